@@ -1,0 +1,169 @@
+//! What a capture source saw: bytes on sockets, sockets and tasks that come and go.
+
+use crate::net::{Endpoint, Transport};
+use serde::{Deserialize, Serialize};
+
+/// Socket identity, unique over the boot of one host (the kernel's socket cookie).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SocketId(pub u64);
+
+/// Direction of bytes as the process sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Direction {
+    /// Received by the process.
+    Ingress,
+    /// Sent by the process.
+    Egress,
+}
+
+/// Which part the process plays on a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Role {
+    /// Not known; decided by the first request seen.
+    #[default]
+    Unknown,
+    /// The process connected.
+    Client,
+    /// The process accepted.
+    Server,
+}
+
+/// Everything a capture source emits.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Bytes moved on a socket.
+    Data(DataEvent),
+    /// A socket changed its state.
+    Socket(SocketEvent),
+    /// A task was born, changed its program, or ended.
+    Task(TaskEvent),
+}
+
+/// The process and thread behind an event. All zero for a capture file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Actor {
+    /// Process id (thread group) in the root pid namespace.
+    pub pid: u32,
+    /// Thread id in the root pid namespace.
+    pub tid: u32,
+    /// Thread name (`task_struct.comm`), NUL-padded.
+    pub comm: [u8; 16],
+    /// Cgroup v2 id.
+    pub cgroup_id: u64,
+    /// Inode of the network namespace of the socket.
+    pub netns: u32,
+    /// Goroutine or coroutine id, 0 if there is none.
+    pub coroutine: u64,
+}
+
+/// One call's worth of bytes on one socket, in one direction.
+#[derive(Clone, Debug)]
+pub struct DataEvent {
+    /// Socket.
+    pub socket: SocketId,
+    /// Sent or received.
+    pub direction: Direction,
+    /// Client or server, as far as the source knows.
+    pub role: Role,
+    /// Transport.
+    pub transport: Transport,
+    /// Own end.
+    pub local: Endpoint,
+    /// Other end (for unconnected UDP: of this datagram).
+    pub remote: Endpoint,
+    /// Who did it.
+    pub actor: Actor,
+    /// TCP sequence number of the first byte, if the transport is TCP.
+    pub seq: Option<u32>,
+    /// When the call began to move bytes, Unix ns.
+    pub enter_ns: u64,
+    /// When the call returned, Unix ns.
+    pub exit_ns: u64,
+    /// Total bytes moved (may exceed `payload.len()`).
+    pub len: u64,
+    /// 0, or the errno of a call that failed.
+    pub errno: i32,
+    /// Id of the exchange of this socket to which the bytes belong: `cookie << 24 | n`. 0 if not known.
+    pub exchange: u64,
+    /// Exchange id of the request for which the thread acted (the causal id). 0 if there is none.
+    pub cause: u64,
+    /// First bytes of the call; empty where only lengths were captured.
+    pub payload: Vec<u8>,
+}
+
+/// TCP facts of a connection, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpTotals {
+    /// Bytes acknowledged by the peer.
+    pub bytes_sent: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+    /// Smoothed round-trip time, ns.
+    pub srtt_ns: u64,
+    /// Segments retransmitted.
+    pub retransmits: u32,
+    /// Handshake time, ns; 0 if not seen.
+    pub connect_ns: u64,
+}
+
+/// What happened to a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SocketChange {
+    /// Handshake finished.
+    Open,
+    /// Closed in order.
+    Close,
+    /// A connection attempt failed, with this errno.
+    ConnectFailed(i32),
+    /// Ended by a reset or an error, with this errno.
+    Reset(i32),
+}
+
+/// A socket changed its state.
+#[derive(Clone, Debug)]
+pub struct SocketEvent {
+    /// Socket.
+    pub socket: SocketId,
+    /// What happened.
+    pub change: SocketChange,
+    /// Client or server.
+    pub role: Role,
+    /// Transport.
+    pub transport: Transport,
+    /// Own end.
+    pub local: Endpoint,
+    /// Other end.
+    pub remote: Endpoint,
+    /// Last known owner.
+    pub actor: Actor,
+    /// When, Unix ns.
+    pub time_ns: u64,
+    /// Causal id of the connecting thread (see [`DataEvent::cause`]).
+    pub cause: u64,
+    /// Totals so far.
+    pub totals: TcpTotals,
+}
+
+/// A task of a target was born, changed its program, or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaskChange {
+    /// `fork` or `clone`; `parent_pid` is the creator.
+    Fork,
+    /// `execve`.
+    Exec,
+    /// The process (its last thread) ended.
+    Exit,
+}
+
+/// A change of a task.
+#[derive(Clone, Debug)]
+pub struct TaskEvent {
+    /// What happened.
+    pub change: TaskChange,
+    /// The task.
+    pub actor: Actor,
+    /// Process id of the parent.
+    pub parent_pid: u32,
+    /// When, Unix ns.
+    pub time_ns: u64,
+}

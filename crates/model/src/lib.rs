@@ -1,0 +1,24 @@
+//! Shared nouns of wirespan, and no logic: every other crate speaks in these words.
+//!
+//! Read in the order of the data flow: [`event`] (what the kernel saw) → [`message`] (what the bytes mean) →
+//! [`span`] (one request and its response at one place) → [`trace`] (spans joined by evidence).
+//!
+//! Times are nanoseconds since the Unix epoch (`u64`), lengths are bytes, and identifiers are integers
+//! unless a type says otherwise.
+#![forbid(unsafe_code)]
+
+pub mod attr;
+pub mod event;
+pub mod key;
+pub mod message;
+pub mod net;
+pub mod span;
+pub mod trace;
+
+pub use attr::{Attr, Value};
+pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};
+pub use key::{Key, KeyKind};
+pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Message, Outcome, Side, L7};
+pub use net::{Endpoint, FiveTuple, Transport};
+pub use span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId};
+pub use trace::{Evidence, ParentLink, Trace, TraceSpan};

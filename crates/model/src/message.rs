@@ -1,0 +1,220 @@
+//! What a parser says of a byte stream, without allocating: messages borrow from the bytes they were read from.
+
+use crate::attr::{Attr, Value};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+/// Name of an application protocol as OpenTelemetry writes it (`http`, `redis`, `dns`, …); see `decode::REGISTRY`.
+pub type L7 = &'static str;
+
+/// Which end of a connection sent the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Side {
+    /// The end that asks.
+    Client,
+    /// The end that answers.
+    Server,
+}
+
+impl Side {
+    /// The other end.
+    pub fn peer(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+}
+
+/// Part that a message plays in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Asks for a response.
+    Request,
+    /// Answers a request.
+    Response,
+    /// Asks for nothing and answers nothing (a publish, a push).
+    OneWay,
+    /// An answer before the answer (HTTP 1xx): part of the response, ends nothing.
+    Interim,
+}
+
+/// What is known of the end of a message when its head was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The message is complete: nothing follows its head.
+    None,
+    /// Exactly this many bytes follow the head.
+    Length(u64),
+    /// An [`Item::End`] will come if the bytes can be read; else the next message or the close ends it.
+    Open,
+}
+
+/// Verdict of the protocol about the outcome of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// The protocol says nothing (a request, for example).
+    #[default]
+    Unset,
+    /// Success.
+    Ok,
+    /// The asker's fault (HTTP 4xx, NXDOMAIN, a wrong Redis command).
+    ClientError,
+    /// The answerer's fault (HTTP 5xx, SERVFAIL).
+    ServerError,
+}
+
+/// A borrowed attribute value, masked by the parser.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AttrVal<'a> {
+    /// Text.
+    Str(Cow<'a, str>),
+    /// Integer.
+    Int(i64),
+    /// Truth value.
+    Bool(bool),
+}
+
+impl AttrVal<'_> {
+    /// An owned copy.
+    pub fn to_value(&self) -> Value {
+        match self {
+            AttrVal::Str(s) => Value::Str(s.as_ref().into()),
+            AttrVal::Int(n) => Value::Int(*n),
+            AttrVal::Bool(b) => Value::Bool(*b),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for AttrVal<'a> {
+    fn from(s: &'a str) -> Self {
+        AttrVal::Str(Cow::Borrowed(s))
+    }
+}
+impl From<i64> for AttrVal<'_> {
+    fn from(n: i64) -> Self {
+        AttrVal::Int(n)
+    }
+}
+impl From<bool> for AttrVal<'_> {
+    fn from(b: bool) -> Self {
+        AttrVal::Bool(b)
+    }
+}
+
+/// Attributes of one message: on the stack up to twelve.
+pub type AttrList<'a> = SmallVec<[(&'static str, AttrVal<'a>); 12]>;
+
+/// Trace context that a message carries (rung 1 of the causality ladder).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried<'a> {
+    /// 128-bit trace id (W3C `traceparent`, B3; 64-bit B3 ids are left-padded with zeros).
+    pub trace_id: Option<[u8; 16]>,
+    /// Span id of the sender.
+    pub span_id: Option<[u8; 8]>,
+    /// Sampling flag, if stated.
+    pub sampled: Option<bool>,
+    /// Trace id that is not 128-bit hexadecimal (SkyWalking `sw8`), decoded to text.
+    pub foreign_trace_id: Option<Cow<'a, str>>,
+    /// `X-Request-ID` or its kin (`X-Request-Id`, `X-Correlation-ID`).
+    pub request_id: Option<&'a str>,
+}
+
+/// The head of one message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message<'a> {
+    /// Protocol.
+    pub protocol: L7,
+    /// Who sent it.
+    pub side: Side,
+    /// Request, response, …
+    pub kind: Kind,
+    /// Offset of its first byte in the stream of its side (see [`Item`]).
+    pub offset: u64,
+    /// Length of the head, bytes.
+    pub head_len: u64,
+    /// Pairing id in protocols that answer out of order (DNS id, HTTP/2 stream); `None` pairs by order.
+    pub id: Option<u64>,
+    /// What is known of its end.
+    pub body: Body,
+    /// Operation: HTTP method, Redis command, DNS query type. Empty if unknown.
+    pub operation: &'a str,
+    /// What it is about, without secrets: URL path, DNS name, database. Empty if unknown.
+    pub target: Cow<'a, str>,
+    /// Numeric status (HTTP status, DNS rcode), if the message has one.
+    pub status_code: Option<i32>,
+    /// Outcome, for responses.
+    pub outcome: Outcome,
+    /// Error text, masked. Empty if there is none.
+    pub error: Cow<'a, str>,
+    /// Trace context.
+    pub carried: Carried<'a>,
+    /// Further attributes, OpenTelemetry names.
+    pub attrs: AttrList<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// A message about which only its place is known.
+    pub fn new(protocol: L7, side: Side, kind: Kind, offset: u64) -> Self {
+        Message {
+            protocol,
+            side,
+            kind,
+            offset,
+            head_len: 0,
+            id: None,
+            body: Body::None,
+            operation: "",
+            target: Cow::Borrowed(""),
+            status_code: None,
+            outcome: Outcome::Unset,
+            error: Cow::Borrowed(""),
+            carried: Carried::default(),
+            attrs: AttrList::new(),
+        }
+    }
+
+    /// Owned copies of the attributes.
+    pub fn owned_attrs(&self) -> Vec<Attr> {
+        self.attrs.iter().map(|(k, v)| (Cow::Borrowed(*k), v.to_value())).collect()
+    }
+}
+
+/// What a parser emits. Offsets count the bytes of one side since the parser was made, those not captured included.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item<'a> {
+    /// A message begins at `offset`, its head is complete.
+    Message(Message<'a>),
+    /// The message of this side (with this id) ended at `offset` (exclusive).
+    End {
+        /// Sender of the message.
+        side: Side,
+        /// Its pairing id.
+        id: Option<u64>,
+        /// Offset behind its last byte.
+        offset: u64,
+        /// Outcome and status that only the end tells (gRPC trailers); `None` leaves the head's.
+        late_status: Option<(i32, Outcome)>,
+    },
+    /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel).
+    Upgrade(&'static str),
+    /// Bytes that this protocol forbids, or too long to keep: counted by reason, the parser resynchronises.
+    Malformed {
+        /// Sender.
+        side: Side,
+        /// Counter name, like `http_bad_chunk_size`.
+        reason: &'static str,
+    },
+}
+
+/// Bytes of one side in order. `bytes` may be a prefix: `missing` more bytes followed that were not captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    /// Who sent them.
+    pub side: Side,
+    /// Captured bytes.
+    pub bytes: &'a [u8],
+    /// Bytes behind them that were moved but not captured.
+    pub missing: u64,
+}

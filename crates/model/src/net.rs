@@ -1,0 +1,79 @@
+//! Addresses and five-tuples.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Transport of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Transport {
+    /// TCP over IPv4 or IPv6.
+    #[default]
+    Tcp = 1,
+    /// UDP over IPv4 or IPv6.
+    Udp = 2,
+    /// Unix domain stream or seqpacket socket.
+    UnixStream = 3,
+    /// Unix domain datagram socket.
+    UnixDgram = 4,
+}
+
+impl Transport {
+    /// Value of the OpenTelemetry attribute `network.transport`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+            Transport::UnixStream | Transport::UnixDgram => "unix",
+        }
+    }
+}
+
+/// One end of a connection. IPv4-mapped IPv6 addresses are stored as IPv4. Unix sockets have address `0.0.0.0:0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// IP address.
+    pub ip: IpAddr,
+    /// Port, host byte order.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// An end about which nothing is known.
+    pub const UNSPECIFIED: Endpoint = Endpoint { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
+
+    /// Makes an end; v4-mapped addresses become IPv4.
+    pub fn new(ip: IpAddr, port: u16) -> Self {
+        Endpoint { ip: ip.to_canonical(), port }
+    }
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Endpoint::UNSPECIFIED
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(a: SocketAddr) -> Self {
+        Endpoint::new(a.ip(), a.port())
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.ip, self.port).fmt(f)
+    }
+}
+
+/// Client and server end, with the transport between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FiveTuple {
+    /// Transport.
+    pub transport: Transport,
+    /// The end that opened the connection or sent the request.
+    pub client: Endpoint,
+    /// The end that answers.
+    pub server: Endpoint,
+}
