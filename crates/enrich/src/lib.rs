@@ -1,1 +1,233 @@
-//! wirespan enrich.
+//! Process → who and where: service name, executable, container, pod, host.
+//!
+//! Takes: pids of targets, and [`TaskEvent`]s. Gives: one shared [`Resource`] per program that a process runs.
+//!
+//! `/proc` is read once per program: at its `exec`, so that short-lived processes are named too, else at the first span.
+//! A forked child shares its parent's resource until it executes something else. A process that ended before we looked
+//! is called by its task name. The entry of a process stays [`LINGER`] after its end, for spans that finish late.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod cgroup;
+mod host;
+mod name;
+mod proc;
+
+pub use host::{Host, Roots};
+
+use cache::{Cache, Entry};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+use wirespan_model::event::{Actor, TaskChange, TaskEvent};
+use wirespan_model::Resource;
+
+/// How long the name of an ended process is kept.
+pub const LINGER: Duration = Duration::from_secs(60);
+
+/// What the enricher did since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Resources asked for.
+    pub lookups: u64,
+    /// Processes read from `/proc`.
+    pub reads: u64,
+    /// Processes that were gone before they could be read: named after their task.
+    pub gone: u64,
+    /// Processes of which something could not be read for lack of permission.
+    pub denied: u64,
+    /// Pids that were found to belong to another process than cached.
+    pub reused: u64,
+    /// Processes in the cache.
+    pub cached: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    lookups: AtomicU64,
+    reads: AtomicU64,
+    gone: AtomicU64,
+    denied: AtomicU64,
+    reused: AtomicU64,
+}
+
+/// Names processes. May be shared between threads.
+pub struct Enricher {
+    roots: Roots,
+    host: Host,
+    nobody: Arc<Resource>,
+    cache: RwLock<Cache>,
+    counters: Counters,
+}
+
+impl Default for Enricher {
+    fn default() -> Self {
+        Enricher::new()
+    }
+}
+
+impl Enricher {
+    /// Reads the host's `/proc` and `/etc`.
+    pub fn new() -> Self {
+        Enricher::with_roots(Roots::default())
+    }
+
+    /// Reads other directories, for tests and for an agent in a container (`/host/proc`).
+    pub fn with_roots(roots: Roots) -> Self {
+        let host = Host::read(&roots);
+        Enricher { roots, host, nobody: Arc::default(), cache: RwLock::default(), counters: Counters::default() }
+    }
+
+    /// Identity of this host and boot, for [`Span::host_id`](wirespan_model::Span::host_id).
+    pub fn host_id(&self) -> u64 {
+        self.host.boot_hash
+    }
+
+    /// Facts of this host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The resource of a process. Pid 0 (a capture file) has the empty one. Costs a hash look-up, but for the first
+    /// time that a process is seen, which reads five small files.
+    pub fn resource(&self, actor: &Actor) -> Arc<Resource> {
+        self.counters.lookups.fetch_add(1, Relaxed);
+        if actor.pid == 0 {
+            return self.nobody.clone();
+        }
+        let now = Instant::now();
+        if let Some(entry) = self.read().get(actor.pid).filter(|e| e.is_fresh(now)) {
+            return entry.resource.clone();
+        }
+        self.look_again(actor, now)
+    }
+
+    /// Follows births, programs and ends. Call it with every task event, in order and soon: a process that lives for a
+    /// millisecond can only be read in that millisecond.
+    pub fn task_event(&self, event: &TaskEvent) {
+        let now = Instant::now();
+        let pid = event.actor.pid;
+        match event.change {
+            // A new thread is nothing new.
+            TaskChange::Fork if event.parent_pid == pid || pid == 0 => {}
+            TaskChange::Fork => {
+                let mut cache = self.write();
+                match cache.get(event.parent_pid).map(|p| p.resource.clone()) {
+                    Some(resource) => {
+                        let entry = Entry { resource, start_ticks: None, checked: now, ended: None };
+                        cache.insert(pid, entry, now);
+                    }
+                    // Whatever had this pid before is not this process.
+                    None => cache.remove(pid),
+                }
+            }
+            TaskChange::Exec => self.refresh(&event.actor, now),
+            TaskChange::Exit => self.write().end(pid, now),
+        }
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        let c = &self.counters;
+        Stats {
+            lookups: c.lookups.load(Relaxed),
+            reads: c.reads.load(Relaxed),
+            gone: c.gone.load(Relaxed),
+            denied: c.denied.load(Relaxed),
+            reused: c.reused.load(Relaxed),
+            cached: self.read().len() as u64,
+        }
+    }
+
+    /// The cached entry is missing or old.
+    fn look_again(&self, actor: &Actor, now: Instant) -> Arc<Resource> {
+        let start = proc::stat(&self.roots.proc.join(actor.pid.to_string())).map(|(start, _)| start);
+        {
+            let mut cache = self.write();
+            if let Some(entry) = cache.get_mut(actor.pid) {
+                match (entry.start_ticks, start) {
+                    // Ended unnoticed, or long ago: its name is still the best one.
+                    (_, None) => entry.ended = Some(now),
+                    // Inherited at fork; the start time becomes known now.
+                    (None, Some(_)) if entry.ended.is_none() => entry.start_ticks = start,
+                    _ => {}
+                }
+                if start.is_none() || entry.start_ticks == start {
+                    entry.checked = now;
+                    return entry.resource.clone();
+                }
+                self.counters.reused.fetch_add(1, Relaxed);
+                cache.remove(actor.pid);
+            }
+        }
+        self.refresh(actor, now);
+        self.read().get(actor.pid).map_or_else(|| self.nobody.clone(), |e| e.resource.clone())
+    }
+
+    /// Reads the process and replaces its entry.
+    fn refresh(&self, actor: &Actor, now: Instant) {
+        if actor.pid == 0 {
+            return;
+        }
+        let comm = comm(actor);
+        let entry = match proc::look(&self.roots.proc, actor.pid, &comm) {
+            Some(look) => {
+                self.counters.reads.fetch_add(1, Relaxed);
+                if look.denied {
+                    self.counters.denied.fetch_add(1, Relaxed);
+                }
+                let start_ticks = Some(look.start_ticks);
+                Entry { resource: self.resource_of(look), start_ticks, checked: now, ended: None }
+            }
+            None => {
+                self.counters.gone.fetch_add(1, Relaxed);
+                // The place is the one that it was forked in; the program is known by its task name only.
+                let old = self.read().get(actor.pid).map(|e| e.resource.clone());
+                let place = old.map_or_else(|| self.empty(), |r| Resource { executable: "".into(), ..(*r).clone() });
+                let service = if comm.is_empty() { "unknown".into() } else { comm.into() };
+                let extra = place.extra.iter().filter(|(k, _)| &**k != RUNTIME).cloned().collect();
+                let resource = self.write().intern(Resource { service, extra, ..place });
+                Entry { resource, start_ticks: None, checked: now, ended: Some(now) }
+            }
+        };
+        self.write().insert(actor.pid, entry, now);
+    }
+
+    fn empty(&self) -> Resource {
+        Resource {
+            host: self.host.name.clone(),
+            extra: vec![("host.id".into(), self.host.stable_id.clone())],
+            ..Resource::default()
+        }
+    }
+
+    fn resource_of(&self, look: proc::Look) -> Arc<Resource> {
+        let mut resource = self.empty();
+        resource.service = look.named.service.into();
+        resource.executable = look.executable;
+        resource.container = look.container.id.unwrap_or_default();
+        if let Some(uid) = look.container.pod_uid {
+            resource.extra.push(("k8s.pod.uid".into(), uid));
+        }
+        if let Some(runtime) = look.named.runtime {
+            resource.extra.push((RUNTIME.into(), runtime.into()));
+        }
+        resource.extra.sort_unstable();
+        self.write().intern(resource)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Cache> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Cache> {
+        self.cache.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const RUNTIME: &str = "process.runtime.name";
+
+fn comm(actor: &Actor) -> String {
+    let end = actor.comm.iter().position(|b| *b == 0).unwrap_or(actor.comm.len());
+    String::from_utf8_lossy(&actor.comm[..end]).into_owned()
+}
