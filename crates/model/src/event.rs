@@ -1,6 +1,7 @@
 //! What a capture source saw: bytes on sockets, sockets and tasks that come and go.
 
 use crate::net::{Endpoint, Transport};
+use crate::trace::Evidence;
 use serde::{Deserialize, Serialize};
 
 /// Socket identity, unique over the boot of one host (the kernel's socket cookie).
@@ -87,6 +88,8 @@ pub struct DataEvent {
     pub exchange: u64,
     /// Exchange id of the request for which the thread acted (the causal id). 0 if there is none.
     pub cause: u64,
+    /// How the source knows the cause.
+    pub cause_evidence: Option<Evidence>,
     /// First bytes of the call; empty where only lengths were captured.
     pub payload: Vec<u8>,
 }
@@ -140,6 +143,8 @@ pub struct SocketEvent {
     pub time_ns: u64,
     /// Causal id of the connecting thread (see [`DataEvent::cause`]).
     pub cause: u64,
+    /// How the source knows the cause.
+    pub cause_evidence: Option<Evidence>,
     /// Totals so far.
     pub totals: TcpTotals,
 }
