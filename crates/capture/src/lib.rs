@@ -1,1 +1,41 @@
-//! wirespan capture.
+//! Kernel programs → [`Event`]s: what chosen processes send, receive, open, close and start.
+//!
+//! `bpf/` holds the programs, `bpf/wire.h` the whole contract, [`wire`] its reader. [`features`] chooses what this kernel
+//! allows; [`Capture`] loads it, and hands events over in batches without a wake-up per record.
+//!
+//! Nothing of a process that is not a target is copied: the filter is the first thing each program does.
+
+pub mod clock;
+pub mod features;
+mod loader;
+mod object;
+pub mod targets;
+pub mod wire;
+
+pub use loader::{Capture, CaptureError, Options};
+pub use targets::Targets;
+
+/// What user space decided about a connection (see `bpf/wire.h`, `struct ws_verdict`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What to copy.
+    pub copy: Copy,
+    /// Payload bytes per call; 0 leaves the default.
+    pub bytes: u16,
+}
+
+/// Which calls carry payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Copy {
+    /// Every call while the connection is young, then the first of each direction run.
+    Default = 0,
+    /// The first call of each direction run.
+    First = 1,
+    /// Every call.
+    Every = 2,
+    /// No records of this connection; causality is still followed.
+    Ignore = 3,
+    /// Request and response in one record.
+    Pair = 4,
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What differs between architectures: syscall numbers and argument registers. */
+#ifndef WS_COMPAT_H
+#define WS_COMPAT_H
+
+#if defined(__TARGET_ARCH_x86)
+#define NR_READ 0
+#define NR_WRITE 1
+#define NR_READV 19
+#define NR_WRITEV 20
+#define NR_SENDFILE 40
+#define NR_SENDTO 44
+#define NR_RECVFROM 45
+#define NR_SENDMSG 46
+#define NR_RECVMSG 47
+#define NR_SPLICE 275
+#define NR_RECVMMSG 299
+#define NR_SENDMMSG 307
+#define NR_IO_URING_ENTER 426
+#define WS_NR(regs) ((int)(regs)->orig_ax)
+#define WS_ARG1(regs) ((regs)->di)
+#define WS_ARG2(regs) ((regs)->si)
+#define WS_ARG3(regs) ((regs)->dx)
+#define WS_ARG4(regs) ((regs)->r10)
+#define WS_ARG5(regs) ((regs)->r8)
+#define WS_COMPAT_TASK(task) ((task)->thread_info.status & 2 /* TS_COMPAT */)
+#elif defined(__TARGET_ARCH_arm64)
+#define NR_READ 63
+#define NR_WRITE 64
+#define NR_READV 65
+#define NR_WRITEV 66
+#define NR_SENDFILE 71
+#define NR_SPLICE 76
+#define NR_SENDTO 206
+#define NR_RECVFROM 207
+#define NR_SENDMSG 211
+#define NR_RECVMSG 212
+#define NR_RECVMMSG 243
+#define NR_SENDMMSG 269
+#define NR_IO_URING_ENTER 426
+#define WS_NR(regs) ((regs)->syscallno)
+#define WS_ARG1(regs) ((regs)->regs[0])
+#define WS_ARG2(regs) ((regs)->regs[1])
+#define WS_ARG3(regs) ((regs)->regs[2])
+#define WS_ARG4(regs) ((regs)->regs[3])
+#define WS_ARG5(regs) ((regs)->regs[4])
+#define WS_COMPAT_TASK(task) 0
+#else
+#error "unsupported architecture"
+#endif
+
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define SOCK_STREAM 1
+#define SOCK_DGRAM 2
+#define SOCK_SEQPACKET 5
+#define MSG_PEEK 2
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT 2
+#define TCP_SYN_RECV 3
+#define TCP_CLOSE 7
+#define TCP_LISTEN 10
+#define EINTR 4
+#define EAGAIN 11
+#define ECONNRESET 104
+#define ERESTARTSYS 512
+
+#endif

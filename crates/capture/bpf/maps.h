@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Maps, and the state that the programs keep in them. */
+#ifndef WS_MAPS_H
+#define WS_MAPS_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024); /* set by user space */
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WS_C_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+/* Targets by process id (thread group id in the root pid namespace). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_pids SEC(".maps");
+
+/* Targets by inode of the network namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u8);
+} target_netns SEC(".maps");
+
+/* Targets by cgroup v2 and its descendants. */
+#define WS_MAX_CGROUPS 16
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, WS_MAX_CGROUPS);
+	__type(key, __u32);
+	__type(value, __u32);
+} target_cgroups SEC(".maps");
+
+/* What a task is to us, and for which request it acts. */
+struct task_state {
+	__u32 generation;	/* of `target_generation` when `target` was decided */
+	__u8 target;
+	__u8 inherited;		/* child of a target: stays one */
+	__u8 evidence;		/* of `cause` */
+	__u8 mmsg_next;		/* index of the next message of a running sendmmsg/recvmmsg */
+	__u64 cause;		/* exchange id of the request for which it acts, 0 if none */
+	__u64 enter_sk;		/* socket of the call in progress */
+	__u64 enter_ns;
+	__u64 mmsg_vector;	/* vector of that sendmmsg/recvmmsg */
+	__u32 enter_seq;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_state);
+} tasks SEC(".maps");
+
+#define WS_NO_DIRECTION 0xff
+
+/* What a socket of a target is to us. Children of a listener inherit a copy (BPF_F_CLONE). */
+struct sock_state {
+	__u64 cookie;
+	__u64 cause;		/* of the current exchange (client sockets) */
+	__u64 connect_cause;
+	__u64 connect_ns;	/* start of the handshake; its length once it is over */
+	__u32 connect_tid;
+	__u32 exchange;		/* number of the current exchange */
+	__u32 calls;
+	__u32 verdict_epoch;
+	__u8 run;		/* direction of the current run of calls */
+	__u8 request_direction;
+	__u8 evidence;
+	__u8 copy;		/* enum ws_copy */
+	__u16 bytes;		/* payload bytes per call, 0 = default */
+	__u8 announced;
+	__u8 pad;
+	struct ws_tuple tuple;
+	struct ws_actor actor;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct sock_state);
+} socks SEC(".maps");
+
+/* Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct ws_verdict);
+} verdicts SEC(".maps");
+
+/* A record under construction. Message programs run in process context with preemption off: one per CPU is enough. */
+struct scratch {
+	struct ws_data data;
+	__u8 payload[2 * WS_MAX_PAYLOAD]; /* twice: the verifier bounds offset and length separately */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+/* Set before load. */
+const volatile __u32 default_bytes = 512;
+const volatile __u32 young_calls = 8;
+const volatile __u32 cgroup_count = 0;
+const volatile bool by_netns = false;
+const volatile bool everything = false;
+/* Changed at run time. */
+__u32 target_generation; /* 1 before load */
+__u32 verdict_epoch;
+
+static __always_inline void count(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &which);
+	if (n)
+		(*n)++;
+}
+
+#endif

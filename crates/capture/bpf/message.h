@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* One call on one socket → one record. Shared by all rungs that see messages. */
+#ifndef WS_MESSAGE_H
+#define WS_MESSAGE_H
+
+static __always_inline __u32 payload_wanted(const struct sock_state *s, bool first)
+{
+	__u32 n = s->bytes ? s->bytes : default_bytes;
+
+	switch (s->copy) {
+	case WS_COPY_EVERY:
+		return n;
+	case WS_COPY_FIRST:
+	case WS_COPY_PAIR:
+		return first ? n : 0;
+	case WS_COPY_IGNORE:
+		return 0;
+	}
+	return first || s->calls <= young_calls ? n : 0;
+}
+
+static __always_inline bool would_block(__s64 ret)
+{
+	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
+}
+
+/*
+ * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
+ * Runs in process context with preemption off.
+ */
+static __always_inline void message(struct sock *sk, struct task_struct *task, struct task_state *t, __u8 direction,
+				    __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
+{
+	struct location where;
+	struct sock_state *s;
+	struct scratch *r;
+	struct cause c;
+	__u32 zero = 0, want, copied = 0;
+	bool first;
+
+	s = use_sock(sk, task);
+	if (!s)
+		return;
+	locate(&where, task, t, ret);
+	if (ret <= 0) {
+		if (would_block(ret))
+			count(WS_C_WOULD_BLOCK);
+		if (ret == 0 || would_block(ret))
+			return;
+	}
+	take_verdict(s);
+	first = false;
+	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
+	if (ret > 0) {
+		first = turn(s, direction);
+		c = follow_cause(s, t, direction, first, task->pid);
+		if (s->calls < 0xffffffff)
+			s->calls++;
+	}
+	if (s->copy == WS_COPY_IGNORE) {
+		count(WS_C_IGNORED);
+		return;
+	}
+	r = bpf_map_lookup_elem(&scratches, &zero);
+	if (!r)
+		return;
+
+	want = ret > 0 ? payload_wanted(s, first) : 0;
+	if (want && where.segments) {
+		copied = copy_payload(r->payload, &where, ret, want);
+		if (!copied) {
+			flags |= WS_F_UNREADABLE;
+			count(WS_C_UNREADABLE);
+		}
+	}
+	r->data.kind = WS_DATA;
+	r->data.direction = direction;
+	r->data.abi = where.abi;
+	r->data.evidence = c.evidence;
+	r->data.flags = flags | (first ? WS_F_FIRST : 0);
+	r->data.payload_len = copied;
+	r->data.error = ret < 0 ? -ret : 0;
+	r->data.seq = seq;
+	r->data.socket = s->cookie;
+	r->data.exit_ns = bpf_ktime_get_ns();
+	r->data.enter_ns = enter_ns ? enter_ns : r->data.exit_ns;
+	r->data.len = ret > 0 ? ret : 0;
+	r->data.exchange = c.exchange;
+	r->data.cause = c.id;
+	r->data.tuple = s->tuple;
+	if (s->tuple.transport == WS_UDP && !s->tuple.remote_port)
+		read_name(&r->data.tuple, where.name);
+	r->data.actor = s->actor;
+	if (s->actor.tid != task->pid) {
+		r->data.actor.pid = task->tgid;
+		r->data.actor.tid = task->pid;
+		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
+	}
+	copied &= 2 * WS_MAX_PAYLOAD - 1;
+	if (copied > WS_MAX_PAYLOAD)
+		copied = WS_MAX_PAYLOAD;
+	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + copied, BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+	else
+		count(WS_C_MESSAGES);
+}
+
+#endif

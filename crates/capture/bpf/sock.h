@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What a socket is: addresses, transport, role; and which exchange its bytes belong to. */
+#ifndef WS_SOCK_H
+#define WS_SOCK_H
+
+static __always_inline void put_v4(__u8 *to, __be32 addr)
+{
+	__builtin_memset(to, 0, 10);
+	to[10] = to[11] = 0xff;
+	__builtin_memcpy(to + 12, &addr, 4);
+}
+
+/*
+ * Who listens and who calls. A socket made by accept() is a clone of its listener and keeps the listener's backlog
+ * (sk_clone_lock copies sk_max_ack_backlog), which is 0 in a socket that connected. So the role of a socket that
+ * existed before us is known without having seen its birth. listen(fd, 0) reads as a client until its first bytes.
+ */
+static __always_inline __u8 tcp_role(struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_max_ack_backlog) ? WS_SERVER : WS_CLIENT;
+}
+
+/* Fills the tuple; false if the socket is of no interest (netlink, raw, …). */
+static __always_inline bool read_tuple(struct ws_tuple *t, struct sock *sk)
+{
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	__u16 type = BPF_CORE_READ(sk, sk_type);
+	__u16 protocol = BPF_CORE_READ(sk, sk_protocol);
+
+	__builtin_memset(t, 0, sizeof(*t));
+	if (family == AF_UNIX) {
+		struct unix_sock *u = (struct unix_sock *)sk;
+
+		t->transport = type == SOCK_DGRAM ? WS_UNIX_DGRAM : WS_UNIX_STREAM;
+		/* An accepted unix socket shares its listener's address; a connecting one rarely has any. */
+		t->role = BPF_CORE_READ(u, addr) ? WS_SERVER : WS_CLIENT;
+		return true;
+	}
+	if (protocol == IPPROTO_TCP && type == SOCK_STREAM) {
+		t->transport = WS_TCP;
+		t->role = tcp_role(sk);
+	} else if (protocol == IPPROTO_UDP && type == SOCK_DGRAM) {
+		t->transport = WS_UDP;
+	} else {
+		return false;
+	}
+	t->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	t->remote_port = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	if (family == AF_INET) {
+		put_v4(t->local, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
+		put_v4(t->remote, BPF_CORE_READ(sk, __sk_common.skc_daddr));
+		return true;
+	}
+	if (family == AF_INET6) {
+		BPF_CORE_READ_INTO(&t->local, sk, __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr8);
+		BPF_CORE_READ_INTO(&t->remote, sk, __sk_common.skc_v6_daddr.in6_u.u6_addr8);
+		return true;
+	}
+	return false;
+}
+
+static __always_inline void init_sock_state(struct sock_state *s, __u64 cookie)
+{
+	__builtin_memset(s, 0, sizeof(*s));
+	s->cookie = cookie;
+	s->run = WS_NO_DIRECTION;
+	s->request_direction = WS_NO_DIRECTION;
+	s->evidence = WS_EV_NONE;
+}
+
+/* State of a socket that a target uses; made at the first use. NULL if not of interest or out of memory. */
+static __always_inline struct sock_state *use_sock(struct sock *sk, struct task_struct *task)
+{
+	struct sock_state *s = bpf_sk_storage_get(&socks, sk, 0, 0);
+	__u64 cookie;
+
+	if (s && s->announced)
+		return s;
+	cookie = bpf_get_socket_cookie(sk);
+	if (!s) {
+		s = bpf_sk_storage_get(&socks, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!s) {
+			count(WS_C_LOST_STATE);
+			return NULL;
+		}
+		init_sock_state(s, cookie);
+	} else if (s->cookie != cookie) { /* a copy of its listener's */
+		init_sock_state(s, cookie);
+	}
+	if (!read_tuple(&s->tuple, sk))
+		return NULL;
+	fill_actor(&s->actor, task);
+	s->actor.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	s->announced = 1;
+	return s;
+}
+
+static __always_inline void take_verdict(struct sock_state *s)
+{
+	__u32 epoch = verdict_epoch;
+	struct ws_verdict *v;
+
+	if (s->verdict_epoch == epoch)
+		return;
+	s->verdict_epoch = epoch;
+	v = bpf_map_lookup_elem(&verdicts, &s->cookie);
+	if (v) {
+		s->copy = v->copy;
+		s->bytes = v->bytes;
+	}
+}
+
+static __always_inline __u64 exchange_id(const struct sock_state *s)
+{
+	return s->cookie << 24 | (s->exchange & 0xffffff);
+}
+
+/*
+ * Follows direction runs and exchanges: an exchange begins where the direction turns to that of requests, and with
+ * each datagram of a UDP server. Returns true for the first call of a run.
+ */
+static __always_inline bool turn(struct sock_state *s, __u8 direction)
+{
+	bool first = s->run != direction;
+
+	if (s->request_direction == WS_NO_DIRECTION) {
+		if (s->tuple.role == WS_SERVER)
+			s->request_direction = WS_INGRESS;
+		else if (s->tuple.role == WS_CLIENT)
+			s->request_direction = WS_EGRESS;
+		else
+			s->request_direction = direction;
+	}
+	if (direction == s->request_direction && (first || s->tuple.transport == WS_UDP))
+		s->exchange++;
+	s->run = direction;
+	return first || s->tuple.transport == WS_UDP || s->tuple.transport == WS_UNIX_DGRAM;
+}
+
+#endif

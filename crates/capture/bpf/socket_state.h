@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Sockets that open, fail and close. The state changes of TCP may run in softirq: membership is the socket's, not the task's. */
+#ifndef WS_SOCKET_STATE_H
+#define WS_SOCKET_STATE_H
+
+static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, __u8 change, int error)
+{
+	struct ws_socket e = {};
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	e.kind = WS_SOCKET;
+	e.change = change;
+	e.evidence = s->evidence;
+	e.error = error;
+	e.socket = s->cookie;
+	e.time_ns = bpf_ktime_get_ns();
+	e.cause = s->connect_cause;
+	e.connect_ns = s->connect_ns;
+	if (tp) {
+		e.bytes_sent = tp->bytes_acked;
+		e.bytes_received = tp->bytes_received;
+		e.srtt_us = tp->srtt_us >> 3;
+		e.retransmits = tp->total_retrans;
+	}
+	e.tuple = s->tuple;
+	e.actor = s->actor;
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+}
+
+static __always_inline void on_connecting(struct sock *sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct sock_state *s;
+
+	if (!t)
+		return;
+	s = use_sock(sk, task);
+	if (!s)
+		return;
+	s->tuple.role = WS_CLIENT;
+	s->connect_ns = bpf_ktime_get_ns();
+	s->connect_cause = t->cause;
+	s->connect_tid = task->pid;
+}
+
+static __always_inline void on_established(struct sock *sk, int old)
+{
+	struct sock_state *s = bpf_sk_storage_get(&socks, sk, 0, 0);
+	__u64 cookie;
+	struct ws_actor listener;
+
+	if (!s)
+		return;
+	if (old == TCP_SYN_SENT) {
+		if (s->connect_ns)
+			s->connect_ns = bpf_ktime_get_ns() - s->connect_ns;
+		read_tuple(&s->tuple, sk); /* the local address is known only now */
+		s->tuple.role = WS_CLIENT;
+		emit_socket(sk, s, WS_OPEN, 0);
+		return;
+	}
+	/* A child of a target's listener, with a copy of its state. */
+	cookie = bpf_get_socket_cookie(sk);
+	if (s->cookie == cookie)
+		return;
+	listener = s->actor;
+	init_sock_state(s, cookie);
+	s->actor = listener;
+	if (read_tuple(&s->tuple, sk)) {
+		s->tuple.role = WS_SERVER;
+		emit_socket(sk, s, WS_OPEN, 0);
+	}
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int old, int new)
+{
+	struct sock_state *s;
+	int error;
+
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	switch (new) {
+	case TCP_SYN_SENT:
+		on_connecting(sk);
+		break;
+	case TCP_LISTEN: {
+		struct task_struct *task = bpf_get_current_task_btf();
+
+		if (target_task(task))
+			use_sock(sk, task); /* its children inherit */
+		break;
+	}
+	case TCP_ESTABLISHED:
+		on_established(sk, old);
+		break;
+	case TCP_CLOSE:
+		s = bpf_sk_storage_get(&socks, sk, 0, 0);
+		if (!s || old == TCP_LISTEN)
+			break;
+		error = sk->sk_err;
+		if (old == TCP_SYN_SENT) {
+			s->connect_ns = s->connect_ns ? bpf_ktime_get_ns() - s->connect_ns : 0;
+			emit_socket(sk, s, WS_CONNECT_FAILED, error);
+		} else {
+			emit_socket(sk, s, error ? WS_RESET : WS_CLOSE, error);
+		}
+		break;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The filter that comes before everything: is this task a target? The answer is kept in task storage and decided again
+ * when user space raises `target_generation`, so that a task costs one storage look-up per call.
+ */
+#ifndef WS_TARGETS_H
+#define WS_TARGETS_H
+
+static __always_inline bool in_target_cgroup(void)
+{
+	for (__u32 i = 0; i < WS_MAX_CGROUPS; i++) {
+		if (i >= cgroup_count)
+			return false;
+		if (bpf_current_task_under_cgroup(&target_cgroups, i) == 1)
+			return true;
+	}
+	return false;
+}
+
+static __noinline bool decide_target(struct task_struct *task)
+{
+	__u32 key = BPF_CORE_READ(task, tgid);
+
+	if (everything || bpf_map_lookup_elem(&target_pids, &key))
+		return true;
+	if (cgroup_count && in_target_cgroup())
+		return true;
+	if (by_netns) {
+		key = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+		if (bpf_map_lookup_elem(&target_netns, &key))
+			return true;
+	}
+	return false;
+}
+
+/* State of the current task if it is a target, else NULL. */
+static __always_inline struct task_state *target_task(struct task_struct *task)
+{
+	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+
+	if (t && t->generation == target_generation)
+		return t->target ? t : NULL;
+	if (!t) {
+		t = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!t) {
+			count(WS_C_LOST_STATE);
+			return NULL;
+		}
+	}
+	t->target = t->inherited || decide_target(task);
+	t->generation = target_generation;
+	return t->target ? t : NULL;
+}
+
+static __always_inline void fill_actor(struct ws_actor *a, struct task_struct *task)
+{
+	a->pid = task->tgid;
+	a->tid = task->pid;
+	a->cgroup_id = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	a->coroutine = 0;
+	a->pad = 0;
+	__builtin_memcpy(a->comm, task->comm, WS_COMM_LEN);
+}
+
+#endif

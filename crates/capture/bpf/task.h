@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Tasks of targets: children become targets at birth, and act for the request of their creator. */
+#ifndef WS_TASK_H
+#define WS_TASK_H
+
+static __always_inline void emit_task(struct task_struct *task, __u8 change)
+{
+	struct ws_task e = {};
+
+	e.kind = WS_TASK;
+	e.change = change;
+	e.parent_pid = BPF_CORE_READ(task, real_parent, tgid);
+	e.time_ns = bpf_ktime_get_ns();
+	fill_actor(&e.actor, task);
+	e.actor.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct task_state *p = target_task(parent), *c;
+
+	if (!p)
+		return 0;
+	c = bpf_task_storage_get(&tasks, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!c) {
+		count(WS_C_LOST_STATE);
+		return 0;
+	}
+	c->generation = target_generation;
+	c->target = 1;
+	c->inherited = 1;
+	c->cause = p->cause;
+	c->evidence = p->cause ? WS_EV_CHILD : WS_EV_NONE;
+	if (child->pid == child->tgid)
+		emit_task(child, WS_FORK);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	if (target_task(task))
+		emit_task(task, WS_EXEC);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+
+	if (t && t->target && BPF_CORE_READ(task, signal, live.counter) == 0)
+		emit_task(task, WS_EXIT);
+	return 0;
+}
+
+#endif

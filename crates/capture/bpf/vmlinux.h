@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The kernel types that wirespan reads, each with only the fields it reads. CO-RE relocates every access, so order
+ * and offsets here mean nothing; a field that a kernel lacks is guarded with bpf_core_field_exists() where it is used.
+ */
+#ifndef WS_VMLINUX_H
+#define WS_VMLINUX_H
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __u64 __be64;
+typedef _Bool bool;
+typedef int pid_t;
+
+#define NULL ((void *)0)
+#define true 1
+#define false 0
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+
+enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_CLONE = 1U << 9,
+};
+
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr {
+	union {
+		__u8 u6_addr8[16];
+		__be32 u6_addr32[4];
+	} in6_u;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+typedef struct {
+	long counter;
+} atomic64_t;
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	int sk_err;
+	__u16 sk_protocol;
+	__u16 sk_type;
+	__u32 sk_max_ack_backlog;
+};
+
+struct tcp_sock {
+	__u32 copied_seq;
+	__u32 write_seq;
+	__u32 srtt_us;
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	__u32 total_retrans;
+};
+
+struct unix_address {
+	int len;
+};
+
+struct unix_sock {
+	struct unix_address *addr;
+};
+
+struct sk_buff {
+	struct sock *sk;
+	unsigned int len;
+};
+
+struct msghdr {
+	void *msg_name;
+};
+
+struct pt_regs {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long ax;
+	unsigned long orig_ax;
+#elif defined(__TARGET_ARCH_arm64)
+	unsigned long long regs[31];
+	int syscallno;
+#endif
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct file_operations;
+
+struct file {
+	const struct file_operations *f_op;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct socket_wq;
+
+struct socket {
+	short type;
+	struct file *file;
+	struct sock *sk;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	pid_t pid;
+	pid_t tgid;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	char comm[16];
+	struct css_set *cgroups;
+	struct nsproxy *nsproxy;
+	struct signal_struct *signal;
+	struct files_struct *files;
+	__u64 start_boottime;
+};
+
+struct linux_binprm;
+
+#pragma clang attribute pop
+
+/* User-space layouts of the system-call ABI: fixed, never relocated. */
+struct user_iovec {
+	__u64 base;
+	__u64 len;
+};
+
+struct user_msghdr64 {
+	__u64 name;
+	__s32 namelen;
+	__u32 pad0;
+	__u64 iov;
+	__u64 iovlen;
+	__u64 control;
+	__u64 controllen;
+	__u32 flags;
+	__u32 pad1;
+};
+
+struct user_mmsghdr64 {
+	struct user_msghdr64 hdr;
+	__u32 len;
+	__u32 pad;
+};
+
+#endif

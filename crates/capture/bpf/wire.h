@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The whole contract between the kernel programs and user space. `src/wire.rs` is its only reader.
+ * All integers are in host byte order except addresses, which are in network byte order; times are CLOCK_MONOTONIC ns.
+ */
+#ifndef WS_WIRE_H
+#define WS_WIRE_H
+
+#define WS_MAX_PAYLOAD 4096
+#define WS_COMM_LEN 16
+
+enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3 };
+enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
+enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
+enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
+
+/* How the cause of a message is known; the numbers are those of model::trace::Evidence. */
+enum ws_evidence { WS_EV_NONE = 0, WS_EV_THREAD = 4, WS_EV_CHILD = 6, WS_EV_CONNECT = 7, WS_EV_EVENT_LOOP = 9 };
+
+/* The system call that moved the bytes. */
+enum ws_abi {
+	WS_ABI_OTHER = 0,
+	WS_ABI_READ,
+	WS_ABI_READV,
+	WS_ABI_RECVFROM,
+	WS_ABI_RECVMSG,
+	WS_ABI_RECVMMSG,
+	WS_ABI_WRITE,
+	WS_ABI_WRITEV,
+	WS_ABI_SENDTO,
+	WS_ABI_SENDMSG,
+	WS_ABI_SENDMMSG,
+	WS_ABI_SENDFILE,
+	WS_ABI_SPLICE,
+	WS_ABI_IO_URING,
+};
+
+enum ws_data_flag {
+	WS_F_HAS_SEQ = 1,	/* `seq` is valid */
+	WS_F_FIRST = 2,		/* first call of its direction run */
+	WS_F_ENTER = 4,		/* `enter_ns` was measured; else it equals `exit_ns` */
+	WS_F_UNREADABLE = 8,	/* payload was wanted and could not be read */
+};
+
+struct ws_actor {
+	__u32 pid;
+	__u32 tid;
+	__u64 cgroup_id;
+	__u64 coroutine;
+	__u32 netns;
+	__u32 pad;
+	char comm[WS_COMM_LEN];
+};
+
+struct ws_tuple {
+	__u8 local[16];		/* IPv4 in v4-mapped form */
+	__u8 remote[16];
+	__u16 local_port;
+	__u16 remote_port;
+	__u8 transport;
+	__u8 role;
+	__u8 pad[2];
+};
+
+/* Followed by `payload_len` bytes. */
+struct ws_data {
+	__u8 kind;
+	__u8 direction;
+	__u8 abi;
+	__u8 evidence;
+	__u16 flags;
+	__u16 payload_len;
+	__s32 error;		/* 0 or errno */
+	__u32 seq;
+	__u64 socket;
+	__u64 enter_ns;
+	__u64 exit_ns;
+	__u64 len;
+	__u64 exchange;
+	__u64 cause;
+	struct ws_tuple tuple;
+	struct ws_actor actor;
+};
+
+enum ws_change { WS_OPEN = 1, WS_CLOSE = 2, WS_CONNECT_FAILED = 3, WS_RESET = 4 };
+
+struct ws_socket {
+	__u8 kind;
+	__u8 change;
+	__u8 evidence;
+	__u8 pad0;
+	__s32 error;
+	__u64 socket;
+	__u64 time_ns;
+	__u64 cause;
+	__u64 bytes_sent;
+	__u64 bytes_received;
+	__u64 connect_ns;
+	__u32 srtt_us;
+	__u32 retransmits;
+	struct ws_tuple tuple;
+	struct ws_actor actor;
+};
+
+enum ws_task_change { WS_FORK = 1, WS_EXEC = 2, WS_EXIT = 3 };
+
+struct ws_task {
+	__u8 kind;
+	__u8 change;
+	__u8 pad0[2];
+	__u32 parent_pid;
+	__u64 time_ns;
+	struct ws_actor actor;
+};
+
+/* Verdict of user space about a connection. */
+enum ws_copy {
+	WS_COPY_DEFAULT = 0,	/* every call while young, then the first of each run */
+	WS_COPY_FIRST = 1,	/* the first call of each direction run */
+	WS_COPY_EVERY = 2,
+	WS_COPY_IGNORE = 3,	/* no records; causality is still followed */
+	WS_COPY_PAIR = 4,	/* hold the request, emit it together with its response */
+};
+
+struct ws_verdict {
+	__u16 bytes;
+	__u8 copy;
+	__u8 pad;
+};
+
+/* Per-CPU counters. */
+enum ws_counter {
+	WS_C_MESSAGES,		/* data records emitted */
+	WS_C_LOST_RING,		/* records lost: ring buffer full */
+	WS_C_LOST_STATE,	/* calls lost: no memory for socket or task state */
+	WS_C_PEEK,		/* MSG_PEEK calls, not messages */
+	WS_C_WOULD_BLOCK,	/* EAGAIN and its kin, not messages */
+	WS_C_UNREADABLE,	/* payloads that could not be read */
+	WS_C_IGNORED,		/* calls on connections with verdict ignore */
+	WS_C_PAIRED,		/* responses emitted together with their request */
+	WS_C_MAX,
+};
+
+_Static_assert(sizeof(struct ws_actor) == 48, "contract");
+_Static_assert(sizeof(struct ws_tuple) == 40, "contract");
+_Static_assert(sizeof(struct ws_data) == 152, "contract");
+_Static_assert(sizeof(struct ws_socket) == 152, "contract");
+_Static_assert(sizeof(struct ws_task) == 64, "contract");
+_Static_assert(sizeof(struct ws_verdict) == 4, "contract");
+
+#endif

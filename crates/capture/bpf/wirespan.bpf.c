@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The kernel plane. Each program is optional; user space loads those that this kernel allows (src/features/). */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#include "compat.h"
+#include "wire.h"
+#include "maps.h"
+#include "targets.h"
+#include "sock.h"
+#include "cause.h"
+#include "locate.h"
+#include "message.h"
+
+#include "task.h"
+#include "socket_state.h"
+#include "socket_tracepoints.h"
+
+/* Dual-licensed; the kernel is told the GPL half, which its helpers ask for. */
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,335 @@
+//! Loads and attaches the programs that this kernel takes, and reads what they emit.
+
+use crate::clock::Clock;
+use crate::features::{self, Feature, MessageRung, Program};
+use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
+use crate::targets::{descendants, Targets};
+use crate::wire;
+use crate::Verdict;
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
+use std::rc::Rc;
+use std::sync::Mutex;
+use wirespan_model::{Event, SocketId};
+
+/// What to capture, and how much of it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Payload bytes per call by default; at most 4096.
+    pub payload_bytes: u32,
+    /// Calls of a new connection that carry payload whatever their place in a message.
+    pub young_calls: u32,
+    /// Size of the ring buffer, bytes; a power of two.
+    pub ring_bytes: u32,
+    /// Force a rung of [`MessageRung`] by name.
+    pub rung: Option<String>,
+    /// Leave out these optional programs.
+    pub without: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { payload_bytes: 512, young_calls: 8, ring_bytes: 16 << 20, rung: None, without: Vec::new() }
+    }
+}
+
+/// Why there is nothing to see.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// Not root, and without the capabilities.
+    #[error("tracing needs root, or the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_RESOURCE: run it with sudo")]
+    Privilege,
+    /// No BTF.
+    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): wirespan needs a kernel built with CONFIG_DEBUG_INFO_BTF, as all distributions' since 2021 are")]
+    NoBtf,
+    /// A required program does not load.
+    #[error("the kernel refused {program}, and without it {lost}: {reason}")]
+    Refused {
+        /// Program.
+        program: &'static str,
+        /// What is lost.
+        lost: &'static str,
+        /// The kernel's words.
+        reason: String,
+    },
+    /// Bad input.
+    #[error("{0}")]
+    Config(String),
+    /// libbpf said no.
+    #[error("{context}: {source}")]
+    Bpf {
+        /// What was being done.
+        context: &'static str,
+        /// The error.
+        source: libbpf_rs::Error,
+    },
+}
+
+fn bpf(context: &'static str) -> impl FnOnce(libbpf_rs::Error) -> CaptureError {
+    move |source| CaptureError::Bpf { context, source }
+}
+
+/// The last words of libbpf: the verifier's reason stands near the end of its log.
+static LAST_WORDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn listen_to_libbpf() {
+    fn note(level: PrintLevel, text: String) {
+        tracing::debug!(target: "libbpf", ?level, "{}", text.trim_end());
+        if let Ok(mut lines) = LAST_WORDS.lock() {
+            lines.extend(text.lines().map(str::to_string));
+            let surplus = lines.len().saturating_sub(200);
+            lines.drain(..surplus);
+        }
+    }
+    libbpf_rs::set_print(Some((PrintLevel::Warn, note)));
+}
+
+/// The line of the log that tells why: the one before the verifier's statistics, or libbpf's last.
+fn reason() -> String {
+    let Ok(lines) = LAST_WORDS.lock() else { return String::new() };
+    let end = lines.iter().rposition(|l| l.starts_with("processed ")).unwrap_or(lines.len());
+    let line = lines[..end].iter().rev().find(|l| !l.trim().is_empty() && !l.contains("-- END PROG"));
+    line.map(|l| l.trim().trim_start_matches("libbpf: ").to_string()).unwrap_or_default()
+}
+
+struct Batch {
+    clock: Clock,
+    events: Vec<Event>,
+    bad: u64,
+}
+
+/// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
+pub struct Capture {
+    // Dropped in this order: first nothing fires any more, then nothing reads, then the maps go.
+    links: Vec<Link>,
+    ring: RingBuffer<'static>,
+    skel: WirespanSkel<'static>,
+    batch: Rc<RefCell<Batch>>,
+    features: Vec<Feature>,
+    rung: MessageRung,
+}
+
+fn open(
+    options: &Options,
+    targets: &Targets,
+    load: &[&'static Program],
+) -> Result<OpenWirespanSkel<'static>, CaptureError> {
+    // One loaded object per process, alive until its end: its few bytes are not worth a self-referential struct.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut skel = WirespanSkelBuilder::default().open(storage).map_err(bpf("opening the kernel programs"))?;
+    if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+        rodata.default_bytes = options.payload_bytes;
+        rodata.young_calls = options.young_calls;
+        rodata.cgroup_count = targets.cgroups.len() as u32;
+        rodata.by_netns = !targets.netns.is_empty();
+        rodata.everything = targets.all;
+    }
+    if let Some(bss) = skel.maps.bss_data.as_mut() {
+        bss.target_generation = 1;
+    }
+    skel.maps.events.set_max_entries(options.ring_bytes).map_err(bpf("sizing the ring buffer"))?;
+    for mut program in skel.open_object_mut().progs_mut() {
+        let wanted = program.name().to_str().is_some_and(|n| load.iter().any(|p| p.name == n));
+        program.set_autoload(wanted);
+    }
+    Ok(skel)
+}
+
+/// Loads what can be loaded: all at once, or, if the kernel refuses that, each program that it takes on its own.
+fn load_survivors(
+    options: &Options,
+    targets: &Targets,
+    wanted: &[&'static Program],
+) -> Result<(WirespanSkel<'static>, Vec<&'static Program>, Vec<(&'static str, String)>), CaptureError> {
+    if let Ok(skel) = open(options, targets, wanted)?.load() {
+        return Ok((skel, wanted.to_vec(), Vec::new()));
+    }
+    let mut survivors = Vec::new();
+    let mut refused = Vec::new();
+    for program in wanted {
+        match open(options, targets, &[program])?.load() {
+            Ok(_) => survivors.push(*program),
+            Err(error) => {
+                let why = reason();
+                let why = if why.is_empty() { error.to_string() } else { why };
+                if program.required {
+                    return Err(CaptureError::Refused { program: program.name, lost: program.lost, reason: why });
+                }
+                refused.push((program.name, why));
+            }
+        }
+    }
+    let skel = open(options, targets, &survivors)?.load().map_err(bpf("loading the kernel programs"))?;
+    Ok((skel, survivors, refused))
+}
+
+impl Capture {
+    /// Loads and attaches. From here on the targets are traced.
+    pub fn open(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(CaptureError::Privilege);
+        }
+        if options.payload_bytes > 4096 || !options.ring_bytes.is_power_of_two() {
+            return Err(CaptureError::Config(format!(
+                "payload_bytes is {} (at most 4096), ring_bytes is {} (a power of two)",
+                options.payload_bytes, options.ring_bytes
+            )));
+        }
+        listen_to_libbpf();
+        let btf = libbpf_rs::btf::Btf::from_vmlinux().map_err(|_| CaptureError::NoBtf)?;
+        let has = |name: &str| btf.type_by_name::<Typedef<'_>>(name).is_some();
+        let rung = features::choose_rung(has, options.rung.as_deref()).map_err(CaptureError::Config)?;
+        let mut wanted = features::wanted(rung, has);
+        wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
+
+        let (mut skel, loaded, refused) = load_survivors(options, targets, &wanted)?;
+        choose(&mut skel, targets)?;
+        let batch = Rc::new(RefCell::new(Batch { clock: Clock::now(), events: Vec::new(), bad: 0 }));
+        let sink = Rc::clone(&batch);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.events, move |record| {
+                let mut batch = sink.borrow_mut();
+                match wire::read(record, &batch.clock) {
+                    Ok(event) => batch.events.push(event),
+                    Err(_) => batch.bad += 1,
+                }
+                0
+            })
+            .map_err(bpf("mapping the ring buffer"))?;
+        let ring = builder.build().map_err(bpf("mapping the ring buffer"))?;
+        let mut links = Vec::new();
+        for program in skel.object_mut().progs_mut() {
+            if program.autoload() {
+                links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
+            }
+        }
+        let names: Vec<_> = loaded.iter().map(|p| p.name).collect();
+        let features = features::table(rung, &names, &refused, has);
+        Ok(Capture { links, ring, skel, batch, features, rung })
+    }
+
+    /// The rung by which messages are seen.
+    pub fn rung(&self) -> MessageRung {
+        self.rung
+    }
+
+    /// What works, and what does not.
+    pub fn features(&self) -> &[Feature] {
+        &self.features
+    }
+
+    /// Takes what the kernel has emitted since the last call, without waiting; `into` is not cleared.
+    pub fn drain(&mut self, into: &mut Vec<Event>) -> Result<(), CaptureError> {
+        self.ring.consume().map_err(bpf("reading the ring buffer"))?;
+        into.append(&mut self.batch.borrow_mut().events);
+        Ok(())
+    }
+
+    /// Follows a stepped wall clock, and makes every task decide anew whether it is a target. Call about once a second.
+    pub fn refresh(&mut self) {
+        self.batch.borrow_mut().clock.refresh();
+        self.bump_generation();
+    }
+
+    fn bump_generation(&mut self) {
+        if let Some(bss) = self.skel.maps.bss_data.as_mut() {
+            // The kernel reads it concurrently; a torn or late value only delays the decision.
+            bss.target_generation = bss.target_generation.wrapping_add(1).max(1);
+        }
+    }
+
+    /// Adds a process and its living descendants to the targets.
+    pub fn add_pid(&mut self, pid: u32) -> Result<(), CaptureError> {
+        for pid in descendants(pid) {
+            self.skel
+                .maps
+                .target_pids
+                .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(bpf("adding a target process"))?;
+        }
+        self.bump_generation();
+        Ok(())
+    }
+
+    /// Tells the kernel what was decided about connections.
+    pub fn decide(&mut self, verdicts: &[(SocketId, Verdict)]) -> Result<(), CaptureError> {
+        if verdicts.is_empty() {
+            return Ok(());
+        }
+        for (socket, verdict) in verdicts {
+            let [low, high] = verdict.bytes.to_ne_bytes();
+            let value = [low, high, verdict.copy as u8, 0];
+            self.skel
+                .maps
+                .verdicts
+                .update(&socket.0.to_ne_bytes(), &value, MapFlags::ANY)
+                .map_err(bpf("deciding about a connection"))?;
+        }
+        if let Some(bss) = self.skel.maps.bss_data.as_mut() {
+            bss.verdict_epoch = bss.verdict_epoch.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        const NAMES: [&str; 8] = [
+            "records",
+            "lost_ring_full",
+            "lost_no_state",
+            "peeks",
+            "would_block",
+            "unreadable_payloads",
+            "ignored_calls",
+            "paired",
+        ];
+        let mut out: Vec<_> = (0u32..)
+            .zip(NAMES)
+            .map(|(i, name)| {
+                let per_cpu = self.skel.maps.counters.lookup_percpu(&i.to_ne_bytes(), MapFlags::ANY);
+                let sum = per_cpu.ok().flatten().unwrap_or_default().into_iter().filter_map(|v| {
+                    let bytes: [u8; 8] = v.get(..8)?.try_into().ok()?;
+                    Some(u64::from_ne_bytes(bytes))
+                });
+                (name, sum.sum())
+            })
+            .collect();
+        out.push(("bad_records", self.batch.borrow().bad));
+        out
+    }
+
+    /// Detaches every program; what is in the ring buffer can still be drained.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+}
+
+/// Writes the targets into the maps.
+fn choose(skel: &mut WirespanSkel<'static>, targets: &Targets) -> Result<(), CaptureError> {
+    let maps = &skel.maps;
+    for pid in targets.pids.iter().flat_map(|p| descendants(*p)) {
+        maps.target_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(bpf("adding a target process"))?;
+    }
+    for inode in &targets.netns {
+        maps.target_netns
+            .update(&inode.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(bpf("adding a target namespace"))?;
+    }
+    for (i, path) in (0u32..).zip(&targets.cgroups) {
+        let dir = std::fs::File::open(path).map_err(|e| {
+            CaptureError::Config(format!("cgroup {}: {e}; give a directory of the cgroup2 file system", path.display()))
+        })?;
+        maps.target_cgroups.update(&i.to_ne_bytes(), &dir.as_raw_fd().to_ne_bytes(), MapFlags::ANY).map_err(|e| {
+            CaptureError::Config(format!(
+                "cgroup {}: {e}; it must be a directory of a cgroup2 file system",
+                path.display()
+            ))
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Which processes are traced: chosen explicitly, or nothing is.
+
+use std::path::PathBuf;
+
+/// Explicit targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// Processes, with all their present and future descendants.
+    pub pids: Vec<u32>,
+    /// Cgroup v2 directories, with all cgroups below.
+    pub cgroups: Vec<PathBuf>,
+    /// Inodes of network namespaces.
+    pub netns: Vec<u32>,
+    /// Everything on the machine. Never set by default.
+    pub all: bool,
+}
+
+impl Targets {
+    /// Whether nothing was chosen.
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty() && self.cgroups.is_empty() && self.netns.is_empty() && !self.all
+    }
+}
+
+/// Parent of a process (`/proc/PID/stat`, field 4; the second field may hold spaces and parentheses).
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The process and all its living descendants.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let Ok(dir) = std::fs::read_dir("/proc") else { return vec![root] };
+    let parents: Vec<(u32, u32)> = dir
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, parent_of(pid)?)))
+        .collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&of) = found.get(next) {
+        found.extend(parents.iter().filter(|(pid, parent)| *parent == of && *pid != root).map(|p| p.0));
+        next += 1;
+    }
+    found.dedup();
+    found
+}
+
+/// Inode of a network namespace given as a number, a name of `ip netns`, a path, or `pid:N`.
+pub fn netns_inode(text: &str) -> Result<u32, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    if let Ok(inode) = text.parse() {
+        return Ok(inode);
+    }
+    let path = match text.strip_prefix("pid:") {
+        Some(pid) => format!("/proc/{pid}/ns/net"),
+        None if text.contains('/') => text.to_string(),
+        None => format!("/run/netns/{text}"),
+    };
+    let meta = std::fs::metadata(&path).map_err(|e| {
+        format!("network namespace {text}: {path}: {e}; give a name of `ip netns list`, a path, an inode, or pid:N")
+    })?;
+    Ok(meta.ino() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_include_grandchildren() {
+        let mut child =
+            std::process::Command::new("sh").args(["-c", "sh -c 'sleep 5; :' & wait"]).spawn().expect("sh starts");
+        let pid = child.id();
+        let seen = (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            descendants(pid).len() >= 3
+        });
+        let all = descendants(pid);
+        for pid in all.iter().rev() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(*pid as i32).expect("not zero"),
+                rustix::process::Signal::KILL,
+            );
+        }
+        let _ = child.wait();
+        assert!(seen, "sh, sh and sleep: {all:?}");
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_says_what_to_give() {
+        let error = netns_inode("no-such-ns").expect_err("it is not there");
+        assert!(error.contains("/run/netns/no-such-ns") && error.contains("pid:N"), "{error}");
+        assert!(netns_inode(&format!("pid:{}", std::process::id())).is_ok());
+    }
+}

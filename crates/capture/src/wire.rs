@@ -1,0 +1,196 @@
+//! The kernel/user contract, user side: the only reader of `bpf/wire.h`.
+//!
+//! Records are plain C structs in host byte order; they are read field by field at the offsets that the header's
+//! `_Static_assert`s fix, so nothing here depends on Rust's layout and nothing is `unsafe`.
+
+use crate::clock::Clock;
+use std::net::{IpAddr, Ipv6Addr};
+use wirespan_model::event::{Actor, SocketChange, TaskChange, TcpTotals};
+use wirespan_model::{
+    DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, TaskEvent, Transport,
+};
+
+/// Sizes of the structs in `wire.h`.
+const ACTOR: usize = 48;
+const TUPLE: usize = 40;
+const DATA: usize = 152;
+const SOCKET: usize = 152;
+const TASK: usize = 64;
+
+const F_HAS_SEQ: u16 = 1;
+
+/// Why a record was not understood: the kernel side is of another version.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record of kind {kind} and {len} bytes does not match the contract")]
+pub struct BadRecord {
+    /// First byte.
+    pub kind: u8,
+    /// Length.
+    pub len: usize,
+}
+
+/// Reads integers at fixed offsets of a slice whose length was checked.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut out = [0; N];
+        out.copy_from_slice(&self.0[at..at + N]);
+        out
+    }
+    fn u8(&self, at: usize) -> u8 {
+        self.0[at]
+    }
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.array(at))
+    }
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.array(at))
+    }
+    fn i32(&self, at: usize) -> i32 {
+        i32::from_ne_bytes(self.array(at))
+    }
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.array(at))
+    }
+
+    fn actor(&self, at: usize) -> Actor {
+        let f = Fields(&self.0[at..at + ACTOR]);
+        Actor {
+            pid: f.u32(0),
+            tid: f.u32(4),
+            cgroup_id: f.u64(8),
+            coroutine: f.u64(16),
+            netns: f.u32(24),
+            comm: f.array(32),
+        }
+    }
+
+    fn tuple(&self, at: usize) -> (Endpoint, Endpoint, Transport, Role) {
+        let f = Fields(&self.0[at..at + TUPLE]);
+        let ip = |at| IpAddr::V6(Ipv6Addr::from(f.array::<16>(at)));
+        let transport = match f.u8(36) {
+            2 => Transport::Udp,
+            3 => Transport::UnixStream,
+            4 => Transport::UnixDgram,
+            _ => Transport::Tcp,
+        };
+        let role = match f.u8(37) {
+            1 => Role::Client,
+            2 => Role::Server,
+            _ => Role::Unknown,
+        };
+        (Endpoint::new(ip(0), f.u16(32)), Endpoint::new(ip(16), f.u16(34)), transport, role)
+    }
+}
+
+fn evidence(n: u8) -> Option<Evidence> {
+    Some(match n {
+        4 => Evidence::Thread,
+        5 => Evidence::Coroutine,
+        6 => Evidence::ChildTask,
+        7 => Evidence::Connect,
+        8 => Evidence::WakeUp,
+        9 => Evidence::EventLoop,
+        _ => return None,
+    })
+}
+
+fn data(f: &Fields<'_>, clock: &Clock) -> Option<Event> {
+    let payload = f.0.get(DATA..DATA + usize::from(f.u16(6)))?;
+    let (local, remote, transport, role) = f.tuple(64);
+    Some(Event::Data(DataEvent {
+        direction: if f.u8(1) == 0 { Direction::Ingress } else { Direction::Egress },
+        cause_evidence: evidence(f.u8(3)),
+        errno: f.i32(8),
+        seq: (f.u16(4) & F_HAS_SEQ != 0).then(|| f.u32(12)),
+        socket: SocketId(f.u64(16)),
+        enter_ns: clock.to_unix(f.u64(24)),
+        exit_ns: clock.to_unix(f.u64(32)),
+        len: f.u64(40),
+        exchange: f.u64(48),
+        cause: f.u64(56),
+        role,
+        transport,
+        local,
+        remote,
+        actor: f.actor(104),
+        payload: payload.to_vec(),
+    }))
+}
+
+fn socket(f: &Fields<'_>, clock: &Clock) -> Event {
+    let (local, remote, transport, role) = f.tuple(64);
+    let errno = f.i32(4);
+    Event::Socket(SocketEvent {
+        change: match f.u8(1) {
+            1 => SocketChange::Open,
+            3 => SocketChange::ConnectFailed(errno),
+            4 => SocketChange::Reset(errno),
+            _ => SocketChange::Close,
+        },
+        cause_evidence: evidence(f.u8(2)),
+        socket: SocketId(f.u64(8)),
+        time_ns: clock.to_unix(f.u64(16)),
+        cause: f.u64(24),
+        totals: TcpTotals {
+            bytes_sent: f.u64(32),
+            bytes_received: f.u64(40),
+            connect_ns: f.u64(48),
+            srtt_ns: u64::from(f.u32(56)) * 1000,
+            retransmits: f.u32(60),
+        },
+        role,
+        transport,
+        local,
+        remote,
+        actor: f.actor(104),
+    })
+}
+
+fn task(f: &Fields<'_>, clock: &Clock) -> Event {
+    Event::Task(TaskEvent {
+        change: match f.u8(1) {
+            1 => TaskChange::Fork,
+            2 => TaskChange::Exec,
+            _ => TaskChange::Exit,
+        },
+        parent_pid: f.u32(4),
+        time_ns: clock.to_unix(f.u64(8)),
+        actor: f.actor(16),
+    })
+}
+
+/// Reads one record of the ring buffer.
+pub fn read(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
+    let f = Fields(record);
+    let event = match (record.first(), record.len()) {
+        (Some(1), n) if n >= DATA => data(&f, clock),
+        (Some(2), n) if n >= SOCKET => Some(socket(&f, clock)),
+        (Some(3), n) if n >= TASK => Some(task(&f, clock)),
+        _ => None,
+    };
+    event.ok_or(BadRecord { kind: record.first().copied().unwrap_or(0), len: record.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_unknown_records_are_errors() {
+        let clock = Clock::now();
+        for kind in 0..=255u8 {
+            for len in [0usize, 1, 8, 63, 64, 151, 152, 200] {
+                let mut record = vec![0xffu8; len];
+                if let Some(first) = record.first_mut() {
+                    *first = kind;
+                }
+                let read = read(&record, &clock);
+                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..));
+                // A data record full of 0xff claims 65535 payload bytes that are not there.
+                assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");
+            }
+        }
+    }
+}
