@@ -1,0 +1,46 @@
+//! Limits and windows of the joiner.
+
+/// Limits and windows. Times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinConfig {
+    /// How long a request waits for its response before it is reported as unanswered.
+    pub window_ns: u64,
+    /// Silence after which a response whose end cannot be read (bytes not captured) counts as ended.
+    pub idle_flush_ns: u64,
+    /// How long bytes wait for earlier bytes of their stream, and a closed connection for late events.
+    pub reorder_ns: u64,
+    /// Calls per direction that may wait for earlier bytes.
+    pub reorder_events: usize,
+    /// Period of the spans of a connection that is not understood.
+    pub flow_period_ns: u64,
+    /// Silence after which a pair of datagram ends is forgotten.
+    pub datagram_idle_ns: u64,
+    /// Connections kept; beyond it the least recently used is ended and counted.
+    pub max_connections: usize,
+    /// Requests waiting per connection; beyond it the oldest is reported as unanswered and counted.
+    pub max_pending: usize,
+    /// Captured bytes kept over all connections (waiting, probing, inside parsers).
+    pub max_buffered: usize,
+    /// Payload bytes per call asked of the kernel once a protocol is known.
+    pub copy_bytes: u32,
+    /// Calls of a connection that are looked at before it counts as not understood.
+    pub probe_calls: u32,
+}
+
+impl Default for JoinConfig {
+    fn default() -> Self {
+        JoinConfig {
+            window_ns: 30_000_000_000,
+            idle_flush_ns: 1_000_000_000,
+            reorder_ns: 100_000_000,
+            reorder_events: 64,
+            flow_period_ns: 60_000_000_000,
+            datagram_idle_ns: 60_000_000_000,
+            max_connections: 50_000,
+            max_pending: 1024,
+            max_buffered: 64 << 20,
+            copy_bytes: 512,
+            probe_calls: 8,
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! One connection: bytes in order, then the protocol, then the pairing.
+
+use crate::config::JoinConfig;
+use crate::errno;
+use crate::flow::{connect_failed, Flow};
+use crate::infer::guess;
+use crate::joiner::Env;
+use crate::session::{Ending, Out, Session};
+use crate::spans::{index, Ctx};
+use crate::stream::{Placed, Stream};
+use crate::table::ConnKey;
+use crate::verdict::{CopyRule, Verdict};
+use std::sync::Arc;
+use wirespan_decode::{Pairing, Parser, Protocol, Verdict as Guess, REGISTRY};
+use wirespan_model::event::{Actor, SocketChange, TcpTotals};
+use wirespan_model::{
+    Chunk, DataEvent, Direction, Endpoint, Resource, Role, Side, SocketEvent, Span, TcpHealth, Transport,
+};
+
+/// Complaints of a parser without a message after which the guess of the protocol counts as wrong.
+const MAX_MALFORMED: u32 = 64;
+/// Failed guesses after which a connection counts as not understood.
+const MAX_GUESSES: u32 = 4;
+
+/// What the bytes are taken for.
+enum Mode {
+    /// Not known yet: the calls seen so far.
+    Probing { calls: Vec<DataEvent>, seen: u32, guesses: u32 },
+    /// A protocol.
+    Reading { protocol: &'static dyn Protocol, parser: Box<dyn Parser> },
+    /// Nothing we can read; the name if it has one.
+    Opaque(Option<&'static str>),
+}
+
+/// One connection (for datagrams: one pair of ends).
+pub(crate) struct Conn {
+    key: ConnKey,
+    transport: Transport,
+    local: Endpoint,
+    remote: Endpoint,
+    role: Role,
+    owner_pid: u32,
+    owner_epoch: u32,
+    resource: Arc<Resource>,
+    streams: [Stream; 2],
+    base: [u64; 2],
+    mode: Mode,
+    session: Session,
+    flow: Flow,
+    tcp: TcpHealth,
+    connect_cause: u64,
+    ending: Option<(Ending, u64)>,
+    errno: i32,
+    last_ns: u64,
+    buffered: usize,
+    copy: Option<CopyRule>,
+    /// When the timer that counts goes off, Unix ns; 0 if none is set.
+    pub(crate) armed_ns: u64,
+}
+
+impl Conn {
+    pub(crate) fn new(
+        key: ConnKey,
+        transport: Transport,
+        (local, remote): (Endpoint, Endpoint),
+        role: Role,
+        actor: &Actor,
+        env: &Env,
+    ) -> Self {
+        Conn {
+            key,
+            transport,
+            local,
+            remote,
+            role,
+            owner_pid: actor.pid,
+            owner_epoch: env.epoch,
+            resource: env.resources.resource(actor),
+            streams: [Stream::default(), Stream::default()],
+            base: [0, 0],
+            mode: Mode::Probing { calls: Vec::new(), seen: 0, guesses: 0 },
+            session: Session::new(Pairing::InOrder),
+            flow: Flow::default(),
+            tcp: TcpHealth::default(),
+            connect_cause: 0,
+            ending: None,
+            errno: 0,
+            last_ns: 0,
+            buffered: 0,
+            copy: None,
+            armed_ns: 0,
+        }
+    }
+
+    /// Whether the connection was closed and only waits for late events.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Takes a call.
+    pub(crate) fn data(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        if self.owner_pid != d.actor.pid || self.owner_epoch != env.epoch {
+            self.owner_pid = d.actor.pid;
+            self.owner_epoch = env.epoch;
+            self.resource = env.resources.resource(&d.actor);
+        }
+        if self.role == Role::Unknown {
+            self.role = d.role;
+        }
+        if self.local == Endpoint::UNSPECIFIED {
+            self.local = d.local;
+        }
+        if self.remote == Endpoint::UNSPECIFIED {
+            self.remote = d.remote;
+        }
+        self.last_ns = self.last_ns.max(d.exit_ns);
+        if d.errno != 0 && errno::is_fatal(d.errno) {
+            self.errno = d.errno;
+        }
+        if d.len == 0 {
+            env.stats.empty_calls += 1;
+            return;
+        }
+        let direction = d.direction;
+        match self.streams[index(direction)].place(d, &mut env.stats) {
+            Placed::Next(d) => self.next(d, env, sink),
+            Placed::Held => {}
+            Placed::Duplicate => return,
+        }
+        self.drain(direction, env, sink);
+        if self.streams[index(direction)].is_overdue(self.last_ns, &env.config) {
+            self.release(direction, env, sink);
+        }
+        self.account(env);
+        if env.buffered > env.config.max_buffered && self.buffered > 0 {
+            env.stats.buffer_overflow += 1;
+            self.give_up_buffers(env, sink);
+            self.account(env);
+        }
+    }
+
+    /// Lets the calls go on that no longer wait for anything.
+    fn drain(&mut self, direction: Direction, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        while let Some(d) = self.streams[index(direction)].take_ready() {
+            if let Placed::Next(d) = self.streams[index(direction)].place(d, &mut env.stats) {
+                self.next(d, env, sink);
+            }
+        }
+    }
+
+    /// Stops waiting for bytes that do not come.
+    fn release(&mut self, direction: Direction, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let i = index(direction);
+        let Some(hole) = self.streams[i].hole() else { return };
+        env.stats.gaps += 1;
+        env.stats.gap_bytes += hole;
+        self.streams[i].skip(hole);
+        self.streams[i].rearm(self.last_ns);
+        if matches!(self.mode, Mode::Reading { .. }) {
+            self.feed(direction, &[], hole, env, sink);
+        } else {
+            self.streams[i].offset += hole;
+        }
+        self.drain(direction, env, sink);
+    }
+
+    /// The call's bytes are the next of their stream.
+    fn next(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        self.flow.data(&d);
+        match &mut self.mode {
+            Mode::Reading { .. } => self.read(d, env, sink),
+            Mode::Opaque(_) => self.pass(&d),
+            Mode::Probing { calls, seen, .. } => {
+                *seen += 1;
+                if d.payload.is_empty() && calls.is_empty() {
+                    self.pass(&d);
+                } else {
+                    // The sequence must go on while the calls wait here.
+                    self.streams[index(d.direction)].expect_after(&d);
+                    calls.push(d);
+                }
+                self.probe(env, sink);
+            }
+        }
+    }
+
+    /// Bytes that nobody reads.
+    fn pass(&mut self, d: &DataEvent) {
+        let stream = &mut self.streams[index(d.direction)];
+        stream.mark(d, false);
+        stream.offset += d.len;
+        stream.forget_before(stream.offset);
+    }
+
+    fn probe(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let Mode::Probing { calls, seen, guesses } = &mut self.mode else { return };
+        // A capture file holds every byte, so that looking longer costs the kernel nothing.
+        let limit = if self.owner_pid == 0 { env.config.probe_calls * 8 } else { env.config.probe_calls };
+        let over = *seen >= limit || *guesses >= MAX_GUESSES;
+        if calls.is_empty() {
+            if over {
+                self.not_understood(env);
+            }
+            return;
+        }
+        match guess(calls, self.role, &mut env.scratch) {
+            Guess::Known { protocol, first_is_client } => {
+                let calls = std::mem::take(calls);
+                self.understood(protocol, first_is_client, &calls, env);
+                for d in calls {
+                    match self.mode {
+                        Mode::Reading { .. } => self.read(d, env, sink),
+                        _ => self.pass(&d),
+                    }
+                }
+            }
+            Guess::NeedMore if !over => {}
+            _ => {
+                *guesses += 1;
+                let over = over || *guesses >= MAX_GUESSES;
+                for d in std::mem::take(calls) {
+                    self.pass(&d);
+                }
+                if over {
+                    self.not_understood(env);
+                }
+            }
+        }
+    }
+
+    fn understood(&mut self, protocol: &'static dyn Protocol, first_is_client: bool, calls: &[DataEvent], env: &mut Env) {
+        if let (Role::Unknown, Some(first)) = (self.role, calls.first()) {
+            self.role = match (first.direction, first_is_client) {
+                (Direction::Egress, true) | (Direction::Ingress, false) => Role::Client,
+                _ => Role::Server,
+            };
+        }
+        self.start(protocol);
+        let copy = match protocol.pairing() {
+            Pairing::InOrder => CopyRule::FirstCallOnly(env.config.copy_bytes),
+            Pairing::ById => CopyRule::EveryCall(env.config.copy_bytes),
+        };
+        self.decide(protocol.name(), copy, env);
+    }
+
+    fn start(&mut self, protocol: &'static dyn Protocol) {
+        self.base = [self.streams[0].offset, self.streams[1].offset];
+        self.session = Session::new(protocol.pairing());
+        self.mode = Mode::Reading { protocol, parser: protocol.parser(self.transport) };
+    }
+
+    fn not_understood(&mut self, env: &mut Env) {
+        env.stats.unknown_protocol += 1;
+        self.mode = Mode::Opaque(None);
+        self.decide("", CopyRule::EveryCall(0), env);
+    }
+
+    fn decide(&mut self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
+        if self.copy != Some(copy) && self.owner_pid != 0 {
+            self.copy = Some(copy);
+            env.verdict(self.key.socket, Verdict { protocol, copy });
+        }
+    }
+
+    /// Gives a call to the parser.
+    fn read(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let stream = &mut self.streams[index(d.direction)];
+        let side = side_of(self.role, d.direction);
+        let before = self.session.messages;
+        let open = self.session.is_open(side);
+        stream.mark(&d, !open);
+        let captured = d.payload.len().min(usize::try_from(d.len).unwrap_or(usize::MAX));
+        self.feed(d.direction, &d.payload[..captured], d.len - captured as u64, env, sink);
+        if let Mode::Reading { protocol, .. } = &self.mode {
+            let protocol = *protocol;
+            if protocol.pairing() == Pairing::InOrder {
+                let unseen = d.payload.is_empty() && !open && self.session.messages == before;
+                env.stats.unseen_calls += u64::from(unseen);
+                if unseen || self.session.pipelined {
+                    self.decide(protocol.name(), CopyRule::EveryCall(env.config.copy_bytes), env);
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, direction: Direction, bytes: &[u8], missing: u64, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let side = side_of(self.role, direction);
+        let i = index(direction);
+        let len = bytes.len() as u64 + missing;
+        if missing > 0 {
+            self.streams[i].lost_to = self.streams[i].offset + len;
+        }
+        let Mode::Reading { parser, .. } = &mut self.mode else { return };
+        {
+            let ctx = Ctx {
+                config: &env.config,
+                host_id: env.host_id,
+                socket: self.key.socket,
+                peer: self.key.peer,
+                transport: self.transport,
+                local: self.local,
+                remote: self.remote,
+                role: self.role,
+                resource: &self.resource,
+                streams: &self.streams,
+                base: self.base,
+                tcp: self.tcp,
+                connect_cause: self.connect_cause,
+            };
+            let mut out = Out { stats: &mut env.stats, sink };
+            let session = &mut self.session;
+            parser.feed(Chunk { side, bytes, missing }, &mut |item| session.item(item, &ctx, &mut out));
+            session.advanced(side, &ctx, &mut out);
+        }
+        self.streams[i].offset += len;
+        if let Some(settled) = self.session.settled[side as usize].take() {
+            self.streams[i].forget_before(settled);
+        }
+        if self.session.messages > 0 {
+            self.connect_cause = 0;
+        }
+        if let Some(name) = self.session.upgraded.take() {
+            self.upgrade(name, env, sink);
+        } else if self.session.malformed >= MAX_MALFORMED {
+            self.wind_up(Ending::Abandoned, env, sink);
+            self.not_understood(env);
+        }
+    }
+
+    /// The connection speaks another protocol from here on.
+    fn upgrade(&mut self, name: &'static str, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        self.wind_up(Ending::Closed, env, sink);
+        self.flow = Flow::default();
+        match REGISTRY.iter().find(|p| p.name() == name) {
+            Some(protocol) => {
+                self.start(*protocol);
+                self.decide(protocol.name(), CopyRule::EveryCall(env.config.copy_bytes), env);
+            }
+            None => {
+                self.mode = Mode::Opaque(Some(name));
+                self.decide(name, CopyRule::EveryCall(0), env);
+            }
+        }
+    }
+
+    /// Takes a change of the socket.
+    pub(crate) fn socket(&mut self, e: &SocketEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        if self.role == Role::Unknown {
+            self.role = e.role;
+        }
+        self.last_ns = self.last_ns.max(e.time_ns);
+        self.health(&e.totals);
+        match e.change {
+            SocketChange::Open => {
+                if self.role == Role::Client && self.session.messages == 0 {
+                    self.connect_cause = e.cause;
+                }
+                self.flow.opened(e.time_ns.saturating_sub(e.totals.connect_ns));
+            }
+            SocketChange::Close if self.errno != 0 => self.ending = Some((Ending::Reset(self.errno), e.time_ns)),
+            SocketChange::Close => self.ending = Some((Ending::Closed, e.time_ns)),
+            SocketChange::Reset(errno) => self.ending = Some((Ending::Reset(errno), e.time_ns)),
+            SocketChange::ConnectFailed(errno) => {
+                self.with(env, sink, |_, ctx, out| {
+                    out.stats.spans_out += 1;
+                    (out.sink)(connect_failed(e, errno, ctx));
+                });
+                self.flow = Flow::default();
+                self.ending = Some((Ending::Abandoned, e.time_ns));
+            }
+        }
+    }
+
+    fn health(&mut self, totals: &TcpTotals) {
+        if totals.srtt_ns != 0 {
+            self.tcp.srtt_ns = totals.srtt_ns;
+        }
+        if totals.connect_ns != 0 {
+            self.tcp.connect_ns = totals.connect_ns;
+        }
+        self.tcp.retransmits = self.tcp.retransmits.max(totals.retransmits);
+    }
+
+    /// Time passed. True if the connection is over and can be forgotten.
+    pub(crate) fn tick(&mut self, now_ns: u64, env: &mut Env, sink: &mut dyn FnMut(Span)) -> bool {
+        for direction in [Direction::Ingress, Direction::Egress] {
+            while self.streams[index(direction)].is_overdue(now_ns, &env.config) {
+                self.release(direction, env, sink);
+            }
+        }
+        self.account(env);
+        if let Some((_, at)) = self.ending {
+            if now_ns.saturating_sub(at.max(self.last_ns)) >= env.config.reorder_ns {
+                self.finish(env, sink);
+                return true;
+            }
+            return false;
+        }
+        if !self.session.is_idle() {
+            self.with(env, sink, |session, ctx, out| session.tick(now_ns, ctx, out));
+        }
+        let datagram = matches!(self.transport, Transport::Udp | Transport::UnixDgram);
+        if datagram && now_ns.saturating_sub(self.last_ns) >= env.config.datagram_idle_ns {
+            self.finish(env, sink);
+            return true;
+        }
+        let period = now_ns.saturating_sub(self.flow.start_ns) >= env.config.flow_period_ns;
+        if self.flow.start_ns != 0 && period {
+            if matches!(self.mode, Mode::Reading { .. }) {
+                self.flow = Flow::default();
+            } else {
+                self.flow_span(None, now_ns, env, sink);
+            }
+        }
+        false
+    }
+
+    /// When to look again, Unix ns; `None` if nothing waits.
+    pub(crate) fn deadline(&self, now_ns: u64, config: &JoinConfig) -> Option<u64> {
+        let held = self.streams.iter().any(Stream::has_held);
+        let datagram = matches!(self.transport, Transport::Udp | Transport::UnixDgram);
+        if self.ending.is_some() || held {
+            Some(now_ns + config.reorder_ns)
+        } else if !self.session.is_idle() {
+            Some(now_ns + config.idle_flush_ns / 2)
+        } else if datagram {
+            Some(now_ns + config.datagram_idle_ns)
+        } else if self.flow.start_ns != 0 && !matches!(self.mode, Mode::Reading { .. }) {
+            Some(now_ns + config.flow_period_ns)
+        } else {
+            None
+        }
+    }
+
+    /// Reports everything that waits; the connection is not used afterwards.
+    pub(crate) fn finish(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        for direction in [Direction::Ingress, Direction::Egress] {
+            while self.streams[index(direction)].has_held() {
+                self.release(direction, env, sink);
+            }
+        }
+        if let Mode::Probing { calls, .. } = &mut self.mode {
+            for d in std::mem::take(calls) {
+                self.pass(&d);
+            }
+        }
+        let (ending, at) = self.ending.unwrap_or((Ending::Abandoned, self.last_ns));
+        let silent = self.session.messages == 0;
+        self.wind_up(ending, env, sink);
+        if silent || matches!(self.mode, Mode::Opaque(_)) {
+            self.flow_span(Some(ending), at, env, sink);
+        }
+        env.buffered = env.buffered.saturating_sub(self.buffered);
+        self.buffered = 0;
+    }
+
+    fn wind_up(&mut self, ending: Ending, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let at = self.ending.map_or(self.last_ns, |(_, at)| at);
+        self.with(env, sink, |session, ctx, out| session.finish(ending, at, ctx, out));
+    }
+
+    fn flow_span(&mut self, ending: Option<Ending>, at_ns: u64, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let protocol = match self.mode {
+            Mode::Opaque(Some(name)) => name,
+            _ => self.transport.as_str(),
+        };
+        let mut flow = std::mem::take(&mut self.flow);
+        self.with(env, sink, |_, ctx, out| {
+            if let Some(span) = flow.span(protocol, ending, at_ns, ctx) {
+                out.stats.spans_out += 1;
+                out.stats.flow_spans_out += 1;
+                (out.sink)(span);
+            }
+        });
+        self.flow = flow;
+    }
+
+    /// Runs `work` on the session with the connection's facts.
+    fn with(
+        &mut self,
+        env: &mut Env,
+        sink: &mut dyn FnMut(Span),
+        work: impl FnOnce(&mut Session, &Ctx<'_>, &mut Out<'_>),
+    ) {
+        let ctx = Ctx {
+            config: &env.config,
+            host_id: env.host_id,
+            socket: self.key.socket,
+            peer: self.key.peer,
+            transport: self.transport,
+            local: self.local,
+            remote: self.remote,
+            role: self.role,
+            resource: &self.resource,
+            streams: &self.streams,
+            base: self.base,
+            tcp: self.tcp,
+            connect_cause: self.connect_cause,
+        };
+        work(&mut self.session, &ctx, &mut Out { stats: &mut env.stats, sink });
+    }
+
+    /// Brings the account of buffered bytes up to date.
+    fn account(&mut self, env: &mut Env) {
+        let mode = match &self.mode {
+            Mode::Probing { calls, .. } => calls.iter().map(|c| c.payload.len()).sum(),
+            Mode::Reading { parser, .. } => parser.buffered(),
+            Mode::Opaque(_) => 0,
+        };
+        let now = mode + self.streams.iter().map(Stream::held_bytes).sum::<usize>();
+        env.buffered = env.buffered + now - self.buffered.min(env.buffered);
+        self.buffered = now;
+    }
+
+    /// Too much is kept in all: this connection gives its share back.
+    fn give_up_buffers(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        for direction in [Direction::Ingress, Direction::Egress] {
+            while self.streams[index(direction)].has_held() {
+                self.release(direction, env, sink);
+            }
+        }
+        if let Mode::Probing { calls, .. } = &mut self.mode {
+            for d in std::mem::take(calls) {
+                self.pass(&d);
+            }
+        }
+        if let Mode::Reading { parser, .. } = &self.mode {
+            if parser.buffered() > 0 {
+                self.wind_up(Ending::Abandoned, env, sink);
+                self.not_understood(env);
+            }
+        }
+    }
+}
+
+/// Who sends the bytes of this direction.
+fn side_of(role: Role, direction: Direction) -> Side {
+    match (role, direction) {
+        (Role::Server, Direction::Egress) | (Role::Client | Role::Unknown, Direction::Ingress) => Side::Server,
+        _ => Side::Client,
+    }
+}

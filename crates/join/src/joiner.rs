@@ -1,0 +1,237 @@
+//! The entry: events in, spans out.
+
+use crate::config::JoinConfig;
+use crate::conn::Conn;
+use crate::stats::JoinStats;
+use crate::table::{ConnKey, Table};
+use crate::verdict::Verdict;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use wirespan_model::event::{Actor, SocketChange, TaskChange};
+use wirespan_model::{DataEvent, Event, Resource, SocketEvent, SocketId, Span, Transport};
+
+/// Verdicts kept while nobody asks for them.
+const MAX_VERDICTS: usize = 65_536;
+/// Age after which what is known of a process is asked for again: containers and names are learnt late.
+const EPOCH_NS: u64 = 5_000_000_000;
+/// How far the time of events may run ahead of the last tick before the joiner ticks by itself (capture files).
+const SELF_TICK_NS: u64 = 1_000_000_000;
+
+/// Who a process is.
+pub trait Resources {
+    /// The resource of the process behind an event. Called once per connection and process, and again every few seconds.
+    fn resource(&self, actor: &Actor) -> Arc<Resource>;
+}
+
+/// What all connections share.
+pub(crate) struct Env {
+    pub(crate) config: JoinConfig,
+    pub(crate) host_id: u64,
+    pub(crate) resources: Box<dyn Resources + Send>,
+    pub(crate) stats: JoinStats,
+    pub(crate) verdicts: Vec<(SocketId, Verdict)>,
+    /// Counts up when resources may have changed.
+    pub(crate) epoch: u32,
+    /// Captured bytes kept in all.
+    pub(crate) buffered: usize,
+    pub(crate) scratch: [Vec<u8>; 2],
+}
+
+/// Turns the events of one host into spans. See the crate's documentation.
+pub struct Joiner {
+    env: Env,
+    table: Table,
+    /// When to look at which connection: time, slot, generation of the slot.
+    timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    now_ns: u64,
+    ticked_ns: u64,
+    epoch_ns: u64,
+}
+
+impl Joiner {
+    /// A joiner for the events of the host `host_id` (hash of machine id and boot id).
+    pub fn new(config: JoinConfig, host_id: u64, resources: Box<dyn Resources + Send>) -> Self {
+        Joiner {
+            env: Env {
+                config,
+                host_id,
+                resources,
+                stats: JoinStats::default(),
+                verdicts: Vec::new(),
+                epoch: 0,
+                buffered: 0,
+                scratch: [Vec::new(), Vec::new()],
+            },
+            table: Table::new(),
+            timers: BinaryHeap::new(),
+            now_ns: 0,
+            ticked_ns: 0,
+            epoch_ns: 0,
+        }
+    }
+
+    /// Takes an event; finished spans go to `sink`.
+    pub fn event(&mut self, event: Event, sink: &mut dyn FnMut(Span)) {
+        match event {
+            Event::Data(d) => self.data(d, sink),
+            Event::Socket(e) => self.socket(&e, sink),
+            Event::Task(t) => {
+                self.env.stats.task_in += 1;
+                if t.change == TaskChange::Exec {
+                    self.env.epoch = self.env.epoch.wrapping_add(1);
+                }
+            }
+        }
+    }
+
+    fn data(&mut self, d: DataEvent, sink: &mut dyn FnMut(Span)) {
+        self.env.stats.data_in += 1;
+        self.advance(d.exit_ns, sink);
+        let key = ConnKey::new(d.socket, d.transport, &d.remote);
+        let slot = match self.table.slot(&key) {
+            Some(slot) => slot,
+            None => {
+                let conn = Conn::new(key, d.transport, (d.local, d.remote), d.role, &d.actor, &self.env);
+                self.insert(key, conn, sink)
+            }
+        };
+        self.table.touch(slot);
+        if let Some(conn) = self.table.get_mut(slot) {
+            conn.data(d, &mut self.env, sink);
+        }
+        self.arm(slot);
+    }
+
+    fn socket(&mut self, e: &SocketEvent, sink: &mut dyn FnMut(Span)) {
+        self.env.stats.socket_in += 1;
+        self.advance(e.time_ns, sink);
+        let key = ConnKey::new(e.socket, e.transport, &e.remote);
+        let mut slot = self.table.slot(&key);
+        // A capture file may use one pair of ends twice; nothing of the first belongs to the second.
+        if let Some(old) = slot.filter(|_| e.change == SocketChange::Open) {
+            if self.table.get_mut(old).is_some_and(|c| c.is_ending()) {
+                self.drop_slot(old, sink);
+                slot = None;
+            }
+        }
+        let slot = match slot {
+            Some(slot) => slot,
+            None => {
+                // The end of something never seen: nothing to tell, except of a connection that was never made.
+                let stream = matches!(e.transport, Transport::Tcp);
+                let tells = matches!(e.change, SocketChange::ConnectFailed(_)) || stream && e.change == SocketChange::Open;
+                if !tells {
+                    return;
+                }
+                let conn = Conn::new(key, e.transport, (e.local, e.remote), e.role, &e.actor, &self.env);
+                self.insert(key, conn, sink)
+            }
+        };
+        self.table.touch(slot);
+        if let Some(conn) = self.table.get_mut(slot) {
+            conn.socket(e, &mut self.env, sink);
+        }
+        self.arm(slot);
+    }
+
+    fn insert(&mut self, key: ConnKey, conn: Conn, sink: &mut dyn FnMut(Span)) -> u32 {
+        while self.table.len() >= self.env.config.max_connections.max(1) {
+            let Some(oldest) = self.table.oldest() else { break };
+            self.env.stats.evicted_connections += 1;
+            self.drop_slot(oldest, sink);
+        }
+        self.env.stats.connections += 1;
+        self.table.insert(key, Box::new(conn))
+    }
+
+    fn drop_slot(&mut self, slot: u32, sink: &mut dyn FnMut(Span)) {
+        if let Some(mut conn) = self.table.remove(slot) {
+            conn.finish(&mut self.env, sink);
+        }
+    }
+
+    /// Sets the timer of a connection unless one is set that goes off as early.
+    fn arm(&mut self, slot: u32) {
+        let generation = self.table.generation(slot);
+        let Some(conn) = self.table.get_mut(slot) else { return };
+        let Some(at) = conn.deadline(self.now_ns, &self.env.config) else { return };
+        if conn.armed_ns == 0 || at < conn.armed_ns {
+            conn.armed_ns = at;
+            self.timers.push(Reverse((at, slot, generation)));
+        }
+    }
+
+    /// Events carry time too: a capture file needs no other clock.
+    fn advance(&mut self, event_ns: u64, sink: &mut dyn FnMut(Span)) {
+        self.now_ns = self.now_ns.max(event_ns);
+        if self.ticked_ns == 0 {
+            self.ticked_ns = self.now_ns;
+        } else if self.now_ns.saturating_sub(self.ticked_ns) >= SELF_TICK_NS {
+            self.tick(self.now_ns, sink);
+        }
+    }
+
+    /// Time passed: reports what waited too long. Call it every 100 ms or so; it costs nothing when nothing waits.
+    pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.ticked_ns = self.now_ns;
+        if self.now_ns.saturating_sub(self.epoch_ns) >= EPOCH_NS {
+            self.epoch_ns = self.now_ns;
+            self.env.epoch = self.env.epoch.wrapping_add(1);
+        }
+        while let Some(Reverse((at, slot, generation))) = self.timers.peek().copied() {
+            if at > self.now_ns {
+                break;
+            }
+            self.timers.pop();
+            if self.table.generation(slot) != generation {
+                continue;
+            }
+            let Some(conn) = self.table.get_mut(slot).filter(|c| c.armed_ns == at) else { continue };
+            conn.armed_ns = 0;
+            if conn.tick(self.now_ns, &mut self.env, sink) {
+                self.table.remove(slot);
+            } else {
+                self.arm(slot);
+            }
+        }
+    }
+
+    /// The end of all events: reports everything that waits.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Span)) {
+        for slot in self.table.slots() {
+            self.drop_slot(slot, sink);
+        }
+        self.timers.clear();
+    }
+
+    /// Verdicts since the last call, oldest first, for the kernel's table of connections.
+    pub fn verdicts(&mut self) -> Vec<(SocketId, Verdict)> {
+        std::mem::take(&mut self.env.verdicts)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &JoinStats {
+        &self.env.stats
+    }
+
+    /// Connections kept at present.
+    pub fn connections(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Captured bytes kept at present, over all connections.
+    pub fn buffered(&self) -> usize {
+        self.env.buffered
+    }
+}
+
+impl Env {
+    /// Adds a verdict unless nobody takes them.
+    pub(crate) fn verdict(&mut self, socket: SocketId, verdict: Verdict) {
+        if self.verdicts.len() < MAX_VERDICTS {
+            self.verdicts.push((socket, verdict));
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Requests find their responses: by order or by id, within a window, honestly when they do not.
+
+use crate::errno;
+use crate::pending::{Match, Pending, Queue, OPEN};
+use crate::spans::{self, Ctx};
+use crate::stats::JoinStats;
+use std::borrow::Cow;
+use wirespan_decode::Pairing;
+use wirespan_model::{Body, Item, Kind, Message, Outcome, Side, Span, Status, Transport, Value};
+
+/// Where finished spans and counters go.
+pub(crate) struct Out<'a> {
+    pub(crate) stats: &'a mut JoinStats,
+    pub(crate) sink: &'a mut dyn FnMut(Span),
+}
+
+/// Why a connection is no longer observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Closed in order.
+    Closed,
+    /// Reset or failed, with this errno.
+    Reset(i32),
+    /// We stopped looking.
+    Abandoned,
+}
+
+/// The message that a side is in the middle of.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    slot: u32,
+    response: bool,
+    end: u64,
+}
+
+/// Pairing state of one connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pairing: Pairing,
+    queue: Queue,
+    open: [Option<Open>; 2],
+    orphans: Vec<u32>,
+    /// Offsets before which no message starts any more, by side.
+    pub(crate) settled: [Option<u64>; 2],
+    /// Another protocol took over.
+    pub(crate) upgraded: Option<&'static str>,
+    /// Two requests were waiting at once.
+    pub(crate) pipelined: bool,
+    /// Messages seen.
+    pub(crate) messages: u64,
+    /// Complaints of the parser since the last message.
+    pub(crate) malformed: u32,
+    /// When messages of a side were lost, so that counting them pairs nothing, Unix ns.
+    gap: [Option<u64>; 2],
+}
+
+fn ix(side: Side) -> usize {
+    match side {
+        Side::Client => 0,
+        Side::Server => 1,
+    }
+}
+
+impl Session {
+    pub(crate) fn new(pairing: Pairing) -> Self {
+        Session {
+            pairing,
+            queue: Queue::default(),
+            open: [None, None],
+            orphans: Vec::new(),
+            settled: [None, None],
+            upgraded: None,
+            pipelined: false,
+            messages: 0,
+            malformed: 0,
+            gap: [None, None],
+        }
+    }
+
+    /// Whether nothing waits here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether a message of this side is under way.
+    pub(crate) fn is_open(&self, side: Side) -> bool {
+        self.open[ix(side)].is_some()
+    }
+
+    /// Takes what the parser read.
+    pub(crate) fn item(&mut self, item: Item<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        match item {
+            Item::Message(m) => self.message(&m, ctx, out),
+            Item::End { side, id, offset, late_status } => {
+                let end = ctx.offset(side, offset);
+                self.end(side, id, end, late_status, ctx, out);
+            }
+            Item::Upgrade(name) => self.upgraded = Some(name),
+            Item::Malformed { side, reason } => {
+                self.malformed += 1;
+                if reason.ends_with("_gap") && self.pairing == Pairing::InOrder {
+                    self.gap[ix(side)] = Some(ctx.stream(side).last_ns);
+                }
+                *out.stats.malformed.entry(reason).or_default() += 1;
+            }
+        }
+    }
+
+    fn message(&mut self, m: &Message<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        self.messages += 1;
+        self.malformed = 0;
+        let start = ctx.offset(m.side, m.offset);
+        self.next_message(m.side, start, ctx, out);
+        let head_end = start.saturating_add(m.head_len);
+        let end = match m.body {
+            Body::None => head_end,
+            Body::Length(n) => head_end.saturating_add(n),
+            Body::Open => OPEN,
+        };
+        let here = ctx.stream(m.side).marked_to();
+        self.settled[ix(m.side)] = Some(start);
+        let slot = match m.kind {
+            Kind::Request | Kind::OneWay => self.request(m, start, end, ctx, out),
+            Kind::Response | Kind::Interim => self.response(m, start, end, ctx, out),
+        };
+        let Some((slot, response)) = slot else { return };
+        if end <= here {
+            self.ended(slot, response, end, ctx, out);
+        } else {
+            self.open[ix(m.side)] = Some(Open { slot, response, end });
+        }
+    }
+
+    /// A message begins at `start`: the one before it on this side is over, unless messages interleave.
+    fn next_message(&mut self, side: Side, start: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        if let Some(open) = self.open[ix(side)] {
+            if open.end != OPEN || self.pairing == Pairing::InOrder {
+                self.open[ix(side)] = None;
+                self.ended(open.slot, open.response, open.end.min(start), ctx, out);
+            }
+        }
+    }
+
+    fn request(
+        &mut self,
+        m: &Message<'_>,
+        start: u64,
+        end: u64,
+        ctx: &Ctx<'_>,
+        out: &mut Out<'_>,
+    ) -> Option<(u32, bool)> {
+        if self.is_retry(m, ctx) {
+            out.stats.datagram_retries += 1;
+            return None;
+        }
+        let mark = *ctx.stream(m.side).mark_at(start)?;
+        let one_way = m.kind == Kind::OneWay;
+        let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
+        if one_way {
+            return Some((self.queue.store(pending), false));
+        }
+        self.flip(m.side.peer(), ctx, out);
+        if let Some(lost_ns) = self.gap[ix(m.side.peer())].take() {
+            self.answered_unseen(m.side, lost_ns, ctx, out);
+        }
+        if self.gap[ix(m.side)].is_some_and(|lost_ns| ctx.stream(m.side.peer()).last_ns > lost_ns) {
+            self.gap[ix(m.side)] = None;
+        }
+        if let Some(orphan) = self.early_response(m, pending.span.start_ns, ctx, out) {
+            let complete = orphan.complete;
+            let end = orphan.response.map_or(OPEN, |r| r.end);
+            spans::adopt(&mut pending, orphan);
+            let slot = self.queue.push(m.id, pending);
+            if complete {
+                self.ended(slot, true, end, ctx, out);
+                return None;
+            }
+            self.open[ix(m.side.peer())] = Some(Open { slot, response: true, end });
+            return Some((slot, false));
+        }
+        if self.queue.len() >= ctx.config.max_pending {
+            out.stats.pending_overflow += 1;
+            self.give_up_oldest(ctx, out);
+        }
+        let slot = self.queue.push(m.id, pending);
+        self.pipelined |= self.queue.len() > 1;
+        Some((slot, false))
+    }
+
+    /// A datagram request that is waiting already: sent again, not another one.
+    fn is_retry(&mut self, m: &Message<'_>, ctx: &Ctx<'_>) -> bool {
+        let (Transport::Udp, Kind::Request, Some(id)) = (ctx.transport, m.kind, m.id) else { return false };
+        let Match::Slot(slot) = self.queue.by_id(m.side, id) else { return false };
+        let Some(p) = self.queue.get_mut(slot) else { return false };
+        if *p.span.operation != *m.operation || *p.span.target != *m.target {
+            return false;
+        }
+        match p.span.attrs.iter_mut().find(|(k, _)| k == "wirespan.retries") {
+            Some((_, Value::Int(n))) => *n += 1,
+            _ => p.span.attrs.push((Cow::Borrowed("wirespan.retries"), Value::Int(1))),
+        }
+        true
+    }
+
+    /// The asker speaks again: a response of the other side whose end could not be read is over.
+    fn flip(&mut self, side: Side, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let Some(open) = self.open[ix(side)] else { return };
+        if self.pairing == Pairing::InOrder && open.response && open.end == OPEN && self.is_lost(open.slot, ctx) {
+            self.open[ix(side)] = None;
+            self.ended(open.slot, true, ctx.stream(side).marked_to(), ctx, out);
+        }
+    }
+
+    /// Whether bytes of this response were not captured, so that the parser cannot see its end.
+    fn is_lost(&self, slot: u32, ctx: &Ctx<'_>) -> bool {
+        self.queue
+            .get(slot)
+            .and_then(|p| Some((p.side.peer(), p.response?)))
+            .is_some_and(|(side, r)| ctx.stream(side).lost_to > r.start)
+    }
+
+    /// An orphan that answers this request, although it was seen before it.
+    fn early_response(&mut self, m: &Message<'_>, start_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) -> Option<Pending> {
+        let mut found = None;
+        for slot in std::mem::take(&mut self.orphans) {
+            let Some(o) = self.queue.get(slot) else { continue };
+            let fits = o.side == m.side
+                && !o.late
+                && o.span.response_ns >= start_ns
+                && (self.pairing == Pairing::InOrder || o.span.message_id == m.id);
+            if fits && found.is_none() {
+                self.close_slot(slot);
+                found = self.queue.remove(slot);
+            } else if o.complete && self.pairing == Pairing::InOrder {
+                self.emit(slot, ctx, out);
+            } else {
+                self.orphans.push(slot);
+            }
+        }
+        found
+    }
+
+    fn response(
+        &mut self,
+        m: &Message<'_>,
+        start: u64,
+        end: u64,
+        ctx: &Ctx<'_>,
+        out: &mut Out<'_>,
+    ) -> Option<(u32, bool)> {
+        let asker = m.side.peer();
+        let mark = *ctx.stream(m.side).mark_at(start)?;
+        if let Some(lost_ns) = self.gap[ix(m.side)].take() {
+            if self.unanswered_before(asker, lost_ns).len() > 1 {
+                self.answered_unseen(asker, lost_ns, ctx, out);
+            }
+        }
+        let matched = match (self.pairing, m.id) {
+            (Pairing::ById, Some(id)) => self.queue.by_id(asker, id),
+            _ => self.queue.next_in_order(asker),
+        };
+        // No response precedes its request: one that seems to belongs to a request that was not seen. So do those that
+        // come after lost requests.
+        let latest_ns = self.gap[ix(asker)].unwrap_or(u64::MAX).min(mark.exit_ns);
+        let slot = match matched {
+            Match::Slot(slot) if self.queue.get(slot).is_some_and(|p| p.span.start_ns <= latest_ns) => Some(slot),
+            _ => None,
+        };
+        if m.kind == Kind::Interim {
+            return None;
+        }
+        if let Some(p) = slot.and_then(|slot| self.queue.get_mut(slot)) {
+            spans::answer(p, m, &mark, start, end);
+            return slot.map(|slot| (slot, true));
+        }
+        let late = matches!(matched, Match::Late);
+        let slot = self.queue.store(spans::orphan(m, &mark, start, end, late, ctx));
+        if self.orphans.len() >= 8 {
+            let oldest = self.orphans.remove(0);
+            self.emit(oldest, ctx, out);
+        }
+        self.orphans.push(slot);
+        Some((slot, true))
+    }
+
+    fn unanswered_before(&self, asker: Side, ns: u64) -> Vec<u32> {
+        let waits = |p: &Pending| p.side == asker && p.response.is_none() && p.span.start_ns <= ns;
+        self.queue.queued().filter(|slot| self.queue.get(*slot).is_some_and(waits)).collect()
+    }
+
+    /// Responses were lost at `lost_ns`: the requests before are reported as answered in a way that was not seen.
+    fn answered_unseen(&mut self, asker: Side, lost_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        for slot in self.unanswered_before(asker, lost_ns) {
+            if let Some(p) = self.queue.get_mut(slot) {
+                p.span.end_ns = p.span.end_ns.max(lost_ns);
+                p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
+            }
+            self.emit(slot, ctx, out);
+        }
+    }
+
+    fn end(
+        &mut self,
+        side: Side,
+        id: Option<u64>,
+        end: u64,
+        late: Option<(i32, Outcome)>,
+        ctx: &Ctx<'_>,
+        out: &mut Out<'_>,
+    ) {
+        let found = match (self.pairing, id) {
+            (Pairing::ById, Some(id)) => self.queue.open_by_id(side, id),
+            _ => self.open[ix(side)].map(|o| (o.slot, o.response)),
+        };
+        let Some((slot, response)) = found else { return };
+        if let (Some((code, outcome)), Some(p)) = (late, self.queue.get_mut(slot)) {
+            p.span.status_code = Some(code);
+            if outcome != Outcome::Unset {
+                p.span.status = spans::status(outcome);
+            }
+        }
+        self.ended(slot, response, end, ctx, out);
+    }
+
+    /// A message ended before `end`.
+    fn ended(&mut self, slot: u32, response: bool, end: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let Some(p) = self.queue.get_mut(slot) else { return };
+        let side = if response { p.side.peer() } else { p.side };
+        if self.open[ix(side)].is_some_and(|o| o.slot == slot && o.response == response) {
+            self.open[ix(side)] = None;
+        }
+        if response {
+            if let Some(r) = &mut p.response {
+                r.end = end;
+            }
+            if p.orphan && !p.late && ctx.is_local(p.side) {
+                // Its request may be a few microseconds behind, on another processor: see `tick`.
+                spans::finish(p, end, ctx);
+                p.complete = true;
+                return;
+            }
+            self.emit(slot, ctx, out);
+        } else {
+            p.request_end = end;
+            if p.one_way {
+                self.emit(slot, ctx, out);
+            } else if let Some(mark) = ctx.stream(side).mark_before(end) {
+                p.span.end_ns = p.span.end_ns.max(mark.exit_ns);
+            }
+        }
+    }
+
+    /// Bytes of this side went by: a message of known length may be over.
+    pub(crate) fn advanced(&mut self, side: Side, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        if let Some(open) = self.open[ix(side)] {
+            if open.end != OPEN && open.end <= ctx.stream(side).marked_to() {
+                self.ended(open.slot, open.response, open.end, ctx, out);
+            }
+        }
+    }
+
+    fn close_slot(&mut self, slot: u32) {
+        for open in &mut self.open {
+            if open.is_some_and(|o| o.slot == slot) {
+                *open = None;
+            }
+        }
+    }
+
+    /// Reports a span as it stands.
+    fn emit(&mut self, slot: u32, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        self.close_slot(slot);
+        self.orphans.retain(|o| *o != slot);
+        let Some(mut p) = self.queue.remove(slot) else { return };
+        if !p.complete {
+            let end = p.response.map_or(p.request_end, |r| r.end);
+            spans::finish(&mut p, end, ctx);
+        }
+        if p.orphan {
+            p.span.status = Status::NoRequest;
+            if p.late {
+                out.stats.late_responses += 1;
+            } else {
+                out.stats.no_request += 1;
+            }
+        }
+        out.stats.spans_out += 1;
+        (out.sink)(p.span);
+    }
+
+    fn give_up_oldest(&mut self, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let oldest = self.queue.queued().next();
+        match oldest {
+            Some(slot) => self.unanswered(slot, ctx, out),
+            // Only marks of requests given up are left.
+            None => self.queue.forget_buried(u64::MAX),
+        }
+    }
+
+    /// Reports a request without response, and keeps its place in the order for a late one.
+    fn unanswered(&mut self, slot: u32, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        self.close_slot(slot);
+        let Some(mut p) = self.queue.bury(slot) else { return };
+        let end = p.request_end;
+        spans::finish(&mut p, end, ctx);
+        if p.response.is_none() {
+            p.span.status = Status::NoResponse;
+            out.stats.no_response += 1;
+        }
+        out.stats.spans_out += 1;
+        (out.sink)(p.span);
+    }
+
+    /// Time passed.
+    pub(crate) fn tick(&mut self, now_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let window = ctx.config.window_ns;
+        let due: Vec<u32> = self.queue.queued().collect();
+        for slot in due {
+            let Some(p) = self.queue.get(slot) else { continue };
+            let Some(r) = p.response else {
+                if now_ns.saturating_sub(p.span.start_ns.max(p.span.end_ns)) >= window {
+                    self.unanswered(slot, ctx, out);
+                }
+                continue;
+            };
+            let stream = ctx.stream(p.side.peer());
+            let idle = now_ns.saturating_sub(stream.last_ns);
+            let to = stream.marked_to();
+            if r.end == OPEN && self.is_lost(slot, ctx) && idle >= ctx.config.idle_flush_ns {
+                self.ended(slot, true, to, ctx, out);
+            } else if idle >= window {
+                self.cut(slot, Ending::Abandoned, now_ns, ctx, out);
+            }
+        }
+        for slot in self.orphans.clone() {
+            let Some(o) = self.queue.get(slot) else { continue };
+            let idle = now_ns.saturating_sub(o.span.end_ns);
+            if o.complete && idle >= ctx.config.reorder_ns || idle >= window {
+                self.emit(slot, ctx, out);
+            }
+        }
+        for open in self.open.into_iter().flatten() {
+            let stale = |p: &Pending| p.one_way && now_ns.saturating_sub(p.span.start_ns) >= window;
+            if self.queue.get(open.slot).is_some_and(stale) {
+                self.cut(open.slot, Ending::Abandoned, now_ns, ctx, out);
+            }
+        }
+        for side in [Side::Client, Side::Server] {
+            let lost_ns = self.gap[ix(side)].filter(|lost| now_ns.saturating_sub(*lost) >= ctx.config.idle_flush_ns);
+            if let Some(lost_ns) = lost_ns {
+                self.gap[ix(side)] = None;
+                self.answered_unseen(side.peer(), lost_ns, ctx, out);
+            }
+        }
+        self.queue.forget_buried(now_ns.saturating_sub(2 * window));
+    }
+
+    /// Nothing more will come: everything that waits is reported as what it is.
+    pub(crate) fn finish(&mut self, ending: Ending, at_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let mut all: Vec<u32> = self.queue.queued().collect();
+        all.extend(self.open.iter().flatten().map(|o| o.slot));
+        all.extend(&self.orphans);
+        for slot in all {
+            self.cut(slot, ending, at_ns, ctx, out);
+        }
+        self.queue.forget_buried(u64::MAX);
+    }
+
+    /// Ends one span before its own end.
+    fn cut(&mut self, slot: u32, ending: Ending, at_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let Some(p) = self.queue.get_mut(slot) else { return };
+        if p.complete {
+            return self.emit(slot, ctx, out);
+        }
+        let sender = if p.response.is_some() { p.side.peer() } else { p.side };
+        let here = ctx.stream(sender).marked_to();
+        let incomplete = |p: &mut Pending| p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
+        match (p.response, ending) {
+            // The close is the end of a response that names none (RFC 9112, section 6.3).
+            (Some(r), Ending::Closed) if r.end == OPEN || r.end <= here => {}
+            (Some(r), Ending::Closed) => {
+                p.span.status = Status::Closed;
+                let (got, all) = (here.saturating_sub(r.start), r.end.saturating_sub(r.start));
+                p.span.error = format!("closed after {got} of {all} bytes of the response").into();
+            }
+            (_, Ending::Reset(errno)) => {
+                p.span.status = Status::Reset;
+                p.span.error = errno::text(errno);
+            }
+            (Some(_), Ending::Abandoned) => incomplete(p),
+            (None, _) if p.one_way => incomplete(p),
+            (None, Ending::Closed) => p.span.status = Status::Closed,
+            (None, Ending::Abandoned) => {
+                p.span.status = Status::NoResponse;
+                out.stats.no_response += 1;
+                incomplete(p);
+            }
+        }
+        let (orphan, response) = (p.orphan, p.response.is_some());
+        if !p.one_way && !response && ending != Ending::Abandoned {
+            p.span.end_ns = p.span.end_ns.max(at_ns);
+        }
+        if let Some(r) = &mut p.response {
+            r.end = r.end.min(here);
+        } else {
+            p.request_end = p.request_end.min(here);
+        }
+        let reset = matches!(ending, Ending::Reset(_)) && !orphan;
+        if reset {
+            p.span.end_ns = p.span.end_ns.max(at_ns);
+        }
+        self.emit(slot, ctx, out);
+    }
+}

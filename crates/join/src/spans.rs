@@ -1,0 +1,315 @@
+//! Messages → the fields of a span.
+
+use crate::config::JoinConfig;
+use crate::pending::{Pending, OPEN};
+use crate::stream::{Mark, Stream};
+use std::borrow::Cow;
+use std::sync::Arc;
+use wirespan_model::event::Actor;
+use wirespan_model::key::hash64;
+use wirespan_model::{
+    Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Message, Outcome, Resource, Role, Side, SocketId,
+    Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
+};
+
+/// What is known of a connection while its bytes are read.
+pub(crate) struct Ctx<'a> {
+    pub(crate) config: &'a JoinConfig,
+    pub(crate) host_id: u64,
+    pub(crate) socket: SocketId,
+    pub(crate) peer: u64,
+    pub(crate) transport: Transport,
+    pub(crate) local: Endpoint,
+    pub(crate) remote: Endpoint,
+    pub(crate) role: Role,
+    pub(crate) resource: &'a Arc<Resource>,
+    /// By direction, see [`index`].
+    pub(crate) streams: &'a [Stream; 2],
+    /// Offsets at which the parser was made, by direction.
+    pub(crate) base: [u64; 2],
+    pub(crate) tcp: TcpHealth,
+    /// Causal id of the thread that connected the socket.
+    pub(crate) connect_cause: u64,
+}
+
+/// Place of a direction in arrays.
+pub(crate) fn index(direction: Direction) -> usize {
+    match direction {
+        Direction::Ingress => 0,
+        Direction::Egress => 1,
+    }
+}
+
+impl Ctx<'_> {
+    /// Whether the process that was observed is this side.
+    pub(crate) fn is_local(&self, side: Side) -> bool {
+        (side == Side::Server) == (self.role == Role::Server)
+    }
+
+    fn direction(&self, side: Side) -> usize {
+        index(if self.is_local(side) { Direction::Egress } else { Direction::Ingress })
+    }
+
+    /// Bytes that this side sent.
+    pub(crate) fn stream(&self, side: Side) -> &Stream {
+        &self.streams[self.direction(side)]
+    }
+
+    /// Offset of the stream for an offset of the parser.
+    pub(crate) fn offset(&self, side: Side, parser_offset: u64) -> u64 {
+        self.base[self.direction(side)].saturating_add(parser_offset)
+    }
+
+    /// Ends of the connection with the asking side as the client.
+    pub(crate) fn tuple(&self, asker: Side) -> FiveTuple {
+        let (client, server) = if self.is_local(asker) { (self.local, self.remote) } else { (self.remote, self.local) };
+        FiveTuple { transport: self.transport, client, server }
+    }
+}
+
+/// Observation point and kind of a span whose request was sent by `asker_is_local`.
+pub(crate) fn place(actor: &Actor, asker_is_local: bool) -> (TapSide, SpanKind) {
+    match (actor.pid, asker_is_local) {
+        (0, _) => (TapSide::Capture, SpanKind::Client),
+        (_, true) => (TapSide::ClientProcess, SpanKind::Client),
+        (_, false) => (TapSide::ServerProcess, SpanKind::Server),
+    }
+}
+
+/// Unique and the same on every replay.
+pub(crate) fn span_id(host_id: u64, socket: SocketId, peer: u64, tag: u8, offset: u64, start_ns: u64) -> SpanId {
+    let id = hash64(&[
+        &host_id.to_le_bytes(),
+        &socket.0.to_le_bytes(),
+        &peer.to_le_bytes(),
+        &[tag],
+        &offset.to_le_bytes(),
+        &start_ns.to_le_bytes(),
+    ]);
+    SpanId(id.max(1))
+}
+
+/// Text of a NUL-padded thread name.
+pub(crate) fn comm(actor: &Actor) -> Box<str> {
+    let end = actor.comm.iter().position(|b| *b == 0).unwrap_or(actor.comm.len());
+    String::from_utf8_lossy(&actor.comm[..end]).into_owned().into_boxed_str()
+}
+
+fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -> Span {
+    let asker_is_local = ctx.is_local(asker);
+    let (tap, kind) = place(&mark.actor, asker_is_local);
+    let start_ns = mark.first_ns();
+    let tag = (m.kind as u8) << 1 | m.side as u8;
+    let (mut cause, mut cause_evidence) = (None, None);
+    if asker_is_local {
+        if mark.cause != 0 {
+            (cause, cause_evidence) = (Some(mark.cause), Some(mark.cause_evidence.unwrap_or(Evidence::Thread)));
+        } else if ctx.connect_cause != 0 {
+            (cause, cause_evidence) = (Some(ctx.connect_cause), Some(Evidence::Connect));
+        }
+    }
+    Span {
+        id: span_id(ctx.host_id, ctx.socket, ctx.peer, tag, start, start_ns),
+        tap,
+        kind,
+        protocol: Cow::Borrowed(m.protocol),
+        start_ns,
+        response_ns: 0,
+        end_ns: mark.exit_ns.max(start_ns),
+        status: Status::Unset,
+        status_code: None,
+        error: "".into(),
+        operation: m.operation.into(),
+        target: m.target.as_ref().into(),
+        request_bytes: 0,
+        response_bytes: 0,
+        tuple: ctx.tuple(asker),
+        socket: ctx.socket.0,
+        pid: mark.actor.pid,
+        tid: mark.actor.tid,
+        coroutine: mark.actor.coroutine,
+        comm: comm(&mark.actor),
+        netns: mark.actor.netns,
+        cgroup_id: mark.actor.cgroup_id,
+        host_id: ctx.host_id,
+        exchange: None,
+        cause,
+        cause_evidence,
+        request_seq: None,
+        response_seq: None,
+        message_id: m.id,
+        trace_id: None,
+        parent_span_id: None,
+        request_id: None,
+        attrs: m.owned_attrs(),
+        tcp: ctx.tcp,
+        resource: ctx.resource.clone(),
+    }
+}
+
+/// A pending span from a request or a one-way message that starts at `start` and ends at `end`.
+pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_way: bool, ctx: &Ctx<'_>) -> Pending {
+    let mut span = blank(m, mark, start, ctx, m.side);
+    span.request_seq = mark.seq_at(start);
+    carry(&mut span, &m.carried);
+    let mut pending = Pending {
+        span,
+        side: m.side,
+        one_way,
+        orphan: false,
+        late: false,
+        complete: false,
+        request_start: start,
+        request_end: end,
+        response: None,
+        exchanges: None,
+    };
+    if one_way {
+        pending.span.status = Status::OneWay;
+        // A one-way message may tell its outcome itself.
+        pending.span.status_code = m.status_code;
+        pending.span.error = m.error.as_ref().into();
+    }
+    touch_exchange(&mut pending, mark.exchange);
+    pending
+}
+
+/// A pending span from a response whose request was not seen. Its status is that of the response until it is reported.
+pub(crate) fn orphan(m: &Message<'_>, mark: &Mark, start: u64, end: u64, late: bool, ctx: &Ctx<'_>) -> Pending {
+    let asker = m.side.peer();
+    let mut span = blank(m, mark, start, ctx, asker);
+    // What the thread acted for when it received an answer says nothing about the question.
+    (span.cause, span.cause_evidence) = (None, None);
+    span.attrs.clear();
+    let mut pending = Pending {
+        span,
+        side: asker,
+        one_way: false,
+        orphan: true,
+        late,
+        complete: false,
+        request_start: 0,
+        request_end: 0,
+        response: None,
+        exchanges: None,
+    };
+    answer(&mut pending, m, mark, start, end);
+    if late {
+        pending.span.attrs.push((Cow::Borrowed("wirespan.late"), Value::Bool(true)));
+    }
+    pending
+}
+
+/// Writes the head of a response into the span of its request.
+pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start: u64, end: u64) {
+    let span = &mut pending.span;
+    span.response_ns = mark.first_ns();
+    span.end_ns = mark.exit_ns.max(span.start_ns);
+    span.response_seq = mark.seq_at(start);
+    span.status_code = m.status_code;
+    span.status = status(m.outcome);
+    if !m.error.is_empty() {
+        span.error = m.error.as_ref().into();
+    }
+    span.attrs.extend(m.attrs.iter().map(|(k, v)| (Cow::Borrowed(*k), v.to_value())));
+    if span.request_id.is_none() {
+        span.request_id = m.carried.request_id.map(Into::into);
+    }
+    pending.response = Some(crate::pending::Response { start, end });
+    touch_exchange(pending, mark.exchange);
+}
+
+/// Gives a request the response that came before it was seen (threads on two processors).
+pub(crate) fn adopt(request: &mut Pending, orphan: Pending) {
+    let (to, from) = (&mut request.span, orphan.span);
+    to.response_ns = from.response_ns;
+    to.end_ns = from.end_ns;
+    to.response_seq = from.response_seq;
+    to.response_bytes = from.response_bytes;
+    to.status_code = from.status_code;
+    to.status = from.status;
+    to.error = from.error;
+    to.attrs.extend(from.attrs);
+    if to.request_id.is_none() {
+        to.request_id = from.request_id;
+    }
+    request.response = orphan.response;
+    for id in orphan.exchanges.iter().flat_map(|e| [e.first, e.last]) {
+        touch_exchange(request, id);
+    }
+}
+
+/// Completes lengths, times and exchanges. `end` is the offset behind the last byte of the response (of the request if
+/// there is none).
+pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
+    let asker = pending.side;
+    if !pending.orphan {
+        let stream = ctx.stream(asker);
+        let request_end = match pending.request_end {
+            OPEN if pending.response.is_none() => end.min(stream.marked_to()),
+            OPEN => stream.marked_to(),
+            end => end.min(stream.marked_to()),
+        };
+        pending.span.request_bytes = request_end.saturating_sub(pending.request_start);
+        if pending.response.is_none() {
+            if let Some(mark) = stream.mark_before(request_end) {
+                pending.span.end_ns = pending.span.end_ns.max(mark.exit_ns);
+            }
+        }
+    }
+    if let Some(r) = pending.response {
+        let stream = ctx.stream(asker.peer());
+        let end = end.min(stream.marked_to());
+        pending.span.response_bytes = end.saturating_sub(r.start);
+        let mark = stream.mark_before(end).map(|m| (m.exit_ns, m.exchange));
+        if let Some((exit_ns, exchange)) = mark {
+            pending.span.end_ns = pending.span.end_ns.max(exit_ns);
+            touch_exchange(pending, exchange);
+        }
+    }
+    let span = &mut pending.span;
+    if span.tap == TapSide::ServerProcess {
+        span.exchange = pending.exchanges;
+    }
+    span.tcp = ctx.tcp;
+}
+
+/// Widens the range of exchanges. Ids of one socket count up; anything else is not believed.
+fn touch_exchange(pending: &mut Pending, id: u64) {
+    if id == 0 {
+        return;
+    }
+    match &mut pending.exchanges {
+        None => pending.exchanges = Some(ExchangeRange { first: id, last: id }),
+        Some(range) => {
+            if id >> 24 == range.first >> 24 {
+                range.last = range.last.max(id);
+            }
+        }
+    }
+}
+
+fn carry(span: &mut Span, carried: &Carried<'_>) {
+    span.trace_id = carried.trace_id.map(TraceId);
+    span.parent_span_id = carried.span_id.map(|s| SpanId(u64::from_be_bytes(s))).filter(|s| s.0 != 0);
+    span.request_id = carried.request_id.map(Into::into);
+    if let Some(text) = &carried.foreign_trace_id {
+        if span.trace_id.is_none() {
+            let mut id = [0u8; 16];
+            id[..8].copy_from_slice(&hash64(&[b"foreign", text.as_bytes()]).to_be_bytes());
+            id[8..].copy_from_slice(&hash64(&[text.as_bytes(), b"foreign"]).to_be_bytes());
+            span.trace_id = Some(TraceId(id));
+        }
+        span.attrs.push((Cow::Borrowed("wirespan.foreign_trace_id"), Value::Str(text.as_ref().into())));
+    }
+}
+
+/// Status of an answered request.
+pub(crate) fn status(outcome: Outcome) -> Status {
+    match outcome {
+        Outcome::Unset => Status::Unset,
+        Outcome::Ok => Status::Ok,
+        Outcome::ClientError => Status::ClientError,
+        Outcome::ServerError => Status::ServerError,
+    }
+}

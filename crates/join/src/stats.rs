@@ -1,0 +1,85 @@
+//! Counters of the joiner.
+
+use rustc_hash::FxHashMap;
+
+/// What went in, what came out, what was dropped and why. All counters only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JoinStats {
+    /// Data events in.
+    pub data_in: u64,
+    /// Socket events in.
+    pub socket_in: u64,
+    /// Task events in.
+    pub task_in: u64,
+    /// Spans out.
+    pub spans_out: u64,
+    /// Spans out that describe a connection that was not understood.
+    pub flow_spans_out: u64,
+    /// Connections seen.
+    pub connections: u64,
+    /// Connections ended because there were too many.
+    pub evicted_connections: u64,
+    /// Calls dropped because all their bytes had been seen.
+    pub duplicates: u64,
+    /// Calls that were put back in order.
+    pub reordered: u64,
+    /// Holes in streams that were never filled.
+    pub gaps: u64,
+    /// Bytes in those holes.
+    pub gap_bytes: u64,
+    /// Streams that jumped too far to be a hole.
+    pub resyncs: u64,
+    /// Requests reported early because too many waited on one connection.
+    pub pending_overflow: u64,
+    /// Buffered calls given up because too many bytes were kept.
+    pub buffer_overflow: u64,
+    /// Requests that got no response within the window.
+    pub no_response: u64,
+    /// Responses whose request was not seen.
+    pub no_request: u64,
+    /// Responses that came after the window.
+    pub late_responses: u64,
+    /// Requests sent again over a datagram socket while the first was waiting.
+    pub datagram_retries: u64,
+    /// Calls with bytes that belong to no message that was seen (pipelining under [`CopyRule::FirstCallOnly`](crate::CopyRule)).
+    pub unseen_calls: u64,
+    /// Calls that failed or moved nothing.
+    pub empty_calls: u64,
+    /// Connections whose protocol was not recognised.
+    pub unknown_protocol: u64,
+    /// Bytes that their protocol forbids, by the parser's reason.
+    pub malformed: FxHashMap<&'static str, u64>,
+}
+
+impl JoinStats {
+    /// All counters with their names, for `/metrics` and `wirespan status`.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = vec![
+            ("data_in", self.data_in),
+            ("socket_in", self.socket_in),
+            ("task_in", self.task_in),
+            ("spans_out", self.spans_out),
+            ("flow_spans_out", self.flow_spans_out),
+            ("connections", self.connections),
+            ("evicted_connections", self.evicted_connections),
+            ("duplicates", self.duplicates),
+            ("reordered", self.reordered),
+            ("gaps", self.gaps),
+            ("gap_bytes", self.gap_bytes),
+            ("resyncs", self.resyncs),
+            ("pending_overflow", self.pending_overflow),
+            ("buffer_overflow", self.buffer_overflow),
+            ("no_response", self.no_response),
+            ("no_request", self.no_request),
+            ("late_responses", self.late_responses),
+            ("datagram_retries", self.datagram_retries),
+            ("unseen_calls", self.unseen_calls),
+            ("empty_calls", self.empty_calls),
+            ("unknown_protocol", self.unknown_protocol),
+        ];
+        let mut malformed: Vec<_> = self.malformed.iter().map(|(k, v)| (*k, *v)).collect();
+        malformed.sort_unstable();
+        all.extend(malformed);
+        all
+    }
+}

@@ -1,0 +1,207 @@
+//! One direction of a connection: order by TCP sequence, holes, and which call brought which byte.
+
+use crate::config::JoinConfig;
+use crate::stats::JoinStats;
+use std::collections::VecDeque;
+use wirespan_model::event::Actor;
+use wirespan_model::{DataEvent, Direction, Evidence, Transport};
+
+/// Calls remembered per direction; enough to find the start of a head that came in pieces.
+const MARKS: usize = 16;
+/// A jump larger than any TCP window is not a hole but another stream.
+const MAX_JUMP: u32 = 1 << 30;
+
+/// Which call brought the bytes `start..end` of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) seq: Option<u32>,
+    pub(crate) direction: Direction,
+    pub(crate) enter_ns: u64,
+    pub(crate) exit_ns: u64,
+    pub(crate) exchange: u64,
+    pub(crate) cause: u64,
+    pub(crate) cause_evidence: Option<Evidence>,
+    pub(crate) actor: Actor,
+}
+
+impl Mark {
+    /// When the process had (or gave away) the first of these bytes. A blocked receive may have been entered long
+    /// before its bytes existed, so that only its return counts.
+    pub(crate) fn first_ns(&self) -> u64 {
+        match self.direction {
+            Direction::Egress if self.enter_ns != 0 => self.enter_ns,
+            _ => self.exit_ns,
+        }
+    }
+
+    /// TCP sequence number of the byte at this offset.
+    pub(crate) fn seq_at(&self, offset: u64) -> Option<u32> {
+        self.seq.map(|s| s.wrapping_add(offset.wrapping_sub(self.start) as u32))
+    }
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// Bytes that passed, those not captured included.
+    pub(crate) offset: u64,
+    /// When the last of them passed, Unix ns.
+    pub(crate) last_ns: u64,
+    /// Offset behind the last byte that was moved but not captured; 0 if there was none.
+    pub(crate) lost_to: u64,
+    next_seq: Option<u32>,
+    held: VecDeque<DataEvent>,
+    held_since_ns: u64,
+    marks: VecDeque<Mark>,
+}
+
+/// What to do with a call.
+pub(crate) enum Placed {
+    /// Its bytes are next.
+    Next(DataEvent),
+    /// It waits for earlier bytes.
+    Held,
+    /// Nothing new in it.
+    Duplicate,
+}
+
+impl Stream {
+    /// Decides where a call belongs.
+    pub(crate) fn place(&mut self, mut d: DataEvent, stats: &mut JoinStats) -> Placed {
+        let (Some(seq), Transport::Tcp) = (d.seq, d.transport) else { return Placed::Next(d) };
+        let Some(next) = self.next_seq else { return Placed::Next(d) };
+        let ahead = seq.wrapping_sub(next);
+        if ahead == 0 {
+            return Placed::Next(d);
+        }
+        let behind = next.wrapping_sub(seq);
+        if ahead.min(behind) > MAX_JUMP {
+            stats.resyncs += 1;
+            self.next_seq = None;
+            return Placed::Next(d);
+        }
+        if ahead < behind {
+            if self.held.is_empty() {
+                self.held_since_ns = d.exit_ns;
+            }
+            // Sorted by distance from the next byte; nearly always the new one is the last.
+            let at = self.held.partition_point(|h| h.seq.is_some_and(|s| s.wrapping_sub(next) <= ahead));
+            self.held.insert(at, d);
+            stats.reordered += 1;
+            return Placed::Held;
+        }
+        let seen = u64::from(behind);
+        if d.len <= seen {
+            stats.duplicates += 1;
+            return Placed::Duplicate;
+        }
+        d.payload.drain(..(seen as usize).min(d.payload.len()));
+        d.len -= seen;
+        d.seq = Some(next);
+        Placed::Next(d)
+    }
+
+    /// Whether the first waiting call can go on, without a hole.
+    pub(crate) fn take_ready(&mut self) -> Option<DataEvent> {
+        let next = self.next_seq?;
+        let seq = self.held.front()?.seq?;
+        if seq == next || next.wrapping_sub(seq) < MAX_JUMP {
+            self.held.pop_front()
+        } else {
+            None
+        }
+    }
+
+    /// Gives up waiting: the length of the hole before the first waiting call.
+    pub(crate) fn hole(&self) -> Option<u64> {
+        let next = self.next_seq?;
+        let seq = self.held.front()?.seq?;
+        Some(u64::from(seq.wrapping_sub(next)))
+    }
+
+    /// Counts the hole as passed, so that [`Stream::take_ready`] goes on.
+    pub(crate) fn skip(&mut self, hole: u64) {
+        self.next_seq = self.next_seq.map(|n| n.wrapping_add(hole as u32));
+    }
+
+    /// Whether waiting has lasted too long or too many calls wait.
+    pub(crate) fn is_overdue(&self, now_ns: u64, config: &JoinConfig) -> bool {
+        !self.held.is_empty()
+            && (self.held.len() > config.reorder_events
+                || now_ns.saturating_sub(self.held_since_ns) >= config.reorder_ns)
+    }
+
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.iter().map(|h| h.payload.len()).sum()
+    }
+
+    /// Restarts the clock of those that still wait.
+    pub(crate) fn rearm(&mut self, now_ns: u64) {
+        self.held_since_ns = now_ns;
+    }
+
+    /// The bytes after this call are the next of the stream.
+    pub(crate) fn expect_after(&mut self, d: &DataEvent) {
+        if let Some(seq) = d.seq {
+            self.next_seq = Some(seq.wrapping_add(d.len as u32));
+        }
+    }
+
+    /// The call's bytes are the next of the stream: remembers who brought them.
+    pub(crate) fn mark(&mut self, d: &DataEvent, head_open: bool) {
+        if self.marks.len() >= MARKS {
+            if head_open {
+                // A head in many pieces: its start must stay known, so that the second and third are merged.
+                let third = self.marks.remove(2);
+                if let (Some(second), Some(third)) = (self.marks.get_mut(1), third) {
+                    second.end = third.end;
+                    second.exit_ns = third.exit_ns;
+                }
+            } else {
+                self.marks.pop_front();
+            }
+        }
+        self.expect_after(d);
+        self.last_ns = self.last_ns.max(d.exit_ns);
+        self.marks.push_back(Mark {
+            start: self.offset,
+            end: self.offset + d.len,
+            seq: d.seq,
+            direction: d.direction,
+            enter_ns: d.enter_ns,
+            exit_ns: d.exit_ns,
+            exchange: d.exchange,
+            cause: d.cause,
+            cause_evidence: d.cause_evidence,
+            actor: d.actor,
+        });
+    }
+
+    /// The call that brought the byte at `offset`, or the nearest one known.
+    pub(crate) fn mark_at(&self, offset: u64) -> Option<&Mark> {
+        self.marks.iter().rev().find(|m| m.start <= offset).or_else(|| self.marks.front())
+    }
+
+    /// The call that brought the last byte before `end`.
+    pub(crate) fn mark_before(&self, end: u64) -> Option<&Mark> {
+        self.mark_at(end.saturating_sub(1))
+    }
+
+    /// Offset behind the last byte known of, those of a hole that is just being passed included.
+    pub(crate) fn marked_to(&self) -> u64 {
+        self.marks.back().map_or(0, |m| m.end).max(self.offset).max(self.lost_to)
+    }
+
+    /// Forgets calls that lie wholly before `offset`, except the last.
+    pub(crate) fn forget_before(&mut self, offset: u64) {
+        while self.marks.len() > 1 && self.marks.front().is_some_and(|m| m.end <= offset) {
+            self.marks.pop_front();
+        }
+    }
+}
