@@ -74,6 +74,7 @@ struct sock_state {
 	__u32 exchange;		/* number of the current exchange */
 	__u32 calls;
 	__u32 verdict_epoch;
+__u64 next_socket_id;
 	__u8 run;		/* direction of the current run of calls */
 	__u8 request_direction;
 	__u8 evidence;
@@ -91,6 +92,22 @@ struct {
 	__type(key, int);
 	__type(value, struct sock_state);
 } socks SEC(".maps");
+
+/*
+ * The same by address, for the system-call rung: socket storage wants a pointer that the verifier trusts, and a socket
+ * found by its descriptor is none. `inode` tells a new socket at an old address.
+ */
+struct addressed_sock {
+	struct sock_state state;
+	__u64 inode;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct addressed_sock);
+} socks_by_address SEC(".maps");
 
 /* Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. */
 struct {
@@ -122,6 +139,7 @@ const volatile bool everything = false;
 /* Changed at run time. */
 __u32 target_generation; /* 1 before load */
 __u32 verdict_epoch;
+__u64 next_socket_id;
 
 static __always_inline void count(__u32 which)
 {

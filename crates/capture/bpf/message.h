@@ -14,6 +14,7 @@ static __always_inline __u32 payload_wanted(const struct sock_state *s, bool fir
 	case WS_COPY_PAIR:
 		return first ? n : 0;
 	case WS_COPY_IGNORE:
+	case WS_COPY_LENGTHS:
 		return 0;
 	}
 	return first || s->calls <= young_calls ? n : 0;
@@ -28,17 +29,15 @@ static __always_inline bool would_block(__s64 ret)
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
  * Runs in process context with preemption off.
  */
-static __always_inline void message(struct sock *sk, struct task_struct *task, struct task_state *t, __u8 direction,
-				    __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
+static __always_inline void message(struct sock_state *s, struct task_struct *task, struct task_state *t,
+				    __u8 direction, __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
 {
 	struct location where;
-	struct sock_state *s;
 	struct scratch *r;
 	struct cause c;
 	__u32 zero = 0, want, copied = 0;
 	bool first;
 
-	s = use_sock(sk, task);
 	if (!s)
 		return;
 	locate(&where, task, t, ret);

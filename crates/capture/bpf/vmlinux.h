@@ -166,10 +166,13 @@ struct signal_struct {
 	atomic_t live;
 };
 
-struct file_operations;
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+};
 
 struct file {
-	const struct file_operations *f_op;
+	struct inode *f_inode;
 	void *private_data;
 };
 
@@ -182,11 +185,7 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
-struct socket_wq;
-
 struct socket {
-	short type;
-	struct file *file;
 	struct sock *sk;
 };
 

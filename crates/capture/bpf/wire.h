@@ -120,6 +120,7 @@ enum ws_copy {
 	WS_COPY_EVERY = 2,
 	WS_COPY_IGNORE = 3,	/* no records; causality is still followed */
 	WS_COPY_PAIR = 4,	/* hold the request, emit it together with its response */
+	WS_COPY_LENGTHS = 5,	/* records without payload */
 };
 
 struct ws_verdict {

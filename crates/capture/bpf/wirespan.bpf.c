@@ -18,6 +18,7 @@
 #include "task.h"
 #include "socket_state.h"
 #include "socket_tracepoints.h"
+#include "syscall_tracepoints.h"
 
 /* Dual-licensed; the kernel is told the GPL half, which its helpers ask for. */
 char LICENSE[] SEC("license") = "GPL";

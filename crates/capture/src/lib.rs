@@ -38,4 +38,6 @@ pub enum Copy {
     Ignore = 3,
     /// Request and response in one record.
     Pair = 4,
+    /// Lengths of every call, no payload.
+    Lengths = 5,
 }

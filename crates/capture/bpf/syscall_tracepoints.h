@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Messages by sys_enter and sys_exit: the rung for kernels before 6.3. It works everywhere, and taxes every system call
+ * of the machine. The socket is found by its descriptor after the call.
+ */
+#ifndef WS_SYSCALL_TRACEPOINTS_H
+#define WS_SYSCALL_TRACEPOINTS_H
+
+#define WS_NOT_A_MESSAGE 0xff
+#define WS_MMSG_MAX 16
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+
+static __always_inline __u8 syscall_direction(long nr)
+{
+	switch (nr) {
+	case NR_READ:
+	case NR_READV:
+	case NR_RECVFROM:
+	case NR_RECVMSG:
+	case NR_RECVMMSG:
+		return WS_INGRESS;
+	case NR_WRITE:
+	case NR_WRITEV:
+	case NR_SENDTO:
+	case NR_SENDMSG:
+	case NR_SENDMMSG:
+	case NR_SENDFILE:
+	case NR_SPLICE:
+		return WS_EGRESS;
+	}
+	return WS_NOT_A_MESSAGE;
+}
+
+static __always_inline bool is_peek(long nr, struct pt_regs *regs)
+{
+	switch (nr) {
+	case NR_RECVFROM:
+	case NR_RECVMMSG:
+		return WS_ARG4(regs) & MSG_PEEK;
+	case NR_RECVMSG:
+		return WS_ARG3(regs) & MSG_PEEK;
+	}
+	return false;
+}
+
+static __always_inline struct sock *sock_of_fd(struct task_struct *task, __u32 fd, __u64 *inode)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **slot, *file = NULL;
+	struct socket *socket;
+
+	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+		return NULL;
+	slot = BPF_CORE_READ(table, fd) + fd;
+	if (bpf_core_read(&file, sizeof(file), slot) || !file)
+		return NULL;
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return NULL;
+	*inode = BPF_CORE_READ(file, f_inode, i_ino);
+	socket = BPF_CORE_READ(file, private_data);
+	return socket ? BPF_CORE_READ(socket, sk) : NULL;
+}
+
+static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, __u64 inode, struct task_struct *task)
+{
+	static const struct addressed_sock empty;
+	__u64 key = (__u64)sk, cookie;
+	struct addressed_sock *a = bpf_map_lookup_elem(&socks_by_address, &key);
+
+	if (a && a->inode == inode)
+		return &a->state;
+	if (bpf_map_update_elem(&socks_by_address, &key, &empty, BPF_ANY)) {
+		count(WS_C_LOST_STATE);
+		return NULL;
+	}
+	a = bpf_map_lookup_elem(&socks_by_address, &key);
+	if (!a)
+		return NULL;
+	/* A cookie that nobody has asked for is 0, and cannot be made from here: number the socket ourselves. */
+	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	if (!cookie)
+		cookie = 1ULL << 39 | __sync_fetch_and_add(&next_socket_id, 1);
+	init_sock_state(&a->state, cookie);
+	if (!read_tuple(&a->state.tuple, sk))
+		return NULL; /* `inode` stays 0: asked again at the next call, and refused again */
+	fill_actor(&a->state.actor, task);
+	a->state.actor.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	a->inode = inode;
+	return &a->state;
+}
+
+/* A global function: the verifier checks it once, not at each call and each turn of the loop below. */
+__noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64 ret)
+{
+	struct sock *sk = (struct sock *)address;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct sock_state *s;
+	__u64 enter_ns = 0;
+	__u32 seq = 0;
+	__u16 flags = 0;
+
+	if (!t)
+		return 0;
+	s = use_sock_by_address(sk, inode, task);
+	if (!s)
+		return 0;
+	if (s->tuple.transport == WS_TCP) {
+		struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+		seq = (direction == WS_EGRESS ? BPF_CORE_READ(tp, write_seq) : BPF_CORE_READ(tp, copied_seq)) - ret;
+		flags = WS_F_HAS_SEQ;
+	}
+	if (t->enter_ns) {
+		enter_ns = t->enter_ns;
+		flags |= WS_F_ENTER;
+	}
+	message(s, task, t, direction, ret, seq, flags, enter_ns);
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_state *t;
+
+	if (syscall_direction(nr) == WS_NOT_A_MESSAGE)
+		return 0;
+	t = target_task(bpf_get_current_task_btf());
+	if (t)
+		t->enter_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t;
+	__u64 inode = 0;
+	struct sock *sk;
+	__u8 direction;
+	int nr = WS_NR(regs);
+
+	direction = syscall_direction(nr);
+	if (direction == WS_NOT_A_MESSAGE)
+		return 0;
+	t = target_task(task);
+	if (!t || WS_COMPAT_TASK(task))
+		return 0;
+	if (ret > 0 && is_peek(nr, regs)) {
+		count(WS_C_PEEK);
+		return 0;
+	}
+	sk = sock_of_fd(task, WS_ARG1(regs), &inode);
+	if (nr == NR_SPLICE) {
+		if (sk)
+			direction = WS_INGRESS;
+		else
+			sk = sock_of_fd(task, WS_ARG3(regs), &inode);
+	}
+	if (!sk)
+		return 0;
+	if (nr == NR_SENDMMSG || nr == NR_RECVMMSG) {
+		__u64 vector = WS_ARG2(regs);
+
+		t->mmsg_next = 0;
+		t->mmsg_vector = vector;
+		for (int i = 0; i < WS_MMSG_MAX && i < ret; i++) {
+			__u32 len = 0;
+
+			bpf_probe_read_user(&len, sizeof(len),
+					    (void *)(vector + i * sizeof(struct user_mmsghdr64) +
+						     __builtin_offsetof(struct user_mmsghdr64, len)));
+			syscall_message((__u64)sk, inode, direction, len);
+		}
+	} else {
+		syscall_message((__u64)sk, inode, direction, ret);
+	}
+	t->enter_ns = 0;
+	return 0;
+}
+
+#endif
