@@ -1,0 +1,158 @@
+//! What every store can do, whatever keeps the spans.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use wirespan_model::{Key, Span, SpanId};
+
+/// A half-open range of time, Unix ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeRange {
+    /// First instant.
+    pub from_ns: u64,
+    /// First instant behind it.
+    pub to_ns: u64,
+}
+
+impl TimeRange {
+    /// All time.
+    pub const ALL: TimeRange = TimeRange { from_ns: 0, to_ns: u64::MAX };
+}
+
+/// Order of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Newest first.
+    #[default]
+    Newest,
+    /// Slowest first.
+    Slowest,
+}
+
+/// A search for spans: every condition that is given must hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Query {
+    /// Start time of the span.
+    pub range: TimeRange,
+    /// `service.name` equals.
+    pub service: Option<String>,
+    /// Operation (`GET`) equals, or the whole name (`GET /cart`).
+    pub operation: Option<String>,
+    /// Target contains.
+    pub endpoint: Option<String>,
+    /// Protocol equals.
+    pub protocol: Option<String>,
+    /// Status name equals (`ok`, `server-error`, …), or `error` for any.
+    pub status: Option<String>,
+    /// Observation point equals (`server-process`, …).
+    pub tap: Option<String>,
+    /// Shortest duration, ns.
+    pub min_duration_ns: Option<u64>,
+    /// Longest duration, ns.
+    pub max_duration_ns: Option<u64>,
+    /// Attributes that must equal, compared as text.
+    pub attributes: Vec<(String, String)>,
+    /// Order.
+    pub order: Order,
+    /// Most spans returned.
+    pub limit: usize,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Query {
+            range: TimeRange::ALL,
+            service: None,
+            operation: None,
+            endpoint: None,
+            protocol: None,
+            status: None,
+            tap: None,
+            min_duration_ns: None,
+            max_duration_ns: None,
+            attributes: Vec::new(),
+            order: Order::Newest,
+            limit: 100,
+        }
+    }
+}
+
+/// Field whose values can be suggested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Field {
+    /// `service.name`.
+    Service,
+    /// Operation.
+    Operation,
+    /// Target.
+    Endpoint,
+    /// Protocol.
+    Protocol,
+    /// Attribute keys.
+    AttributeKey,
+}
+
+/// State of a store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Spans that can be found.
+    pub spans: u64,
+    /// Bytes on disk.
+    pub disk_bytes: u64,
+    /// Start of the oldest span, Unix ns; 0 if empty.
+    pub oldest_ns: u64,
+    /// Start of the newest span, Unix ns; 0 if empty.
+    pub newest_ns: u64,
+    /// Why nothing is written at present (`disk full: …`), if so.
+    pub stopped: Option<String>,
+    /// Spans refused since the start, by reason.
+    pub dropped: Vec<(String, u64)>,
+}
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system said no.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done, to which file.
+        context: String,
+        /// The error.
+        source: std::io::Error,
+    },
+    /// Writing has stopped until there is room again; the spans were counted as dropped.
+    #[error("the store is not writing: {0}")]
+    Stopped(String),
+    /// A file is not what it should be.
+    #[error("{file}: {what}")]
+    Corrupt {
+        /// File.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A query that cannot be answered; says which part.
+    #[error("query: {0}")]
+    Query(String),
+}
+
+/// Keeps spans and finds them again. All methods may be called from several threads.
+pub trait Store: Send + Sync {
+    /// Adds spans. They can be found when this returns; they survive a crash at most one second later.
+    fn append(&self, spans: Vec<Arc<Span>>) -> Result<(), StoreError>;
+    /// Spans that have any of the keys and start in the range, no duplicates, at most `limit`.
+    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, StoreError>;
+    /// One span.
+    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, StoreError>;
+    /// Search.
+    fn search(&self, query: &Query) -> Result<Vec<Arc<Span>>, StoreError>;
+    /// Values of a field with this prefix (any case), most frequent first.
+    fn suggest(&self, field: Field, prefix: &str, range: TimeRange, limit: usize) -> Result<Vec<String>, StoreError>;
+    /// Calls `visit` for each span that starts in the range, in no order. For aggregations (map, RED).
+    fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError>;
+    /// Makes everything appended durable.
+    fn flush(&self) -> Result<(), StoreError>;
+    /// State.
+    fn status(&self) -> StoreStatus;
+}

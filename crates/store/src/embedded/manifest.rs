@@ -1,0 +1,93 @@
+//! Which files of the directory count: one small JSON file, replaced as a whole.
+
+use super::segment::Segment;
+use crate::StoreError;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Version of the format of all files of the directory.
+const FORMAT: u32 = 1;
+
+/// What the store consists of. A file that is not named here is a leftover of a crash, and is removed at the next start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    format: u32,
+    /// Next number for a segment or log.
+    pub(crate) next: u64,
+    /// Logs below this number are in segments.
+    pub(crate) first_log: u64,
+    /// Segments, in no order.
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Manifest {
+    /// Reads the manifest of a directory; a directory without one is a new store.
+    pub(crate) fn load(dir: &Path) -> Result<Manifest, StoreError> {
+        let path = dir.join("manifest.json");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Manifest { format: FORMAT, next: 1, ..Manifest::default() });
+            }
+            Err(e) => return Err(super::io("read", &path, e)),
+        };
+        // The version first: a newer manifest may have other members.
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| super::corrupt(&path, e))?;
+        match value.get("format").and_then(serde_json::Value::as_u64) {
+            Some(f) if f == u64::from(FORMAT) => {}
+            Some(f) => {
+                return Err(super::corrupt(
+                    &path,
+                    format!("format {f}, and this wirespan reads only {FORMAT}; use the version that wrote it, or another directory"),
+                ));
+            }
+            None => return Err(super::corrupt(&path, "no format version; is this a store of wirespan?")),
+        }
+        serde_json::from_value(value).map_err(|e| super::corrupt(&path, e))
+    }
+
+    /// Replaces the manifest of a directory; durable when this returns.
+    pub(crate) fn save(&self, dir: &Path) -> Result<(), StoreError> {
+        let (path, tmp) = (dir.join("manifest.json"), dir.join("manifest.json.tmp"));
+        let text = serde_json::to_vec(self).map_err(|e| super::corrupt(&path, e))?;
+        let mut file = File::create(&tmp).map_err(|e| super::io("create", &tmp, e))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(|e| super::io("write", &tmp, e))?;
+        std::fs::rename(&tmp, &path).map_err(|e| super::io("rename", &tmp, e))?;
+        sync_dir(dir)
+    }
+}
+
+/// Makes renames in a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| super::io("sync", dir, e))
+}
+
+/// Takes the directory for this process; the lock goes with the returned file.
+pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join("lock");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|e| super::io("open", &path, e))?;
+    if let Err(e) = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        if e != rustix::io::Errno::WOULDBLOCK {
+            return Err(super::io("lock", &path, e.into()));
+        }
+        let mut owner = String::new();
+        let _ = file.read_to_string(&mut owner);
+        let source = std::io::Error::new(
+            std::io::ErrorKind::ResourceBusy,
+            format!("process {} is writing to this store; stop it or use another directory", owner.trim()),
+        );
+        return Err(super::io("lock", &path, source));
+    }
+    // The number is only for the message above.
+    let _ = file.set_len(0);
+    let _ = write!(file, "{}", std::process::id());
+    Ok(file)
+}

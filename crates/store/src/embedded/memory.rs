@@ -1,0 +1,313 @@
+//! The newest spans: encoded batches ("chunks") with a key index each, searched like the segments on disk.
+//!
+//! A chunk's bytes are those of the log, and are read back from there (the page cache holds them), so that half a million
+//! spans cost about 30 bytes of memory each. A store without a directory keeps the bytes in memory instead.
+
+use super::encode;
+use super::log::{self, FrameWriter, Log};
+use super::names::Names;
+use super::schema::{Col, KEY_COLUMNS, NARROW};
+use super::view::View;
+use crate::{StoreError, TimeRange};
+use arrow_array::{RecordBatch, StringArray};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use wirespan_model::{Key, KeyKind, Span};
+
+/// Most rows of a chunk: what a look-up decompresses, and what `append` gathers before it writes.
+pub(crate) const CHUNK_ROWS: usize = 2048;
+
+/// 32 bits of a key. Ids may be counters, so they are mixed here.
+pub(crate) fn hash32(value: u64) -> u32 {
+    (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+/// Rows by key, sorted per kind.
+#[derive(Default)]
+pub(crate) struct KeyIndex {
+    starts: [u32; KeyKind::ALL.len() + 1],
+    hashes: Box<[u32]>,
+    rows: Box<[u16]>,
+}
+
+impl KeyIndex {
+    fn new(keys: &mut [(Key, u16)]) -> KeyIndex {
+        keys.sort_unstable_by_key(|(k, row)| (k.kind, hash32(k.value), *row));
+        let mut starts = [0; KeyKind::ALL.len() + 1];
+        for (i, kind) in KeyKind::ALL.into_iter().enumerate() {
+            starts[i + 1] = keys.partition_point(|(k, _)| k.kind <= kind) as u32;
+        }
+        KeyIndex {
+            starts,
+            hashes: keys.iter().map(|(k, _)| hash32(k.value)).collect(),
+            rows: keys.iter().map(|(_, row)| *row).collect(),
+        }
+    }
+
+    /// Hashes and rows of a kind, by hash.
+    pub(crate) fn entries(&self, kind: KeyKind) -> impl Iterator<Item = (u32, u16)> + '_ {
+        let i = kind as usize - 1;
+        let range = self.starts[i] as usize..self.starts[i + 1] as usize;
+        self.hashes[range.clone()].iter().copied().zip(self.rows[range].iter().copied())
+    }
+
+    /// Rows that may have the key.
+    fn rows(&self, key: Key) -> &[u16] {
+        let i = key.kind as usize - 1;
+        let (from, to) = (self.starts[i] as usize, self.starts[i + 1] as usize);
+        let hash = hash32(key.value);
+        let hashes = &self.hashes[from..to];
+        let a = hashes.partition_point(|h| *h < hash);
+        let b = a + hashes[a..].partition_point(|h| *h == hash);
+        &self.rows[from + a..from + b]
+    }
+
+    fn bytes(&self) -> usize {
+        self.hashes.len() * 6 + 200
+    }
+}
+
+enum Bytes {
+    Log { at: u64, len: usize },
+    Memory(Vec<u8>),
+}
+
+/// One encoded batch.
+pub(crate) struct Chunk {
+    pub(crate) rows: usize,
+    /// First and last start time, Unix ns.
+    pub(crate) starts: (u64, u64),
+    /// Longest duration, ns.
+    pub(crate) longest_ns: u64,
+    pub(crate) index: KeyIndex,
+    bytes: Bytes,
+}
+
+impl Chunk {
+    pub(crate) fn overlaps(&self, range: TimeRange) -> bool {
+        self.starts.0 < range.to_ns && self.starts.1 >= range.from_ns
+    }
+
+    /// Encoded length, bytes.
+    pub(crate) fn len(&self) -> usize {
+        match &self.bytes {
+            Bytes::Log { len, .. } => *len,
+            Bytes::Memory(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// What queries see of a memory segment; it does not change.
+#[derive(Clone)]
+pub(crate) struct MemoryView {
+    pub(crate) chunks: Vec<Arc<Chunk>>,
+    texts: Arc<StringArray>,
+    file: Option<Arc<File>>,
+}
+
+impl MemoryView {
+    /// Columns of a chunk, names as integers.
+    pub(crate) fn narrow(&self, chunk: &Chunk, columns: Option<&[Col]>) -> Result<RecordBatch, StoreError> {
+        let bytes = match (&chunk.bytes, &self.file) {
+            (Bytes::Memory(bytes), _) => bytes.clone(),
+            (Bytes::Log { at, len }, Some(file)) => {
+                let mut bytes = vec![0; *len];
+                file.read_exact_at(&mut bytes, *at)
+                    .map_err(|source| StoreError::Io { context: "read the log".into(), source })?;
+                bytes
+            }
+            (Bytes::Log { .. }, None) => return Err(super::broken("log", "a chunk has lost its file")),
+        };
+        let places: Option<Vec<usize>> = columns.map(|c| c.iter().map(|c| *c as usize).collect());
+        log::read_message(bytes, &NARROW, places.as_deref()).map_err(|e| super::broken("log", e))
+    }
+
+    /// Columns of a chunk, names as dictionaries.
+    pub(crate) fn wide(&self, chunk: &Chunk, columns: Option<&[Col]>) -> Result<RecordBatch, StoreError> {
+        self.widen(&self.narrow(chunk, columns)?)
+    }
+
+    /// Puts the texts beside the integers of a batch of this segment.
+    pub(crate) fn widen(&self, batch: &RecordBatch) -> Result<RecordBatch, StoreError> {
+        encode::widen(batch, &self.texts).map_err(|e| super::broken("log", e))
+    }
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.chunks.iter().map(|c| c.rows).sum()
+    }
+
+    /// Spans that have one of the keys and start in the range; stops when `found` says so.
+    pub(crate) fn find(
+        &self,
+        keys: &[Key],
+        range: TimeRange,
+        found: &mut dyn FnMut(Arc<Span>) -> bool,
+    ) -> Result<bool, StoreError> {
+        let mut rows = Vec::new();
+        for chunk in self.chunks.iter().rev().filter(|c| c.overlaps(range)) {
+            rows.clear();
+            keys.iter().for_each(|k| rows.extend_from_slice(chunk.index.rows(*k)));
+            if rows.is_empty() {
+                continue;
+            }
+            rows.sort_unstable();
+            rows.dedup();
+            let mut view = View::new(&self.wide(chunk, None)?);
+            for row in &rows {
+                let span = view.span(usize::from(*row));
+                if super::has_key(&span, keys, range) && !found(Arc::new(span)) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A memory segment that still grows, with its log.
+pub(crate) struct Memory {
+    chunks: Vec<Arc<Chunk>>,
+    names: Names,
+    /// Names that the log has.
+    logged: usize,
+    frames: FrameWriter,
+    pub(crate) log: Option<Log>,
+    pub(crate) rows: usize,
+    /// Bytes of the index and the names.
+    index_bytes: usize,
+    /// Bytes of the chunks.
+    pub(crate) data_bytes: u64,
+}
+
+impl Memory {
+    /// An empty one; its chunks go to the log, if there is one.
+    pub(crate) fn new(log: Option<Log>) -> Result<Memory, StoreError> {
+        Ok(Memory {
+            chunks: Vec::new(),
+            names: Names::default(),
+            logged: 0,
+            frames: FrameWriter::new().map_err(|e| super::broken("log", e))?,
+            log,
+            rows: 0,
+            index_bytes: 0,
+            data_bytes: 0,
+        })
+    }
+
+    /// Memory in use, bytes, roughly.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let data = if self.log.is_some() { 0 } else { self.data_bytes as usize };
+        data + self.index_bytes + self.names.bytes()
+    }
+
+    /// Encodes the spans as a chunk and writes it to the log. After an error nothing has changed.
+    pub(crate) fn push(&mut self, spans: &[Arc<Span>], keys: &mut [(Key, u16)]) -> Result<(), StoreError> {
+        let batch = encode::encode(spans, &mut self.names).map_err(|e| super::broken("memory segment", e))?;
+        let message = self.frames.message(&batch).map_err(|e| super::broken("memory segment", e))?;
+        let len = message.len();
+        let bytes = match &mut self.log {
+            None => Bytes::Memory(message),
+            Some(log) => match log.append(self.names.since(self.logged), &message) {
+                Ok(at) => Bytes::Log { at, len },
+                Err(e) => {
+                    self.names.truncate(self.logged);
+                    return Err(e);
+                }
+            },
+        };
+        self.logged = self.names.len();
+        let times = || spans.iter().map(|s| s.start_ns.min(encode::LAST_NS));
+        let starts = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+        let longest_ns = spans.iter().map(|s| s.duration_ns()).max().unwrap_or(0);
+        self.add(Chunk { rows: spans.len(), starts, longest_ns, index: KeyIndex::new(keys), bytes });
+        Ok(())
+    }
+
+    fn add(&mut self, chunk: Chunk) {
+        self.rows += chunk.rows;
+        self.index_bytes += chunk.index.bytes();
+        self.data_bytes += chunk.len() as u64;
+        self.chunks.push(Arc::new(chunk));
+    }
+
+    /// Rebuilds a memory segment from a log that was left behind; returns it with the number of bytes cut off its end.
+    pub(crate) fn replay(path: &std::path::Path) -> Result<(MemoryView, u64), StoreError> {
+        let mut memory = Memory::new(None)?;
+        let (file, cut) = log::replay(path, &mut |frame| {
+            match frame {
+                log::Replayed::Names(names) => names.iter().for_each(|n| {
+                    memory.names.id(n);
+                }),
+                log::Replayed::Batch(message, at) => {
+                    let len = message.len();
+                    let batch = log::read_message(message, &NARROW, None).map_err(|e| super::corrupt(path, e))?;
+                    let wide = encode::widen(&batch, &memory.names.array()).map_err(|e| super::corrupt(path, e))?;
+                    memory.add(rebuild(&wide, at, len)?);
+                }
+            }
+            Ok(())
+        })?;
+        let mut view = memory.view();
+        view.file = Some(file);
+        Ok((view, cut))
+    }
+
+    /// What queries see now.
+    pub(crate) fn view(&mut self) -> MemoryView {
+        MemoryView {
+            chunks: self.chunks.clone(),
+            texts: self.names.array(),
+            file: self.log.as_ref().map(|l| l.file.clone()),
+        }
+    }
+
+    /// Forgets the oldest chunk (a store without a directory that has reached its size); returns its rows.
+    pub(crate) fn drop_oldest(&mut self) -> usize {
+        if self.chunks.is_empty() {
+            return 0;
+        }
+        let chunk = self.chunks.remove(0);
+        self.rows -= chunk.rows;
+        self.index_bytes -= chunk.index.bytes();
+        self.data_bytes -= chunk.len() as u64;
+        chunk.rows
+    }
+}
+
+/// The chunk of a batch found in a log.
+fn rebuild(wide: &RecordBatch, at: u64, len: usize) -> Result<Chunk, StoreError> {
+    if wide.num_rows() > usize::from(u16::MAX) {
+        return Err(super::broken("log", "a batch is too long"));
+    }
+    let times = View::new(wide);
+    let (mut first, mut last, mut longest_ns) = (u64::MAX, 0, 0);
+    for row in 0..wide.num_rows() {
+        first = first.min(times.start_ns(row));
+        last = last.max(times.start_ns(row));
+        longest_ns = longest_ns.max(times.duration_ns(row));
+    }
+    let mut keys = Vec::new();
+    each_key(wide, &mut |row, key| keys.push((key, row as u16)))?;
+    Ok(Chunk {
+        rows: wide.num_rows(),
+        starts: (first, last),
+        longest_ns,
+        index: KeyIndex::new(&mut keys),
+        bytes: Bytes::Log { at, len },
+    })
+}
+
+/// Calls `visit` for each key of each row.
+pub(crate) fn each_key(wide: &RecordBatch, visit: &mut dyn FnMut(usize, Key)) -> Result<(), StoreError> {
+    let places: Vec<usize> = KEY_COLUMNS
+        .iter()
+        .filter_map(|c| wide.schema_ref().index_of(super::schema::COLUMNS[*c as usize].name).ok())
+        .collect();
+    let mut view = View::new(&wide.project(&places).map_err(|e| super::broken("segment", e))?);
+    for row in 0..view.rows() {
+        view.span(row).keys().into_iter().for_each(|key| visit(row, key));
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What can be chosen.
+
+use std::time::Duration;
+
+/// How an [`Embedded`](super::Embedded) store keeps its spans. The defaults suit one machine; the agent's configuration
+/// is the place to change them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Segments whose newest span is older are dropped.
+    pub max_age: Duration,
+    /// Oldest segments are dropped when all files together are larger, bytes.
+    pub max_bytes: u64,
+    /// A memory segment becomes a file at this number of spans.
+    pub flush_rows: usize,
+    /// … or when its key index and its names take this much memory, bytes.
+    pub flush_memory_bytes: usize,
+    /// … or at this age.
+    pub flush_interval: Duration,
+    /// At most this much is lost in a crash. The log is written and synced twice as often.
+    pub sync_interval: Duration,
+    /// Segments are merged until they have about this many spans.
+    pub merge_rows: u64,
+    /// So many small segments are merged at once.
+    pub merge_count: usize,
+    /// Writing stops when the file system has less room, bytes, so that there is room to make segments of logs.
+    pub min_free_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            max_age: Duration::from_secs(7 * 24 * 3600),
+            max_bytes: 10 << 30,
+            flush_rows: 256 * 1024,
+            flush_memory_bytes: 24 << 20,
+            flush_interval: Duration::from_secs(60),
+            sync_interval: Duration::from_secs(1),
+            merge_rows: 1 << 20,
+            merge_count: 8,
+            min_free_bytes: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The key sidecar of a segment: for each key kind the sorted, deduplicated numbers `hash | block of rows`, so that a
+//! look-up reads one block of the segment. It takes the place of Bloom filters, which would only say in which segment.
+//!
+//! File: [`MAGIC`], then per kind a [`Table`] header, then per kind the group directory and the bit stream, and the CRC-32
+//! of all before it. Numbers are kept as Rice-coded differences in groups of [`GROUP`]; the directory has each group's
+//! first number and the place of its bits, so that a look-up reads the directory and one or two groups.
+
+use super::memory::hash32;
+use crate::StoreError;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use wirespan_model::{Key, KeyKind};
+
+/// First bytes; the digits are the format version.
+const MAGIC: &[u8; 8] = b"WSKEYS01";
+/// Numbers per group.
+const GROUP: usize = 128;
+/// Rows per block, as a power of two.
+pub(crate) const BLOCK_SHIFT: u32 = 6;
+const KINDS: usize = KeyKind::ALL.len();
+const TABLE: usize = 32;
+const DIRECTORY_ENTRY: usize = 16;
+
+/// Gathers the keys of a segment while it is written.
+pub(crate) struct Builder {
+    entries: [Vec<u64>; KINDS],
+}
+
+impl Builder {
+    /// An empty one.
+    pub(crate) fn new() -> Builder {
+        Builder { entries: [const { Vec::new() }; KINDS] }
+    }
+
+    /// Adds a key by its hash.
+    pub(crate) fn add(&mut self, kind: KeyKind, hash: u32, row: u32) {
+        self.entries[kind as usize - 1].push(u64::from(hash) << 32 | u64::from(row >> BLOCK_SHIFT));
+    }
+
+    /// The file's bytes.
+    pub(crate) fn finish(self, rows: usize) -> Vec<u8> {
+        let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
+        // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.
+        let hash_bits = (usize::BITS - rows.leading_zeros() + 8).min(32);
+        let mut tables = Vec::new();
+        let mut data = Vec::new();
+        let base = (MAGIC.len() + 8 + KINDS * TABLE) as u64;
+        for mut entries in self.entries {
+            for e in &mut entries {
+                *e = (*e >> 32 >> (32 - hash_bits)) << block_bits | (*e & 0xffff_ffff);
+            }
+            entries.sort_unstable();
+            entries.dedup();
+            let span = (1u64 << (hash_bits + block_bits)) / (entries.len() as u64 + 1);
+            let rice = span.max(1).ilog2();
+            let directory = base + data.len() as u64;
+            let (groups, bits) = encode(&entries, rice);
+            data.extend_from_slice(&groups);
+            let stream = base + data.len() as u64;
+            data.extend_from_slice(&bits);
+            for n in [entries.len() as u64, directory, stream, u64::from(rice)] {
+                tables.extend_from_slice(&n.to_le_bytes());
+            }
+        }
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&hash_bits.to_le_bytes());
+        out.extend_from_slice(&block_bits.to_le_bytes());
+        out.extend_from_slice(&tables);
+        out.extend_from_slice(&data);
+        let crc = crc32fast::hash(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+}
+
+/// Directory and bits of sorted numbers.
+fn encode(entries: &[u64], rice: u32) -> (Vec<u8>, Vec<u8>) {
+    let mut directory = Vec::new();
+    let mut bits = BitWriter::default();
+    for group in entries.chunks(GROUP) {
+        bits.align();
+        directory.extend_from_slice(&group[0].to_le_bytes());
+        directory.extend_from_slice(&(bits.bytes.len() as u64).to_le_bytes());
+        for pair in group.windows(2) {
+            bits.rice(pair[1] - pair[0], rice);
+        }
+    }
+    bits.align();
+    (directory, bits.bytes)
+}
+
+#[derive(Default)]
+struct BitWriter {
+    bytes: Vec<u8>,
+    word: u64,
+    used: u32,
+}
+
+impl BitWriter {
+    fn put(&mut self, value: u64, count: u32) {
+        // At most 32 bits at a time, and at most 7 bits wait in the word.
+        self.word |= value << self.used;
+        self.used += count;
+        while self.used >= 8 {
+            self.bytes.push(self.word as u8);
+            self.word >>= 8;
+            self.used -= 8;
+        }
+    }
+
+    fn rice(&mut self, value: u64, rice: u32) {
+        let mut quotient = value >> rice;
+        while quotient >= 32 {
+            self.put((1 << 32) - 1, 32);
+            quotient -= 32;
+        }
+        self.put((1 << quotient) - 1, quotient as u32 + 1);
+        let low = rice.min(32);
+        self.put(value & ((1 << low) - 1), low);
+        if rice > 32 {
+            self.put(value >> 32 & ((1 << (rice - 32)) - 1), rice - 32);
+        }
+    }
+
+    fn align(&mut self) {
+        if self.used > 0 {
+            self.bytes.push(self.word as u8);
+            self.word = 0;
+            self.used = 0;
+        }
+    }
+}
+
+struct BitReader<'a> {
+    bytes: &'a [u8],
+    bit: usize,
+}
+
+impl BitReader<'_> {
+    fn get(&mut self, count: u32) -> Option<u64> {
+        let mut value = 0;
+        let mut got = 0;
+        while got < count {
+            let byte = u64::from(*self.bytes.get(self.bit / 8)?);
+            let offset = (self.bit % 8) as u32;
+            let take = (8 - offset).min(count - got);
+            value |= (byte >> offset & ((1 << take) - 1)) << got;
+            got += take;
+            self.bit += take as usize;
+        }
+        Some(value)
+    }
+
+    fn rice(&mut self, rice: u32) -> Option<u64> {
+        let mut quotient = 0u64;
+        loop {
+            let byte = *self.bytes.get(self.bit / 8)? >> (self.bit % 8);
+            let left = 8 - (self.bit % 8) as u32;
+            let ones = (!byte).trailing_zeros().min(left);
+            quotient += u64::from(ones);
+            self.bit += ones as usize;
+            if ones < left {
+                self.bit += 1;
+                break;
+            }
+        }
+        Some(quotient.checked_shl(rice)? | self.get(rice)?)
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Table {
+    count: usize,
+    directory: u64,
+    stream: u64,
+    rice: u32,
+}
+
+/// A sidecar, open.
+pub(crate) struct Sidecar {
+    file: File,
+    hash_bits: u32,
+    block_bits: u32,
+    tables: [Table; KINDS],
+    end: u64,
+}
+
+impl Sidecar {
+    /// Opens a sidecar; its header is checked.
+    pub(crate) fn open(path: &Path) -> Result<Sidecar, StoreError> {
+        let file = File::open(path).map_err(|e| super::io("open", path, e))?;
+        let mut header = [0; MAGIC.len() + 8 + KINDS * TABLE];
+        file.read_exact_at(&mut header, 0).map_err(|e| super::io("read", path, e))?;
+        let end = file.metadata().map_err(|e| super::io("read", path, e))?.len().saturating_sub(4);
+        let (magic, rest) = header.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(super::corrupt(path, "not a key sidecar of this version of wirespan"));
+        }
+        let mut words = rest[8..].chunks_exact(8).map(|w| w.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b)));
+        let mut next = || words.next().unwrap_or(0);
+        let mut tables = [Table::default(); KINDS];
+        for t in &mut tables {
+            *t = Table { count: next() as usize, directory: next(), stream: next(), rice: next() as u32 };
+            let groups = t.count.div_ceil(GROUP) as u64;
+            let fits = t.directory.checked_add(groups.saturating_mul(DIRECTORY_ENTRY as u64)) == Some(t.stream);
+            if !fits || t.stream > end || t.rice > 63 {
+                return Err(super::corrupt(path, "the header does not fit the file"));
+            }
+        }
+        let small = |i: usize| u32::from_le_bytes([rest[i], rest[i + 1], rest[i + 2], rest[i + 3]]);
+        let (hash_bits, block_bits) = (small(0), small(4));
+        if !(1..=32).contains(&hash_bits) || !(1..=31).contains(&block_bits) {
+            return Err(super::corrupt(path, "the header makes no sense"));
+        }
+        Ok(Sidecar { file, hash_bits, block_bits, tables, end })
+    }
+
+    /// Blocks of rows that may have one of the keys, sorted, without duplicates.
+    pub(crate) fn blocks(&self, keys: &[Key]) -> std::io::Result<Vec<u32>> {
+        let mut blocks = Vec::new();
+        for kind in KeyKind::ALL {
+            let mut hashes: Vec<u32> =
+                keys.iter().filter(|k| k.kind == kind).map(|k| hash32(k.value) >> (32 - self.hash_bits)).collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            if !hashes.is_empty() {
+                self.look_up(self.tables[kind as usize - 1], &hashes, &mut blocks)?;
+            }
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        Ok(blocks)
+    }
+
+    fn look_up(&self, table: Table, hashes: &[u32], blocks: &mut Vec<u32>) -> std::io::Result<()> {
+        let groups = table.count.div_ceil(GROUP);
+        if groups == 0 {
+            return Ok(());
+        }
+        let mut directory = vec![0; groups * DIRECTORY_ENTRY];
+        self.file.read_exact_at(&mut directory, table.directory)?;
+        let word = |i: usize| {
+            let mut w = [0; 8];
+            w.copy_from_slice(&directory[i * 8..i * 8 + 8]);
+            u64::from_le_bytes(w)
+        };
+        for hash in hashes {
+            let from = u64::from(*hash) << self.block_bits;
+            let to = from + (1 << self.block_bits);
+            // The group before the first that starts at or behind `from` may hold it at its end.
+            let (mut a, mut b) = (0, groups);
+            while a < b {
+                let middle = (a + b) / 2;
+                if word(middle * 2) < from {
+                    a = middle + 1;
+                } else {
+                    b = middle;
+                }
+            }
+            for group in a.saturating_sub(1)..groups {
+                if word(group * 2) >= to {
+                    break;
+                }
+                let at = table.stream + word(group * 2 + 1);
+                let end = if group + 1 < groups { table.stream + word(group * 2 + 3) } else { self.end };
+                let count = GROUP.min(table.count - group * GROUP);
+                // The last group of a table has no end in the directory; no group is longer than this.
+                let longest = (GROUP * (table.rice as usize + 2) / 8 + 64) * 4;
+                let mut bits = vec![0; (end.saturating_sub(at) as usize).min(longest)];
+                self.file.read_exact_at(&mut bits, at)?;
+                let mut reader = BitReader { bytes: &bits, bit: 0 };
+                let mut value = word(group * 2);
+                for n in 0..count {
+                    if n > 0 {
+                        match reader.rice(table.rice) {
+                            Some(d) => value = value.saturating_add(d),
+                            None => break,
+                        }
+                    }
+                    if value >= to {
+                        break;
+                    }
+                    if value >= from {
+                        blocks.push((value - from) as u32);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_key_is_found(keys in prop::collection::vec((1u8..=6, any::<u64>(), 0u32..100_000), 1..600), few in any::<bool>()) {
+            let kind = |k: u8| KeyKind::ALL[usize::from(k) - 1];
+            // Few distinct values make long runs of one hash.
+            let value = |v: u64| if few { v % 3 } else { v };
+            let mut b = Builder::new();
+            for (k, v, row) in &keys {
+                b.add(kind(*k), hash32(value(*v)), *row);
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("keys");
+            std::fs::write(&path, b.finish(100_000)).unwrap();
+            let sidecar = Sidecar::open(&path).unwrap();
+            for (k, v, row) in &keys {
+                let blocks = sidecar.blocks(&[Key { kind: kind(*k), value: value(*v) }]).unwrap();
+                prop_assert!(blocks.contains(&(row >> BLOCK_SHIFT)));
+            }
+        }
+    }
+
+    #[test]
+    fn few_strangers_are_met() {
+        let mut b = Builder::new();
+        for n in 0..100_000u32 {
+            b.add(KeyKind::Wire, hash32(u64::from(n)), n);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let bytes = b.finish(100_000);
+        assert!(bytes.len() < 100_000 * 3, "{} bytes", bytes.len());
+        std::fs::write(&path, bytes).unwrap();
+        let sidecar = Sidecar::open(&path).unwrap();
+        let strangers = (1_000_000..1_010_000u64)
+            .filter(|v| !sidecar.blocks(&[Key { kind: KeyKind::Wire, value: *v }]).unwrap().is_empty())
+            .count();
+        assert!(strangers < 100, "{strangers} of 10000");
+    }
+}

@@ -1,0 +1,259 @@
+//! The two threads of a store: one keeps the log safe, one keeps the files in order.
+
+use super::state::{trouble, State};
+use super::{flush as write, segment, Inner};
+use crate::StoreError;
+use std::path::Path;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the flusher looks by itself.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Writes and syncs the log until the store closes.
+pub(crate) fn log(inner: &Inner) {
+    let period = (inner.options.sync_interval / 2).max(Duration::from_millis(1));
+    let mut next = Instant::now() + period;
+    while !inner.closing() {
+        // Short sleeps, so that closing does not wait for a long interval.
+        let now = Instant::now();
+        if now < next {
+            std::thread::sleep((next - now).min(Duration::from_millis(50)));
+            continue;
+        }
+        next = now + period;
+        if let Err(e) = inner.check_space().and_then(|()| inner.sync()) {
+            inner.lock().log_trouble = Some(trouble(&e));
+        }
+    }
+}
+
+/// Makes segments, merges and drops them until the store closes.
+pub(crate) fn flush(inner: &Inner) {
+    let Some(dir) = inner.dir.clone() else { return };
+    while !inner.closing() {
+        let worked = inner.flush_one(&dir).and_then(|flushed| {
+            inner.retain(&dir)?;
+            Ok(flushed || inner.merge_some(&dir)?)
+        });
+        let mut state = inner.lock();
+        match worked {
+            Ok(worked) => {
+                state.flush_trouble = None;
+                if worked {
+                    continue;
+                }
+            }
+            Err(e) => {
+                tracing::warn!("segments cannot be written: {e}");
+                state.flush_trouble = Some(trouble(&e));
+            }
+        }
+        inner.flushed.notify_all();
+        if !inner.closing() {
+            // Woken early or late, the loop looks at everything again.
+            drop(inner.work.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Inner {
+    /// Writes the tail to the log, and the log to the disk. Success ends a stop.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        let files = {
+            let mut state = self.lock();
+            state.seal()?;
+            std::mem::take(&mut state.unsynced)
+        };
+        for file in &files {
+            if let Err(source) = file.sync_data() {
+                self.lock().unsynced.extend(files.iter().cloned());
+                return Err(StoreError::Io { context: "sync the log".into(), source });
+            }
+        }
+        self.lock().log_trouble = None;
+        Ok(())
+    }
+
+    /// Refuses to go on when the file system is nearly full: segments must still fit, because they free the logs.
+    fn check_space(&self) -> Result<(), StoreError> {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let fs = rustix::fs::statvfs(dir.as_path()).map_err(|e| super::io("examine", dir, e.into()))?;
+        let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+        if free >= self.options.min_free_bytes {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        if state.frozen.is_empty() && state.active.rows > 0 {
+            // A segment is about half as long as its log.
+            self.rotate(&mut state)?;
+        }
+        let needed = self.options.min_free_bytes;
+        Err(StoreError::Io {
+            context: format!("{} has {free} bytes left, and {needed} are needed", dir.display()),
+            source: std::io::ErrorKind::StorageFull.into(),
+        })
+    }
+
+    /// Makes a segment of the oldest full memory segment, or of the active one when it is old enough.
+    fn flush_one(&self, dir: &Path) -> Result<bool, StoreError> {
+        let (frozen, id) = {
+            let mut state = self.lock();
+            let old = state.active_since.elapsed() >= self.options.flush_interval;
+            if state.frozen.is_empty() && old && state.active.rows > 0 {
+                self.rotate(&mut state)?;
+            }
+            let Some(frozen) = state.frozen.front().cloned() else { return Ok(false) };
+            (frozen, next_id(&mut state))
+        };
+        let segment = match write::write_memory(&frozen.view, dir, id) {
+            Ok(segment) => segment,
+            Err(e) => {
+                segment::remove(dir, id);
+                return Err(e);
+            }
+        };
+        let mut state = self.lock();
+        state.manifest.first_log = frozen.log_id + 1;
+        state.manifest.segments.push(segment);
+        if let Err(e) = state.manifest.save(dir) {
+            state.manifest.segments.pop();
+            segment::remove(dir, id);
+            return Err(e);
+        }
+        state.segments = state.manifest.segments.clone().into();
+        state.frozen.pop_front();
+        if let Some((path, file)) = &frozen.log {
+            state.unsynced.retain(|f| !std::sync::Arc::ptr_eq(f, file));
+            // What stays behind is below `first_log`, and is removed at the next start.
+            let _ = std::fs::remove_file(path);
+        }
+        self.flushed.notify_all();
+        Ok(true)
+    }
+
+    /// Drops what is too old or too much.
+    fn retain(&self, dir: &Path) -> Result<(), StoreError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let oldest = now.saturating_sub(self.options.max_age).as_nanos() as u64;
+        let mut state = self.lock();
+        let mut kept = state.manifest.segments.clone();
+        kept.sort_by_key(|s| s.last_ns);
+        let mut bytes = state.bytes();
+        let mut dropped = Vec::new();
+        while let Some(first) = kept.first() {
+            if first.last_ns >= oldest && bytes <= self.options.max_bytes {
+                break;
+            }
+            bytes = bytes.saturating_sub(first.bytes);
+            dropped.push(kept.remove(0).id);
+        }
+        self.replace(&mut state, dir, kept, &dropped)
+    }
+
+    /// Makes `kept` the list of segments, and removes the files of `gone`.
+    fn replace(
+        &self,
+        state: &mut State,
+        dir: &Path,
+        kept: Vec<segment::Segment>,
+        gone: &[u64],
+    ) -> Result<(), StoreError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut state.manifest.segments, kept);
+        if let Err(e) = state.manifest.save(dir) {
+            state.manifest.segments = before;
+            return Err(e);
+        }
+        state.segments = state.manifest.segments.clone().into();
+        self.forget(gone);
+        gone.iter().for_each(|id| segment::remove(dir, *id));
+        Ok(())
+    }
+
+    /// Merges some small segments that are neighbours in time, if there are enough of them.
+    fn merge_some(&self, dir: &Path) -> Result<bool, StoreError> {
+        let (run, id) = {
+            let mut state = self.lock();
+            let run = merge_run(&state.segments, self.options.merge_rows, self.options.merge_count);
+            if run.is_empty() {
+                return Ok(false);
+            }
+            let id = next_id(&mut state);
+            (run, id)
+        };
+        let inputs = run.iter().map(|s| self.segment(dir, s.id)).collect::<Result<Vec<_>, _>>();
+        let merged = match inputs.and_then(|inputs| write::merge(&inputs, dir, id)) {
+            Ok(merged) => merged,
+            Err(e) => {
+                segment::remove(dir, id);
+                return Err(e);
+            }
+        };
+        let gone: Vec<u64> = run.iter().map(|s| s.id).collect();
+        let mut state = self.lock();
+        let mut kept = state.manifest.segments.clone();
+        kept.retain(|s| !gone.contains(&s.id));
+        kept.push(merged);
+        self.replace(&mut state, dir, kept, &gone)?;
+        Ok(true)
+    }
+
+    /// Makes segments of everything, and merges; waits for the flusher.
+    pub(crate) fn compact(&self) -> Result<(), StoreError> {
+        self.sync()?;
+        let mut state = self.lock();
+        if state.active.rows > 0 {
+            self.rotate(&mut state)?;
+        }
+        while self.dir.is_some() && !self.closing() {
+            let small = merge_run(&state.segments, self.options.merge_rows, self.options.merge_count);
+            if state.frozen.is_empty() && small.is_empty() {
+                break;
+            }
+            if let Some(trouble) = &state.flush_trouble {
+                return Err(StoreError::Stopped(trouble.clone()));
+            }
+            self.work.notify_one();
+            state = self.flushed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
+
+fn next_id(state: &mut State) -> u64 {
+    let id = state.manifest.next;
+    state.manifest.next += 1;
+    id
+}
+
+/// The first run of small segments, by time, that is worth merging: at least `count` of them, or enough rows.
+fn merge_run(segments: &[segment::Segment], rows: u64, count: usize) -> Vec<segment::Segment> {
+    let mut sorted: Vec<_> = segments.iter().collect();
+    sorted.sort_by_key(|s| (s.first_ns, s.id));
+    let mut run: Vec<segment::Segment> = Vec::new();
+    let mut sum = 0;
+    for s in sorted {
+        if s.rows > rows / 2 {
+            // A large neighbour is left alone; what is before it may be merged.
+            if run.len() >= count {
+                return run;
+            }
+            run.clear();
+            sum = 0;
+            continue;
+        }
+        if sum + s.rows > rows && run.len() > 1 {
+            return run;
+        }
+        sum += s.rows;
+        run.push(s.clone());
+    }
+    if run.len() >= count {
+        run
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,95 @@
+//! What is appended is found by every key and comes back unchanged, wherever it is kept at the time.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use proptest::prelude::*;
+use std::sync::Arc;
+use wirespan_model::Span;
+use wirespan_store::{Embedded, Store, TimeRange};
+
+/// Each span can be found by each of its keys, by its id, and by a scan.
+fn check(store: &Embedded, spans: &[Arc<Span>], when: &str) {
+    for span in spans {
+        for key in span.keys() {
+            let found = store.find(&[key], TimeRange::ALL, 10_000).unwrap();
+            assert!(found.contains(span), "{when}: {key:?} finds {} spans, and not {span:#?}", found.len());
+            assert!(found.iter().all(|s| s.keys().contains(&key)), "{when}: a stranger was found by {key:?}");
+        }
+        assert_eq!(store.span(span.id).unwrap().as_ref(), Some(span), "{when}");
+        let range = TimeRange { from_ns: span.start_ns, to_ns: span.start_ns + 1 };
+        assert!(store.find(&span.keys(), range, 10_000).unwrap().contains(span), "{when}: in its own nanosecond");
+        let range = TimeRange { from_ns: span.start_ns + 1, to_ns: u64::MAX };
+        assert!(!store.find(&span.keys(), range, 10_000).unwrap().contains(span), "{when}: after its start");
+    }
+    let mut scanned = Vec::new();
+    store.scan(TimeRange::ALL, &mut |s| scanned.push(s.clone())).unwrap();
+    scanned.sort_by_key(|s| s.id);
+    assert!(scanned.iter().eq(spans.iter().map(|s| &**s)), "{when}: a scan sees every span once");
+    assert_eq!(store.status().spans, spans.len() as u64, "{when}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn spans_come_back(spans in support::spans(40), cut in 0usize..40) {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = spans.split_at(cut.min(spans.len()));
+        let store = Embedded::open(dir.path(), support::options()).unwrap();
+        store.append(first.to_vec()).unwrap();
+        check(&store, first, "in the tail");
+        store.flush().unwrap();
+        check(&store, first, "in the memory segment");
+        drop(store);
+        let store = Embedded::open(dir.path(), support::options()).unwrap();
+        check(&store, first, "after replay");
+        store.compact().unwrap();
+        check(&store, first, "in a segment");
+        store.append(second.to_vec()).unwrap();
+        check(&store, &spans, "in a segment and the tail");
+        store.compact().unwrap();
+        check(&store, &spans, "in two segments");
+        drop(store);
+        let store = Embedded::open(dir.path(), support::options()).unwrap();
+        check(&store, &spans, "after opening again");
+    }
+
+    #[test]
+    fn spans_come_back_from_memory(spans in support::spans(40)) {
+        let store = Embedded::memory(support::options()).unwrap();
+        store.append(spans.clone()).unwrap();
+        check(&store, &spans, "in the tail");
+        store.flush().unwrap();
+        check(&store, &spans, "in a chunk");
+    }
+}
+
+#[test]
+fn many_chunks_groups_and_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = wirespan_store::Options { flush_rows: 5_000, merge_count: 3, ..support::options() };
+    let store = Embedded::open(dir.path(), options.clone()).unwrap();
+    // Start times that are not in the order of arrival.
+    let all: Vec<_> = (1..=60_000u64).map(|n| support::plain(n, 1_000_000_000 + n * 7_919 % 100_003)).collect();
+    for batch in all.chunks(777) {
+        store.append(batch.to_vec()).unwrap();
+    }
+    let look = |store: &Embedded, when: &str| {
+        for span in all.iter().step_by(997) {
+            assert_eq!(store.span(span.id).unwrap().as_ref(), Some(span), "{when}");
+        }
+        assert_eq!(store.status().spans, 60_000, "{when}");
+        let mut ids = Vec::new();
+        store.scan(TimeRange::ALL, &mut |s| ids.push(s.id.0)).unwrap();
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(1..=60_000), "{when}: each once");
+    };
+    look(&store, "while segments are being made");
+    store.compact().unwrap();
+    look(&store, "after merging");
+    drop(store);
+    let files = std::fs::read_dir(dir.path()).unwrap().count();
+    assert!(files < 12, "{files} files are left");
+    look(&Embedded::open(dir.path(), options).unwrap(), "after opening again");
+}
