@@ -4,7 +4,26 @@
 //!
 //! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side; what it
 //! cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and it resynchronises.
+//!
+//! Messages are emitted as soon as their head is complete, bodies are skipped and never kept. Cutting the same bytes into
+//! other chunks does not change what is emitted.
+//!
+//! A [`Malformed`](Item::Malformed) whose reason ends in `_gap` says that messages of that side may have been lost, so
+//! pairing by order has to start afresh with the next message.
 #![forbid(unsafe_code)]
+
+pub mod carried;
+pub mod dns;
+pub mod http1;
+pub mod infer;
+pub mod redis;
+
+mod text;
+
+#[cfg(test)]
+mod testing;
+
+pub use infer::{infer, Verdict};
 
 use wirespan_model::{Chunk, Item, Transport, L7};
 
@@ -72,4 +91,6 @@ pub trait Parser: Send {
 }
 
 /// Every protocol, in the order in which they are asked.
-pub const REGISTRY: &[&dyn Protocol] = &[];
+///
+/// A *yes* of any of them wins over a *maybe* of an earlier one.
+pub const REGISTRY: &[&dyn Protocol] = &[&http1::Http1, &redis::Redis, &dns::Dns];

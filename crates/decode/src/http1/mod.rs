@@ -1,0 +1,73 @@
+//! HTTP/1.0 and HTTP/1.1 (RFC 9110, RFC 9112).
+//!
+//! | concern | what is done |
+//! |---|---|
+//! | target | the path only: query, fragment, user info and `;jsessionid=` are dropped |
+//! | secrets | header fields other than those listed in [`head`] are never looked at |
+//! | head | read in place when one chunk holds it, else buffered up to [`MAX_BUFFERED`](crate::MAX_BUFFERED) |
+//! | head too long, or not captured to its end | emitted with what was seen and `wirespan.truncated`, its body is [`Open`](wirespan_model::Body) |
+//! | body | skipped by `Content-Length` or chunk by chunk; bytes not captured are skipped exactly as long as they lie inside |
+//! | after a gap or a broken start line | lines are searched for the next valid start line |
+//! | `HEAD`, `CONNECT` | the methods of unanswered requests are remembered in order, at most [`MAX_OUTSTANDING`](parse::MAX_OUTSTANDING) |
+//!
+//! Counted reasons: see [`reason`].
+
+pub mod detect;
+mod emit;
+pub mod head;
+pub mod parse;
+pub mod start;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_gaps;
+
+use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use wirespan_model::{Transport, L7};
+
+/// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
+pub mod reason {
+    /// The first line of a request is none.
+    pub const BAD_REQUEST_LINE: &str = "http_bad_request_line";
+    /// The first line of a response is none.
+    pub const BAD_STATUS_LINE: &str = "http_bad_status_line";
+    /// `Content-Length` is no number, or says two things.
+    pub const BAD_LENGTH: &str = "http_bad_content_length";
+    /// A request whose last transfer coding is not `chunked`.
+    pub const BAD_TRANSFER: &str = "http_bad_transfer_encoding";
+    /// A chunk size that is none.
+    pub const BAD_CHUNK_SIZE: &str = "http_bad_chunk_size";
+    /// A chunk that is not followed by a line end.
+    pub const BAD_CHUNK_END: &str = "http_bad_chunk_end";
+    /// A head longer than [`MAX_BUFFERED`](crate::MAX_BUFFERED).
+    pub const HEAD_TOO_LONG: &str = "http_head_too_long";
+    /// The end of a head was not captured: what followed it may be lost too.
+    pub const HEAD_GAP: &str = "http_head_gap";
+    /// Bytes between messages, or the framing of a body, were not captured.
+    pub const GAP: &str = "http_gap";
+    /// More unanswered requests than are remembered.
+    pub const TOO_MANY_OUTSTANDING: &str = "http_too_many_outstanding";
+}
+
+/// HTTP/1.
+#[derive(Clone, Copy, Debug)]
+pub struct Http1;
+
+impl Protocol for Http1 {
+    fn name(&self) -> L7 {
+        "http"
+    }
+
+    fn detect(&self, probe: &Probe<'_>) -> Detect {
+        detect::detect(probe)
+    }
+
+    fn pairing(&self) -> Pairing {
+        Pairing::InOrder
+    }
+
+    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
+        Box::<parse::Http1Parser>::default()
+    }
+}

@@ -1,0 +1,462 @@
+//! The state machine of one HTTP/1 connection: finds heads and the ends of bodies. What a head says is read in `emit`.
+
+use super::emit::{self, Framing, Seen};
+use super::head::head_end;
+use super::reason;
+use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line};
+use crate::text::{at_most, len64};
+use crate::{Parser, MAX_BUFFERED};
+use memchr::memchr;
+use std::collections::VecDeque;
+use wirespan_model::{Chunk, Item, Side};
+
+/// Unanswered requests whose method is remembered.
+pub const MAX_OUTSTANDING: usize = 1024;
+/// Capacity that an empty buffer keeps, so that split heads cost no allocation each.
+const KEPT_CAPACITY: usize = 2048;
+/// Bytes behind the last data of a chunked body: `\r\n0\r\n\r\n`.
+const LAST_CHUNK: u64 = 7;
+
+/// Parser of one connection.
+#[derive(Debug, Default)]
+pub struct Http1Parser {
+    client: Stream,
+    server: Stream,
+    asked: VecDeque<Asked>,
+    /// The server side lost its place since the last request: older requests have been answered unseen.
+    server_lost: bool,
+    /// The connection speaks another protocol now.
+    upgraded: bool,
+}
+
+/// What has to be remembered of a request to read its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Head,
+    Connect,
+    Other,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Offset of the first byte that was not taken; buffered bytes start here.
+    offset: u64,
+    state: State,
+    /// Beginning of a head.
+    buf: Vec<u8>,
+    /// Start line of the buffered head is valid.
+    line_ok: bool,
+    /// How far the buffer was searched for the end of the head.
+    searched: usize,
+}
+
+/// Where a side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// At the start of a line that may start a message; in search of one if `lost`.
+    Head { lost: bool },
+    /// In a line that is none.
+    SkipLine,
+    /// In a body of known length; `end` asks for an [`Item::End`], `unsure` if the request was not seen.
+    Length { left: u64, end: bool, unsure: bool },
+    /// In a chunk size; `digits` read so far, `rest` if behind them.
+    ChunkSize { value: u64, digits: u8, rest: bool },
+    /// In the data of a chunk.
+    ChunkData { left: u64 },
+    /// Behind the data of a chunk.
+    ChunkEnd,
+    /// In the trailer section; `blank` if the line is empty so far.
+    Trailer { blank: bool },
+    /// In a head that was too long to keep.
+    LongHead { blank: bool, framing: Framing },
+    /// In a body that the close ends.
+    UntilClose,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::Head { lost: false }
+    }
+}
+
+const LOST: State = State::Head { lost: true };
+const READY: State = State::Head { lost: false };
+
+type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+
+impl Parser for Http1Parser {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+        let mut rest = chunk.bytes;
+        while !rest.is_empty() && !self.upgraded {
+            let taken = self.step(chunk.side, rest, chunk.missing > 0, out).max(1);
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        if self.upgraded {
+            let stream = self.stream(chunk.side);
+            stream.offset = stream.offset.saturating_add(len64(rest.len())).saturating_add(chunk.missing);
+        } else if chunk.missing > 0 {
+            self.gap(chunk.side, chunk.missing, out);
+        }
+    }
+
+    fn buffered(&self) -> usize {
+        self.client.buf.len().saturating_add(self.server.buf.len())
+    }
+}
+
+impl Http1Parser {
+    fn stream(&mut self, side: Side) -> &mut Stream {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    /// Takes at least one byte of `bytes`; `cut` says that bytes are missing behind them.
+    fn step(&mut self, side: Side, bytes: &[u8], cut: bool, out: Out<'_>) -> usize {
+        let stream = self.stream(side);
+        let (taken, state, end) = match stream.state {
+            State::Head { lost } => return self.head(side, bytes, lost, cut, out),
+            State::SkipLine => match memchr(b'\n', bytes) {
+                Some(i) => (i.saturating_add(1), LOST, false),
+                None => (bytes.len(), State::SkipLine, false),
+            },
+            State::Length { left, end, unsure } => {
+                let taken = at_most(left, bytes.len());
+                match left.saturating_sub(len64(taken)) {
+                    0 => (taken, READY, end),
+                    left => (taken, State::Length { left, end, unsure }, false),
+                }
+            }
+            State::ChunkSize { value, digits, rest } => match chunk_size(bytes, value, digits, rest) {
+                Ok((taken, state)) => (taken, state, false),
+                Err((taken, state)) => {
+                    out(Item::Malformed { side, reason: reason::BAD_CHUNK_SIZE });
+                    (taken, state, false)
+                }
+            },
+            State::ChunkData { left } => {
+                let taken = at_most(left, bytes.len());
+                match left.saturating_sub(len64(taken)) {
+                    0 => (taken, State::ChunkEnd, false),
+                    left => (taken, State::ChunkData { left }, false),
+                }
+            }
+            State::ChunkEnd => match bytes.first() {
+                Some(b'\r') => (1, State::ChunkEnd, false),
+                Some(b'\n') => (1, State::ChunkSize { value: 0, digits: 0, rest: false }, false),
+                _ => {
+                    out(Item::Malformed { side, reason: reason::BAD_CHUNK_END });
+                    (1, State::SkipLine, false)
+                }
+            },
+            State::Trailer { blank } => match fields_end(bytes, blank) {
+                Ok(taken) => (taken, READY, true),
+                Err(blank) => (bytes.len(), State::Trailer { blank }, false),
+            },
+            State::LongHead { blank, framing } => match fields_end(bytes, blank) {
+                Ok(taken) => {
+                    let state = after_head(framing, true);
+                    (taken, state, state == READY)
+                }
+                Err(blank) => (bytes.len(), State::LongHead { blank, framing }, false),
+            },
+            State::UntilClose => (bytes.len(), State::UntilClose, false),
+        };
+        stream.offset = stream.offset.saturating_add(len64(taken));
+        stream.state = state;
+        if end {
+            out(Item::End { side, id: None, offset: stream.offset, late_status: None });
+        }
+        taken
+    }
+
+    /// Looks for a head at the start of `bytes`, or of what is buffered followed by `bytes`.
+    fn head(&mut self, side: Side, bytes: &[u8], lost: bool, cut: bool, out: Out<'_>) -> usize {
+        let stream = self.stream(side);
+        let before = stream.buf.len();
+        if before == 0 {
+            // Empty lines before a message are skipped (RFC 9112, 2.2).
+            let empty = bytes.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+            if empty > 0 {
+                stream.offset = stream.offset.saturating_add(len64(empty));
+                return empty;
+            }
+            let window = bytes.get(..MAX_BUFFERED).unwrap_or(bytes);
+            let (found, searched) = find(side, window, false, 0);
+            if found == Found::More && !cut {
+                stream.buf.extend_from_slice(window);
+                (stream.line_ok, stream.searched) = (searched > 0, searched);
+                return window.len();
+            }
+            return self.found(side, window, found, lost, out);
+        }
+        let room = MAX_BUFFERED.saturating_sub(before);
+        let window = bytes.get(..room).unwrap_or(bytes);
+        stream.buf.extend_from_slice(window);
+        let (found, searched) = find(side, &stream.buf, stream.line_ok, stream.searched);
+        if found == Found::More {
+            (stream.line_ok, stream.searched) = (searched > 0, searched);
+            return window.len();
+        }
+        let buf = std::mem::take(&mut stream.buf);
+        let taken = self.found(side, &buf, found, lost, out);
+        self.keep(side, buf);
+        taken.saturating_sub(before)
+    }
+
+    /// Gives the buffer back for the next head that comes in pieces.
+    fn keep(&mut self, side: Side, mut buf: Vec<u8>) {
+        let stream = self.stream(side);
+        buf.clear();
+        buf.shrink_to(KEPT_CAPACITY);
+        stream.buf = buf;
+        (stream.line_ok, stream.searched) = (false, 0);
+    }
+
+    /// Acts on what was found in `window`, which starts at the stream's offset. Returns how many of its bytes were taken.
+    fn found(&mut self, side: Side, window: &[u8], found: Found, lost: bool, out: Out<'_>) -> usize {
+        let (taken, state) = match found {
+            Found::Head(len) => (len, self.emit(side, window.get(..len).unwrap_or(window), Seen::Whole, out)),
+            Found::TooLong => {
+                out(Item::Malformed { side, reason: reason::HEAD_TOO_LONG });
+                (window.len(), self.emit(side, window, Seen::TooLong, out))
+            }
+            // Only where the rest was not captured.
+            Found::More => (window.len(), self.cut_head(side, window, lost, out)),
+            Found::Bad(len) => {
+                if !lost {
+                    out(Item::Malformed { side, reason: bad_line(side) });
+                }
+                let ended = len.checked_sub(1).and_then(|i| window.get(i)) == Some(&b'\n');
+                (len, if ended { LOST } else { State::SkipLine })
+            }
+        };
+        let stream = self.stream(side);
+        stream.offset = stream.offset.saturating_add(len64(taken));
+        stream.state = state;
+        taken
+    }
+
+    /// The rest of the head in `window` was not captured.
+    fn cut_head(&mut self, side: Side, window: &[u8], lost: bool, out: Out<'_>) -> State {
+        let line = memchr(b'\n', window).and_then(|i| window.get(..i));
+        let readable = match (line, side) {
+            (Some(_), _) => true,
+            (None, Side::Client) => cut_request_line(window).is_some(),
+            (None, Side::Server) => status_line(window).is_some(),
+        };
+        if readable {
+            out(Item::Malformed { side, reason: reason::HEAD_GAP });
+            self.emit(side, window, Seen::Cut, out);
+        } else if !lost {
+            out(Item::Malformed { side, reason: reason::GAP });
+        }
+        LOST
+    }
+
+    /// Emits the message whose head starts at the stream's offset, and returns the state behind the head.
+    fn emit(&mut self, side: Side, head: &[u8], seen: Seen, out: Out<'_>) -> State {
+        let offset = self.stream(side).offset;
+        let framing = match side {
+            Side::Client => {
+                let (framing, asked) = emit::request(head, offset, seen, out);
+                self.ask(asked, out);
+                framing
+            }
+            Side::Server => emit::response(head, offset, seen, &mut self.asked, out),
+        };
+        if let Framing::Upgrade(protocol) = framing {
+            self.upgraded = true;
+            out(Item::Upgrade(protocol));
+        }
+        match seen {
+            Seen::Whole => after_head(framing, false),
+            Seen::Cut => LOST,
+            Seen::TooLong => {
+                let blank = head.ends_with(b"\n") || head.ends_with(b"\n\r");
+                State::LongHead { blank, framing }
+            }
+        }
+    }
+
+    /// Remembers a request. A client that asks again has read the answers so far unless it pipelines: this puts a server
+    /// side that lost its place, or waits for a close that did not come, back on its feet.
+    fn ask(&mut self, asked: Asked, out: Out<'_>) {
+        if self.server_lost {
+            self.asked.clear();
+            self.server_lost = false;
+        }
+        let waits = matches!(self.server.state, State::UntilClose | State::Length { unsure: true, .. });
+        if waits && self.asked.is_empty() {
+            self.server.state = LOST;
+        }
+        if self.asked.len() >= MAX_OUTSTANDING {
+            self.asked.pop_front();
+            out(Item::Malformed { side: Side::Client, reason: reason::TOO_MANY_OUTSTANDING });
+        }
+        self.asked.push_back(asked);
+    }
+
+    /// `missing` bytes of a side were not captured.
+    fn gap(&mut self, side: Side, missing: u64, out: Out<'_>) {
+        let stream = self.stream(side);
+        let mut lost = None;
+        match stream.state {
+            State::Head { lost: false } if stream.buf.is_empty() => lost = Some(reason::GAP),
+            State::Head { lost: already } => {
+                let buf = std::mem::take(&mut stream.buf);
+                if !buf.is_empty() {
+                    self.cut_head(side, &buf, already, out);
+                    let stream = self.stream(side);
+                    stream.offset = stream.offset.saturating_add(len64(buf.len()));
+                    self.keep(side, buf);
+                }
+                self.lose(side);
+            }
+            State::SkipLine => stream.state = LOST,
+            State::Length { left, end, unsure } => {
+                if missing < left {
+                    stream.state = State::Length { left: left.saturating_sub(missing), end, unsure };
+                } else {
+                    if end {
+                        let offset = stream.offset.saturating_add(left);
+                        out(Item::End { side, id: None, offset, late_status: None });
+                    }
+                    stream.state = READY;
+                    lost = (missing > left).then_some(reason::GAP);
+                }
+            }
+            State::ChunkData { left } => match missing.checked_sub(left) {
+                Some(0) => stream.state = State::ChunkEnd,
+                Some(beyond) => {
+                    if beyond == LAST_CHUNK {
+                        // Exactly the last chunk fits: the usual end of a body written with one call.
+                        let offset = stream.offset.saturating_add(missing);
+                        out(Item::End { side, id: None, offset, late_status: None });
+                    }
+                    lost = Some(reason::GAP);
+                }
+                None => stream.state = State::ChunkData { left: left.saturating_sub(missing) },
+            },
+            State::ChunkSize { .. } | State::ChunkEnd | State::Trailer { .. } | State::LongHead { .. } => {
+                lost = Some(reason::GAP);
+            }
+            State::UntilClose => {}
+        }
+        if let Some(reason) = lost {
+            out(Item::Malformed { side, reason });
+            self.lose(side);
+        }
+        let stream = self.stream(side);
+        stream.offset = stream.offset.saturating_add(missing);
+    }
+
+    fn lose(&mut self, side: Side) {
+        self.stream(side).state = LOST;
+        self.server_lost |= side == Side::Server;
+    }
+}
+
+fn bad_line(side: Side) -> &'static str {
+    match side {
+        Side::Client => reason::BAD_REQUEST_LINE,
+        Side::Server => reason::BAD_STATUS_LINE,
+    }
+}
+
+/// State behind a head. `end` asks for an [`Item::End`] of a body of known length.
+fn after_head(framing: Framing, end: bool) -> State {
+    match framing {
+        Framing::None | Framing::Upgrade(_) | Framing::Length(0) | Framing::LengthUnsure(0) => READY,
+        Framing::Length(left) => State::Length { left, end, unsure: false },
+        Framing::LengthUnsure(left) => State::Length { left, end, unsure: true },
+        Framing::Chunked => State::ChunkSize { value: 0, digits: 0, rest: false },
+        Framing::UntilClose => State::UntilClose,
+        Framing::Unknown => LOST,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// A whole head of this length.
+    Head(usize),
+    /// No end within [`MAX_BUFFERED`].
+    TooLong,
+    /// Could become one.
+    More,
+    /// So many bytes are no start line.
+    Bad(usize),
+}
+
+/// Looks for a head at the start of `window`. The number says how far it was searched; 0 while the start line is incomplete.
+fn find(side: Side, window: &[u8], line_ok: bool, searched: usize) -> (Found, usize) {
+    let mut from = searched;
+    if !line_ok {
+        let Some(end) = memchr(b'\n', window) else {
+            let maybe = match side {
+                Side::Client => maybe_request_line(window),
+                Side::Server => maybe_status_line(window),
+            };
+            let found = match (maybe, window.len() >= MAX_BUFFERED) {
+                (true, true) if side == Side::Server || cut_request_line(window).is_some() => Found::TooLong,
+                (true, false) => Found::More,
+                _ => Found::Bad(window.len()),
+            };
+            return (found, 0);
+        };
+        let line = window.get(..end).unwrap_or_default();
+        let valid = match side {
+            Side::Client => request_line(line).is_some(),
+            Side::Server => status_line(line).is_some(),
+        };
+        if !valid {
+            return (Found::Bad(end.saturating_add(1)), 0);
+        }
+        from = end;
+    }
+    match head_end(window, from) {
+        Some(len) => (Found::Head(len), from),
+        None if window.len() >= MAX_BUFFERED => (Found::TooLong, from),
+        // A line end may be cut from the empty line behind it.
+        None => (Found::More, window.len().saturating_sub(2).max(1)),
+    }
+}
+
+/// Reads a chunk size, its extension and its line end. Both outcomes say how many bytes were taken, and the next state.
+fn chunk_size(bytes: &[u8], mut value: u64, mut digits: u8, mut rest: bool) -> Result<(usize, State), (usize, State)> {
+    for (i, b) in bytes.iter().enumerate() {
+        let taken = i.saturating_add(1);
+        let digit = char::from(*b).to_digit(16).filter(|_| !rest);
+        match (b, digit) {
+            (_, Some(digit)) => {
+                digits = digits.saturating_add(1);
+                let next = value.checked_mul(16).and_then(|v| v.checked_add(u64::from(digit)));
+                value = next.ok_or((taken, State::SkipLine))?;
+            }
+            (b'\n', _) if digits == 0 => return Err((taken, LOST)),
+            (b'\n', _) if value == 0 => return Ok((taken, State::Trailer { blank: true })),
+            (b'\n', _) => return Ok((taken, State::ChunkData { left: value })),
+            _ if digits == 0 => return Err((taken, State::SkipLine)),
+            (b'\r' | b';' | b' ' | b'\t', _) => rest = true,
+            _ if rest => {}
+            _ => return Err((taken, State::SkipLine)),
+        }
+    }
+    Ok((bytes.len(), State::ChunkSize { value, digits, rest }))
+}
+
+/// Looks for the empty line that ends a section of fields. `Ok` with the bytes up to behind it; `Err` says whether the
+/// line that goes on is empty so far.
+fn fields_end(bytes: &[u8], mut blank: bool) -> Result<usize, bool> {
+    let mut start = 0usize;
+    for end in memchr::memchr_iter(b'\n', bytes) {
+        let line = bytes.get(start..end).unwrap_or_default();
+        if blank && matches!(line, b"" | b"\r") {
+            return Ok(end.saturating_add(1));
+        }
+        (blank, start) = (true, end.saturating_add(1));
+    }
+    let open = bytes.get(start..).unwrap_or_default();
+    Err(blank && matches!(open, b"" | b"\r"))
+}

@@ -1,0 +1,62 @@
+//! Which protocol does a connection speak? Asked once per connection, on the bytes of both ends.
+//!
+//! Bias: availability over certainty at the level of the connection (an unknown one still gives L4 spans), certainty over
+//! availability at the level of the protocol (a wrong *yes* makes wrong spans, a late one only starts later).
+
+use crate::{Detect, Probe, Protocol, REGISTRY};
+use std::fmt;
+
+/// Messages (runs of bytes in one direction) of each end after which an undecided connection is given up.
+pub const PATIENCE: u32 = 2;
+
+/// What is known of the protocol of a connection.
+#[derive(Clone, Copy)]
+pub enum Verdict {
+    /// No protocol of the registry: L4 only.
+    Unknown,
+    /// Ask again with more bytes, or when the other end has spoken.
+    NeedMore,
+    /// This protocol.
+    Known {
+        /// The protocol.
+        protocol: &'static dyn Protocol,
+        /// Whether the end that spoke first is the client.
+        first_is_client: bool,
+    },
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Unknown => f.write_str("Unknown"),
+            Verdict::NeedMore => f.write_str("NeedMore"),
+            Verdict::Known { protocol, first_is_client } => f
+                .debug_struct("Known")
+                .field("protocol", &protocol.name())
+                .field("first_is_client", first_is_client)
+                .finish(),
+        }
+    }
+}
+
+/// Asks every protocol of [`REGISTRY`].
+///
+/// `turns` counts the messages (runs of bytes in one direction) that the first and the second speaker have sent. The probe
+/// holds the bytes from where the connection was joined. After [`PATIENCE`] messages of both ends without a *yes* the
+/// answer is [`Verdict::Unknown`].
+pub fn infer(probe: &Probe<'_>, turns: (u32, u32)) -> Verdict {
+    let mut maybe = false;
+    for protocol in REGISTRY {
+        match protocol.detect(probe) {
+            Detect::Yes { first_is_client } => return Verdict::Known { protocol: *protocol, first_is_client },
+            Detect::Maybe => maybe = true,
+            Detect::No => {}
+        }
+    }
+    let patient = turns.0 < PATIENCE || turns.1 < PATIENCE;
+    if maybe && patient {
+        Verdict::NeedMore
+    } else {
+        Verdict::Unknown
+    }
+}

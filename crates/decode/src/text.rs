@@ -1,0 +1,53 @@
+//! Bytes from the wire → text that is safe to show, and numbers that cannot overflow.
+
+use std::borrow::Cow;
+
+/// Text of at most `max` bytes. Borrowed when it is clean UTF-8; otherwise control characters become spaces and what is not
+/// UTF-8 becomes U+FFFD.
+pub(crate) fn clean(bytes: &[u8], max: usize) -> Cow<'_, str> {
+    let cut = bytes.get(..max).unwrap_or(bytes);
+    let whole = match std::str::from_utf8(cut) {
+        Ok(s) => Some(s),
+        // A character that the limit cut in two is dropped.
+        Err(e) if e.error_len().is_none() && cut.len() < bytes.len() => {
+            cut.get(..e.valid_up_to()).and_then(|c| std::str::from_utf8(c).ok())
+        }
+        Err(_) => None,
+    };
+    match whole {
+        Some(s) if !s.bytes().any(|b| b.is_ascii_control()) => Cow::Borrowed(s),
+        _ => Cow::Owned(
+            String::from_utf8_lossy(cut)
+                .chars()
+                .map(|c| if c.is_ascii_control() { ' ' } else { c })
+                .collect::<String>(),
+        ),
+    }
+}
+
+/// Visible ASCII of at most `max` bytes, or nothing: for identifiers.
+pub(crate) fn visible(bytes: &[u8], max: usize) -> Option<&str> {
+    let ok = !bytes.is_empty() && bytes.len() <= max && bytes.iter().all(u8::is_ascii_graphic);
+    ok.then(|| std::str::from_utf8(bytes).ok()).flatten()
+}
+
+/// A decimal number: digits only, at least one, no overflow.
+pub(crate) fn decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() {
+        return None;
+    }
+    bytes.iter().try_fold(0u64, |n, b| {
+        let digit = b.checked_sub(b'0').filter(|d| *d < 10)?;
+        n.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// Length as `u64`.
+pub(crate) fn len64(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// `n` as a length in memory, at most `max`.
+pub(crate) fn at_most(n: u64, max: usize) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX).min(max)
+}
