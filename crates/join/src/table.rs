@@ -68,16 +68,6 @@ impl Table {
         all
     }
 
-    /// Slots of every connection of a socket (several for datagrams).
-    pub(crate) fn slots_of(&self, socket: SocketId, transport: Transport) -> Vec<u32> {
-        if transport != Transport::Udp {
-            return self.slot(&ConnKey { socket, peer: 0 }).into_iter().collect();
-        }
-        let mut all: Vec<u32> = self.map.iter().filter(|(k, _)| k.socket == socket).map(|(_, s)| *s).collect();
-        all.sort_unstable();
-        all
-    }
-
     pub(crate) fn insert(&mut self, key: ConnKey, conn: Box<Conn>) -> u32 {
         let slot = match self.free.pop() {
             Some(slot) => slot,
