@@ -1,0 +1,108 @@
+//! Frames → TCP segments and UDP datagrams: links, VLANs, tunnels, IPv4 and IPv6, fragments.
+//!
+//! What is inside a tunnel is followed and the tunnel's own datagrams are not emitted. Two tunnels' networks may use the same
+//! addresses, so the tunnel's network id (VNI, GRE key) is part of a connection's identity, as its [`View::domain`].
+
+mod fragment;
+mod ip;
+mod link;
+mod transport;
+mod tunnel;
+
+pub(crate) use link::Link;
+pub(crate) use transport::{Datagram, Segment, Transported};
+
+use crate::file::Frame;
+use crate::stats::Stats;
+use fragment::Fragments;
+
+/// Headers inside headers that are followed. Deeper is an attack or a loop.
+const MAX_DEPTH: u32 = 16;
+
+/// Bytes of a packet that may have been cut: `data` holds the first of `wire` bytes.
+#[derive(Clone, Copy, Debug)]
+struct View<'a> {
+    data: &'a [u8],
+    wire: usize,
+    /// Network in which its addresses are valid: 0, or a mix of the ids of the tunnels around it.
+    domain: u64,
+    depth: u32,
+}
+
+impl<'a> View<'a> {
+    /// What follows `n` bytes; None if these were not captured.
+    fn skip(self, n: usize) -> Option<View<'a>> {
+        let data = self.data.get(n..)?;
+        Some(View { data, wire: self.wire.saturating_sub(n), ..self })
+    }
+
+    /// Only the first `n` bytes (the rest is padding).
+    fn limit(self, n: usize) -> View<'a> {
+        let data = self.data.get(..n).unwrap_or(self.data);
+        View { data, wire: self.wire.min(n), ..self }
+    }
+
+    fn deeper(self) -> View<'a> {
+        View { depth: self.depth + 1, ..self }
+    }
+
+    /// In the network of a tunnel of this kind and id.
+    fn inside(self, kind: u64, id: u32) -> View<'a> {
+        let domain = self.domain.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind << 32 | u64::from(id));
+        View { domain, ..self }
+    }
+
+    fn u8(&self, at: usize) -> Option<u8> {
+        self.data.get(at).copied()
+    }
+
+    fn u16(&self, at: usize) -> Option<u16> {
+        self.array(at).map(u16::from_be_bytes)
+    }
+
+    fn u32(&self, at: usize) -> Option<u32> {
+        self.array(at).map(u32::from_be_bytes)
+    }
+
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.data.get(at..at.checked_add(N)?)?.try_into().ok()
+    }
+}
+
+/// Where understood packets go.
+type Out<'o> = &'o mut dyn FnMut(Transported<'_>, &mut Stats);
+
+/// Takes packets apart. Keeps only fragments.
+pub(crate) struct Dissector {
+    fragments: Fragments,
+    time_ns: u64,
+}
+
+impl Dissector {
+    pub(crate) fn new(fragment_bytes: usize) -> Self {
+        Dissector { fragments: Fragments::new(fragment_bytes), time_ns: 0 }
+    }
+
+    /// Emits the segment or datagram in the frame, if there is one; counts why not.
+    pub(crate) fn dissect(&mut self, frame: &Frame, stats: &mut Stats, out: Out<'_>) {
+        self.time_ns = frame.time_ns;
+        let view = View { data: &frame.data, wire: frame.wire_len, domain: 0, depth: 0 };
+        if let Err(reason) = self.link(frame.link, view, stats, out) {
+            stats.bump(reason);
+        }
+    }
+
+    /// Counts what will never be whole.
+    pub(crate) fn finish(&mut self, stats: &mut Stats) {
+        stats_add_if(stats, "fragment_incomplete", self.fragments.pending());
+    }
+}
+
+fn stats_add_if(stats: &mut Stats, reason: &'static str, n: u64) {
+    if n > 0 {
+        stats.add(reason, n);
+    }
+}
+
+/// Result of taking a layer apart: the reason if it ends here.
+type Taken = Result<(), &'static str>;

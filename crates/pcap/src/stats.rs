@@ -1,0 +1,37 @@
+//! What a replay read, emitted and dropped.
+
+use std::collections::BTreeMap;
+
+/// Counters of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets read from files.
+    pub packets: u64,
+    /// Captured bytes of these packets.
+    pub bytes: u64,
+    /// TCP segments understood.
+    pub segments: u64,
+    /// UDP datagrams understood.
+    pub datagrams: u64,
+    /// TCP connections and pairs of UDP ends seen.
+    pub flows: u64,
+    /// Events emitted.
+    pub events: u64,
+    /// Everything dropped or odd, by reason, `link_not_ip` for example. A reason that did not happen is absent.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+impl Stats {
+    /// How often this happened.
+    pub fn count(&self, reason: &str) -> u64 {
+        self.counts.get(reason).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, reason: &'static str, n: u64) {
+        *self.counts.entry(reason).or_default() += n;
+    }
+
+    pub(crate) fn bump(&mut self, reason: &'static str) {
+        self.add(reason, 1);
+    }
+}
