@@ -1,1 +1,27 @@
-//! wirespan ship.
+//! Spans leave and enter a machine here.
+//!
+//! - [`link`]: agent → server, framed and acknowledged.
+//! - [`otlp`]: OpenTelemetry's protocol, out (file, gRPC, HTTP) and in (gRPC, HTTP).
+//! - [`metrics`]: counters of every stage and RED metrics of spans, as Prometheus text.
+#![forbid(unsafe_code)]
+
+pub mod link;
+pub mod metrics;
+pub mod otlp;
+
+use std::sync::Arc;
+use wirespan_model::Span;
+
+/// Why a sink did not take spans.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SinkError {
+    /// Not now; the sender shall try again.
+    #[error("busy: {0}")]
+    Busy(String),
+    /// Not ever; the spans are lost and the sink has counted them.
+    #[error("refused: {0}")]
+    Refused(String),
+}
+
+/// Where received spans go. Called from several threads; may block (that slows the senders down).
+pub type Sink = Arc<dyn Fn(Vec<Arc<Span>>) -> Result<(), SinkError> + Send + Sync>;

@@ -1,0 +1,118 @@
+//! One connection of a sender: a thread that connects, says hello and writes, and one that reads acknowledgements.
+//! Both end when the stream is shut down or the channel to them is closed.
+
+use super::frame::{read_preamble, write_preamble, write_spans, Frame, FrameError, Hello};
+use crossbeam_channel::{Receiver, Sender};
+use std::io::{self, BufReader};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The server answers a ping that is sent every [`super::sender::PING_EVERY`]; silence for longer means that it is gone.
+const READ_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// What a connection tells its sender. `generation` tells late news of an older connection.
+pub(super) enum News {
+    /// Connected and welcome; the last batch of this session that the server has.
+    Up { generation: u64, stream: TcpStream, stored: u64 },
+    /// Everything up to `number` was taken.
+    Ack { generation: u64, number: u64 },
+    /// Over.
+    Down { generation: u64, error: FrameError },
+}
+
+/// What to write.
+pub(super) enum Out {
+    Spans(u64, Arc<Vec<u8>>),
+    Frame(Frame),
+}
+
+/// Starts a connection. All news go to `news`, the last one is `Down`.
+pub(super) fn start(addr: String, hello: Hello, generation: u64, out: Receiver<Out>, news: Sender<News>) {
+    let failed = news.clone();
+    let thread = thread::Builder::new().name("link-out".into());
+    let spawned = thread.spawn(move || {
+        let error = match connect(&addr, hello) {
+            Ok((stream, stored)) => {
+                let read = serve(stream, stored, generation, out, &news);
+                read.err().unwrap_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted).into())
+            }
+            Err(error) => error,
+        };
+        let _ = news.send(News::Down { generation, error });
+    });
+    if let Err(e) = spawned {
+        let _ = failed.try_send(News::Down { generation, error: e.into() });
+    }
+}
+
+fn connect(addr: &str, hello: Hello) -> Result<(TcpStream, u64), FrameError> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{addr}: no address"));
+    for ip in addr.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&ip, CONNECT_TIMEOUT) {
+            Ok(mut stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+                stream.set_read_timeout(Some(READ_TIMEOUT))?;
+                write_preamble(&mut stream)?;
+                Frame::Hello(hello).write(&mut stream)?;
+                read_preamble(&mut stream)?;
+                return match Frame::read(&mut stream)? {
+                    Frame::Welcome(stored) => Ok((stream, stored)),
+                    Frame::Refused(why) => Err(FrameError::Refused(why)),
+                    other => Err(FrameError::Malformed(if other == Frame::Ping { "ping" } else { "welcome" })),
+                };
+            }
+            Err(e) => last = e,
+        }
+    }
+    Err(last.into())
+}
+
+fn serve(
+    stream: TcpStream,
+    stored: u64,
+    generation: u64,
+    out: Receiver<Out>,
+    news: &Sender<News>,
+) -> Result<(), FrameError> {
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let _ = news.send(News::Up { generation, stream, stored });
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for item in out {
+                let written = match item {
+                    Out::Spans(number, batch) => write_spans(&mut writer, number, &batch),
+                    Out::Frame(frame) => frame.write(&mut writer),
+                };
+                if written.is_err() {
+                    break;
+                }
+            }
+            // Wakes the reader. After an error the batches that were not acknowledged go to the next connection.
+            let _ = writer.shutdown(Shutdown::Both);
+        });
+        loop {
+            match Frame::read(&mut reader) {
+                Ok(Frame::Ack(number)) => {
+                    if news.send(News::Ack { generation, number }).is_err() {
+                        return Ok(());
+                    }
+                }
+                Ok(Frame::Refused(why)) => return stop(&reader, FrameError::Refused(why)),
+                Ok(_) => return stop(&reader, FrameError::Malformed("acknowledgement")),
+                Err(e) => return stop(&reader, e),
+            }
+        }
+    })
+}
+
+/// Ends the writer too: a blocked write returns, and the next write fails.
+fn stop(reader: &BufReader<TcpStream>, error: FrameError) -> Result<(), FrameError> {
+    let _ = reader.get_ref().shutdown(Shutdown::Both);
+    Err(error)
+}

@@ -1,0 +1,46 @@
+//! Agent → server: batches of spans over one TCP connection, acknowledged when the server has taken them.
+//!
+//! ```text
+//! agent                                   server
+//!   "WSPN" version                  →            magic, then everything in frames: length u32, kind u8, body
+//!   Hello {session, host, …}        →
+//!                                   ←   "WSPN" version, Welcome {stored} or Refused "why"
+//!   Spans #1, #2, … (window)        →
+//!                                   ←   Ack 2         (everything up to #2 was taken)
+//!   Ping                            →
+//!                                   ←   Ack 2
+//! ```
+//!
+//! A batch that was not acknowledged is sent again after a reconnect. The server remembers the last batch that it took of
+//! each session, so that a lost acknowledgement does not double spans; only a server that restarts in that moment can
+//! (spans carry their id, so the store may still tell). Numbers are little-endian; bodies are postcard; spans are then
+//! compressed as one LZ4 block. Postcard has no field names: any change of `model::Span` needs a new [`VERSION`], and a
+//! test fails when the encoding of a span changes.
+//!
+//! Memory is bounded on both ends: see [`SenderConfig`] and [`ReceiverConfig`].
+
+mod connection;
+mod frame;
+mod receiver;
+mod sender;
+mod status;
+
+pub use frame::{FrameError, MAX_BATCH, MAX_FRAME, MAX_RAW, VERSION};
+pub use receiver::{AgentStatus, Receiver, ReceiverConfig, ReceiverStatus};
+pub use sender::{Sender, SenderConfig};
+pub use status::{SenderState, SenderStatus};
+
+use serde::{Deserialize, Serialize};
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentInfo {
+    /// `host.name`.
+    pub host: String,
+    /// [`Span::host_id`](wirespan_model::Span::host_id) of its spans.
+    pub host_id: u64,
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+}

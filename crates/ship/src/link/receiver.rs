@@ -1,0 +1,331 @@
+//! The server's end: one thread per agent; a batch is acknowledged when the sink has taken it.
+
+use super::frame::{decode_batch, read_preamble, write_preamble, Frame, FrameError, Hello};
+use super::AgentInfo;
+use crate::{Sink, SinkError};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::io::BufReader;
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Agents send something at least every ten seconds.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const BUSY_RETRY: Duration = Duration::from_millis(50);
+/// While the sink is busy the agent hears from us this often.
+const BUSY_HEARTBEAT: Duration = Duration::from_secs(5);
+/// Sessions remembered, connected or not.
+const MAX_SESSIONS: usize = 4096;
+
+/// Limits of a receiver.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// Most agents connected at once; each costs a thread and up to about 10 MB while a batch is decoded.
+    pub max_connections: usize,
+    /// Shared secret that agents must present; empty for none.
+    pub token: String,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        ReceiverConfig { max_connections: 512, token: String::new() }
+    }
+}
+
+/// One agent, connected or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentStatus {
+    /// What it said of itself.
+    pub agent: AgentInfo,
+    /// Address of its last connection.
+    pub peer: Option<SocketAddr>,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Spans taken.
+    pub spans: u64,
+    /// When it was last heard, Unix ns.
+    pub last_seen_ns: u64,
+    /// Its own counters, as last reported.
+    pub report: Vec<(String, u64)>,
+}
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStatus {
+    /// Agents, by host name.
+    pub agents: Vec<AgentStatus>,
+    /// Spans that the sink took.
+    pub spans: u64,
+    /// Batches that were sent twice, and skipped.
+    pub repeated_batches: u64,
+    /// Batches and connections dropped, by reason; `sink` counts spans that the sink refused for good.
+    pub dropped: Vec<(&'static str, u64)>,
+}
+
+struct Session {
+    /// Number of the last batch taken. Held while the sink works, so that a second connection of the session waits.
+    stored: Mutex<u64>,
+    status: Mutex<AgentStatus>,
+    connection: AtomicU64,
+}
+
+struct Inner {
+    config: ReceiverConfig,
+    sink: Sink,
+    sessions: Mutex<FxHashMap<u64, Arc<Session>>>,
+    connections: Mutex<FxHashMap<u64, TcpStream>>,
+    next_connection: AtomicU64,
+    stop: AtomicBool,
+    spans: AtomicU64,
+    repeated: AtomicU64,
+    dropped: Mutex<Vec<(&'static str, u64)>>,
+}
+
+/// Receives spans from agents until it is dropped.
+pub struct Receiver {
+    addr: SocketAddr,
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Receiver {
+    /// Listens on `addr`. Errors: the address cannot be had.
+    pub fn bind(addr: SocketAddr, config: ReceiverConfig, sink: Sink) -> std::io::Result<Receiver> {
+        let listener = TcpListener::bind(addr)?;
+        let addr = listener.local_addr()?;
+        let inner = Arc::new(Inner {
+            config,
+            sink,
+            sessions: Mutex::default(),
+            connections: Mutex::default(),
+            next_connection: AtomicU64::new(1),
+            stop: AtomicBool::new(false),
+            spans: AtomicU64::new(0),
+            repeated: AtomicU64::new(0),
+            dropped: Mutex::default(),
+        });
+        let accepting = inner.clone();
+        let thread = thread::Builder::new().name("link-accept".into()).spawn(move || accept(&accepting, &listener))?;
+        Ok(Receiver { addr, inner, thread: Some(thread) })
+    }
+
+    /// Address listened on (with the port that was chosen, if 0 was asked for).
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// State and counts.
+    pub fn status(&self) -> ReceiverStatus {
+        let mut agents: Vec<AgentStatus> =
+            lock(&self.inner.sessions).values().map(|s| lock(&s.status).clone()).collect();
+        agents.sort_by(|a, b| (&a.agent.host, a.agent.pid).cmp(&(&b.agent.host, b.agent.pid)));
+        ReceiverStatus {
+            agents,
+            spans: self.inner.spans.load(Relaxed),
+            repeated_batches: self.inner.repeated.load(Relaxed),
+            dropped: lock(&self.inner.dropped).clone(),
+        }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.inner.stop.store(true, Relaxed);
+        for stream in lock(&self.inner.connections).values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        // `accept` has no timeout: a connection of our own wakes it.
+        let mut addr = self.addr;
+        match addr {
+            SocketAddr::V4(a) if a.ip().is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),
+            SocketAddr::V6(a) if a.ip().is_unspecified() => addr.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        let woken = TcpStream::connect_timeout(&addr, Duration::from_secs(1)).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
+    while !inner.stop.load(Relaxed) {
+        let Ok((stream, peer)) = listener.accept() else {
+            // Out of file descriptors, for example: wait for one to be closed instead of spinning.
+            thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        if inner.stop.load(Relaxed) {
+            return;
+        }
+        let id = inner.next_connection.fetch_add(1, Relaxed);
+        let Ok(handle) = stream.try_clone() else {
+            inner.drop_one("io");
+            continue;
+        };
+        {
+            let mut connections = lock(&inner.connections);
+            if connections.len() >= inner.config.max_connections {
+                inner.drop_one("too_many_connections");
+                continue;
+            }
+            connections.insert(id, handle);
+        }
+        let serving = inner.clone();
+        let spawned = thread::Builder::new().name("link-in".into()).spawn(move || {
+            if let Err(e) = serving.serve(id, &stream, peer) {
+                // An agent that goes away between two frames is no fault.
+                if !matches!(e, FrameError::Io(_)) {
+                    serving.drop_one(e.reason());
+                    let _ = Frame::Refused(e.to_string()).write(&mut &stream);
+                }
+            }
+            let _ = stream.shutdown(Shutdown::Both);
+            lock(&serving.connections).remove(&id);
+        });
+        if spawned.is_err() {
+            lock(&inner.connections).remove(&id);
+            inner.drop_one("thread");
+        }
+    }
+}
+
+impl Inner {
+    fn serve(&self, id: u64, mut stream: &TcpStream, peer: SocketAddr) -> Result<(), FrameError> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
+        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+        let mut reader = BufReader::with_capacity(64 * 1024, stream);
+        // Our version goes out first: a client of another version can say what is wrong.
+        write_preamble(&mut stream)?;
+        read_preamble(&mut reader)?;
+        let Frame::Hello(hello) = Frame::read(&mut reader)? else { return Err(FrameError::Malformed("hello")) };
+        if !same(hello.token.as_bytes(), self.config.token.as_bytes()) {
+            return Err(FrameError::Refused("wrong token".into()));
+        }
+        let session = self.session(&hello);
+        session.connection.store(id, Relaxed);
+        {
+            let mut status = lock(&session.status);
+            *status = AgentStatus { agent: hello.agent, peer: Some(peer), connected: true, ..status.clone() };
+        }
+        stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+        let stored = *lock(&session.stored);
+        Frame::Welcome(stored).write(&mut stream)?;
+        let result = self.receive(&session, &mut reader, stream);
+        if session.connection.load(Relaxed) == id {
+            lock(&session.status).connected = false;
+        }
+        result
+    }
+
+    fn receive(
+        &self,
+        session: &Session,
+        reader: &mut BufReader<&TcpStream>,
+        mut stream: &TcpStream,
+    ) -> Result<(), FrameError> {
+        let mut resources = FxHashSet::default();
+        loop {
+            match Frame::read(reader)? {
+                Frame::Spans(number, batch) => {
+                    let mut stored = lock(&session.stored);
+                    if number <= *stored {
+                        self.repeated.fetch_add(1, Relaxed);
+                    } else {
+                        match decode_batch(&batch, &mut resources) {
+                            Ok(spans) => self.deliver(session, spans, *stored, stream)?,
+                            // The frame is whole, so the connection is in step. Asking for the batch again would
+                            // bring the same bytes, for ever.
+                            Err(e) => self.drop_one(e.reason()),
+                        }
+                        *stored = number;
+                    }
+                    Frame::Ack(*stored).write(&mut stream)?;
+                }
+                Frame::Ping => Frame::Ack(*lock(&session.stored)).write(&mut stream)?,
+                Frame::Report(counters) => lock(&session.status).report = counters,
+                _ => return Err(FrameError::Malformed("frame of an agent")),
+            }
+            lock(&session.status).last_seen_ns = now_ns();
+        }
+    }
+
+    /// Gives a batch to the sink, for as long as it takes. An error ends the connection without an acknowledgement.
+    fn deliver(
+        &self,
+        session: &Session,
+        spans: Vec<Arc<wirespan_model::Span>>,
+        stored: u64,
+        mut stream: &TcpStream,
+    ) -> Result<(), FrameError> {
+        let n = spans.len() as u64;
+        let mut heard = Instant::now();
+        loop {
+            match (self.sink)(spans.clone()) {
+                Ok(()) => {
+                    self.spans.fetch_add(n, Relaxed);
+                    lock(&session.status).spans += n;
+                    return Ok(());
+                }
+                Err(SinkError::Refused(_)) => {
+                    self.drop_many("sink", n);
+                    return Ok(());
+                }
+                Err(SinkError::Busy(why)) => {
+                    if self.stop.load(Relaxed) {
+                        return Err(FrameError::Refused(why));
+                    }
+                    if heard.elapsed() >= BUSY_HEARTBEAT {
+                        Frame::Ack(stored).write(&mut stream)?;
+                        heard = Instant::now();
+                    }
+                    thread::sleep(BUSY_RETRY);
+                }
+            }
+        }
+    }
+
+    fn session(&self, hello: &Hello) -> Arc<Session> {
+        let mut sessions = lock(&self.sessions);
+        if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(&hello.session) {
+            let oldest = sessions.iter().map(|(id, s)| (lock(&s.status).clone(), *id));
+            let oldest = oldest.filter(|(s, _)| !s.connected).min_by_key(|(s, _)| s.last_seen_ns);
+            if let Some((_, id)) = oldest {
+                sessions.remove(&id);
+            }
+        }
+        let session = sessions.entry(hello.session).or_insert_with(|| {
+            Arc::new(Session { stored: Mutex::new(0), status: Mutex::default(), connection: AtomicU64::new(0) })
+        });
+        session.clone()
+    }
+
+    fn drop_one(&self, reason: &'static str) {
+        self.drop_many(reason, 1);
+    }
+
+    fn drop_many(&self, reason: &'static str, n: u64) {
+        let mut dropped = lock(&self.dropped);
+        match dropped.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, count)) => *count += n,
+            None => dropped.push((reason, n)),
+        }
+    }
+}
+
+/// Compares secrets without telling by time how much of them was right.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,91 @@
+//! What a sender is doing, for `wirespan status` and `/metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// State of the connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SenderState {
+    /// Trying to connect.
+    #[default]
+    Connecting,
+    /// Connected and welcome.
+    Connected,
+    /// The last attempt or connection failed; says why. Another attempt follows.
+    Waiting(String),
+    /// Closed by the caller.
+    Closed,
+}
+
+/// Counts since the start: `offered = acked + dropped + queued` at any time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SenderStatus {
+    /// State of the connection.
+    pub state: SenderState,
+    /// Spans given to [`send`](super::Sender::send).
+    pub offered: u64,
+    /// Spans that the server has taken.
+    pub acked: u64,
+    /// Spans waiting, in flight included.
+    pub queued: u64,
+    /// Bytes of encoded batches waiting.
+    pub backlog_bytes: u64,
+    /// Bytes sent, repeats included.
+    pub sent_bytes: u64,
+    /// Connections made.
+    pub connects: u64,
+    /// Spans lost because the queue in front of the encoder was full.
+    pub dropped_queue: u64,
+    /// Spans lost because the server was away for longer than the backlog lasts (oldest first).
+    pub dropped_backlog: u64,
+    /// Spans too big for a frame.
+    pub dropped_too_big: u64,
+    /// Spans that were not acknowledged when the sender was closed.
+    pub dropped_closed: u64,
+}
+
+impl SenderStatus {
+    /// All spans lost.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_backlog + self.dropped_too_big + self.dropped_closed
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Shared {
+    state: Mutex<SenderState>,
+    pub(super) offered: AtomicU64,
+    pub(super) acked: AtomicU64,
+    pub(super) backlog_bytes: AtomicU64,
+    pub(super) sent_bytes: AtomicU64,
+    pub(super) connects: AtomicU64,
+    pub(super) dropped_queue: AtomicU64,
+    pub(super) dropped_backlog: AtomicU64,
+    pub(super) dropped_too_big: AtomicU64,
+    pub(super) dropped_closed: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn set_state(&self, state: SenderState) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    pub(super) fn status(&self) -> SenderStatus {
+        let mut s = SenderStatus {
+            state: self.state.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            acked: self.acked.load(Relaxed),
+            queued: 0,
+            backlog_bytes: self.backlog_bytes.load(Relaxed),
+            sent_bytes: self.sent_bytes.load(Relaxed),
+            connects: self.connects.load(Relaxed),
+            dropped_queue: self.dropped_queue.load(Relaxed),
+            dropped_backlog: self.dropped_backlog.load(Relaxed),
+            dropped_too_big: self.dropped_too_big.load(Relaxed),
+            dropped_closed: self.dropped_closed.load(Relaxed),
+            // Read last: a span is offered before it is anything else.
+            offered: self.offered.load(Relaxed),
+        };
+        s.queued = s.offered.saturating_sub(s.acked + s.dropped());
+        s
+    }
+}

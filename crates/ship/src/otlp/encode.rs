@@ -1,0 +1,254 @@
+//! Traces → OTLP, names after OpenTelemetry's semantic conventions; what they have no name for is under `wirespan.`.
+//!
+//! | attribute | meaning |
+//! |---|---|
+//! | `wirespan.tap_side` | observation point ([`TapSide::as_str`]) |
+//! | `wirespan.status` | outcome ([`Status::as_str`]) |
+//! | `wirespan.evidence`, `wirespan.confidence` | why the parent is believed to be the parent |
+//! | `wirespan.request.bytes`, `wirespan.response.bytes` | bytes on the wire, heads included |
+//! | `wirespan.first_byte_ns` | first byte of the request to first byte of the response |
+//! | `wirespan.tcp.request_seq`, `wirespan.tcp.response_seq` | TCP sequence number of the first byte |
+//! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.connect_ns` | health of the connection |
+//! | `wirespan.socket`, `wirespan.coroutine`, `wirespan.request_id` | where they are known |
+//! | `wirespan.trace.incomplete` | on roots of a trace that a limit cut short |
+
+use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope, ScopeSpans, STATUS_ERROR};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use wirespan_model::key::hash64;
+use wirespan_model::{
+    Endpoint, ParentLink, Resource, Span, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan, Transport, Value,
+};
+
+/// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
+pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportRequest {
+    let mut groups = Groups::default();
+    for trace in traces {
+        for TraceSpan { span, link, .. } in &trace.spans {
+            let mut out = encode_span(span, trace.id, link.as_ref());
+            if !trace.complete && link.is_none() {
+                out.attributes.push(key_value("wirespan.trace.incomplete", true));
+            }
+            groups.push(span, out);
+        }
+    }
+    groups.request
+}
+
+/// Encodes spans that no assembly has seen: the trace is the carried one or the span's own, the parent the carried one.
+/// The parent of a carried context is the *sender's* span, which is right for SDK spans and for servers.
+pub fn encode_spans<'a>(spans: impl IntoIterator<Item = &'a Arc<Span>>) -> ExportRequest {
+    let mut groups = Groups::default();
+    for span in spans {
+        let trace_id = span.trace_id.unwrap_or_else(|| own_trace_id(span));
+        let mut out = encode_span(span, trace_id, None);
+        if let Some(parent) = span.parent_span_id {
+            out.parent_span_id = parent.0.to_be_bytes().to_vec();
+        }
+        groups.push(span, out);
+    }
+    groups.request
+}
+
+/// A trace id for a span that carries none.
+fn own_trace_id(span: &Span) -> TraceId {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&hash64(&[b"trace", &span.id.0.to_le_bytes()]).to_be_bytes());
+    id[8..].copy_from_slice(&span.id.0.to_be_bytes());
+    TraceId(id)
+}
+
+#[derive(Default)]
+struct Groups<'a> {
+    request: ExportRequest,
+    by_process: FxHashMap<(&'a Resource, u32), usize>,
+}
+
+impl<'a> Groups<'a> {
+    fn push(&mut self, span: &'a Span, out: proto::Span) {
+        let groups = &mut self.request.resource_spans;
+        let at = *self.by_process.entry((&span.resource, span.pid)).or_insert_with(|| {
+            groups.push(ResourceSpans {
+                resource: Some(encode_resource(&span.resource, span.pid)),
+                scope_spans: vec![ScopeSpans {
+                    scope: Some(Scope {
+                        name: "wirespan".into(),
+                        version: env!("CARGO_PKG_VERSION").into(),
+                        ..Scope::default()
+                    }),
+                    ..ScopeSpans::default()
+                }],
+                schema_url: String::new(),
+            });
+            groups.len() - 1
+        });
+        groups[at].scope_spans[0].spans.push(out);
+    }
+}
+
+fn encode_resource(resource: &Resource, pid: u32) -> proto::Resource {
+    let mut a = Attributes(Vec::with_capacity(8 + resource.extra.len()));
+    // The specification asks for a name; this is the one it gives to those without.
+    a.text("service.name", if resource.service.is_empty() { "unknown_service" } else { &resource.service });
+    a.text("host.name", &resource.host);
+    if pid != 0 {
+        a.set("process.pid", i64::from(pid));
+    }
+    a.text("process.executable.path", &resource.executable);
+    a.text("process.executable.name", resource.executable.rsplit('/').next().unwrap_or(""));
+    a.text("container.id", &resource.container);
+    for (key, value) in &resource.extra {
+        a.text(key, value);
+    }
+    a.text("telemetry.sdk.name", "wirespan");
+    a.text("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
+    proto::Resource { attributes: a.0, dropped_attributes_count: 0 }
+}
+
+fn encode_span(span: &Span, trace_id: TraceId, link: Option<&ParentLink>) -> proto::Span {
+    let error = span.status.is_error(span.kind);
+    let status = error.then(|| proto::Status {
+        message: if span.error.is_empty() { span.status.as_str().into() } else { span.error.to_string() },
+        code: STATUS_ERROR,
+    });
+    proto::Span {
+        trace_id: trace_id.0.to_vec(),
+        span_id: span.id.0.to_be_bytes().to_vec(),
+        parent_span_id: link.map_or_else(Vec::new, |l| l.parent.0.to_be_bytes().to_vec()),
+        name: span.name(),
+        kind: span.kind as i32,
+        start_time_unix_nano: span.start_ns,
+        end_time_unix_nano: span.end_ns.max(span.start_ns),
+        attributes: attributes(span, link, error),
+        status: Some(status.unwrap_or_default()),
+        ..proto::Span::default()
+    }
+}
+
+fn attributes(span: &Span, link: Option<&ParentLink>, error: bool) -> Vec<KeyValue> {
+    let mut a = Attributes(Vec::with_capacity(span.attrs.len() + 24));
+    for (key, value) in &span.attrs {
+        a.set(key, value.clone());
+    }
+    network(span, &mut a);
+    if error {
+        let code = span.status_code.map(|c| c.to_string());
+        a.text("error.type", code.as_deref().unwrap_or(span.status.as_str()));
+    }
+    if span.tid != 0 {
+        a.set("thread.id", i64::from(span.tid));
+        a.text("thread.name", &span.comm);
+    }
+
+    a.text("wirespan.tap_side", span.tap.as_str());
+    if span.tap == TapSide::App {
+        return link_attributes(a, link);
+    }
+    a.text("wirespan.status", span.status.as_str());
+    a.set("wirespan.request.bytes", int(span.request_bytes));
+    a.set("wirespan.response.bytes", int(span.response_bytes));
+    if span.response_ns > span.start_ns && span.status != Status::NoRequest {
+        a.set("wirespan.first_byte_ns", int(span.response_ns - span.start_ns));
+    }
+    let numbers = [
+        ("wirespan.tcp.request_seq", span.request_seq.map(u64::from)),
+        ("wirespan.tcp.response_seq", span.response_seq.map(u64::from)),
+        ("wirespan.tcp.srtt_ns", known(span.tcp.srtt_ns)),
+        ("wirespan.tcp.retransmits", known(u64::from(span.tcp.retransmits))),
+        ("wirespan.tcp.connect_ns", known(span.tcp.connect_ns)),
+        ("wirespan.socket", known(span.socket)),
+        ("wirespan.coroutine", known(span.coroutine)),
+    ];
+    for (key, n) in numbers {
+        if let Some(n) = n {
+            a.set(key, int(n));
+        }
+    }
+    a.text("wirespan.request_id", span.request_id.as_deref().unwrap_or(""));
+    link_attributes(a, link)
+}
+
+fn link_attributes(mut a: Attributes, link: Option<&ParentLink>) -> Vec<KeyValue> {
+    if let Some(link) = link {
+        a.text("wirespan.evidence", link.evidence.as_str());
+        // Two decimals tell all there is to tell, and 0.9 shall not become 0.8999999761581421.
+        a.set("wirespan.confidence", (f64::from(link.confidence) * 100.0).round() / 100.0);
+    }
+    a.0
+}
+
+/// Ends and transport, as they stand in the semantic conventions for every protocol.
+fn network(span: &Span, a: &mut Attributes) {
+    let t = &span.tuple;
+    let known_ends = t.client != Endpoint::UNSPECIFIED || t.server != Endpoint::UNSPECIFIED;
+    let unix = matches!(t.transport, Transport::UnixStream | Transport::UnixDgram);
+    // SDK spans often know no address at all.
+    if !known_ends && !unix {
+        return;
+    }
+    a.text("network.transport", t.transport.as_str());
+    if !matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
+        a.text("network.protocol.name", &span.protocol);
+    }
+    if unix {
+        return;
+    }
+    a.text("network.type", if t.server.ip.is_ipv4() { "ipv4" } else { "ipv6" });
+    let peer = if matches!(span.kind, SpanKind::Server | SpanKind::Consumer) { t.client } else { t.server };
+    a.end("client.address", "client.port", t.client);
+    a.end("server.address", "server.port", t.server);
+    a.end("network.peer.address", "network.peer.port", peer);
+}
+
+fn known(n: u64) -> Option<u64> {
+    (n != 0).then_some(n)
+}
+
+/// OTLP has signed integers only.
+fn int(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Attributes; the first value of a key stays.
+struct Attributes(Vec<KeyValue>);
+
+impl Attributes {
+    fn set(&mut self, key: &str, value: impl Into<Value>) {
+        if !self.0.iter().any(|a| a.key == key) {
+            self.0.push(key_value(key, value));
+        }
+    }
+
+    /// Leaves out what is empty.
+    fn text(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.set(key, value);
+        }
+    }
+
+    fn end(&mut self, address: &str, port: &str, end: Endpoint) {
+        if end == Endpoint::UNSPECIFIED {
+            return;
+        }
+        // The parser may know the server by name (`Host: shop:8080`); then the port is the parser's too.
+        if !self.0.iter().any(|a| a.key == address) {
+            self.set(address, end.ip.to_string());
+        }
+        self.set(port, i64::from(end.port));
+    }
+}
+
+/// An attribute.
+pub(crate) fn key_value(key: &str, value: impl Into<Value>) -> KeyValue {
+    let value = match value.into() {
+        Value::Str(s) => proto::Value::String(s.into()),
+        Value::Int(n) => proto::Value::Int(n),
+        Value::Float(x) => proto::Value::Double(x),
+        Value::Bool(b) => proto::Value::Bool(b),
+    };
+    KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }) }
+}
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;
