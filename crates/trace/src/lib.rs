@@ -1,1 +1,26 @@
-//! wirespan trace.
+//! Spans → traces, the service map, and what people see of both.
+//!
+//! - [`assemble`]: from one span, its whole trace out of a store (DeepFlow's Algorithm 1 as the specification: search by
+//!   keys until nothing is added, then set parents by rules, then sort).
+//! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
+//! - [`Stream`]: the same for spans that pass by, for export.
+//! - [`ServiceMap`]: who calls whom, how often, how fast.
+//! - [`tree`]: one trace as text or JSON.
+//!
+//! Bias: a span without a parent is honest, a wrong parent is not. Where evidence is silent there is no link.
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod forest;
+mod histogram;
+mod map;
+mod related;
+mod rules;
+mod stream;
+pub mod tree;
+
+pub use assemble::{assemble, AssembleError, Limits};
+pub use forest::{derived_trace_id, link};
+pub use histogram::Histogram;
+pub use map::{Edge, Node, NodeKind, Scan, ServiceMap};
+pub use stream::{Stream, StreamConfig, StreamStats};

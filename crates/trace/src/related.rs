@@ -1,0 +1,100 @@
+//! Time and place: when equal keys may be believed.
+
+use wirespan_model::{Key, KeyKind, Span, Status, TapSide, Transport};
+
+/// Clock error allowed between two observation points of one host, ns.
+const SAME_HOST_NS: u64 = 1_000_000;
+/// Clock error allowed between hosts, ns.
+const OTHER_HOST_NS: u64 = 100_000_000;
+/// Longest time between a request and what it still causes after its response, ns.
+pub(crate) const AFTERMATH_NS: u64 = 60_000_000_000;
+/// Longest time between spans of one X-Request-ID, ns: a retry with the same id is another request.
+const REQUEST_ID_NS: u64 = 1_000_000_000;
+/// Longest time between spans of one datagram id, ns: 16-bit ids come back soon.
+const DATAGRAM_ID_NS: u64 = 5_000_000_000;
+
+/// Clock error to allow between two spans, ns.
+pub(crate) fn tolerance(a: &Span, b: &Span) -> u64 {
+    if a.host_id == b.host_id {
+        SAME_HOST_NS
+    } else {
+        OTHER_HOST_NS
+    }
+}
+
+/// When the handling of this request ended, as far as can be known, Unix ns: an answer that was not seen may have come later.
+pub(crate) fn handled_until(span: &Span) -> u64 {
+    span.end_ns.saturating_add(match span.status {
+        Status::NoResponse | Status::Reset | Status::Closed => 30_000_000_000,
+        Status::OneWay => AFTERMATH_NS,
+        _ => 0,
+    })
+}
+
+/// Whether the second span lies inside the first.
+pub(crate) fn contains(outer: &Span, inner: &Span) -> bool {
+    let t = tolerance(outer, inner);
+    inner.start_ns.saturating_add(t) >= outer.start_ns && inner.end_ns <= handled_until(outer).saturating_add(t)
+}
+
+/// Whether both spans were seen in the same process.
+pub(crate) fn same_process(a: &Span, b: &Span) -> bool {
+    a.pid != 0 && a.pid == b.pid && a.host_id == b.host_id
+}
+
+/// Time between two spans, ns; 0 if they overlap.
+fn gap(a: &Span, b: &Span) -> u64 {
+    a.start_ns.max(b.start_ns).saturating_sub(a.end_ns.min(b.end_ns).max(a.start_ns.min(b.start_ns)))
+}
+
+/// Whether the addresses say anything (Unix sockets have none).
+pub(crate) fn has_address(span: &Span) -> bool {
+    !matches!(span.tuple.transport, Transport::UnixStream | Transport::UnixDgram)
+        && (span.tuple.client.port != 0 || span.tuple.server.port != 0)
+}
+
+/// How sure it is that two spans saw the same bytes; `None` if it is not so.
+pub(crate) fn same_bytes(a: &Span, b: &Span) -> Option<f32> {
+    if a.tap == TapSide::App || b.tap == TapSide::App {
+        return None;
+    }
+    match (a.request_seq.zip(b.request_seq), a.response_seq.zip(b.response_seq)) {
+        (Some((x, y)), _) | (None, Some((x, y))) if x != y => None,
+        (_, Some((x, y))) if x != y => None,
+        (Some(_), Some(_)) => Some(1.0),
+        (Some(_), None) | (None, Some(_)) => (has_address(a) && a.tuple == b.tuple).then_some(0.9),
+        (None, None) => {
+            let same = a.message_id.is_some() && a.message_id == b.message_id && a.tuple == b.tuple && has_address(a);
+            (same && a.protocol == b.protocol && gap(a, b) <= DATAGRAM_ID_NS).then_some(0.9)
+        }
+    }
+}
+
+/// Parent ids find the spans that they name: both become one kind.
+pub(crate) fn normal(key: Key) -> Key {
+    match key.kind {
+        KeyKind::Parent => Key { kind: KeyKind::Span, value: key.value },
+        _ => key,
+    }
+}
+
+/// Keys of a span with parent and own ids as one kind, sorted, no duplicates.
+pub(crate) fn keys(span: &Span) -> smallvec::SmallVec<[Key; 8]> {
+    let mut keys = span.keys();
+    keys.iter_mut().for_each(|k| *k = normal(*k));
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Whether two spans that share this key may belong to one trace. Symmetric, so that the search finds the same set from
+/// each of its spans.
+pub(crate) fn may_join(a: &Span, b: &Span, kind: KeyKind, window_ns: u64) -> bool {
+    let limit = match kind {
+        KeyKind::RequestId => REQUEST_ID_NS,
+        KeyKind::Exchange => AFTERMATH_NS,
+        KeyKind::Wire => return same_bytes(a, b).is_some() && gap(a, b) <= window_ns,
+        KeyKind::Span | KeyKind::Parent | KeyKind::Trace => window_ns,
+    };
+    gap(a, b) <= limit.min(window_ns)
+}

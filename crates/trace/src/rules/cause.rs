@@ -1,0 +1,84 @@
+//! The kernel saw for which request the process acted: client span → the server span that owns the exchange.
+
+use super::{Candidate, Rule, LOOK};
+use crate::related::{handled_until, tolerance, AFTERMATH_NS};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use wirespan_model::span::MAX_EXCHANGES;
+use wirespan_model::{Evidence, Span};
+
+/// Time after a response within which a call still counts as made while answering, ns.
+const SLACK_NS: u64 = 10_000_000;
+/// Time after a response within which a call is likely to be its aftermath, ns.
+const SOON_NS: u64 = 1_000_000_000;
+
+/// How far the kernel's ways of knowing a cause are trusted.
+fn trust(evidence: Evidence) -> f32 {
+    match evidence {
+        Evidence::Thread | Evidence::Coroutine => 0.98,
+        Evidence::ChildTask => 0.92,
+        Evidence::Connect => 0.88,
+        Evidence::WakeUp => 0.8,
+        Evidence::EventLoop => 0.75,
+        _ => 0.6,
+    }
+}
+
+/// Proposes, and returns the proposed parent of each span.
+pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMap<u32, u32> {
+    let mut owners: FxHashMap<(u64, u64), Vec<u32>> = FxHashMap::default();
+    for (i, span) in spans.iter().enumerate() {
+        if let Some(e) = span.exchange {
+            for x in (e.first..=e.last).take(MAX_EXCHANGES as usize) {
+                owners.entry((span.host_id, x)).or_default().push(i as u32);
+            }
+        }
+    }
+    let mut found = FxHashMap::default();
+    for (i, span) in spans.iter().enumerate() {
+        let Some(list) = span.cause.and_then(|c| owners.get(&(span.host_id, c))) else { continue };
+        let Some((parent, factor)) = owner(i as u32, span, list, spans) else { continue };
+        let evidence = span.cause_evidence.unwrap_or(Evidence::Thread);
+        found.insert(i as u32, parent);
+        let confidence = trust(evidence) * factor;
+        out.push(Candidate { child: i as u32, parent, rule: Rule::Cause, evidence, confidence });
+    }
+    found
+}
+
+/// Which owner of the exchange, and how sure. Pipelined requests share an exchange: a thread answers them one after the
+/// other, so that a call belongs to the request whose answer is the next to end.
+fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(u32, f32)> {
+    let from = list.partition_point(|i| spans[*i as usize].start_ns <= span.start_ns);
+    // Owners read in one call may start within the tolerance behind.
+    let window = &list[from.saturating_sub(LOOK)..(from + 4).min(list.len())];
+    let mut inside: Option<(u64, u32)> = None;
+    let mut insiders = 0;
+    let mut past: Option<(u64, u32)> = None;
+    for &p in window.iter().filter(|p| **p != child) {
+        let parent = &spans[p as usize];
+        if parent.start_ns > span.start_ns.saturating_add(tolerance(parent, span)) {
+            continue;
+        }
+        let until = handled_until(parent);
+        if span.start_ns <= until.saturating_add(SLACK_NS) {
+            insiders += 1;
+            // Ended before the call began, but within the slack: only if nothing else fits.
+            let rank = if span.start_ns <= until { until } else { u64::MAX - SLACK_NS + (span.start_ns - until) };
+            if inside.is_none_or(|best| (rank, p) < best) {
+                inside = Some((rank, p));
+            }
+        } else if past.is_none_or(|best| (until, p) > best) {
+            past = Some((until, p));
+        }
+    }
+    if let Some((_, p)) = inside {
+        return Some((p, if insiders == 1 { 1.0 } else { 0.8 }));
+    }
+    let (until, p) = past?;
+    match span.start_ns - until {
+        late if late <= SOON_NS => Some((p, 0.6)),
+        late if late <= AFTERMATH_NS => Some((p, 0.3)),
+        _ => None,
+    }
+}

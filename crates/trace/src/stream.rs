@@ -1,0 +1,274 @@
+//! Spans that pass by → traces, for export.
+//!
+//! Spans that share a key wait together until nothing has come for a while; then [`link`] splits and orders them. A group
+//! that still misses the span for which one of its own acted waits longer: that span ends after what it caused. Groups
+//! are remembered after they were exported, so that a late span gets the trace id and the parent that it belongs to.
+
+use crate::forest::link;
+use crate::related::keys;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use wirespan_model::{Key, Span, TapSide, Trace, TraceId};
+
+/// Windows and bounds. Times are ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// Silence after which a group is exported.
+    pub idle_ns: u64,
+    /// The same for a group that misses a span for which one of its own acted.
+    pub unresolved_ns: u64,
+    /// How long an exported group is remembered.
+    pub remember_ns: u64,
+    /// Most spans kept, those of exported groups included. Beyond it the group that is due next goes.
+    pub max_spans: usize,
+    /// Most spans of one group; beyond it the group is exported as not complete.
+    pub max_group: usize,
+}
+
+impl Default for StreamConfig {
+    fn default() -> Self {
+        StreamConfig {
+            idle_ns: 2_000_000_000,
+            unresolved_ns: 30_000_000_000,
+            remember_ns: 60_000_000_000,
+            max_spans: 100_000,
+            max_group: 10_000,
+        }
+    }
+}
+
+/// Counters; all only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Spans in.
+    pub spans_in: u64,
+    /// Spans in that had come before (same id); dropped.
+    pub duplicates: u64,
+    /// Spans out.
+    pub spans_out: u64,
+    /// Traces out; a trace with late spans counts each time.
+    pub traces_out: u64,
+    /// Spans that came after their trace was exported.
+    pub late_spans: u64,
+    /// Groups exported early because too many spans waited.
+    pub early_groups: u64,
+}
+
+struct Kept {
+    span: Arc<Span>,
+    /// Trace under which it was exported.
+    exported: Option<TraceId>,
+}
+
+struct Group {
+    spans: Vec<Kept>,
+    fresh: usize,
+    last_ns: u64,
+    due_ns: u64,
+}
+
+/// Assembles traces of spans in any order. One thread; time comes with [`Stream::tick`].
+pub struct Stream {
+    config: StreamConfig,
+    groups: FxHashMap<u64, Group>,
+    by_key: FxHashMap<Key, u64>,
+    due: BTreeSet<(u64, u64)>,
+    next: u64,
+    spans: usize,
+    now_ns: u64,
+    stats: StreamStats,
+}
+
+impl Stream {
+    /// An empty stream.
+    pub fn new(config: StreamConfig) -> Self {
+        Stream {
+            config,
+            groups: FxHashMap::default(),
+            by_key: FxHashMap::default(),
+            due: BTreeSet::new(),
+            next: 0,
+            spans: 0,
+            now_ns: 0,
+            stats: StreamStats::default(),
+        }
+    }
+
+    /// Takes a span. Traces that must go early, because too many spans wait, go to `sink`.
+    pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Trace)) {
+        self.stats.spans_in += 1;
+        let keys = keys(&span);
+        let mut found: Vec<u64> = keys.iter().filter_map(|k| self.by_key.get(k).copied()).collect();
+        found.sort_unstable();
+        found.dedup();
+        if found.iter().any(|g| self.groups[g].spans.iter().rev().take(64).any(|k| k.span.id == span.id)) {
+            self.stats.duplicates += 1;
+            return;
+        }
+        found.sort_by_key(|g| std::cmp::Reverse(self.groups[g].spans.len()));
+        let into = match found.first() {
+            Some(g) => *g,
+            None => {
+                self.next += 1;
+                let group = Group { spans: Vec::new(), fresh: 0, last_ns: self.now_ns, due_ns: 0 };
+                self.groups.insert(self.next, group);
+                self.next
+            }
+        };
+        for other in found.into_iter().skip(1) {
+            self.merge(other, into);
+        }
+        for key in keys {
+            self.by_key.insert(key, into);
+        }
+        let Some(group) = self.groups.get_mut(&into) else { return };
+        if group.fresh == 0 && !group.spans.is_empty() {
+            self.stats.late_spans += 1;
+        }
+        group.spans.push(Kept { span, exported: None });
+        group.fresh += 1;
+        group.last_ns = self.now_ns;
+        let too_many = group.spans.len() >= self.config.max_group;
+        self.spans += 1;
+        self.schedule(into, self.now_ns.saturating_add(self.config.idle_ns));
+        if too_many {
+            self.stats.early_groups += 1;
+            self.export(into, false, sink);
+            self.forget(into);
+        }
+        while self.spans > self.config.max_spans.max(1) {
+            let Some(&(_, g)) = self.due.first() else { break };
+            if self.groups.get(&g).is_some_and(|g| g.fresh > 0) {
+                self.stats.early_groups += 1;
+                self.export(g, false, sink);
+            }
+            self.forget(g);
+        }
+    }
+
+    fn merge(&mut self, from: u64, into: u64) {
+        let Some(small) = self.groups.remove(&from) else { return };
+        self.due.remove(&(small.due_ns, from));
+        for kept in &small.spans {
+            for key in keys(&kept.span) {
+                self.by_key.insert(key, into);
+            }
+        }
+        if let Some(group) = self.groups.get_mut(&into) {
+            group.fresh += small.fresh;
+            group.spans.extend(small.spans);
+        }
+    }
+
+    fn schedule(&mut self, id: u64, at_ns: u64) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            self.due.remove(&(group.due_ns, id));
+            group.due_ns = at_ns;
+            self.due.insert((at_ns, id));
+        }
+    }
+
+    /// Time passed: exports the groups that have been idle long enough.
+    pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Trace)) {
+        self.now_ns = self.now_ns.max(now_ns);
+        while let Some(&(at, id)) = self.due.first() {
+            if at > self.now_ns {
+                break;
+            }
+            let Some(group) = self.groups.get(&id) else {
+                self.due.remove(&(at, id));
+                continue;
+            };
+            if group.fresh == 0 {
+                self.forget(id);
+                continue;
+            }
+            let patient_until = group.last_ns.saturating_add(self.config.unresolved_ns);
+            if self.now_ns < patient_until && misses_a_cause(group) {
+                self.schedule(id, patient_until);
+                continue;
+            }
+            self.export(id, true, sink);
+            self.schedule(id, self.now_ns.saturating_add(self.config.remember_ns).saturating_add(1));
+        }
+    }
+
+    /// The end of all spans: exports everything that waits.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Trace)) {
+        let mut all: Vec<u64> = self.groups.keys().copied().collect();
+        all.sort_unstable();
+        for id in all {
+            self.export(id, true, sink);
+            self.forget(id);
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> StreamStats {
+        self.stats
+    }
+
+    /// Spans kept at present.
+    pub fn kept(&self) -> usize {
+        self.spans
+    }
+
+    /// Links all spans of the group, and reports those that were not reported.
+    fn export(&mut self, id: u64, complete: bool, sink: &mut dyn FnMut(Trace)) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if group.fresh == 0 {
+            return;
+        }
+        let before: FxHashMap<_, _> = group.spans.iter().filter_map(|k| k.exported.map(|t| (k.span.id, t))).collect();
+        let mut now = FxHashMap::default();
+        for mut trace in link(group.spans.iter().map(|k| k.span.clone()).collect()) {
+            let known = trace.spans.iter().find_map(|s| before.get(&s.span.id).copied());
+            trace.id = known.unwrap_or(trace.id);
+            trace.complete = complete;
+            trace.spans.retain(|s| !before.contains_key(&s.span.id));
+            if trace.spans.is_empty() {
+                continue;
+            }
+            for s in &trace.spans {
+                now.insert(s.span.id, trace.id);
+            }
+            self.stats.spans_out += trace.spans.len() as u64;
+            self.stats.traces_out += 1;
+            sink(trace);
+        }
+        for kept in &mut group.spans {
+            kept.exported = kept.exported.or_else(|| now.get(&kept.span.id).copied());
+        }
+        group.fresh = 0;
+    }
+
+    fn forget(&mut self, id: u64) {
+        let Some(group) = self.groups.remove(&id) else { return };
+        self.due.remove(&(group.due_ns, id));
+        self.spans -= group.spans.len();
+        for kept in &group.spans {
+            for key in keys(&kept.span) {
+                if self.by_key.get(&key) == Some(&id) {
+                    self.by_key.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a span that has not been exported acted for a request whose span has not come yet.
+fn misses_a_cause(group: &Group) -> bool {
+    let wanted = |k: &Kept| k.exported.is_none() && k.span.tap != TapSide::App;
+    let mut missing: FxHashSet<(u64, u64)> =
+        group.spans.iter().filter(|k| wanted(k)).filter_map(|k| Some((k.span.host_id, k.span.cause?))).collect();
+    for span in group.spans.iter().map(|k| &k.span) {
+        if missing.is_empty() {
+            return false;
+        }
+        if let Some(e) = span.exchange {
+            missing.retain(|(host, cause)| *host != span.host_id || !e.contains(*cause));
+        }
+    }
+    !missing.is_empty()
+}

@@ -1,0 +1,7 @@
+//! One trace for people and for programs.
+
+mod json;
+mod text;
+
+pub use json::{span_json, trace_json};
+pub use text::{text, TextOptions};

@@ -1,0 +1,190 @@
+//! A trace as a tree of lines.
+
+use std::fmt::Write;
+use wirespan_model::{Evidence, Span, SpanId, SpanKind, TapSide, Trace, TraceSpan};
+
+/// How to draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextOptions {
+    /// ANSI colours.
+    pub color: bool,
+    /// Most columns of the tree part (branches, service, name); longer ones are cut.
+    pub width: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        TextOptions { color: false, width: 64 }
+    }
+}
+
+/// Levels that are drawn; deeper ones are written as a number.
+const MAX_INDENT: u32 = 24;
+
+struct Row {
+    label: String,
+    status: String,
+    start: String,
+    took: String,
+    hop: String,
+    evidence: String,
+    error: bool,
+}
+
+/// Draws the trace: one line per span with service, name, status, start relative to the first span, duration, the time on
+/// the way there and back (for links between observation points), and the evidence of its link with its confidence.
+pub fn text(trace: &Trace, options: TextOptions) -> String {
+    let mut out = String::new();
+    let origin = trace.spans.iter().map(|s| s.span.start_ns).min().unwrap_or(0);
+    let end = trace.spans.iter().map(|s| s.span.end_ns).max().unwrap_or(0);
+    let mut services: Vec<String> = trace.spans.iter().map(|s| service(&s.span)).collect();
+    services.sort_unstable();
+    services.dedup();
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let _ = write!(
+        out,
+        "trace {}  {}  {}  {}",
+        trace.id,
+        count(trace.spans.len(), "span"),
+        count(services.len(), "service"),
+        duration(i128::from(end - origin.min(end)))
+    );
+    out.push_str(if trace.complete { "\n" } else { "  (not complete: a limit cut the search)\n" });
+    let rows = rows(trace, origin, options.width.max(16));
+    let width = |f: fn(&Row) -> &str| rows.iter().map(|r| f(r).chars().count()).max().unwrap_or(0);
+    let (label, status, start) = (width(|r| &r.label), width(|r| &r.status), width(|r| &r.start));
+    let (took, hop) = (width(|r| &r.took), width(|r| &r.hop));
+    for r in &rows {
+        let mut line = format!(
+            "{:label$}  {:status$}  {:>start$}  {:>took$}  {:hop$}  {}",
+            r.label, r.status, r.start, r.took, r.hop, r.evidence
+        );
+        line.truncate(line.trim_end().len());
+        if options.color && r.error {
+            let _ = writeln!(out, "\x1b[31m{line}\x1b[0m");
+        } else {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
+    let branches = branches(&trace.spans);
+    let by_id: std::collections::HashMap<SpanId, &Span> =
+        trace.spans.iter().map(|s| (s.span.id, s.span.as_ref())).collect();
+    trace
+        .spans
+        .iter()
+        .zip(branches)
+        .map(|(s, branch)| {
+            let span = &s.span;
+            let side = match (span.tap, span.kind) {
+                (TapSide::ClientProcess, _) => "→",
+                (TapSide::ServerProcess, _) => "●",
+                (TapSide::App, SpanKind::Client | SpanKind::Producer) => "⇢",
+                (TapSide::App, _) => "○",
+                _ => "·",
+            };
+            let mut label = format!("{branch}{side} {}  {}", service(span), clean(&span.name()));
+            if matches!(span.tap, TapSide::ClientProcess | TapSide::Capture) && span.tuple.server.port != 0 {
+                let _ = write!(label, "  to {}", span.tuple.server);
+            }
+            let status = match span.status_code {
+                Some(code) => format!("{} {code}", span.status.as_str()),
+                None => span.status.as_str().to_string(),
+            };
+            let error = if span.error.is_empty() { String::new() } else { format!("  {}", clean(&span.error)) };
+            Row {
+                label: cut(label, width),
+                status,
+                start: format!("+{}", duration(i128::from(span.start_ns - origin))),
+                took: duration(i128::from(span.duration_ns())),
+                hop: hop(s, &by_id),
+                evidence: match &s.link {
+                    Some(l) => format!("{} {:.2}{error}", l.evidence.as_str(), l.confidence),
+                    None => error.trim_start().to_string(),
+                },
+                error: span.status.is_error(span.kind),
+            }
+        })
+        .collect()
+}
+
+/// Time on the way from the observation point before this one, and back. `~` where two clocks are compared.
+fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> String {
+    let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
+        return String::new();
+    };
+    let clocks = if parent.host_id == s.span.host_id { "" } else { "~" };
+    let there = i128::from(s.span.start_ns) - i128::from(parent.start_ns);
+    let back = i128::from(parent.end_ns) - i128::from(s.span.end_ns);
+    if s.span.response_ns == 0 || parent.response_ns == 0 {
+        return format!("there {clocks}{}", duration(there));
+    }
+    format!("there {clocks}{} back {clocks}{}", duration(there), duration(back))
+}
+
+/// Branches of each line.
+fn branches(spans: &[TraceSpan]) -> Vec<String> {
+    // Whether a later sibling follows, per level, found from the end.
+    let mut open: Vec<bool> = Vec::new();
+    let mut all: Vec<String> = Vec::with_capacity(spans.len());
+    for s in spans.iter().rev() {
+        let depth = s.depth.min(MAX_INDENT) as usize;
+        open.resize(depth + 1, false);
+        let mut line = String::new();
+        for (level, follows) in open.iter().enumerate().skip(1) {
+            line.push_str(match (level == depth, follows) {
+                (true, true) => "├─ ",
+                (true, false) => "└─ ",
+                (false, true) => "│  ",
+                (false, false) => "   ",
+            });
+        }
+        if s.depth > MAX_INDENT {
+            let _ = write!(line, "[{}] ", s.depth);
+        }
+        open[depth] = true;
+        all.push(line);
+    }
+    all.reverse();
+    all
+}
+
+fn service(span: &Span) -> String {
+    match (&*span.resource.service, &*span.comm) {
+        ("", "") if span.tuple.server.port != 0 => span.tuple.server.to_string(),
+        ("", "") => "?".to_string(),
+        ("", comm) => clean(comm),
+        (name, _) => clean(name),
+    }
+}
+
+/// Text from the wire must not command the terminal.
+fn clean(s: &str) -> String {
+    s.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn cut(s: String, width: usize) -> String {
+    if s.chars().count() <= width {
+        return s;
+    }
+    let mut short: String = s.chars().take(width - 1).collect();
+    short.push('…');
+    short
+}
+
+/// A time with three digits or so: `870ns`, `12.3µs`, `4.56ms`, `1.20s`.
+fn duration(ns: i128) -> String {
+    let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs() as f64);
+    let (value, unit) = match ns {
+        n if n < 1e3 => return format!("{sign}{n}ns"),
+        n if n < 1e6 => (n / 1e3, "µs"),
+        n if n < 1e9 => (n / 1e6, "ms"),
+        n => (n / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{sign}{value:.digits$}{unit}")
+}
