@@ -1,1 +1,140 @@
-//! wirespan view.
+//! Shows what the store holds: a query API with its OpenAPI description, a Jaeger-compatible API, and the web UI.
+//!
+//! Takes HTTP requests, gives JSON and the UI's files. It only reads: every method but GET (and HEAD) is refused.
+//! Queries run on blocking threads, at most [`MAX_QUERIES`] at once; what waits longer than [`QUEUE_TIME`] is answered
+//! with 503 and counted.
+#![forbid(unsafe_code)]
+
+mod api;
+mod assemble;
+mod assets;
+mod error;
+mod filter;
+mod guard;
+mod jaeger;
+mod map;
+mod shape;
+mod stand_in;
+mod stats;
+mod when;
+
+pub use api::openapi;
+pub use error::{ApiError, ErrorBody, Problem};
+pub use guard::Hosts;
+pub use shape::{attributes, AgentStatus, Counter, SpanView, Stage, TraceView};
+pub use when::{parse_duration, parse_time};
+
+use axum::Router;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use wirespan_store::Store;
+
+/// Queries that run at once.
+pub const MAX_QUERIES: usize = 8;
+/// Longest time for which a query waits for its turn.
+pub const QUEUE_TIME: Duration = Duration::from_secs(10);
+
+/// Gives the state of the process for the status page.
+pub trait StatusSource: Send + Sync {
+    /// The state now. Called once per request; must not block for long.
+    fn status(&self) -> AgentStatus;
+}
+
+impl<F: Fn() -> AgentStatus + Send + Sync> StatusSource for F {
+    fn status(&self) -> AgentStatus {
+        self()
+    }
+}
+
+/// Gives the metric families of the process in the Prometheus text format.
+pub type MetricsSource = dyn Fn() -> String + Send + Sync;
+
+/// What the view needs to answer. Cheap to clone.
+#[derive(Clone)]
+pub struct ViewState {
+    store: Arc<dyn Store>,
+    status: Arc<dyn StatusSource>,
+    metrics: Arc<MetricsSource>,
+    hosts: Hosts,
+    stats: Arc<stats::Stats>,
+    gate: Arc<Semaphore>,
+}
+
+impl ViewState {
+    /// A view of this store that accepts requests to loopback names only.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        ViewState {
+            store,
+            status: Arc::new(AgentStatus::default),
+            metrics: Arc::new(String::new),
+            hosts: Hosts::loopback(),
+            stats: Arc::default(),
+            gate: Arc::new(Semaphore::new(MAX_QUERIES)),
+        }
+    }
+
+    /// Shows this source's state on the status page.
+    #[must_use]
+    pub fn with_status(mut self, source: Arc<dyn StatusSource>) -> Self {
+        self.status = source;
+        self
+    }
+
+    /// Serves these metric families at `/metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, source: Arc<MetricsSource>) -> Self {
+        self.metrics = source;
+        self
+    }
+
+    /// Says which names in the `Host` header are accepted.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = hosts;
+        self
+    }
+
+    /// Runs a query on a blocking thread once there is room.
+    async fn query<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&dyn Store) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let permit = tokio::time::timeout(QUEUE_TIME, Arc::clone(&self.gate).acquire_owned())
+            .await
+            .map_err(|_| ApiError::busy())?
+            .map_err(|e| ApiError::internal(e.to_string()))?;
+        let store = Arc::clone(&self.store);
+        let task = tokio::task::spawn_blocking(move || {
+            // Held by the thread, not by the request: a client that goes away does not make room before the work ends.
+            let _permit = permit;
+            run(store.as_ref())
+        });
+        task.await.map_err(|e| ApiError::internal(format!("the query failed: {e}")))?
+    }
+}
+
+/// Every route of the view.
+pub fn router(state: ViewState) -> Router {
+    let routes =
+        Router::new().merge(api::routes()).merge(jaeger::routes()).fallback(assets::serve).with_state(state.clone());
+    guard::protect(routes, state)
+}
+
+/// Serves until `shutdown` is done. The caller binds, by default to 127.0.0.1; a listener on another address accepts any
+/// `Host` unless the state names some.
+///
+/// # Errors
+/// What the listener fails with.
+pub async fn serve(
+    listener: TcpListener,
+    mut state: ViewState,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    if !listener.local_addr()?.ip().is_loopback() {
+        state.hosts = state.hosts.for_public_bind();
+    }
+    axum::serve(listener, router(state)).with_graceful_shutdown(shutdown).await
+}

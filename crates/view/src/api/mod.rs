@@ -1,0 +1,49 @@
+//! Wirespan's own API, below `/api/v1`, and `/metrics`, `/healthz`.
+
+mod map;
+mod names;
+mod search;
+mod status;
+mod trace;
+
+use crate::ViewState;
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "wirespan", description = "Spans and traces from the wire.", license(name = "Apache-2.0")),
+    paths(
+        search::spans,
+        search::traces,
+        trace::trace,
+        trace::span,
+        names::suggest,
+        names::services,
+        map::map,
+        status::status
+    ),
+    components(schemas(crate::error::ErrorBody))
+)]
+struct Description;
+
+/// Description of the API, generated from the code.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    Description::openapi()
+}
+
+pub(crate) fn routes() -> Router<ViewState> {
+    Router::new()
+        .route("/api/v1/spans", get(search::spans))
+        .route("/api/v1/traces", get(search::traces))
+        .route("/api/v1/trace/{id}", get(trace::trace))
+        .route("/api/v1/span/{id}", get(trace::span))
+        .route("/api/v1/suggest", get(names::suggest))
+        .route("/api/v1/services", get(names::services))
+        .route("/api/v1/map", get(map::map))
+        .route("/api/v1/status", get(status::status))
+        .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
+        .route("/metrics", get(status::metrics))
+        .route("/healthz", get(status::healthz))
+}

@@ -1,0 +1,32 @@
+//! One trace, one span.
+
+use crate::assemble::{assemble, find_trace, parse_span_id};
+use crate::error::{ApiError, ErrorBody};
+use crate::shape::{SpanView, TraceView};
+use crate::ViewState;
+use axum::extract::{Path, State};
+use axum::Json;
+
+/// The trace of a span, or the trace with this id.
+#[utoipa::path(get, path = "/api/v1/trace/{id}",
+    params(("id" = String, Path, description = "span id (16 hex digits) or trace id (32 hex digits)")),
+    responses((status = 200, body = TraceView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<TraceView>, ApiError> {
+    let trace = state.query(move |store| {
+        let from = find_trace(store, &id)?;
+        Ok(TraceView::from(&assemble(store, from)?))
+    });
+    Ok(Json(trace.await?))
+}
+
+/// One span.
+#[utoipa::path(get, path = "/api/v1/span/{id}", params(("id" = String, Path, description = "16 hex digits")),
+    responses((status = 200, body = SpanView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+pub(super) async fn span(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<SpanView>, ApiError> {
+    let id = parse_span_id(&id)?;
+    let span = state.query(move |store| {
+        let span = store.span(id)?.ok_or_else(|| ApiError::not_found(format!("the store has no span {id}")))?;
+        Ok(SpanView::from(span.as_ref()))
+    });
+    Ok(Json(span.await?))
+}

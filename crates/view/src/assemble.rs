@@ -1,0 +1,87 @@
+//! From ids and searches to whole traces.
+
+use crate::error::ApiError;
+use rustc_hash::FxHashMap;
+use wirespan_model::key::hash64;
+use wirespan_model::{Key, KeyKind, SpanId, Trace, TraceId};
+use wirespan_store::{Query, Store, TimeRange};
+
+/// Matching spans read at most per trace that is asked for, so that a search for one noisy trace ends.
+const SPANS_PER_TRACE: usize = 40;
+
+/// A trace and its spans that matched a search.
+pub(crate) struct Found {
+    pub(crate) trace: Trace,
+    pub(crate) matched: Vec<SpanId>,
+}
+
+/// Traces of a search.
+pub(crate) struct FoundTraces {
+    pub(crate) traces: Vec<Found>,
+    pub(crate) limited: bool,
+}
+
+/// The trace of a span.
+pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
+    crate::stand_in::assemble(store, from)
+}
+
+/// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a trace
+/// that is there already needs no assembly.
+pub(crate) fn traces_of(store: &dyn Store, query: &Query) -> Result<FoundTraces, ApiError> {
+    let spans = Query { limit: query.limit * SPANS_PER_TRACE, ..query.clone() };
+    let matching = store.search(&spans)?;
+    let mut limited = matching.len() >= spans.limit;
+    let mut traces: Vec<Found> = Vec::new();
+    let mut seen: FxHashMap<SpanId, usize> = FxHashMap::default();
+    for span in &matching {
+        if let Some(found) = seen.get(&span.id).and_then(|at| traces.get_mut(*at)) {
+            found.matched.push(span.id);
+            continue;
+        }
+        if traces.len() >= query.limit {
+            limited = true;
+            break;
+        }
+        let trace = assemble(store, span.id)?;
+        seen.insert(span.id, traces.len());
+        seen.extend(trace.spans.iter().map(|s| (s.span.id, traces.len())));
+        traces.push(Found { trace, matched: vec![span.id] });
+    }
+    Ok(FoundTraces { traces, limited })
+}
+
+/// A span of the trace that has this id: a span id, a carried trace id, or a trace id derived from a root's span id.
+pub(crate) fn find_trace(store: &dyn Store, id: &str) -> Result<SpanId, ApiError> {
+    let missing =
+        || ApiError::not_found(format!("the store has no trace {id}")).hint("it may have been removed by age or size");
+    if id.len() != 32 {
+        let span = parse_span_id(id)?;
+        return store.span(span)?.map(|s| s.id).ok_or_else(missing);
+    }
+    let number = u128::from_str_radix(id, 16).map_err(|_| bad_id(id))?;
+    let bytes = number.to_be_bytes();
+    let key = Key { kind: KeyKind::Trace, value: hash64(&[&bytes]) };
+    let mut carried = store.find(&[key], TimeRange::ALL, 16)?;
+    // The key is a hash: another trace may share it.
+    carried.retain(|s| s.trace_id == Some(TraceId(bytes)));
+    if let Some(span) = carried.iter().min_by_key(|s| s.start_ns) {
+        return Ok(span.id);
+    }
+    for half in [number as u64, (number >> 64) as u64] {
+        if let Some(span) = store.span(SpanId(half))?.filter(|_| half != 0) {
+            return Ok(span.id);
+        }
+    }
+    Err(missing())
+}
+
+/// Reads 16 hex digits.
+pub(crate) fn parse_span_id(id: &str) -> Result<SpanId, ApiError> {
+    let hex = id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    u64::from_str_radix(id, 16).ok().filter(|_| hex).map(SpanId).ok_or_else(|| bad_id(id))
+}
+
+fn bad_id(id: &str) -> ApiError {
+    ApiError::bad_query("id", format!("`{id}` is not an id")).hint("a span id has 16 hex digits, a trace id 32")
+}

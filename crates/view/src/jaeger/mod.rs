@@ -1,0 +1,143 @@
+//! The query API of Jaeger, so that Jaeger UI and Grafana's Jaeger data source work unchanged.
+//!
+//! Source: the HTTP handlers of jaegertracing/jaeger (`cmd/query`, `model/json`). Times are Unix µs.
+
+mod params;
+mod shape;
+
+use crate::assemble::{assemble, find_trace, traces_of};
+use crate::error::ApiError;
+use crate::map::{aggregate, OUTSIDE};
+use crate::when::now_ns;
+use crate::ViewState;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use params::Params;
+use shape::{trace_json, Dependency, Envelope, Failure, Operation, TraceJson};
+use wirespan_store::{Field, Query, TimeRange};
+
+const MAX_NAMES: usize = 1000;
+
+pub(crate) fn routes() -> Router<ViewState> {
+    Router::new()
+        .route("/api/services", get(services))
+        .route("/api/services/{service}/operations", get(operations))
+        .route("/api/operations", get(operation_kinds))
+        .route("/api/traces", get(traces))
+        .route("/api/traces/{id}", get(trace))
+        .route("/api/dependencies", get(dependencies))
+}
+
+/// An error in Jaeger's envelope.
+struct Refused(ApiError);
+
+impl From<ApiError> for Refused {
+    fn from(e: ApiError) -> Self {
+        Refused(e)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = self.0.status;
+        let mut msg = self.0.problem.message;
+        if let Some(hint) = self.0.problem.hint {
+            msg = format!("{msg} ({hint})");
+        }
+        let failure = Failure { code: status.as_u16(), msg, trace_id: None };
+        (status, Json(Envelope::<()> { data: None, total: 0, limit: 0, offset: 0, errors: Some(vec![failure]) }))
+            .into_response()
+    }
+}
+
+type Answer<T> = Result<Json<Envelope<T>>, Refused>;
+
+async fn services(State(state): State<ViewState>) -> Answer<String> {
+    let names = state.query(|store| Ok(store.suggest(Field::Service, "", TimeRange::ALL, MAX_NAMES)?));
+    Ok(Json(Envelope::of(names.await?)))
+}
+
+async fn operation_names(state: &ViewState, service: String) -> Result<Vec<(String, &'static str)>, ApiError> {
+    let names = state.query(move |store| {
+        // The store suggests operations over all services; the newest spans say which ones this service has.
+        let query = Query { service: Some(service), limit: 5_000, ..Query::default() };
+        let spans = store.search(&query)?;
+        let mut names: Vec<_> = spans.iter().map(|s| (s.name(), crate::shape::kind(s.kind))).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.truncate(MAX_NAMES);
+        Ok(names)
+    });
+    names.await
+}
+
+async fn operations(State(state): State<ViewState>, Path(service): Path<String>) -> Answer<String> {
+    let mut names: Vec<String> = operation_names(&state, service).await?.into_iter().map(|(name, _)| name).collect();
+    names.dedup();
+    Ok(Json(Envelope::of(names)))
+}
+
+async fn operation_kinds(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<Operation> {
+    let params = Params::read(raw.as_deref())?;
+    let wanted = params.span_kind.clone();
+    let names = operation_names(&state, params.service()?).await?;
+    let names = names
+        .into_iter()
+        .filter(|(_, kind)| wanted.as_deref().is_none_or(|w| w.is_empty() || w == *kind))
+        .map(|(name, span_kind)| Operation { name, span_kind })
+        .collect();
+    Ok(Json(Envelope::of(names)))
+}
+
+async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<TraceJson> {
+    let params = Params::read(raw.as_deref())?;
+    if !params.trace_id.is_empty() {
+        let found = state.query(move |store| {
+            let mut found = Vec::new();
+            for id in &params.trace_id {
+                match find_trace(store, &pad(id)) {
+                    Ok(from) => found.push(trace_json(&assemble(store, from)?)),
+                    Err(e) if e.status == StatusCode::NOT_FOUND => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(found)
+        });
+        return Ok(Json(Envelope::of(found.await?)));
+    }
+    let query = params.query(now_ns())?;
+    let found = state.query(move |store| {
+        let found = traces_of(store, &query)?;
+        Ok(found.traces.iter().map(|f| trace_json(&f.trace)).collect())
+    });
+    Ok(Json(Envelope::of(found.await?)))
+}
+
+async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Answer<TraceJson> {
+    let found = state.query(move |store| {
+        let from = find_trace(store, &pad(&id))?;
+        Ok(vec![trace_json(&assemble(store, from)?)])
+    });
+    Ok(Json(Envelope::of(found.await?)))
+}
+
+/// Jaeger drops leading zeros of a trace id; an id of more than 16 digits is padded to 32, a shorter one to 16.
+fn pad(id: &str) -> String {
+    let width = if id.len() > 16 { 32 } else { 16 };
+    format!("{id:0>width$}")
+}
+
+async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<Dependency> {
+    let range = Params::read(raw.as_deref())?.dependency_range(now_ns())?;
+    let map = state.query(move |store| Ok(aggregate(store, range)?)).await?;
+    let mut calls: std::collections::BTreeMap<(String, String), u64> = std::collections::BTreeMap::new();
+    for edge in map.edges.into_iter().filter(|e| e.from != OUTSIDE) {
+        *calls.entry((edge.from, edge.to)).or_default() += edge.calls.count;
+    }
+    let links =
+        calls.into_iter().map(|((parent, child), call_count)| Dependency { parent, child, call_count }).collect();
+    Ok(Json(Envelope::of(links)))
+}

@@ -1,0 +1,182 @@
+//! Jaeger's JSON.
+
+use crate::shape::{attributes, kind};
+use serde::Serialize;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wirespan_model::{Resource, Trace, TraceSpan};
+
+/// Every answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Envelope<T> {
+    pub(super) data: Option<Vec<T>>,
+    pub(super) total: usize,
+    pub(super) limit: usize,
+    pub(super) offset: usize,
+    pub(super) errors: Option<Vec<Failure>>,
+}
+
+impl<T> Envelope<T> {
+    pub(super) fn of(data: Vec<T>) -> Self {
+        Envelope { total: data.len(), data: Some(data), limit: 0, offset: 0, errors: None }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Failure {
+    pub(super) code: u16,
+    pub(super) msg: String,
+    #[serde(rename = "traceID", skip_serializing_if = "Option::is_none")]
+    pub(super) trace_id: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Operation {
+    pub(super) name: String,
+    pub(super) span_kind: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Dependency {
+    pub(super) parent: String,
+    pub(super) child: String,
+    pub(super) call_count: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TraceJson {
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    spans: Vec<SpanJson>,
+    processes: BTreeMap<String, Process>,
+    warnings: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SpanJson {
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    #[serde(rename = "spanID")]
+    span_id: String,
+    flags: u32,
+    operation_name: String,
+    references: Vec<Reference>,
+    start_time: u64,
+    duration: u64,
+    tags: Vec<Tag>,
+    logs: [(); 0],
+    #[serde(rename = "processID")]
+    process_id: String,
+    warnings: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    ref_type: &'static str,
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    #[serde(rename = "spanID")]
+    span_id: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Tag {
+    key: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    value: Json,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Process {
+    service_name: String,
+    tags: Vec<Tag>,
+}
+
+impl Tag {
+    fn new(key: &str, value: Json) -> Self {
+        let kind = match &value {
+            Json::Bool(_) => "bool",
+            Json::Number(n) if n.is_f64() => "float64",
+            Json::Number(_) => "int64",
+            _ => "string",
+        };
+        Tag { key: key.to_owned(), kind, value }
+    }
+}
+
+/// Attributes that belong to the process, not to the span.
+const PROCESS_KEYS: [&str; 4] = ["host.name", "process.executable.path", "process.pid", "container.id"];
+
+pub(super) fn trace_json(trace: &Trace) -> TraceJson {
+    let id = trace.id.to_string();
+    let mut processes: BTreeMap<String, Process> = BTreeMap::new();
+    let mut ids: Vec<(Arc<Resource>, u32)> = Vec::new();
+    let mut spans = Vec::with_capacity(trace.spans.len());
+    for s in &trace.spans {
+        let resource = &s.span.resource;
+        let known = ids.iter().position(|(r, pid)| *pid == s.span.pid && (Arc::ptr_eq(r, resource) || r == resource));
+        let at = known.unwrap_or_else(|| {
+            ids.push((Arc::clone(resource), s.span.pid));
+            ids.len() - 1
+        });
+        let process_id = format!("p{}", at + 1);
+        let (own, shared): (Vec<Tag>, Vec<Tag>) = attributes(&s.span)
+            .into_iter()
+            .filter(|(key, _)| key != "service.name")
+            .map(|(key, value)| Tag::new(&key, value))
+            .partition(|tag| {
+                let extra = resource.extra.iter().any(|(key, _)| key.as_ref() == tag.key);
+                !extra && !PROCESS_KEYS.contains(&tag.key.as_str())
+            });
+        processes.entry(process_id.clone()).or_insert_with(|| Process {
+            service_name: match resource.service.as_ref() {
+                "" => "unknown".to_owned(),
+                name => name.to_owned(),
+            },
+            tags: shared,
+        });
+        spans.push(span_json(&id, s, process_id, own));
+    }
+    let warnings = (!trace.complete).then(|| vec!["a limit cut the search for spans of this trace short".to_owned()]);
+    TraceJson { trace_id: id, spans, processes, warnings }
+}
+
+fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Tag>) -> SpanJson {
+    let span = &s.span;
+    tags.push(Tag::new("span.kind", kind(span.kind).into()));
+    tags.push(Tag::new("wirespan.tap", span.tap.as_str().into()));
+    tags.push(Tag::new("wirespan.status", span.status.as_str().into()));
+    if span.status.is_error(span.kind) {
+        tags.push(Tag::new("error", true.into()));
+    }
+    let mut references = Vec::new();
+    if let Some(link) = &s.link {
+        tags.push(Tag::new("wirespan.link.evidence", link.evidence.as_str().into()));
+        tags.push(Tag::new("wirespan.link.confidence", f64::from(link.confidence).into()));
+        references.push(Reference {
+            ref_type: "CHILD_OF",
+            trace_id: trace_id.to_owned(),
+            span_id: link.parent.to_string(),
+        });
+    }
+    SpanJson {
+        trace_id: trace_id.to_owned(),
+        span_id: span.id.to_string(),
+        flags: 1,
+        operation_name: span.name(),
+        references,
+        start_time: span.start_ns / 1_000,
+        duration: span.duration_ns() / 1_000,
+        tags,
+        logs: [],
+        process_id,
+        warnings: None,
+    }
+}

@@ -1,0 +1,17 @@
+//! JSON shapes of the API: what leaves this crate, apart from the model.
+//!
+//! Points in time are strings of Unix ns, because JavaScript's numbers lose digits beyond 2^53; durations and offsets are
+//! numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
+
+mod attributes;
+mod span;
+mod status;
+mod trace;
+
+pub use attributes::attributes;
+pub use span::SpanView;
+pub(crate) use span::{kind, LinkView, SpanList};
+pub(crate) use status::StatusView;
+pub use status::{AgentStatus, Counter, Stage};
+pub use trace::TraceView;
+pub(crate) use trace::{summarise, TraceList};

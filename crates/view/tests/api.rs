@@ -1,0 +1,251 @@
+//! The API over HTTP's own types: what it answers to good and bad requests.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../examples/sample/mod.rs"]
+mod sample;
+
+use axum::body::{to_bytes, Body};
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use axum::Router;
+use serde_json::Value;
+use std::sync::Arc;
+use tower::ServiceExt;
+use wirespan_view::{router, AgentStatus, Hosts, ViewState};
+
+const NOW: u64 = 1_800_000_000_000_000_000;
+const DAY: &str = "from=0&to=2100000000000000000";
+
+fn state() -> ViewState {
+    let store = sample::store().unwrap();
+    store.append(sample::Shop::day(NOW, 40)).unwrap();
+    ViewState::new(store)
+}
+
+fn app() -> Router {
+    router(state())
+}
+
+async fn send(app: &Router, method: &str, path: &str, host: &str) -> Response {
+    let request = Request::builder().method(method).uri(path).header("host", host).body(Body::empty()).unwrap();
+    app.clone().oneshot(request).await.unwrap()
+}
+
+async fn get(app: &Router, path: &str) -> (StatusCode, Value) {
+    let response = send(app, "GET", path, "127.0.0.1:7000").await;
+    let status = response.status();
+    let body = to_bytes(response.into_body(), 1 << 26).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()))
+}
+
+async fn ok(app: &Router, path: &str) -> Value {
+    let (status, body) = get(app, path).await;
+    assert_eq!(status, StatusCode::OK, "{path}: {body}");
+    body
+}
+
+#[tokio::test]
+async fn spans_are_found_by_every_condition() {
+    let app = app();
+    let found = ok(&app, &format!("/api/v1/spans?{DAY}&service=cart&protocol=redis&limit=3")).await;
+    let spans = found["spans"].as_array().unwrap();
+    assert_eq!((spans.len(), &found["limited"]), (3, &Value::Bool(true)));
+    for span in spans {
+        assert_eq!(span["service"], "cart");
+        assert_eq!(span["tap"], "client-process");
+        assert_eq!(span["attributes"]["db.system.name"], "redis");
+        assert!(span["start_ns"].as_str().unwrap().len() == 19, "times are text: {span}");
+        assert!(span["duration_ns"].is_number());
+    }
+    let q = "service%3Dweb%20status%3Derror%20duration%3E10ms%20http.route%3D%2Fcheckout";
+    let found = ok(&app, &format!("/api/v1/spans?q={q}")).await;
+    let spans = found["spans"].as_array().unwrap();
+    assert!(!spans.is_empty());
+    assert!(spans.iter().all(|s| s["error"] == true && s["attributes"]["http.route"] == "/checkout"), "{spans:?}");
+}
+
+#[tokio::test]
+async fn traces_are_grouped_and_whole() {
+    let app = app();
+    let found = ok(&app, &format!("/api/v1/traces?{DAY}&service=redis&limit=5")).await;
+    let traces = found["traces"].as_array().unwrap();
+    assert_eq!(traces.len(), 5);
+    let ids: std::collections::BTreeSet<_> = traces.iter().map(|t| t["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 5, "each trace once");
+    for t in traces {
+        assert_ne!(t["service"], "redis", "the root is a caller: {t}");
+        assert!(t["matched"].as_array().is_some_and(|m| !m.is_empty()));
+        let whole = ok(&app, &format!("/api/v1/trace/{}", t["id"].as_str().unwrap())).await;
+        assert_eq!(whole["id"], t["id"]);
+        assert_eq!(whole["spans"].as_array().unwrap().len() as u64, t["spans"].as_u64().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn the_same_trace_comes_from_each_of_its_spans() {
+    let app = app();
+    let found = ok(&app, &format!("/api/v1/traces?{DAY}&service=catalog&limit=1")).await;
+    let whole = ok(&app, &format!("/api/v1/trace/{}", found["traces"][0]["id"].as_str().unwrap())).await;
+    let spans = whole["spans"].as_array().unwrap();
+    assert!(spans.len() >= 9, "{}", spans.len());
+    assert_eq!(spans[0]["depth"], 0);
+    assert!(spans[0].get("parent").is_none());
+    for s in spans {
+        let id = s["span"]["id"].as_str().unwrap();
+        assert_eq!(ok(&app, &format!("/api/v1/trace/{id}")).await, whole);
+        assert_eq!(ok(&app, &format!("/api/v1/span/{id}")).await, s["span"]);
+    }
+    let evidence: Vec<_> = spans.iter().filter_map(|s| s["parent"]["evidence"].as_str()).collect();
+    assert!(evidence.contains(&"wire") && evidence.contains(&"thread"), "{evidence:?}");
+}
+
+#[tokio::test]
+async fn a_thousand_spans() {
+    let app = app();
+    let found = ok(&app, &format!("/api/v1/traces?{DAY}&service=nightly-report&limit=1")).await;
+    let whole = ok(&app, &format!("/api/v1/trace/{}", found["traces"][0]["root_id"].as_str().unwrap())).await;
+    assert_eq!(whole["spans"].as_array().unwrap().len(), 1201);
+    assert_eq!(whole["complete"], true);
+}
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_named() {
+    let app = app();
+    let (status, body) = get(&app, "/api/v1/spans?q=service%3Dcart%20statsu%3Derror").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let e = &body["error"];
+    assert_eq!((&e["param"], &e["offset"], &e["part"]), (&"q".into(), &13.into(), &"statsu".into()));
+    assert_eq!(e["hint"], "did you mean `status`?");
+    for (path, status) in [
+        ("/api/v1/spans?limit=0", 400),
+        ("/api/v1/spans?color=red", 400),
+        ("/api/v1/spans?from=%ff", 400),
+        ("/api/v1/traces?min_duration=fast", 400),
+        ("/api/v1/trace/xyz", 400),
+        ("/api/v1/trace/+123456789abcdef", 400),
+        ("/api/v1/trace/0000000000000001", 404),
+        ("/api/v1/trace/00000000000000000000000000000001", 404),
+        ("/api/v1/span/zzzzzzzzzzzzzzzz", 400),
+        ("/api/v1/suggest?field=color", 400),
+        ("/api/v1/map?from=tomorrow", 400),
+        ("/api/v1/nothing", 404),
+    ] {
+        let (got, body) = get(&app, path).await;
+        assert_eq!(got.as_u16(), status, "{path}: {body}");
+        assert!(body["error"]["message"].is_string(), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn names_and_map() {
+    let app = app();
+    let services = ok(&app, "/api/v1/services").await;
+    for name in ["web", "cart", "catalog", "payment", "redis"] {
+        assert!(services["values"].as_array().unwrap().contains(&name.into()), "{name} in {services}");
+    }
+    let some = ok(&app, "/api/v1/suggest?field=service&prefix=CA&limit=5").await;
+    assert_eq!(some["values"].as_array().unwrap().len(), 2);
+    let map = ok(&app, &format!("/api/v1/map?{DAY}")).await;
+    let edges: Vec<String> = map["edges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| format!("{}>{}", e["from"].as_str().unwrap(), e["to"].as_str().unwrap()))
+        .collect();
+    for edge in ["web>cart", "cart>redis", "web>payment", "outside>web", "catalog>postgresql 10.7.0.15:5432"] {
+        assert!(edges.iter().any(|e| e == edge), "{edge} in {edges:?}");
+    }
+}
+
+#[tokio::test]
+async fn status_metrics_health() {
+    let mode = || AgentStatus { mode: "test".into(), ..AgentStatus::default() };
+    let app = router(state().with_status(Arc::new(mode)).with_metrics(Arc::new(|| "a_metric 1\n".into())));
+    let status = ok(&app, "/api/v1/status").await;
+    assert_eq!(status["agent"]["mode"], "test");
+    assert!(status["store"]["spans"].as_u64().unwrap() > 1000);
+    get(&app, "/api/v1/trace/xyz").await;
+    let (_, metrics) = get(&app, "/metrics").await;
+    let metrics = metrics.as_str().unwrap();
+    assert!(metrics.starts_with("a_metric 1\n"));
+    assert!(metrics.contains("wirespan_view_requests_total{outcome=\"answered\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("wirespan_view_requests_total{outcome=\"client_error\"} 1\n"), "{metrics}");
+    assert_eq!(get(&app, "/healthz").await, (StatusCode::OK, "ok\n".into()));
+}
+
+#[tokio::test]
+async fn only_reading_and_only_known_hosts() {
+    let app = app();
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
+        let response = send(&app, method, "/api/v1/spans", "localhost").await;
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(response.headers()["allow"], "GET, HEAD");
+    }
+    assert_eq!(send(&app, "HEAD", "/api/v1/status", "localhost").await.status(), StatusCode::OK);
+    for path in ["/", "/api/v1/spans", "/api/services", "/metrics"] {
+        assert_eq!(send(&app, "GET", path, "rebind.example").await.status(), StatusCode::FORBIDDEN, "{path}");
+    }
+    let open = router(state().with_hosts(Hosts::any()));
+    assert_eq!(send(&open, "GET", "/api/v1/status", "rebind.example").await.status(), StatusCode::OK);
+    let page = send(&app, "GET", "/trace/abc", "localhost").await;
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    let policy = page.headers()["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"));
+    assert!(page.headers().get("access-control-allow-origin").is_none());
+    assert_eq!(send(&app, "GET", "/../../etc/passwd", "localhost").await.status(), StatusCode::OK, "the UI's own page");
+    assert_eq!(send(&app, "GET", "/missing.js", "localhost").await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_description_names_every_endpoint() {
+    let app = app();
+    let description = ok(&app, "/api/v1/openapi.json").await;
+    for path in ["spans", "traces", "trace/{id}", "span/{id}", "suggest", "services", "map", "status"] {
+        assert!(description["paths"].get(format!("/api/v1/{path}")).is_some(), "{path}");
+    }
+    let parameters = description["paths"]["/api/v1/spans"]["get"]["parameters"].as_array().unwrap();
+    assert_eq!(parameters.len(), 14);
+}
+
+#[tokio::test]
+async fn jaeger() {
+    let app = app();
+    let services = ok(&app, "/api/services").await;
+    assert_eq!(services["total"].as_u64().unwrap() as usize, services["data"].as_array().unwrap().len());
+    assert_eq!(services["errors"], Value::Null);
+    let operations = ok(&app, "/api/services/web/operations").await;
+    assert!(operations["data"].as_array().unwrap().contains(&"POST /checkout".into()), "{operations}");
+    let kinds = ok(&app, "/api/operations?service=cart&spanKind=client").await;
+    assert!(kinds["data"].as_array().unwrap().iter().all(|o| o["spanKind"] == "client"));
+    let tags = "%7B%22error%22%3A%22true%22%7D";
+    let found =
+        ok(&app, &format!("/api/traces?service=payment&limit=2&tags={tags}&start=0&end=2100000000000000")).await;
+    let trace = &found["data"][0];
+    let id = trace["traceID"].as_str().unwrap();
+    assert_eq!(id.len(), 32);
+    let spans = trace["spans"].as_array().unwrap();
+    for s in spans {
+        assert_eq!(s["traceID"], id);
+        assert!(trace["processes"].get(s["processID"].as_str().unwrap()).is_some());
+        assert_eq!(s["startTime"].as_u64().unwrap() / 1_000_000_000_000, 1799, "microseconds");
+    }
+    let ids: Vec<_> = spans.iter().map(|s| &s["spanID"]).collect();
+    let children: Vec<_> = spans.iter().filter(|s| !s["references"].as_array().unwrap().is_empty()).collect();
+    assert_eq!(children.len(), spans.len() - 1);
+    for c in children {
+        assert_eq!(c["references"][0]["refType"], "CHILD_OF");
+        assert!(ids.contains(&&c["references"][0]["spanID"]));
+    }
+    let again = ok(&app, &format!("/api/traces/{}", id.trim_start_matches('0'))).await;
+    assert_eq!(again["data"][0], *trace, "leading zeros may be dropped");
+    let links = ok(&app, "/api/dependencies?endTs=1800000000000&lookback=86400000").await;
+    assert!(links["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|d| d["parent"] == "web" && d["child"] == "cart" && d["callCount"].as_u64() > Some(10)));
+    let (status, body) = get(&app, "/api/traces/00000000000000000000000000000001").await;
+    assert_eq!((status, &body["errors"][0]["code"]), (StatusCode::NOT_FOUND, &404.into()));
+    let (status, body) = get(&app, "/api/traces").await;
+    assert_eq!((status, &body["data"]), (StatusCode::BAD_REQUEST, &Value::Null));
+}
