@@ -21,6 +21,10 @@ pub mod redis;
 mod text;
 
 #[cfg(test)]
+mod carried_tests;
+#[cfg(test)]
+mod infer_tests;
+#[cfg(test)]
 mod testing;
 
 pub use infer::{infer, Verdict};

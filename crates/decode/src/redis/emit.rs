@@ -42,7 +42,7 @@ pub(super) fn command<'a>(
     db: Option<&'a str>,
 ) -> Message<'a> {
     let mut m = Message::new("redis", Side::Client, kind, offset);
-    m.body = if command.tail == 0 && command.left == 0 { Body::None } else { Body::Open };
+    m.body = body(command.tail, command.left);
     m.operation = text.get(..operation).unwrap_or(text);
     m.attrs.push(("db.system.name", AttrVal::from("redis")));
     m.attrs.push(("db.operation.name", AttrVal::from(m.operation)));
@@ -58,18 +58,21 @@ pub(super) fn command<'a>(
     m
 }
 
+/// What follows a head: the rest of a string, and elements.
+fn body(tail: u64, left: u64) -> Body {
+    match (tail, left) {
+        (0, 0) => Body::None,
+        (tail, 0) => Body::Length(tail),
+        _ => Body::Open,
+    }
+}
+
 /// The message of a reply. Of the reply to a secret command only the error code is kept.
 pub(super) fn reply<'a>(reply: &Reply<'a>, offset: u64, kind: Kind, secret: bool) -> Message<'a> {
     let mut m = Message::new("redis", Side::Server, kind, offset);
-    m.body = match reply.shape {
-        Shape::Bulk(_) => Body::Length(reply.tail),
-        _ if reply.tail == 0 && reply.left == 0 && !reply.open_line => Body::None,
-        _ => Body::Open,
-    };
-    if let Shape::Push(Some(name)) | Shape::Aggregate(Some(name)) = reply.shape {
-        if kind == Kind::OneWay {
-            m.operation = push_name(name);
-        }
+    m.body = if reply.open_line { Body::Open } else { body(reply.tail, reply.left) };
+    if let (Shape::Push(name) | Shape::Aggregate(name), Kind::OneWay) = (reply.shape, kind) {
+        m.operation = push_name(name.unwrap_or_default());
     }
     if kind == Kind::OneWay {
         m.attrs.push(("db.system.name", AttrVal::from("redis")));
