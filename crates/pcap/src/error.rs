@@ -22,7 +22,9 @@ pub enum PcapError {
         looks_like: &'static str,
     },
     /// A capture whose packets are of a kind that is not known here.
-    #[error("{file}: link type {link} cannot be read; known are Ethernet, Linux cooked (SLL, SLL2), raw IP and loopback")]
+    #[error(
+        "{file}: link type {link} cannot be read; known are Ethernet, Linux cooked (SLL, SLL2), raw IP and loopback"
+    )]
     LinkType {
         /// File.
         file: String,

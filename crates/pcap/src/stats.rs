@@ -27,6 +27,20 @@ impl Stats {
         self.counts.get(reason).copied().unwrap_or(0)
     }
 
+    /// All counters with their names; `dropped_` stands before reasons.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let mut all = vec![
+            ("packets".to_string(), self.packets),
+            ("bytes".to_string(), self.bytes),
+            ("segments".to_string(), self.segments),
+            ("datagrams".to_string(), self.datagrams),
+            ("flows".to_string(), self.flows),
+            ("events".to_string(), self.events),
+        ];
+        all.extend(self.counts.iter().map(|(reason, n)| ((*reason).to_string(), *n)));
+        all
+    }
+
     pub(crate) fn add(&mut self, reason: &'static str, n: u64) {
         *self.counts.entry(reason).or_default() += n;
     }

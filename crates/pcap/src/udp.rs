@@ -30,7 +30,13 @@ impl Table {
     }
 
     /// Emits one datagram. The first to speak is taken for the client, unless only it has a service's port.
-    pub(crate) fn datagram(&mut self, datagram: &Datagram<'_>, next_socket: &mut u64, stats: &mut Stats, out: &mut dyn FnMut(Event)) {
+    pub(crate) fn datagram(
+        &mut self,
+        datagram: &Datagram<'_>,
+        next_socket: &mut u64,
+        stats: &mut Stats,
+        out: &mut dyn FnMut(Event),
+    ) {
         let (source, destination, now_ns) = (datagram.source, datagram.destination, datagram.time_ns);
         let key = (source.min(destination), source.max(destination), datagram.domain);
         if self.pairs.len() >= self.limit && !self.pairs.contains_key(&key) {

@@ -148,7 +148,11 @@ fn links_and_tunnels() {
         ("ERSPAN II", 1, gre(0x10, 0x88be, &[&[0; 12][..], &frame].concat())),
         ("VXLAN", 1, outer(17, &udp_bytes(9999, 4789, &vxlan(&frame)))),
         ("VXLAN on an odd port", 1, outer(17, &udp_bytes(9999, 7777, &vxlan(&frame)))),
-        ("Geneve", 1, outer(17, &udp_bytes(9999, 6081, &[&[1, 0, 0x65, 0x58, 0, 0, 1, 0, 1, 2, 3, 4][..], &frame].concat()))),
+        (
+            "Geneve",
+            1,
+            outer(17, &udp_bytes(9999, 6081, &[&[1, 0, 0x65, 0x58, 0, 0, 1, 0, 1, 2, 3, 4][..], &frame].concat())),
+        ),
         ("Ethernet with padding", 1, [&frame[..], &[0; 20]].concat()),
     ];
     for (name, link, frame) in cases {
@@ -195,7 +199,10 @@ fn what_is_no_capture_says_what_it_is() {
         (b"PK\x03\x04more", "it looks like a zip archive; its first bytes are 50 4b 03 04 6d 6f 72 65"),
         (b"{\"resourceSpans\":[]}", "it looks like JSON; its first bytes are 7b 22"),
         (b"hello, this is text", "it looks like text; its first bytes are 68 65 6c 6c 6f 2c 20"),
-        (b"\x1f\x8b\x08not really", "it looks gzipped, and what is inside is no capture either; its first bytes are 1f 8b 08"),
+        (
+            b"\x1f\x8b\x08not really",
+            "it looks gzipped, and what is inside is no capture either; its first bytes are 1f 8b 08",
+        ),
         (b"\xff\xfe\x00\x01", "it is of an unknown kind; its first bytes are ff fe 00 01"),
     ];
     for (bytes, expected) in cases {

@@ -24,7 +24,10 @@ fn a_whole_connection_is_seen_from_its_client() {
     let data: Vec<_> = seen.data().collect();
     assert_eq!(data.len(), 2);
     assert_eq!((data[0].direction, data[0].seq, data[0].enter_ns), (Direction::Egress, Some(101), 10 * MS));
-    assert_eq!((data[1].direction, data[1].seq, data[1].payload.as_slice()), (Direction::Ingress, Some(501), b"answer".as_slice()));
+    assert_eq!(
+        (data[1].direction, data[1].seq, data[1].payload.as_slice()),
+        (Direction::Ingress, Some(501), b"answer".as_slice())
+    );
     for d in data {
         assert_eq!((d.local, d.remote, d.role), (ends().0, ends().1, Role::Client));
     }
@@ -126,7 +129,10 @@ fn a_cut_segment_says_how_long_it_was() {
 
 #[test]
 fn a_connection_joined_in_the_middle_is_guessed() {
-    let seen = replay_packets(&[tcp(10, false, 501, 104, ACK, b"HTTP/1.1 200 OK"), tcp(11, true, 104, 516, ACK, b"GET / HTTP/1.1")]);
+    let seen = replay_packets(&[
+        tcp(10, false, 501, 104, ACK, b"HTTP/1.1 200 OK"),
+        tcp(11, true, 104, 516, ACK, b"GET / HTTP/1.1"),
+    ]);
     let data: Vec<_> = seen.data().collect();
     assert_eq!((data[0].direction, data[0].local, data[0].role), (Direction::Ingress, ends().0, Role::Unknown));
     assert_eq!(data[1].direction, Direction::Egress);
@@ -198,7 +204,10 @@ fn udp_is_one_event_per_datagram() {
     // the answer is captured first
     let seen = replay_packets(&[datagram(1, server, client, b"answer"), datagram(2, client, server, b"ask")]);
     let shape: Vec<_> = seen.data().map(|d| (d.direction, d.payload.as_slice(), d.local.port)).collect();
-    assert_eq!(shape, [(Direction::Ingress, b"answer".as_slice(), 50_000), (Direction::Egress, b"ask".as_slice(), 50_000)]);
+    assert_eq!(
+        shape,
+        [(Direction::Ingress, b"answer".as_slice(), 50_000), (Direction::Egress, b"ask".as_slice(), 50_000)]
+    );
 }
 
 /// A stream cut into segments, then reordered within the buffer, partly repeated and re-cut.
@@ -207,15 +216,16 @@ fn mangled() -> impl Strategy<Value = (Vec<u8>, u32, Vec<(usize, usize)>)> {
         let n = bytes.len();
         let cuts = proptest::collection::btree_set(1..n.max(2), 0..12);
         let extra = proptest::collection::vec((0..n, 1..400usize), 0..8);
-        (Just(bytes), Just(isn), cuts, extra, any::<prop::sample::Index>())
-            .prop_flat_map(move |(bytes, isn, cuts, extra, _)| {
+        (Just(bytes), Just(isn), cuts, extra, any::<prop::sample::Index>()).prop_flat_map(
+            move |(bytes, isn, cuts, extra, _)| {
                 let mut edges: Vec<usize> = cuts.into_iter().filter(|c| *c < n).collect();
                 edges.insert(0, 0);
                 edges.push(n);
                 let mut segments: Vec<(usize, usize)> = edges.windows(2).map(|w| (w[0], w[1])).collect();
                 segments.extend(extra.into_iter().map(|(at, len)| (at, (at + len).min(n))));
                 (Just(bytes), Just(isn), Just(segments).prop_shuffle())
-            })
+            },
+        )
     })
 }
 

@@ -17,11 +17,12 @@ pub(super) struct Classic {
 impl Classic {
     /// Reads the file's header if the magic number is one of this format.
     pub(super) fn open(magic: [u8; 4], input: &mut Input<'_>) -> Result<Option<Self>, PcapError> {
-        let (order, (fraction_ns, header_len)) = match (known(u32::from_be_bytes(magic)), known(u32::from_le_bytes(magic))) {
-            (Some(kind), _) => (Order::Big, kind),
-            (None, Some(kind)) => (Order::Little, kind),
-            (None, None) => return Ok(None),
-        };
+        let (order, (fraction_ns, header_len)) =
+            match (known(u32::from_be_bytes(magic)), known(u32::from_le_bytes(magic))) {
+                (Some(kind), _) => (Order::Big, kind),
+                (None, Some(kind)) => (Order::Little, kind),
+                (None, None) => return Ok(None),
+            };
         let mut header = [0; 24];
         if input.fill(&mut header)? != Got::All {
             return Err(input.damaged(0, "the file ends inside its header"));
@@ -31,7 +32,12 @@ impl Classic {
         Ok(Some(Classic { order, fraction_ns, header_len, link }))
     }
 
-    pub(super) fn next(&mut self, input: &mut Input<'_>, frame: &mut Frame, stats: &mut Stats) -> Result<bool, PcapError> {
+    pub(super) fn next(
+        &mut self,
+        input: &mut Input<'_>,
+        frame: &mut Frame,
+        stats: &mut Stats,
+    ) -> Result<bool, PcapError> {
         let mut header = [0; 24];
         match header.get_mut(..self.header_len).map_or(Ok(Got::Nothing), |h| input.fill(h))? {
             Got::All => {}

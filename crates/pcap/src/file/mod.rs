@@ -38,7 +38,12 @@ enum Format {
 
 impl<'a> Source<'a> {
     pub(crate) fn open(name: &str, raw: impl Read + 'a) -> Result<Self, PcapError> {
-        let mut input = Input { name: name.to_string(), inner: Box::new(BufReader::with_capacity(1 << 16, raw)), offset: 0, packets: 0 };
+        let mut input = Input {
+            name: name.to_string(),
+            inner: Box::new(BufReader::with_capacity(1 << 16, raw)),
+            offset: 0,
+            packets: 0,
+        };
         let mut first = input.first_bytes()?;
         if first.starts_with(&[0x1f, 0x8b]) {
             let packed = std::io::Cursor::new(first.clone()).chain(input.inner);
@@ -49,7 +54,8 @@ impl<'a> Source<'a> {
             }
         }
         let magic: [u8; 4] = first.get(..4).and_then(|b| b.try_into().ok()).unwrap_or_default();
-        let not_a_capture = PcapError::NotACapture { file: name.to_string(), looks_like: looks_like(&first), first: first.clone() };
+        let not_a_capture =
+            PcapError::NotACapture { file: name.to_string(), looks_like: looks_like(&first), first: first.clone() };
         let rest = std::mem::replace(&mut input.inner, Box::new(std::io::empty()));
         input.inner = Box::new(std::io::Cursor::new(first).chain(rest));
         let format = if magic == ng::SECTION_HEADER {
@@ -153,11 +159,19 @@ enum Order {
 impl Order {
     fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let b: [u8; 2] = bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).unwrap_or_default();
-        if self == Order::Big { u16::from_be_bytes(b) } else { u16::from_le_bytes(b) }
+        if self == Order::Big {
+            u16::from_be_bytes(b)
+        } else {
+            u16::from_le_bytes(b)
+        }
     }
 
     fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let b: [u8; 4] = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).unwrap_or_default();
-        if self == Order::Big { u32::from_be_bytes(b) } else { u32::from_le_bytes(b) }
+        if self == Order::Big {
+            u32::from_be_bytes(b)
+        } else {
+            u32::from_le_bytes(b)
+        }
     }
 }

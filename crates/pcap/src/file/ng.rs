@@ -41,7 +41,12 @@ pub(super) struct Ng {
 }
 
 impl Ng {
-    pub(super) fn next(&mut self, input: &mut Input<'_>, frame: &mut Frame, stats: &mut Stats) -> Result<bool, PcapError> {
+    pub(super) fn next(
+        &mut self,
+        input: &mut Input<'_>,
+        frame: &mut Frame,
+        stats: &mut Stats,
+    ) -> Result<bool, PcapError> {
         loop {
             let mut head = [0; 8];
             match input.fill(&mut head)? {
@@ -93,7 +98,9 @@ impl Ng {
             };
             let Some(packet) = was else {
                 if matches!(kind, ENHANCED_PACKET | OBSOLETE_PACKET | SIMPLE_PACKET) {
-                    return Err(input.damaged(u64::from(total), "a packet longer than its block, or of no known interface"));
+                    return Err(
+                        input.damaged(u64::from(total), "a packet longer than its block, or of no known interface")
+                    );
                 }
                 continue;
             };
@@ -137,7 +144,15 @@ impl Ng {
         self.checked(body, 4, wire.min(snap).min(room), wire, interface, self.last_ns)
     }
 
-    fn checked(&self, body: &[u8], at: usize, captured: u32, wire: u32, interface: &Interface, time_ns: u64) -> Option<Packet> {
+    fn checked(
+        &self,
+        body: &[u8],
+        at: usize,
+        captured: u32,
+        wire: u32,
+        interface: &Interface,
+        time_ns: u64,
+    ) -> Option<Packet> {
         let fits = captured <= MAX_RECORD && body.len() >= at + captured as usize;
         let wire_len = wire.max(captured) as usize;
         fits.then_some(Packet { at, captured: captured as usize, wire_len, time_ns, link: interface.link })

@@ -68,14 +68,16 @@ impl Fragments {
             self.make_room(now_ns, stats);
         }
         let key = Key { ends: (packet.source, packet.destination), id: piece.id, domain: packet.payload.domain };
-        let fresh = || Partial { since_ns: now_ns, protocol: packet.protocol, parts: BTreeMap::new(), total: None, bytes: 0 };
+        let fresh =
+            || Partial { since_ns: now_ns, protocol: packet.protocol, parts: BTreeMap::new(), total: None, bytes: 0 };
         let partial = self.packets.entry(key).or_insert_with(fresh);
         if now_ns.saturating_sub(partial.since_ns) > TIMEOUT_NS {
             stats.bump("fragment_incomplete");
             self.bytes -= partial.bytes;
             *partial = fresh();
         }
-        let before = partial.parts.range(..=piece.offset).next_back().is_some_and(|(at, (len, _))| at + len > piece.offset);
+        let before =
+            partial.parts.range(..=piece.offset).next_back().is_some_and(|(at, (len, _))| at + len > piece.offset);
         let after = partial.parts.range(piece.offset..).next().is_some_and(|(at, _)| *at < piece.offset + wire);
         if before || after {
             stats.bump("fragment_overlap");

@@ -42,7 +42,12 @@ impl Dissector {
     }
 
     /// Whether the datagram was a tunnel's, and what is inside was taken.
-    pub(super) fn udp_tunnel(&mut self, packet: &Packet<'_>, stats: &mut Stats, out: Out<'_>) -> Result<bool, &'static str> {
+    pub(super) fn udp_tunnel(
+        &mut self,
+        packet: &Packet<'_>,
+        stats: &mut Stats,
+        out: Out<'_>,
+    ) -> Result<bool, &'static str> {
         let (Some(port), Some(body)) = (packet.payload.u16(2), packet.payload.skip(8)) else { return Ok(false) };
         if port == GENEVE_PORT {
             return self.geneve(body, stats, out);
@@ -84,7 +89,9 @@ fn holds_ipv4(frame: View<'_>) -> bool {
         return false;
     }
     let header = frame.u8(14).filter(|first| first >> 4 == 4).map(|first| usize::from(first & 0x0f) * 4);
-    let Some(header) = header.filter(|len| *len >= 20).and_then(|len| frame.data.get(14..14 + len)) else { return false };
+    let Some(header) = header.filter(|len| *len >= 20).and_then(|len| frame.data.get(14..14 + len)) else {
+        return false;
+    };
     let sum: u32 = header.chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }

@@ -344,7 +344,9 @@ impl Flow {
         let now_ns = segment.time_ns;
         self.flush(now_ns, stats, out);
         let change = match self.state {
-            State::Opening(_) if Some(from) != self.client && self.synack_ns.is_none() => SocketChange::ConnectFailed(ECONNREFUSED),
+            State::Opening(_) if Some(from) != self.client && self.synack_ns.is_none() => {
+                SocketChange::ConnectFailed(ECONNREFUSED)
+            }
             // The last word after both sides said that they are done.
             _ if self.halves.iter().all(Half::has_fin) => SocketChange::Close,
             _ => SocketChange::Reset(ECONNRESET),
@@ -367,7 +369,11 @@ impl Flow {
     }
 
     fn role(&self) -> Role {
-        if self.client.is_some() { Role::Client } else { Role::Unknown }
+        if self.client.is_some() {
+            Role::Client
+        } else {
+            Role::Unknown
+        }
     }
 
     fn totals(&self, client: usize) -> TcpTotals {

@@ -116,7 +116,11 @@ impl Half {
         }
         let missing = to.saturating_sub(self.pos);
         // One byte with nothing behind it is most likely a FIN that was not captured.
-        if missing == 1 && self.parts.is_empty() { 0 } else { missing }
+        if missing == 1 && self.parts.is_empty() {
+            0
+        } else {
+            missing
+        }
     }
 
     /// Whether a segment would bring the next expected byte.

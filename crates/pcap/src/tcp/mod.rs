@@ -29,7 +29,13 @@ impl Table {
     }
 
     /// Takes one segment.
-    pub(crate) fn segment(&mut self, segment: &Segment<'_>, next_socket: &mut u64, stats: &mut Stats, out: &mut dyn FnMut(Event)) {
+    pub(crate) fn segment(
+        &mut self,
+        segment: &Segment<'_>,
+        next_socket: &mut u64,
+        stats: &mut Stats,
+        out: &mut dyn FnMut(Event),
+    ) {
         let ends = (segment.source.min(segment.destination), segment.source.max(segment.destination));
         let key = (ends.0, ends.1, segment.domain);
         if self.flows.len() >= self.limits.flows && !self.flows.contains_key(&key) {
@@ -49,7 +55,9 @@ impl Table {
         }
         let before = flow.buffered();
         flow.segment(segment, stats, out);
-        if flow.buffered() > self.limits.stream_bytes || self.buffered + flow.buffered() > self.limits.total_bytes + before {
+        if flow.buffered() > self.limits.stream_bytes
+            || self.buffered + flow.buffered() > self.limits.total_bytes + before
+        {
             stats.bump("tcp_buffer_full");
             flow.flush(segment.time_ns, stats, out);
         }
