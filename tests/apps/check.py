@@ -4,8 +4,8 @@
 usage: check.py OTLP_FILE TRUTH_DIR [--min-exact SHARE] [--show N] [--format text|json]
 
 A root request is exact if every span that its calls should have is there, each with the right parent, all in one
-trace, and nothing else is in that trace. Only spans of processes count; spans of devices between them are skipped
-over when a parent is looked for. Spans and calls are matched by ports, side and time, never by anything that the
+trace, and no other request is in that trace. Only requests seen at processes count; spans of devices and of connections
+that nobody understood are skipped over when a parent is looked for. Spans and calls are matched by ports, side and time, never by anything that the
 tracer joined them by. README.md has the formats. Exit code: 0 if the share of exact requests reaches --min-exact
 (default 1), 1 if it does not, 2 if the input cannot be read.
 """
@@ -162,9 +162,10 @@ def read_span(raw, resource):
     span.start, span.end = int(raw["startTimeUnixNano"]), int(raw["endTimeUnixNano"])
     span.end = max(span.end, span.start + 1)
     kind = raw.get("kind")
-    tap = attrs.get("wirespan.tap") or attrs.get("wirespan.tap_side")
+    tap = attrs.get("wirespan.tap_side")
     span.side = CLIENT if kind in (3, 4, "SPAN_KIND_CLIENT", "SPAN_KIND_PRODUCER") else SERVER
-    span.process = tap in (None, "client-process", "server-process")
+    connection = "network.transport" in attrs and "network.protocol.name" not in attrs  # bytes that nobody understood
+    span.process = tap in (None, "client-process", "server-process") and not connection
     if tap in ("client-process", "server-process"):
         span.side = tap.split("-")[0]
     own, other = attrs.get("network.local.port"), attrs.get("network.peer.port")

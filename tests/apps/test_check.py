@@ -77,7 +77,7 @@ class CheckTest(unittest.TestCase):
     def test_a_device_between_is_skipped_over(self):
         made = spans()
         nic = dict(made["cat-s0"], spanId="nic", parentSpanId="cat-c0")
-        nic["attributes"] = nic["attributes"] + [{"key": "wirespan.tap", "value": {"stringValue": "server-nic"}}]
+        nic["attributes"] = nic["attributes"] + [{"key": "wirespan.tap_side", "value": {"stringValue": "server-nic"}}]
         made["nic"] = nic
         made["cat-s0"]["parentSpanId"] = "nic"
         self.assertEqual(self.compare(made)["exact"], 2)
