@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use wirespan_model::key::hash64;
 use wirespan_model::{Key, KeyKind, SpanId, Trace, TraceId};
 use wirespan_store::{Query, Store, TimeRange};
+use wirespan_trace::{derived_trace_id, AssembleError, Limits};
 
 /// Matching spans read at most per trace that is asked for, so that a search for one noisy trace ends.
 const SPANS_PER_TRACE: usize = 40;
@@ -23,7 +24,10 @@ pub(crate) struct FoundTraces {
 
 /// The trace of a span.
 pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
-    crate::stand_in::assemble(store, from)
+    wirespan_trace::assemble(store, from, &Limits::default()).map_err(|e| match e {
+        AssembleError::NotFound(id) => ApiError::not_found(format!("the store has no span {id}")),
+        AssembleError::Store(e) => e.into(),
+    })
 }
 
 /// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a trace
@@ -68,10 +72,9 @@ pub(crate) fn find_trace(store: &dyn Store, id: &str) -> Result<SpanId, ApiError
     if let Some(span) = carried.iter().min_by_key(|s| s.start_ns) {
         return Ok(span.id);
     }
-    for half in [number as u64, (number >> 64) as u64] {
-        if let Some(span) = store.span(SpanId(half))?.filter(|_| half != 0) {
-            return Ok(span.id);
-        }
+    let root = SpanId(number as u64);
+    if derived_trace_id(root) == TraceId(bytes) && store.span(root)?.is_some() {
+        return Ok(root);
     }
     Err(missing())
 }

@@ -12,9 +12,7 @@ mod error;
 mod filter;
 mod guard;
 mod jaeger;
-mod map;
 mod shape;
-mod stand_in;
 mod stats;
 mod when;
 

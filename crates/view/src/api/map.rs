@@ -2,7 +2,7 @@
 
 use crate::error::{ApiError, ErrorBody};
 use crate::filter::params;
-use crate::map::{aggregate, ServiceMap};
+use crate::shape::MapView;
 use crate::when::{now_ns, parse_time};
 use crate::ViewState;
 use axum::extract::{RawQuery, State};
@@ -10,6 +10,7 @@ use axum::Json;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use wirespan_store::TimeRange;
+use wirespan_trace::ServiceMap;
 
 /// Parameters of the map.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -24,8 +25,8 @@ pub(super) struct MapParams {
 
 /// Who calls whom, how often, how fast, with how many errors.
 #[utoipa::path(get, path = "/api/v1/map", params(MapParams), responses(
-    (status = 200, body = ServiceMap), (status = 400, body = ErrorBody)))]
-pub(super) async fn map(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Json<ServiceMap>, ApiError> {
+    (status = 200, body = MapView), (status = 400, body = ErrorBody)))]
+pub(super) async fn map(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Json<MapView>, ApiError> {
     let p: MapParams = params(raw.as_deref())?;
     let now = now_ns();
     let time = |param: &str, text: Option<String>, default: &str| {
@@ -33,5 +34,5 @@ pub(super) async fn map(State(state): State<ViewState>, RawQuery(raw): RawQuery)
         parse_time(text.as_deref().unwrap_or(default), now).map_err(|e| ApiError::bad_query(param, e))
     };
     let range = TimeRange { from_ns: time("from", p.from, "-1h")?, to_ns: time("to", p.to, "now")? };
-    Ok(Json(state.query(move |store| Ok(aggregate(store, range)?)).await?))
+    Ok(Json(state.query(move |store| Ok(MapView::from(&ServiceMap::of_store(store, range)?))).await?))
 }

@@ -7,7 +7,6 @@ mod shape;
 
 use crate::assemble::{assemble, find_trace, traces_of};
 use crate::error::ApiError;
-use crate::map::{aggregate, OUTSIDE};
 use crate::when::now_ns;
 use crate::ViewState;
 use axum::extract::{Path, RawQuery, State};
@@ -18,6 +17,7 @@ use axum::{Json, Router};
 use params::Params;
 use shape::{trace_json, Dependency, Envelope, Failure, Operation, TraceJson};
 use wirespan_store::{Field, Query, TimeRange};
+use wirespan_trace::{NodeKind, ServiceMap};
 
 const MAX_NAMES: usize = 1000;
 
@@ -132,10 +132,13 @@ fn pad(id: &str) -> String {
 
 async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<Dependency> {
     let range = Params::read(raw.as_deref())?.dependency_range(now_ns())?;
-    let map = state.query(move |store| Ok(aggregate(store, range)?)).await?;
+    let map = state.query(move |store| Ok(ServiceMap::of_store(store, range)?)).await?;
     let mut calls: std::collections::BTreeMap<(String, String), u64> = std::collections::BTreeMap::new();
-    for edge in map.edges.into_iter().filter(|e| e.from != OUTSIDE) {
-        *calls.entry((edge.from, edge.to)).or_default() += edge.calls.count;
+    for edge in &map.edges {
+        let (Some(parent), Some(child)) = (map.nodes.get(edge.client), map.nodes.get(edge.server)) else { continue };
+        if parent.kind != NodeKind::Caller {
+            *calls.entry((parent.name.clone(), child.name.clone())).or_default() += edge.count;
+        }
     }
     let links =
         calls.into_iter().map(|((parent, child), call_count)| Dependency { parent, child, call_count }).collect();

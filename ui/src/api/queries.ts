@@ -1,0 +1,70 @@
+// Server state: one hook per question.
+import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
+import { type Filters, toApi } from "../domain/filters";
+import { ApiProblem, get } from "./client";
+import type { Names, ServiceMap, StatusView, TraceList, TraceView } from "./types";
+
+/** How often a live page asks again, ms. */
+export const LIVE_MS = 3000;
+/** How often a page asks again while the server does not answer, ms. */
+const RETRY_MS = 4000;
+
+export function makeClient(): QueryClient {
+  return new QueryClient({
+    defaultOptions: {
+      queries: {
+        staleTime: 2000,
+        refetchOnWindowFocus: false,
+        // A question that was understood and refused is refused again.
+        retry: (count, error) => !(error instanceof ApiProblem) && count < 1,
+        retryDelay: 300,
+        refetchInterval: (query) => (query.state.error && !(query.state.error instanceof ApiProblem) ? RETRY_MS : false),
+      },
+    },
+  });
+}
+
+const LIMIT = "100";
+
+export function useTraces(filters: Filters, live: boolean) {
+  const params = { ...toApi(filters), limit: LIMIT };
+  return useQuery({
+    queryKey: ["traces", params],
+    queryFn: ({ signal }) => get<TraceList>("/api/v1/traces", params, signal),
+    placeholderData: keepPreviousData,
+    ...(live ? { refetchInterval: LIVE_MS } : {}),
+  });
+}
+
+export function useTrace(id: string) {
+  return useQuery({
+    queryKey: ["trace", id],
+    queryFn: ({ signal }) => get<TraceView>(`/api/v1/trace/${encodeURIComponent(id)}`, {}, signal),
+    staleTime: 60_000,
+  });
+}
+
+export function useNames(field: string) {
+  return useQuery({
+    queryKey: ["names", field],
+    queryFn: ({ signal }) => get<Names>("/api/v1/suggest", { field, limit: "200" }, signal),
+    staleTime: 15_000,
+  });
+}
+
+export function useMap(range: string) {
+  return useQuery({
+    queryKey: ["map", range],
+    queryFn: ({ signal }) => get<ServiceMap>("/api/v1/map", { from: range === "all" ? "0" : `-${range}` }, signal),
+    placeholderData: keepPreviousData,
+    staleTime: 10_000,
+  });
+}
+
+export function useStatus(live = false) {
+  return useQuery({
+    queryKey: ["status"],
+    queryFn: ({ signal }) => get<StatusView>("/api/v1/status", {}, signal),
+    ...(live ? { refetchInterval: LIVE_MS } : {}),
+  });
+}

@@ -1,0 +1,16 @@
+// Names for the generated types.
+import type { components } from "./generated/schema";
+
+type Schemas = components["schemas"];
+
+export type SpanView = Schemas["SpanView"];
+export type TraceView = Schemas["TraceView"];
+export type TraceSpan = Schemas["TraceSpanView"];
+export type TraceList = Schemas["TraceList"];
+export type TraceSummary = Schemas["TraceSummary"];
+export type ServiceMap = Schemas["ServiceMap"];
+export type MapEdge = Schemas["MapEdge"];
+export type MapNode = Schemas["MapNode"];
+export type StatusView = Schemas["StatusView"];
+export type Names = Schemas["Names"];
+export type Problem = Schemas["Problem"];

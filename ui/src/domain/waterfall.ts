@@ -1,0 +1,128 @@
+// A trace as rows of a waterfall: a tree in depth-first order, some of it folded away.
+
+import type { TraceSpan, TraceView } from "../api/types";
+
+export interface Row {
+  readonly index: number;
+  readonly item: TraceSpan;
+  readonly depth: number;
+  /** Spans below this one, folded or not. */
+  readonly below: number;
+  readonly children: number;
+  readonly collapsed: boolean;
+  /** Whether an error hides below this folded row. */
+  readonly hiddenError: boolean;
+  readonly hop: Hop | null;
+}
+
+/** How long a message took between two observation points of the same request. */
+export interface Hop {
+  readonly requestNs: number;
+  /** Null where one of the points saw no response. */
+  readonly responseNs: number | null;
+}
+
+/** Taps that are neither end: packets between processes. */
+const BETWEEN = new Set(["client-nic", "client-node", "gateway", "server-node", "server-nic"]);
+
+export function isNetworkTap(tap: string): boolean {
+  return BETWEEN.has(tap);
+}
+
+export interface Tree {
+  readonly trace: TraceView;
+  readonly byId: ReadonlyMap<string, number>;
+  /** Index of the parent of each span, -1 for a root. */
+  readonly parents: readonly number[];
+  /** Index behind the last span below each span. */
+  readonly ends: readonly number[];
+  readonly children: readonly number[];
+}
+
+export function tree(trace: TraceView): Tree {
+  const byId = new Map(trace.spans.map((item, index) => [item.span.id, index]));
+  const parents = trace.spans.map((item) => byId.get(item.parent?.span_id ?? "") ?? -1);
+  const ends = trace.spans.map((_, index) => index + 1);
+  const children = trace.spans.map(() => 0);
+  // Parents come before children, so going backwards each end is final before it is passed up.
+  for (let index = parents.length - 1; index >= 0; index -= 1) {
+    const parent = parents[index] ?? -1;
+    if (parent < 0 || parent >= index) continue;
+    ends[parent] = Math.max(ends[parent] ?? 0, ends[index] ?? 0);
+    children[parent] = (children[parent] ?? 0) + 1;
+  }
+  return { trace, byId, parents, ends, children };
+}
+
+/** Latency between a span and its parent, if both saw the same message. */
+export function hop(item: TraceSpan, parent: TraceSpan | undefined): Hop | null {
+  if (!parent || item.parent?.evidence !== "wire") return null;
+  const response =
+    item.response_offset_ns != null && parent.response_offset_ns != null ? parent.response_offset_ns - item.response_offset_ns : null;
+  return { requestNs: item.offset_ns - parent.offset_ns, responseNs: response };
+}
+
+/** Visible rows: nothing below a collapsed span; without network taps if they are hidden, and their children move up. */
+export function rows(t: Tree, collapsed: ReadonlySet<string>, hideNetwork: boolean): Row[] {
+  const result: Row[] = [];
+  const { spans } = t.trace;
+  const depths: number[] = [];
+  for (let index = 0; index < spans.length; ) {
+    const item = spans[index];
+    if (!item) break;
+    const parent = t.parents[index] ?? -1;
+    const hidden = hideNetwork && isNetworkTap(item.span.tap);
+    const depth = parent < 0 ? 0 : (depths[parent] ?? 0) + 1;
+    // A hidden span has the depth of its parent, so that what is below it stands one step under that parent.
+    depths[index] = hidden ? depth - 1 : depth;
+    const end = t.ends[index] ?? index + 1;
+    const folded = collapsed.has(item.span.id) && end > index + 1;
+    if (!hidden) {
+      result.push({
+        index,
+        item,
+        depth,
+        below: end - index - 1,
+        children: t.children[index] ?? 0,
+        collapsed: folded,
+        hiddenError: folded && spans.slice(index + 1, end).some((below) => below.span.error),
+        hop: hop(item, spans[visibleParent(t, index, hideNetwork)]),
+      });
+    }
+    index = folded && !hidden ? end : index + 1;
+  }
+  return result;
+}
+
+function visibleParent(t: Tree, index: number, hideNetwork: boolean): number {
+  let parent = t.parents[index] ?? -1;
+  while (hideNetwork && parent >= 0 && isNetworkTap(t.trace.spans[parent]?.span.tap ?? "")) parent = t.parents[parent] ?? -1;
+  return parent;
+}
+
+/** Ids of every span that has children: collapsing them folds the whole trace. */
+export function foldable(t: Tree): string[] {
+  return t.trace.spans.filter((_, index) => (t.children[index] ?? 0) > 0).map((item) => item.span.id);
+}
+
+/** The spans above a span, nearest first. */
+export function ancestors(t: Tree, id: string): string[] {
+  const above: string[] = [];
+  let index = t.parents[t.byId.get(id) ?? -1] ?? -1;
+  while (index >= 0) {
+    const item = t.trace.spans[index];
+    if (item) above.push(item.span.id);
+    index = t.parents[index] ?? -1;
+  }
+  return above;
+}
+
+/** Place of a span on the time axis, both 0–100 (per cent). */
+export function place(item: TraceSpan, totalNs: number): { left: number; width: number; response: number | null } {
+  const total = Math.max(1, totalNs);
+  const left = (item.offset_ns / total) * 100;
+  const width = (item.span.duration_ns / total) * 100;
+  const after = item.response_offset_ns == null ? null : item.response_offset_ns - item.offset_ns;
+  const response = after == null || item.span.duration_ns === 0 ? null : Math.min(100, Math.max(0, (after / item.span.duration_ns) * 100));
+  return { left, width, response };
+}

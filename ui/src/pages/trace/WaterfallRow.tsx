@@ -1,0 +1,112 @@
+import { memo } from "react";
+import { formatDuration } from "../../domain/duration";
+import { tapLabel, tapWords } from "../../domain/evidence";
+import { isNetworkTap, place, type Row } from "../../domain/waterfall";
+import { hueStyle } from "../../parts/Service";
+import { Evidence } from "./Evidence";
+import css from "./WaterfallRow.module.css";
+
+interface Props {
+  row: Row;
+  top: number;
+  rowIndex: number;
+  totalNs: number;
+  hue: number;
+  current: boolean;
+  selected: boolean;
+  open: (id: string) => void;
+  fold: (id: string, folded: boolean) => void;
+}
+
+/** Steps of indent that are drawn; deeper rows say their depth instead of leaving the column. */
+const MAX_INDENT = 16;
+
+export const WaterfallRow = memo(function WaterfallRow({ row, top, rowIndex, totalNs, hue, current, selected, open, fold }: Props) {
+  const { item, depth, children, collapsed, below, hop } = row;
+  const { span } = item;
+  const bar = place(item, totalNs);
+  const network = isNetworkTap(span.tap);
+  const end = bar.left + bar.width;
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the page handles keys for the row with the cursor
+    <div
+      id={`span-${span.id}`}
+      className={`service-colour ${css.row}`}
+      style={{ ...hueStyle(hue), transform: `translateY(${top}px)` }}
+      role="row"
+      tabIndex={-1}
+      aria-level={depth + 1}
+      aria-rowindex={rowIndex}
+      aria-expanded={children > 0 ? !collapsed : undefined}
+      aria-selected={selected}
+      data-current={current || undefined}
+      data-error={span.error || undefined}
+      data-network={network || undefined}
+      onClick={() => open(span.id)}
+    >
+      <div role="gridcell" className={css.name} style={{ paddingLeft: `${Math.min(depth, MAX_INDENT) * 16 + 6}px` }}>
+        {Array.from({ length: Math.min(depth, MAX_INDENT) }, (_, step) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: a guide is its step
+          <span key={step} className={css.guide} style={{ left: `${step * 16 + 14}px` }} />
+        ))}
+        {children > 0 ? (
+          <button
+            type="button"
+            className={css.fold}
+            tabIndex={-1}
+            aria-label={collapsed ? `Expand ${below} spans` : "Collapse"}
+            onClick={(event) => {
+              event.stopPropagation();
+              fold(span.id, !collapsed);
+            }}
+          >
+            {collapsed ? "▸" : "▾"}
+          </button>
+        ) : (
+          <span className={css.leaf} />
+        )}
+        <span className={css.swatch} />
+        {span.error && (
+          <span className={css.bad} role="img" aria-label={`error: ${span.status}`} title={span.status}>
+            !
+          </span>
+        )}
+        <span className={css.service}>{span.service || (network ? "" : span.protocol)}</span>
+        <span className={css.text} title={span.name}>
+          {span.name}
+        </span>
+        {collapsed && (
+          <span className={css.below} data-error={row.hiddenError || undefined}>
+            +{below}
+          </span>
+        )}
+        <span className={css.badges}>
+          <span className={css.tap} title={tapWords(span.tap)}>
+            {tapLabel(span.tap)}
+          </span>
+          {item.parent && <Evidence link={item.parent} />}
+        </span>
+      </div>
+      <div role="gridcell" className={css.hop}>
+        {hop && (
+          <>
+            {formatDuration(hop.requestNs)}
+            {hop.responseNs !== null && <span> · {formatDuration(hop.responseNs)}</span>}
+          </>
+        )}
+      </div>
+      <div role="gridcell" className={css.time}>
+        <span
+          className={css.bar}
+          data-unanswered={span.response_ns === undefined && span.status === "no-response" ? true : undefined}
+          style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }}
+        >
+          {bar.response !== null && <span className={css.wait} style={{ width: `${bar.response}%` }} />}
+        </span>
+        <span className={css.label} style={end < 86 ? { left: `calc(${end}% + 6px)` } : { right: `calc(${100 - bar.left}% + 6px)` }}>
+          {formatDuration(span.duration_ns)}
+        </span>
+      </div>
+    </div>
+  );
+});
