@@ -55,7 +55,7 @@ fn b3_in_one_field() {
     assert_eq!(carried(&[("B3", "0")]).sampled, Some(false));
     assert_eq!(carried(&[("b3", &format!("{TRACE}-{SPAN}"))]).sampled, None);
     for bad in
-        [format!("{TRACE}"), format!("{TRACE}-{SPAN}-x"), format!("{TRACE}-short"), format!("{full}-1"), "x".into()]
+        [TRACE.to_owned(), format!("{TRACE}-{SPAN}-x"), format!("{TRACE}-short"), format!("{full}-1"), "x".into()]
     {
         assert_eq!(carried(&[("b3", &bad)]), Carried::default(), "{bad}");
     }

@@ -7,7 +7,7 @@ use crate::text::len64;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use wirespan_model::{AttrVal, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
 /// Most answers that are written out.
 pub const MAX_ANSWERS: u16 = 8;
@@ -26,8 +26,10 @@ pub(super) struct Place {
     pub(super) side: Side,
     /// Offset of its first byte, of the length before it over TCP.
     pub(super) offset: u64,
-    /// Length on the wire, with the length before it over TCP.
+    /// Its length as far as it was moved, with the length before it over TCP.
     pub(super) len: u64,
+    /// Bytes of it that follow.
+    pub(super) rest: u64,
     /// Its end was not captured.
     pub(super) cut: bool,
     pub(super) stream: bool,
@@ -84,6 +86,9 @@ fn message<'a>(head: &Header, qtype: Option<u16>, extended: u16, place: Place, s
     };
     let mut m = Message::new("dns", place.side, kind, place.offset);
     m.head_len = place.len;
+    if place.rest > 0 {
+        m.body = Body::Length(place.rest);
+    }
     m.id = Some(u64::from(head.id));
     m.operation = types::opcode(head.opcode).or(qtype.map(types::qtype)).unwrap_or("");
     m.target = Cow::Borrowed(&scratch.name);
@@ -182,6 +187,6 @@ fn answer(bytes: &[u8], record: &Record, text: &mut String) -> Result<bool, BadN
 impl Place {
     /// A datagram.
     pub(super) fn datagram(side: Side, offset: u64, len: usize, missing: u64) -> Place {
-        Place { side, offset, len: len64(len).saturating_add(missing), cut: missing > 0, stream: false }
+        Place { side, offset, len: len64(len).saturating_add(missing), rest: 0, cut: missing > 0, stream: false }
     }
 }

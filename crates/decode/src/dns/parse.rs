@@ -118,12 +118,12 @@ impl Stream {
 
     /// Emits the message in `view`, which starts at the offset with its length; what `view` lacks is skipped.
     fn emit(&mut self, side: Side, view: &[u8], cut: bool, scratch: &mut Scratch, out: Out<'_>) {
-        let len = wire_len(view).unwrap_or(0);
-        let cut = cut || len > len64(view.len());
-        let place = Place { side, offset: self.offset, len, cut, stream: true };
+        let len = len64(view.len());
+        let rest = wire_len(view).unwrap_or(0).saturating_sub(len);
+        let place = Place { side, offset: self.offset, len, rest, cut: cut || rest > 0, stream: true };
         emit::emit(view.get(2..).unwrap_or_default(), place, scratch, out);
-        self.offset = self.offset.saturating_add(len64(view.len()));
-        self.skip = len.saturating_sub(len64(view.len()));
+        self.offset = self.offset.saturating_add(len);
+        self.skip = rest;
     }
 
     fn gap(&mut self, side: Side, missing: u64, scratch: &mut Scratch, out: Out<'_>) {

@@ -1,0 +1,140 @@
+//! Messages and bytes per second of each parser, beside two baselines over the same bytes in the same run: a search for line
+//! ends (`memchr`) and a copy (`memcpy`).
+//!
+//! ```text
+//! cargo run --release -p wirespan-decode --example throughput
+//! ```
+#![allow(clippy::arithmetic_side_effects, clippy::cast_precision_loss, clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use wirespan_decode::{dns::Dns, http1::Http1, redis::Redis, Protocol};
+use wirespan_model::{Chunk, Item, Side, Transport};
+
+/// Time per measurement.
+const TIME: Duration = Duration::from_millis(700);
+
+type Turns = Vec<(Side, Vec<u8>, u64)>;
+
+const REQUEST: &str = "GET /api/v1/carts/4711/items?page=2 HTTP/1.1\r\nHost: shop.example:8080\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\nAccept: application/json\r\n\
+    Accept-Encoding: gzip, deflate, br\r\nAuthorization: Bearer abcdefghijklmnopqrstuvwxyz0123456789\r\n\
+    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nX-Request-ID: 7b1f0c1e\r\n\
+    Connection: keep-alive\r\n\r\n";
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\nServer: nginx\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+    Content-Type: application/json\r\nContent-Length: 256\r\nConnection: keep-alive\r\n\r\n";
+
+fn http() -> Turns {
+    let response = [RESPONSE.as_bytes(), &[b'x'; 256]].concat();
+    vec![(Side::Client, REQUEST.into(), 0), (Side::Server, response, 0)]
+}
+
+fn http_split() -> Turns {
+    let (a, b) = REQUEST.as_bytes().split_at(200);
+    let (c, d) = RESPONSE.as_bytes().split_at(100);
+    vec![
+        (Side::Client, a.into(), 0),
+        (Side::Client, b.into(), 0),
+        (Side::Server, c.into(), 0),
+        (Side::Server, [d, &[b'x'; 256]].concat(), 0),
+    ]
+}
+
+fn http_chunked() -> Turns {
+    let body = format!("1000\r\n{}\r\n", "x".repeat(4096)).repeat(16) + "0\r\n\r\n";
+    let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned() + &body;
+    vec![(Side::Client, REQUEST.into(), 0), (Side::Server, response.into(), 0)]
+}
+
+fn redis() -> Turns {
+    let set = "*3\r\n$3\r\nSET\r\n$8\r\ncart:471\r\n$12\r\n{\"items\": 3}\r\n";
+    vec![(Side::Client, set.into(), 0), (Side::Server, "+OK\r\n".into(), 0)]
+}
+
+fn redis_pipeline() -> Turns {
+    let get = "*2\r\n$3\r\nGET\r\n$8\r\ncart:471\r\n".repeat(100);
+    vec![(Side::Client, get.into(), 0), (Side::Server, "$12\r\n{\"items\": 3}\r\n".repeat(100).into(), 0)]
+}
+
+fn redis_list() -> Turns {
+    let reply = format!("*300\r\n{}", "$3\r\nxxx\r\n".repeat(300));
+    vec![
+        (Side::Client, "*4\r\n$6\r\nLRANGE\r\n$4\r\nlist\r\n$1\r\n0\r\n$3\r\n299\r\n".into(), 0),
+        (Side::Server, reply.into(), 0),
+    ]
+}
+
+fn dns() -> Turns {
+    let question = b"\x03www\x07example\x03org\x00\x00\x01\x00\x01".as_slice();
+    let answer = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x0a\x00\x00\x01".as_slice();
+    let query = [b"\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00", question].concat();
+    let reply = [b"\x00\x01\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00", question, answer].concat();
+    vec![(Side::Client, query, 0), (Side::Server, reply, 0)]
+}
+
+/// Calls `work` for [`TIME`], in rounds of many; returns calls per second.
+fn rate(mut work: impl FnMut()) -> f64 {
+    for _ in 0..1000 {
+        work();
+    }
+    let start = Instant::now();
+    let mut calls = 0u64;
+    while start.elapsed() < TIME {
+        for _ in 0..256 {
+            work();
+        }
+        calls += 256;
+    }
+    calls as f64 / start.elapsed().as_secs_f64()
+}
+
+fn main() {
+    let cases: [(&str, &dyn Protocol, Transport, Turns); 7] = [
+        ("http, request+response", &Http1, Transport::Tcp, http()),
+        ("http, heads in two pieces", &Http1, Transport::Tcp, http_split()),
+        ("http, 64 KiB chunked", &Http1, Transport::Tcp, http_chunked()),
+        ("redis, SET+OK", &Redis, Transport::Tcp, redis()),
+        ("redis, 100 GETs pipelined", &Redis, Transport::Tcp, redis_pipeline()),
+        ("redis, list of 300", &Redis, Transport::Tcp, redis_list()),
+        ("dns, query+answer", &Dns, Transport::Udp, dns()),
+    ];
+    println!("| case | messages/s | ns/message | GB/s | memchr GB/s | memcpy GB/s | of memchr |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, protocol, transport, turns) in &cases {
+        let bytes: usize = turns.iter().map(|t| t.1.len()).sum();
+        let mut parser = protocol.parser(*transport);
+        let mut messages = 0u64;
+        let mut rounds = 0u64;
+        let parsed = rate(|| {
+            rounds += 1;
+            for (side, bytes, missing) in turns {
+                parser.feed(Chunk { side: *side, bytes: black_box(bytes), missing: *missing }, &mut |item| {
+                    messages += u64::from(matches!(black_box(&item), Item::Message(_)));
+                });
+            }
+        });
+        let searched = rate(|| {
+            for turn in turns {
+                memchr::memchr_iter(b'\n', black_box(&turn.1)).for_each(|i| drop(black_box(i)));
+            }
+        });
+        let mut copy = vec![0u8; bytes];
+        let copied = rate(|| {
+            for turn in turns {
+                copy.get_mut(..turn.1.len()).unwrap().copy_from_slice(black_box(&turn.1));
+                black_box(&mut copy);
+            }
+        });
+        let per_round = messages as f64 / rounds as f64;
+        let giga = |rate: f64| rate * bytes as f64 / 1e9;
+        println!(
+            "| {name} | {:.0} | {:.0} | {:.2} | {:.2} | {:.1} | {:.2} |",
+            parsed * per_round,
+            1e9 / (parsed * per_round),
+            giga(parsed),
+            giga(searched),
+            giga(copied),
+            parsed / searched
+        );
+    }
+}
