@@ -10,7 +10,8 @@
  *   {"case","side":"client"|"server","pid","op":"send"|"recv","abi","local","peer","bytes","errno","peek"}
  *
  * bytes is what the call returned (-1 with an errno); a call that moved several messages gives one line per message.
- * Unix sockets have empty ends. Exit code: 0 if every case did what it should.
+ * Unix sockets have empty ends. Exit code: 0 if every case did what it should. One file, though long, so that a test can
+ * compile it with one command.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
