@@ -2,11 +2,12 @@
 
 use crate::attr::Attr;
 use crate::key::{hash64, Key, KeyKind};
-use crate::net::FiveTuple;
+use crate::net::{Endpoint, FiveTuple};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Identity of a span, unique over hosts with overwhelming probability; never 0. Written as 16 hex digits.
@@ -256,6 +257,18 @@ pub struct Span {
     pub resource: Arc<Resource>,
 }
 
+/// An end as bytes to hash: formatting it as text would cost more than all other keys of a span together.
+fn end_bytes(end: Endpoint) -> [u8; 18] {
+    let mut bytes = [0; 18];
+    let ip = match end.ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&end.port.to_be_bytes());
+    bytes
+}
+
 /// Longest run of exchange ids that is indexed per span.
 pub const MAX_EXCHANGES: u64 = 8;
 
@@ -300,8 +313,8 @@ impl Span {
             push(hash64(&[
                 &[tag],
                 &id.to_le_bytes(),
-                t.client.to_string().as_bytes(),
-                t.server.to_string().as_bytes(),
+                &end_bytes(t.client),
+                &end_bytes(t.server),
                 &[t.transport as u8],
             ]));
         }

@@ -167,7 +167,7 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
             RecordBatch::try_new(WIDE.clone(), batch.columns().to_vec()).map_err(|e| super::broken("segment", e))?;
         writer.write(&batch)?;
         let keys = &mut writer.keys;
-        each_key(&batch, &mut |at, key| keys.add(key.kind, super::memory::hash32(key.value), row + at as u32))?;
+        each_key(&batch, &mut |at, key| keys.add(key.kind, super::memory::hash32(key.value), row + at as u32));
         row += batch.num_rows() as u32;
     }
     writer.finish()

@@ -6,10 +6,11 @@
 use super::encode;
 use super::log::{self, FrameWriter, Log};
 use super::names::Names;
-use super::schema::{Col, KEY_COLUMNS, NARROW};
+use super::schema::{Col, HOT, KEY_COLUMNS};
 use super::view::View;
 use crate::{StoreError, TimeRange};
 use arrow_array::{RecordBatch, StringArray};
+use arrow_schema::ArrowError;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -23,6 +24,11 @@ pub(crate) fn hash32(value: u64) -> u32 {
     (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
+/// A key in one number, so that a batch's keys sort fast: kind, hash, row.
+pub(crate) fn pack(key: Key, row: u16) -> u64 {
+    (key.kind as u64) << 48 | u64::from(hash32(key.value)) << 16 | u64::from(row)
+}
+
 /// Rows by key, sorted per kind.
 #[derive(Default)]
 pub(crate) struct KeyIndex {
@@ -32,16 +38,17 @@ pub(crate) struct KeyIndex {
 }
 
 impl KeyIndex {
-    fn new(keys: &mut [(Key, u16)]) -> KeyIndex {
-        keys.sort_unstable_by_key(|(k, row)| (k.kind, hash32(k.value), *row));
+    /// An index of packed keys.
+    fn new(keys: &mut [u64]) -> KeyIndex {
+        keys.sort_unstable();
         let mut starts = [0; KeyKind::ALL.len() + 1];
         for (i, kind) in KeyKind::ALL.into_iter().enumerate() {
-            starts[i + 1] = keys.partition_point(|(k, _)| k.kind <= kind) as u32;
+            starts[i + 1] = keys.partition_point(|k| k >> 48 <= kind as u64) as u32;
         }
         KeyIndex {
             starts,
-            hashes: keys.iter().map(|(k, _)| hash32(k.value)).collect(),
-            rows: keys.iter().map(|(_, row)| *row).collect(),
+            hashes: keys.iter().map(|k| (k >> 16) as u32).collect(),
+            rows: keys.iter().map(|k| *k as u16).collect(),
         }
     }
 
@@ -82,6 +89,8 @@ pub(crate) struct Chunk {
     pub(crate) longest_ns: u64,
     pub(crate) index: KeyIndex,
     bytes: Bytes,
+    /// Length of its first part, see [`log::hot_len`].
+    hot: usize,
 }
 
 impl Chunk {
@@ -107,20 +116,35 @@ pub(crate) struct MemoryView {
 }
 
 impl MemoryView {
-    /// Columns of a chunk, names as integers.
+    /// Columns of a chunk, names as integers. Asked for hot columns only, it leaves the others alone.
     pub(crate) fn narrow(&self, chunk: &Chunk, columns: Option<&[Col]>) -> Result<RecordBatch, StoreError> {
+        let broken = |e| super::broken("log", e);
+        let hot_only = columns.is_some_and(|c| c.iter().all(|c| (*c as usize) < HOT));
+        let len = if hot_only { chunk.hot } else { chunk.len() };
+        let read;
         let bytes = match (&chunk.bytes, &self.file) {
-            (Bytes::Memory(bytes), _) => bytes.clone(),
-            (Bytes::Log { at, len }, Some(file)) => {
-                let mut bytes = vec![0; *len];
+            (Bytes::Memory(bytes), _) => &bytes[..len],
+            (Bytes::Log { at, .. }, Some(file)) => {
+                let mut bytes = vec![0; len];
                 file.read_exact_at(&mut bytes, *at)
                     .map_err(|source| StoreError::Io { context: "read the log".into(), source })?;
-                bytes
+                read = bytes;
+                &read[..]
             }
             (Bytes::Log { .. }, None) => return Err(super::broken("log", "a chunk has lost its file")),
         };
-        let places: Option<Vec<usize>> = columns.map(|c| c.iter().map(|c| *c as usize).collect());
-        log::read_message(bytes, &NARROW, places.as_deref()).map_err(|e| super::broken("log", e))
+        let (hot, cold) = (&bytes[4..chunk.hot], &bytes[chunk.hot..]);
+        if hot_only {
+            return log::read_block(hot, true, columns).map_err(broken);
+        }
+        let (hot, cold) = match columns {
+            None => (log::read_block(hot, true, None), log::read_block(cold, false, None)),
+            Some(columns) => {
+                let (hot_cols, cold_cols): (Vec<_>, Vec<_>) = columns.iter().partition(|c| (**c as usize) < HOT);
+                (log::read_block(hot, true, Some(&hot_cols)), log::read_block(cold, false, Some(&cold_cols)))
+            }
+        };
+        log::beside(&hot.map_err(broken)?, &cold.map_err(broken)?).map_err(broken)
     }
 
     /// Columns of a chunk, names as dictionaries.
@@ -188,7 +212,7 @@ impl Memory {
             chunks: Vec::new(),
             names: Names::default(),
             logged: 0,
-            frames: FrameWriter::new().map_err(|e| super::broken("log", e))?,
+            frames: FrameWriter::new(),
             log,
             rows: 0,
             index_bytes: 0,
@@ -202,14 +226,15 @@ impl Memory {
         data + self.index_bytes + self.names.bytes()
     }
 
-    /// Encodes the spans as a chunk and writes it to the log. After an error nothing has changed.
-    pub(crate) fn push(&mut self, spans: &[Arc<Span>], keys: &mut [(Key, u16)]) -> Result<(), StoreError> {
+    /// Encodes the spans as a chunk and writes it to the log. After an error nothing has changed. `keys` are packed.
+    pub(crate) fn push(&mut self, spans: &[Arc<Span>], keys: &mut [u64]) -> Result<(), StoreError> {
         let batch = encode::encode(spans, &mut self.names).map_err(|e| super::broken("memory segment", e))?;
-        let message = self.frames.message(&batch).map_err(|e| super::broken("memory segment", e))?;
-        let len = message.len();
+        let payload = self.frames.payload(&batch).map_err(|e| super::broken("memory segment", e))?;
+        let len = payload.len();
+        let hot = log::hot_len(&payload).unwrap_or(len);
         let bytes = match &mut self.log {
-            None => Bytes::Memory(message),
-            Some(log) => match log.append(self.names.since(self.logged), &message) {
+            None => Bytes::Memory(payload),
+            Some(log) => match log.append(self.names.since(self.logged), &payload) {
                 Ok(at) => Bytes::Log { at, len },
                 Err(e) => {
                     self.names.truncate(self.logged);
@@ -221,7 +246,7 @@ impl Memory {
         let times = || spans.iter().map(|s| s.start_ns.min(encode::LAST_NS));
         let starts = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         let longest_ns = spans.iter().map(|s| s.duration_ns()).max().unwrap_or(0);
-        self.add(Chunk { rows: spans.len(), starts, longest_ns, index: KeyIndex::new(keys), bytes });
+        self.add(Chunk { rows: spans.len(), starts, longest_ns, index: KeyIndex::new(keys), bytes, hot });
         Ok(())
     }
 
@@ -240,11 +265,9 @@ impl Memory {
                 log::Replayed::Names(names) => names.iter().for_each(|n| {
                     memory.names.id(n);
                 }),
-                log::Replayed::Batch(message, at) => {
-                    let len = message.len();
-                    let batch = log::read_message(message, &NARROW, None).map_err(|e| super::corrupt(path, e))?;
-                    let wide = encode::widen(&batch, &memory.names.array()).map_err(|e| super::corrupt(path, e))?;
-                    memory.add(rebuild(&wide, at, len)?);
+                log::Replayed::Batch(payload, at) => {
+                    let texts = memory.names.array();
+                    memory.add(rebuild(&payload, at, &texts).map_err(|e| super::corrupt(path, e))?);
                 }
             }
             Ok(())
@@ -262,26 +285,18 @@ impl Memory {
             file: self.log.as_ref().map(|l| l.file.clone()),
         }
     }
-
-    /// Forgets the oldest chunk (a store without a directory that has reached its size); returns its rows.
-    pub(crate) fn drop_oldest(&mut self) -> usize {
-        if self.chunks.is_empty() {
-            return 0;
-        }
-        let chunk = self.chunks.remove(0);
-        self.rows -= chunk.rows;
-        self.index_bytes -= chunk.index.bytes();
-        self.data_bytes -= chunk.len() as u64;
-        chunk.rows
-    }
 }
 
 /// The chunk of a batch found in a log.
-fn rebuild(wide: &RecordBatch, at: u64, len: usize) -> Result<Chunk, StoreError> {
+fn rebuild(payload: &[u8], at: u64, texts: &Arc<StringArray>) -> Result<Chunk, ArrowError> {
+    let hot = log::hot_len(payload).ok_or_else(|| ArrowError::IpcError("a batch is cut short".into()))?;
+    let hot_batch = log::read_block(&payload[4..hot], true, None)?;
+    let cold_batch = log::read_block(&payload[hot..], false, None)?;
+    let wide = encode::widen(&log::beside(&hot_batch, &cold_batch)?, texts)?;
     if wide.num_rows() > usize::from(u16::MAX) {
-        return Err(super::broken("log", "a batch is too long"));
+        return Err(ArrowError::IpcError("a batch is too long".into()));
     }
-    let times = View::new(wide);
+    let times = View::new(&wide);
     let (mut first, mut last, mut longest_ns) = (u64::MAX, 0, 0);
     for row in 0..wide.num_rows() {
         first = first.min(times.start_ns(row));
@@ -289,25 +304,21 @@ fn rebuild(wide: &RecordBatch, at: u64, len: usize) -> Result<Chunk, StoreError>
         longest_ns = longest_ns.max(times.duration_ns(row));
     }
     let mut keys = Vec::new();
-    each_key(wide, &mut |row, key| keys.push((key, row as u16)))?;
+    each_key(&wide, &mut |row, key| keys.push(pack(key, row as u16)));
     Ok(Chunk {
         rows: wide.num_rows(),
         starts: (first, last),
         longest_ns,
         index: KeyIndex::new(&mut keys),
-        bytes: Bytes::Log { at, len },
+        bytes: Bytes::Log { at, len: payload.len() },
+        hot,
     })
 }
 
 /// Calls `visit` for each key of each row.
-pub(crate) fn each_key(wide: &RecordBatch, visit: &mut dyn FnMut(usize, Key)) -> Result<(), StoreError> {
-    let places: Vec<usize> = KEY_COLUMNS
-        .iter()
-        .filter_map(|c| wide.schema_ref().index_of(super::schema::COLUMNS[*c as usize].name).ok())
-        .collect();
-    let mut view = View::new(&wide.project(&places).map_err(|e| super::broken("segment", e))?);
+pub(crate) fn each_key(wide: &RecordBatch, visit: &mut dyn FnMut(usize, Key)) {
+    let mut view = View::only(wide, KEY_COLUMNS);
     for row in 0..view.rows() {
         view.span(row).keys().into_iter().for_each(|key| visit(row, key));
     }
-    Ok(())
 }

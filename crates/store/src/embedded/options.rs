@@ -18,7 +18,7 @@ pub struct Options {
     pub flush_interval: Duration,
     /// At most this much is lost in a crash. The log is written and synced twice as often.
     pub sync_interval: Duration,
-    /// Segments are merged until they have about this many spans.
+    /// Segments with less than half of this many spans are merged with their neighbours, up to this many.
     pub merge_rows: u64,
     /// So many small segments are merged at once.
     pub merge_count: usize,
@@ -35,7 +35,7 @@ impl Default for Options {
             flush_memory_bytes: 24 << 20,
             flush_interval: Duration::from_secs(60),
             sync_interval: Duration::from_secs(1),
-            merge_rows: 1 << 20,
+            merge_rows: 512 * 1024,
             merge_count: 8,
             min_free_bytes: 64 << 20,
         }

@@ -52,8 +52,6 @@ macro_rules! columns {
         /// All columns, in the order of the file.
         pub(crate) const COLUMNS: &[Column] =
             &[$(Column { name: $name, ty: Ty::$ty, how: How::$how, nullable: $nullable },)*];
-        /// All columns, as [`Col`].
-        pub(crate) const ALL: &[Col] = &[$(Col::$variant,)*];
     };
 }
 
@@ -105,6 +103,9 @@ columns! {
     Resource "resource" Name Dict false,
     Attributes "attributes" Text Plain false,
 }
+
+/// The first columns are those that searches look at; the log keeps them apart from the others.
+pub(crate) const HOT: usize = Col::StatusCode as usize + 1;
 
 /// Columns from which the keys of a span are made.
 pub(crate) const KEY_COLUMNS: &[Col] = &[

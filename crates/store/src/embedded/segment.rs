@@ -329,7 +329,7 @@ impl Open {
                     if rows.last() != Some(&row) && keys.contains(&key) {
                         rows.push(row);
                     }
-                })?;
+                });
                 for row in rows {
                     let start = view.start_ns(row);
                     if range.from_ns <= start && start < range.to_ns && !found(Arc::new(view.span(row))) {

@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use super::manifest::Manifest;
-use super::memory::{Memory, MemoryView, CHUNK_ROWS};
+use super::memory::{pack, Memory, MemoryView, CHUNK_ROWS};
 use super::segment::{self, Segment};
 use super::{io, Inner};
 use crate::{StoreError, StoreStatus};
@@ -35,6 +35,8 @@ pub(crate) struct State {
     /// Spans that are not encoded yet, with their keys.
     pub(crate) tail: Vec<Arc<Span>>,
     pub(crate) tail_keys: Vec<(Key, u16)>,
+    /// The same keys, packed for the index.
+    packed: Vec<u64>,
     tail_bytes: usize,
     pub(crate) active: Memory,
     pub(crate) active_id: u64,
@@ -58,6 +60,7 @@ impl State {
         State {
             tail: Vec::new(),
             tail_keys: Vec::new(),
+            packed: Vec::new(),
             tail_bytes: 0,
             active,
             active_id: 0,
@@ -126,7 +129,9 @@ impl State {
         if self.tail.is_empty() {
             return Ok(());
         }
-        self.active.push(&self.tail, &mut self.tail_keys)?;
+        self.packed.clear();
+        self.packed.extend(self.tail_keys.iter().map(|(key, row)| pack(*key, *row)));
+        self.active.push(&self.tail, &mut self.packed)?;
         self.tail.clear();
         self.tail_keys.clear();
         self.tail_bytes = 0;
@@ -213,8 +218,10 @@ impl Inner {
     /// Takes spans in: they can be found when this returns.
     pub(crate) fn append(&self, spans: Vec<Arc<Span>>) -> Result<(), StoreError> {
         // Keys cost the most; they are made before the lock is taken.
-        let keys: Vec<(Key, u32)> =
-            spans.iter().zip(0..).flat_map(|(s, i)| s.keys().into_iter().map(move |k| (k, i))).collect();
+        let mut keys: Vec<(Key, u32)> = Vec::with_capacity(spans.len() * 6);
+        for (i, span) in (0..).zip(&spans) {
+            keys.extend(span.keys().into_iter().map(|k| (k, i)));
+        }
         let mut keys = keys.into_iter().peekable();
         let mut state = self.lock();
         let count = spans.len();

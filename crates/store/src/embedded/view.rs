@@ -34,6 +34,17 @@ impl View {
         View { columns, rows: batch.num_rows(), resource: None }
     }
 
+    /// Looks at some columns of a batch; the others read as their default.
+    pub(crate) fn only(batch: &RecordBatch, columns: &[Col]) -> View {
+        let mut view = View::new(batch);
+        for (place, column) in view.columns.iter_mut().enumerate() {
+            if !columns.iter().any(|c| *c as usize == place) {
+                *column = None;
+            }
+        }
+        view
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows

@@ -236,7 +236,7 @@ fn merge_run(segments: &[segment::Segment], rows: u64, count: usize) -> Vec<segm
     let mut run: Vec<segment::Segment> = Vec::new();
     let mut sum = 0;
     for s in sorted {
-        if s.rows > rows / 2 {
+        if s.rows >= rows / 2 {
             // A large neighbour is left alone; what is before it may be merged.
             if run.len() >= count {
                 return run;
