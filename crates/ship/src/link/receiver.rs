@@ -65,6 +65,20 @@ pub struct ReceiverStatus {
     pub dropped: Vec<(&'static str, u64)>,
 }
 
+impl ReceiverStatus {
+    /// All counters with their names, for `/metrics` and `wirespan status`.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let connected = self.agents.iter().filter(|a| a.connected).count() as u64;
+        let mut all = vec![
+            ("agents_connected".to_string(), connected),
+            ("spans".to_string(), self.spans),
+            ("repeated_batches".to_string(), self.repeated_batches),
+        ];
+        all.extend(self.dropped.iter().map(|(reason, n)| (format!("dropped_{reason}"), *n)));
+        all
+    }
+}
+
 struct Session {
     /// Number of the last batch taken. Held while the sink works, so that a second connection of the session waits.
     stored: Mutex<u64>,

@@ -58,6 +58,9 @@ impl SenderConfig {
     }
 }
 
+/// Counters to be sent with the next opportunity.
+type Report = Arc<Mutex<Option<Vec<(String, u64)>>>>;
+
 /// Sends spans to a server from a thread of its own.
 pub struct Sender {
     spans: Option<Channel<Vec<Arc<Span>>>>,
@@ -65,7 +68,7 @@ pub struct Sender {
     queued: Arc<AtomicUsize>,
     queue_spans: usize,
     shared: Arc<Shared>,
-    report: Arc<Mutex<Option<Vec<(String, u64)>>>>,
+    report: Report,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -171,7 +174,7 @@ struct Worker {
     queue_spans: usize,
     shared: Arc<Shared>,
     queued: Arc<AtomicUsize>,
-    report: Arc<Mutex<Option<Vec<(String, u64)>>>>,
+    report: Report,
     news_tx: Channel<News>,
     /// Spans of the batch that is being collected.
     pending: Vec<Arc<Span>>,

@@ -49,6 +49,22 @@ impl SenderStatus {
     pub fn dropped(&self) -> u64 {
         self.dropped_queue + self.dropped_backlog + self.dropped_too_big + self.dropped_closed
     }
+
+    /// All counters with their names, for `/metrics` and `wirespan status`.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("spans_offered", self.offered),
+            ("spans_acked", self.acked),
+            ("spans_queued", self.queued),
+            ("backlog_bytes", self.backlog_bytes),
+            ("sent_bytes", self.sent_bytes),
+            ("connects", self.connects),
+            ("spans_dropped_queue", self.dropped_queue),
+            ("spans_dropped_backlog", self.dropped_backlog),
+            ("spans_dropped_too_big", self.dropped_too_big),
+            ("spans_dropped_closed", self.dropped_closed),
+        ]
+    }
 }
 
 #[derive(Default)]

@@ -17,35 +17,53 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
 use wirespan_model::{
-    Endpoint, ParentLink, Resource, Span, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan, Transport, Value,
+    Endpoint, ParentLink, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan, Transport,
+    Value,
 };
 
 /// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
 pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportRequest {
-    let mut groups = Groups::default();
-    for trace in traces {
-        for TraceSpan { span, link, .. } in &trace.spans {
-            let mut out = encode_span(span, trace.id, link.as_ref());
-            if !trace.complete && link.is_none() {
-                out.attributes.push(key_value("wirespan.trace.incomplete", true));
-            }
-            groups.push(span, out);
-        }
-    }
-    groups.request
+    let items: Vec<Item> = traces.into_iter().flat_map(Item::of_trace).collect();
+    encode_items(&items)
 }
 
 /// Encodes spans that no assembly has seen: the trace is the carried one or the span's own, the parent the carried one.
 /// The parent of a carried context is the *sender's* span, which is right for SDK spans and for servers.
 pub fn encode_spans<'a>(spans: impl IntoIterator<Item = &'a Arc<Span>>) -> ExportRequest {
-    let mut groups = Groups::default();
-    for span in spans {
+    let items: Vec<Item> = spans.into_iter().map(Item::of_span).collect();
+    encode_items(&items)
+}
+
+/// A span on its way out.
+pub(crate) struct Item {
+    span: Arc<Span>,
+    trace_id: TraceId,
+    parent: Option<SpanId>,
+    link: Option<ParentLink>,
+    incomplete: bool,
+}
+
+impl Item {
+    pub(crate) fn of_trace(trace: &Trace) -> impl Iterator<Item = Item> + '_ {
+        trace.spans.iter().map(|TraceSpan { span, link, .. }| Item {
+            span: span.clone(),
+            trace_id: trace.id,
+            parent: link.map(|l| l.parent),
+            link: *link,
+            incomplete: !trace.complete && link.is_none(),
+        })
+    }
+
+    pub(crate) fn of_span(span: &Arc<Span>) -> Item {
         let trace_id = span.trace_id.unwrap_or_else(|| own_trace_id(span));
-        let mut out = encode_span(span, trace_id, None);
-        if let Some(parent) = span.parent_span_id {
-            out.parent_span_id = parent.0.to_be_bytes().to_vec();
-        }
-        groups.push(span, out);
+        Item { span: span.clone(), trace_id, parent: span.parent_span_id, link: None, incomplete: false }
+    }
+}
+
+pub(crate) fn encode_items(items: &[Item]) -> ExportRequest {
+    let mut groups = Groups::default();
+    for item in items {
+        groups.push(&item.span, encode_span(item));
     }
     groups.request
 }
@@ -105,21 +123,26 @@ fn encode_resource(resource: &Resource, pid: u32) -> proto::Resource {
     proto::Resource { attributes: a.0, dropped_attributes_count: 0 }
 }
 
-fn encode_span(span: &Span, trace_id: TraceId, link: Option<&ParentLink>) -> proto::Span {
+fn encode_span(item: &Item) -> proto::Span {
+    let span = &item.span;
     let error = span.status.is_error(span.kind);
     let status = error.then(|| proto::Status {
         message: if span.error.is_empty() { span.status.as_str().into() } else { span.error.to_string() },
         code: STATUS_ERROR,
     });
+    let mut attributes = attributes(span, item.link.as_ref(), error);
+    if item.incomplete {
+        attributes.push(key_value("wirespan.trace.incomplete", true));
+    }
     proto::Span {
-        trace_id: trace_id.0.to_vec(),
+        trace_id: item.trace_id.0.to_vec(),
         span_id: span.id.0.to_be_bytes().to_vec(),
-        parent_span_id: link.map_or_else(Vec::new, |l| l.parent.0.to_be_bytes().to_vec()),
+        parent_span_id: item.parent.map_or_else(Vec::new, |p| p.0.to_be_bytes().to_vec()),
         name: span.name(),
         kind: span.kind as i32,
         start_time_unix_nano: span.start_ns,
         end_time_unix_nano: span.end_ns.max(span.start_ns),
-        attributes: attributes(span, link, error),
+        attributes,
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
     }

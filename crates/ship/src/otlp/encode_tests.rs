@@ -4,7 +4,7 @@ use super::*;
 use crate::otlp::json;
 use prost::Message;
 use wirespan_model::span::TcpHealth;
-use wirespan_model::{Evidence, FiveTuple, SpanId};
+use wirespan_model::{Evidence, FiveTuple};
 
 fn resource(service: &str) -> Arc<Resource> {
     Arc::new(Resource {

@@ -255,6 +255,7 @@ fn base64(bytes: &[u8]) -> String {
 mod read;
 use read::integer;
 pub use read::read_request;
+pub(crate) use read::unbase64;
 
 #[cfg(test)]
 #[path = "json_tests.rs"]

@@ -266,7 +266,7 @@ fn double(json: &Json) -> Option<f64> {
 }
 
 /// RFC 4648, both alphabets, with or without padding.
-fn unbase64(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     let mut out = Vec::with_capacity(digits.len() * 3 / 4);
     for chunk in digits.chunks(4) {

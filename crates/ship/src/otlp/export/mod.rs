@@ -1,0 +1,290 @@
+//! OTLP export to any collector: batches, a bounded queue, repetition with back-off, and a count for every span that did
+//! not arrive.
+//!
+//! Repeated are: failures to connect, timeouts, and what the specification calls retryable (HTTP 429, 502, 503, 504; the
+//! gRPC codes of its table), after the time that the collector asks for (`Retry-After`, `RetryInfo`) or with exponential
+//! back-off. Everything else drops the batch.
+
+mod client;
+mod config;
+
+pub use config::{parse_headers, parse_protocol, ConfigError, ExportConfig, Protocol};
+
+use super::encode::{encode_items, Item};
+use client::{Client, Failure};
+use prost::Message;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{watch, Notify};
+use tokio::time::Instant;
+use wirespan_model::{Span, Trace};
+
+const LAST_BACKOFF: Duration = Duration::from_secs(30);
+/// Collectors take gRPC messages of up to 4 MiB; bigger batches are split.
+const MAX_MESSAGE: usize = 3 << 20;
+
+/// Counts since the start: `offered = exported + dropped + queued`, batch under way included in `queued`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportStatus {
+    /// Spans given to the exporter.
+    pub offered: u64,
+    /// Spans that the collector took.
+    pub exported: u64,
+    /// Spans waiting.
+    pub queued: u64,
+    /// Requests repeated.
+    pub retries: u64,
+    /// Spans lost, by reason: `queue_full`, `rejected`, `partial_success`, `retries_exhausted`, `closed`.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// What went wrong last, if the last request failed.
+    pub error: Option<String>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Notify,
+    offered: AtomicU64,
+    exported: AtomicU64,
+    retries: AtomicU64,
+    outcome: Mutex<Outcome>,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    since: Option<Instant>,
+    under_way: usize,
+}
+
+#[derive(Default)]
+struct Outcome {
+    dropped: BTreeMap<&'static str, u64>,
+    error: Option<String>,
+}
+
+/// Exports from a thread of its own.
+pub struct Exporter {
+    shared: Arc<Shared>,
+    queue_spans: usize,
+    close: watch::Sender<Option<Instant>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Exporter {
+    /// Starts the thread. Errors: it cannot be made. An absent collector is not an error.
+    pub fn start(config: ExportConfig) -> std::io::Result<Exporter> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let shared = Arc::new(Shared::default());
+        let (close, closing) = watch::channel(None);
+        let queue_spans = config.queue_spans;
+        let worker = Worker { client: Client::new(&config), config, shared: shared.clone(), closing };
+        let thread = std::thread::Builder::new().name("otlp-out".into()).spawn(move || {
+            runtime.block_on(worker.run());
+            // A look-up of a name may hang for longer than anybody waits.
+            runtime.shutdown_background();
+        })?;
+        Ok(Exporter { shared, queue_spans, close, thread: Some(thread) })
+    }
+
+    /// Takes an assembled trace; never blocks. What does not fit is dropped and counted.
+    pub fn send(&self, trace: &Trace) {
+        self.push(trace.spans.len(), Item::of_trace(trace));
+    }
+
+    /// Takes spans that no assembly has seen (see [`encode_spans`](super::encode_spans)); never blocks.
+    pub fn send_spans(&self, spans: &[Arc<Span>]) {
+        self.push(spans.len(), spans.iter().map(Item::of_span));
+    }
+
+    fn push(&self, n: usize, items: impl Iterator<Item = Item>) {
+        if n == 0 {
+            return;
+        }
+        self.shared.offered.fetch_add(n as u64, Relaxed);
+        let mut queue = lock(&self.shared.queue);
+        if queue.items.len() + queue.under_way + n > self.queue_spans {
+            drop(queue);
+            return self.shared.lose("queue_full", n as u64);
+        }
+        queue.items.extend(items);
+        queue.since.get_or_insert_with(Instant::now);
+        drop(queue);
+        self.shared.arrived.notify_one();
+    }
+
+    /// State and counts.
+    pub fn status(&self) -> ExportStatus {
+        let queue = lock(&self.shared.queue);
+        let outcome = lock(&self.shared.outcome);
+        ExportStatus {
+            offered: self.shared.offered.load(Relaxed),
+            exported: self.shared.exported.load(Relaxed),
+            queued: (queue.items.len() + queue.under_way) as u64,
+            retries: self.shared.retries.load(Relaxed),
+            dropped: outcome.dropped.clone(),
+            error: outcome.error.clone(),
+        }
+    }
+
+    /// Exports what is left, for at most `timeout`; returns the final counts.
+    pub fn close(mut self, timeout: Duration) -> ExportStatus {
+        self.finish(timeout);
+        self.status()
+    }
+
+    fn finish(&mut self, timeout: Duration) {
+        self.close.send_if_modified(|deadline| {
+            let first = deadline.is_none();
+            deadline.get_or_insert_with(|| Instant::now() + timeout);
+            first
+        });
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.finish(Duration::ZERO);
+    }
+}
+
+impl Shared {
+    fn lose(&self, reason: &'static str, n: u64) {
+        if n > 0 {
+            *lock(&self.outcome).dropped.entry(reason).or_default() += n;
+        }
+    }
+}
+
+struct Worker {
+    config: ExportConfig,
+    client: Client,
+    shared: Arc<Shared>,
+    closing: watch::Receiver<Option<Instant>>,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        while let Some(batch) = self.next_batch().await {
+            let n = batch.len();
+            self.export(&batch).await;
+            lock(&self.shared.queue).under_way -= n;
+        }
+        let mut queue = lock(&self.shared.queue);
+        let left = queue.items.len() as u64;
+        queue.items.clear();
+        drop(queue);
+        self.shared.lose("closed", left);
+    }
+
+    /// The next batch, when it is full or has waited long enough. `None`: nothing is left and the exporter is closed, or
+    /// its time is over.
+    async fn next_batch(&mut self) -> Option<Vec<Item>> {
+        loop {
+            let deadline = *self.closing.borrow_and_update();
+            if deadline.is_some_and(|d| d <= Instant::now()) {
+                return None;
+            }
+            let wake_at = {
+                let mut queue = lock(&self.shared.queue);
+                let due = queue.since.map(|t| t + self.config.batch_wait);
+                let full = queue.items.len() >= self.config.batch_spans;
+                if full || deadline.is_some() || due.is_some_and(|d| d <= Instant::now()) {
+                    let n = queue.items.len().min(self.config.batch_spans.max(1));
+                    let batch: Vec<Item> = queue.items.drain(..n).collect();
+                    queue.since = (!queue.items.is_empty()).then(Instant::now);
+                    queue.under_way = n;
+                    if n > 0 {
+                        return Some(batch);
+                    }
+                    if deadline.is_some() {
+                        return None;
+                    }
+                }
+                due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
+            };
+            tokio::select! {
+                () = self.shared.arrived.notified() => {}
+                () = tokio::time::sleep_until(wake_at) => {}
+                _ = self.closing.changed() => {}
+            }
+        }
+    }
+
+    async fn export(&mut self, batch: &[Item]) {
+        let mut todo = vec![batch];
+        while let Some(part) = todo.pop() {
+            let request = encode_items(part);
+            if part.len() > 1 && request.encoded_len() > MAX_MESSAGE {
+                let (a, b) = part.split_at(part.len() / 2);
+                todo.extend([b, a]);
+                continue;
+            }
+            let body = self.client.encode(&request);
+            drop(request);
+            self.deliver(body, part.len() as u64).await;
+        }
+    }
+
+    async fn deliver(&mut self, body: hyper::body::Bytes, n: u64) {
+        let started = Instant::now();
+        let mut backoff = self.config.first_backoff;
+        loop {
+            let call = self.client.call(body.clone());
+            let failure = tokio::select! {
+                outcome = call => match outcome {
+                    Ok(partial) => return self.delivered(n, partial),
+                    Err(failure) => failure,
+                },
+                () = closed(&mut self.closing) => return self.shared.lose("closed", n),
+            };
+            let Failure { what, retry_after, retryable } = failure;
+            lock(&self.shared.outcome).error = Some(what);
+            if !retryable {
+                return self.shared.lose("rejected", n);
+            }
+            let jitter = RandomState::new().hash_one(started) % 256;
+            let wait = retry_after.unwrap_or_else(|| backoff.mul_f64(0.75 + jitter as f64 / 512.0));
+            if started.elapsed() + wait > self.config.retry_for {
+                return self.shared.lose("retries_exhausted", n);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = closed(&mut self.closing) => return self.shared.lose("closed", n),
+            }
+            backoff = (backoff * 2).min(LAST_BACKOFF);
+            self.shared.retries.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn delivered(&self, n: u64, partial: Option<super::proto::PartialSuccess>) {
+        let partial = partial.unwrap_or_default();
+        let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(n);
+        self.shared.exported.fetch_add(n - rejected, Relaxed);
+        self.shared.lose("partial_success", rejected);
+        lock(&self.shared.outcome).error = (rejected > 0).then_some(partial.error_message);
+    }
+}
+
+/// Returns when the exporter is closed and its time is over.
+async fn closed(closing: &mut watch::Receiver<Option<Instant>>) {
+    loop {
+        let deadline = *closing.borrow_and_update();
+        match deadline {
+            Some(deadline) => return tokio::time::sleep_until(deadline).await,
+            None if closing.changed().await.is_err() => return,
+            None => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
