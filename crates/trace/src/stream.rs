@@ -55,6 +55,20 @@ pub struct StreamStats {
     pub early_groups: u64,
 }
 
+impl StreamStats {
+    /// All counters with their names, for `/metrics` and `wirespan status`.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("spans_in", self.spans_in),
+            ("duplicates", self.duplicates),
+            ("spans_out", self.spans_out),
+            ("traces_out", self.traces_out),
+            ("late_spans", self.late_spans),
+            ("early_groups", self.early_groups),
+        ]
+    }
+}
+
 struct Kept {
     span: Arc<Span>,
     /// Trace under which it was exported.

@@ -4,4 +4,4 @@ mod json;
 mod text;
 
 pub use json::{span_json, trace_json};
-pub use text::{text, TextOptions};
+pub use text::{duration, text, TextOptions};

@@ -177,7 +177,7 @@ fn cut(s: String, width: usize) -> String {
 }
 
 /// A time with three digits or so: `870ns`, `12.3µs`, `4.56ms`, `1.20s`.
-fn duration(ns: i128) -> String {
+pub fn duration(ns: i128) -> String {
     let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs() as f64);
     let (value, unit) = match ns {
         n if n < 1e3 => return format!("{sign}{n}ns"),
