@@ -272,4 +272,32 @@ proptest! {
         prop_assert_eq!(got, expected);
         prop_assert_eq!(len, bytes.len() as u64 + 3);
     }
+
+    /// Whatever the segments say: nothing panics, no byte is given twice, numbers run on without a hole.
+    #[test]
+    fn any_segments_end_well(
+        segments in proptest::collection::vec(
+            (any::<bool>(), 0..64u8, prop_oneof![0..3000u32, any::<u32>()], prop_oneof![0..3000u32, any::<u32>()], 0..300usize, 0..40u64), 0..120,
+        ),
+        stream_bytes in 0..20_000usize,
+    ) {
+        let mut p = Vec::new();
+        let (mut now, mut sent) = (0, 0);
+        for (to_server, flags, seq, ack, len, wait) in segments {
+            now += wait;
+            sent += len as u64;
+            p.push(tcp(now, to_server, seq, ack, flags, &vec![flags; len]));
+        }
+        let limits = wirespan_pcap::Limits { stream_bytes, ..Default::default() };
+        let seen = build::replay_with(&build::pcap(1, &p, 65_535), limits);
+        prop_assert!(seen.result.is_ok());
+        let captured: u64 = seen.data().map(|d| d.payload.len() as u64).sum();
+        prop_assert!(captured <= sent);
+        let mut next = std::collections::HashMap::new();
+        for d in seen.data() {
+            prop_assert!(d.payload.len() as u64 <= d.len);
+            let expected = next.insert((d.socket, d.direction), d.seq.unwrap().wrapping_add(d.len as u32));
+            prop_assert!(expected.is_none_or(|e| Some(e) == d.seq), "a hole or an overlap that is no event");
+        }
+    }
 }

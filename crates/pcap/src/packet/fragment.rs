@@ -9,6 +9,8 @@ use std::net::IpAddr;
 /// RFC 8200 gives a receiver 60 s; Linux waits 30.
 const TIMEOUT_NS: u64 = 30_000_000_000;
 const MAX_PACKET: usize = 65_535;
+/// What a kept fragment costs beside its bytes, so that cut ones are not free.
+const PIECE_COST: usize = 128;
 
 /// Place of a fragment in its packet.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +66,8 @@ impl Fragments {
             stats.bump("fragment_bad");
             return None;
         }
-        if self.bytes + data.len() > self.limit {
+        let cost = data.len() + PIECE_COST;
+        if self.bytes + cost > self.limit {
             self.make_room(now_ns, stats);
         }
         let key = Key { ends: (packet.source, packet.destination), id: piece.id, domain: packet.payload.domain };
@@ -90,8 +93,8 @@ impl Fragments {
             partial.total = Some(piece.offset + wire);
         }
         partial.parts.insert(piece.offset, (wire, data.to_vec()));
-        partial.bytes += data.len();
-        self.bytes += data.len();
+        partial.bytes += cost;
+        self.bytes += cost;
         let total = partial.total?;
         let have: usize = partial.parts.values().map(|(len, _)| len).sum();
         if have != total {
