@@ -228,7 +228,13 @@ impl Conn {
         }
     }
 
-    fn understood(&mut self, protocol: &'static dyn Protocol, first_is_client: bool, calls: &[DataEvent], env: &mut Env) {
+    fn understood(
+        &mut self,
+        protocol: &'static dyn Protocol,
+        first_is_client: bool,
+        calls: &[DataEvent],
+        env: &mut Env,
+    ) {
         if let (Role::Unknown, Some(first)) = (self.role, calls.first()) {
             self.role = match (first.direction, first_is_client) {
                 (Direction::Egress, true) | (Direction::Ingress, false) => Role::Client,

@@ -5,6 +5,7 @@ use crate::session::Ending;
 use crate::spans::{comm, index, span_id, Ctx};
 use crate::stream::Mark;
 use std::borrow::Cow;
+use wirespan_model::event::Actor;
 use wirespan_model::{
     DataEvent, Direction, Evidence, ExchangeRange, FiveTuple, Role, SocketEvent, Span, SpanKind, Status, TapSide,
     Transport, Value,
@@ -22,6 +23,8 @@ pub(crate) struct Flow {
     first: [Option<Box<Mark>>; 2],
     exchanges: Option<ExchangeRange>,
     periods: u32,
+    /// Who made the last call, of earlier periods too.
+    actor: Option<Actor>,
 }
 
 impl Flow {
@@ -34,6 +37,7 @@ impl Flow {
         self.last_ns = self.last_ns.max(d.exit_ns);
         self.bytes[i] += d.len;
         self.calls += 1;
+        self.actor = Some(d.actor);
         if self.first[i].is_none() {
             self.first[i] = Some(Box::new(Mark {
                 start: 0,
@@ -71,9 +75,14 @@ impl Flow {
         ctx: &Ctx<'_>,
     ) -> Option<Span> {
         let periods = self.periods;
-        let old = std::mem::replace(self, Flow { periods: periods + 1, ..Flow::default() });
+        let next = Flow { periods: periods + 1, actor: self.actor, ..Flow::default() };
+        let mut old = std::mem::replace(self, next);
         if old.start_ns == 0 {
-            return None;
+            // Silent since the last period: only its end is worth a span.
+            if periods == 0 || !matches!(ending, Some(Ending::Closed | Ending::Reset(_))) {
+                return None;
+            }
+            old.opened(at_ns);
         }
         let role = match ctx.role {
             // Servers listen on the lower port, as a rule.
@@ -85,10 +94,10 @@ impl Flow {
         let [ingress, egress] = old.first;
         let (request, response) = if is_client { (&egress, &ingress) } else { (&ingress, &egress) };
         let seq = |m: &Option<Box<Mark>>| m.as_ref().and_then(|m| m.seq);
-        let any = request.as_ref().or(response.as_ref());
-        let actor = any.map(|m| m.actor).unwrap_or_default();
+        let first = request.as_ref().or(response.as_ref()).map(|m| m.actor).or(old.actor);
+        let actor = first.unwrap_or_default();
         let (tap, kind) = match (actor.pid, is_client) {
-            (0, _) if any.is_some() => (TapSide::Capture, SpanKind::Client),
+            (0, _) if first.is_some() => (TapSide::Capture, SpanKind::Client),
             (_, true) => (TapSide::ClientProcess, SpanKind::Client),
             (_, false) => (TapSide::ServerProcess, SpanKind::Server),
         };

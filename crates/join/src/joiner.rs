@@ -120,7 +120,8 @@ impl Joiner {
             None => {
                 // The end of something never seen: nothing to tell, except of a connection that was never made.
                 let stream = matches!(e.transport, Transport::Tcp);
-                let tells = matches!(e.change, SocketChange::ConnectFailed(_)) || stream && e.change == SocketChange::Open;
+                let tells =
+                    matches!(e.change, SocketChange::ConnectFailed(_)) || stream && e.change == SocketChange::Open;
                 if !tells {
                     return;
                 }

@@ -83,7 +83,8 @@ fn calls_out_of_order_and_twice_are_put_right() {
     let request = get("/a-long-enough-path");
     let answer = ok(300);
     let q = [c.send(T0, &request[..10]), c.send(T0 + 1, &request[10..20]), c.send(T0 + 2, &request[20..])];
-    let a = [c.recv(T0 + MS, &answer[..100]), c.recv(T0 + MS + 1, &answer[100..200]), c.recv(T0 + MS + 2, &answer[200..])];
+    let a =
+        [c.recv(T0 + MS, &answer[..100]), c.recv(T0 + MS + 1, &answer[100..200]), c.recv(T0 + MS + 2, &answer[200..])];
     for e in [&q[0], &q[2], &q[1], &q[1], &a[0], &a[2], &a[1], &a[0]] {
         stage.event(e.clone());
     }
@@ -183,10 +184,9 @@ fn a_response_seen_before_its_request_still_finds_it() {
 
 #[test]
 fn reset_and_close_before_the_response() {
-    for (change, status, error) in [
-        (SocketChange::Reset(104), Status::Reset, "ECONNRESET"),
-        (SocketChange::Close, Status::Closed, ""),
-    ] {
+    for (change, status, error) in
+        [(SocketChange::Reset(104), Status::Reset, "ECONNRESET"), (SocketChange::Close, Status::Closed, "")]
+    {
         let mut stage = Stage::new();
         let mut c = End::client(1);
         stage.event(c.send(T0, &get("/")));
@@ -285,10 +285,9 @@ fn an_upgrade_goes_on_as_bytes() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     stage.event(c.send(T0, b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"));
-    stage.event(c.recv(
-        T0 + MS,
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
-    ));
+    stage.event(
+        c.recv(T0 + MS, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
+    );
     stage.event(c.send(T0 + 2 * MS, b"\x81\x85abcdefghi"));
     stage.event(c.recv(T0 + 3 * MS, b"\x81\x05hello"));
     stage.event(c.change(T0 + 4 * MS, SocketChange::Close));

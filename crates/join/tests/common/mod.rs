@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use wirespan_join::{JoinConfig, Joiner, Resources, Verdict};
 use wirespan_model::event::{Actor, SocketChange, TcpTotals};
-use wirespan_model::{
-    DataEvent, Direction, Endpoint, Event, Resource, Role, SocketEvent, SocketId, Span, Transport,
-};
+use wirespan_model::{DataEvent, Direction, Endpoint, Event, Resource, Role, SocketEvent, SocketId, Span, Transport};
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000_000_000;

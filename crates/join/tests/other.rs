@@ -1,0 +1,244 @@
+//! Redis, DNS, connections that are not understood, and connections that fail.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::{end, get, End, Stage, MS, S, T0};
+use wirespan_join::{CopyRule, JoinConfig};
+use wirespan_model::event::{Actor, SocketChange};
+use wirespan_model::{Direction, Endpoint, Event, Role, SpanKind, Status, TapSide, Transport};
+
+#[test]
+fn redis_pipelining_pairs_in_order() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.remote = end(2, 6379);
+    stage.event(c.send(T0, b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"));
+    stage.event(c.send(T0 + 1000, b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n"));
+    stage.event(c.recv(T0 + MS, b"+OK\r\n$1\r\nv\r\n-ERR value is not an integer\r\n"));
+    let seen: Vec<_> = stage.spans.iter().map(|s| (s.operation.to_string(), s.status, s.response_bytes)).collect();
+    assert_eq!(seen[0], ("SET".to_string(), Status::Ok, 5));
+    assert_eq!(seen[1], ("GET".to_string(), Status::Ok, 7));
+    assert_eq!((seen[2].0.as_str(), seen.len()), ("INCR", 3));
+    assert!(stage.spans[2].status.is_error(SpanKind::Client), "{:?}", stage.spans[2].status);
+    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(512));
+}
+
+/// A DNS message about `example.org`, type A.
+fn dns(id: u16, response: bool) -> Vec<u8> {
+    let flags: u16 = if response { 0x8180 } else { 0x0100 };
+    let mut m = Vec::new();
+    for n in [id, flags, 1, u16::from(response), 0, 0] {
+        m.extend(n.to_be_bytes());
+    }
+    m.extend(b"\x07example\x03org\x00\x00\x01\x00\x01");
+    if response {
+        m.extend(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x7f\x00\x00\x01");
+    }
+    m
+}
+
+fn resolver() -> End {
+    let mut c = End::client(1).udp();
+    c.remote = end(53, 53);
+    c
+}
+
+#[test]
+fn dns_pairs_by_id_out_of_order() {
+    let mut stage = Stage::new();
+    let mut c = resolver();
+    for (i, id) in [7, 8, 9].into_iter().enumerate() {
+        stage.event(c.send(T0 + i as u64 * MS, &dns(id, false)));
+    }
+    for (i, id) in [9, 7, 8].into_iter().enumerate() {
+        stage.event(c.recv(T0 + (10 + i as u64) * MS, &dns(id, true)));
+    }
+    let seen: Vec<_> = stage.spans.iter().map(|s| (s.message_id.unwrap(), s.duration_ns() / MS)).collect();
+    assert_eq!(seen, [(9, 8), (7, 11), (8, 11)]);
+    assert!(stage.spans.iter().all(|s| s.protocol == "dns" && s.name().contains("example.org")));
+    assert!(stage.spans.iter().all(|s| s.wire_keys().len() == 1));
+}
+
+#[test]
+fn a_datagram_sent_again_is_one_request() {
+    let mut stage = Stage::new();
+    let mut c = resolver();
+    stage.event(c.send(T0, &dns(7, false)));
+    stage.event(c.send(T0 + 5 * S, &dns(7, false)));
+    stage.event(c.recv(T0 + 5 * S + MS, &dns(7, true)));
+    stage.event(c.send(T0 + 6 * S, &dns(7, false)));
+    stage.event(c.recv(T0 + 6 * S + MS, &dns(7, true)));
+    assert_eq!(stage.spans.len(), 2, "{:#?}", stage.spans);
+    assert_eq!(stage.spans[0].duration_ns() / MS, 5001);
+    assert!(stage.spans[0].attrs.iter().any(|(k, v)| k == "wirespan.retries" && v.to_string() == "1"));
+    assert_eq!(stage.stat("datagram_retries"), 1);
+}
+
+#[test]
+fn one_server_socket_serves_many_ends() {
+    let mut stage = Stage::new();
+    for i in 0..20u16 {
+        let mut s = End::server(2).udp();
+        s.local = end(53, 53);
+        s.remote = end(9, 2000 + i);
+        stage.event(s.recv(T0 + u64::from(i) * 1000, &dns(1, false)));
+    }
+    for i in (0..20u16).rev() {
+        let mut s = End::server(2).udp();
+        s.local = end(53, 53);
+        s.remote = end(9, 2000 + i);
+        stage.event(s.send(T0 + MS + u64::from(i) * 1000, &dns(1, true)));
+    }
+    assert_eq!(stage.spans.len(), 20);
+    assert!(stage.spans.iter().all(|s| s.status == Status::Ok && s.tap == TapSide::ServerProcess));
+    assert!(stage.spans.iter().all(|s| s.duration_ns() == MS));
+    stage.tick(T0 + 200 * S);
+    assert_eq!(stage.joiner.connections(), 0, "forgotten after a while");
+    assert_eq!(stage.spans.len(), 20, "and nothing more to tell");
+}
+
+#[test]
+fn bytes_that_are_not_understood_give_one_span_per_connection() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.cause = 5 << 24 | 1;
+    stage.event(c.change(T0, SocketChange::Open));
+    for i in 0..20u64 {
+        stage.event(c.send(T0 + i * MS, &[0xde, 0xad, 0xbe, 0xef, i as u8]));
+        stage.event(c.recv(T0 + i * MS + 1000, &[0xfe; 100]));
+    }
+    stage.event(c.change(T0 + S, SocketChange::Close));
+    stage.tick(T0 + 2 * S);
+    let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((&*span.protocol, span.status, span.kind), ("tcp", Status::Ok, SpanKind::Client));
+    assert_eq!((span.request_bytes, span.response_bytes), (100, 2000));
+    assert_eq!((span.start_ns, span.end_ns), (T0 - 1000, T0 + S));
+    assert_eq!((span.tcp.srtt_ns, span.tcp.retransmits, span.cause), (70_000, 2, Some(5 << 24 | 1)));
+    assert_eq!((span.request_seq, span.response_seq), (Some(1000), Some(5000)));
+    let last = stage.verdicts().pop().unwrap();
+    assert_eq!((last.protocol, last.copy), ("", CopyRule::EveryCall(0)));
+    assert_eq!(stage.stat("unknown_protocol"), 1);
+}
+
+#[test]
+fn a_long_connection_reports_each_period() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    for i in 0..300u64 {
+        stage.event(c.send(T0 + i * S, &[0xde, 0xad, 0xbe, 0xef]));
+    }
+    stage.event(c.change(T0 + 300 * S, SocketChange::Reset(104)));
+    stage.finish();
+    let bytes: u64 = stage.spans.iter().map(|s| s.request_bytes).sum();
+    assert_eq!(bytes, 1200);
+    assert!((5..=7).contains(&stage.spans.len()), "{}", stage.spans.len());
+    let (last, earlier) = stage.spans.split_last().unwrap();
+    assert!(earlier.iter().all(|s| s.status == Status::Unset));
+    assert_eq!((last.status, &*last.error), (Status::Reset, "ECONNRESET"));
+    let ids: std::collections::HashSet<_> = stage.spans.iter().map(|s| s.id).collect();
+    assert_eq!(ids.len(), stage.spans.len());
+}
+
+#[test]
+fn a_connection_that_could_not_be_made() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.cause = 5 << 24 | 1;
+    stage.event(c.change(T0, SocketChange::ConnectFailed(111)));
+    stage.tick(T0 + S);
+    let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((span.status, &*span.error, span.status_code), (Status::Reset, "ECONNREFUSED", Some(111)));
+    assert_eq!((span.name().as_str(), span.cause), ("connect 10.0.0.2:80", Some(5 << 24 | 1)));
+    assert_eq!(stage.joiner.connections(), 0);
+}
+
+#[test]
+fn a_failed_send_makes_the_close_a_reset() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    stage.event(c.send(T0, &get("/")));
+    let mut failed = c.call(Direction::Ingress, T0 + MS, b"");
+    failed.errno = 104;
+    stage.event(Event::Data(failed));
+    stage.event(c.change(T0 + 2 * MS, SocketChange::Close));
+    stage.tick(T0 + S);
+    assert_eq!((stage.spans[0].status, &*stage.spans[0].error), (Status::Reset, "ECONNRESET"));
+}
+
+#[test]
+fn the_connecting_thread_is_evidence_if_the_sender_is_unknown() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.cause = 5 << 24 | 1;
+    stage.event(c.change(T0, SocketChange::Open));
+    c.cause = 0;
+    for i in 1..3 {
+        stage.event(c.send(T0 + i * MS, &get("/")));
+        stage.event(c.recv(T0 + i * MS + 1000, b"HTTP/1.1 204 No Content\r\n\r\n"));
+    }
+    let causes: Vec<_> = stage.spans.iter().map(|s| s.cause).collect();
+    assert_eq!(causes, [Some(5 << 24 | 1), None], "only the first request of the connection");
+    assert_eq!(stage.spans[0].cause_evidence, Some(wirespan_model::Evidence::Connect));
+}
+
+#[test]
+fn a_capture_file_has_no_process_and_learns_roles_from_requests() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.actor = Actor::default();
+    c.role = Role::Unknown;
+    stage.event(c.send(T0, &get("/")));
+    stage.event(c.recv(T0 + MS, b"HTTP/1.1 204 No Content\r\n\r\n"));
+    let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((span.tap, span.kind, span.pid), (TapSide::Capture, SpanKind::Client, 0));
+    assert_eq!((span.tuple.client, span.tuple.server), (end(1, 40000), end(2, 80)));
+    assert!(stage.verdicts().is_empty(), "nobody to give a verdict to");
+    // And the other way round: the "local" end of the capture is the server.
+    let mut stage = Stage::new();
+    let mut s = End::server(1);
+    s.actor = Actor::default();
+    s.role = Role::Unknown;
+    stage.event(s.recv(T0, &get("/")));
+    stage.event(s.send(T0 + MS, b"HTTP/1.1 204 No Content\r\n\r\n"));
+    assert_eq!(stage.spans[0].tuple.server, end(2, 80));
+    assert_eq!(stage.spans[0].status, Status::Ok);
+}
+
+#[test]
+fn unix_sockets_are_read_like_others() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    (c.transport, c.seq) = (Transport::UnixStream, [None, None]);
+    (c.local, c.remote) = (Endpoint::UNSPECIFIED, Endpoint::UNSPECIFIED);
+    stage.event(c.send(T0, &get("/docker")));
+    stage.event(c.recv(T0 + MS, b"HTTP/1.1 204 No Content\r\n\r\n"));
+    assert_eq!((stage.spans[0].name().as_str(), stage.spans[0].request_seq), ("GET /docker", None));
+}
+
+#[test]
+fn waiting_requests_are_bounded() {
+    let mut stage = Stage::with(JoinConfig { max_pending: 16, ..JoinConfig::default() });
+    let mut c = resolver();
+    for id in 0..1000u16 {
+        stage.event(c.send(T0 + u64::from(id), &dns(id, false)));
+    }
+    assert_eq!(stage.spans.len(), 984);
+    assert_eq!((stage.stat("pending_overflow"), stage.stat("no_response")), (984, 984));
+    stage.finish();
+    assert_eq!(stage.spans.len(), 1000);
+}
+
+#[test]
+fn an_idle_silent_connection_costs_no_time() {
+    let mut stage = Stage::new();
+    for i in 0..1000 {
+        let mut c = End::client(i + 1);
+        stage.event(c.send(T0, &get("/")));
+        stage.event(c.recv(T0 + MS, b"HTTP/1.1 204 No Content\r\n\r\n"));
+    }
+    assert_eq!(stage.spans.len(), 1000);
+    for i in 0..100 {
+        stage.tick(T0 + i * S);
+    }
+    assert_eq!((stage.spans.len(), stage.joiner.connections()), (1000, 1000));
+}
