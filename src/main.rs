@@ -1,1 +1,37 @@
-fn main() {}
+//! wirespan: zero-code distributed tracing. Parses the command line and dispatches; one file per subcommand in `cli/`.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod cli;
+mod config;
+mod counters;
+mod outputs;
+mod server;
+
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are not mistakes.
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("WIRESPAN_LOG").unwrap_or_else(|_| "warn,libbpf=off".into()),
+        )
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    match cli.dispatch() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("wirespan: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

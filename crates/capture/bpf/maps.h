@@ -93,8 +93,22 @@ struct {
 	__type(value, struct sock_state);
 } socks SEC(".maps");
 
+/* A request that waits for its response, on connections with verdict WS_COPY_PAIR. */
+#define WS_HELD_PAYLOAD 1024
+struct held {
+	struct ws_data data; /* data.kind is 0 while nothing waits */
+	__u8 payload[WS_HELD_PAYLOAD];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct held);
+} helds SEC(".maps");
+
 /*
- * The same by address, for the system-call rung: socket storage wants a pointer that the verifier trusts, and a socket
+ * Socket state by address, for the system-call rung: socket storage wants a pointer that the verifier trusts, and a socket
  * found by its descriptor is none. `inode` tells a new socket at an old address.
  */
 struct addressed_sock {

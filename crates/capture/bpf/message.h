@@ -25,18 +25,76 @@ static __always_inline bool would_block(__s64 ret)
 	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
 }
 
+static __always_inline void emit_record(struct scratch *r, __u32 payload, __u32 appended)
+{
+	__u32 size = payload + appended;
+
+	if (size > sizeof(r->payload))
+		size = sizeof(r->payload);
+	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + size, BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+	else
+		count(WS_C_MESSAGES);
+}
+
 /*
+ * Holds the first call of a request, and appends it to the record of the next call on the socket, which saves a record
+ * per exchange. Returns true if nothing is left to emit now. What does not fit is emitted at once.
+ */
+static __always_inline bool pair(struct sock *sk, const struct sock_state *s, struct scratch *r, bool first)
+{
+	struct held *h = bpf_sk_storage_get(&helds, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 payload = r->data.payload_len, length;
+
+	if (!h)
+		return false;
+	if (h->data.kind) {
+		length = h->data.payload_len;
+		if (length > WS_HELD_PAYLOAD || payload > WS_MAX_PAYLOAD)
+			return false;
+		bpf_probe_read_kernel(r->payload + payload, sizeof(h->data) + length, h);
+		h->data.kind = 0;
+		emit_record(r, payload, sizeof(h->data) + length);
+		count(WS_C_PAIRED);
+		return true;
+	}
+	if (first && r->data.direction == s->request_direction && payload <= WS_HELD_PAYLOAD) {
+		h->data = r->data;
+		bpf_probe_read_kernel(h->payload, payload, r->payload);
+		return true;
+	}
+	return false;
+}
+
+/* The connection ends: what waits for a response will get none. */
+static __always_inline void release_held(struct sock *sk)
+{
+	struct held *h = bpf_sk_storage_get(&helds, sk, 0, 0);
+	__u32 length;
+
+	if (!h || !h->data.kind)
+		return;
+	length = h->data.payload_len;
+	if (length > WS_HELD_PAYLOAD)
+		return;
+	if (bpf_ringbuf_output(&events, h, sizeof(h->data) + length, BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+	h->data.kind = 0;
+}
+
+/*
+ * `sk` is NULL on the rung that has no pointer which the verifier trusts: no pairing there.
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
  * Runs in process context with preemption off.
  */
-static __always_inline void message(struct sock_state *s, struct task_struct *task, struct task_state *t,
+static __always_inline void message(struct sock *sk, struct sock_state *s, struct task_struct *task, struct task_state *t,
 				    __u8 direction, __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
 {
 	struct location where;
 	struct scratch *r;
 	struct cause c;
 	__u32 zero = 0, want, copied = 0;
-	bool first;
+	bool first, paired;
 
 	if (!s)
 		return;
@@ -47,7 +105,10 @@ static __always_inline void message(struct sock_state *s, struct task_struct *ta
 		if (ret == 0 || would_block(ret))
 			return;
 	}
+	paired = s->copy == WS_COPY_PAIR;
 	take_verdict(s);
+	if (sk && paired && s->copy != WS_COPY_PAIR)
+		release_held(sk);
 	first = false;
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
@@ -95,13 +156,9 @@ static __always_inline void message(struct sock_state *s, struct task_struct *ta
 		r->data.actor.tid = task->pid;
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
-	copied &= 2 * WS_MAX_PAYLOAD - 1;
-	if (copied > WS_MAX_PAYLOAD)
-		copied = WS_MAX_PAYLOAD;
-	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + copied, BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
-	else
-		count(WS_C_MESSAGES);
+	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))
+		return;
+	emit_record(r, r->data.payload_len, 0);
 }
 
 #endif

@@ -100,6 +100,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old, int new)
 		s = bpf_sk_storage_get(&socks, sk, 0, 0);
 		if (!s || old == TCP_LISTEN)
 			break;
+		release_held(sk);
 		error = sk->sk_err;
 		if (old == TCP_SYN_SENT) {
 			s->connect_ns = s->connect_ns ? bpf_ktime_get_ns() - s->connect_ns : 0;

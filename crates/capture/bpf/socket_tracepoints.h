@@ -61,7 +61,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 			seq = t->enter_seq;
 	}
 	t->enter_sk = 0;
-	message(use_sock(sk, task), task, t, WS_EGRESS, ret, seq, flags, enter_ns);
+	message(sk, use_sock(sk, task), task, t, WS_EGRESS, ret, seq, flags, enter_ns);
 	return 0;
 }
 
@@ -92,7 +92,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 		flags |= WS_F_ENTER;
 	}
 	t->enter_sk = 0;
-	message(use_sock(sk, task), task, t, WS_INGRESS, ret, seq, flags, enter_ns);
+	message(sk, use_sock(sk, task), task, t, WS_INGRESS, ret, seq, flags, enter_ns);
 	return 0;
 }
 

@@ -116,7 +116,7 @@ __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64
 		enter_ns = t->enter_ns;
 		flags |= WS_F_ENTER;
 	}
-	message(s, task, t, direction, ret, seq, flags, enter_ns);
+	message(NULL, s, task, t, direction, ret, seq, flags, enter_ns);
 	return 0;
 }
 

@@ -193,10 +193,9 @@ impl Capture {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&skel.maps.events, move |record| {
-                let mut batch = sink.borrow_mut();
-                match wire::read(record, &batch.clock) {
-                    Ok(event) => batch.events.push(event),
-                    Err(_) => batch.bad += 1,
+                let Batch { clock, events, bad } = &mut *sink.borrow_mut();
+                if wire::read(record, clock, events).is_err() {
+                    *bad += 1;
                 }
                 0
             })

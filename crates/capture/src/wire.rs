@@ -161,8 +161,24 @@ fn task(f: &Fields<'_>, clock: &Clock) -> Event {
     })
 }
 
-/// Reads one record of the ring buffer.
-pub fn read(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
+/// Reads one record of the ring buffer. A request that the kernel held stands behind the record that released it, and
+/// comes out first.
+pub fn read(record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
+    let held = match record {
+        [1, ..] if record.len() >= DATA => DATA + usize::from(Fields(record).u16(6)),
+        _ => record.len(),
+    };
+    match record.split_at_checked(held) {
+        Some((released, held)) if !held.is_empty() => {
+            out.push(read_one(held, clock)?);
+            out.push(read_one(released, clock)?);
+        }
+        _ => out.push(read_one(record, clock)?),
+    }
+    Ok(())
+}
+
+fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
     let f = Fields(record);
     let event = match (record.first(), record.len()) {
         (Some(1), n) if n >= DATA => data(&f, clock),
@@ -186,7 +202,7 @@ mod tests {
                 if let Some(first) = record.first_mut() {
                     *first = kind;
                 }
-                let read = read(&record, &clock);
+                let read = read(&record, &clock, &mut Vec::new());
                 let long_enough = matches!((kind, len), (2, 152..) | (3, 64..));
                 // A data record full of 0xff claims 65535 payload bytes that are not there.
                 assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");

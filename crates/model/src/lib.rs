@@ -12,6 +12,7 @@ pub mod event;
 pub mod key;
 pub mod message;
 pub mod net;
+pub mod semconv;
 pub mod span;
 pub mod trace;
 

@@ -183,7 +183,10 @@ impl<'a> Message<'a> {
 
 /// What a parser emits. Offsets count the bytes of one side since the parser was made, those not captured included.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "lives on the stack while it is handed on, boxing would allocate per message")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack while it is handed on, boxing would allocate per message"
+)]
 pub enum Item<'a> {
     /// A message begins at `offset`, its head is complete.
     Message(Message<'a>),

@@ -1,0 +1,166 @@
+//! The attributes of a span, by their OpenTelemetry names: the one list that OTLP, the API and the command line share.
+//!
+//! What the protocol's parser gave comes first and wins. `wirespan.*` is what no convention has a name for.
+
+use crate::attr::{Attr, Value};
+use crate::net::{Endpoint, Transport};
+use crate::span::{Resource, Span, SpanKind, Status, TapSide};
+use std::borrow::Cow;
+
+struct Attributes(Vec<Attr>);
+
+impl Attributes {
+    fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        if !self.0.iter().any(|(k, _)| k == key) {
+            self.0.push((Cow::Borrowed(key), value.into()));
+        }
+    }
+
+    fn text(&mut self, key: &'static str, value: &str) {
+        if !value.is_empty() {
+            self.set(key, value);
+        }
+    }
+
+    fn known(&mut self, key: &'static str, value: u64) {
+        if value != 0 {
+            self.number(key, value);
+        }
+    }
+
+    fn number(&mut self, key: &'static str, value: u64) {
+        self.set(key, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    fn end(&mut self, address: &'static str, port: &'static str, end: Endpoint) {
+        if end != Endpoint::UNSPECIFIED {
+            self.set(address, end.ip.to_string());
+            self.known(port, u64::from(end.port));
+        }
+    }
+}
+
+/// Attributes of the span itself.
+pub fn attributes(span: &Span) -> Vec<Attr> {
+    let mut a = Attributes(Vec::with_capacity(span.attrs.len() + 28));
+    a.0.extend(span.attrs.iter().cloned());
+    by_protocol(span, &mut a);
+    network(span, &mut a);
+    if span.status.is_error(span.kind) {
+        let code = span.status_code.map(|c| c.to_string());
+        a.text("error.type", code.as_deref().unwrap_or(span.status.as_str()));
+    }
+    a.text("error.message", &span.error);
+    a.known("thread.id", u64::from(span.tid));
+    if span.tid != 0 {
+        a.text("thread.name", &span.comm);
+    }
+    a.text("wirespan.tap_side", span.tap.as_str());
+    if span.tap == TapSide::App {
+        return a.0;
+    }
+    a.text("wirespan.status", span.status.as_str());
+    a.number("wirespan.request.bytes", span.request_bytes);
+    a.number("wirespan.response.bytes", span.response_bytes);
+    if span.response_ns > span.start_ns && span.status != Status::NoRequest {
+        a.number("wirespan.first_byte_ns", span.response_ns - span.start_ns);
+    }
+    for (key, seq) in [("wirespan.tcp.request_seq", span.request_seq), ("wirespan.tcp.response_seq", span.response_seq)]
+    {
+        if let Some(seq) = seq {
+            a.number(key, u64::from(seq));
+        }
+    }
+    a.known("wirespan.tcp.srtt_ns", span.tcp.srtt_ns);
+    a.known("wirespan.tcp.retransmits", u64::from(span.tcp.retransmits));
+    a.known("wirespan.tcp.connect_ns", span.tcp.connect_ns);
+    a.known("wirespan.socket", span.socket);
+    a.known("wirespan.coroutine", span.coroutine);
+    a.text("wirespan.request_id", span.request_id.as_deref().unwrap_or(""));
+    a.0
+}
+
+/// What follows from operation, target and status where the parser gave no attribute of its own.
+fn by_protocol(span: &Span, a: &mut Attributes) {
+    match &*span.protocol {
+        "http" => {
+            a.text("http.request.method", &span.operation);
+            a.text("url.path", &span.target);
+            if let Some(code) = span.status_code {
+                a.set("http.response.status_code", i64::from(code));
+            }
+        }
+        "dns" => a.text("dns.question.name", &span.target),
+        "redis" => {
+            a.text("db.system.name", "redis");
+            a.text("db.operation.name", &span.operation);
+        }
+        _ => {}
+    }
+}
+
+/// Ends and transport.
+fn network(span: &Span, a: &mut Attributes) {
+    let t = &span.tuple;
+    let unix = matches!(t.transport, Transport::UnixStream | Transport::UnixDgram);
+    // SDK spans often know no address at all.
+    if t.client == Endpoint::UNSPECIFIED && t.server == Endpoint::UNSPECIFIED && !unix {
+        return;
+    }
+    a.text("network.transport", t.transport.as_str());
+    if !matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
+        a.text("network.protocol.name", &span.protocol);
+    }
+    if unix {
+        return;
+    }
+    a.text("network.type", if t.server.ip.is_ipv4() { "ipv4" } else { "ipv6" });
+    a.end("client.address", "client.port", t.client);
+    a.end("server.address", "server.port", t.server);
+    let server_side = matches!(span.kind, SpanKind::Server | SpanKind::Consumer);
+    a.end("network.peer.address", "network.peer.port", if server_side { t.client } else { t.server });
+}
+
+/// Attributes of the resource, with the process id of one of its spans.
+pub fn resource_attributes(resource: &Resource, pid: u32) -> Vec<Attr> {
+    let mut a = Attributes(Vec::with_capacity(8 + resource.extra.len()));
+    // The specification asks for a name; this is the one it gives to those without.
+    a.text("service.name", if resource.service.is_empty() { "unknown_service" } else { &resource.service });
+    a.text("host.name", &resource.host);
+    a.known("process.pid", u64::from(pid));
+    a.text("process.executable.path", &resource.executable);
+    a.text("process.executable.name", resource.executable.rsplit('/').next().unwrap_or(""));
+    a.text("container.id", &resource.container);
+    for (key, value) in &resource.extra {
+        a.0.push((Cow::Owned(key.to_string()), Value::Str(value.clone())));
+    }
+    a.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_parsers_attributes_win_and_nothing_empty_is_shown() {
+        let span = Span {
+            protocol: "http".into(),
+            kind: SpanKind::Server,
+            operation: "GET".into(),
+            target: "/cart".into(),
+            status_code: Some(503),
+            status: Status::ServerError,
+            attrs: vec![("http.request.method".into(), Value::from("HEAD"))],
+            resource: Arc::default(),
+            ..Span::default()
+        };
+        let a = attributes(&span);
+        let get = |key: &str| a.iter().filter(|(k, _)| k == key).map(|(_, v)| v.to_string()).collect::<Vec<_>>();
+        assert_eq!(get("http.request.method"), ["HEAD"]);
+        assert_eq!(get("url.path"), ["/cart"]);
+        assert_eq!(get("error.type"), ["503"]);
+        assert!(get("server.port").is_empty() && get("thread.id").is_empty() && get("network.transport").is_empty());
+        assert_eq!(resource_attributes(&span.resource, 0).len(), 1, "only the name that stands for none");
+    }
+}

@@ -1,0 +1,233 @@
+//! The agent on one screen: capture → decode → enrich → join → out.
+//!
+//! ```text
+//! kernel ──ring──▶ [capture thread: drain, enrich, join] ──bounded channel──▶ [out thread: store, export, link]
+//!    ▲                                │ verdicts
+//!    └────────────────────────────────┘
+//! ```
+//!
+//! The capture thread never waits for anything but the clock: if the out thread falls behind, whole batches are
+//! dropped and counted.
+
+use crate::counters::Counters;
+use crate::outputs::Outputs;
+use anyhow::{anyhow, Result};
+use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wirespan_capture::features::Feature;
+use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
+use wirespan_enrich::Enricher;
+use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources};
+use wirespan_model::event::Actor;
+use wirespan_model::{Event, Resource, Span};
+
+/// Pause between two looks into the ring: while events come, and at the longest while none do.
+const POLL: Duration = Duration::from_millis(1);
+const POLL_IDLE: Duration = Duration::from_millis(10);
+/// Spans go out in batches of this many, or after this time.
+const BATCH: usize = 512;
+const BATCH_WAIT: Duration = Duration::from_millis(100);
+/// Batches that may wait for the out thread.
+const QUEUE: usize = 64;
+
+/// What the agent is told while it runs.
+pub(crate) enum Order {
+    /// Trace this process and its descendants, too; answers when it does.
+    AddPid(u32, Sender<Result<()>>),
+}
+
+/// A running agent.
+pub(crate) struct Agent {
+    orders: Sender<Order>,
+    stop: Arc<AtomicBool>,
+    capture: JoinHandle<Result<()>>,
+    out: JoinHandle<Outputs>,
+    /// What this kernel allows.
+    pub(crate) features: Vec<Feature>,
+}
+
+struct Processes(Arc<Enricher>);
+
+impl Resources for Processes {
+    fn resource(&self, actor: &Actor) -> Arc<Resource> {
+        self.0.resource(actor)
+    }
+}
+
+/// Starts tracing; returns when the kernel programs are attached.
+pub(crate) fn start(
+    options: Options,
+    join: JoinConfig,
+    targets: Targets,
+    outputs: Outputs,
+    counters: Arc<Counters>,
+) -> Result<Agent> {
+    let (orders, orders_in) = bounded(16);
+    let (batches, batches_in) = bounded::<Vec<Arc<Span>>>(QUEUE);
+    let (ready, ready_in) = bounded(1);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = Arc::clone(&stop);
+    let capture_counters = Arc::clone(&counters);
+    let capture = std::thread::Builder::new().name("capture".into()).spawn(move || {
+        let capture = match Capture::open(&options, &targets) {
+            Ok(capture) => capture,
+            Err(error) => {
+                let _ = ready.send(Err(anyhow!(error)));
+                return Ok(());
+            }
+        };
+        let _ = ready.send(Ok(capture.features().to_vec()));
+        Loop::new(capture, join, capture_counters).run(&stopping, &orders_in, &batches)
+    })?;
+    let features = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
+    let out = std::thread::Builder::new().name("out".into()).spawn(move || ship(outputs, &batches_in, &counters))?;
+    Ok(Agent { orders, stop, capture, out, features })
+}
+
+impl Agent {
+    /// Traces a process and its descendants from now on.
+    pub(crate) fn add_pid(&self, pid: u32) -> Result<()> {
+        let (answer, answered) = bounded(1);
+        self.orders.send(Order::AddPid(pid, answer)).map_err(|_| anyhow!("the agent has stopped"))?;
+        answered.recv().map_err(|_| anyhow!("the agent has stopped"))?
+    }
+
+    /// Whether it runs still.
+    pub(crate) fn running(&self) -> bool {
+        !self.capture.is_finished()
+    }
+
+    /// Detaches from the kernel, takes what is left through all stages, and gives the outputs back.
+    pub(crate) fn stop(self) -> Result<Outputs> {
+        self.stop.store(true, Ordering::Relaxed);
+        let captured = self.capture.join().map_err(|_| anyhow!("the capture thread panicked"))?;
+        let outputs = self.out.join().map_err(|_| anyhow!("the out thread panicked"))?;
+        captured.map(|()| outputs)
+    }
+}
+
+/// State of the capture thread.
+struct Loop {
+    capture: Capture,
+    joiner: Joiner,
+    enricher: Arc<Enricher>,
+    counters: Arc<Counters>,
+    batch: Vec<Arc<Span>>,
+    dropped: u64,
+}
+
+impl Loop {
+    fn new(capture: Capture, config: JoinConfig, counters: Arc<Counters>) -> Self {
+        let enricher = Arc::new(Enricher::new());
+        let joiner = Joiner::new(config, enricher.host_id(), Box::new(Processes(Arc::clone(&enricher))));
+        Loop { capture, joiner, enricher, counters, batch: Vec::with_capacity(BATCH), dropped: 0 }
+    }
+
+    fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Vec<Arc<Span>>>) -> Result<()> {
+        let mut events = Vec::new();
+        let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
+        let mut pause = POLL;
+        while !stop.load(Ordering::Relaxed) {
+            for Order::AddPid(pid, answer) in orders.try_iter() {
+                let _ = answer.send(self.capture.add_pid(pid).map_err(|e| anyhow!(e)));
+            }
+            self.capture.drain(&mut events)?;
+            pause = if events.is_empty() { (pause * 2).min(POLL_IDLE) } else { POLL };
+            self.take(&mut events, out);
+            if ticked.elapsed() >= Duration::from_millis(100) {
+                ticked = Instant::now();
+                self.tick();
+            }
+            if refreshed.elapsed() >= Duration::from_secs(1) {
+                refreshed = Instant::now();
+                self.capture.refresh();
+                self.publish();
+            }
+            if self.batch.len() >= BATCH || sent.elapsed() >= BATCH_WAIT {
+                sent = Instant::now();
+                self.send(out);
+            }
+            std::thread::sleep(pause);
+        }
+        self.capture.detach();
+        self.capture.drain(&mut events)?;
+        self.take(&mut events, out);
+        let batch = &mut self.batch;
+        self.joiner.finish(&mut |span| batch.push(Arc::new(span)));
+        self.publish();
+        // The end waits for room: nothing that was seen is lost for want of it.
+        let _ = out.send(std::mem::take(&mut self.batch));
+        Ok(())
+    }
+
+    fn take(&mut self, events: &mut Vec<Event>, out: &Sender<Vec<Arc<Span>>>) {
+        for event in events.drain(..) {
+            if let Event::Task(task) = &event {
+                self.enricher.task_event(task);
+            }
+            let batch = &mut self.batch;
+            self.joiner.event(event, &mut |span| batch.push(Arc::new(span)));
+            if self.batch.len() >= BATCH {
+                self.send(out);
+            }
+        }
+        let verdicts: Vec<_> =
+            self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(v.copy))).collect();
+        if let Err(error) = self.capture.decide(&verdicts) {
+            tracing::warn!(%error, "verdicts did not reach the kernel; connections stay at their default");
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        let batch = &mut self.batch;
+        self.joiner.tick(now, &mut |span| batch.push(Arc::new(span)));
+    }
+
+    fn send(&mut self, out: &Sender<Vec<Arc<Span>>>) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        if let Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) = out.try_send(full) {
+            self.dropped += lost.len() as u64;
+        }
+    }
+
+    fn publish(&self) {
+        self.counters.set("capture", self.capture.counters());
+        self.counters.set("join", self.joiner.stats().counters());
+        self.counters.set("agent", vec![("spans_dropped_queue_full", self.dropped)]);
+    }
+}
+
+fn to_kernel(rule: CopyRule) -> Verdict {
+    let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+    match rule {
+        CopyRule::FirstCallOnly(n) => Verdict { copy: Copy::First, bytes: bytes(n) },
+        // Nothing is to be read of it: its totals come when it closes.
+        CopyRule::EveryCall(0) => Verdict { copy: Copy::Lengths, bytes: 0 },
+        CopyRule::EveryCall(n) => Verdict { copy: Copy::Every, bytes: bytes(n) },
+        CopyRule::Ignore => Verdict { copy: Copy::Ignore, bytes: 0 },
+        CopyRule::PairInKernel => Verdict { copy: Copy::Pair, bytes: 0 },
+    }
+}
+
+/// The out thread: hands every batch to every output, and gives them time to do what is due.
+fn ship(mut outputs: Outputs, batches: &Receiver<Vec<Arc<Span>>>, counters: &Counters) -> Outputs {
+    loop {
+        match batches.recv_timeout(Duration::from_millis(200)) {
+            Ok(batch) => outputs.take(batch),
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
+        }
+        outputs.tick();
+        outputs.publish(counters);
+    }
+    outputs.finish();
+    outputs.publish(counters);
+    outputs
+}

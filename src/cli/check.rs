@@ -1,0 +1,48 @@
+//! `wirespan check`: what this kernel allows, feature by feature.
+
+use super::{capture_options, Format};
+use crate::config::Config;
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+use wirespan_capture::{Capture, Targets};
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// Form of the answer
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
+    // Loads and attaches everything, with no target: nothing is traced.
+    let capture = Capture::open(&capture_options(config), &Targets::default())?;
+    let uname = rustix::system::uname();
+    let kernel = uname.release().to_string_lossy();
+    let machine = uname.machine().to_string_lossy();
+    match args.format {
+        Format::Json => {
+            let document = serde_json::json!({
+                "wirespan.version": env!("CARGO_PKG_VERSION"),
+                "os.kernel.release": kernel,
+                "host.arch": machine,
+                "messages.rung": capture.rung().as_str(),
+                "features": capture.features(),
+            });
+            println!("{}", serde_json::to_string_pretty(&document)?);
+        }
+        Format::Text => {
+            println!("Linux {kernel} {machine}: messages by {}\n", capture.rung().as_str());
+            let width = capture.features().iter().map(|f| f.feature.len()).max().unwrap_or(0);
+            for f in capture.features() {
+                let mark = if f.active { "yes" } else { "NO " };
+                println!("  {mark}  {:width$}  {}", f.feature, f.rung);
+                if !f.active {
+                    println!("       {:width$}  lost: {}", "", f.lost);
+                    println!("       {:width$}  {}", "", f.remedy);
+                }
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

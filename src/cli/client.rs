@@ -1,0 +1,49 @@
+//! Asks a running wirespan over its query API.
+
+use crate::config::Config;
+use anyhow::{bail, Context as _, Result};
+use clap::Args;
+use serde_json::Value;
+use std::time::Duration;
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClientArgs {
+    /// Address of the query API [default: 127.0.0.1:9473]
+    #[arg(long, value_name = "ADDR", env = "WIRESPAN_SERVER")]
+    server: Option<String>,
+}
+
+/// Percent-encodes a query value.
+pub(super) fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for b in text.bytes() {
+        match b {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(b)),
+            _ => out.push_str(&format!("%{b:02X}")),
+        }
+    }
+    out
+}
+
+impl ClientArgs {
+    /// GET, JSON.
+    pub(crate) fn get(&self, config: &Config, path: &str) -> Result<Value> {
+        let server = self.server.clone().unwrap_or_else(|| config.serve.ui.to_string());
+        let base = if server.contains("://") { server.clone() } else { format!("http://{server}") };
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(60)))
+            .build()
+            .into();
+        let mut response = agent.get(format!("{}{path}", base.trim_end_matches('/'))).call().with_context(|| {
+            format!("no wirespan answers on {server}: is `wirespan up` or `wirespan server` running? Give its address with --server")
+        })?;
+        let text = response.body_mut().with_config().limit(256 << 20).read_to_string().context("reading the answer")?;
+        let value: Value =
+            serde_json::from_str(&text).with_context(|| format!("{server} does not answer as wirespan does"))?;
+        if !response.status().is_success() {
+            bail!("{}", value["error"]["message"].as_str().or(value["message"].as_str()).unwrap_or(&text));
+        }
+        Ok(value)
+    }
+}

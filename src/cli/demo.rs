@@ -1,0 +1,200 @@
+//! `wirespan demo`: the demo shop in a cgroup and a network namespace of its own, traced.
+
+use super::gate::Gated;
+use super::targets::cgroup_root;
+use super::{capture_options, join_config, run, up, OutputArgs, UiArgs};
+use crate::agent;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::outputs::{open_store, Outputs};
+use anyhow::{anyhow, bail, Context as _, Result};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wirespan_capture::Targets;
+use wirespan_store::Store;
+
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// End after this many seconds
+    #[arg(long, value_name = "SECONDS", env = "DEMO_SECONDS")]
+    seconds: Option<u64>,
+    /// Customers at the same time
+    #[arg(long, default_value_t = 5)]
+    users: u32,
+    /// Requests per second, all customers together
+    #[arg(long, default_value_t = 20)]
+    rate: u32,
+    /// The shop's launcher
+    #[arg(long, default_value = "tests/apps/shop/run.py", value_name = "FILE")]
+    shop: PathBuf,
+    #[command(flatten)]
+    outputs: OutputArgs,
+    #[command(flatten)]
+    ui: UiArgs,
+}
+
+/// A cgroup that ends with everything in it.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn create() -> Result<Self> {
+        let root = cgroup_root()
+            .ok_or_else(|| anyhow!("no cgroup2 file system is mounted (mount -t cgroup2 none /sys/fs/cgroup)"))?;
+        let path = root.join(format!("wirespan-demo-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("cgroup {}: the demo needs root", path.display()))?;
+        Ok(Cgroup(path))
+    }
+
+    fn add(&self, pid: u32) -> Result<()> {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).context("moving the shop into its cgroup")
+    }
+
+    fn is_empty(&self) -> bool {
+        std::fs::read_to_string(self.0.join("cgroup.procs")).is_ok_and(|p| p.trim().is_empty())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+        for _ in 0..200 {
+            if self.is_empty() && std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        eprintln!("wirespan: {} could not be removed", self.0.display());
+    }
+}
+
+pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
+    if !args.shop.is_file() {
+        bail!(
+            "the demo shop is not at {}: run this from a checkout of wirespan, or give --shop FILE",
+            args.shop.display()
+        );
+    }
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let work = WorkDir::create()?;
+    build(&args.shop)?;
+    let cgroup = Cgroup::create()?;
+    let counters = Arc::new(Counters::default());
+    let store = open_store(&args.outputs, &config.store)?;
+    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None)?;
+    let targets = Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() };
+    let agent = agent::start(capture_options(&config), join_config(&config), targets, outputs, Arc::clone(&counters))?;
+    let view = run::serve(&args.ui, &config, &store, &counters, &agent, "demo", "the demo shop".into())?;
+
+    let gated = Gated::start(&command(&args, &work.0), Stdio::null())?;
+    cgroup.add(gated.child.id())?;
+    let mut shop = gated.open()?;
+    eprintln!("wirespan: the shop is starting");
+    let started = Instant::now();
+    let shown = show_one(store.as_ref(), &mut shop, &mut signals, started, args.seconds)?;
+    if let (Shown::Trace, Some(view)) = (shown, &view) {
+        eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
+    }
+    if shown != Shown::Stopped {
+        let left = args.seconds.map(|s| s.saturating_sub(started.elapsed().as_secs()));
+        up::wait(&mut signals, left, || true);
+    }
+    end(&mut shop);
+    agent.stop()?;
+    run::report_losses(&counters);
+    if shown == Shown::Nothing {
+        bail!("no request of the shop was seen; its log is in the lines above");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn command(args: &DemoArgs, dir: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["python3".into(), args.shop.clone().into(), "--netns".into(), "--dir".into()];
+    words.push(dir.into());
+    for (flag, n) in [("--users", args.users), ("--rate", args.rate), ("--load", u32::MAX / 2)] {
+        words.push(flag.into());
+        words.push(n.to_string().into());
+    }
+    words
+}
+
+/// Builds the shop's programs before it is traced: compilers are not part of the demo.
+fn build(shop: &Path) -> Result<()> {
+    let status = std::process::Command::new("python3").arg(shop).arg("--build-only").stdout(Stdio::null()).status();
+    match status.context("python3")? {
+        s if s.success() => Ok(()),
+        s => bail!("building the demo shop failed ({s})"),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Trace,
+    Nothing,
+    Stopped,
+}
+
+/// Waits for a whole trace and prints it: the one with most spans after some have come.
+fn show_one(
+    store: &dyn Store,
+    shop: &mut Child,
+    signals: &mut signal_hook::iterator::Signals,
+    started: Instant,
+    seconds: Option<u64>,
+) -> Result<Shown> {
+    let mut enough_since = None;
+    loop {
+        if signals.pending().next().is_some() {
+            return Ok(Shown::Stopped);
+        }
+        if let Some(status) = shop.try_wait()? {
+            bail!("the shop has ended ({status})");
+        }
+        if store.status().spans >= 200 {
+            enough_since.get_or_insert_with(Instant::now);
+        }
+        let late = seconds.is_some_and(|s| started.elapsed() + Duration::from_secs(2) >= Duration::from_secs(s));
+        if late || enough_since.is_some_and(|t: Instant| t.elapsed() > Duration::from_secs(2)) {
+            let traces = super::traces::slowest(store, 50, &wirespan_trace::Limits::default())?;
+            let Some(trace) = traces.iter().max_by_key(|t| t.spans.len()) else { return Ok(Shown::Nothing) };
+            use std::io::IsTerminal as _;
+            println!("{}", super::traces::render(trace, std::io::stdout().is_terminal()));
+            return Ok(Shown::Trace);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Asks the shop to end, and waits: its launcher ends what it started.
+fn end(shop: &mut Child) {
+    if let Some(pid) = rustix::process::Pid::from_raw(shop.id() as i32) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    for _ in 0..1000 {
+        if !matches!(shop.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A directory of our own that ends with us.
+struct WorkDir(PathBuf);
+
+impl WorkDir {
+    fn create() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("wirespan-demo-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("{}", path.display()))?;
+        Ok(WorkDir(path))
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

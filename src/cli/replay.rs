@@ -1,0 +1,97 @@
+//! `wirespan replay FILE…`: capture files → the same decode, join and store path, with no privilege.
+
+use super::{join_config, server, Format, OutputArgs, UiArgs};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::outputs::{open_store, Outputs};
+use anyhow::{bail, Context as _, Result};
+use clap::Args;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use wirespan_join::{Joiner, Resources};
+use wirespan_model::event::Actor;
+use wirespan_model::{Resource, Span};
+use wirespan_pcap::{Limits, Replay};
+use wirespan_trace::tree;
+
+#[derive(Args)]
+pub(crate) struct ReplayArgs {
+    /// Capture files: pcap or pcapng
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Form of the answer: a line per span, or a JSON object per span
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    #[command(flatten)]
+    outputs: OutputArgs,
+    /// Serve the spans in the UI until Ctrl-C
+    #[arg(long)]
+    serve: bool,
+    #[command(flatten)]
+    ui: UiArgs,
+}
+
+/// A capture file knows no process.
+struct Nobody(Arc<Resource>);
+
+impl Resources for Nobody {
+    fn resource(&self, _: &Actor) -> Arc<Resource> {
+        Arc::clone(&self.0)
+    }
+}
+
+pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
+    let counters = Arc::new(Counters::default());
+    let store = open_store(&args.outputs, &config.store)?;
+    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None)?;
+    let mut failed = 0;
+    let mut total = 0;
+    for path in &args.files {
+        // Each file is a world of its own: connections, host id and time do not carry over.
+        let host_id = wirespan_model::key::hash64(&[path.as_os_str().as_encoded_bytes()]);
+        let mut joiner = Joiner::new(join_config(&config), host_id, Box::new(Nobody(Arc::default())));
+        let mut reader = Replay::new(Limits::default());
+        let mut spans: Vec<Span> = Vec::new();
+        let read = reader.read_path(path, &mut |event| joiner.event(event, &mut |span| spans.push(span)));
+        joiner.finish(&mut |span| spans.push(span));
+        counters.set("capture", reader.stats().counters());
+        counters.set("join", joiner.stats().counters());
+        spans.sort_by_key(|s| (s.start_ns, s.end_ns));
+        total += spans.len();
+        print(&spans, args.format)?;
+        outputs.take(spans.into_iter().map(Arc::new).collect());
+        if let Err(error) = read {
+            failed += 1;
+            eprintln!("wirespan: {}: {error}", path.display());
+        }
+        for (name, n) in counters.losses() {
+            eprintln!("wirespan: {}: {name} {n}", path.display());
+        }
+    }
+    outputs.finish();
+    if args.format == Format::Text && std::io::stderr().is_terminal() {
+        eprintln!("wirespan: {total} spans of {} files", args.files.len());
+    }
+    if args.serve {
+        server::serve_until_signal(&args.ui, &config, store, counters, "replay")?;
+    }
+    if failed > 0 {
+        bail!("{failed} of {} files could not be read to their end", args.files.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(spans: &[Span], format: Format) -> Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = spans.iter().try_for_each(|span| match format {
+        Format::Json => writeln!(out, "{}", tree::span_json(span, None, None)),
+        Format::Text => writeln!(out, "{}", super::traces::line(span)),
+    });
+    match written.and_then(|()| out.flush()) {
+        // `replay … | head` is no failure.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("writing to stdout"),
+    }
+}

@@ -1,0 +1,203 @@
+//! The only home of defaults. A configuration file (TOML) overrides them, the command line overrides the file.
+//!
+//! Unknown keys are errors that name the nearest key that exists.
+
+use anyhow::{bail, Context as _, Result};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Everything that can be configured. `docs/configuration.md` is generated from this.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Config {
+    /// What the kernel programs copy.
+    pub(crate) capture: Capture,
+    /// How requests and responses are paired.
+    pub(crate) join: Join,
+    /// Where spans are kept.
+    pub(crate) store: Store,
+    /// What is served.
+    pub(crate) serve: Serve,
+    /// What is exported.
+    pub(crate) export: Export,
+}
+
+/// What the kernel programs copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Capture {
+    /// Payload bytes copied per call, at most 4096.
+    pub(crate) payload_bytes: u32,
+    /// Calls of a new connection that all carry payload, until its protocol is known.
+    pub(crate) young_calls: u32,
+    /// Size of the ring buffer between kernel and agent, MiB; a power of two.
+    pub(crate) ring_mib: u32,
+    /// Force how messages are seen: `socket-tracepoints` or `syscall-tracepoints`; empty chooses the best.
+    pub(crate) rung: String,
+    /// Optional kernel programs to leave out, by the names of `wirespan check --format json`.
+    pub(crate) without: Vec<String>,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Capture { payload_bytes: 512, young_calls: 8, ring_mib: 16, rung: String::new(), without: Vec::new() }
+    }
+}
+
+/// How requests and responses are paired.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Join {
+    /// Seconds for which a request waits for its response.
+    pub(crate) window_s: u64,
+    /// Most connections followed at once; the least recently used is given up and counted.
+    pub(crate) max_connections: usize,
+}
+
+impl Default for Join {
+    fn default() -> Self {
+        Join { window_s: 30, max_connections: 50_000 }
+    }
+}
+
+/// Where spans are kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Store {
+    /// Directory; empty keeps spans in memory only.
+    pub(crate) dir: PathBuf,
+    /// Hours for which spans are kept.
+    pub(crate) max_age_h: u64,
+    /// Most MiB on disk; the oldest spans go first.
+    pub(crate) max_mib: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Store { dir: PathBuf::new(), max_age_h: 7 * 24, max_mib: 10 * 1024 }
+    }
+}
+
+/// What is served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Serve {
+    /// UI and query API.
+    pub(crate) ui: SocketAddr,
+    /// Agents' spans (`wirespan server`).
+    pub(crate) agents: SocketAddr,
+    /// OTLP over gRPC (`wirespan server` and `up`); empty string is off.
+    pub(crate) otlp_grpc: String,
+    /// OTLP over HTTP; empty string is off.
+    pub(crate) otlp_http: String,
+}
+
+impl Default for Serve {
+    fn default() -> Self {
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Serve {
+            ui: local(9473),
+            agents: local(9474),
+            otlp_grpc: "127.0.0.1:4317".into(),
+            otlp_http: "127.0.0.1:4318".into(),
+        }
+    }
+}
+
+/// What is exported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Export {
+    /// OTLP endpoint of a collector (`http://host:4317` for gRPC, `http://host:4318` for HTTP); empty is off.
+    pub(crate) otlp_endpoint: String,
+    /// `grpc` or `http`; empty goes by the port.
+    pub(crate) otlp_protocol: String,
+    /// Headers for the collector.
+    pub(crate) otlp_headers: std::collections::BTreeMap<String, String>,
+}
+
+/// Where the configuration is looked for if no file is named.
+const DEFAULT_FILE: &str = "/etc/wirespan/wirespan.toml";
+
+/// Reads the named file, or the default file if it exists, or nothing.
+pub(crate) fn load(named: Option<&Path>) -> Result<Config> {
+    let path = match named {
+        Some(path) => path,
+        None if Path::new(DEFAULT_FILE).exists() => Path::new(DEFAULT_FILE),
+        None => return Ok(Config::default()),
+    };
+    let text = std::fs::read_to_string(path).with_context(|| format!("configuration file {}", path.display()))?;
+    parse(&text).with_context(|| format!("configuration file {}", path.display()))
+}
+
+fn parse(text: &str) -> Result<Config> {
+    let table: toml::Table = text.parse()?;
+    let known = toml::Table::try_from(Config::default())?;
+    check_keys("", &table, &known)?;
+    Ok(toml::Table::try_into(table)?)
+}
+
+/// Tables whose keys are the user's own.
+const FREE: &[&str] = &["export.otlp_headers"];
+
+fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<()> {
+    for (key, value) in table {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match (value, known.get(key)) {
+            (_, None) => bail!("unknown key `{path}`{}", nearest(&path)),
+            (toml::Value::Table(_), Some(_)) if FREE.contains(&path.as_str()) => {}
+            (toml::Value::Table(inner), Some(toml::Value::Table(known))) => check_keys(&path, inner, known)?,
+            (_, Some(toml::Value::Table(_))) => bail!("`{path}` is a section: write [{path}]"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Every key as `section.key`.
+pub(crate) fn keys() -> Vec<String> {
+    fn walk(prefix: &str, table: &toml::Table, out: &mut Vec<String>) {
+        for (key, value) in table {
+            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            match value {
+                toml::Value::Table(inner) if !FREE.contains(&path.as_str()) => walk(&path, inner, out),
+                _ => out.push(path),
+            }
+        }
+    }
+    let mut out = Vec::new();
+    if let Ok(table) = toml::Table::try_from(Config::default()) {
+        walk("", &table, &mut out);
+    }
+    out
+}
+
+fn nearest(path: &str) -> String {
+    let best = keys().into_iter().map(|k| (strsim::damerau_levenshtein(path, &k), k)).min();
+    match best {
+        Some((distance, key)) if distance <= path.len().max(4) / 2 => format!("; did you mean `{key}`?"),
+        _ => format!("; the keys are: {}", keys().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let error = parse("[capture]\npayload_byte = 7\n").expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown key `capture.payload_byte`; did you mean `capture.payload_bytes`?");
+        assert!(parse("[xyzzy]\nq=1\n").expect_err("unknown").to_string().contains("serve.ui"));
+    }
+
+    #[test]
+    fn defaults_survive_and_values_override() {
+        let config = parse("[join]\nwindow_s = 5\n[export.otlp_headers]\nauthorization = \"x\"\n").expect("valid");
+        assert_eq!(config.join.window_s, 5);
+        assert_eq!(config.join.max_connections, Join::default().max_connections);
+        assert_eq!(config.export.otlp_headers.len(), 1);
+        assert!(parse("[join]\nwindow_s = \"soon\"\n").is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Where finished spans go: the store, the exporters (as whole traces), a server.
+
+use crate::cli::OutputArgs;
+use crate::config::{Config, Store as StoreConfig};
+use crate::counters::Counters;
+use anyhow::{Context as _, Result};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wirespan_model::{Span, Trace};
+use wirespan_ship::link::Sender;
+use wirespan_ship::otlp::OtlpFile;
+use wirespan_store::{Embedded, Store};
+use wirespan_trace::{Stream, StreamConfig};
+
+/// Every output that was asked for.
+pub(crate) struct Outputs {
+    store: Option<Arc<dyn Store>>,
+    traces: Option<TraceOutputs>,
+    link: Option<Sender>,
+    store_failures: u64,
+    failed_spans: u64,
+}
+
+/// Outputs that want traces: ids and parents are assigned before they see a span.
+struct TraceOutputs {
+    stream: Stream,
+    file: Option<OtlpFile>,
+    file_failed: u64,
+    synced: Instant,
+}
+
+/// Opens the store: in memory, or in the directory given.
+pub(crate) fn open_store(args: &OutputArgs, config: &StoreConfig) -> Result<Arc<dyn Store>> {
+    let dir = args.store.as_deref().unwrap_or(&config.dir);
+    let options = wirespan_store::Options {
+        max_age: Duration::from_secs(config.max_age_h * 3600),
+        max_bytes: config.max_mib << 20,
+        ..wirespan_store::Options::default()
+    };
+    Ok(if dir == Path::new("") {
+        Arc::new(Embedded::memory(options)?)
+    } else {
+        Arc::new(Embedded::open(dir, options).with_context(|| format!("store {}", dir.display()))?)
+    })
+}
+
+impl Outputs {
+    /// Opens what the command line and the configuration ask for.
+    pub(crate) fn open(
+        args: &OutputArgs,
+        config: &Config,
+        store: Option<Arc<dyn Store>>,
+        link: Option<Sender>,
+    ) -> Result<Self> {
+        let file = match &args.otlp_file {
+            Some(path) => Some(OtlpFile::create(path).with_context(|| format!("--otlp-file {}", path.display()))?),
+            None => None,
+        };
+        let traces = file.is_some().then(|| TraceOutputs {
+            stream: Stream::new(StreamConfig::default()),
+            file,
+            file_failed: 0,
+            synced: Instant::now(),
+        });
+        Ok(Outputs { store, traces, link, store_failures: 0, failed_spans: 0 })
+    }
+
+    /// A batch of finished spans.
+    pub(crate) fn take(&mut self, batch: Vec<Arc<Span>>) {
+        if batch.is_empty() {
+            return;
+        }
+        if let Some(traces) = &mut self.traces {
+            traces.take(&batch);
+        }
+        if let Some(link) = &self.link {
+            link.send(batch.clone());
+        }
+        if let Some(store) = &self.store {
+            let spans = batch.len() as u64;
+            if let Err(error) = store.append(batch) {
+                if self.store_failures == 0 {
+                    tracing::error!(%error, "spans are not stored");
+                }
+                self.store_failures += 1;
+                self.failed_spans += spans;
+            } else if self.store_failures > 0 {
+                tracing::warn!("spans are stored again");
+                self.store_failures = 0;
+            }
+        }
+    }
+
+    /// What is due by the clock.
+    pub(crate) fn tick(&mut self) {
+        if let Some(traces) = &mut self.traces {
+            traces.tick();
+        }
+    }
+
+    /// The end: everything goes out.
+    pub(crate) fn finish(&mut self) {
+        if let Some(traces) = &mut self.traces {
+            traces.finish();
+        }
+        if let Some(link) = self.link.take() {
+            let status = link.close(Duration::from_secs(5));
+            if status.dropped() > 0 {
+                eprintln!("wirespan: {} spans did not reach the server", status.dropped());
+            }
+        }
+        if let Some(store) = &self.store {
+            if let Err(error) = store.flush() {
+                eprintln!("wirespan: the store could not be flushed: {error}");
+            }
+        }
+    }
+
+    /// Counters of every output.
+    pub(crate) fn publish(&self, counters: &Counters) {
+        if let Some(store) = &self.store {
+            let status = store.status();
+            let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
+            values.push(("spans_dropped".into(), self.failed_spans));
+            values.extend(status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n)));
+            counters.set("store", values);
+        }
+        if let Some(traces) = &self.traces {
+            counters.set("export", traces.counters());
+        }
+        if let Some(link) = &self.link {
+            counters.set("link", link.status().counters());
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+impl TraceOutputs {
+    fn take(&mut self, batch: &[Arc<Span>]) {
+        let TraceOutputs { stream, file, file_failed, .. } = self;
+        for span in batch {
+            stream.push(Arc::clone(span), &mut |trace| out(file, file_failed, &trace));
+        }
+    }
+
+    fn tick(&mut self) {
+        let TraceOutputs { stream, file, file_failed, synced } = self;
+        stream.tick(now_ns(), &mut |trace| out(file, file_failed, &trace));
+        if synced.elapsed() >= Duration::from_secs(1) {
+            *synced = Instant::now();
+            if let Some(file) = file {
+                let _ = file.sync();
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        let TraceOutputs { stream, file, file_failed, .. } = self;
+        stream.finish(&mut |trace| out(file, file_failed, &trace));
+        if let Some(file) = file {
+            if let Err(error) = file.sync() {
+                eprintln!("wirespan: the OTLP file could not be synced: {error}");
+            }
+        }
+        if *file_failed > 0 {
+            eprintln!("wirespan: {file_failed} spans could not be written to the OTLP file");
+        }
+    }
+
+    fn counters(&self) -> Vec<(String, u64)> {
+        let mut values: Vec<(String, u64)> = Vec::new();
+        if let Some(file) = &self.file {
+            values.push(("file_spans".into(), file.spans()));
+            values.push(("file_spans_dropped".into(), self.file_failed));
+        }
+        values.extend(self.stream.stats().counters().into_iter().map(|(n, v)| (n.to_string(), v)));
+        values
+    }
+}
+
+fn out(file: &mut Option<OtlpFile>, failed: &mut u64, trace: &Trace) {
+    if let Some(file) = file {
+        if let Err(error) = file.write(std::slice::from_ref(trace)) {
+            if *failed == 0 {
+                tracing::error!(%error, "the OTLP file cannot be written");
+            }
+            *failed += trace.spans.len() as u64;
+        }
+    }
+}
