@@ -139,12 +139,15 @@ pub(super) fn line(span: &Span) -> String {
     )
 }
 
-/// The slowest traces of a store, each once.
+/// The slowest traces of a store, each once. Connections that were not understood come last: they last as long as they
+/// are open.
 pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits) -> Result<Vec<Trace>> {
     let query = Query { order: Order::Slowest, limit: 2000, ..Query::default() };
     let mut seen = HashSet::new();
     let mut traces = Vec::new();
-    for span in store.search(&query)? {
+    let mut spans = store.search(&query)?;
+    spans.sort_by_key(|s| matches!(&*s.protocol, "tcp" | "udp" | "unix"));
+    for span in spans {
         if traces.len() == limit {
             break;
         }

@@ -59,6 +59,19 @@ static __always_inline bool read_tuple(struct ws_tuple *t, struct sock *sk)
 	return false;
 }
 
+/*
+ * Sequence number of the first of `ret` bytes just received. A receive that reaches the peer's FIN steps over it, too,
+ * and the FIN takes a number of its own.
+ */
+static __always_inline __u32 received_seq(struct sock *sk, __u32 copied_seq, __u32 rcv_nxt, int ret)
+{
+	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	bool fin = state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
+		   (state == TCP_CLOSE && !BPF_CORE_READ(sk, sk_err));
+
+	return copied_seq - ret - (fin && copied_seq == rcv_nxt);
+}
+
 static __always_inline void init_sock_state(struct sock_state *s, __u64 cookie)
 {
 	__builtin_memset(s, 0, sizeof(*s));

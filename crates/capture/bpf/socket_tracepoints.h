@@ -84,7 +84,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 	}
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp) {
-		seq = tp->copied_seq - ret;
+		seq = received_seq(sk, tp->copied_seq, tp->rcv_nxt, ret);
 		flags = WS_F_HAS_SEQ;
 	}
 	if (t->enter_sk == (__u64)sk) {

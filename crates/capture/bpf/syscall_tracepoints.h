@@ -109,7 +109,10 @@ __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64
 	if (s->tuple.transport == WS_TCP) {
 		struct tcp_sock *tp = (struct tcp_sock *)sk;
 
-		seq = (direction == WS_EGRESS ? BPF_CORE_READ(tp, write_seq) : BPF_CORE_READ(tp, copied_seq)) - ret;
+		if (direction == WS_EGRESS)
+			seq = BPF_CORE_READ(tp, write_seq) - ret;
+		else
+			seq = received_seq(sk, BPF_CORE_READ(tp, copied_seq), BPF_CORE_READ(tp, rcv_nxt), ret);
 		flags = WS_F_HAS_SEQ;
 	}
 	if (t->enter_ns) {

@@ -101,6 +101,7 @@ struct sock {
 };
 
 struct tcp_sock {
+	__u32 rcv_nxt;
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u32 srtt_us;
