@@ -90,6 +90,8 @@ pub trait Parser: Send {
     ///
     /// Offsets in the items count all bytes of the side since the parser was made, `missing` ones included.
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>));
+    /// The connection ended: emits what is known of heads that were never completed. Nothing may be fed afterwards.
+    fn finish(&mut self, _out: &mut dyn FnMut(Item<'_>)) {}
     /// Bytes currently buffered, both sides; for the memory account.
     fn buffered(&self) -> usize;
 }

@@ -78,6 +78,14 @@ pub(crate) fn say(parser: &mut dyn Parser, turns: &[Turn]) -> Vec<String> {
     said
 }
 
+/// What a fresh parser on TCP says of a conversation and its end.
+pub(crate) fn tcp_to_the_end(protocol: &dyn Protocol, turns: &[Turn]) -> Vec<String> {
+    let mut parser = protocol.parser(Transport::Tcp);
+    let mut said = say(&mut *parser, turns);
+    parser.finish(&mut |item| said.push(line(&item)));
+    said
+}
+
 /// The same for a fresh parser on TCP.
 pub(crate) fn tcp(protocol: &dyn Protocol, turns: &[Turn]) -> Vec<String> {
     say(&mut *protocol.parser(Transport::Tcp), turns)

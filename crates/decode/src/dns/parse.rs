@@ -57,6 +57,12 @@ impl Parser for DnsParser {
         }
     }
 
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+        let Self { client, server, scratch, .. } = self;
+        client.broken_off(Side::Client, scratch, out);
+        server.broken_off(Side::Server, scratch, out);
+    }
+
     fn buffered(&self) -> usize {
         self.client.buf.len().saturating_add(self.server.buf.len())
     }
@@ -126,16 +132,19 @@ impl Stream {
         self.skip = rest;
     }
 
-    fn gap(&mut self, side: Side, missing: u64, scratch: &mut Scratch, out: Out<'_>) {
-        if !self.buf.is_empty() {
-            let buf = std::mem::take(&mut self.buf);
-            if wire_len(&buf).is_some() {
-                self.emit(side, &buf, true, scratch, out);
-            } else {
-                self.offset = self.offset.saturating_add(len64(buf.len()));
-            }
-            self.put_back(buf);
+    /// A buffered message will not be completed: what is there of it.
+    fn broken_off(&mut self, side: Side, scratch: &mut Scratch, out: Out<'_>) {
+        let buf = std::mem::take(&mut self.buf);
+        if wire_len(&buf).is_some() {
+            self.emit(side, &buf, true, scratch, out);
+        } else {
+            self.offset = self.offset.saturating_add(len64(buf.len()));
         }
+        self.put_back(buf);
+    }
+
+    fn gap(&mut self, side: Side, missing: u64, scratch: &mut Scratch, out: Out<'_>) {
+        self.broken_off(side, scratch, out);
         self.offset = self.offset.saturating_add(missing);
         if missing <= self.skip {
             self.skip = self.skip.saturating_sub(missing);

@@ -18,8 +18,8 @@ const MAX_AGENT: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Whole,
-    /// Longer than what is buffered; the rest will pass by.
-    TooLong,
+    /// Only its beginning; the rest will pass by.
+    Part,
     /// The rest was not captured.
     Cut,
 }

@@ -6,6 +6,7 @@
 //! | secrets | header fields other than those listed in [`head`] are never looked at |
 //! | head | read in place when one chunk holds it, else buffered up to [`MAX_BUFFERED`](crate::MAX_BUFFERED) |
 //! | head too long, or not captured to its end | emitted with what was seen and `wirespan.truncated`, its body is [`Open`](wirespan_model::Body) |
+//! | head never completed | emitted in the same way when the response comes or the connection ends |
 //! | body | skipped by `Content-Length` or chunk by chunk; bytes not captured are skipped exactly as long as they lie inside |
 //! | after a gap or a broken start line | lines are searched for the next valid start line |
 //! | `HEAD`, `CONNECT` | the methods of unanswered requests are remembered in order, at most [`MAX_OUTSTANDING`](parse::MAX_OUTSTANDING) |
@@ -16,6 +17,7 @@ pub mod detect;
 mod emit;
 pub mod head;
 pub mod parse;
+mod scan;
 pub mod start;
 
 #[cfg(test)]
@@ -44,6 +46,8 @@ pub mod reason {
     pub const HEAD_TOO_LONG: &str = "http_head_too_long";
     /// The end of a head was not captured: what followed it may be lost too.
     pub const HEAD_GAP: &str = "http_head_gap";
+    /// A response came, or the connection ended, before the head was complete.
+    pub const HEAD_UNFINISHED: &str = "http_head_unfinished";
     /// Bytes between messages, or the framing of a body, were not captured.
     pub const GAP: &str = "http_gap";
     /// More unanswered requests than are remembered.

@@ -1,9 +1,9 @@
 //! The state machine of one HTTP/1 connection: finds heads and the ends of bodies. What a head says is read in `emit`.
 
 use super::emit::{self, Framing, Seen};
-use super::head::head_end;
 use super::reason;
-use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line};
+use super::scan::{chunk_size, fields_end, find, Found};
+use super::start::{cut_request_line, status_line};
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use memchr::memchr;
@@ -52,7 +52,7 @@ struct Stream {
 
 /// Where a side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// At the start of a line that may start a message; in search of one if `lost`.
     Head { lost: bool },
     /// In a line that is none.
@@ -67,7 +67,7 @@ enum State {
     ChunkEnd,
     /// In the trailer section; `blank` if the line is empty so far.
     Trailer { blank: bool },
-    /// In a head that was too long to keep.
+    /// In a head of which the beginning was emitted.
     LongHead { blank: bool, framing: Framing },
     /// In a body that the close ends.
     UntilClose,
@@ -79,7 +79,7 @@ impl Default for State {
     }
 }
 
-const LOST: State = State::Head { lost: true };
+pub(super) const LOST: State = State::Head { lost: true };
 const READY: State = State::Head { lost: false };
 
 type Out<'o> = &'o mut dyn FnMut(Item<'_>);
@@ -96,6 +96,13 @@ impl Parser for Http1Parser {
             stream.offset = stream.offset.saturating_add(len64(rest.len())).saturating_add(chunk.missing);
         } else if chunk.missing > 0 {
             self.gap(chunk.side, chunk.missing, out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+        for side in [Side::Client, Side::Server] {
+            self.unfinished(side, out);
+            self.stream(side).buf = Vec::new();
         }
     }
 
@@ -220,7 +227,7 @@ impl Http1Parser {
             Found::Head(len) => (len, self.emit(side, window.get(..len).unwrap_or(window), Seen::Whole, out)),
             Found::TooLong => {
                 out(Item::Malformed { side, reason: reason::HEAD_TOO_LONG });
-                (window.len(), self.emit(side, window, Seen::TooLong, out))
+                (window.len(), self.emit(side, window, Seen::Part, out))
             }
             // Only where the rest was not captured.
             Found::More => (window.len(), self.cut_head(side, window, lost, out)),
@@ -238,15 +245,24 @@ impl Http1Parser {
         taken
     }
 
+    /// Emits a head that is not complete and will not be, or is late; what may still come of it is passed over.
+    fn unfinished(&mut self, side: Side, out: Out<'_>) {
+        let stream = self.stream(side);
+        if !matches!(stream.state, State::Head { .. }) || stream.buf.is_empty() || !readable(side, &stream.buf) {
+            return;
+        }
+        let buf = std::mem::take(&mut stream.buf);
+        out(Item::Malformed { side, reason: reason::HEAD_UNFINISHED });
+        let state = self.emit(side, &buf, Seen::Part, out);
+        let stream = self.stream(side);
+        stream.offset = stream.offset.saturating_add(len64(buf.len()));
+        stream.state = state;
+        self.keep(side, buf);
+    }
+
     /// The rest of the head in `window` was not captured.
     fn cut_head(&mut self, side: Side, window: &[u8], lost: bool, out: Out<'_>) -> State {
-        let line = memchr(b'\n', window).and_then(|i| window.get(..i));
-        let readable = match (line, side) {
-            (Some(_), _) => true,
-            (None, Side::Client) => cut_request_line(window).is_some(),
-            (None, Side::Server) => status_line(window).is_some(),
-        };
-        if readable {
+        if readable(side, window) {
             out(Item::Malformed { side, reason: reason::HEAD_GAP });
             self.emit(side, window, Seen::Cut, out);
         } else if !lost {
@@ -257,6 +273,10 @@ impl Http1Parser {
 
     /// Emits the message whose head starts at the stream's offset, and returns the state behind the head.
     fn emit(&mut self, side: Side, head: &[u8], seen: Seen, out: Out<'_>) -> State {
+        if side == Side::Server && self.asked.is_empty() {
+            // The answer to a request of which the end was lost, or that the server did not wait for.
+            self.unfinished(Side::Client, out);
+        }
         let offset = self.stream(side).offset;
         let framing = match side {
             Side::Client => {
@@ -273,7 +293,7 @@ impl Http1Parser {
         match seen {
             Seen::Whole => after_head(framing, false),
             Seen::Cut => LOST,
-            Seen::TooLong => {
+            Seen::Part => {
                 let blank = head.ends_with(b"\n") || head.ends_with(b"\n\r");
                 State::LongHead { blank, framing }
             }
@@ -358,6 +378,15 @@ impl Http1Parser {
     }
 }
 
+/// Whether enough of a head is there to say what it is. Its first line was checked, if it is whole.
+fn readable(side: Side, head: &[u8]) -> bool {
+    match (memchr(b'\n', head), side) {
+        (Some(_), _) => true,
+        (None, Side::Client) => cut_request_line(head).is_some(),
+        (None, Side::Server) => status_line(head).is_some(),
+    }
+}
+
 fn bad_line(side: Side) -> &'static str {
     match side {
         Side::Client => reason::BAD_REQUEST_LINE,
@@ -375,88 +404,4 @@ fn after_head(framing: Framing, end: bool) -> State {
         Framing::UntilClose => State::UntilClose,
         Framing::Unknown => LOST,
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// A whole head of this length.
-    Head(usize),
-    /// No end within [`MAX_BUFFERED`].
-    TooLong,
-    /// Could become one.
-    More,
-    /// So many bytes are no start line.
-    Bad(usize),
-}
-
-/// Looks for a head at the start of `window`. The number says how far it was searched; 0 while the start line is incomplete.
-fn find(side: Side, window: &[u8], line_ok: bool, searched: usize) -> (Found, usize) {
-    let mut from = searched;
-    if !line_ok {
-        let Some(end) = memchr(b'\n', window) else {
-            let maybe = match side {
-                Side::Client => maybe_request_line(window),
-                Side::Server => maybe_status_line(window),
-            };
-            let found = match (maybe, window.len() >= MAX_BUFFERED) {
-                (true, true) if side == Side::Server || cut_request_line(window).is_some() => Found::TooLong,
-                (true, false) => Found::More,
-                _ => Found::Bad(window.len()),
-            };
-            return (found, 0);
-        };
-        let line = window.get(..end).unwrap_or_default();
-        let valid = match side {
-            Side::Client => request_line(line).is_some(),
-            Side::Server => status_line(line).is_some(),
-        };
-        if !valid {
-            return (Found::Bad(end.saturating_add(1)), 0);
-        }
-        from = end;
-    }
-    match head_end(window, from) {
-        Some(len) => (Found::Head(len), from),
-        None if window.len() >= MAX_BUFFERED => (Found::TooLong, from),
-        // A line end may be cut from the empty line behind it.
-        None => (Found::More, window.len().saturating_sub(2).max(1)),
-    }
-}
-
-/// Reads a chunk size, its extension and its line end. Both outcomes say how many bytes were taken, and the next state.
-fn chunk_size(bytes: &[u8], mut value: u64, mut digits: u8, mut rest: bool) -> Result<(usize, State), (usize, State)> {
-    for (i, b) in bytes.iter().enumerate() {
-        let taken = i.saturating_add(1);
-        let digit = char::from(*b).to_digit(16).filter(|_| !rest);
-        match (b, digit) {
-            (_, Some(digit)) => {
-                digits = digits.saturating_add(1);
-                let next = value.checked_mul(16).and_then(|v| v.checked_add(u64::from(digit)));
-                value = next.ok_or((taken, State::SkipLine))?;
-            }
-            (b'\n', _) if digits == 0 => return Err((taken, LOST)),
-            (b'\n', _) if value == 0 => return Ok((taken, State::Trailer { blank: true })),
-            (b'\n', _) => return Ok((taken, State::ChunkData { left: value })),
-            _ if digits == 0 => return Err((taken, State::SkipLine)),
-            (b'\r' | b';' | b' ' | b'\t', _) => rest = true,
-            _ if rest => {}
-            _ => return Err((taken, State::SkipLine)),
-        }
-    }
-    Ok((bytes.len(), State::ChunkSize { value, digits, rest }))
-}
-
-/// Looks for the empty line that ends a section of fields. `Ok` with the bytes up to behind it; `Err` says whether the
-/// line that goes on is empty so far.
-fn fields_end(bytes: &[u8], mut blank: bool) -> Result<usize, bool> {
-    let mut start = 0usize;
-    for end in memchr::memchr_iter(b'\n', bytes) {
-        let line = bytes.get(start..end).unwrap_or_default();
-        if blank && matches!(line, b"" | b"\r") {
-            return Ok(end.saturating_add(1));
-        }
-        (blank, start) = (true, end.saturating_add(1));
-    }
-    let open = bytes.get(start..).unwrap_or_default();
-    Err(blank && matches!(open, b"" | b"\r"))
 }

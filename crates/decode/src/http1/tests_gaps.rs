@@ -2,7 +2,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
 use super::Http1;
-use crate::testing::{c, s, tcp, Turn};
+use crate::testing::{c, s, tcp, tcp_to_the_end, Turn};
 
 fn gap(turn: Turn, missing: u64) -> Turn {
     (turn.0, turn.1, missing)
@@ -150,4 +150,36 @@ fn a_response_without_length_to_an_unseen_request_does_not_swallow_the_next() {
 fn only_lengths_captured() {
     let said = short(&[gap(c(""), 500), gap(c(""), 500), c("GET / HTTP/1.1\r\n\r\n")]);
     assert_eq!(said, ["Malformed Client http_gap", "C req @1000+18 GET /"]);
+}
+
+#[test]
+fn an_answer_brings_out_a_request_that_is_not_complete() {
+    // The rest comes late: it is passed over, and the body is known.
+    let said = short(&[
+        c("POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nX-Pa"),
+        s("HTTP/1.1 431 Too Large\r\nContent-Length: 0\r\n\r\n"),
+        c("d: x\r\n\r\nbodyGET /next HTTP/1.1\r\n\r\n"),
+    ]);
+    assert_eq!(
+        said,
+        [
+            "Malformed Client http_head_unfinished",
+            "C req @0+53 body=open POST /slow",
+            "S resp @0+45 status=431 ClientError",
+            "End Client @65 None None",
+            "C req @65+22 GET /next",
+        ]
+    );
+    // Not while another request waits for its answer.
+    let said = short(&[c("GET /a HTTP/1.1\r\n\r\nGET /b HTTP"), s("HTTP/1.1 204 No\r\n\r\n"), c("/1.1\r\n\r\n")]);
+    assert_eq!(said, ["C req @0+19 GET /a", "S resp @0+19 status=204 Ok", "C req @19+19 GET /b"]);
+}
+
+#[test]
+fn the_end_brings_out_what_is_not_complete() {
+    let said = tcp_to_the_end(&Http1, &[c("GET /a HTTP/1.1\r\n\r\nGET /never/en"), s("HTTP/1.1 200 OK\r\nServ")]);
+    assert_eq!(said.len(), 5, "{said:?}");
+    assert!(said[2].starts_with("C req @19+13 body=open GET /never/en"), "{}", said[2]);
+    assert!(said[4].starts_with("S resp @0+21 body=open status=200 Ok"), "{}", said[4]);
+    assert!(tcp_to_the_end(&Http1, &[c("GE")]).is_empty());
 }

@@ -54,6 +54,13 @@ impl Parser for RedisParser {
         }
     }
 
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+        for side in [Side::Client, Side::Server] {
+            self.broken_off(side, out);
+            self.stream(side).buf = Vec::new();
+        }
+    }
+
     fn buffered(&self) -> usize {
         self.client.buf.len().saturating_add(self.server.buf.len())
     }
@@ -172,6 +179,17 @@ impl RedisParser {
         Ok(len)
     }
 
+    /// A buffered head will not be completed; what can be read of it is worth reading.
+    fn broken_off(&mut self, side: Side, out: Out<'_>) {
+        let stream = self.stream(side);
+        let State::Start { lost } = stream.state else { return };
+        let buf = std::mem::take(&mut stream.buf);
+        if !buf.is_empty() {
+            let read = self.head(side, &buf, lost, true, out).unwrap_or(0);
+            self.stream(side).pass(len64(buf.len().saturating_sub(read)));
+        }
+    }
+
     /// `missing` bytes of a side were not captured.
     fn gap(&mut self, side: Side, missing: u64, out: Out<'_>) {
         let stream = self.stream(side);
@@ -184,13 +202,9 @@ impl RedisParser {
                 stream.pass(missing);
                 return stream.next(side, out);
             }
-            State::Start { lost } if !stream.buf.is_empty() => {
-                // The head cannot be completed; what can be read of it is worth reading.
-                let buf = std::mem::take(&mut stream.buf);
-                let read = self.head(side, &buf, lost, true, out).unwrap_or(0);
-                let stream = self.stream(side);
-                stream.pass(len64(buf.len().saturating_sub(read)));
-                stream.bad(side, reason::GAP, out);
+            State::Start { .. } if !stream.buf.is_empty() => {
+                self.broken_off(side, out);
+                self.stream(side).bad(side, reason::GAP, out);
             }
             State::Start { lost: true } => {}
             _ => {

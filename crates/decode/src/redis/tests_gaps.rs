@@ -2,7 +2,8 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
 use super::tests::{cmd, say};
-use crate::testing::{c, s, Turn};
+use super::Redis;
+use crate::testing::{c, s, tcp_to_the_end, Turn};
 
 fn gap(turn: Turn, missing: u64) -> Turn {
     (turn.0, turn.1, missing)
@@ -66,4 +67,12 @@ fn replies_after_a_gap_do_not_answer_old_subscriptions() {
     // The error is GET's: the database stays selected.
     assert!(said.last().unwrap().starts_with("C req"), "{said:?}");
     assert!(said.iter().any(|l| l.contains("ClientError")));
+}
+
+#[test]
+fn the_end_brings_out_what_is_not_complete() {
+    let said = tcp_to_the_end(&Redis, &[c("*3\r\n$6\r\nCONFIG\r\n$3\r\nSE")]);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("C req @0+16 body=open CONFIG"), "{}", said[0]);
+    assert!(tcp_to_the_end(&Redis, &[c("*3\r\n$6\r\nCON"), s("+O")]).is_empty());
 }

@@ -64,6 +64,8 @@ pub fn feed(protocol: &dyn Protocol, transport: Transport, bytes: &[u8], random:
             side = side.peer();
         }
     }
+    parser.finish(&mut |item| messages += u64::from(matches!(item, Item::Message(_))));
+    assert_eq!(parser.buffered(), 0);
     let half = bytes.len() / 2;
     let probe =
         Probe { transport, first: &bytes[..half], second: &bytes[half..], first_is_client: None, server_port: None };
