@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 	truth_open("load");
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
-	latency_room = requests ? requests : 100000;
+	latency_room = requests && requests < 1000000 ? requests : 1000000; /* of more, the last million */
 	latencies = calloc(latency_room, sizeof(*latencies));
 	threads = calloc(users, sizeof(*threads));
 	begin_ns = now_ns();

@@ -108,6 +108,7 @@ class Shop:
         self.ports = {name: base_port + i for i, name in enumerate(SERVICES)}
         self.children = []
         self.ending = False
+        self.paced = False
 
     def at(self, name):
         return f"127.0.0.1:{self.ports[name]}"
@@ -164,7 +165,8 @@ class Shop:
     def customers(self, args):
         command = [BUILD / "load", "--to", self.at("gateway"), "--users", args.users, "--requests", args.load or 0]
         command += ["--rate", args.rate or 0, "--seed", args.seed]
-        say(f"{args.users} customers, " + (f"{args.load} requests" if args.load else f"{args.rate} requests per second"))
+        self.paced = bool(args.rate)
+        say(f"{args.users} customers, " + (f"{args.rate:g} requests per second" if args.rate else f"{args.load} requests"))
         return self.start("load", command)
 
     def wait(self, load):
@@ -175,7 +177,7 @@ class Shop:
             if load and load.poll() is not None:
                 return
             time.sleep(0.05)
-            if load and time.monotonic() - shown > 5:
+            if load and not self.paced and time.monotonic() - shown > 5:
                 shown = time.monotonic()
                 with open(self.work / "truth" / "load.jsonl", "rb") as done:
                     say(f"{sum(1 for _ in done)} requests done")
