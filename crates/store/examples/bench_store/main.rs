@@ -138,10 +138,9 @@ fn main() {
     if ask {
         println_memory(&store, &load, memory_rows);
     }
-    let mut meter_rest = Meter::new();
+    let meter_rest = Meter::new();
     store.compact().unwrap();
     let cpu_all = cpu_appended + meter_rest.seconds();
-    let _ = meter_rest.outside(|| ());
     let n = spans as f64;
     row(
         "ingest CPU",
@@ -169,6 +168,7 @@ fn main() {
     let start = Instant::now();
     drop(Embedded::open(&dir, Options { max_age: std::time::Duration::MAX, ..Options::default() }).unwrap());
     row("open and close", format!("{:.1} ms", start.elapsed().as_secs_f64() * 1e3), "");
+    column_sizes(&dir, n);
 }
 
 fn files(dir: &Path, ext: &str) -> u64 {
@@ -269,4 +269,26 @@ fn queries(store: &Embedded, load: &Load, spans: usize) {
         assert!(edges.len() > 10);
     });
     row("scan (map), whole spans", map.show(), &note);
+}
+
+/// Compressed bytes per span of each column.
+fn column_sizes(dir: &Path, spans: f64) {
+    let mut sizes: Vec<(String, f64)> = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()) {
+        if entry.extension().is_none_or(|e| e != "parquet") {
+            continue;
+        }
+        let file = std::fs::File::open(entry).unwrap();
+        let meta = parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+        for column in meta.row_groups().iter().flat_map(|g| g.columns()) {
+            let (name, bytes) = (column.column_path().string(), column.compressed_size() as f64 / spans);
+            match sizes.iter_mut().find(|s| s.0 == name) {
+                Some(s) => s.1 += bytes,
+                None => sizes.push((name, bytes)),
+            }
+        }
+    }
+    sizes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let list: Vec<String> = sizes.iter().map(|(name, bytes)| format!("{name} {bytes:.2}")).collect();
+    println!("\nbytes per span by column: {}", list.join(", "));
 }

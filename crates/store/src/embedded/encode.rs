@@ -124,7 +124,7 @@ pub(crate) fn encode(spans: Spans<'_>, n: &mut Names) -> Result<RecordBatch, Arr
         column::<TimestampNanosecondType>(spans, |s| time(s.start_ns)),
         column::<Int64Type>(spans, |s| time(s.end_ns).wrapping_sub(time(s.start_ns))),
         optional::<Int64Type>(spans, |s| {
-            (s.response_ns != 0).then(|| time(s.response_ns).wrapping_sub(time(s.start_ns)))
+            (s.response_ns != 0).then(|| time(s.end_ns).wrapping_sub(time(s.response_ns)))
         }),
         service,
         column::<UInt8Type>(spans, |s| s.tap as u8),

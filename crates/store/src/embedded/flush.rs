@@ -1,8 +1,9 @@
 //! Memory segment → segment, and segments → one segment. Both stream: a window of rows is in memory at a time.
 
 use super::memory::{each_key, MemoryView};
-use super::schema::{Col, WIDE};
+use super::schema::{Col, ALL, WIDE};
 use super::segment::{Batches, Open, Segment, SegmentWriter};
+use super::sidecar::entry;
 use super::view::View;
 use crate::StoreError;
 use arrow_array::{RecordBatch, UInt32Array};
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use wirespan_model::KeyKind;
 
 /// Rows that are gathered at a time; a multiple of the page.
-const WINDOW: usize = 16 * 1024;
-/// Decoded chunks that are kept from one window to the next.
-const KEPT_CHUNKS: usize = 8;
+const WINDOW: usize = 8 * 1024;
+/// Decoded chunks that are held at a time, about 0.7 MB each.
+const HELD_CHUNKS: usize = 8;
 
 /// Writes a memory segment as segment `id`.
 pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<Segment, StoreError> {
@@ -29,38 +30,42 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
     }
     order.sort_unstable();
 
-    let mut left: Vec<usize> = memory.chunks.iter().map(|c| c.rows).collect();
     let mut decoded: FxHashMap<u32, RecordBatch> = FxHashMap::default();
     for window in order.chunks(WINDOW) {
-        // Per chunk the rows that the window takes, in order, so that only those are held.
         let mut rows: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        let mut places = Vec::with_capacity(window.len());
-        for (_, chunk, row) in window {
-            let taken = rows.entry(*chunk).or_default();
-            places.push((*chunk, taken.len()));
-            taken.push(u32::from(*row));
-        }
+        window.iter().for_each(|(_, chunk, row)| rows.entry(*chunk).or_default().push(u32::from(*row)));
         let mut chunks: Vec<u32> = rows.keys().copied().collect();
         chunks.sort_unstable();
+        // Most windows touch few chunks, which are held whole. Spans that took long are far from their neighbours by
+        // start; of the many chunks that they touch only the wanted rows are held.
+        let few = chunks.len() <= HELD_CHUNKS;
+        let mut before = std::mem::take(&mut decoded);
         let mut pieces = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
-            let batch = match decoded.remove(chunk) {
+            let batch = match before.remove(chunk) {
                 Some(batch) => batch,
                 None => memory.narrow(&memory.chunks[*chunk as usize], None)?,
             };
-            let taken = rows.remove(chunk).unwrap_or_default();
-            left[*chunk as usize] -= taken.len();
-            pieces.push(
-                take_record_batch(&batch, &UInt32Array::from(taken)).map_err(|e| super::broken("memory segment", e))?,
-            );
-            if left[*chunk as usize] > 0 && decoded.len() < KEPT_CHUNKS {
-                decoded.insert(*chunk, batch);
+            if few {
+                decoded.insert(*chunk, batch.clone());
+                pieces.push(batch);
+            } else {
+                let taken = UInt32Array::from(rows.get(chunk).cloned().unwrap_or_default());
+                pieces.push(take_record_batch(&batch, &taken).map_err(|e| super::broken("memory segment", e))?);
             }
         }
+        drop(before);
         let at: FxHashMap<u32, usize> = chunks.iter().enumerate().map(|(i, c)| (*c, i)).collect();
-        let indices: Vec<(usize, usize)> = places.into_iter().map(|(c, row)| (at[&c], row)).collect();
-        let batch = gather(&pieces, &indices)?;
-        writer.write(&memory.widen(&batch)?)?;
+        let mut next = vec![0; chunks.len()];
+        let indices: Vec<(usize, usize)> = window
+            .iter()
+            .map(|(_, chunk, row)| {
+                let piece = at[chunk];
+                next[piece] += 1;
+                (piece, if few { usize::from(*row) } else { next[piece] - 1 })
+            })
+            .collect();
+        writer.write(&memory.widen(&gather(&pieces, &indices)?)?)?;
     }
 
     // Where each row went, chunk by chunk, for the keys.
@@ -75,14 +80,12 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
         row_of[bases[*chunk as usize] + usize::from(*row)] = new;
     }
     drop(order);
-    for (base, chunk) in bases.iter().zip(&memory.chunks) {
-        for kind in KeyKind::ALL {
-            for (hash, row) in chunk.index.entries(kind) {
-                writer.keys.add(kind, hash, row_of[base + usize::from(row)]);
-            }
+    drop(decoded);
+    writer.finish(&mut |kind, out| {
+        for (base, chunk) in bases.iter().zip(&memory.chunks) {
+            out.extend(chunk.index.entries(kind).map(|(hash, row)| entry(hash, row_of[base + usize::from(row)])));
         }
-    }
-    writer.finish()
+    })
 }
 
 fn gather(pieces: &[RecordBatch], indices: &[(usize, usize)]) -> Result<RecordBatch, StoreError> {
@@ -106,7 +109,7 @@ impl Cursor {
     }
 
     /// The next rows, at most `most`; `None` at the end.
-    fn next(&mut self, most: usize, columns: Option<&[Col]>) -> Result<Option<RecordBatch>, StoreError> {
+    fn next(&mut self, most: usize, columns: &[Col]) -> Result<Option<RecordBatch>, StoreError> {
         loop {
             if let Some(batch) = self.batch.as_ref().filter(|b| self.at < b.num_rows()) {
                 let take = most.min(batch.num_rows() - self.at);
@@ -120,7 +123,7 @@ impl Cursor {
                 if self.group == self.segment.group_count() {
                     return Ok(None);
                 }
-                self.batches = Some(self.segment.read(self.group, None, columns, 4096)?);
+                self.batches = Some(self.segment.read(self.group, None, Some(columns), 4096)?);
                 self.group += 1;
             }
         }
@@ -133,7 +136,7 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
     let mut order: Vec<(u64, u16)> = Vec::new();
     for (i, input) in (0u16..).zip(inputs) {
         let mut cursor = Cursor::new(input.clone());
-        while let Some(batch) = cursor.next(usize::MAX, Some(&[Col::Start]))? {
+        while let Some(batch) = cursor.next(usize::MAX, &[Col::Start])? {
             let view = View::new(&batch);
             order.extend((0..view.rows()).map(|row| (view.start_ns(row), i)));
         }
@@ -143,6 +146,7 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
     let mut writer = SegmentWriter::create(dir, id)?;
     let mut cursors: Vec<Cursor> = inputs.iter().map(|i| Cursor::new(i.clone())).collect();
     let mut row = 0u32;
+    let mut keys: [Vec<u64>; KeyKind::ALL.len()] = [const { Vec::new() }; KeyKind::ALL.len()];
     for window in order.chunks(WINDOW) {
         let mut pieces = Vec::new();
         // For each input, the pieces that hold its next rows: (piece, rows).
@@ -151,7 +155,7 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
         window.iter().for_each(|(_, i)| counts[usize::from(*i)] += 1);
         for (i, mut count) in counts.into_iter().enumerate() {
             while count > 0 {
-                let Some(piece) = cursors[i].next(count, None)? else {
+                let Some(piece) = cursors[i].next(count, ALL)? else {
                     return Err(super::broken("segment", "a segment has fewer rows than it had"));
                 };
                 count -= piece.num_rows();
@@ -166,9 +170,10 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
         let batch =
             RecordBatch::try_new(WIDE.clone(), batch.columns().to_vec()).map_err(|e| super::broken("segment", e))?;
         writer.write(&batch)?;
-        let keys = &mut writer.keys;
-        each_key(&batch, &mut |at, key| keys.add(key.kind, super::memory::hash32(key.value), row + at as u32));
+        each_key(&batch, &mut |at, key| {
+            keys[key.kind as usize - 1].push(entry(super::memory::hash32(key.value), row + at as u32));
+        });
         row += batch.num_rows() as u32;
     }
-    writer.finish()
+    writer.finish(&mut |kind, out| *out = std::mem::take(&mut keys[kind as usize - 1]))
 }

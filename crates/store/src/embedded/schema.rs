@@ -49,6 +49,8 @@ macro_rules! columns {
         /// A column by its place.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Col { $($variant,)* }
+        /// All columns, as [`Col`].
+        pub(crate) const ALL: &[Col] = &[$(Col::$variant,)*];
         /// All columns, in the order of the file.
         pub(crate) const COLUMNS: &[Column] =
             &[$(Column { name: $name, ty: Ty::$ty, how: How::$how, nullable: $nullable },)*];
@@ -58,7 +60,7 @@ macro_rules! columns {
 columns! {
     Start "start_time" Time Delta false,
     Duration "duration_ns" I64 Delta false,
-    ResponseAfter "response_after_ns" I64 Delta true,
+    ResponseBeforeEnd "response_before_end_ns" I64 Delta true,
     Service "service" Name Dict false,
     Tap "tap_side" U8 Delta false,
     Kind "span_kind" U8 Delta false,
@@ -182,9 +184,14 @@ pub(crate) fn writer_properties() -> WriterProperties {
             _ => Encoding::PLAIN,
         };
         p = p.set_column_encoding(path.clone(), encoding);
-        if matches!(c.name, "start_time" | "duration_ns" | "service") {
-            p = p.set_column_statistics_enabled(path, EnabledStatistics::Page);
-        }
+        // By page for what searches prune by, by group for what look-ups leave out because it is blank.
+        let statistics = match c.name {
+            "start_time" | "duration_ns" | "service" => EnabledStatistics::Page,
+            "error" | "container" | "request_id" => EnabledStatistics::Chunk,
+            _ if integer => EnabledStatistics::Chunk,
+            _ => EnabledStatistics::None,
+        };
+        p = p.set_column_statistics_enabled(path, statistics);
     }
     p.build()
 }

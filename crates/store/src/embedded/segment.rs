@@ -11,9 +11,10 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::statistics::Statistics;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;
@@ -21,7 +22,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wirespan_model::{Key, Span};
+use wirespan_model::{Key, KeyKind, Span};
 
 /// What is known of a segment without opening it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,8 +62,6 @@ pub(crate) struct SegmentWriter {
     dir: PathBuf,
     id: u64,
     writer: ArrowWriter<File>,
-    /// Filled by the caller.
-    pub(crate) keys: sidecar::Builder,
     rows: u64,
     times: (u64, u64),
     longest_ns: u64,
@@ -75,36 +74,30 @@ impl SegmentWriter {
         let file = File::create(&path).map_err(|e| super::io("create", &path, e))?;
         let writer = ArrowWriter::try_new(file, WIDE.clone(), Some(schema::writer_properties()))
             .map_err(|e| writing(&path, e))?;
-        Ok(SegmentWriter {
-            dir: dir.to_owned(),
-            id,
-            writer,
-            keys: sidecar::Builder::new(),
-            rows: 0,
-            times: (u64::MAX, 0),
-            longest_ns: 0,
-        })
+        Ok(SegmentWriter { dir: dir.to_owned(), id, writer, rows: 0, times: (u64::MAX, 0), longest_ns: 0 })
     }
 
     /// Appends rows.
     pub(crate) fn write(&mut self, wide: &RecordBatch) -> Result<(), StoreError> {
         let view = View::new(wide);
-        for row in 0..view.rows() {
-            let start = view.start_ns(row);
-            self.times = (self.times.0.min(start), self.times.1.max(start));
-            self.longest_ns = self.longest_ns.max(view.duration_ns(row));
+        if let Some(last) = view.rows().checked_sub(1) {
+            self.times = (self.times.0.min(view.start_ns(0)), self.times.1.max(view.start_ns(last)));
         }
+        let longest = (0..view.rows()).map(|row| view.duration_ns(row)).max();
+        self.longest_ns = self.longest_ns.max(longest.unwrap_or(0));
         self.rows += wide.num_rows() as u64;
         self.writer.write(wide).map_err(|e| writing(&data_path(&self.dir, self.id), e))
     }
 
     /// Finishes both files, makes them durable and gives them their names. They count once the manifest names them.
-    pub(crate) fn finish(self) -> Result<Segment, StoreError> {
+    /// `keys` is asked for the entries of the sidecar, see [`sidecar::build`].
+    pub(crate) fn finish(self, keys: &mut dyn FnMut(KeyKind, &mut Vec<u64>)) -> Result<Segment, StoreError> {
+        let index_of = keys;
         let (data, keys) = (data_path(&self.dir, self.id), keys_path(&self.dir, self.id));
         let file = self.writer.into_inner().map_err(|e| writing(&data, e))?;
         file.sync_all().map_err(|e| super::io("sync", &data, e))?;
         let size = file.metadata().map_err(|e| super::io("read", &data, e))?.len();
-        let index = self.keys.finish(self.rows as usize);
+        let index = sidecar::build(self.rows as usize, index_of);
         let tmp = temporary(&keys);
         let mut keys_file = File::create(&tmp).map_err(|e| super::io("create", &tmp, e))?;
         keys_file.write_all(&index).and_then(|()| keys_file.sync_all()).map_err(|e| super::io("write", &tmp, e))?;
@@ -208,6 +201,8 @@ pub(crate) struct Open {
     sidecar: Sidecar,
     /// First row of each row group, and the number of rows.
     groups: Vec<usize>,
+    /// Per row group the columns that have anything but nulls, zeros or empty texts.
+    filled: Vec<Vec<usize>>,
 }
 
 impl Open {
@@ -226,7 +221,8 @@ impl Open {
         for g in meta.metadata().row_groups() {
             groups.push(groups[groups.len() - 1] + g.num_rows().max(0) as usize);
         }
-        Ok(Open { sidecar: Sidecar::open(&keys_path(dir, id))?, path, file, meta, groups })
+        let filled = meta.metadata().row_groups().iter().map(filled_columns).collect();
+        Ok(Open { sidecar: Sidecar::open(&keys_path(dir, id))?, path, file, meta, groups, filled })
     }
 
     /// First row of a row group.
@@ -239,6 +235,7 @@ impl Open {
     }
 
     /// Reads rows of a row group: sorted ranges that do not overlap, counted from the start of the group; all if `None`.
+    /// Without `columns` it reads those that are not blank, which is all that [`View`] needs.
     pub(crate) fn read(
         &self,
         group: usize,
@@ -249,10 +246,11 @@ impl Open {
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.meta.clone())
             .with_row_groups(vec![group])
             .with_batch_size(batch);
-        if let Some(columns) = columns {
-            let mask = ProjectionMask::leaves(builder.parquet_schema(), columns.iter().map(|c| *c as usize));
-            builder = builder.with_projection(mask);
-        }
+        let mask = match columns {
+            Some(columns) => ProjectionMask::leaves(builder.parquet_schema(), columns.iter().map(|c| *c as usize)),
+            None => ProjectionMask::leaves(builder.parquet_schema(), self.filled[group].iter().copied()),
+        };
+        builder = builder.with_projection(mask);
         if let Some(rows) = rows {
             let total = self.groups[group + 1] - self.groups[group];
             builder = builder.with_row_selection(RowSelection::from_consecutive_ranges(rows.iter().cloned(), total));
@@ -340,6 +338,20 @@ impl Open {
         }
         Ok(true)
     }
+}
+
+/// Columns of a row group that are not blank, as far as statistics tell.
+fn filled_columns(group: &RowGroupMetaData) -> Vec<usize> {
+    let rows = group.num_rows();
+    let blank = |column: &ColumnChunkMetaData| match column.statistics() {
+        Some(s) if s.null_count_opt() == Some(rows as u64) => true,
+        Some(s) if s.null_count_opt().unwrap_or(0) > 0 => false,
+        Some(Statistics::Int32(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
+        Some(Statistics::Int64(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
+        Some(Statistics::ByteArray(s)) => s.max_opt().is_some_and(|m| m.data().is_empty()) && s.max_is_exact(),
+        _ => false,
+    };
+    (0..group.num_columns()).filter(|i| !blank(group.column(*i))).collect()
 }
 
 /// Batches of a segment.

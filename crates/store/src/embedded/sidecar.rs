@@ -17,61 +17,53 @@ const MAGIC: &[u8; 8] = b"WSKEYS01";
 /// Numbers per group.
 const GROUP: usize = 128;
 /// Rows per block, as a power of two.
-pub(crate) const BLOCK_SHIFT: u32 = 6;
+pub(crate) const BLOCK_SHIFT: u32 = 8;
 const KINDS: usize = KeyKind::ALL.len();
 const TABLE: usize = 32;
 const DIRECTORY_ENTRY: usize = 16;
 
-/// Gathers the keys of a segment while it is written.
-pub(crate) struct Builder {
-    entries: [Vec<u64>; KINDS],
+/// A key of a row, as [`build`] takes it.
+pub(crate) fn entry(hash: u32, row: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(row >> BLOCK_SHIFT)
 }
 
-impl Builder {
-    /// An empty one.
-    pub(crate) fn new() -> Builder {
-        Builder { entries: [const { Vec::new() }; KINDS] }
-    }
-
-    /// Adds a key by its hash.
-    pub(crate) fn add(&mut self, kind: KeyKind, hash: u32, row: u32) {
-        self.entries[kind as usize - 1].push(u64::from(hash) << 32 | u64::from(row >> BLOCK_SHIFT));
-    }
-
-    /// The file's bytes.
-    pub(crate) fn finish(self, rows: usize) -> Vec<u8> {
-        let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
-        // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.
-        let hash_bits = (usize::BITS - rows.leading_zeros() + 8).min(32);
-        let mut tables = Vec::new();
-        let mut data = Vec::new();
-        let base = (MAGIC.len() + 8 + KINDS * TABLE) as u64;
-        for mut entries in self.entries {
-            for e in &mut entries {
-                *e = (*e >> 32 >> (32 - hash_bits)) << block_bits | (*e & 0xffff_ffff);
-            }
-            entries.sort_unstable();
-            entries.dedup();
-            let span = (1u64 << (hash_bits + block_bits)) / (entries.len() as u64 + 1);
-            let rice = span.max(1).ilog2();
-            let directory = base + data.len() as u64;
-            let (groups, bits) = encode(&entries, rice);
-            data.extend_from_slice(&groups);
-            let stream = base + data.len() as u64;
-            data.extend_from_slice(&bits);
-            for n in [entries.len() as u64, directory, stream, u64::from(rice)] {
-                tables.extend_from_slice(&n.to_le_bytes());
-            }
+/// The bytes of a sidecar for a segment of so many rows. `fill` is asked kind by kind for the entries, in any order, so
+/// that only one kind's are in memory.
+pub(crate) fn build(rows: usize, fill: &mut dyn FnMut(KeyKind, &mut Vec<u64>)) -> Vec<u8> {
+    let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
+    // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.
+    let hash_bits = (usize::BITS - rows.leading_zeros() + 8).min(32);
+    let mut tables = Vec::new();
+    let mut data = Vec::new();
+    let base = (MAGIC.len() + 8 + KINDS * TABLE) as u64;
+    let mut entries = Vec::new();
+    for kind in KeyKind::ALL {
+        entries.clear();
+        fill(kind, &mut entries);
+        for e in &mut entries {
+            *e = (*e >> 32 >> (32 - hash_bits)) << block_bits | (*e & 0xffff_ffff);
         }
-        let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&hash_bits.to_le_bytes());
-        out.extend_from_slice(&block_bits.to_le_bytes());
-        out.extend_from_slice(&tables);
-        out.extend_from_slice(&data);
-        let crc = crc32fast::hash(&out);
-        out.extend_from_slice(&crc.to_le_bytes());
-        out
+        entries.sort_unstable();
+        entries.dedup();
+        let span = (1u64 << (hash_bits + block_bits)) / (entries.len() as u64 + 1);
+        let rice = span.max(1).ilog2();
+        let directory = base + data.len() as u64;
+        let (groups, bits) = encode(&entries, rice);
+        data.extend_from_slice(&groups);
+        let stream = base + data.len() as u64;
+        data.extend_from_slice(&bits);
+        for n in [entries.len() as u64, directory, stream, u64::from(rice)] {
+            tables.extend_from_slice(&n.to_le_bytes());
+        }
     }
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&hash_bits.to_le_bytes());
+    out.extend_from_slice(&block_bits.to_le_bytes());
+    out.extend_from_slice(&tables);
+    out.extend_from_slice(&data);
+    let crc = crc32fast::hash(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
 }
 
 /// Directory and bits of sorted numbers.
@@ -303,13 +295,12 @@ mod tests {
             let kind = |k: u8| KeyKind::ALL[usize::from(k) - 1];
             // Few distinct values make long runs of one hash.
             let value = |v: u64| if few { v % 3 } else { v };
-            let mut b = Builder::new();
-            for (k, v, row) in &keys {
-                b.add(kind(*k), hash32(value(*v)), *row);
-            }
+            let bytes = build(100_000, &mut |of, out| {
+                out.extend(keys.iter().filter(|k| kind(k.0) == of).map(|(_, v, row)| entry(hash32(value(*v)), *row)));
+            });
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("keys");
-            std::fs::write(&path, b.finish(100_000)).unwrap();
+            std::fs::write(&path, bytes).unwrap();
             let sidecar = Sidecar::open(&path).unwrap();
             for (k, v, row) in &keys {
                 let blocks = sidecar.blocks(&[Key { kind: kind(*k), value: value(*v) }]).unwrap();
@@ -320,13 +311,13 @@ mod tests {
 
     #[test]
     fn few_strangers_are_met() {
-        let mut b = Builder::new();
-        for n in 0..100_000u32 {
-            b.add(KeyKind::Wire, hash32(u64::from(n)), n);
-        }
+        let bytes = build(100_000, &mut |kind, out| {
+            if kind == KeyKind::Wire {
+                out.extend((0..100_000u32).map(|n| entry(hash32(u64::from(n)), n)));
+            }
+        });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
-        let bytes = b.finish(100_000);
         assert!(bytes.len() < 100_000 * 3, "{} bytes", bytes.len());
         std::fs::write(&path, bytes).unwrap();
         let sidecar = Sidecar::open(&path).unwrap();

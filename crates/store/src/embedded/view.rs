@@ -141,7 +141,8 @@ impl View {
     /// The span of a row.
     pub(crate) fn span(&mut self, row: usize) -> Span {
         let start = self.get::<TimestampNanosecondType>(Col::Start, row);
-        let after = |ns: i64| start.wrapping_add(ns) as u64;
+        let end = start.wrapping_add(self.get::<Int64Type>(Col::Duration, row));
+        let before_end = |ns: i64| end.wrapping_sub(ns) as u64;
         let first = self.optional::<UInt64Type>(Col::ExchangeFirst, row);
         let more = self.get::<UInt64Type>(Col::ExchangeMore, row);
         Span {
@@ -150,8 +151,8 @@ impl View {
             kind: self.kind(row),
             protocol: protocol(self.name(Col::Protocol, row)),
             start_ns: start as u64,
-            response_ns: self.optional::<Int64Type>(Col::ResponseAfter, row).map_or(0, after),
-            end_ns: after(self.get::<Int64Type>(Col::Duration, row)),
+            response_ns: self.optional::<Int64Type>(Col::ResponseBeforeEnd, row).map_or(0, before_end),
+            end_ns: end as u64,
             status: self.status(row),
             status_code: self.optional::<Int32Type>(Col::StatusCode, row),
             error: self.text(Col::Error, row).into(),
