@@ -18,6 +18,7 @@ import pathlib
 import sys
 
 CLIENT, SERVER = "client", "server"
+CLOCK_NS = 20_000  # the tracer's clock may be that far from the services'
 
 
 class BadInput(Exception):
@@ -30,7 +31,7 @@ class BadInput(Exception):
 class Call:
     """One request from one process to another: it should be seen as a client span and a server span."""
 
-    __slots__ = ("caller", "start", "end", "client", "server", "from_", "to", "name", "status", "protocol", "children", "spans")
+    __slots__ = ("caller", "start", "end", "client", "server", "from_", "to", "name", "status", "protocol", "children", "spans", "arrived")
 
     def __init__(self, record, client, server, from_, to):
         self.start, self.end = record["start"], record["end"]
@@ -41,6 +42,7 @@ class Call:
         self.caller = None
         self.children = []
         self.spans = {CLIENT: None, SERVER: None}
+        self.arrived = None  # behind the gateway, which notes nothing: when the server had the first bytes
 
     def __str__(self):
         return f"{self.from_}→{self.to} {self.name}"
@@ -50,12 +52,8 @@ def port(end):
     return int(end.rsplit(":", 1)[1])
 
 
-def overlap(a_start, a_end, b_start, b_end):
-    return min(a_end, b_end) - max(a_start, b_start)
-
-
 class ByTime:
-    """Things with a start and an end on one key, found by the best overlap. Those of one key hardly overlap each other."""
+    """Things with a start, on a key (the ports of a connection). On one connection, calls follow each other."""
 
     def __init__(self, things):
         self.lists = collections.defaultdict(list)
@@ -65,19 +63,13 @@ class ByTime:
             each.sort(key=lambda t: t.start)
         self.starts = {key: [t.start for t in each] for key, each in self.lists.items()}
 
-    def best(self, key, start, end):
-        things = self.lists.get(key, ())
-        if not things:
-            return None
-        first = max(0, bisect.bisect_left(self.starts[key], start) - 2)
-        best, best_overlap = None, 0
-        for thing in things[first:]:
-            if thing.start > end:
-                break
-            shared = overlap(thing.start, thing.end, start, end)
-            if shared > best_overlap:
-                best, best_overlap = thing, shared
-        return best
+    def first_from(self, key, time):
+        at = bisect.bisect_left(self.starts.get(key, ()), time)
+        return self.lists[key][at] if at < len(self.starts.get(key, ())) else None
+
+    def last_until(self, key, time):
+        at = bisect.bisect_right(self.starts.get(key, ()), time)
+        return self.lists[key][at - 1] if at else None
 
 
 def read_truth(folder):
@@ -120,10 +112,15 @@ def read_truth(folder):
             if root is None:
                 continue  # its customer was ended before the answer
             call = Call(record, client, server, "gateway", record["service"])
+            call.start, call.arrived = root.start, record["start"]
             call.caller = root
             root.children.append(call)
         else:
-            call = arrivals.best((client, server), record["start"], record["end"])
+            # The first bytes arrive while the caller waits. (When the server noted its end says less: it may have been preempted.)
+            call = arrivals.last_until((client, server), record["start"])
+            if call is None or call.end < record["start"]:
+                print(f"check: nobody noted the call that {record['id']} served", file=sys.stderr)
+                call = None
         served[record["id"]] = call
     for call, inside in zip(calls, made_in):
         if inside is None:
@@ -209,22 +206,26 @@ def process_parent(span, spans):
 # --- comparison --------------------------------------------------------------------------------------------------------
 
 
+def span_of(call, side, index):
+    """The span of a call starts while the call lasts, on its connection; the one before and the one behind do not."""
+    key = ((call.client, call.server), side)
+    if call.arrived is None:
+        span = index.first_from(key, call.start - CLOCK_NS)
+        return span if span is not None and span.start <= call.end else None
+    span = index.last_until(key, call.arrived + CLOCK_NS)
+    return span if span is not None and span.start >= call.start - CLOCK_NS else None
+
+
 def match(roots, spans):
-    """Gives each expected span of each call the span seen on its ports, on its side, at its time."""
+    """Gives each expected span of each call the span seen on its connection, on its side, at its time."""
     index = ByTime(((s.ports, s.side), s) for s in spans.values() if s.process and s.ports)
-    claims = {}
     for root in roots:
         for call in walk(root):
             for side in (CLIENT, SERVER):
-                span = index.best(((call.client, call.server), side), call.start, call.end)
-                if span is None:
-                    continue
-                rank = overlap(span.start, span.end, call.start, call.end)
-                if span.id not in claims or rank > claims[span.id][0]:
-                    claims[span.id] = (rank, call, side)
-    for id_, (_, call, side) in claims.items():
-        call.spans[side] = spans[id_]
-        spans[id_].call = (call, side)
+                span = span_of(call, side, index)
+                if span is not None and span.call is None:
+                    call.spans[side] = span
+                    span.call = (call, side)
 
 
 def expected_parent(call, side, root_traced):

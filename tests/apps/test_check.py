@@ -56,10 +56,10 @@ def spans(with_load=True):
 
 
 class CheckTest(unittest.TestCase):
-    def compare(self, made):
+    def compare(self, made, records=None):
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
-            (folder / "all.jsonl").write_text("".join(json.dumps(r) + "\n" for r in truth()))
+            (folder / "all.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records or truth()))
             otlp = folder / "spans.otlp"
             otlp.write_text("".join(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [s]}]}]}) + "\n" for s in made.values()))
             return check.compare(check.read_truth(folder), check.read_spans(otlp))
@@ -117,6 +117,20 @@ class CheckTest(unittest.TestCase):
         made = spans()
         made["extra"] = dict(made["cat-s0"], spanId="extra", startTimeUnixNano=str(60 * MS), endTimeUnixNano=str(61 * MS))
         self.assertEqual(self.compare(made)["exact"], 1)
+
+    def test_a_server_that_noted_its_end_late_is_still_found(self):
+        made, late = spans(), truth()
+        for r in late:
+            if r["kind"] == "server":
+                r["end"] += 95 * MS
+        self.assertEqual(self.compare(made, late)["exact"], 2)
+
+    def test_a_missing_span_is_not_filled_by_the_next_on_the_connection(self):
+        made = spans()
+        for id_ in ("cat-c0", "cat-s0", "gw-c0"):
+            del made[id_]
+        missing = [w for w in self.compare(made)["differences"][0]["wrong"] if w.startswith("missing")]
+        self.assertEqual(len(missing), 3)
 
     def test_wrong_status_is_seen(self):
         made = spans()

@@ -187,7 +187,7 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = { .sa_handler = end_early };
+	struct sigaction action = { .sa_handler = end_early, .sa_flags = SA_RESTART }; /* calls under way are finished */
 	double seconds;
 	long i, n;
 	pthread_t *threads;
