@@ -4,6 +4,7 @@
 //! counters as it likes (atomics, a status struct), and nothing is counted twice.
 
 mod red;
+mod stages;
 mod text;
 
 pub use red::{RedConfig, RedMetrics};

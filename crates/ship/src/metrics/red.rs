@@ -13,7 +13,9 @@
 //! the limit is counted in one series with `otel_metric_overflow="true"`, as OpenTelemetry SDKs do.
 
 use super::Writer;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use wirespan_model::{Span, SpanKind, Status, TapSide, Value};
@@ -55,19 +57,55 @@ impl Name {
     }
 }
 
-type Labels = Vec<(&'static str, Box<str>)>;
+/// Value of a label, before it is text.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Text(&'a str),
+    Number(i64),
+    Address(IpAddr),
+}
 
-#[derive(Default)]
-struct Histogram {
+impl Part<'_> {
+    fn is_empty(self) -> bool {
+        matches!(self, Part::Text(""))
+    }
+}
+
+impl From<Part<'_>> for Box<str> {
+    fn from(part: Part<'_>) -> Self {
+        match part {
+            Part::Text(s) => s.into(),
+            Part::Number(n) => n.to_string().into(),
+            Part::Address(ip) => ip.to_string().into(),
+        }
+    }
+}
+
+struct Series {
+    name: Name,
+    labels: Vec<(&'static str, Box<str>)>,
     counts: [u64; BOUNDS.len() + 1],
     sum: f64,
+}
+
+impl Series {
+    fn new(name: Name, labels: Vec<(&'static str, Box<str>)>) -> Self {
+        Series { name, labels, counts: [0; BOUNDS.len() + 1], sum: 0.0 }
+    }
+
+    fn add(&mut self, seconds: f64) {
+        let bucket = BOUNDS.iter().position(|b| seconds <= *b).unwrap_or(BOUNDS.len());
+        self.counts[bucket] += 1;
+        self.sum += seconds;
+    }
 }
 
 /// Aggregates spans. May be shared between threads.
 #[derive(Default)]
 pub struct RedMetrics {
     config: RedConfig,
-    series: Mutex<FxHashMap<(Name, Labels), Histogram>>,
+    /// By hash of name and labels: a span that falls into a known series allocates nothing.
+    series: Mutex<FxHashMap<u64, Series>>,
     overflowed: AtomicU64,
 }
 
@@ -79,20 +117,34 @@ impl RedMetrics {
 
     /// Counts a span, if it is a request seen at one of its two processes; other observation points would count it twice.
     pub fn observe(&self, span: &Span) {
-        let Some((name, labels)) = key(span) else { return };
+        let mut hasher = FxHasher::default();
+        let Some(name) = visit(span, &mut |key, part| {
+            key.hash(&mut hasher);
+            match part {
+                Part::Text(s) => s.hash(&mut hasher),
+                Part::Number(n) => n.hash(&mut hasher),
+                Part::Address(ip) => ip.hash(&mut hasher),
+            }
+        }) else {
+            return;
+        };
+        name.hash(&mut hasher);
+        let id = hasher.finish();
         let seconds = span.duration_ns() as f64 / 1e9;
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let full = series.len() >= self.config.max_series;
-        let key = (name, labels);
-        let histogram = if full && !series.contains_key(&key) {
+        if let Some(known) = series.get_mut(&id) {
+            known.add(seconds);
+        } else if full {
             self.overflowed.fetch_add(1, Relaxed);
-            series.entry((name, vec![("otel_metric_overflow", "true".into())])).or_default()
+            let overflow = || Series::new(name, vec![("otel_metric_overflow", "true".into())]);
+            // Small numbers are no hashes of anything else, with overwhelming probability.
+            series.entry(name as u64).or_insert_with(overflow).add(seconds);
         } else {
-            series.entry(key).or_default()
-        };
-        let bucket = BOUNDS.iter().position(|b| seconds <= *b).unwrap_or(BOUNDS.len());
-        histogram.counts[bucket] += 1;
-        histogram.sum += seconds;
+            let mut labels = Vec::new();
+            visit(span, &mut |key, part| labels.push((key, part.into())));
+            series.entry(id).or_insert_with(|| Series::new(name, labels)).add(seconds);
+        }
     }
 
     /// Spans that were counted in the overflow series.
@@ -103,12 +155,12 @@ impl RedMetrics {
     /// Writes all series.
     pub fn write(&self, w: &mut Writer) {
         let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sorted: Vec<_> = series.iter().collect();
-        sorted.sort_by(|a, b| a.0.cmp(b.0));
-        for ((name, labels), histogram) in sorted {
+        let mut sorted: Vec<&Series> = series.values().collect();
+        sorted.sort_by(|a, b| (a.name, &a.labels).cmp(&(b.name, &b.labels)));
+        for Series { name, labels, counts, sum } in sorted {
             let (name, help) = name.text();
             let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (*k, &**v)).collect();
-            w.histogram(name, help, &labels, &BOUNDS, &histogram.counts, histogram.sum);
+            w.histogram(name, help, &labels, &BOUNDS, counts, *sum);
         }
         drop(series);
         let help = "Spans counted without their labels, for there are too many series";
@@ -116,61 +168,76 @@ impl RedMetrics {
     }
 }
 
-/// Metric and labels of a span.
-fn key(span: &Span) -> Option<(Name, Labels)> {
+/// Tells the labels of a span in order, and returns its metric. `None`: not a request, or seen elsewhere.
+fn visit<'a>(span: &'a Span, label: &mut impl FnMut(&'static str, Part<'a>)) -> Option<Name> {
     let at_process = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess | TapSide::Capture);
     // Without a request there is no duration, and bytes that were not understood are no request.
     if !at_process || span.status == Status::NoRequest || matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
         return None;
     }
     let server = matches!(span.kind, SpanKind::Server | SpanKind::Consumer);
-    let attr = |key: &str| span.attrs.iter().find(|(k, _)| k == key).map(|(_, v)| v);
-    let mut labels: Labels = vec![("service_name", span.resource.service.clone())];
-    let mut add = |key, value: Option<Box<str>>| labels.extend(value.filter(|v| !v.is_empty()).map(|v| (key, v)));
-    let text = |v: Option<&Value>| v.map(|v| v.to_string().into_boxed_str());
-    let code = span.status_code.map(|c| c.to_string().into_boxed_str());
+    let attr = |key: &str| {
+        span.attrs.iter().find(|(k, _)| k == key).and_then(|(_, v)| match v {
+            Value::Str(s) => Some(Part::Text(s)),
+            Value::Int(n) => Some(Part::Number(*n)),
+            Value::Float(_) | Value::Bool(_) => None,
+        })
+    };
+    let mut add = |key, part: Part<'a>| {
+        if !part.is_empty() {
+            label(key, part);
+        }
+    };
+    let operation = Part::Text(&span.operation);
+    let code = span.status_code.map(|c| Part::Number(c.into()));
+    let mut error = Part::Text(span.status.as_str());
+    add("service_name", Part::Text(&span.resource.service));
     let name = match (&*span.protocol, server) {
         ("http", _) => {
-            let method = text(attr("http.request.method")).or_else(|| Some(span.operation.clone()));
-            add("http_request_method", method.map(|m| known_method(&m)));
-            add("http_response_status_code", code.clone());
+            add("http_request_method", Part::Text(known_method(&span.operation)));
+            if let Some(code) = code {
+                add("http_response_status_code", code);
+                error = code;
+            }
             if server {
                 Name::HttpServer
             } else {
-                add(
-                    "server_address",
-                    text(attr("server.address")).or_else(|| Some(span.tuple.server.ip.to_string().into())),
-                );
-                add("server_port", Some(span.tuple.server.port.to_string().into()));
+                add("server_address", attr("server.address").unwrap_or(Part::Address(span.tuple.server.ip)));
+                add("server_port", Part::Number(span.tuple.server.port.into()));
                 Name::HttpClient
             }
         }
         ("dns", false) => {
-            add("dns_question_type", Some(span.operation.clone()));
+            add("dns_question_type", operation);
             Name::Dns
         }
-        (_, false) if attr("db.system.name").is_some() => {
-            add("db_system_name", text(attr("db.system.name")));
-            add("db_operation_name", text(attr("db.operation.name")).or_else(|| Some(span.operation.clone())));
-            Name::Db
-        }
-        _ => {
-            add("protocol", Some(span.protocol.as_ref().into()));
-            add("span_kind", Some(if server { "server" } else { "client" }.into()));
-            Name::Other
-        }
+        (protocol, server) => match attr("db.system.name").filter(|_| !server) {
+            Some(system) => {
+                add("db_system_name", system);
+                add("db_operation_name", attr("db.operation.name").unwrap_or(operation));
+                Name::Db
+            }
+            None => {
+                add("protocol", Part::Text(protocol));
+                add("span_kind", Part::Text(if server { "server" } else { "client" }));
+                Name::Other
+            }
+        },
     };
     if span.status.is_error(span.kind) {
-        let why = if name == Name::HttpServer || name == Name::HttpClient { code } else { None };
-        add("error_type", why.or_else(|| Some(span.status.as_str().into())));
+        add("error_type", error);
     }
-    Some((name, labels))
+    Some(name)
 }
 
 /// Methods are the asker's to invent; the conventions call unknown ones `_OTHER`.
-fn known_method(method: &str) -> Box<str> {
+fn known_method(method: &str) -> &str {
     const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
-    if KNOWN.contains(&method) { method } else { "_OTHER" }.into()
+    if KNOWN.contains(&method) {
+        method
+    } else {
+        "_OTHER"
+    }
 }
 
 #[cfg(test)]

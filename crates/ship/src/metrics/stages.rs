@@ -1,0 +1,60 @@
+//! What the parts of this crate tell of themselves.
+
+use super::{stage, Writer};
+use crate::link::{ReceiverStatus, SenderState, SenderStatus};
+use crate::otlp::{ExportStatus, ReceiveStatus};
+
+impl SenderStatus {
+    /// Writes the counters as stage `link-send`.
+    pub fn write(&self, w: &mut Writer) {
+        let dropped = [
+            ("queue_full", self.dropped_queue),
+            ("backlog_full", self.dropped_backlog),
+            ("too_big", self.dropped_too_big),
+            ("closed", self.dropped_closed),
+        ];
+        stage(w, "link-send", self.offered, self.acked, dropped);
+        let up = f64::from(u8::from(self.state == SenderState::Connected));
+        w.gauge("wirespan_link_connected", "Whether the server is connected", &[], up);
+        w.gauge("wirespan_link_backlog_bytes", "Encoded batches not acknowledged", &[], self.backlog_bytes as f64);
+        w.counter("wirespan_link_connects_total", "Connections to the server", &[], self.connects);
+        w.counter("wirespan_link_sent_bytes_total", "Bytes sent to the server", &[], self.sent_bytes);
+    }
+}
+
+impl ReceiverStatus {
+    /// Writes the counters as stage `link-receive`, and what each agent reported of itself.
+    pub fn write(&self, w: &mut Writer) {
+        stage(w, "link-receive", self.spans, self.spans, self.dropped.iter().copied());
+        let help = "Batches that were sent twice, and skipped";
+        w.counter("wirespan_link_repeated_batches_total", help, &[], self.repeated_batches);
+        for agent in &self.agents {
+            let pid = agent.agent.pid.to_string();
+            let labels = [("host_name", agent.agent.host.as_str()), ("pid", &pid)];
+            let up = f64::from(u8::from(agent.connected));
+            w.gauge("wirespan_agent_connected", "Whether an agent is connected", &labels, up);
+            w.counter("wirespan_agent_spans_total", "Spans taken from an agent", &labels, agent.spans);
+            for (name, value) in &agent.report {
+                let labels = [labels[0], labels[1], ("counter", name.as_str())];
+                w.gauge("wirespan_agent_report", "Counters of an agent, as last reported", &labels, *value as f64);
+            }
+        }
+    }
+}
+
+impl ExportStatus {
+    /// Writes the counters as stage `otlp-export`.
+    pub fn write(&self, w: &mut Writer) {
+        stage(w, "otlp-export", self.offered, self.exported, self.dropped.iter().map(|(r, n)| (*r, *n)));
+        w.gauge("wirespan_otlp_export_queued", "Spans waiting for the collector", &[], self.queued as f64);
+        w.counter("wirespan_otlp_export_retries_total", "Requests repeated", &[], self.retries);
+    }
+}
+
+impl ReceiveStatus {
+    /// Writes the counters as stage `otlp-receive`.
+    pub fn write(&self, w: &mut Writer) {
+        stage(w, "otlp-receive", self.spans, self.spans, self.dropped.iter().map(|(r, n)| (*r, *n)));
+        w.counter("wirespan_otlp_receive_requests_total", "Requests answered with success", &[], self.requests);
+    }
+}

@@ -1,0 +1,99 @@
+//! Time per span of what stands between a finished span and the store. Prints; run it with
+//! `cargo test --release -p wirespan-ship --test cost -- --ignored --nocapture`.
+#![allow(clippy::unwrap_used)]
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wirespan_model::{Resource, Span, SpanId, SpanKind, Status, TapSide};
+use wirespan_ship::link::{AgentInfo, Receiver, ReceiverConfig, Sender, SenderConfig};
+use wirespan_ship::metrics::RedMetrics;
+use wirespan_ship::otlp::{encode_spans, json};
+
+fn spans(n: u64) -> Vec<Arc<Span>> {
+    let resource = |i: u64| {
+        let extra =
+            vec![("host.id".into(), "0123456789abcdef".into()), ("process.runtime.name".into(), "python".into())];
+        let service = format!("service-{i}").into();
+        Arc::new(Resource {
+            service,
+            host: "node-1".into(),
+            executable: "/usr/bin/python3.11".into(),
+            extra,
+            ..Resource::default()
+        })
+    };
+    let resources: Vec<_> = (0..8).map(resource).collect();
+    let span = |i: u64| Span {
+        id: SpanId(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        kind: SpanKind::Server,
+        tap: TapSide::ServerProcess,
+        protocol: "http".into(),
+        operation: "GET".into(),
+        target: format!("/cart/{}", i % 1000).into(),
+        start_ns: 1_700_000_000_000_000_000 + i * 50_000,
+        response_ns: 1_700_000_000_001_000_000 + i * 50_000,
+        end_ns: 1_700_000_000_001_000_000 + i * 50_000,
+        status: Status::Ok,
+        status_code: Some(200),
+        request_bytes: 120,
+        response_bytes: 900,
+        socket: i / 100,
+        pid: 4000,
+        tid: 4000 + (i % 16) as u32,
+        comm: "worker".into(),
+        request_seq: Some(i as u32),
+        response_seq: Some(i as u32 * 3),
+        attrs: vec![
+            ("http.request.method".into(), "GET".into()),
+            ("url.path".into(), "/cart/7".into()),
+            ("server.address".into(), "cart".into()),
+            ("http.response.status_code".into(), 200i64.into()),
+            ("network.protocol.version".into(), "1.1".into()),
+        ],
+        resource: resources[(i % 8) as usize].clone(),
+        ..Span::default()
+    };
+    (0..n).map(|i| Arc::new(span(i))).collect()
+}
+
+fn report(what: &str, n: u64, elapsed: Duration, note: &str) {
+    println!("{what:32} {:8.0} ns/span {note}", elapsed.as_nanos() as f64 / n as f64);
+}
+
+#[test]
+#[ignore = "prints times; nothing to assert"]
+fn cost_per_span() {
+    let n = 200_000;
+    let all = spans(n);
+
+    let red = RedMetrics::default();
+    let start = Instant::now();
+    all.iter().for_each(|s| red.observe(black_box(s)));
+    report("RED metrics", n, start.elapsed(), "");
+
+    let start = Instant::now();
+    let requests: Vec<_> = all.chunks(512).map(encode_spans).collect();
+    report("OTLP encode", n, start.elapsed(), "");
+    let start = Instant::now();
+    let mut out = Vec::new();
+    requests.iter().for_each(|r| json::write_request(r, &mut out));
+    report("OTLP JSON", n, start.elapsed(), &format!("({} bytes/span)", out.len() as u64 / n));
+
+    let received = Arc::new(AtomicU64::new(0));
+    let count = received.clone();
+    let sink = Arc::new(move |spans: Vec<Arc<Span>>| {
+        count.fetch_add(spans.len() as u64, Relaxed);
+        Ok(())
+    });
+    let receiver = Receiver::bind("127.0.0.1:0".parse().unwrap(), ReceiverConfig::default(), sink).unwrap();
+    let config = SenderConfig::new(receiver.local_addr().to_string(), AgentInfo::default());
+    let sender = Sender::start(SenderConfig { queue_spans: 1 << 20, backlog_bytes: 1 << 30, ..config }).unwrap();
+    let start = Instant::now();
+    all.chunks(256).for_each(|part| sender.send(part.to_vec()));
+    let status = sender.close(Duration::from_secs(60));
+    let note = format!("both ends, loopback ({} bytes/span)", status.sent_bytes / n);
+    report("link", n, start.elapsed(), &note);
+    assert_eq!((status.acked, received.load(Relaxed)), (n, n));
+}
