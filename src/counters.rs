@@ -10,7 +10,7 @@ const ORDER: &[&str] = &["capture", "join", "agent", "store", "export", "link", 
 
 /// Names that tell of something lost.
 const LOSS: &[&str] =
-    &["lost", "drop", "evicted", "overflow", "gap", "bad_", "refused", "malformed", "unseen", "resync"];
+    &["lost", "drop", "evicted", "overflow", "gaps", "gap_bytes", "bad_", "refused", "malformed", "unseen", "resync"];
 
 /// Counters by stage and name, since the start of the process.
 #[derive(Debug, Default)]

@@ -63,9 +63,9 @@ class ByTime:
             each.sort(key=lambda t: t.start)
         self.starts = {key: [t.start for t in each] for key, each in self.lists.items()}
 
-    def first_from(self, key, time):
-        at = bisect.bisect_left(self.starts.get(key, ()), time)
-        return self.lists[key][at] if at < len(self.starts.get(key, ())) else None
+    def between(self, key, first, last):
+        starts = self.starts.get(key, ())
+        return self.lists[key][bisect.bisect_left(starts, first) : bisect.bisect_right(starts, last)] if starts else []
 
     def last_until(self, key, time):
         at = bisect.bisect_right(self.starts.get(key, ()), time)
@@ -210,8 +210,9 @@ def span_of(call, side, index):
     """The span of a call starts while the call lasts, on its connection; the one before and the one behind do not."""
     key = ((call.client, call.server), side)
     if call.arrived is None:
-        span = index.first_from(key, call.start - CLOCK_NS)
-        return span if span is not None and span.start <= call.end else None
+        # A neighbour may be shorter than the clocks agree: of those that start in time, the one that shares most of the call's.
+        near = index.between(key, call.start - CLOCK_NS, call.end)
+        return max(near, key=lambda s: min(s.end, call.end) - max(s.start, call.start), default=None)
     span = index.last_until(key, call.arrived + CLOCK_NS)
     return span if span is not None and span.start >= call.start - CLOCK_NS else None
 
