@@ -15,7 +15,7 @@ pub(crate) fn clean(bytes: &[u8], max: usize) -> Cow<'_, str> {
         Err(_) => None,
     };
     match whole {
-        Some(s) if !s.bytes().any(|b| b.is_ascii_control()) => Cow::Borrowed(s),
+        Some(s) if !has_control(cut) => Cow::Borrowed(s),
         _ => Cow::Owned(
             String::from_utf8_lossy(cut)
                 .chars()
@@ -23,6 +23,11 @@ pub(crate) fn clean(bytes: &[u8], max: usize) -> Cow<'_, str> {
                 .collect::<String>(),
         ),
     }
+}
+
+/// Whether there are ASCII control characters. Looks at every byte, which the compiler does many at a time.
+pub(crate) fn has_control(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |found, b| found | b.is_ascii_control())
 }
 
 /// Visible ASCII of at most `max` bytes, or nothing: for identifiers.

@@ -1,5 +1,7 @@
 //! Start lines: request line and status line (RFC 9112, sections 3 and 4).
 
+use crate::text::has_control;
+
 /// Longest method that is accepted, bytes.
 pub const MAX_METHOD: usize = 32;
 
@@ -102,7 +104,7 @@ fn method(token: &[u8]) -> Option<&str> {
 
 fn target_ok(target: &[u8]) -> bool {
     // Spaces inside are tolerated, as servers do; control characters are not.
-    !target.is_empty() && !target.iter().any(u8::is_ascii_control)
+    !target.is_empty() && !has_control(target)
 }
 
 /// Reads a whole request line without its line end.
@@ -207,7 +209,7 @@ fn without_user(authority: &[u8]) -> &[u8] {
 
 /// The path without what may hold secrets: query, fragment, and a session id as Java servers append it.
 fn public_path(path: &[u8]) -> &[u8] {
-    let end = path.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(path.len());
+    let end = memchr::memchr2(b'?', b'#', path).unwrap_or(path.len());
     let path = path.get(..end).unwrap_or(path);
     let session = memchr::memchr_iter(b';', path).find(|i| {
         let name = path.get(*i..).and_then(|p| p.get(..12));
