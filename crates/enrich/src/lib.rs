@@ -42,6 +42,20 @@ pub struct Stats {
     pub cached: u64,
 }
 
+impl Stats {
+    /// The counters by name.
+    pub fn counters(&self) -> [(&'static str, u64); 6] {
+        [
+            ("lookups", self.lookups),
+            ("reads", self.reads),
+            ("gone", self.gone),
+            ("denied", self.denied),
+            ("reused", self.reused),
+            ("cached", self.cached),
+        ]
+    }
+}
+
 #[derive(Default)]
 struct Counters {
     lookups: AtomicU64,

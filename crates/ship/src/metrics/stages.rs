@@ -4,16 +4,24 @@ use super::{stage, Writer};
 use crate::link::{ReceiverStatus, SenderState, SenderStatus};
 use crate::otlp::{ExportStatus, ReceiveStatus};
 
+fn named(fixed: &[(&str, u64)], dropped: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
+    let fixed = fixed.iter().map(|(name, n)| (name.to_string(), *n));
+    fixed.chain(dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n))).collect()
+}
+
 impl SenderStatus {
-    /// Writes the counters as stage `link-send`.
-    pub fn write(&self, w: &mut Writer) {
-        let dropped = [
+    fn losses(&self) -> [(&'static str, u64); 4] {
+        [
             ("queue_full", self.dropped_queue),
             ("backlog_full", self.dropped_backlog),
             ("too_big", self.dropped_too_big),
             ("closed", self.dropped_closed),
-        ];
-        stage(w, "link-send", self.offered, self.acked, dropped);
+        ]
+    }
+
+    /// Writes the counters as stage `link-send`.
+    pub fn write(&self, w: &mut Writer) {
+        stage(w, "link-send", self.offered, self.acked, self.losses());
         let up = f64::from(u8::from(self.state == SenderState::Connected));
         w.gauge("wirespan_link_connected", "Whether the server is connected", &[], up);
         w.gauge("wirespan_link_backlog_bytes", "Encoded batches not acknowledged", &[], self.backlog_bytes as f64);
@@ -43,6 +51,17 @@ impl ReceiverStatus {
 }
 
 impl ExportStatus {
+    /// The counters by name, losses as `dropped_REASON`.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let fixed = [
+            ("spans_in", self.offered),
+            ("spans_exported", self.exported),
+            ("spans_queued", self.queued),
+            ("retries", self.retries),
+        ];
+        named(&fixed, self.dropped.iter().map(|(r, n)| (*r, *n)))
+    }
+
     /// Writes the counters as stage `otlp-export`.
     pub fn write(&self, w: &mut Writer) {
         stage(w, "otlp-export", self.offered, self.exported, self.dropped.iter().map(|(r, n)| (*r, *n)));
@@ -52,9 +71,43 @@ impl ExportStatus {
 }
 
 impl ReceiveStatus {
+    /// The counters by name, losses as `dropped_REASON`.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let fixed = [("requests", self.requests), ("spans", self.spans)];
+        named(&fixed, self.dropped.iter().map(|(r, n)| (*r, *n)))
+    }
+
     /// Writes the counters as stage `otlp-receive`.
     pub fn write(&self, w: &mut Writer) {
         stage(w, "otlp-receive", self.spans, self.spans, self.dropped.iter().map(|(r, n)| (*r, *n)));
         w.counter("wirespan_otlp_receive_requests_total", "Requests answered with success", &[], self.requests);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Registry;
+
+    #[test]
+    fn losses_are_named_in_both_forms() {
+        let status = SenderStatus { offered: 9, acked: 4, dropped_backlog: 5, ..SenderStatus::default() };
+        assert!(status.counters().contains(&("spans_dropped_backlog", 5)));
+        let receive = ReceiveStatus { spans: 2, dropped: [("malformed", 1)].into(), ..ReceiveStatus::default() };
+        assert_eq!(receive.counters()[1..], [("spans".into(), 2), ("dropped_malformed".into(), 1)]);
+        let registry = Registry::new();
+        registry.add(move |w| {
+            status.write(w);
+            receive.write(w);
+        });
+        let text = registry.render();
+        for line in [
+            r#"wirespan_stage_dropped_total{stage="link-send",reason="backlog_full"} 5"#,
+            r#"wirespan_stage_out_total{stage="link-send"} 4"#,
+            r#"wirespan_stage_dropped_total{stage="otlp-receive",reason="malformed"} 1"#,
+            "wirespan_link_connected 0",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
     }
 }
