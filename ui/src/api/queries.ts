@@ -1,5 +1,7 @@
 // Server state: one hook per question.
 import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { hues } from "../domain/colour";
 import { type Filters, toApi } from "../domain/filters";
 import { ApiProblem, get } from "./client";
 import type { Names, ServiceMap, StatusView, TraceList, TraceView } from "./types";
@@ -50,6 +52,12 @@ export function useNames(field: string) {
     queryFn: ({ signal }) => get<Names>("/api/v1/suggest", { field, limit: "200" }, signal),
     staleTime: 15_000,
   });
+}
+
+/** Hues of all known services and of these, so that a service has the same colour on every page. */
+export function useHues(services: readonly string[]): ReadonlyMap<string, number> {
+  const known = useNames("service").data?.values;
+  return useMemo(() => hues([...new Set([...(known ?? []), ...services])]), [known, services]);
 }
 
 export function useMap(range: string) {

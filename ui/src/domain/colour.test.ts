@@ -11,3 +11,7 @@ test("a service alone has its own hue whatever the order", () => {
   expect(hues(["cart"]).get("cart")).toBe(hueOf("cart"));
   expect([...hues(["b", "a"])].sort()).toEqual([...hues(["a", "b"])].sort());
 });
+
+test("no service takes no hue", () => {
+  expect(hues(["", "cart"])).toEqual(hues(["cart"]));
+});

@@ -14,7 +14,8 @@ export function hueOf(service: string): number {
 export function hues(services: readonly string[]): ReadonlyMap<string, number> {
   const taken = new Set<number>();
   const result = new Map<string, number>();
-  for (const service of [...services].sort()) {
+  // A span of the network has no service, and takes nobody's hue.
+  for (const service of [...services].filter(Boolean).sort()) {
     const start = HUES.indexOf(hueOf(service));
     let hue = HUES[start] ?? 195;
     for (let n = 0; n < HUES.length && taken.has(hue); n += 1) hue = HUES[(start + n) % HUES.length] ?? hue;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatDuration, parseDuration, ticks } from "./duration";
+import { formatDuration, parseDuration, ticks, ticksBetween } from "./duration";
 
 test.each([
   [0, "0"],
@@ -37,4 +37,9 @@ test("ticks are round and end before the maximum", () => {
   expect(ticks(9.7e6, 5)).toEqual([0, 2e6, 4e6, 6e6, 8e6]);
   expect(ticks(10e6, 5)).toEqual([0, 2e6, 4e6, 6e6, 8e6, 10e6]);
   expect(ticks(0, 5)).toEqual([0]);
+});
+
+test("ticks of a window are the same round values wherever it begins", () => {
+  expect(ticksBetween(0, 10e6, 5)).toEqual(ticks(10e6, 5));
+  expect(ticksBetween(3.1e6, 7.9e6, 5)).toEqual([4e6, 5e6, 6e6, 7e6]);
 });

@@ -41,6 +41,14 @@ export function parseDuration(text: string): number | null {
   return match && scale !== undefined ? Number(match[1]) * scale : null;
 }
 
+/** Round values within a window of time, about `count` of them: for an axis that does not begin at 0. */
+export function ticksBetween(from: number, to: number, count: number): number[] {
+  const step = ticks(to - from, count)[1] ?? to - from;
+  const values = [];
+  for (let n = Math.ceil(from / step); n * step <= to * 1.000001; n += 1) values.push(n * step);
+  return values;
+}
+
 /** Round values from 0 to about `max`, at most `count` steps: for an axis. */
 export function ticks(max: number, count: number): number[] {
   if (!(max > 0) || count < 1) return [0];

@@ -46,13 +46,14 @@ export function explain(item: TraceSpan, parent: SpanView | undefined): string {
   if (!link) return "Nothing that was seen called this: it is where the trace begins.";
   if (!parent) return `Its parent ${link.span_id} is not in this trace.`;
   const { span } = item;
-  const who = parent.service || parent.tap;
+  const who = parent.service || tapLabel(parent.tap);
+  const where = parent.service ? `${parent.service}, ${tapWords(parent.tap)}` : tapWords(parent.tap);
   const seq = span.tcp.request_seq;
   switch (link.evidence) {
     case "wire":
       return seq != null
-        ? `The request's first byte has TCP sequence number ${seq} here and where ${who} sent it (${parent.tap}): these are the same bytes at two places.`
-        : `The same message was seen here and at ${who} (${parent.tap}): same addresses, same message id.`;
+        ? `The first byte of the request has TCP sequence number ${seq} both here and one step before (${where}): the same bytes at two places.`
+        : `The same message was seen one step before (${where}): same addresses, same message id.`;
     case "thread":
       return `Thread ${span.tid} of ${who} read the request “${parent.name}” and then sent this one, before it read anything else.`;
     case "coroutine":

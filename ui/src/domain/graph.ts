@@ -1,43 +1,85 @@
 // A layered drawing of a directed graph: callers left, callees right.
 //
 // Layers by longest path over the edges that are left when cycles are cut, order within a layer by the mean place of the
-// neighbours (Sugiyama's method). Small on purpose: a service map has tens of nodes, and needs no worker for them.
+// neighbours (Sugiyama's method). An edge that crosses layers has a stop in each, so that it goes round what stands there.
+// Small on purpose: a service map has tens of nodes, and needs no library and no worker for them.
 
 export interface Edge {
   readonly from: string;
   readonly to: string;
 }
 
-export interface Placed {
-  readonly id: string;
+/** A place: the layer, counted from the left, and the row, counted from the middle of the picture, in heights of a node. */
+export interface Place {
   readonly layer: number;
-  /** Place within the layer, counted from its middle: a layer of three has -1, 0, 1. */
   readonly row: number;
 }
 
-const SWEEPS = 8;
+export interface Layout {
+  readonly nodes: ReadonlyMap<string, Place>;
+  /** For each edge, in the order given: where it crosses the layers between its ends. Empty for neighbours and edges back. */
+  readonly stops: readonly (readonly Place[])[];
+}
 
-export function layout(ids: readonly string[], edges: readonly Edge[]): Placed[] {
+const SWEEPS = 12;
+/** Room of a stop, in heights of a node. */
+const STOP = 0.45;
+
+/** Something that takes room in a layer: a node, or an edge that passes. */
+interface Item {
+  readonly id: string;
+  readonly size: number;
+  readonly left: Item[];
+  readonly right: Item[];
+  row: number;
+}
+
+export function layout(ids: readonly string[], edges: readonly Edge[]): Layout {
   const known = new Set(ids);
   const usable = edges.filter((edge) => edge.from !== edge.to && known.has(edge.from) && known.has(edge.to));
-  const forward = acyclic(ids, usable);
-  const layers = layering(ids, forward);
-  const columns: string[][] = [];
-  for (const id of ids) {
-    const layer = layers.get(id) ?? 0;
+  const layers = layering(ids, acyclic(ids, usable));
+  const columns: Item[][] = [];
+  const add = (layer: number, id: string, size: number): Item => {
     while (columns.length <= layer) columns.push([]);
-    columns[layer]?.push(id);
-  }
-  order(columns, usable);
-  return columns.flatMap((column, layer) => column.map((id, n) => ({ id, layer, row: n - (column.length - 1) / 2 })));
+    const item: Item = { id, size, left: [], right: [], row: 0 };
+    columns[layer]?.push(item);
+    return item;
+  };
+  const items = new Map(ids.map((id) => [id, add(layers.get(id) ?? 0, id, 1)]));
+  const paths = edges.map((edge) => {
+    const from = items.get(edge.from);
+    const to = items.get(edge.to);
+    const [first, last] = [layers.get(edge.from) ?? 0, layers.get(edge.to) ?? 0];
+    if (!from || !to || last <= first) return [];
+    const stops: Item[] = [];
+    let before = from;
+    for (let layer = first + 1; layer < last; layer += 1) {
+      const stop = add(layer, `${edge.from} ${edge.to}`, STOP);
+      connect(before, stop);
+      stops.push(stop);
+      before = stop;
+    }
+    connect(before, to);
+    return stops.map((stop, n) => ({ stop, layer: first + 1 + n }));
+  });
+  order(columns);
+  return {
+    nodes: new Map(ids.map((id) => [id, { layer: layers.get(id) ?? 0, row: items.get(id)?.row ?? 0 }])),
+    stops: paths.map((path) => path.map(({ stop, layer }) => ({ layer, row: stop.row }))),
+  };
+}
+
+function connect(left: Item, right: Item): void {
+  left.right.push(right);
+  right.left.push(left);
 }
 
 /** Edges in a direction that has no cycle: an edge back to a node that is being visited is turned round. */
 function acyclic(ids: readonly string[], edges: readonly Edge[]): Edge[] {
-  const out = new Map<string, string[]>();
+  const out = new Map<string, string[]>(ids.map((id) => [id, []]));
   const indegree = new Map<string, number>();
   for (const { from, to } of edges) {
-    out.set(from, [...(out.get(from) ?? []), to]);
+    out.get(from)?.push(to);
     indegree.set(to, (indegree.get(to) ?? 0) + 1);
   }
   const state = new Map<string, "open" | "done">();
@@ -86,29 +128,30 @@ function layering(ids: readonly string[], edges: readonly Edge[]): Map<string, n
   return layers;
 }
 
-function order(columns: string[][], edges: readonly Edge[]): void {
-  const neighbours = new Map<string, string[]>();
-  for (const { from, to } of edges) {
-    neighbours.set(from, [...(neighbours.get(from) ?? []), to]);
-    neighbours.set(to, [...(neighbours.get(to) ?? []), from]);
-  }
-  const rows = new Map<string, number>();
-  const number = (column: string[]) => {
-    column.forEach((id, n) => {
-      rows.set(id, n - (column.length - 1) / 2);
-    });
-  };
-  columns.forEach(number);
+function order(columns: Item[][]): void {
+  columns.forEach(spread);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
-    for (const column of sweep % 2 === 0 ? columns : [...columns].reverse()) {
-      const wanted = new Map(column.map((id) => [id, mean(neighbours.get(id) ?? [], rows) ?? rows.get(id) ?? 0]));
+    const down = sweep % 2 === 0;
+    for (const column of down ? columns : [...columns].reverse()) {
+      const wanted = new Map(
+        column.map((item) => [item, mean(down ? item.left : item.right) ?? mean([...item.left, ...item.right]) ?? item.row]),
+      );
       column.sort((a, b) => (wanted.get(a) ?? 0) - (wanted.get(b) ?? 0));
-      number(column);
+      spread(column);
     }
   }
 }
 
-function mean(ids: readonly string[], rows: ReadonlyMap<string, number>): number | null {
-  if (ids.length === 0) return null;
-  return ids.reduce((sum, id) => sum + (rows.get(id) ?? 0), 0) / ids.length;
+/** Puts a layer's items under each other, around the middle. */
+function spread(column: readonly Item[]): void {
+  let top = -column.reduce((sum, item) => sum + item.size, 0) / 2;
+  for (const item of column) {
+    item.row = top + item.size / 2;
+    top += item.size;
+  }
+}
+
+function mean(items: readonly Item[]): number | null {
+  if (items.length === 0) return null;
+  return items.reduce((sum, item) => sum + item.row, 0) / items.length;
 }

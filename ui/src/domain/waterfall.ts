@@ -117,12 +117,46 @@ export function ancestors(t: Tree, id: string): string[] {
   return above;
 }
 
-/** Place of a span on the time axis, both 0–100 (per cent). */
-export function place(item: TraceSpan, totalNs: number): { left: number; width: number; response: number | null } {
-  const total = Math.max(1, totalNs);
-  const left = (item.offset_ns / total) * 100;
-  const width = (item.span.duration_ns / total) * 100;
-  const after = item.response_offset_ns == null ? null : item.response_offset_ns - item.offset_ns;
-  const response = after == null || item.span.duration_ns === 0 ? null : Math.min(100, Math.max(0, (after / item.span.duration_ns) * 100));
-  return { left, width, response };
+/** A part of the trace's time, ns since its start. */
+export interface TimeWindow {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The time of a span and a little around it. */
+export function around(item: TraceSpan, totalNs: number): TimeWindow {
+  const margin = Math.max(1, item.span.duration_ns * 0.1);
+  return { from: Math.max(0, item.offset_ns - margin), to: Math.min(totalNs, item.offset_ns + item.span.duration_ns + margin) };
+}
+
+/** Reads a window as the URL holds it (`1200-5400`); all of the trace if it is none. */
+export function readWindow(text: string, totalNs: number): TimeWindow {
+  const match = /^(\d+)-(\d+)$/.exec(text);
+  const from = Number(match?.[1] ?? 0);
+  const to = Math.min(totalNs, Number(match?.[2] ?? totalNs));
+  return to > from ? { from, to } : { from: 0, to: Math.max(1, totalNs) };
+}
+
+export interface Bar {
+  /** Per cent of the window's width. */
+  readonly left: number;
+  readonly width: number;
+  /** Per cent of the bar that passed until the first byte of the response; null if there was none. */
+  readonly response: number | null;
+  /** On which side the span lies, if it is out of sight. */
+  readonly hidden: "before" | "after" | null;
+}
+
+/** Place of a span in a window of time. */
+export function place(item: TraceSpan, window: TimeWindow): Bar {
+  const total = window.to - window.from;
+  const percent = (offset: number) => ((offset - window.from) / total) * 100;
+  const start = percent(item.offset_ns);
+  const end = percent(item.offset_ns + item.span.duration_ns);
+  // A bar that begins or ends outside is cut, but so far outside that its end is not seen.
+  const left = Math.max(-5, start);
+  const width = Math.max(0, Math.min(105, end) - left);
+  const arrival = item.response_offset_ns == null ? null : percent(item.response_offset_ns);
+  const response = arrival === null || width === 0 ? null : Math.min(100, Math.max(0, ((arrival - left) / width) * 100));
+  return { left, width, response, hidden: end < 0 ? "before" : start > 100 ? "after" : null };
 }

@@ -1,7 +1,6 @@
-import { useEffect } from "react";
-import { useMap } from "../../api/queries";
+import { useEffect, useMemo } from "react";
+import { useHues, useMap } from "../../api/queries";
 import type { MapEdge, ServiceMap } from "../../api/types";
-import { hues } from "../../domain/colour";
 import { formatDuration } from "../../domain/duration";
 import { RANGES } from "../../domain/filters";
 import { Failure, Loading, Notice } from "../../parts/Notice";
@@ -46,7 +45,7 @@ export function MapPage() {
 }
 
 function Shown({ map, range }: { map: ServiceMap; range: string }) {
-  const colours = hues(map.nodes.filter((node) => node.kind === "service").map((node) => node.name));
+  const colours = useHues(useMemo(() => map.nodes.filter((node) => node.kind === "service").map((node) => node.name), [map]));
   return (
     <>
       <Picture map={map} colours={colours} />

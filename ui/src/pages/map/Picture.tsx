@@ -1,7 +1,7 @@
 import { useMemo, useState } from "react";
 import type { MapEdge, MapNode, ServiceMap } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
-import { layout } from "../../domain/graph";
+import { layout, type Place } from "../../domain/graph";
 import { hueStyle } from "../../parts/Service";
 import { go, href } from "../../routing/url";
 import { percent } from "./MapPage";
@@ -19,7 +19,7 @@ interface Spot {
 /** The map as a picture: callers left, callees right; thicker is more calls, red is errors. */
 export function Picture({ map, colours }: { map: ServiceMap; colours: ReadonlyMap<string, number> }) {
   const [focus, setFocus] = useState<string | null>(null);
-  const { spots, width, height } = useMemo(() => spread(map), [map]);
+  const { spots, stops, width, height } = useMemo(() => spread(map), [map]);
   const most = Math.max(1, ...map.edges.map((edge) => edge.calls.count));
   const near = new Set(map.edges.filter((e) => e.from === focus || e.to === focus).flatMap((e) => [e.from, e.to]));
   return (
@@ -56,12 +56,13 @@ export function Picture({ map, colours }: { map: ServiceMap; colours: ReadonlyMa
             <path d="M0 0 8 4 0 8z" className={css.headBad} />
           </marker>
         </defs>
-        {map.edges.map((edge) => (
+        {map.edges.map((edge, n) => (
           <Arrow
             key={`${edge.from} ${edge.to} ${edge.protocol}`}
             edge={edge}
             from={spots.get(edge.from)}
             to={spots.get(edge.to)}
+            stops={stops[n] ?? []}
             weight={edge.calls.count / most}
             faded={focus !== null && edge.from !== focus && edge.to !== focus}
           />
@@ -86,20 +87,30 @@ export function Picture({ map, colours }: { map: ServiceMap; colours: ReadonlyMa
   );
 }
 
-function spread(map: ServiceMap): { spots: Map<string, Spot>; width: number; height: number } {
-  const placed = layout(
+interface Drawing {
+  spots: ReadonlyMap<string, Spot>;
+  /** Points between the ends of each edge. */
+  stops: readonly (readonly Spot[])[];
+  width: number;
+  height: number;
+}
+
+function spread(map: ServiceMap): Drawing {
+  const { nodes, stops } = layout(
     map.nodes.map((node) => node.id),
     map.edges,
   );
-  const rows = placed.map((p) => p.row);
-  const top = Math.min(0, ...rows);
-  const bottom = Math.max(0, ...rows);
-  const layers = Math.max(0, ...placed.map((p) => p.layer));
-  const spots = new Map(
-    placed.map((p) => [p.id, { x: MARGIN + p.layer * (NODE.width + GAP.x), y: MARGIN + (p.row - top) * (NODE.height + GAP.y) }]),
-  );
+  const all = [...nodes.values(), ...stops.flat()];
+  const top = Math.min(0, ...all.map((place) => place.row));
+  const bottom = Math.max(0, ...all.map((place) => place.row));
+  const layers = Math.max(0, ...all.map((place) => place.layer));
+  const spot = (place: Place): Spot => ({
+    x: MARGIN + place.layer * (NODE.width + GAP.x),
+    y: MARGIN + (place.row - top) * (NODE.height + GAP.y),
+  });
   return {
-    spots,
+    spots: new Map([...nodes].map(([id, place]) => [id, spot(place)])),
+    stops: stops.map((places) => places.map(spot)),
     width: 2 * MARGIN + (layers + 1) * NODE.width + layers * GAP.x,
     height: 2 * MARGIN + (bottom - top) * (NODE.height + GAP.y) + NODE.height,
   };
@@ -109,22 +120,35 @@ interface ArrowProps {
   edge: MapEdge;
   from: Spot | undefined;
   to: Spot | undefined;
+  stops: readonly Spot[];
   weight: number;
   faded: boolean;
 }
 
-function Arrow({ edge, from, to, weight, faded }: ArrowProps) {
+function Arrow({ edge, from, to, stops, weight, faded }: ArrowProps) {
   if (!from || !to) return null;
   const bad = edge.calls.errors > 0;
   const forward = to.x > from.x;
-  const start = { x: from.x + (forward ? NODE.width : NODE.width / 2), y: from.y + (forward ? NODE.height / 2 : NODE.height) };
-  const end = { x: forward ? to.x - 2 : to.x + NODE.width / 2, y: forward ? to.y + NODE.height / 2 : to.y + NODE.height + 2 };
-  const bend = forward ? Math.max(40, (end.x - start.x) / 2) : 0;
-  const drop = forward ? 0 : 50;
-  const path = `M${start.x} ${start.y}C${start.x + bend} ${start.y + drop} ${end.x - bend} ${end.y + drop} ${end.x} ${end.y}`;
-  // The label sits where the curve is near its callee, so that the labels of one caller do not pile up.
-  const at = forward ? 0.68 : 0.5;
-  const label = curve(start, { x: start.x + bend, y: start.y + drop }, { x: end.x - bend, y: end.y + drop }, end, at);
+  const middle = NODE.height / 2;
+  // An edge back leaves and enters below, in a bow.
+  const points = forward
+    ? [
+        { x: from.x + NODE.width, y: from.y + middle },
+        ...stops.flatMap((stop) => [
+          { x: stop.x, y: stop.y + middle },
+          { x: stop.x + NODE.width, y: stop.y + middle },
+        ]),
+        { x: to.x - 2, y: to.y + middle },
+      ]
+    : [
+        { x: from.x + NODE.width / 2, y: from.y + NODE.height },
+        { x: to.x + NODE.width / 2, y: to.y + NODE.height + 2 },
+      ];
+  const pieces = points.slice(1).map((end, n) => bend(points[n] ?? end, end, forward));
+  const path = pieces.map(([a, b, c, d], n) => `${n === 0 ? `M${a.x} ${a.y}` : ""}C${b.x} ${b.y} ${c.x} ${c.y} ${d.x} ${d.y}`).join("");
+  // On the last piece, near the callee: there the labels of one caller do not pile up.
+  const last = pieces.at(-1);
+  const label = last ? curve(...last, forward ? 0.62 : 0.5) : to;
   return (
     <g className={css.edge} data-bad={bad || undefined} data-faded={faded || undefined}>
       <path d={path} strokeWidth={1.2 + 3 * Math.sqrt(weight)} markerEnd={bad ? "url(#arrow-bad)" : "url(#arrow)"}>
@@ -132,11 +156,19 @@ function Arrow({ edge, from, to, weight, faded }: ArrowProps) {
           {`${bare(edge.from)} → ${bare(edge.to)}, ${edge.protocol}: ${edge.calls.count} calls, ${edge.calls.errors} errors, p95 ${formatDuration(edge.calls.p95_ns)}`}
         </title>
       </path>
-      <text x={label.x} y={label.y - 6}>
+      <text x={label.x} y={label.y - 7}>
         {compact(edge.calls.count)} · {formatDuration(edge.calls.p95_ns)}
       </text>
     </g>
   );
+}
+
+type Bezier = [Spot, Spot, Spot, Spot];
+
+function bend(a: Spot, d: Spot, forward: boolean): Bezier {
+  if (!forward) return [a, { x: a.x, y: a.y + 50 }, { x: d.x, y: d.y + 50 }, d];
+  const half = (d.x - a.x) / 2;
+  return [a, { x: a.x + half, y: a.y }, { x: d.x - half, y: d.y }, d];
 }
 
 function curve(a: Spot, b: Spot, c: Spot, d: Spot, t: number): Spot {
@@ -166,7 +198,7 @@ function Box({ node, spot, hue, faded, focus }: BoxProps) {
   const { calls } = node;
   const facts =
     calls.count > 0
-      ? `${compact(calls.count)} calls · p95 ${formatDuration(calls.p95_ns)}`
+      ? `${compact(calls.count)} ${calls.count === 1 ? "call" : "calls"} · p95 ${formatDuration(calls.p95_ns)}`
       : node.kind === "caller"
         ? "caller, not observed"
         : service

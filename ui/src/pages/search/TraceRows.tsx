@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef } from "react";
+import { useHues } from "../../api/queries";
 import type { TraceSummary } from "../../api/types";
-import { hues } from "../../domain/colour";
 import { formatDuration } from "../../domain/duration";
 import { formatAgo, formatExact, formatTime } from "../../domain/time";
 import { Service } from "../../parts/Service";
@@ -9,7 +9,7 @@ import { traceHref } from "./SearchPage";
 import css from "./TraceRows.module.css";
 
 export function TraceRows({ traces, cursor }: { traces: readonly TraceSummary[]; cursor: number }) {
-  const colours = useMemo(() => hues([...new Set(traces.flatMap((t) => [t.service, ...t.services.map((s) => s.service)]))]), [traces]);
+  const colours = useHues(useMemo(() => traces.flatMap((trace) => trace.services.map((s) => s.service)), [traces]));
   const slowest = Math.max(1, ...traces.map((trace) => trace.duration_ns));
   const now = Date.now();
   return (
@@ -47,12 +47,6 @@ function TraceRow({ trace, selected, slowest, now, colours }: RowProps) {
           )}
           {!trace.complete && <span className={css.cut}>cut short</span>}
         </span>
-        <span className={css.duration}>
-          {formatDuration(trace.duration_ns)}
-          <span className={css.bar} aria-hidden="true">
-            <span style={{ width: `${Math.max(1, (trace.duration_ns / slowest) * 100)}%` }} />
-          </span>
-        </span>
         <span className={css.services}>
           {trace.services
             .filter((s) => s.service)
@@ -62,6 +56,12 @@ function TraceRow({ trace, selected, slowest, now, colours }: RowProps) {
         </span>
         <span className={css.spans}>
           {trace.spans} {trace.spans === 1 ? "span" : "spans"}
+        </span>
+        <span className={css.duration}>
+          {formatDuration(trace.duration_ns)}
+          <span className={css.bar} aria-hidden="true">
+            <span style={{ width: `${Math.max(1, (trace.duration_ns / slowest) * 100)}%` }} />
+          </span>
         </span>
         <time className={css.time} dateTime={formatExact(trace.start_ns)} title={formatExact(trace.start_ns)}>
           {formatTime(trace.start_ns, now)} <span className={css.ago}>{formatAgo(trace.start_ns, now)}</span>

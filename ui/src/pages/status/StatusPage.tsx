@@ -35,11 +35,15 @@ function Shown({ status }: { status: StatusView }) {
           ))}
         </ul>
       )}
+      {agent.targets && (
+        <p className={css.targets}>
+          Traces <strong>{agent.targets}</strong>
+        </p>
+      )}
       <dl className={css.cards}>
         <Card name="wirespan">
           {status.version} <small>{agent.mode || "view only"}</small>
         </Card>
-        {agent.targets && <Card name="Traces">{agent.targets}</Card>}
         <Card name="Spans in the store">{store.spans.toLocaleString("en")}</Card>
         <Card name="On disk">{formatSize(store.disk_bytes)}</Card>
         {store.newest_ns && (
@@ -58,23 +62,25 @@ function Shown({ status }: { status: StatusView }) {
       </dl>
       <div className={css.stages}>
         {stages.map((stage) => (
-          <table key={stage.name} className={css.stage}>
-            <caption>{stage.name}</caption>
-            <thead className="visually-hidden">
-              <tr>
-                <th>Counter</th>
-                <th>Since the start</th>
-              </tr>
-            </thead>
-            <tbody>
-              {stage.counters.map((counter) => (
-                <tr key={counter.name} data-loss={(counter.loss && counter.value > 0) || undefined}>
-                  <th scope="row">{counter.name}</th>
-                  <td>{counter.value.toLocaleString("en")}</td>
+          <section key={stage.name} className={css.stage}>
+            <h2 id={`stage-${stage.name}`}>{stage.name}</h2>
+            <table aria-labelledby={`stage-${stage.name}`}>
+              <thead className="visually-hidden">
+                <tr>
+                  <th>Counter</th>
+                  <th>Since the start</th>
                 </tr>
-              ))}
-            </tbody>
-          </table>
+              </thead>
+              <tbody>
+                {stage.counters.map((counter) => (
+                  <tr key={counter.name} data-loss={(counter.loss && counter.value > 0) || undefined}>
+                    <th scope="row">{counter.name}</th>
+                    <td>{counter.value.toLocaleString("en")}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </section>
         ))}
       </div>
     </div>

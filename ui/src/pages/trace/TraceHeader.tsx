@@ -12,11 +12,13 @@ interface Props {
   hideNetwork: boolean;
   hasNetwork: boolean;
   anyCollapsed: boolean;
+  zoomed: boolean;
+  resetZoom: () => void;
   toggleNetwork: () => void;
   toggleAll: () => void;
 }
 
-export function TraceHeader({ trace, colours, hideNetwork, hasNetwork, anyCollapsed, toggleNetwork, toggleAll }: Props) {
+export function TraceHeader({ trace, colours, hideNetwork, hasNetwork, anyCollapsed, zoomed, resetZoom, toggleNetwork, toggleAll }: Props) {
   const root = trace.spans[0]?.span;
   const title = root ? root.name : "Empty trace";
   useEffect(() => {
@@ -40,6 +42,11 @@ export function TraceHeader({ trace, colours, hideNetwork, hasNetwork, anyCollap
           <label className={css.toggle}>
             <input type="checkbox" checked={!hideNetwork} onChange={toggleNetwork} /> network taps
           </label>
+        )}
+        {zoomed && (
+          <button type="button" onClick={resetZoom}>
+            All of the time
+          </button>
         )}
         <button type="button" onClick={toggleAll}>
           {anyCollapsed ? "Expand all" : "Collapse all"}

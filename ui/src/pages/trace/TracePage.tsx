@@ -1,8 +1,7 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { useTrace } from "../../api/queries";
+import { useHues, useTrace } from "../../api/queries";
 import type { TraceView } from "../../api/types";
-import { hues } from "../../domain/colour";
-import { ancestors, foldable, isNetworkTap, rows, tree } from "../../domain/waterfall";
+import { ancestors, around, foldable, isNetworkTap, readWindow, rows, type TimeWindow, tree } from "../../domain/waterfall";
 import { Failure, Loading } from "../../parts/Notice";
 import { useKeys } from "../../routing/keys";
 import { setParams, useUrl } from "../../routing/url";
@@ -24,7 +23,7 @@ function Loaded({ trace }: { trace: TraceView }) {
   const selected = search.get("span") ?? "";
   const hideNetwork = search.get("net") === "0";
   const t = useMemo(() => tree(trace), [trace]);
-  const colours = useMemo(() => hues(trace.services.map((s) => s.service)), [trace]);
+  const colours = useHues(useMemo(() => trace.services.map((s) => s.service), [trace]));
   const [collapsed, setCollapsed] = useState<ReadonlySet<string>>(new Set());
   const [cursorId, setCursorId] = useState(selected || (trace.spans[0]?.span.id ?? ""));
   const visible = useMemo(() => rows(t, collapsed, hideNetwork), [t, collapsed, hideNetwork]);
@@ -53,6 +52,9 @@ function Loaded({ trace }: { trace: TraceView }) {
     setCursorId(row.item.span.id);
     if (selected) setParams({ span: row.item.span.id });
   };
+  const zoomed = search.get("zoom") ?? "";
+  const part = useMemo(() => readWindow(zoomed, trace.duration_ns), [zoomed, trace]);
+  const zoom = (to: TimeWindow | null) => setParams({ zoom: to ? `${Math.floor(to.from)}-${Math.ceil(to.to)}` : "" });
   const row = visible[cursor];
   const toParent = () => {
     const parent = row?.item.parent?.span_id;
@@ -70,6 +72,8 @@ function Loaded({ trace }: { trace: TraceView }) {
     "h ArrowLeft": () => row && (row.children > 0 && !row.collapsed ? fold(row.item.span.id, true) : toParent()),
     "Enter Space": () => row && setParams({ span: row.item.span.id }, false),
     Escape: () => setParams({ span: "" }),
+    z: () => row && zoom(around(row.item, trace.duration_ns)),
+    "0": () => zoom(null),
     e: () => {
       const next = visible.findIndex((other, at) => at > cursor && (other.item.span.error || other.hiddenError));
       place(next >= 0 ? next : visible.findIndex((other) => other.item.span.error || other.hiddenError));
@@ -88,14 +92,16 @@ function Loaded({ trace }: { trace: TraceView }) {
           hideNetwork={hideNetwork}
           hasNetwork={trace.spans.some((s) => isNetworkTap(s.span.tap))}
           anyCollapsed={collapsed.size > 0}
+          zoomed={zoomed !== ""}
+          resetZoom={() => zoom(null)}
           toggleNetwork={() => setParams({ net: hideNetwork ? "" : "0" })}
           toggleAll={() => setCollapsed(collapsed.size > 0 ? new Set() : new Set(foldable(t)))}
         />
-        <Minimap trace={trace} colours={colours} />
+        <Minimap trace={trace} colours={colours} window={part} zoom={zoom} />
       </div>
       <Waterfall
         rows={visible}
-        totalNs={trace.duration_ns}
+        window={part}
         colours={colours}
         cursor={cursor}
         selected={selected}

@@ -1,13 +1,13 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
-import { formatDuration, ticks } from "../../domain/duration";
-import type { Row } from "../../domain/waterfall";
+import { formatDuration, ticksBetween } from "../../domain/duration";
+import type { Row, TimeWindow } from "../../domain/waterfall";
 import css from "./Waterfall.module.css";
 import { WaterfallRow } from "./WaterfallRow";
 
 interface Props {
   rows: readonly Row[];
-  totalNs: number;
+  window: TimeWindow;
   colours: ReadonlyMap<string, number>;
   cursor: number;
   selected: string;
@@ -18,7 +18,7 @@ interface Props {
 const ROW_PX = 30;
 
 /** The trace as a tree beside a time axis. Only the rows in sight exist. */
-export function Waterfall({ rows, totalNs, colours, cursor, selected, open, fold }: Props) {
+export function Waterfall({ rows, window, colours, cursor, selected, open, fold }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
@@ -31,7 +31,8 @@ export function Waterfall({ rows, totalNs, colours, cursor, selected, open, fold
     virtual.scrollToIndex(cursor, { align: "auto" });
   }, [cursor, virtual]);
   const current = rows[cursor];
-  const marks = ticks(totalNs, 6);
+  const marks = ticksBetween(window.from, window.to, 6);
+  const left = (ns: number) => `${((ns - window.from) / (window.to - window.from)) * 100}%`;
   return (
     <div
       ref={scroller}
@@ -49,7 +50,7 @@ export function Waterfall({ rows, totalNs, colours, cursor, selected, open, fold
         </div>
         <div role="columnheader" className={css.axis} aria-label="Time">
           {marks.map((ns) => (
-            <span key={ns} style={{ left: `${(ns / Math.max(1, totalNs)) * 100}%` }}>
+            <span key={ns} style={{ left: left(ns) }}>
               {formatDuration(ns)}
             </span>
           ))}
@@ -58,7 +59,7 @@ export function Waterfall({ rows, totalNs, colours, cursor, selected, open, fold
       <div role="rowgroup" className={css.body} style={{ height: virtual.getTotalSize() }}>
         <div className={css.grid} aria-hidden="true">
           {marks.map((ns) => (
-            <span key={ns} style={{ left: `${(ns / Math.max(1, totalNs)) * 100}%` }} />
+            <span key={ns} style={{ left: left(ns) }} />
           ))}
         </div>
         {virtual.getVirtualItems().map((place) => {
@@ -70,7 +71,7 @@ export function Waterfall({ rows, totalNs, colours, cursor, selected, open, fold
                 row={row}
                 top={place.start}
                 rowIndex={place.index + 2}
-                totalNs={totalNs}
+                window={window}
                 hue={colours.get(row.item.span.service) ?? 195}
                 current={place.index === cursor}
                 selected={row.item.span.id === selected}

@@ -1,7 +1,7 @@
 import { memo } from "react";
 import { formatDuration } from "../../domain/duration";
 import { tapLabel, tapWords } from "../../domain/evidence";
-import { isNetworkTap, place, type Row } from "../../domain/waterfall";
+import { isNetworkTap, place, type Row, type TimeWindow } from "../../domain/waterfall";
 import { hueStyle } from "../../parts/Service";
 import { Evidence } from "./Evidence";
 import css from "./WaterfallRow.module.css";
@@ -10,7 +10,7 @@ interface Props {
   row: Row;
   top: number;
   rowIndex: number;
-  totalNs: number;
+  window: TimeWindow;
   hue: number;
   current: boolean;
   selected: boolean;
@@ -21,10 +21,10 @@ interface Props {
 /** Steps of indent that are drawn; deeper rows say their depth instead of leaving the column. */
 const MAX_INDENT = 16;
 
-export const WaterfallRow = memo(function WaterfallRow({ row, top, rowIndex, totalNs, hue, current, selected, open, fold }: Props) {
+export const WaterfallRow = memo(function WaterfallRow({ row, top, rowIndex, window, hue, current, selected, open, fold }: Props) {
   const { item, depth, children, collapsed, below, hop } = row;
   const { span } = item;
-  const bar = place(item, totalNs);
+  const bar = place(item, window);
   const network = isNetworkTap(span.tap);
   const end = bar.left + bar.width;
   return (
@@ -96,15 +96,25 @@ export const WaterfallRow = memo(function WaterfallRow({ row, top, rowIndex, tot
         )}
       </div>
       <div role="gridcell" className={css.time}>
+        {bar.hidden === null && (
+          <span className={css.track}>
+            <span
+              className={css.bar}
+              data-unanswered={span.response_ns === undefined && span.status === "no-response" ? true : undefined}
+              style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }}
+            >
+              {bar.response !== null && <span className={css.wait} style={{ width: `${bar.response}%` }} />}
+            </span>
+          </span>
+        )}
         <span
-          className={css.bar}
-          data-unanswered={span.response_ns === undefined && span.status === "no-response" ? true : undefined}
-          style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }}
+          className={css.label}
+          data-hidden={bar.hidden ?? undefined}
+          style={{ left: `calc(${Math.min(100, Math.max(0, end))}% + 6px)` }}
         >
-          {bar.response !== null && <span className={css.wait} style={{ width: `${bar.response}%` }} />}
-        </span>
-        <span className={css.label} style={end < 86 ? { left: `calc(${end}% + 6px)` } : { right: `calc(${100 - bar.left}% + 6px)` }}>
+          {bar.hidden === "before" && "◂ "}
           {formatDuration(span.duration_ns)}
+          {bar.hidden === "after" && " ▸"}
         </span>
       </div>
     </div>

@@ -1,0 +1,163 @@
+// What a person does: search → trace → span → deep link → keys → dark → a query that is wrong.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { openPage, startBrowser, startServer } from "./browser.mjs";
+
+let server;
+let browser;
+before(async () => {
+  server = await startServer(120);
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.stop();
+  await server?.stop();
+});
+
+const rows = (page) => page.getByRole("list", { name: "Traces" }).getByRole("listitem");
+const path = (page) => {
+  const url = new URL(page.url());
+  return url.pathname + url.search;
+};
+
+test("search, open a trace, open a span, reload the deep link", async () => {
+  const { page, faults } = await openPage(browser.context, server.url);
+  await rows(page).first().waitFor();
+  assert.ok((await rows(page).count()) > 20);
+
+  await page.getByLabel("Service", { exact: true }).selectOption("payment");
+  await page.getByLabel("Status", { exact: true }).selectOption("error");
+  await page.waitForURL("**/?service=payment&status=error");
+  const failed = rows(page).filter({ hasText: "POST /checkout" }).filter({ hasText: "errors" }).first();
+  await failed.click();
+  await page.waitForURL("**/trace/*");
+
+  const grid = page.getByRole("treegrid");
+  const charge = grid.getByRole("row", { name: /payment POST \/charge/ });
+  await charge.waitFor();
+  assert.equal(await charge.getAttribute("aria-level"), "3");
+  await charge.click();
+  const panel = page.getByRole("complementary");
+  await panel.getByText("upstream card processor timed out").waitFor();
+  await panel.getByText(/same bytes at two places/).waitFor();
+  assert.match(path(page), /^\/trace\/[0-9a-f]{32}\?span=[0-9a-f]{16}$/);
+
+  await page.reload();
+  await panel.getByText("upstream card processor timed out").waitFor();
+  assert.equal(await charge.getAttribute("aria-selected"), "true");
+
+  await page.goBack();
+  await panel.waitFor({ state: "detached" });
+  await page.goBack();
+  await rows(page).first().waitFor();
+  assert.equal(path(page), "/?service=payment&status=error");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("the keyboard alone", async () => {
+  const { page, faults } = await openPage(browser.context, server.url);
+  await rows(page).first().waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("service=catalog tap=client-process");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/q=service/);
+  await page.keyboard.press("Escape");
+  await rows(page).first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("k");
+  await page.keyboard.press("Enter");
+  const panel = page.getByRole("complementary");
+  await panel.waitFor();
+  assert.match(await panel.innerText(), /event loop/);
+  const first = path(page);
+  await page.keyboard.press("j");
+  await page.waitForFunction((old) => !location.href.endsWith(old), first);
+  await page.keyboard.press("Escape");
+  await panel.waitFor({ state: "detached" });
+  await page.keyboard.press("Home");
+  const all = await page.getByRole("row").count();
+  await page.keyboard.press("ArrowLeft");
+  assert.equal(await page.getByRole("row").count(), 2, `of ${all} rows`);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("a trace of 1,201 spans: few rows exist, all can be reached", async () => {
+  const { page, faults } = await openPage(browser.context, `${server.url}/?service=nightly-report`);
+  await rows(page).first().click();
+  const grid = page.getByRole("treegrid");
+  await grid.getByRole("row", { name: /POST \/report/ }).waitFor();
+  assert.equal(await grid.getAttribute("aria-rowcount"), "1202");
+  assert.ok((await grid.getByRole("row").count()) < 100);
+  await page.keyboard.press("End");
+  await grid.getByRole("row", { name: /redis GET sales:599/ }).waitFor();
+
+  // Drag over the middle of the overview: the axis shows that part only.
+  const map = page.getByTitle(/^Drag to see/);
+  const box = await map.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.52, box.y + 20, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForURL(/zoom=\d+-\d+/);
+  await page.getByRole("button", { name: "All of the time" }).click();
+  await page.waitForFunction(() => !location.search.includes("zoom"));
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("dark is chosen, kept over a reload, and gives back to the system", async () => {
+  const { page, faults } = await openPage(browser.context, server.url);
+  await page.emulateMedia({ colorScheme: "light" });
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await ground();
+  const button = page.getByRole("button", { name: /theme/ });
+  await button.click();
+  const dark = await ground();
+  assert.notEqual(dark, light);
+  await page.reload();
+  await button.waitFor();
+  assert.equal(await ground(), dark);
+  await button.click();
+  assert.equal(await ground(), light);
+  await button.click();
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.equal(await ground(), dark);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("a query that is wrong shows which part", async () => {
+  const { page, faults } = await openPage(browser.context, server.url);
+  await page.getByRole("textbox", { name: "Query" }).fill("service=cart durration>10ms");
+  await page.getByRole("button", { name: "Search" }).click();
+  const alert = page.getByRole("alert");
+  await alert.waitFor();
+  assert.equal(await alert.locator("mark").innerText(), "durration");
+  assert.match(await alert.innerText(), /did you mean `duration`\?/);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("map and status", async () => {
+  const { page, faults } = await openPage(browser.context, `${server.url}/map`);
+  await page.getByRole("link", { name: /^payment: / }).click();
+  await page.waitForURL("**/?service=payment");
+  await rows(page).first().waitFor();
+  await page.getByRole("link", { name: "Status" }).click();
+  await page.getByRole("table", { name: "join" }).getByText("late message").waitFor();
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("an empty store says what to do; a server that is gone is said to be gone", async () => {
+  const empty = await startServer(0);
+  const { page } = await openPage(browser.context, empty.url);
+  await page.getByText("No spans yet").waitFor();
+  await empty.stop();
+  await page.getByRole("button", { name: "Live" }).click();
+  await page.getByText("The server does not answer").waitFor();
+  await page.close();
+});

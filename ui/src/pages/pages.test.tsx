@@ -1,0 +1,268 @@
+// The pages against a server that is made up: what they ask, what they show, and what they say when it goes wrong.
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, test, vi } from "vitest";
+import type { ServiceMap, StatusView, TraceList } from "../api/types";
+import { shop } from "../testing/data";
+import { show } from "../testing/render";
+
+const summary = (id: string, changes: object = {}) => ({
+  id,
+  root_id: "a",
+  name: `GET /${id}`,
+  service: "web",
+  protocol: "http",
+  status: "ok",
+  error: false,
+  start_ns: "1795297682000000000",
+  duration_ns: 10_000_000,
+  spans: 7,
+  errors: 0,
+  services: [{ service: "web", spans: 3 }],
+  matched: ["a"],
+  complete: true,
+  ...changes,
+});
+const found: TraceList = { traces: [summary("t1"), summary("t2", { error: true, errors: 2, matched: ["f"] })], limited: false };
+const status = (store: Partial<StatusView["store"]> = {}): StatusView => ({
+  version: "0.1.0",
+  now_ns: "1795297683000000000",
+  store: { spans: 0, disk_bytes: 0, dropped: [], ...store },
+  agent: {
+    mode: "up",
+    targets: "pid 7",
+    notes: ["no kprobes here"],
+    stages: [{ name: "capture", counters: [{ name: "ring full", value: 3, loss: true }] }],
+  },
+});
+const here = () => window.location.pathname + window.location.search;
+const press = (key: string) => fireEvent.keyDown(document.activeElement ?? document.body, { key });
+
+describe("search", () => {
+  test("the URL's filters are asked for, and shown", async () => {
+    const server = show("/?service=cart&status=error&min=10ms&range=all&q=http.route%3D%2Fx", { "/api/v1/traces": found });
+    await screen.findByText("GET /t1");
+    const asked = server.asked.find((url) => url.pathname === "/api/v1/traces");
+    expect(Object.fromEntries(asked?.searchParams ?? [])).toEqual({
+      service: "cart",
+      status: "error",
+      min_duration: "10ms",
+      q: "http.route=/x",
+      limit: "100",
+    });
+    expect(screen.getByLabelText<HTMLSelectElement>("Service").value).toBe("cart");
+    expect(screen.getByRole("textbox", { name: "Query" })).toHaveProperty("value", "http.route=/x");
+    expect(screen.getByText("2 errors")).toBeTruthy();
+  });
+
+  test("a filter that is chosen goes to the URL and the server", async () => {
+    const server = show("/", { "/api/v1/traces": found });
+    await screen.findByText("GET /t1");
+    fireEvent.change(screen.getByLabelText("Status"), { target: { value: "error" } });
+    expect(here()).toBe("/?status=error");
+    await waitFor(() => expect(server.asked.at(-1)?.searchParams.get("status")).toBe("error"));
+  });
+
+  test("keys: / to the query, j and k choose, Enter opens at the span that matched", async () => {
+    show("/", { "/api/v1/traces": found, "/api/v1/trace/t2": shop() });
+    await screen.findByText("GET /t1");
+    press("/");
+    expect(document.activeElement).toBe(screen.getByRole("textbox", { name: "Query" }));
+    press("j");
+    fireEvent.keyDown(document.activeElement ?? document.body, { key: "Escape" });
+    press("j");
+    press("j");
+    press("k");
+    press("j");
+    const chosen = document.activeElement as HTMLAnchorElement;
+    expect(chosen.textContent).toContain("GET /t2");
+    fireEvent.click(chosen);
+    expect(here()).toBe("/trace/t2?span=f");
+  });
+
+  test("a query that is not understood shows which part", async () => {
+    const error = {
+      code: "bad_query",
+      message: "`servce` is not a field",
+      param: "q",
+      offset: 8,
+      part: "servce",
+      hint: "did you mean `service`?",
+    };
+    show("/?q=op%3DGET++servce%3Dx", { "/api/v1/traces": { status: 400, body: { error } } });
+    const alert = await screen.findByRole("alert");
+    expect(within(alert).getByText("servce").tagName).toBe("MARK");
+    expect(alert.textContent).toContain("did you mean `service`?");
+  });
+
+  test("an empty store says what to do, an empty answer how to widen the search", async () => {
+    const none = { traces: [], limited: false };
+    show("/", { "/api/v1/traces": none, "/api/v1/status": status() });
+    expect((await screen.findByText("No spans yet")).parentElement?.textContent).toContain("wirespan run");
+  });
+
+  test("nothing found: search all time", async () => {
+    show("/?service=cart", { "/api/v1/traces": { traces: [], limited: false }, "/api/v1/status": status({ spans: 9 }) });
+    fireEvent.click(await screen.findByText("Search all time"));
+    expect(here()).toBe("/?service=cart&range=all");
+    fireEvent.click(await screen.findByText("Clear the filters"));
+    expect(here()).toBe("/?range=all");
+  });
+
+  test("a store that does not write says why", async () => {
+    show("/", { "/api/v1/traces": { traces: [], limited: false }, "/api/v1/status": status({ stopped: "disk full: 3 MB left" }) });
+    expect((await screen.findByRole("alert")).textContent).toContain("disk full: 3 MB left");
+  });
+
+  test("a server that does not answer", async () => {
+    const server = show("/", { "/api/v1/traces": new Error("refused") });
+    expect(await screen.findByText("The server does not answer", {}, { timeout: 3000 })).toBeTruthy();
+    const before = server.asked.length;
+    fireEvent.click(screen.getByText("Try again"));
+    await waitFor(() => expect(server.asked.length).toBeGreaterThan(before));
+  });
+});
+
+describe("trace", () => {
+  const answers = { "/api/v1/trace/t": shop() };
+
+  test("a tree with depth, taps, evidence and errors", async () => {
+    show("/trace/t", answers);
+    const rows = (await screen.findAllByRole("row")).slice(1);
+    expect(rows.map((row) => row.getAttribute("aria-level"))).toEqual(["1", "2", "3", "4", "5", "6", "2"]);
+    expect(rows[1]?.textContent).toContain("thread 98 %");
+    expect(rows[2]?.textContent).toContain("client NIC");
+    expect(
+      within(rows[5] as HTMLElement)
+        .getByRole("img")
+        .getAttribute("aria-label"),
+    ).toBe("error: server-error");
+    expect(rows[5]?.textContent).toContain("inferred 40 %");
+  });
+
+  test("fold and unfold by key and by button", async () => {
+    show("/trace/t", answers);
+    await screen.findAllByRole("row");
+    press("j");
+    press("ArrowLeft");
+    expect(screen.getAllByRole("row")).toHaveLength(4);
+    expect(screen.getByText("+4")).toBeTruthy();
+    press("ArrowRight");
+    expect(screen.getAllByRole("row")).toHaveLength(8);
+    fireEvent.click(screen.getByText("Collapse all"));
+    expect(screen.getAllByRole("row")).toHaveLength(2);
+    fireEvent.click(screen.getByText("Expand all"));
+    expect(screen.getAllByRole("row")).toHaveLength(8);
+  });
+
+  test("network taps can be hidden, and the URL keeps it", async () => {
+    show("/trace/t", answers);
+    fireEvent.click(await screen.findByLabelText("network taps"));
+    expect(here()).toBe("/trace/t?net=0");
+    expect(screen.getAllByRole("row")).toHaveLength(6);
+  });
+
+  test("a span opens by key with its facts and evidence, moves, and closes", async () => {
+    show("/trace/t", answers);
+    await screen.findAllByRole("row");
+    press("e");
+    press("Enter");
+    expect(here()).toBe("/trace/t?span=f");
+    const panel = screen.getByRole("complementary", { name: "Span SET cart:7" });
+    expect(panel.textContent).toContain("READONLY");
+    expect(panel.textContent).toContain("Take it as a guess");
+    expect(panel.textContent).toContain("http.request.method");
+    press("k");
+    expect(here()).toBe("/trace/t?span=e");
+    press("Escape");
+    expect(here()).toBe("/trace/t");
+  });
+
+  test("a deep link opens its span, and a link in the panel goes to the parent", async () => {
+    show("/trace/t?span=e", answers);
+    const panel = await screen.findByRole("complementary");
+    expect(panel.textContent).toContain("TCP sequence number 1234");
+    fireEvent.click(within(panel).getByText(/^↑/));
+    expect(here()).toBe("/trace/t?span=d");
+  });
+
+  test("copy as JSON", async () => {
+    const writeText = vi.fn().mockResolvedValue(undefined);
+    vi.stubGlobal("navigator", { clipboard: { writeText } });
+    show("/trace/t?span=f", answers);
+    const panel = await screen.findByRole("complementary");
+    fireEvent.click(within(panel).getByText("Copy JSON"));
+    await within(panel).findByText("Copied");
+    expect(JSON.parse(writeText.mock.calls[0]?.[0]).span.id).toBe("f");
+    vi.unstubAllGlobals();
+  });
+
+  test("a part of the time by key", async () => {
+    show("/trace/t", answers);
+    await screen.findAllByRole("row");
+    press("End");
+    press("z");
+    expect(here()).toBe("/trace/t?zoom=8000000-10000000");
+    press("0");
+    expect(here()).toBe("/trace/t");
+  });
+
+  test("a trace that is gone", async () => {
+    const error = { code: "not_found", message: "the store has no trace t", hint: "it may have been removed by age or size" };
+    show("/trace/t", { "/api/v1/trace/t": { status: 404, body: { error } } });
+    expect((await screen.findByRole("alert")).textContent).toContain("removed by age or size");
+  });
+});
+
+describe("map and status", () => {
+  const calls = { count: 10, errors: 2, p50_ns: 1_000_000, p95_ns: 5_000_000 };
+  const map: ServiceMap = {
+    nodes: [
+      { id: "service:web", name: "web", kind: "service", calls },
+      { id: "address:10.0.0.9:5432", name: "10.0.0.9:5432", kind: "address", calls },
+    ],
+    edges: [{ from: "service:web", to: "address:10.0.0.9:5432", protocol: "postgresql", calls, retransmits: 0 }],
+  };
+
+  test("the map says the same in words, and leads to the traces", async () => {
+    show("/map", { "/api/v1/map": map });
+    const row = (await screen.findAllByRole("row"))[1];
+    expect(row?.textContent).toBe("web10.0.0.9:5432postgresql102 (20 %)1 ms5 ms");
+    expect(
+      within(row as HTMLElement)
+        .getByText("2 (20 %)")
+        .getAttribute("href"),
+    ).toBe("/?service=web&protocol=postgresql&status=error");
+    expect(screen.getByRole("link", { name: /^web: 10 calls/ }).getAttribute("href")).toBe("/?service=web");
+  });
+
+  test("no calls", async () => {
+    show("/map", { "/api/v1/map": { nodes: [], edges: [] } });
+    expect(await screen.findByText("No calls in this time")).toBeTruthy();
+  });
+
+  test("losses and notes are seen", async () => {
+    show("/status", { "/api/v1/status": status({ spans: 5, dropped: [{ name: "disk full", value: 4, loss: true }] }) });
+    expect(await screen.findByText("no kprobes here")).toBeTruthy();
+    expect(screen.getByText("Lost").nextElementSibling?.textContent).toBe("7");
+    expect(screen.getByRole("table", { name: "capture" }).textContent).toContain("ring full3");
+    expect(screen.getByRole("table", { name: "store" }).textContent).toContain("disk full4");
+  });
+});
+
+test("the theme goes round and is kept", async () => {
+  show("/status", { "/api/v1/status": status() });
+  const button = screen.getByRole("button", { name: /theme/ });
+  fireEvent.click(button);
+  expect(document.documentElement.dataset.theme).toBe("dark");
+  expect(localStorage.getItem("wirespan.theme")).toBe("dark");
+  fireEvent.click(button);
+  expect(document.documentElement.dataset.theme).toBe("light");
+  fireEvent.click(button);
+  expect(document.documentElement.dataset.theme).toBeUndefined();
+  expect(localStorage.getItem("wirespan.theme")).toBeNull();
+});
+
+test("an unknown page", () => {
+  show("/nowhere", {});
+  expect(screen.getByText("There is no such page")).toBeTruthy();
+});

@@ -1,0 +1,94 @@
+// Traces for tests, small enough to be written down.
+import type { SpanView, TraceSpan, TraceView } from "../api/types";
+
+export function span(id: string, changes: Partial<SpanView> = {}): SpanView {
+  return {
+    id,
+    name: `GET /${id}`,
+    service: "web",
+    kind: "server",
+    tap: "server-process",
+    protocol: "http",
+    start_ns: "1795297682000000000",
+    end_ns: "1795297682010000000",
+    duration_ns: 10_000_000,
+    status: "ok",
+    error: false,
+    operation: "GET",
+    target: `/${id}`,
+    request_bytes: 100,
+    response_bytes: 2000,
+    client: "10.0.0.1:40000",
+    server: "10.0.0.2:80",
+    pid: 7,
+    tid: 8,
+    tcp: { srtt_ns: 50_000, retransmits: 0, connect_ns: 0, request_seq: 1234 },
+    attributes: { "service.name": "web", "http.request.method": "GET" },
+    ...changes,
+  };
+}
+
+interface Place {
+  parent?: string;
+  evidence?: string;
+  confidence?: number;
+  depth?: number;
+  at?: number;
+  response?: number;
+}
+
+export function item(of: SpanView, { parent, evidence = "wire", confidence = 1, depth = 0, at = 0, response }: Place = {}): TraceSpan {
+  return {
+    depth,
+    offset_ns: at,
+    span: of,
+    ...(response === undefined ? {} : { response_offset_ns: response }),
+    ...(parent ? { parent: { span_id: parent, evidence, confidence } } : {}),
+  };
+}
+
+export function trace(spans: TraceSpan[]): TraceView {
+  const services = [...new Set(spans.map((s) => s.span.service))].map((service) => ({ service, spans: 1 }));
+  return {
+    id: "0123456789abcdef0123456789abcdef",
+    start_ns: "1795297682000000000",
+    end_ns: "1795297682010000000",
+    duration_ns: 10_000_000,
+    complete: true,
+    errors: spans.filter((s) => s.span.error).length,
+    services,
+    spans,
+  };
+}
+
+/** web calls cart over two network taps; cart calls redis, which fails. */
+export function shop(): TraceView {
+  return trace([
+    item(span("a"), { response: 8_000_000 }),
+    item(span("b", { kind: "client", tap: "client-process" }), {
+      parent: "a",
+      evidence: "thread",
+      confidence: 0.98,
+      depth: 1,
+      at: 1_000_000,
+      response: 7_000_000,
+    }),
+    item(span("c", { service: "", tap: "client-nic" }), { parent: "b", depth: 2, at: 1_010_000, response: 6_990_000 }),
+    item(span("d", { service: "", tap: "server-nic" }), { parent: "c", depth: 3, at: 1_040_000, response: 6_960_000 }),
+    item(span("e", { service: "cart", duration_ns: 5_800_000 }), { parent: "d", depth: 4, at: 1_060_000, response: 6_900_000 }),
+    item(
+      span("f", {
+        service: "cart",
+        name: "SET cart:7",
+        protocol: "redis",
+        kind: "client",
+        tap: "client-process",
+        status: "server-error",
+        error: true,
+        error_text: "READONLY",
+      }),
+      { parent: "e", evidence: "inferred", confidence: 0.4, depth: 5, at: 2_000_000 },
+    ),
+    item(span("g"), { parent: "a", evidence: "thread", depth: 1, at: 9_000_000 }),
+  ]);
+}
