@@ -98,7 +98,7 @@ impl Conn {
     }
 
     /// Takes a call.
-    pub(crate) fn data(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+    pub(crate) fn data(&mut self, mut d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         if self.owner_pid != d.actor.pid || self.owner_epoch != env.epoch {
             self.owner_pid = d.actor.pid;
             self.owner_epoch = env.epoch;
@@ -122,14 +122,16 @@ impl Conn {
             return;
         }
         let direction = d.direction;
-        match self.streams[index(direction)].place(d, &mut env.stats) {
-            Placed::Next(d) => self.next(d, env, sink),
-            Placed::Held => {}
+        match self.streams[index(direction)].place(&mut d, &mut env.stats) {
+            Placed::Next => self.next(d, env, sink),
+            Placed::Ahead => self.streams[index(direction)].hold(d, &mut env.stats),
             Placed::Duplicate => return,
         }
-        self.drain(direction, env, sink);
-        if self.streams[index(direction)].is_overdue(self.last_ns, &env.config) {
-            self.release(direction, env, sink);
+        if self.streams[index(direction)].has_held() {
+            self.drain(direction, env, sink);
+            if self.streams[index(direction)].is_overdue(self.last_ns, &env.config) {
+                self.release(direction, env, sink);
+            }
         }
         self.account(env);
         if env.buffered > env.config.max_buffered && self.buffered > 0 {
@@ -141,8 +143,8 @@ impl Conn {
 
     /// Lets the calls go on that no longer wait for anything.
     fn drain(&mut self, direction: Direction, env: &mut Env, sink: &mut dyn FnMut(Span)) {
-        while let Some(d) = self.streams[index(direction)].take_ready() {
-            if let Placed::Next(d) = self.streams[index(direction)].place(d, &mut env.stats) {
+        while let Some(mut d) = self.streams[index(direction)].take_ready() {
+            if self.streams[index(direction)].place(&mut d, &mut env.stats) == Placed::Next {
                 self.next(d, env, sink);
             }
         }
@@ -168,7 +170,7 @@ impl Conn {
     fn next(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         self.flow.data(&d);
         match &mut self.mode {
-            Mode::Reading { .. } => self.read(d, env, sink),
+            Mode::Reading { .. } => self.read(&d, env, sink),
             Mode::Opaque(_) => self.pass(&d),
             Mode::Probing { calls, seen, .. } => {
                 *seen += 1;
@@ -209,7 +211,7 @@ impl Conn {
                 self.understood(protocol, first_is_client, &calls, env);
                 for d in calls {
                     match self.mode {
-                        Mode::Reading { .. } => self.read(d, env, sink),
+                        Mode::Reading { .. } => self.read(&d, env, sink),
                         _ => self.pass(&d),
                     }
                 }
@@ -269,12 +271,12 @@ impl Conn {
     }
 
     /// Gives a call to the parser.
-    fn read(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+    fn read(&mut self, d: &DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         let stream = &mut self.streams[index(d.direction)];
         let side = side_of(self.role, d.direction);
         let before = self.session.messages;
         let open = self.session.is_open(side);
-        stream.mark(&d, !open);
+        stream.mark(d, !open);
         let captured = d.payload.len().min(usize::try_from(d.len).unwrap_or(usize::MAX));
         self.feed(d.direction, &d.payload[..captured], d.len - captured as u64, env, sink);
         if let Mode::Reading { protocol, .. } = &self.mode {
@@ -365,7 +367,10 @@ impl Conn {
             }
             SocketChange::Close if self.errno != 0 => self.ending = Some((Ending::Reset(self.errno), e.time_ns)),
             SocketChange::Close => self.ending = Some((Ending::Closed, e.time_ns)),
-            SocketChange::Reset(errno) => self.ending = Some((Ending::Reset(errno), e.time_ns)),
+            SocketChange::Reset(errno) => {
+                self.flow.opened(e.time_ns);
+                self.ending = Some((Ending::Reset(errno), e.time_ns));
+            }
             SocketChange::ConnectFailed(errno) => {
                 self.with(env, sink, |_, ctx, out| {
                     out.stats.spans_out += 1;
@@ -445,7 +450,8 @@ impl Conn {
                 self.release(direction, env, sink);
             }
         }
-        if let Mode::Probing { calls, .. } = &mut self.mode {
+        if let Mode::Probing { calls, seen, .. } = &mut self.mode {
+            env.stats.unknown_protocol += u64::from(*seen > 0);
             for d in std::mem::take(calls) {
                 self.pass(&d);
             }

@@ -2,7 +2,7 @@
 
 use crate::errno;
 use crate::session::Ending;
-use crate::spans::{comm, index, span_id, Ctx};
+use crate::spans::{comm, index, place, span_id, Ctx};
 use crate::stream::Mark;
 use std::borrow::Cow;
 use wirespan_model::event::Actor;
@@ -157,10 +157,11 @@ impl Flow {
 /// The span of a connection that could not be made.
 pub(crate) fn connect_failed(e: &SocketEvent, errno: i32, ctx: &Ctx<'_>) -> Span {
     let start_ns = e.time_ns.saturating_sub(e.totals.connect_ns);
+    let (tap, kind) = place(&e.actor, true);
     Span {
         id: span_id(ctx.host_id, ctx.socket, ctx.peer, b'C', 0, e.time_ns),
-        tap: TapSide::ClientProcess,
-        kind: SpanKind::Client,
+        tap,
+        kind,
         protocol: Cow::Borrowed(e.transport.as_str()),
         start_ns,
         end_ns: e.time_ns,

@@ -118,10 +118,12 @@ impl Joiner {
         let slot = match slot {
             Some(slot) => slot,
             None => {
-                // The end of something never seen: nothing to tell, except of a connection that was never made.
-                let stream = matches!(e.transport, Transport::Tcp);
-                let tells =
-                    matches!(e.change, SocketChange::ConnectFailed(_)) || stream && e.change == SocketChange::Open;
+                // An orderly end of something never seen: nothing to tell.
+                let tells = match e.change {
+                    SocketChange::ConnectFailed(_) => true,
+                    SocketChange::Open | SocketChange::Reset(_) => e.transport == Transport::Tcp,
+                    SocketChange::Close => false,
+                };
                 if !tells {
                     return;
                 }

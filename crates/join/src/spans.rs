@@ -8,8 +8,8 @@ use std::sync::Arc;
 use wirespan_model::event::Actor;
 use wirespan_model::key::hash64;
 use wirespan_model::{
-    Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Message, Outcome, Resource, Role, Side, SocketId,
-    Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
+    Attr, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Message, Outcome, Resource, Role, Side,
+    SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
 };
 
 /// What is known of a connection while its bytes are read.
@@ -78,21 +78,25 @@ pub(crate) fn place(actor: &Actor, asker_is_local: bool) -> (TapSide, SpanKind) 
 
 /// Unique and the same on every replay.
 pub(crate) fn span_id(host_id: u64, socket: SocketId, peer: u64, tag: u8, offset: u64, start_ns: u64) -> SpanId {
-    let id = hash64(&[
-        &host_id.to_le_bytes(),
-        &socket.0.to_le_bytes(),
-        &peer.to_le_bytes(),
-        &[tag],
-        &offset.to_le_bytes(),
-        &start_ns.to_le_bytes(),
-    ]);
+    // A multiply and a fold per word (the finaliser of SplitMix64): bijective in each word, and a tenth of the time of
+    // hashing bytes.
+    let mut id = 0x9e37_79b9_7f4a_7c15_u64;
+    for word in [host_id, socket.0, peer, u64::from(tag), offset, start_ns] {
+        id = (id ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        id ^= id >> 29;
+        id = id.wrapping_mul(0x94d0_49bb_1331_11eb);
+        id ^= id >> 32;
+    }
     SpanId(id.max(1))
 }
 
 /// Text of a NUL-padded thread name.
 pub(crate) fn comm(actor: &Actor) -> Box<str> {
     let end = actor.comm.iter().position(|b| *b == 0).unwrap_or(actor.comm.len());
-    String::from_utf8_lossy(&actor.comm[..end]).into_owned().into_boxed_str()
+    match std::str::from_utf8(&actor.comm[..end]) {
+        Ok(name) => name.into(),
+        Err(_) => String::from_utf8_lossy(&actor.comm[..end]).into_owned().into_boxed_str(),
+    }
 }
 
 fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -> Span {
@@ -141,7 +145,12 @@ fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -
         trace_id: None,
         parent_span_id: None,
         request_id: None,
-        attrs: m.owned_attrs(),
+        attrs: {
+            // Room for those of the response too: one allocation per span.
+            let mut attrs = Vec::with_capacity(m.attrs.len() + 4);
+            attrs.extend(m.attrs.iter().map(|(k, v)| (Cow::Borrowed(*k), v.to_value())));
+            attrs
+        },
         tcp: ctx.tcp,
         resource: ctx.resource.clone(),
     }
@@ -211,12 +220,22 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
     if !m.error.is_empty() {
         span.error = m.error.as_ref().into();
     }
-    span.attrs.extend(m.attrs.iter().map(|(k, v)| (Cow::Borrowed(*k), v.to_value())));
+    for (key, value) in &m.attrs {
+        set(&mut span.attrs, key, value.to_value());
+    }
     if span.request_id.is_none() {
         span.request_id = m.carried.request_id.map(Into::into);
     }
     pending.response = Some(crate::pending::Response { start, end });
     touch_exchange(pending, mark.exchange);
+}
+
+/// Sets an attribute; of one that both messages have, the response's counts.
+fn set(attrs: &mut Vec<Attr>, key: &'static str, value: Value) {
+    match attrs.iter_mut().find(|(k, _)| k == key) {
+        Some((_, old)) => *old = value,
+        None => attrs.push((Cow::Borrowed(key), value)),
+    }
 }
 
 /// Gives a request the response that came before it was seen (threads on two processors).
@@ -229,7 +248,12 @@ pub(crate) fn adopt(request: &mut Pending, orphan: Pending) {
     to.status_code = from.status_code;
     to.status = from.status;
     to.error = from.error;
-    to.attrs.extend(from.attrs);
+    for (key, value) in from.attrs {
+        match to.attrs.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, old)) => *old = value,
+            None => to.attrs.push((key, value)),
+        }
+    }
     if to.request_id.is_none() {
         to.request_id = from.request_id;
     }

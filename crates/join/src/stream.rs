@@ -58,39 +58,33 @@ pub(crate) struct Stream {
 }
 
 /// What to do with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
     /// Its bytes are next.
-    Next(DataEvent),
-    /// It waits for earlier bytes.
-    Held,
+    Next,
+    /// It waits for earlier bytes: see [`Stream::hold`].
+    Ahead,
     /// Nothing new in it.
     Duplicate,
 }
 
 impl Stream {
-    /// Decides where a call belongs.
-    pub(crate) fn place(&mut self, mut d: DataEvent, stats: &mut JoinStats) -> Placed {
-        let (Some(seq), Transport::Tcp) = (d.seq, d.transport) else { return Placed::Next(d) };
-        let Some(next) = self.next_seq else { return Placed::Next(d) };
+    /// Decides where a call belongs, and cuts off what was seen of it.
+    pub(crate) fn place(&mut self, d: &mut DataEvent, stats: &mut JoinStats) -> Placed {
+        let (Some(seq), Transport::Tcp) = (d.seq, d.transport) else { return Placed::Next };
+        let Some(next) = self.next_seq else { return Placed::Next };
         let ahead = seq.wrapping_sub(next);
         if ahead == 0 {
-            return Placed::Next(d);
+            return Placed::Next;
         }
         let behind = next.wrapping_sub(seq);
         if ahead.min(behind) > MAX_JUMP {
             stats.resyncs += 1;
             self.next_seq = None;
-            return Placed::Next(d);
+            return Placed::Next;
         }
         if ahead < behind {
-            if self.held.is_empty() {
-                self.held_since_ns = d.exit_ns;
-            }
-            // Sorted by distance from the next byte; nearly always the new one is the last.
-            let at = self.held.partition_point(|h| h.seq.is_some_and(|s| s.wrapping_sub(next) <= ahead));
-            self.held.insert(at, d);
-            stats.reordered += 1;
-            return Placed::Held;
+            return Placed::Ahead;
         }
         let seen = u64::from(behind);
         if d.len <= seen {
@@ -100,7 +94,20 @@ impl Stream {
         d.payload.drain(..(seen as usize).min(d.payload.len()));
         d.len -= seen;
         d.seq = Some(next);
-        Placed::Next(d)
+        Placed::Next
+    }
+
+    /// Keeps a call until the bytes before it have come.
+    pub(crate) fn hold(&mut self, d: DataEvent, stats: &mut JoinStats) {
+        if self.held.is_empty() {
+            self.held_since_ns = d.exit_ns;
+        }
+        let next = self.next_seq.unwrap_or(0);
+        let ahead = d.seq.unwrap_or(0).wrapping_sub(next);
+        // Sorted by distance from the next byte; nearly always the new one is the last.
+        let at = self.held.partition_point(|h| h.seq.is_some_and(|s| s.wrapping_sub(next) <= ahead));
+        self.held.insert(at, d);
+        stats.reordered += 1;
     }
 
     /// Whether the first waiting call can go on, without a hole.

@@ -57,6 +57,10 @@ fn dns_pairs_by_id_out_of_order() {
     assert_eq!(seen, [(9, 8), (7, 11), (8, 11)]);
     assert!(stage.spans.iter().all(|s| s.protocol == "dns" && s.name().contains("example.org")));
     assert!(stage.spans.iter().all(|s| s.wire_keys().len() == 1));
+    for span in &stage.spans {
+        let names: std::collections::HashSet<_> = span.attrs.iter().map(|a| &a.0).collect();
+        assert_eq!(names.len(), span.attrs.len(), "an attribute stands once");
+    }
 }
 
 #[test]
@@ -150,6 +154,18 @@ fn a_connection_that_could_not_be_made() {
     assert_eq!((span.status, &*span.error, span.status_code), (Status::Reset, "ECONNREFUSED", Some(111)));
     assert_eq!((span.name().as_str(), span.cause), ("connect 10.0.0.2:80", Some(5 << 24 | 1)));
     assert_eq!(stage.joiner.connections(), 0);
+}
+
+#[test]
+fn a_reset_out_of_nothing_is_told() {
+    let mut stage = Stage::new();
+    let c = End::client(1);
+    stage.event(c.change(T0, SocketChange::Close));
+    assert_eq!(stage.joiner.connections(), 0);
+    stage.event(c.change(T0, SocketChange::Reset(104)));
+    stage.tick(T0 + S);
+    let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((span.status, span.request_bytes, span.duration_ns()), (Status::Reset, 0, 0));
 }
 
 #[test]
