@@ -1,8 +1,8 @@
 //! What every stage counted, in one place: `/metrics`, the status page and `wirespan status` read it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use wirespan_ship::metrics::{RedMetrics, Registry};
 use wirespan_view::{Counter, Stage};
 
 /// Stages in the order of the data flow; others follow by name.
@@ -13,20 +13,24 @@ const LOSS: &[&str] =
     &["lost", "drop", "evicted", "overflow", "gaps", "gap_bytes", "bad_", "refused", "malformed", "unseen", "resync"];
 
 /// Counters by stage and name, since the start of the process.
-#[derive(Debug, Default)]
-pub(crate) struct Counters(Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>);
+#[derive(Default)]
+pub(crate) struct Counters {
+    stages: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
+    /// Rate, errors and duration of the spans seen.
+    pub(crate) red: Arc<RedMetrics>,
+}
 
 impl Counters {
     /// Replaces the counters of a stage.
     pub(crate) fn set<N: Into<String>>(&self, stage: &'static str, values: Vec<(N, u64)>) {
-        if let Ok(mut all) = self.0.lock() {
+        if let Ok(mut all) = self.stages.lock() {
             all.insert(stage, values.into_iter().map(|(n, v)| (n.into(), v)).collect());
         }
     }
 
     /// All of them, for the status page.
     pub(crate) fn stages(&self) -> Vec<Stage> {
-        let Ok(all) = self.0.lock() else { return Vec::new() };
+        let Ok(all) = self.stages.lock() else { return Vec::new() };
         let place = |name: &str| ORDER.iter().position(|o| *o == name).unwrap_or(ORDER.len());
         let mut stages: Vec<_> = all.iter().collect();
         stages.sort_by_key(|(name, _)| (place(name), **name));
@@ -36,12 +40,6 @@ impl Counters {
             .into_iter()
             .map(|(name, values)| Stage { name: (*name).to_string(), counters: values.iter().map(counter).collect() })
             .collect()
-    }
-
-    /// One counter; 0 if it was never set.
-    pub(crate) fn get(&self, stage: &str, name: &str) -> u64 {
-        let Ok(all) = self.0.lock() else { return 0 };
-        all.get(stage).and_then(|v| v.iter().find(|c| c.0 == name)).map_or(0, |c| c.1)
     }
 
     /// Everything that tells of loss and is not zero.
@@ -54,22 +52,21 @@ impl Counters {
             .collect()
     }
 
-    /// Prometheus text.
+    /// Prometheus text: `wirespan_counter_total` of every stage, and the RED metrics of the spans.
     pub(crate) fn prometheus(&self) -> String {
-        let mut out = String::from(
-            "# HELP wirespan_stage_total What each stage of wirespan counted since its start.\n# TYPE wirespan_stage_total counter\n",
-        );
-        for stage in self.stages() {
-            for c in stage.counters {
-                let name: String = c.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-                let _ = writeln!(
-                    out,
-                    "wirespan_stage_total{{stage=\"{}\",counter=\"{name}\",loss=\"{}\"}} {}",
-                    stage.name, c.loss, c.value
-                );
+        let registry = Registry::new();
+        let (stages, red) = (self.stages(), Arc::clone(&self.red));
+        registry.add(move |w| {
+            for stage in &stages {
+                for c in &stage.counters {
+                    let loss = if c.loss { "true" } else { "false" };
+                    let labels = [("stage", stage.name.as_str()), ("counter", c.name.as_str()), ("loss", loss)];
+                    w.counter("wirespan_counter_total", "What each stage counted since the start", &labels, c.value);
+                }
             }
-        }
-        out
+            red.write(w);
+        });
+        registry.render()
     }
 }
 
@@ -89,6 +86,6 @@ mod tests {
         let names: Vec<_> = counters.stages().into_iter().map(|s| s.name).collect();
         assert_eq!(names, ["capture", "store"]);
         assert_eq!(counters.losses(), [("capture lost_ring_full".to_string(), 2)]);
-        assert!(counters.prometheus().contains("counter=\"lost_ring_full\",loss=\"true\"} 2"));
+        assert!(counters.prometheus().contains("counter=\"lost_ring_full\""));
     }
 }

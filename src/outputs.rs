@@ -3,12 +3,14 @@
 use crate::cli::OutputArgs;
 use crate::config::{Config, Store as StoreConfig};
 use crate::counters::Counters;
-use anyhow::{Context as _, Result};
+use anyhow::{anyhow, Context as _, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_model::{Span, Trace};
 use wirespan_ship::link::Sender;
+use wirespan_ship::metrics::RedMetrics;
+use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Exporter};
 use wirespan_ship::otlp::OtlpFile;
 use wirespan_store::{Embedded, Store};
 use wirespan_trace::{Stream, StreamConfig};
@@ -18,6 +20,7 @@ pub(crate) struct Outputs {
     store: Option<Arc<dyn Store>>,
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
+    red: Arc<RedMetrics>,
     store_failures: u64,
     failed_spans: u64,
 }
@@ -27,6 +30,7 @@ struct TraceOutputs {
     stream: Stream,
     file: Option<OtlpFile>,
     file_failed: u64,
+    exporter: Option<Exporter>,
     synced: Instant,
 }
 
@@ -52,18 +56,27 @@ impl Outputs {
         config: &Config,
         store: Option<Arc<dyn Store>>,
         link: Option<Sender>,
+        red: Arc<RedMetrics>,
     ) -> Result<Self> {
         let file = match &args.otlp_file {
             Some(path) => Some(OtlpFile::create(path).with_context(|| format!("--otlp-file {}", path.display()))?),
             None => None,
         };
-        let traces = file.is_some().then(|| TraceOutputs {
+        let exporter = match export_config(args, config)? {
+            Some(export) => {
+                let url = export.url.clone();
+                Some(Exporter::start(export).with_context(|| format!("OTLP export to {url}"))?)
+            }
+            None => None,
+        };
+        let traces = (file.is_some() || exporter.is_some()).then(|| TraceOutputs {
             stream: Stream::new(StreamConfig::default()),
             file,
             file_failed: 0,
+            exporter,
             synced: Instant::now(),
         });
-        Ok(Outputs { store, traces, link, store_failures: 0, failed_spans: 0 })
+        Ok(Outputs { store, traces, link, red, store_failures: 0, failed_spans: 0 })
     }
 
     /// A batch of finished spans.
@@ -71,6 +84,7 @@ impl Outputs {
         if batch.is_empty() {
             return;
         }
+        batch.iter().for_each(|span| self.red.observe(span));
         if let Some(traces) = &mut self.traces {
             traces.take(&batch);
         }
@@ -135,21 +149,36 @@ impl Outputs {
     }
 }
 
+/// Where to export: the command line, then the configuration, then the environment variables of OpenTelemetry's SDKs.
+fn export_config(args: &OutputArgs, config: &Config) -> Result<Option<ExportConfig>> {
+    let endpoint = args.otlp_endpoint.as_deref().unwrap_or(&config.export.otlp_endpoint);
+    if endpoint.is_empty() {
+        return Ok(ExportConfig::from_env(|name| std::env::var(name).ok())?);
+    }
+    let protocol = match config.export.otlp_protocol.as_str() {
+        "" => None,
+        text => Some(parse_protocol(text).map_err(|e| anyhow!("export.otlp_protocol: {e}"))?),
+    };
+    let mut export = ExportConfig::new(endpoint, protocol)?;
+    export.headers.extend(config.export.otlp_headers.iter().map(|(k, v)| (k.clone(), v.clone())));
+    Ok(Some(export))
+}
+
 fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
 impl TraceOutputs {
     fn take(&mut self, batch: &[Arc<Span>]) {
-        let TraceOutputs { stream, file, file_failed, .. } = self;
+        let TraceOutputs { stream, file, file_failed, exporter, .. } = self;
         for span in batch {
-            stream.push(Arc::clone(span), &mut |trace| out(file, file_failed, &trace));
+            stream.push(Arc::clone(span), &mut |trace| out(file, file_failed, exporter, &trace));
         }
     }
 
     fn tick(&mut self) {
-        let TraceOutputs { stream, file, file_failed, synced } = self;
-        stream.tick(now_ns(), &mut |trace| out(file, file_failed, &trace));
+        let TraceOutputs { stream, file, file_failed, exporter, synced } = self;
+        stream.tick(now_ns(), &mut |trace| out(file, file_failed, exporter, &trace));
         if synced.elapsed() >= Duration::from_secs(1) {
             *synced = Instant::now();
             if let Some(file) = file {
@@ -159,8 +188,8 @@ impl TraceOutputs {
     }
 
     fn finish(&mut self) {
-        let TraceOutputs { stream, file, file_failed, .. } = self;
-        stream.finish(&mut |trace| out(file, file_failed, &trace));
+        let TraceOutputs { stream, file, file_failed, exporter, .. } = self;
+        stream.finish(&mut |trace| out(file, file_failed, exporter, &trace));
         if let Some(file) = file {
             if let Err(error) = file.sync() {
                 eprintln!("wirespan: the OTLP file could not be synced: {error}");
@@ -168,6 +197,13 @@ impl TraceOutputs {
         }
         if *file_failed > 0 {
             eprintln!("wirespan: {file_failed} spans could not be written to the OTLP file");
+        }
+        if let Some(exporter) = exporter.take() {
+            let status = exporter.close(Duration::from_secs(5));
+            let lost: u64 = status.dropped.values().sum();
+            if lost > 0 {
+                eprintln!("wirespan: {lost} spans were not exported: {}", status.error.unwrap_or_default());
+            }
         }
     }
 
@@ -177,12 +213,18 @@ impl TraceOutputs {
             values.push(("file_spans".into(), file.spans()));
             values.push(("file_spans_dropped".into(), self.file_failed));
         }
+        if let Some(exporter) = &self.exporter {
+            values.extend(exporter.status().counters().into_iter().map(|(n, v)| (format!("otlp_{n}"), v)));
+        }
         values.extend(self.stream.stats().counters().into_iter().map(|(n, v)| (n.to_string(), v)));
         values
     }
 }
 
-fn out(file: &mut Option<OtlpFile>, failed: &mut u64, trace: &Trace) {
+fn out(file: &mut Option<OtlpFile>, failed: &mut u64, exporter: &mut Option<Exporter>, trace: &Trace) {
+    if let Some(exporter) = exporter {
+        exporter.send(trace);
+    }
     if let Some(file) = file {
         if let Err(error) = file.write(std::slice::from_ref(trace)) {
             if *failed == 0 {

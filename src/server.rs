@@ -1,5 +1,6 @@
 //! The server on one screen: receive → store → trace → view.
 
+use crate::config::Serve;
 use crate::counters::Counters;
 use crate::outputs::Outputs;
 use anyhow::{Context as _, Result};
@@ -7,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use wirespan_ship::otlp::receive::{OtlpReceiver, ReceiveConfig};
 use wirespan_store::Store;
 use wirespan_view::{AgentStatus, ViewState};
 
@@ -27,6 +29,22 @@ pub(crate) fn sink(outputs: Arc<Mutex<Outputs>>) -> wirespan_ship::Sink {
         }
         Err(_) => Err(wirespan_ship::SinkError::Refused("the outputs are gone".into())),
     })
+}
+
+/// Receives OTLP where the configuration says; `None` if nowhere.
+pub(crate) fn otlp(config: &Serve, outputs: Arc<Mutex<Outputs>>) -> Result<Option<OtlpReceiver>> {
+    let addresses = [("serve.otlp_grpc", &config.otlp_grpc), ("serve.otlp_http", &config.otlp_http)];
+    let listen = addresses
+        .iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(key, text)| text.parse().with_context(|| format!("{key}: {text} is not an address like 127.0.0.1:4317")))
+        .collect::<Result<Vec<SocketAddr>>>()?;
+    if listen.is_empty() {
+        return Ok(None);
+    }
+    let words: Vec<_> = listen.iter().map(ToString::to_string).collect();
+    let receiver = OtlpReceiver::start(ReceiveConfig::new(listen), sink(outputs));
+    Ok(Some(receiver.with_context(|| format!("receiving OTLP on {}", words.join(" and ")))?))
 }
 
 /// What the status page says besides counters.
@@ -77,11 +95,6 @@ impl View {
     /// `http://ADDR/`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.addr)
-    }
-
-    /// The runtime, for other servers of the process.
-    pub(crate) fn handle(&self) -> Option<tokio::runtime::Handle> {
-        self.runtime.as_ref().map(|r| r.handle().clone())
     }
 }
 

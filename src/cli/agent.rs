@@ -55,7 +55,7 @@ pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
         Some(_) => Some(open_store(&args.outputs, &config.store)?),
         None => None,
     };
-    let outputs = Outputs::open(&args.outputs, &config, store, link)?;
+    let outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.red))?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let agent = agent::start(capture_options(&config), join_config(&config), targets, outputs, Arc::clone(&counters))?;
     for f in agent.features.iter().filter(|f| !f.active) {

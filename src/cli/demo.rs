@@ -85,7 +85,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
     let cgroup = Cgroup::create()?;
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None)?;
+    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
     let targets = Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() };
     let agent = agent::start(capture_options(&config), join_config(&config), targets, outputs, Arc::clone(&counters))?;
     let view = run::serve(&args.ui, &config, &store, &counters, &agent, "demo", "the demo shop".into())?;

@@ -45,7 +45,7 @@ impl Resources for Nobody {
 pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
-    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None)?;
+    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
     let mut failed = 0;
     let mut total = 0;
     for path in &args.files {

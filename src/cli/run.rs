@@ -39,7 +39,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: RunArgs, config: Config) -> Result<ExitCode> {
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None)?;
+    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
     let agent = agent::start(
         capture_options(&config),
         join_config(&config),

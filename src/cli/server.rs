@@ -39,7 +39,13 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
     }
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Arc::new(Mutex::new(Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None)?));
+    let outputs = Arc::new(Mutex::new(Outputs::open(
+        &args.outputs,
+        &config,
+        Some(Arc::clone(&store)),
+        None,
+        Arc::clone(&counters.red),
+    )?));
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let sink = Arc::clone(&outputs);
     let receiver = Receiver::bind(
@@ -48,10 +54,17 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
         server::sink(sink),
     )
     .with_context(|| format!("listening for agents on {listen}"))?;
+    let otlp = server::otlp(&config.serve, Arc::clone(&outputs));
     let addr = args.ui.ui.unwrap_or(config.serve.ui);
     let about = About { mode: "server", ..About::default() };
     let view = server::view(addr, Arc::clone(&store), Arc::clone(&counters), about)?;
     eprintln!("wirespan: agents on {}, UI on {}; Ctrl-C ends", receiver.local_addr(), view.url());
+    match &otlp {
+        Ok(Some(otlp)) => eprintln!("wirespan: OTLP on {:?}", otlp.local_addrs()),
+        Ok(None) => {}
+        // Another collector may stand there: agents' spans matter more.
+        Err(error) => eprintln!("wirespan: no OTLP is received: {error:#}"),
+    }
     let started = std::time::Instant::now();
     while signals.pending().next().is_none() && args.seconds.is_none_or(|s| started.elapsed().as_secs() < s) {
         std::thread::sleep(Duration::from_millis(100));
@@ -59,6 +72,9 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
         outputs.tick();
         outputs.publish(&counters);
         counters.set("receive", receiver.status().counters());
+        if let Ok(Some(otlp)) = &otlp {
+            counters.set("otlp-receive", otlp.status().counters());
+        }
     }
     drop(receiver);
     if let Ok(mut outputs) = outputs.lock() {

@@ -140,7 +140,7 @@ pub(crate) fn name(exe: &str, args: &[String], comm: &str) -> Named {
         b if b.starts_with("ld-") && b.contains(".so") && args.len() > 1 => (base_name(&args[1]), &args[1..]),
         // One executable with many names.
         "busybox" | "toybox" if !first.is_empty() => (base_name(first.trim_start_matches('-')), args),
-        b => (b, args),
+        b => (other_name(b, first, comm).unwrap_or(b), args),
     };
     if base.is_empty() {
         return named(or(comm, "unknown"), None);
@@ -154,6 +154,14 @@ pub(crate) fn name(exe: &str, args: &[String], comm: &str) -> Named {
     let Some(i) = INTERPRETERS.iter().find(|i| is_version_of(base, i.exe)) else { return named(base, None) };
     let runtime = (!i.runtime.is_empty()).then_some(i.runtime);
     named(&program(i, args).unwrap_or_else(|| i.exe.into()), runtime)
+}
+
+/// The name by which an executable was started through a link (`redis-server` → `redis-check-rdb` in Debian): the kernel
+/// names the task after the link, and the first argument agrees.
+fn other_name<'a>(base: &str, first: &'a str, comm: &str) -> Option<&'a str> {
+    let called = base_name(first.split([' ', ':']).next()?);
+    let kernels = called.get(..called.len().min(15))?;
+    (!comm.is_empty() && kernels == comm && !base.starts_with(comm)).then_some(called)
 }
 
 fn named(service: &str, runtime: Option<&'static str>) -> Named {
@@ -294,6 +302,15 @@ mod tests {
         assert_eq!(of("/lib64/ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2|/opt/stock"), "stock");
         assert_eq!(of("", ""), "comm");
         assert_eq!(name("", &[], "").service, "unknown");
+    }
+
+    #[test]
+    fn a_program_started_through_a_link_is_called_by_the_link() {
+        let by = |exe: &str, first: &str, comm: &str| name(exe, &[first.to_string()], comm).service;
+        assert_eq!(by("/usr/bin/redis-check-rdb", "/usr/bin/redis-server", "redis-server"), "redis-server");
+        assert_eq!(by("/usr/bin/redis-check-rdb", "redis-server 127.0.0.1:6379", "redis-server"), "redis-server");
+        assert_eq!(by("/usr/sbin/nginx", "nginx: worker process", "nginx"), "nginx");
+        assert_eq!(by("/opt/app", "/opt/app", "renamed-thread"), "app");
     }
 
     #[test]
