@@ -58,6 +58,22 @@ fn a_connection_that_nobody_answers_failed_only_if_it_asked_again() {
 }
 
 #[test]
+fn a_reset_inside_the_handshake_is_a_failed_connection() {
+    let synack = || tcp(2, false, 500, 101, SYN | ACK, b"");
+    let cases = [
+        (vec![tcp(3, true, 101, 0, RST, b"")], 110),
+        (vec![synack(), tcp(3, true, 101, 0, RST, b"")], 103),
+        (vec![synack(), tcp(3, false, 501, 0, RST, b"")], 104),
+    ];
+    for (rest, errno) in cases {
+        let packets: Vec<_> = std::iter::once(tcp(1, true, 100, 0, SYN, b"")).chain(rest).collect();
+        let seen = replay_packets(&packets);
+        let changes: Vec<_> = seen.sockets().iter().map(|s| s.change).collect();
+        assert_eq!(changes, [SocketChange::ConnectFailed(errno)]);
+    }
+}
+
+#[test]
 fn a_reset_ends_the_connection() {
     let mut p = handshake(100, 500);
     p.push(tcp(10, true, 101, 501, ACK, b"ask"));

@@ -17,6 +17,7 @@ const HELD_NS: u64 = 20_000_000;
 /// A late segment within this time was reordered by the network, later it was sent again (as Wireshark judges).
 const REORDER_NS: u64 = 3_000_000;
 
+const ECONNABORTED: i32 = 103;
 const ECONNRESET: i32 = 104;
 const ETIMEDOUT: i32 = 110;
 const ECONNREFUSED: i32 = 111;
@@ -343,10 +344,12 @@ impl Flow {
         }
         let now_ns = segment.time_ns;
         self.flush(now_ns, stats, out);
-        let change = match self.state {
-            State::Opening(_) if Some(from) != self.client && self.synack_ns.is_none() => {
-                SocketChange::ConnectFailed(ECONNREFUSED)
-            }
+        let change = match (self.state, self.synack_ns, Some(from) == self.client) {
+            (State::Opening(_), None, false) => SocketChange::ConnectFailed(ECONNREFUSED),
+            (State::Opening(_), Some(_), false) => SocketChange::ConnectFailed(ECONNRESET),
+            // The client gave up: nobody answered it, or it no longer wanted the answer.
+            (State::Opening(_), None, true) => SocketChange::ConnectFailed(ETIMEDOUT),
+            (State::Opening(_), Some(_), true) => SocketChange::ConnectFailed(ECONNABORTED),
             // The last word after both sides said that they are done.
             _ if self.halves.iter().all(Half::has_fin) => SocketChange::Close,
             _ => SocketChange::Reset(ECONNRESET),
