@@ -15,6 +15,8 @@ after(async () => {
 });
 
 const rows = (page) => page.getByRole("list", { name: "Traces" }).getByRole("listitem");
+/** The list, once it is the answer to what was asked last. */
+const answered = (page) => page.locator('[aria-busy="false"]').getByRole("listitem").first().waitFor();
 const path = (page) => {
   const url = new URL(page.url());
   return url.pathname + url.search;
@@ -25,9 +27,10 @@ test("search, open a trace, open a span, reload the deep link", async () => {
   await rows(page).first().waitFor();
   assert.ok((await rows(page).count()) > 20);
 
-  await page.getByLabel("Service", { exact: true }).selectOption("payment");
-  await page.getByLabel("Status", { exact: true }).selectOption("error");
+  await page.getByRole("combobox", { name: "Service" }).selectOption("payment");
+  await page.getByRole("combobox", { name: "Status" }).selectOption("error");
   await page.waitForURL("**/?service=payment&status=error");
+  await answered(page);
   const failed = rows(page).filter({ hasText: "POST /checkout" }).filter({ hasText: "errors" }).first();
   await failed.click();
   await page.waitForURL("**/trace/*");
@@ -38,12 +41,12 @@ test("search, open a trace, open a span, reload the deep link", async () => {
   assert.equal(await charge.getAttribute("aria-level"), "3");
   await charge.click();
   const panel = page.getByRole("complementary");
-  await panel.getByText("upstream card processor timed out").waitFor();
+  await panel.getByText("upstream card processor timed out").first().waitFor();
   await panel.getByText(/same bytes at two places/).waitFor();
   assert.match(path(page), /^\/trace\/[0-9a-f]{32}\?span=[0-9a-f]{16}$/);
 
   await page.reload();
-  await panel.getByText("upstream card processor timed out").waitFor();
+  await panel.getByText("upstream card processor timed out").first().waitFor();
   assert.equal(await charge.getAttribute("aria-selected"), "true");
 
   await page.goBack();
@@ -62,15 +65,14 @@ test("the keyboard alone", async () => {
   await page.keyboard.type("service=catalog tap=client-process");
   await page.keyboard.press("Enter");
   await page.waitForURL(/q=service/);
-  await page.keyboard.press("Escape");
-  await rows(page).first().waitFor();
+  await answered(page);
   await page.keyboard.press("j");
   await page.keyboard.press("j");
   await page.keyboard.press("k");
   await page.keyboard.press("Enter");
   const panel = page.getByRole("complementary");
   await panel.waitFor();
-  assert.match(await panel.innerText(), /event loop/);
+  assert.match(await panel.textContent(), /event loop/);
   const first = path(page);
   await page.keyboard.press("j");
   await page.waitForFunction((old) => !location.href.endsWith(old), first);
@@ -135,8 +137,8 @@ test("a query that is wrong shows which part", async () => {
   await page.getByRole("button", { name: "Search" }).click();
   const alert = page.getByRole("alert");
   await alert.waitFor();
-  assert.equal(await alert.locator("mark").innerText(), "durration");
-  assert.match(await alert.innerText(), /did you mean `duration`\?/);
+  assert.equal(await alert.locator("mark").textContent(), "durration");
+  assert.match(await alert.textContent(), /did you mean `duration`\?/);
   assert.deepEqual(faults, []);
   await page.close();
 });

@@ -80,7 +80,7 @@ pub(crate) struct TraceSummary {
     pub(crate) errors: u32,
     /// Services, most spans first.
     pub(crate) services: Vec<ServiceCount>,
-    /// Spans of the trace that matched the search, 16 hex digits each; at most 100.
+    /// Spans of the trace that matched the search, 16 hex digits each, the root first if it did; at most 100.
     pub(crate) matched: Vec<String>,
     /// False if a limit cut the search for spans short.
     pub(crate) complete: bool,
@@ -151,6 +151,10 @@ pub(crate) fn summarise(trace: &Trace, matched: &[SpanId]) -> Option<TraceSummar
     let root = trace.spans.iter().find(|s| s.link.is_none()).or(trace.spans.first())?;
     let (start, end) = bounds(trace);
     let errors = count(trace.spans.iter().filter(|s| is_error(&s.span)).count());
+    // The root first: whoever opens the trace should not be led to another span when the root was found as well.
+    let is_root = matched.contains(&root.span.id).then_some(&root.span.id);
+    let others = matched.iter().filter(|id| **id != root.span.id);
+    let ids = is_root.into_iter().chain(others).take(100).map(ToString::to_string).collect();
     Some(TraceSummary {
         id: trace.id.to_string(),
         root_id: root.span.id.to_string(),
@@ -164,7 +168,7 @@ pub(crate) fn summarise(trace: &Trace, matched: &[SpanId]) -> Option<TraceSummar
         spans: count(trace.spans.len()),
         errors,
         services: services(trace),
-        matched: matched.iter().take(100).map(ToString::to_string).collect(),
+        matched: ids,
         complete: trace.complete,
     })
 }

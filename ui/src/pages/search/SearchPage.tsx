@@ -19,7 +19,9 @@ export function SearchPage() {
   const { data, error, isFetching, isPlaceholderData, refetch } = useTraces(filters, live);
   const queryBox = useRef<HTMLInputElement>(null);
   const [cursor, setCursor] = useState(-1);
-  const traces = data?.traces ?? [];
+  // While a new answer is on its way the old list is still shown, but leads nowhere.
+  const traces = isPlaceholderData ? [] : (data?.traces ?? []);
+  const shown = data?.traces ?? [];
   const at = Math.min(cursor, traces.length - 1);
 
   const change = (changes: Partial<Filters>) => {
@@ -55,18 +57,18 @@ export function SearchPage() {
       {problem && <QueryProblem problem={problem} text={problem.param === "q" ? filters.q : ""} />}
       {error && !problem && <Failure error={error} retry={() => void refetch()} />}
       {!error && !data && <Loading what="traces" />}
-      {!error && data && traces.length === 0 && <Nothing filters={filters} change={change} />}
-      {!error && data && traces.length > 0 && (
-        <div className={css.results} data-stale={isPlaceholderData || undefined}>
-          <Scatter traces={traces} selected={traces[at]?.id} />
+      {!error && data && shown.length === 0 && <Nothing filters={filters} change={change} />}
+      {!error && data && shown.length > 0 && (
+        <div className={css.results} inert={isPlaceholderData} aria-busy={isPlaceholderData}>
+          <Scatter traces={shown} selected={traces[at]?.id} />
           <p className={css.count} role="status">
-            {traces.length === 1 ? "1 trace" : `${traces.length} traces`}
+            {shown.length === 1 ? "1 trace" : `${shown.length} traces`}
             {data.limited && ", and more: narrow the search to see them"}
             <span className={css.keys}>
               <kbd>j</kbd> <kbd>k</kbd> choose, <kbd>Enter</kbd> open, <kbd>/</kbd> query, <kbd>l</kbd> live
             </span>
           </p>
-          <TraceRows traces={traces} cursor={at} />
+          <TraceRows traces={shown} cursor={at} />
         </div>
       )}
     </div>
@@ -76,7 +78,7 @@ export function SearchPage() {
 /** Where a trace is shown: with the span that matched, if it is not the root. */
 export function traceHref(trace: TraceSummary): string {
   const matched = trace.matched[0];
-  const span = matched && matched !== trace.root_id && !trace.matched.includes(trace.root_id) ? `?span=${matched}` : "";
+  const span = matched && matched !== trace.root_id ? `?span=${matched}` : "";
   return `/trace/${trace.id}${span}`;
 }
 
