@@ -129,22 +129,24 @@ pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(
     let asked = match start.method {
         "HEAD" => Asked::Head,
         "CONNECT" => Asked::Connect,
+        _ if fields.expect && framing != Framing::None => Asked::Expecting,
         _ => Asked::Other,
     };
     out(Item::Message(m));
     (framing, asked)
 }
 
-/// Emits a response, and takes the request that it answers off the queue.
+/// Emits a response, and takes the request that it answers off the queue. Also says whether it refuses a body that the
+/// client would send only after a `100`.
 pub(super) fn response(
     head: &[u8],
     offset: u64,
     seen: Seen,
     asked: &mut VecDeque<Asked>,
     out: &mut dyn FnMut(Item<'_>),
-) -> Framing {
+) -> (Framing, bool) {
     let (line, block) = split(head);
-    let Some(start) = status_line(line) else { return Framing::Unknown };
+    let Some(start) = status_line(line) else { return (Framing::Unknown, false) };
     let fields = Fields::read(block);
     let status = start.status;
     let interim = (100..200).contains(&status) && status != 101;
@@ -189,7 +191,7 @@ pub(super) fn response(
     }
     m.carried = fields.context.finish();
     out(Item::Message(m));
-    framing
+    (framing, request == Some(Asked::Expecting) && status >= 300)
 }
 
 /// Protocol behind a `101`.

@@ -1,6 +1,6 @@
 //! Header fields (RFC 9112, section 5): only those that wirespan needs are looked at, all others are passed over.
 //!
-//! Looked at: `Content-Length`, `Transfer-Encoding`, `Upgrade`, `Host`, `User-Agent`, and the trace context of
+//! Looked at: `Content-Length`, `Transfer-Encoding`, `Expect`, `Upgrade`, `Host`, `User-Agent`, and the trace context of
 //! [`carried`](crate::carried). Credentials and cookies are therefore never touched.
 
 use crate::carried::Context;
@@ -38,6 +38,8 @@ pub struct Fields<'a> {
     pub length: Length,
     /// `Transfer-Encoding`.
     pub transfer: Transfer,
+    /// `Expect: 100-continue`.
+    pub expect: bool,
     /// `Host`.
     pub host: &'a [u8],
     /// `User-Agent`.
@@ -70,6 +72,7 @@ impl<'a> Fields<'a> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match name.len() {
             4 if is("host") => self.host = value,
+            6 if is("expect") => self.expect = value.eq_ignore_ascii_case(b"100-continue"),
             7 if is("upgrade") => self.upgrade = value,
             10 if is("user-agent") => self.agent = value,
             14 if is("content-length") => self.length = self.length.and(value),

@@ -34,6 +34,8 @@ pub struct Http1Parser {
 pub(super) enum Asked {
     Head,
     Connect,
+    /// Sends its body only after a `100`.
+    Expecting,
     Other,
 }
 
@@ -190,7 +192,7 @@ impl Http1Parser {
                 return empty;
             }
             let window = bytes.get(..MAX_BUFFERED).unwrap_or(bytes);
-            let (found, searched) = find(side, window, false, 0);
+            let (found, searched) = find(side, window, lost, false, 0);
             if found == Found::More && !cut {
                 stream.buf.extend_from_slice(window);
                 (stream.line_ok, stream.searched) = (searched > 0, searched);
@@ -201,7 +203,7 @@ impl Http1Parser {
         let room = MAX_BUFFERED.saturating_sub(before);
         let window = bytes.get(..room).unwrap_or(bytes);
         stream.buf.extend_from_slice(window);
-        let (found, searched) = find(side, &stream.buf, stream.line_ok, stream.searched);
+        let (found, searched) = find(side, &stream.buf, lost, stream.line_ok, stream.searched);
         if found == Found::More {
             (stream.line_ok, stream.searched) = (searched > 0, searched);
             return window.len();
@@ -284,7 +286,14 @@ impl Http1Parser {
                 self.ask(asked, out);
                 framing
             }
-            Side::Server => emit::response(head, offset, seen, &mut self.asked, out),
+            Side::Server => {
+                let (framing, refused) = emit::response(head, offset, seen, &mut self.asked, out);
+                if refused && self.asked.is_empty() && !matches!(self.client.state, State::Head { .. }) {
+                    // The body may come all the same (RFC 9110, 10.1.1): the search passes over it.
+                    self.client.state = LOST;
+                }
+                framing
+            }
         };
         if let Framing::Upgrade(protocol) = framing {
             self.upgraded = true;

@@ -2,7 +2,7 @@
 
 use super::head::head_end;
 use super::parse::{State, LOST};
-use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line};
+use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line, METHODS};
 use crate::MAX_BUFFERED;
 use memchr::memchr;
 use wirespan_model::Side;
@@ -20,7 +20,8 @@ pub(super) enum Found {
 }
 
 /// Looks for a head at the start of `window`. The number says how far it was searched; 0 while the start line is incomplete.
-pub(super) fn find(side: Side, window: &[u8], line_ok: bool, searched: usize) -> (Found, usize) {
+/// A place that is `lost` takes only known methods for the start of a request.
+pub(super) fn find(side: Side, window: &[u8], lost: bool, line_ok: bool, searched: usize) -> (Found, usize) {
     let mut from = searched;
     if !line_ok {
         let Some(end) = memchr(b'\n', window) else {
@@ -37,7 +38,7 @@ pub(super) fn find(side: Side, window: &[u8], line_ok: bool, searched: usize) ->
         };
         let line = window.get(..end).unwrap_or_default();
         let valid = match side {
-            Side::Client => request_line(line).is_some(),
+            Side::Client => request_line(line).is_some_and(|r| !lost || METHODS.contains(&r.method)),
             Side::Server => status_line(line).is_some(),
         };
         if !valid {

@@ -84,6 +84,19 @@ fn head_204_304_and_interim_responses_have_no_body() {
 }
 
 #[test]
+fn a_refused_body_does_not_come() {
+    for body in ["", "ten bytes.\n"] {
+        let said = say(&[
+            c("PUT /x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"),
+            s("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"),
+            c(format!("{body}GET /y HTTP/1.1\r\n\r\n")),
+        ]);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[2].contains("GET /y"), "{said:?}");
+    }
+}
+
+#[test]
 fn upgrades_and_tunnels_end_http() {
     let websocket = say(&[
         c("GET /chat HTTP/1.1\r\nUpgrade: websocket\r\n\r\n"),
@@ -176,6 +189,8 @@ fn nonsense_is_counted_once_and_skipped() {
     assert!(said[1].starts_with("C req @15+20 GET /ok"), "{}", said[1]);
     assert_eq!(said[2], "Malformed Server http_bad_status_line");
     assert!(said[3].starts_with("S resp @16+19"), "{}", said[3]);
+    // In search of a request, an unknown method is none.
+    assert_eq!(say(&[c("BLA BLA\r\nand so GET /x HTTP/1.1\r\n\r\n")]), ["Malformed Client http_bad_request_line"]);
 }
 
 #[test]
