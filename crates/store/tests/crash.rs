@@ -124,13 +124,16 @@ fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
         assert_eq!(store.status().spans, expected, "cut at {len} of {longer}");
         assert_eq!(store.span(SpanId(20)).unwrap(), Some(first[19].clone()), "cut at {len}");
         assert_eq!(store.span(span.id).unwrap().is_some(), len == longer, "cut at {len}");
+        if len % 16 != 0 {
+            continue;
+        }
         // It goes on: what comes now survives the next start.
         store.append(vec![support::plain(99, 99)]).unwrap();
         drop(store);
         let store = Embedded::open(dir.path(), support::options()).unwrap();
         assert_eq!(store.status().spans, expected + 1, "cut at {len}, then appended");
     }
-    for at in whole..longer {
+    for at in (whole..longer).step_by(3) {
         let dir = damaged(original.path(), longer, Some(at));
         let store = Embedded::open(dir.path(), support::options()).unwrap();
         assert_eq!(store.status().spans, 20, "a bit flipped at {at}");

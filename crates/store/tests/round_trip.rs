@@ -65,6 +65,37 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("CASES").ok().and_then(|c| c.parse().ok()).unwrap_or(300)))]
+
+    #[test]
+    fn every_field_survives_a_chunk(spans in support::spans(20)) {
+        let store = Embedded::memory(support::options()).unwrap();
+        store.append(spans.clone()).unwrap();
+        store.flush().unwrap();
+        for span in &spans {
+            prop_assert_eq!(store.span(span.id).unwrap(), Some(span.clone()));
+        }
+    }
+}
+
+/// A group whose optional fields are all present, and all zero or empty, is not a group without them.
+#[test]
+fn zero_is_not_absent() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(dir.path(), support::options()).unwrap();
+    let span = Arc::new(Span {
+        request_id: Some("".into()),
+        cause: Some(0),
+        status_code: Some(0),
+        message_id: Some(0),
+        ..(*support::plain(1, 5)).clone()
+    });
+    store.append(vec![span.clone()]).unwrap();
+    store.compact().unwrap();
+    assert_eq!(store.span(span.id).unwrap(), Some(span));
+}
+
 #[test]
 fn many_chunks_groups_and_merges() {
     let dir = tempfile::tempdir().unwrap();

@@ -58,6 +58,8 @@ struct Inner {
     flushed: Condvar,
     open: Mutex<VecDeque<(u64, Arc<Open>)>>,
     closing: AtomicBool,
+    /// Wakes the log thread when the store closes.
+    closed: Condvar,
     /// Held as long as the store lives.
     _lock: Option<std::fs::File>,
 }
@@ -111,6 +113,7 @@ impl Drop for Embedded {
             let _state = self.inner.lock();
             self.inner.work.notify_all();
             self.inner.flushed.notify_all();
+            self.inner.closed.notify_all();
         }
         for thread in self.threads.drain(..) {
             // A panicked thread has reported itself; there is nothing to add here.
@@ -160,6 +163,7 @@ impl Inner {
             flushed: Condvar::new(),
             open: Mutex::new(VecDeque::new()),
             closing: AtomicBool::new(false),
+            closed: Condvar::new(),
             _lock: lock,
         }
     }

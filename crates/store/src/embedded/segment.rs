@@ -343,15 +343,15 @@ impl Open {
 /// Columns of a row group that are not blank, as far as statistics tell.
 fn filled_columns(group: &RowGroupMetaData) -> Vec<usize> {
     let rows = group.num_rows();
-    let blank = |column: &ColumnChunkMetaData| match column.statistics() {
-        Some(s) if s.null_count_opt() == Some(rows as u64) => true,
-        Some(s) if s.null_count_opt().unwrap_or(0) > 0 => false,
+    let blank = |nullable: bool, column: &ColumnChunkMetaData| match column.statistics() {
+        // Absent and zero are two things where both are possible.
+        Some(s) if nullable => s.null_count_opt() == Some(rows as u64),
         Some(Statistics::Int32(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
         Some(Statistics::Int64(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
         Some(Statistics::ByteArray(s)) => s.max_opt().is_some_and(|m| m.data().is_empty()) && s.max_is_exact(),
         _ => false,
     };
-    (0..group.num_columns()).filter(|i| !blank(group.column(*i))).collect()
+    (0..group.num_columns()).filter(|i| !blank(schema::COLUMNS[*i].nullable, group.column(*i))).collect()
 }
 
 /// Batches of a segment.

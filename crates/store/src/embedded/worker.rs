@@ -14,14 +14,20 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) fn log(inner: &Inner) {
     let period = (inner.options.sync_interval / 2).max(Duration::from_millis(1));
     let mut next = Instant::now() + period;
-    while !inner.closing() {
-        // Short sleeps, so that closing does not wait for a long interval.
-        let now = Instant::now();
-        if now < next {
-            std::thread::sleep((next - now).min(Duration::from_millis(50)));
-            continue;
+    loop {
+        let mut state = inner.lock();
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            if inner.closing() {
+                return;
+            }
+            if left.is_zero() {
+                break;
+            }
+            state = inner.closed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        next = now + period;
+        drop(state);
+        next = Instant::now() + period;
         if let Err(e) = inner.check_space().and_then(|()| inner.sync()) {
             inner.lock().log_trouble = Some(trouble(&e));
         }
@@ -37,6 +43,7 @@ pub(crate) fn flush(inner: &Inner) {
             Ok(flushed || inner.merge_some(&dir)?)
         });
         let mut state = inner.lock();
+        let mut pause = PAUSE;
         match worked {
             Ok(worked) => {
                 state.flush_trouble = None;
@@ -47,12 +54,19 @@ pub(crate) fn flush(inner: &Inner) {
             Err(e) => {
                 tracing::warn!("segments cannot be written: {e}");
                 state.flush_trouble = Some(trouble(&e));
+                // Trying costs as much as succeeding.
+                pause = 4 * PAUSE;
             }
         }
         inner.flushed.notify_all();
-        if !inner.closing() {
-            // Woken early or late, the loop looks at everything again.
-            drop(inner.work.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
+        let until = Instant::now() + pause;
+        while !inner.closing() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            state = inner.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            if state.flush_trouble.is_none() {
+                // Woken early or late, the loop looks at everything again.
+                break;
+            }
         }
     }
 }
