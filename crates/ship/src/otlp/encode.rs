@@ -16,10 +16,7 @@ use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
-use wirespan_model::{
-    Endpoint, ParentLink, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan, Transport,
-    Value,
-};
+use wirespan_model::{semconv, Attr, ParentLink, Resource, Span, SpanId, Trace, TraceId, TraceSpan, Value};
 
 /// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
 pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportRequest {
@@ -105,22 +102,14 @@ impl<'a> Groups<'a> {
 }
 
 fn encode_resource(resource: &Resource, pid: u32) -> proto::Resource {
-    let mut a = Attributes(Vec::with_capacity(8 + resource.extra.len()));
-    // The specification asks for a name; this is the one it gives to those without.
-    a.text("service.name", if resource.service.is_empty() { "unknown_service" } else { &resource.service });
-    a.text("host.name", &resource.host);
-    if pid != 0 {
-        a.set("process.pid", i64::from(pid));
-    }
-    a.text("process.executable.path", &resource.executable);
-    a.text("process.executable.name", resource.executable.rsplit('/').next().unwrap_or(""));
-    a.text("container.id", &resource.container);
-    for (key, value) in &resource.extra {
-        a.text(key, value);
-    }
-    a.text("telemetry.sdk.name", "wirespan");
-    a.text("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
-    proto::Resource { attributes: a.0, dropped_attributes_count: 0 }
+    let mut attributes = key_values(semconv::resource_attributes(resource, pid));
+    attributes.push(key_value("telemetry.sdk.name", "wirespan"));
+    attributes.push(key_value("telemetry.sdk.version", env!("CARGO_PKG_VERSION")));
+    proto::Resource { attributes, dropped_attributes_count: 0 }
+}
+
+fn key_values(attributes: Vec<Attr>) -> Vec<KeyValue> {
+    attributes.into_iter().map(|(key, value)| key_value(&key, value)).collect()
 }
 
 fn encode_span(item: &Item) -> proto::Span {
@@ -130,7 +119,7 @@ fn encode_span(item: &Item) -> proto::Span {
         message: if span.error.is_empty() { span.status.as_str().into() } else { span.error.to_string() },
         code: STATUS_ERROR,
     });
-    let mut attributes = attributes(span, item.link.as_ref(), error);
+    let mut attributes = attributes(span, item.link.as_ref());
     if item.incomplete {
         attributes.push(key_value("wirespan.trace.incomplete", true));
     }
@@ -148,117 +137,14 @@ fn encode_span(item: &Item) -> proto::Span {
     }
 }
 
-fn attributes(span: &Span, link: Option<&ParentLink>, error: bool) -> Vec<KeyValue> {
-    let mut a = Attributes(Vec::with_capacity(span.attrs.len() + 24));
-    for (key, value) in &span.attrs {
-        a.set(key, value.clone());
-    }
-    network(span, &mut a);
-    if error {
-        let code = span.status_code.map(|c| c.to_string());
-        a.text("error.type", code.as_deref().unwrap_or(span.status.as_str()));
-    }
-    if span.tid != 0 {
-        a.set("thread.id", i64::from(span.tid));
-        a.text("thread.name", &span.comm);
-    }
-
-    a.text("wirespan.tap_side", span.tap.as_str());
-    if span.tap == TapSide::App {
-        return link_attributes(a, link);
-    }
-    a.text("wirespan.status", span.status.as_str());
-    a.set("wirespan.request.bytes", int(span.request_bytes));
-    a.set("wirespan.response.bytes", int(span.response_bytes));
-    if span.response_ns > span.start_ns && span.status != Status::NoRequest {
-        a.set("wirespan.first_byte_ns", int(span.response_ns - span.start_ns));
-    }
-    let numbers = [
-        ("wirespan.tcp.request_seq", span.request_seq.map(u64::from)),
-        ("wirespan.tcp.response_seq", span.response_seq.map(u64::from)),
-        ("wirespan.tcp.srtt_ns", known(span.tcp.srtt_ns)),
-        ("wirespan.tcp.retransmits", known(u64::from(span.tcp.retransmits))),
-        ("wirespan.tcp.connect_ns", known(span.tcp.connect_ns)),
-        ("wirespan.socket", known(span.socket)),
-        ("wirespan.coroutine", known(span.coroutine)),
-    ];
-    for (key, n) in numbers {
-        if let Some(n) = n {
-            a.set(key, int(n));
-        }
-    }
-    a.text("wirespan.request_id", span.request_id.as_deref().unwrap_or(""));
-    link_attributes(a, link)
-}
-
-fn link_attributes(mut a: Attributes, link: Option<&ParentLink>) -> Vec<KeyValue> {
+fn attributes(span: &Span, link: Option<&ParentLink>) -> Vec<KeyValue> {
+    let mut a = key_values(semconv::attributes(span));
     if let Some(link) = link {
-        a.text("wirespan.evidence", link.evidence.as_str());
+        a.push(key_value("wirespan.evidence", link.evidence.as_str()));
         // Two decimals tell all there is to tell, and 0.9 shall not become 0.8999999761581421.
-        a.set("wirespan.confidence", (f64::from(link.confidence) * 100.0).round() / 100.0);
+        a.push(key_value("wirespan.confidence", (f64::from(link.confidence) * 100.0).round() / 100.0));
     }
-    a.0
-}
-
-/// Ends and transport, as they stand in the semantic conventions for every protocol.
-fn network(span: &Span, a: &mut Attributes) {
-    let t = &span.tuple;
-    let known_ends = t.client != Endpoint::UNSPECIFIED || t.server != Endpoint::UNSPECIFIED;
-    let unix = matches!(t.transport, Transport::UnixStream | Transport::UnixDgram);
-    // SDK spans often know no address at all.
-    if !known_ends && !unix {
-        return;
-    }
-    a.text("network.transport", t.transport.as_str());
-    if !matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
-        a.text("network.protocol.name", &span.protocol);
-    }
-    if unix {
-        return;
-    }
-    a.text("network.type", if t.server.ip.is_ipv4() { "ipv4" } else { "ipv6" });
-    let peer = if matches!(span.kind, SpanKind::Server | SpanKind::Consumer) { t.client } else { t.server };
-    a.end("client.address", "client.port", t.client);
-    a.end("server.address", "server.port", t.server);
-    a.end("network.peer.address", "network.peer.port", peer);
-}
-
-fn known(n: u64) -> Option<u64> {
-    (n != 0).then_some(n)
-}
-
-/// OTLP has signed integers only.
-fn int(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// Attributes; the first value of a key stays.
-struct Attributes(Vec<KeyValue>);
-
-impl Attributes {
-    fn set(&mut self, key: &str, value: impl Into<Value>) {
-        if !self.0.iter().any(|a| a.key == key) {
-            self.0.push(key_value(key, value));
-        }
-    }
-
-    /// Leaves out what is empty.
-    fn text(&mut self, key: &str, value: &str) {
-        if !value.is_empty() {
-            self.set(key, value);
-        }
-    }
-
-    fn end(&mut self, address: &str, port: &str, end: Endpoint) {
-        if end == Endpoint::UNSPECIFIED {
-            return;
-        }
-        // The parser may know the server by name (`Host: shop:8080`); then the port is the parser's too.
-        if !self.0.iter().any(|a| a.key == address) {
-            self.set(address, end.ip.to_string());
-        }
-        self.set(port, i64::from(end.port));
-    }
+    a
 }
 
 /// An attribute.

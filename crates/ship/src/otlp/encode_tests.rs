@@ -4,7 +4,7 @@ use super::*;
 use crate::otlp::json;
 use prost::Message;
 use wirespan_model::span::TcpHealth;
-use wirespan_model::{Evidence, FiveTuple};
+use wirespan_model::{Endpoint, Evidence, FiveTuple, SpanKind, Status, TapSide, Transport};
 
 fn resource(service: &str) -> Arc<Resource> {
     Arc::new(Resource {
@@ -92,6 +92,8 @@ const EXPECTED: &str = r#"{"resourceSpans":[
  "startTimeUnixNano":"1700000000000000000","endTimeUnixNano":"1700000000003000000","attributes":[
   {"key":"http.request.method","value":{"stringValue":"GET"}},
   {"key":"server.address","value":{"stringValue":"cart"}},
+  {"key":"url.path","value":{"stringValue":"/cart"}},
+  {"key":"http.response.status_code","value":{"intValue":"503"}},
   {"key":"network.transport","value":{"stringValue":"tcp"}},
   {"key":"network.protocol.name","value":{"stringValue":"http"}},
   {"key":"network.type","value":{"stringValue":"ipv4"}},
@@ -126,6 +128,9 @@ const EXPECTED: &str = r#"{"resourceSpans":[
  {"traceId":"30313233343536373839616263646566","spanId":"1122334455667788","parentSpanId":"00000000000000a1",
  "name":"GET /cart","kind":2,
  "startTimeUnixNano":"1700000000000000000","endTimeUnixNano":"1700000000003000000","attributes":[
+  {"key":"http.request.method","value":{"stringValue":"GET"}},
+  {"key":"url.path","value":{"stringValue":"/cart"}},
+  {"key":"http.response.status_code","value":{"intValue":"503"}},
   {"key":"network.transport","value":{"stringValue":"tcp"}},
   {"key":"network.protocol.name","value":{"stringValue":"http"}},
   {"key":"network.type","value":{"stringValue":"ipv4"}},
@@ -136,6 +141,7 @@ const EXPECTED: &str = r#"{"resourceSpans":[
   {"key":"network.peer.address","value":{"stringValue":"10.0.0.1"}},
   {"key":"network.peer.port","value":{"intValue":"40000"}},
   {"key":"error.type","value":{"stringValue":"503"}},
+  {"key":"error.message","value":{"stringValue":"no stock"}},
   {"key":"thread.id","value":{"intValue":"77"}},
   {"key":"thread.name","value":{"stringValue":"python3"}},
   {"key":"wirespan.tap_side","value":{"stringValue":"server-process"}},
