@@ -35,7 +35,7 @@ pub(crate) fn map(args: MapArgs, config: &Config) -> Result<ExitCode> {
     let map = args.client.get(config, &format!("/api/v1/map?from={}", encode(&args.from)))?;
     match args.format {
         MapFormat::Json => println!("{}", serde_json::to_string_pretty(&map)?),
-        MapFormat::Text => edges(&map).for_each(|e| println!("{}", text_line(e))),
+        MapFormat::Text => edges(&map).for_each(|e| println!("{}", text_line(&map, e))),
         MapFormat::Dot => print!("{}", dot(&map)),
     }
     Ok(ExitCode::SUCCESS)
@@ -45,20 +45,23 @@ fn edges(map: &Value) -> impl Iterator<Item = &Value> {
     map["edges"].as_array().into_iter().flatten()
 }
 
-fn word<'a>(edge: &'a Value, key: &str) -> &'a str {
-    edge[key].as_str().unwrap_or("?")
-}
-
 fn number(edge: &Value, key: &str) -> u64 {
-    edge[key].as_u64().unwrap_or(0)
+    edge["calls"][key].as_u64().unwrap_or(0)
 }
 
-fn text_line(edge: &Value) -> String {
+/// The name of the node with this id.
+fn name<'a>(map: &'a Value, edge: &'a Value, end: &str) -> &'a str {
+    let id = edge[end].as_str().unwrap_or("?");
+    let node = map["nodes"].as_array().into_iter().flatten().find(|n| n["id"] == id);
+    node.and_then(|n| n["name"].as_str()).unwrap_or(id)
+}
+
+fn text_line(map: &Value, edge: &Value) -> String {
     format!(
         "{:>20} → {:20} {:8} {:>8} requests  {:>6} errors  p50 {:>8}  p95 {:>8}",
-        word(edge, "client"),
-        word(edge, "server"),
-        word(edge, "protocol"),
+        name(map, edge, "from"),
+        name(map, edge, "to"),
+        edge["protocol"].as_str().unwrap_or("?"),
         number(edge, "count"),
         number(edge, "errors"),
         tree::duration(i128::from(number(edge, "p50_ns"))),
@@ -70,9 +73,9 @@ fn dot(map: &Value) -> String {
     let quote = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
     let mut out = String::from("digraph wirespan {\n  rankdir=LR;\n  node [shape=box];\n");
     for e in edges(map) {
-        let label = format!("{} {}", word(e, "protocol"), number(e, "count"));
-        let (client, server) = (quote(word(e, "client")), quote(word(e, "server")));
-        out.push_str(&format!("  {client} -> {server} [label={}];\n", quote(&label)));
+        let label = format!("{} {}", e["protocol"].as_str().unwrap_or("?"), number(e, "count"));
+        let (from, to) = (quote(name(map, e, "from")), quote(name(map, e, "to")));
+        out.push_str(&format!("  {from} -> {to} [label={}];\n", quote(&label)));
     }
     out.push_str("}\n");
     out

@@ -5,7 +5,6 @@ use super::Format;
 use crate::config::Config;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use serde_json::Value;
 use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -84,8 +83,8 @@ pub(crate) fn traces(args: TracesArgs, config: &Config) -> Result<ExitCode> {
             "{}  {:>9}  {:>3} spans  {}{errors}",
             text("id"),
             tree::duration(i128::from(t["duration_ns"].as_u64().unwrap_or(0))),
-            t["span_count"].as_u64().unwrap_or(0),
-            root_name(t),
+            t["spans"].as_u64().unwrap_or(0),
+            format_args!("{}: {}", text("service"), text("name")),
         );
     }
     if traces.is_empty() {
@@ -94,16 +93,8 @@ pub(crate) fn traces(args: TracesArgs, config: &Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn root_name(summary: &Value) -> String {
-    let root = &summary["root"];
-    match (root["service"].as_str(), root["name"].as_str()) {
-        (Some(service), Some(name)) => format!("{service}: {name}"),
-        _ => summary["name"].as_str().unwrap_or("").to_string(),
-    }
-}
-
 pub(crate) fn trace(args: TraceArgs, config: &Config) -> Result<ExitCode> {
-    let answer = args.client.get(config, &format!("/api/v1/trace/{}?format=model", encode(&args.id)))?;
+    let answer = args.client.get(config, &format!("/api/v1/trace/{}/model", encode(&args.id)))?;
     let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
     match args.format {
         TraceFormat::Text => println!("{}", render(&trace, std::io::stdout().is_terminal())),

@@ -121,11 +121,11 @@ fn json_uses_opentelemetry_names() {
     assert!(spans[0].get("parentSpanId").is_none());
     assert_eq!(spans[1]["parentSpanId"], spans[0]["spanId"]);
     assert_eq!(spans[1]["wirespan.evidence"], "thread");
-    assert_eq!(spans[1]["resource"]["service.name"], "gateway");
-    assert_eq!(spans[1]["attributes"]["server.address"], "10.0.0.2");
-    assert_eq!(spans[1]["attributes"]["server.port"], 80);
+    assert_eq!(spans[1]["service.name"], "gateway");
+    assert_eq!(spans[1]["server.address"], "10.0.0.2");
+    assert_eq!(spans[1]["server.port"], 80);
     assert_eq!((&spans[3]["status"], &spans[3]["error"]), (&"reset".into(), &true.into()));
-    assert_eq!(spans[3]["attributes"]["network.protocol.name"], "redis");
+    assert_eq!(spans[3]["network.protocol.name"], "redis");
 }
 
 #[test]

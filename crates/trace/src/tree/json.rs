@@ -1,6 +1,7 @@
 //! JSON with OpenTelemetry's names.
 
 use serde_json::{json, Map, Value};
+use wirespan_model::semconv::{attributes, resource_attributes};
 use wirespan_model::{ParentLink, Span, SpanKind, Trace, TraceId};
 
 fn kind(kind: SpanKind) -> &'static str {
@@ -38,84 +39,15 @@ pub fn span_json(span: &Span, trace: Option<TraceId>, link: Option<&ParentLink>)
     if !span.error.is_empty() {
         put("error.message", (&*span.error).into());
     }
-    put("attributes", attributes(span));
-    put("resource", resource(span));
-    if let Some(l) = link {
-        put("wirespan.evidence", l.evidence.as_str().into());
-        put("wirespan.confidence", json!((f64::from(l.confidence) * 1000.0).round() / 1000.0));
+    for (key, value) in resource_attributes(&span.resource, span.pid).into_iter().chain(attributes(span)) {
+        o.entry(key.into_owned()).or_insert_with(|| value.to_json());
     }
-    Value::Object(o)
-}
-
-fn attributes(span: &Span) -> Value {
-    let mut o = Map::new();
     let mut put = |k: &str, v: Value| {
         o.insert(k.to_string(), v);
     };
-    put("network.protocol.name", (&*span.protocol).into());
-    put("network.transport", span.tuple.transport.as_str().into());
-    for (address, port, end) in
-        [("client.address", "client.port", span.tuple.client), ("server.address", "server.port", span.tuple.server)]
-    {
-        if end.port != 0 {
-            put(address, end.ip.to_string().into());
-            put(port, end.port.into());
-        }
-    }
-    if let Some(code) = span.status_code {
-        put("wirespan.status_code", code.into());
-    }
-    put("wirespan.operation", (&*span.operation).into());
-    put("wirespan.target", (&*span.target).into());
-    put("wirespan.tap", span.tap.as_str().into());
-    put("wirespan.request.size", span.request_bytes.into());
-    put("wirespan.response.size", span.response_bytes.into());
-    if span.pid != 0 {
-        put("process.pid", span.pid.into());
-        put("thread.id", span.tid.into());
-        put("thread.name", (&*span.comm).into());
-    }
-    for (k, v) in [("tcp.request.seq", span.request_seq), ("tcp.response.seq", span.response_seq)] {
-        if let Some(v) = v {
-            put(&format!("wirespan.{k}"), v.into());
-        }
-    }
-    if let Some(id) = span.message_id {
-        put("wirespan.message_id", id.into());
-    }
-    if let Some(id) = &span.request_id {
-        put("http.request.header.x-request-id", (&**id).into());
-    }
-    if span.response_ns != 0 {
-        put("wirespan.response_start_unix_nano", span.response_ns.into());
-    }
-    if span.tcp.srtt_ns != 0 {
-        put("wirespan.tcp.srtt_ns", span.tcp.srtt_ns.into());
-    }
-    if span.tcp.retransmits != 0 {
-        put("wirespan.tcp.retransmits", span.tcp.retransmits.into());
-    }
-    for (k, v) in &span.attrs {
-        o.insert(k.to_string(), v.to_json());
-    }
-    Value::Object(o)
-}
-
-fn resource(span: &Span) -> Value {
-    let r = &span.resource;
-    let mut o = Map::new();
-    for (k, v) in [
-        ("service.name", &r.service),
-        ("host.name", &r.host),
-        ("process.executable.path", &r.executable),
-        ("container.id", &r.container),
-    ] {
-        if !v.is_empty() {
-            o.insert(k.to_string(), (&**v).into());
-        }
-    }
-    for (k, v) in &r.extra {
-        o.insert(k.to_string(), (&**v).into());
+    if let Some(l) = link {
+        put("wirespan.evidence", l.evidence.as_str().into());
+        put("wirespan.confidence", json!((f64::from(l.confidence) * 1000.0).round() / 1000.0));
     }
     Value::Object(o)
 }

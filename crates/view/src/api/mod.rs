@@ -38,6 +38,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/spans", get(search::spans))
         .route("/api/v1/traces", get(search::traces))
         .route("/api/v1/trace/{id}", get(trace::trace))
+        .route("/api/v1/trace/{id}/model", get(trace::model))
         .route("/api/v1/span/{id}", get(trace::span))
         .route("/api/v1/suggest", get(names::suggest))
         .route("/api/v1/services", get(names::services))

@@ -6,6 +6,7 @@ use crate::shape::{SpanView, TraceView};
 use crate::ViewState;
 use axum::extract::{Path, State};
 use axum::Json;
+use wirespan_model::Trace;
 
 /// The trace of a span, or the trace with this id.
 #[utoipa::path(get, path = "/api/v1/trace/{id}",
@@ -16,6 +17,12 @@ pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>
         let from = find_trace(store, &id)?;
         Ok(TraceView::from(&assemble(store, from)?))
     });
+    Ok(Json(trace.await?))
+}
+
+/// The same as the model's own structure, for clients of the same version (`wirespan trace`). Not part of the description.
+pub(super) async fn model(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<Trace>, ApiError> {
+    let trace = state.query(move |store| assemble(store, find_trace(store, &id)?));
     Ok(Json(trace.await?))
 }
 

@@ -83,7 +83,7 @@ impl Params {
         for (key, value) in self.tag_pairs()? {
             match (key.as_str(), value.as_str()) {
                 ("error", "true") => query.status = Some("error".to_owned()),
-                ("wirespan.tap", _) => query.tap = Some(value),
+                ("wirespan.tap_side", _) => query.tap = Some(value),
                 ("wirespan.status", _) => query.status = Some(value),
                 _ => query.attributes.push((key, value)),
             }

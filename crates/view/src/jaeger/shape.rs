@@ -151,7 +151,7 @@ pub(super) fn trace_json(trace: &Trace) -> TraceJson {
 fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Tag>) -> SpanJson {
     let span = &s.span;
     tags.push(Tag::new("span.kind", kind(span.kind).into()));
-    tags.push(Tag::new("wirespan.tap", span.tap.as_str().into()));
+    tags.push(Tag::new("wirespan.tap_side", span.tap.as_str().into()));
     tags.push(Tag::new("wirespan.status", span.status.as_str().into()));
     if span.status.is_error(span.kind) {
         tags.push(Tag::new("error", true.into()));

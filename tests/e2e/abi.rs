@@ -1,0 +1,100 @@
+//! Each message system call, on every kind of socket, on both rungs: what the program says it moved is what was seen.
+
+use crate::harness::{can_trace, compile, has};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use wirespan_capture::{Capture, Options, Targets};
+use wirespan_model::{Direction, Event};
+
+type Moved = BTreeMap<(String, String, bool), u64>;
+
+fn ports(end: &str) -> String {
+    // v4-mapped and IPv4 are the same end.
+    end.replace("::ffff:", "").replace(['[', ']'], "")
+}
+
+/// Bytes by own end, other end and direction, as the program says.
+fn said(lines: &[Value], counts: impl Fn(&Value) -> bool) -> Moved {
+    let mut moved = Moved::new();
+    for call in lines.iter().filter(|c| c["peek"] != true && c["bytes"].as_i64() > Some(0) && counts(c)) {
+        let end = |key: &str| ports(call[key].as_str().unwrap());
+        let sent = call["op"] == "send";
+        *moved.entry((end("local"), end("peer"), sent)).or_default() += call["bytes"].as_u64().unwrap();
+    }
+    moved
+}
+
+fn every_abi(test: &str, rung: &str) {
+    if !can_trace(test) || !has(test, &["cc"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile("abi/abi.c", dir.path());
+    let options = Options { rung: Some(rung.into()), payload_bytes: 128, young_calls: 64, ..Options::default() };
+    let mut capture = Capture::open(&options, &Targets::default()).unwrap();
+    // The shell waits for a line until it is a target; the program then has its pid.
+    let mut child = Command::new("sh")
+        .args(["-c", "read _; exec \"$0\" --mark WIRE"])
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    capture.add_pid(child.id()).unwrap();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || BufReader::new(stdout).lines().map(|l| l.unwrap()).collect::<Vec<_>>());
+    let mut events = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        capture.drain(&mut events).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    capture.drain(&mut events).unwrap();
+    assert!(child.wait().unwrap().success());
+    let lines: Vec<Value> = reader.join().unwrap().iter().map(|l| serde_json::from_str(l).unwrap()).collect();
+
+    // splice() out of a socket passes the socket tracepoints by; it shows as a gap in the sequence numbers instead.
+    let seen_here = |c: &Value| !(rung == "socket-tracepoints" && c["op"] == "recv" && c["abi"] == "splice");
+    let inet = |c: &Value| !c["local"].as_str().unwrap().is_empty();
+    let expected = said(&lines, |c| seen_here(c) && inet(c));
+    let mut seen = Moved::new();
+    let mut marked = 0;
+    for event in &events {
+        let Event::Data(d) = event else { continue };
+        let sent = d.direction == Direction::Egress;
+        if d.transport.as_str() != "unix" {
+            *seen.entry((ports(&d.local.to_string()), ports(&d.remote.to_string()), sent)).or_default() += d.len;
+        }
+        marked += usize::from(d.payload.starts_with(b"WIRE "));
+        assert!(d.payload.len() as u64 <= d.len.min(128) && d.enter_ns <= d.exit_ns && d.socket.0 != 0, "{d:?}");
+        assert_eq!(d.seq.is_some(), d.transport.as_str() == "tcp", "{d:?}");
+    }
+    assert_eq!(seen, expected, "{rung}");
+    // Unix sockets have no ends to tell them apart: their totals must agree.
+    let unix = |sent: bool| -> u64 {
+        let data = events.iter().filter_map(|e| if let Event::Data(d) = e { Some(d) } else { None });
+        data.filter(|d| d.transport.as_str() == "unix" && (d.direction == Direction::Egress) == sent)
+            .map(|d| d.len)
+            .sum()
+    };
+    let unix_said = said(&lines, |c| seen_here(c) && !inet(c));
+    for sent in [true, false] {
+        let total: u64 = unix_said.iter().filter(|(k, _)| k.2 == sent).map(|(_, n)| n).sum();
+        assert_eq!(unix(sent), total, "{rung}: unix sockets, sent: {sent}");
+    }
+    assert!(marked > 100, "{marked} payloads begin with the mark");
+    let lost: u64 = capture.counters().iter().filter(|c| c.0.starts_with("lost")).map(|c| c.1).sum();
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn socket_tracepoints_see_every_abi() {
+    every_abi("abi_socket", "socket-tracepoints");
+}
+
+#[test]
+fn syscall_tracepoints_see_every_abi() {
+    every_abi("abi_syscall", "syscall-tracepoints");
+}

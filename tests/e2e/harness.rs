@@ -1,0 +1,183 @@
+//! Starting wirespan and programs, and reading what they say.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) const WIRESPAN: &str = env!("CARGO_BIN_EXE_wirespan");
+
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Says why a test does not run, where `scripts/test` counts it.
+fn skip(test: &str, reason: &str) {
+    eprintln!("skipped: {test}: {reason}");
+    if let Some(path) = std::env::var_os("WIRESPAN_SKIPS") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        let _ = file.and_then(|mut f| writeln!(f, "{test}: {reason}"));
+    }
+}
+
+/// Whether this machine can trace; skips the test if not.
+pub(crate) fn can_trace(test: &str) -> bool {
+    let reason = if !rustix::process::geteuid().is_root() {
+        "needs root"
+    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        "this kernel has no BTF"
+    } else {
+        return true;
+    };
+    skip(test, reason);
+    false
+}
+
+/// Whether these programs are installed; skips the test if not.
+pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let found = |p: &&&str| path.split(':').any(|dir| Path::new(dir).join(**p).exists());
+    match programs.iter().find(|p| !found(p)) {
+        Some(missing) => {
+            skip(test, &format!("needs {missing}"));
+            false
+        }
+        None => true,
+    }
+}
+
+/// Compiles one of `tests/apps`' C programs.
+pub(crate) fn compile(source: &str, into: &Path) -> PathBuf {
+    let source = root().join("tests/apps").join(source);
+    let program = into.join(source.file_stem().unwrap());
+    let done = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    program
+}
+
+/// Runs `wirespan ARGS`.
+pub(crate) fn wirespan<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
+    Command::new(WIRESPAN).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A process that is ended with the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(program: &str, args: &[S]) -> Self {
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// SIGTERM, and what it printed.
+    pub(crate) fn end(mut self) -> (String, String) {
+        use std::io::Read as _;
+        self.signal(rustix::process::Signal::TERM);
+        let (mut out, mut err) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        let status = self.0.wait().unwrap();
+        assert!(status.success() || status.code().is_none(), "{status}\n{err}");
+        (out, err)
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid() as i32).unwrap(), signal);
+    }
+
+    /// Waits until its stderr says this.
+    pub(crate) fn wait_for(&mut self, words: &str) -> String {
+        use std::io::BufRead as _;
+        let mut lines = std::io::BufReader::new(self.0.stderr.take().unwrap());
+        let mut line = String::new();
+        let mut all = String::new();
+        while lines.read_line(&mut line).unwrap() > 0 {
+            all.push_str(&line);
+            if line.contains(words) {
+                let rest = lines.into_inner();
+                self.0.stderr = Some(rest);
+                return all;
+            }
+            line.clear();
+        }
+        panic!("it ended without saying {words:?}:\n{all}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Tries until it is so, for at most ten seconds.
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// One span of an OTLP file.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) name: String,
+    pub(crate) trace: String,
+    pub(crate) id: String,
+    pub(crate) parent: String,
+    pub(crate) service: String,
+    pub(crate) attrs: BTreeMap<String, String>,
+}
+
+impl Span {
+    pub(crate) fn attr(&self, key: &str) -> &str {
+        self.attrs.get(key).map_or("", String::as_str)
+    }
+}
+
+fn attributes(list: &Value) -> BTreeMap<String, String> {
+    let one = |a: &Value| {
+        let value = a["value"].as_object().unwrap().values().next().unwrap();
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        (a["key"].as_str().unwrap().to_string(), text)
+    };
+    list.as_array().into_iter().flatten().map(one).collect()
+}
+
+/// Spans of an OTLP JSON-lines file.
+pub(crate) fn otlp(path: &Path) -> Vec<Span> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut spans = Vec::new();
+    for line in text.lines() {
+        let request: Value = serde_json::from_str(line).unwrap();
+        for group in request["resourceSpans"].as_array().unwrap() {
+            let resource = attributes(&group["resource"]["attributes"]);
+            for s in group["scopeSpans"].as_array().unwrap().iter().flat_map(|s| s["spans"].as_array().unwrap()) {
+                let word = |key: &str| s[key].as_str().unwrap_or("").to_string();
+                spans.push(Span {
+                    name: word("name"),
+                    trace: word("traceId"),
+                    id: word("spanId"),
+                    parent: word("parentSpanId"),
+                    service: resource.get("service.name").cloned().unwrap_or_default(),
+                    attrs: attributes(&s["attributes"]),
+                });
+            }
+        }
+    }
+    spans
+}

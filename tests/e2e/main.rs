@@ -1,0 +1,12 @@
+//! End to end: the real binary, the real kernel, real programs; each test traces only what it started.
+//!
+//! A machine without root, BTF or the shop's programs skips with the reason (see `scripts/test`).
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod abi;
+mod bystander;
+mod cli;
+mod existing;
+mod harness;
+mod shop;
+mod split;
