@@ -150,6 +150,7 @@ const volatile __u32 young_calls = 8;
 const volatile __u32 cgroup_count = 0;
 const volatile bool by_netns = false;
 const volatile bool everything = false;
+const volatile bool by_syscalls = false;
 /* Changed at run time. */
 __u32 target_generation; /* 1 before load */
 __u32 verdict_epoch;

@@ -108,6 +108,38 @@ static __always_inline struct sock_state *use_sock(struct sock *sk, struct task_
 	return s;
 }
 
+static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, __u64 inode, struct task_struct *task)
+{
+	static const struct addressed_sock empty;
+	__u64 key = (__u64)sk, cookie;
+	struct addressed_sock *a = bpf_map_lookup_elem(&socks_by_address, &key);
+
+	if (a && a->inode == inode) {
+		/* Known since its connect(), which chooses the local port only after it is seen. */
+		if (a->state.tuple.transport == WS_TCP && !a->state.tuple.local_port)
+			read_tuple(&a->state.tuple, sk);
+		return &a->state;
+	}
+	if (bpf_map_update_elem(&socks_by_address, &key, &empty, BPF_ANY)) {
+		count(WS_C_LOST_STATE);
+		return NULL;
+	}
+	a = bpf_map_lookup_elem(&socks_by_address, &key);
+	if (!a)
+		return NULL;
+	/* A cookie that nobody has asked for is 0, and cannot be made from here: number the socket ourselves. */
+	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	if (!cookie)
+		cookie = 1ULL << 39 | __sync_fetch_and_add(&next_socket_id, 1);
+	init_sock_state(&a->state, cookie);
+	if (!read_tuple(&a->state.tuple, sk))
+		return NULL; /* `inode` stays 0: asked again at the next call, and refused again */
+	fill_actor(&a->state.actor, task);
+	a->state.actor.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	a->inode = inode;
+	return &a->state;
+}
+
 static __always_inline void take_verdict(struct sock_state *s)
 {
 	__u32 epoch = verdict_epoch;

@@ -43,6 +43,15 @@ static __always_inline void on_connecting(struct sock *sk)
 	s->connect_ns = bpf_ktime_get_ns();
 	s->connect_cause = t->cause;
 	s->connect_tid = task->pid;
+	if (!by_syscalls)
+		return;
+	/* The rung that finds sockets by descriptor keeps a state of its own. */
+	s = use_sock_by_address(sk, BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino), task);
+	if (!s)
+		return;
+	s->tuple.role = WS_CLIENT;
+	s->connect_cause = t->cause;
+	s->connect_tid = task->pid;
 }
 
 static __always_inline void on_established(struct sock *sk, int old)

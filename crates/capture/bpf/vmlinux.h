@@ -92,12 +92,15 @@ struct sock_common {
 	atomic64_t skc_cookie;
 };
 
+struct socket;
+
 struct sock {
 	struct sock_common __sk_common;
 	int sk_err;
 	__u16 sk_protocol;
 	__u16 sk_type;
 	__u32 sk_max_ack_backlog;
+	struct socket *sk_socket;
 };
 
 struct tcp_sock {
@@ -187,6 +190,7 @@ struct files_struct {
 };
 
 struct socket {
+	struct file *file;
 	struct sock *sk;
 };
 

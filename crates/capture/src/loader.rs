@@ -127,6 +127,7 @@ fn open(
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
+        rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
         bss.target_generation = 1;
