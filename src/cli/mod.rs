@@ -60,7 +60,7 @@ enum Command {
     /// Waits until it is told to go on, then becomes the command (internal)
     #[command(name = "__gate", hide = true)]
     Gate(gate::GateArgs),
-    /// Prints every configuration key with its default (internal: `docs/configuration.md` is made from it)
+    /// Prints docs/configuration.md (internal)
     #[command(name = "__config", hide = true)]
     ConfigReference,
 }
@@ -120,7 +120,7 @@ impl Cli {
             Command::Status(args) => status::status(args, &config),
             Command::Demo(args) => demo::demo(args, config),
             Command::ConfigReference => {
-                print!("{}", toml::to_string_pretty(&Config::default())?);
+                print!("{}", config::reference()?);
                 Ok(ExitCode::SUCCESS)
             }
             Command::Gate(_) => unreachable!("handled above"),
