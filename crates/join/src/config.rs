@@ -23,6 +23,8 @@ pub struct JoinConfig {
     pub max_buffered: usize,
     /// Payload bytes per call asked of the kernel once a protocol is known.
     pub copy_bytes: u32,
+    /// Payload bytes per call asked of the kernel once requests are seen to be pipelined.
+    pub pipelined_bytes: u32,
     /// Calls of a connection that are looked at before it counts as not understood.
     pub probe_calls: u32,
 }
@@ -40,6 +42,7 @@ impl Default for JoinConfig {
             max_pending: 1024,
             max_buffered: 64 << 20,
             copy_bytes: 512,
+            pipelined_bytes: 4096,
             probe_calls: 8,
         }
     }

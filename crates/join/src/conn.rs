@@ -22,6 +22,9 @@ const MAX_MALFORMED: u32 = 64;
 /// Failed guesses after which a connection counts as not understood.
 const MAX_GUESSES: u32 = 4;
 
+/// Most bytes that one event can stand for (a hole of a capture may be larger than a call).
+const MAX_CALL: u64 = 1 << 36;
+
 /// What the bytes are taken for.
 enum Mode {
     /// Not known yet: the calls seen so far.
@@ -121,6 +124,8 @@ impl Conn {
             env.stats.empty_calls += 1;
             return;
         }
+        // What claims more must not overflow the offsets.
+        d.len = d.len.min(MAX_CALL);
         let direction = d.direction;
         match self.streams[index(direction)].place(&mut d, &mut env.stats) {
             Placed::Next => self.next(d, env, sink),
@@ -168,7 +173,10 @@ impl Conn {
 
     /// The call's bytes are the next of their stream.
     fn next(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
-        self.flow.data(&d);
+        // The account of bytes is only told of connections without a message.
+        if self.session.messages == 0 || matches!(self.mode, Mode::Opaque(_)) {
+            self.flow.data(&d);
+        }
         match &mut self.mode {
             Mode::Reading { .. } => self.read(&d, env, sink),
             Mode::Opaque(_) => self.pass(&d),
@@ -285,7 +293,8 @@ impl Conn {
                 let unseen = d.payload.is_empty() && !open && self.session.messages == before;
                 env.stats.unseen_calls += u64::from(unseen);
                 if unseen || self.session.pipelined {
-                    self.decide(protocol.name(), CopyRule::EveryCall(env.config.copy_bytes), env);
+                    // One call carries many messages now: what is cut off of it are whole messages.
+                    self.decide(protocol.name(), CopyRule::EveryCall(env.config.pipelined_bytes), env);
                 }
             }
         }

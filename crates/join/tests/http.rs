@@ -117,7 +117,7 @@ fn pipelined_requests_pair_in_order_and_ask_for_every_call() {
     let both = [get("/1"), get("/2")].concat();
     stage.event(c.send(T0, &both));
     stage.event(c.send(T0 + 1, &get("/3")));
-    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(512));
+    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(JoinConfig::default().pipelined_bytes));
     stage.event(c.recv(T0 + MS, &[ok(1), ok(2)].concat()));
     stage.event(c.recv(T0 + 2 * MS, &ok(3)));
     let seen: Vec<_> = stage.spans.iter().map(|s| (s.target.to_string(), s.response_bytes)).collect();

@@ -20,7 +20,7 @@ fn redis_pipelining_pairs_in_order() {
     assert_eq!(seen[1], ("GET".to_string(), Status::Ok, 7));
     assert_eq!((seen[2].0.as_str(), seen.len()), ("INCR", 3));
     assert!(stage.spans[2].status.is_error(SpanKind::Client), "{:?}", stage.spans[2].status);
-    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(512));
+    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(JoinConfig::default().pipelined_bytes));
 }
 
 /// A DNS message about `example.org`, type A.
