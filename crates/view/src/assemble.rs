@@ -1,14 +1,20 @@
 //! From ids and searches to whole traces.
 
+use crate::ahead::Ahead;
 use crate::error::ApiError;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use wirespan_model::key::hash64;
-use wirespan_model::{Key, KeyKind, SpanId, Trace, TraceId};
+use wirespan_model::{Key, KeyKind, Span, SpanId, Trace, TraceId};
 use wirespan_store::{Query, Store, TimeRange};
 use wirespan_trace::{derived_trace_id, AssembleError, Limits};
 
 /// Matching spans read at most per trace that is asked for, so that a search for one noisy trace ends.
 const SPANS_PER_TRACE: usize = 40;
+
+/// Longest time for a list of traces; then it shows what it has.
+const LIST_TIME: Duration = Duration::from_secs(8);
 
 /// A trace and its spans that matched a search.
 pub(crate) struct Found {
@@ -31,26 +37,32 @@ pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiErro
 }
 
 /// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a trace
-/// that is there already needs no assembly.
+/// that is there already needs no assembly. Ends early, and says so, after [`LIST_TIME`].
 pub(crate) fn traces_of(store: &dyn Store, query: &Query) -> Result<FoundTraces, ApiError> {
+    let began = Instant::now();
     let spans = Query { limit: query.limit * SPANS_PER_TRACE, ..query.clone() };
     let matching = store.search(&spans)?;
     let mut limited = matching.len() >= spans.limit;
     let mut traces: Vec<Found> = Vec::new();
     let mut seen: FxHashMap<SpanId, usize> = FxHashMap::default();
-    for span in &matching {
-        if let Some(found) = seen.get(&span.id).and_then(|at| traces.get_mut(*at)) {
-            found.matched.push(span.id);
-            continue;
+    // Traces have several matching spans: a few at a time, so that little is fetched that is not shown.
+    'list: for some in matching.chunks(query.limit.clamp(16, 256) * 2) {
+        let new: Vec<Arc<Span>> = some.iter().filter(|s| !seen.contains_key(&s.id)).cloned().collect();
+        let ahead = Ahead::of(store, &new, Limits::default().window_ns)?;
+        for span in some {
+            if let Some(found) = seen.get(&span.id).and_then(|at| traces.get_mut(*at)) {
+                found.matched.push(span.id);
+                continue;
+            }
+            if traces.len() >= query.limit || began.elapsed() > LIST_TIME {
+                limited = true;
+                break 'list;
+            }
+            let trace = assemble(&ahead, span.id)?;
+            seen.insert(span.id, traces.len());
+            seen.extend(trace.spans.iter().map(|s| (s.span.id, traces.len())));
+            traces.push(Found { trace, matched: vec![span.id] });
         }
-        if traces.len() >= query.limit {
-            limited = true;
-            break;
-        }
-        let trace = assemble(store, span.id)?;
-        seen.insert(span.id, traces.len());
-        seen.extend(trace.spans.iter().map(|s| (s.span.id, traces.len())));
-        traces.push(Found { trace, matched: vec![span.id] });
     }
     Ok(FoundTraces { traces, limited })
 }

@@ -5,6 +5,7 @@
 //! with 503 and counted.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod api;
 mod assemble;
 mod assets;

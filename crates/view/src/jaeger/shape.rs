@@ -1,11 +1,11 @@
 //! Jaeger's JSON.
 
-use crate::shape::{attributes, kind};
+use crate::shape::kind;
 use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wirespan_model::{Resource, Trace, TraceSpan};
+use wirespan_model::{semconv, Attr, Resource, Trace, TraceSpan};
 
 /// Every answer.
 #[derive(Debug, Serialize)]
@@ -111,8 +111,11 @@ impl Tag {
     }
 }
 
-/// Attributes that belong to the process, not to the span.
-const PROCESS_KEYS: [&str; 4] = ["host.name", "process.executable.path", "process.pid", "container.id"];
+/// Jaeger names the service beside the tags.
+fn tags(attributes: Vec<Attr>) -> Vec<Tag> {
+    let pairs = attributes.into_iter().filter(|(key, _)| key != "service.name");
+    pairs.map(|(key, value)| Tag::new(&key, value.to_json())).collect()
+}
 
 pub(super) fn trace_json(trace: &Trace) -> TraceJson {
     let id = trace.id.to_string();
@@ -127,20 +130,13 @@ pub(super) fn trace_json(trace: &Trace) -> TraceJson {
             ids.len() - 1
         });
         let process_id = format!("p{}", at + 1);
-        let (own, shared): (Vec<Tag>, Vec<Tag>) = attributes(&s.span)
-            .into_iter()
-            .filter(|(key, _)| key != "service.name")
-            .map(|(key, value)| Tag::new(&key, value))
-            .partition(|tag| {
-                let extra = resource.extra.iter().any(|(key, _)| key.as_ref() == tag.key);
-                !extra && !PROCESS_KEYS.contains(&tag.key.as_str())
-            });
+        let own = tags(semconv::attributes(&s.span));
         processes.entry(process_id.clone()).or_insert_with(|| Process {
             service_name: match resource.service.as_ref() {
                 "" => "unknown".to_owned(),
                 name => name.to_owned(),
             },
-            tags: shared,
+            tags: tags(semconv::resource_attributes(resource, s.span.pid)),
         });
         spans.push(span_json(&id, s, process_id, own));
     }
@@ -151,8 +147,6 @@ pub(super) fn trace_json(trace: &Trace) -> TraceJson {
 fn span_json(trace_id: &str, s: &TraceSpan, process_id: String, mut tags: Vec<Tag>) -> SpanJson {
     let span = &s.span;
     tags.push(Tag::new("span.kind", kind(span.kind).into()));
-    tags.push(Tag::new("wirespan.tap_side", span.tap.as_str().into()));
-    tags.push(Tag::new("wirespan.status", span.status.as_str().into()));
     if span.status.is_error(span.kind) {
         tags.push(Tag::new("error", true.into()));
     }

@@ -1,0 +1,146 @@
+//! A store that was asked ahead of time, for many traces at once.
+//!
+//! Assembly asks a few keys at a time, some four times per trace, and each question costs the store about the same whether it
+//! names one key or a thousand. For a list of a hundred traces the questions of all are therefore asked together, round by
+//! round; assembly then runs unchanged, and gets its answers from memory where they are known to be whole, else from the
+//! store.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use wirespan_model::{Key, KeyKind, Span, SpanId};
+use wirespan_store::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
+
+/// Most spans fetched ahead; what lies beyond is asked for by assembly itself.
+const MAX_SPANS: usize = 20_000;
+/// Most rounds: each brings in what is one step away from the spans known.
+const MAX_ROUNDS: usize = 24;
+
+/// A store with the answers to some questions at hand.
+pub(crate) struct Ahead<'a> {
+    store: &'a dyn Store,
+    /// Time for which the answers hold.
+    range: TimeRange,
+    /// Spans by key; a key that is here was asked, and its answer is whole.
+    answers: FxHashMap<Key, SmallVec<[u32; 4]>>,
+    spans: Vec<Arc<Span>>,
+    ids: FxHashMap<SpanId, u32>,
+}
+
+/// Both ways in which assembly asks for the keys of a span: a parent's id is also looked up as a span's, and the reverse.
+fn questions(span: &Span) -> impl Iterator<Item = Key> {
+    span.keys().into_iter().flat_map(|key| {
+        let twin = match key.kind {
+            KeyKind::Span => Some(KeyKind::Parent),
+            KeyKind::Parent => Some(KeyKind::Span),
+            _ => None,
+        };
+        std::iter::once(key).chain(twin.map(|kind| Key { kind, value: key.value }))
+    })
+}
+
+impl<'a> Ahead<'a> {
+    /// Fetches what is related to these spans, step by step. `window_ns` is that of the assembly.
+    pub(crate) fn of(store: &'a dyn Store, first: &[Arc<Span>], window_ns: u64) -> Result<Self, StoreError> {
+        let reach = window_ns.saturating_mul(3);
+        let from_ns = first.iter().map(|s| s.start_ns).min().unwrap_or(0).saturating_sub(reach);
+        let to_ns = first.iter().map(|s| s.end_ns).max().unwrap_or(0).saturating_add(reach);
+        let mut ahead = Ahead {
+            store,
+            range: TimeRange { from_ns, to_ns },
+            answers: FxHashMap::default(),
+            spans: Vec::new(),
+            ids: FxHashMap::default(),
+        };
+        let mut front: Vec<Arc<Span>> = first.to_vec();
+        front.iter().for_each(|span| ahead.keep(span));
+        for _ in 0..MAX_ROUNDS {
+            let ask: FxHashSet<Key> =
+                front.iter().flat_map(|s| questions(s)).filter(|k| !ahead.answers.contains_key(k)).collect();
+            if ask.is_empty() {
+                break;
+            }
+            let ask: Vec<Key> = ask.into_iter().collect();
+            let found = store.find(&ask, ahead.range, MAX_SPANS)?;
+            if found.len() >= MAX_SPANS || ahead.spans.len() >= MAX_SPANS {
+                break;
+            }
+            front = found.iter().filter(|span| !ahead.ids.contains_key(&span.id)).cloned().collect();
+            found.iter().for_each(|span| ahead.keep(span));
+            ahead.answers.extend(ask.iter().map(|key| (*key, SmallVec::new())));
+            for span in &found {
+                let Some(at) = ahead.ids.get(&span.id) else { continue };
+                for key in span.keys() {
+                    if let Some(holders) = ahead.answers.get_mut(&key).filter(|h| !h.contains(at)) {
+                        holders.push(*at);
+                    }
+                }
+            }
+        }
+        Ok(ahead)
+    }
+
+    fn keep(&mut self, span: &Arc<Span>) {
+        let at = u32::try_from(self.spans.len()).unwrap_or(u32::MAX);
+        self.ids.entry(span.id).or_insert_with(|| {
+            self.spans.push(Arc::clone(span));
+            at
+        });
+    }
+
+    /// The answer, if all of it is at hand.
+    fn known(&self, keys: &[Key], range: TimeRange, limit: usize) -> Option<Vec<Arc<Span>>> {
+        if range.from_ns < self.range.from_ns || range.to_ns > self.range.to_ns {
+            return None;
+        }
+        let mut at: Vec<u32> = Vec::new();
+        for key in keys {
+            at.extend_from_slice(self.answers.get(key)?);
+        }
+        at.sort_unstable();
+        at.dedup();
+        let spans = at.into_iter().filter_map(|n| self.spans.get(n as usize));
+        let within = spans.filter(|s| (range.from_ns..range.to_ns).contains(&s.start_ns));
+        Some(within.take(limit).cloned().collect())
+    }
+}
+
+impl Store for Ahead<'_> {
+    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, StoreError> {
+        match self.known(keys, range, limit) {
+            Some(spans) => Ok(spans),
+            None => self.store.find(keys, range, limit),
+        }
+    }
+
+    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, StoreError> {
+        match self.ids.get(&id).and_then(|at| self.spans.get(*at as usize)) {
+            Some(span) => Ok(Some(Arc::clone(span))),
+            None => self.store.span(id),
+        }
+    }
+
+    fn append(&self, spans: Vec<Arc<Span>>) -> Result<(), StoreError> {
+        self.store.append(spans)
+    }
+
+    fn search(&self, query: &Query) -> Result<Vec<Arc<Span>>, StoreError> {
+        self.store.search(query)
+    }
+
+    fn suggest(&self, field: Field, prefix: &str, range: TimeRange, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.store.suggest(field, prefix, range, limit)
+    }
+
+    fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
+        self.store.scan(range, visit)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.store.flush()
+    }
+
+    fn status(&self) -> StoreStatus {
+        self.store.status()
+    }
+}
