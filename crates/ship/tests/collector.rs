@@ -15,7 +15,8 @@ use wirespan_model::{
     Evidence, ParentLink, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan,
 };
 use wirespan_ship::otlp::export::Protocol;
-use wirespan_ship::otlp::{encode_traces, json, ExportConfig, Exporter, OtlpReceiver, ReceiveConfig};
+use wirespan_ship::otlp::proto::{self, AnyValue, KeyValue};
+use wirespan_ship::otlp::{encode_traces, instance_id, json, ExportConfig, Exporter, OtlpReceiver, ReceiveConfig};
 
 /// Ends the collector with the test, however it ends.
 struct Collector(Child);
@@ -86,6 +87,12 @@ fn trace(id: u8) -> Trace {
     Trace { id: TraceId([id; 16]), spans, complete: true }
 }
 
+/// The attribute that the exporter adds.
+fn encode_instance() -> KeyValue {
+    let value = Some(proto::Value::String(instance_id().into()));
+    KeyValue { key: "wirespan.instance.id".into(), value: Some(AnyValue { value }) }
+}
+
 #[test]
 #[ignore = "needs a collector: set WIRESPAN_OTELCOL"]
 fn the_collector_takes_and_writes_what_we_write() {
@@ -97,7 +104,9 @@ fn the_collector_takes_and_writes_what_we_write() {
         kept.lock().unwrap().extend(spans);
         Ok(())
     });
-    let receiver = OtlpReceiver::start(ReceiveConfig::new(vec![free_addr()]), sink).unwrap();
+    // Stands for another process.
+    let config = ReceiveConfig { own_instance: String::new(), ..ReceiveConfig::new(vec![free_addr()]) };
+    let receiver = OtlpReceiver::start(config, sink).unwrap();
     let (grpc, http) = (free_addr(), free_addr());
     let _collector = start(&program, dir.path(), grpc, http, receiver.local_addrs()[0]);
 
@@ -118,7 +127,10 @@ fn the_collector_takes_and_writes_what_we_write() {
         let status = exporter.close(Duration::from_secs(10));
         assert_eq!((status.exported, &status.error), (2, &None), "{protocol:?}, gzip {gzip}: {status:?}");
         let mut line = Vec::new();
-        json::write_request(&encode_traces([&trace]), &mut line);
+        let mut request = encode_traces([&trace]);
+        let id = encode_instance();
+        request.resource_spans.iter_mut().for_each(|r| r.resource.as_mut().unwrap().attributes.push(id.clone()));
+        json::write_request(&request, &mut line);
         expected.push(String::from_utf8(line).unwrap());
     }
 

@@ -32,8 +32,26 @@ fn collect() -> (Spans, Sink) {
     )
 }
 
+/// A receiver that stands for another process.
 fn receiver(sink: Sink) -> OtlpReceiver {
-    OtlpReceiver::start(ReceiveConfig::new(vec![local(), local()]), sink).unwrap()
+    receiver_at(vec![local(), local()], sink)
+}
+
+fn receiver_at(listen: Vec<SocketAddr>, sink: Sink) -> OtlpReceiver {
+    let config = ReceiveConfig { own_instance: String::new(), ..ReceiveConfig::new(listen) };
+    OtlpReceiver::start(config, sink).unwrap()
+}
+
+#[test]
+fn a_process_that_exports_to_itself_is_told_so() {
+    let (taken, sink) = collect();
+    let r = OtlpReceiver::start(ReceiveConfig::new(vec![local()]), sink).unwrap();
+    let e = Exporter::start(config(r.local_addrs()[0], Protocol::HttpProtobuf)).unwrap();
+    e.send(&trace(3));
+    let status = e.close(Duration::from_secs(10));
+    assert_eq!((status.exported, taken.lock().unwrap().len()), (0, 0));
+    assert_eq!(status.dropped, [("partial_success", 3)].into());
+    assert!(status.error.unwrap().contains("its own collector"));
 }
 
 fn trace(spans: u64) -> Trace {
@@ -132,7 +150,7 @@ fn a_collector_that_comes_later_gets_everything() {
     let why = e.status().error.unwrap();
     assert!(why.contains("refused"), "{why}");
     let (taken, sink) = collect();
-    let _r = OtlpReceiver::start(ReceiveConfig::new(vec![addr]), sink).unwrap();
+    let _r = receiver_at(vec![addr], sink);
     let status = e.close(Duration::from_secs(15));
     assert_eq!((status.exported, status.error), (5, None));
     assert_eq!(taken.lock().unwrap().len(), 5);

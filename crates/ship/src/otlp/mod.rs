@@ -18,3 +18,16 @@ pub use encode::{encode_spans, encode_traces};
 pub use export::{ExportConfig, ExportStatus, Exporter};
 pub use file::OtlpFile;
 pub use receive::{OtlpReceiver, ReceiveConfig, ReceiveStatus};
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+/// Resource attribute by which a receiver knows spans that its own process exported. Without it an export endpoint that
+/// is our own receiver (`OTEL_EXPORTER_OTLP_ENDPOINT` is often set for a whole machine) would send them round for ever.
+pub(crate) const INSTANCE_KEY: &str = "wirespan.instance.id";
+
+/// Random id of this process.
+pub fn instance_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| format!("{:016x}", RandomState::new().hash_one(std::process::id())))
+}

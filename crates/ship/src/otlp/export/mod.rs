@@ -10,7 +10,8 @@ mod config;
 
 pub use config::{parse_headers, parse_protocol, ConfigError, ExportConfig, Protocol};
 
-use super::encode::{encode_items, Item};
+use super::encode::{encode_items, key_value, Item};
+use super::{instance_id, INSTANCE_KEY};
 use client::{Client, Failure};
 use prost::Message;
 use std::collections::{BTreeMap, VecDeque};
@@ -221,7 +222,11 @@ impl Worker {
     async fn export(&mut self, batch: &[Item]) {
         let mut todo = vec![batch];
         while let Some(part) = todo.pop() {
-            let request = encode_items(part);
+            let mut request = encode_items(part);
+            for group in &mut request.resource_spans {
+                let resource = group.resource.get_or_insert_default();
+                resource.attributes.push(key_value(INSTANCE_KEY, instance_id()));
+            }
             if part.len() > 1 && request.encoded_len() > MAX_MESSAGE {
                 let (a, b) = part.split_at(part.len() / 2);
                 todo.extend([b, a]);

@@ -1,6 +1,7 @@
 //! OTLP spans → [`Span`]s with [`TapSide::App`]. A span that cannot be used is rejected with a reason and costs only itself.
 
 use crate::otlp::proto::{self, AnyValue, ExportRequest, KeyValue, STATUS_ERROR, STATUS_OK};
+use crate::otlp::INSTANCE_KEY;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -43,11 +44,16 @@ impl Converted {
     }
 }
 
-/// Converts a request.
-pub(crate) fn convert(request: ExportRequest) -> Converted {
+/// Converts a request; spans that `own_instance` exported are rejected.
+pub(crate) fn convert(request: ExportRequest, own_instance: &str) -> Converted {
     let mut out = Converted::default();
     for group in request.resource_spans {
         let (resource, pid) = resource(group.resource.unwrap_or_default());
+        if resource.extra.iter().any(|(k, v)| &**k == INSTANCE_KEY && &**v == own_instance) {
+            let n = group.scope_spans.iter().map(|s| s.spans.len() as u64).sum();
+            out.rejected.push(("exported by this wirespan itself: it must not be its own collector", n));
+            continue;
+        }
         for scope_spans in group.scope_spans {
             let scope = scope_spans.scope.unwrap_or_default();
             for span in scope_spans.spans {

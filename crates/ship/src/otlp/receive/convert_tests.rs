@@ -47,8 +47,12 @@ fn server() -> proto::Span {
     }
 }
 
+fn convert_all(request: ExportRequest) -> Converted {
+    convert(request, "me")
+}
+
 fn one(span: proto::Span) -> Span {
-    let got = convert(request(vec![span]));
+    let got = convert_all(request(vec![span]));
     assert!(got.rejected.is_empty(), "{got:?}");
     (*got.spans[0]).clone()
 }
@@ -95,7 +99,7 @@ fn bad_spans_cost_only_themselves() {
         f(&mut s);
         s
     };
-    let got = convert(request(vec![
+    let got = convert_all(request(vec![
         server(),
         bad(&|s| s.trace_id.clear()),
         bad(&|s| s.trace_id = vec![0; 16]),
@@ -142,7 +146,18 @@ fn exceptions_become_attributes_the_rest_is_counted() {
     };
     span.events = vec![event("exception"), event("cache miss")];
     span.links = vec![Link::default()];
-    let got = convert(request(vec![span]));
+    let got = convert_all(request(vec![span]));
     assert!(got.spans[0].attrs.contains(&("exception.type".into(), "KeyError".into())));
     assert_eq!((got.events_dropped, got.links_dropped), (1, 1));
+}
+
+#[test]
+fn spans_of_this_process_do_not_go_round() {
+    let own = |id: &str| {
+        let mut r = request(vec![server(), server()]);
+        r.resource_spans[0].resource.as_mut().unwrap().attributes.push(key_value(INSTANCE_KEY, id));
+        convert(r, "me")
+    };
+    assert_eq!((own("me").spans.len(), own("me").rejection().0), (0, 2));
+    assert_eq!(own("another").spans.len(), 2);
 }

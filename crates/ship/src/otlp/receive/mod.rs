@@ -46,6 +46,9 @@ pub struct ReceiveConfig {
     pub max_connections: usize,
     /// Time for the headers and for the body of a request.
     pub read_timeout: Duration,
+    /// Spans that were exported under this id are rejected, for they would go round for ever. Usually the
+    /// [`instance_id`](super::instance_id) of this process.
+    pub own_instance: String,
 }
 
 impl ReceiveConfig {
@@ -57,6 +60,7 @@ impl ReceiveConfig {
             max_requests: 16,
             max_connections: 1024,
             read_timeout: Duration::from_secs(10),
+            own_instance: super::instance_id().into(),
         }
     }
 }
@@ -249,7 +253,7 @@ impl Inner {
     }
 
     fn take(&self, request: super::proto::ExportRequest) -> Result<super::proto::ExportResponse, Failure> {
-        let mut converted = convert::convert(request);
+        let mut converted = convert::convert(request, &self.config.own_instance);
         let spans = std::mem::take(&mut converted.spans);
         let n = spans.len() as u64;
         if n > 0 {
