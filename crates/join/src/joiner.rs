@@ -46,6 +46,8 @@ pub struct Joiner {
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     now_ns: u64,
     ticked_ns: u64,
+    /// Last time that the caller told; 0 if it never did.
+    clock_ns: u64,
     epoch_ns: u64,
 }
 
@@ -67,6 +69,7 @@ impl Joiner {
             timers: BinaryHeap::new(),
             now_ns: 0,
             ticked_ns: 0,
+            clock_ns: 0,
             epoch_ns: 0,
         }
     }
@@ -165,19 +168,28 @@ impl Joiner {
         }
     }
 
-    /// Events carry time too: a capture file needs no other clock.
+    /// Events carry time too: a capture file needs no other clock. Where there is one, it is believed more.
     fn advance(&mut self, event_ns: u64, sink: &mut dyn FnMut(Span)) {
+        if self.clock_ns != 0 {
+            return;
+        }
         self.now_ns = self.now_ns.max(event_ns);
         if self.ticked_ns == 0 {
             self.ticked_ns = self.now_ns;
         } else if self.now_ns.saturating_sub(self.ticked_ns) >= SELF_TICK_NS {
-            self.tick(self.now_ns, sink);
+            self.run_timers(sink);
         }
     }
 
-    /// Time passed: reports what waited too long. Call it every 100 ms or so; it costs nothing when nothing waits.
+    /// Time passed: reports what waited too long. Call it every 100 ms or so with the time of the host, on the clock of
+    /// the events; it costs nothing when nothing waits. Without it the time of the events counts.
     pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) {
-        self.now_ns = self.now_ns.max(now_ns);
+        self.clock_ns = self.clock_ns.max(now_ns);
+        self.now_ns = self.clock_ns;
+        self.run_timers(sink);
+    }
+
+    fn run_timers(&mut self, sink: &mut dyn FnMut(Span)) {
         self.ticked_ns = self.now_ns;
         if self.now_ns.saturating_sub(self.epoch_ns) >= EPOCH_NS {
             self.epoch_ns = self.now_ns;

@@ -152,6 +152,28 @@ fn a_missing_response_is_reported_and_a_late_one_answers_nobody_else() {
 }
 
 #[test]
+fn an_event_of_the_future_does_not_end_the_windows_of_others() {
+    let mut stage = Stage::new();
+    stage.tick(T0);
+    let (mut c, mut other) = (End::client(1), End::client(3));
+    stage.event(c.send(T0, &get("/")));
+    stage.event(other.send(T0 + 10_000 * S, &get("/")));
+    stage.tick(T0 + S);
+    assert!(stage.spans.is_empty());
+    stage.event(c.recv(T0 + S, &ok(1)));
+    assert_eq!(stage.spans[0].status, Status::Ok);
+}
+
+#[test]
+fn without_a_clock_the_time_of_events_counts() {
+    let mut stage = Stage::new();
+    let (mut c, mut other) = (End::client(1), End::client(3));
+    stage.event(c.send(T0, &get("/")));
+    stage.event(other.send(T0 + 40 * S, &get("/")));
+    assert_eq!(stage.spans[0].status, Status::NoResponse);
+}
+
+#[test]
 fn joined_in_the_middle_the_first_response_has_no_request() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
