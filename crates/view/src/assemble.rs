@@ -2,6 +2,7 @@
 
 use crate::ahead::Ahead;
 use crate::error::ApiError;
+use crate::filter::Search;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,15 +39,15 @@ pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiErro
 
 /// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a trace
 /// that is there already needs no assembly. Ends early, and says so, after [`LIST_TIME`].
-pub(crate) fn traces_of(store: &dyn Store, query: &Query) -> Result<FoundTraces, ApiError> {
+pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, ApiError> {
     let began = Instant::now();
-    let spans = Query { limit: query.limit * SPANS_PER_TRACE, ..query.clone() };
-    let matching = store.search(&spans)?;
-    let mut limited = matching.len() >= spans.limit;
+    let limit = query.limit;
+    let hits = Search::from(query).run(store, limit * SPANS_PER_TRACE)?;
+    let mut limited = hits.limited;
     let mut traces: Vec<Found> = Vec::new();
     let mut seen: FxHashMap<SpanId, usize> = FxHashMap::default();
     // Traces have several matching spans: a few at a time, so that little is fetched that is not shown.
-    'list: for some in matching.chunks(query.limit.clamp(16, 256) * 2) {
+    'list: for some in hits.spans.chunks(limit.clamp(16, 256) * 2) {
         let new: Vec<Arc<Span>> = some.iter().filter(|s| !seen.contains_key(&s.id)).cloned().collect();
         let ahead = Ahead::of(store, &new, Limits::default().window_ns)?;
         for span in some {
@@ -54,7 +55,7 @@ pub(crate) fn traces_of(store: &dyn Store, query: &Query) -> Result<FoundTraces,
                 found.matched.push(span.id);
                 continue;
             }
-            if traces.len() >= query.limit || began.elapsed() > LIST_TIME {
+            if traces.len() >= limit || began.elapsed() > LIST_TIME {
                 limited = true;
                 break 'list;
             }

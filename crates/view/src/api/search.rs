@@ -2,7 +2,7 @@
 
 use crate::assemble::traces_of;
 use crate::error::{ApiError, ErrorBody};
-use crate::filter::{params, SearchParams};
+use crate::filter::{params, Search, SearchParams};
 use crate::shape::{summarise, SpanList, SpanView, TraceList};
 use crate::ViewState;
 use axum::extract::{RawQuery, State};
@@ -19,9 +19,9 @@ const MAX_TRACES: usize = 500;
 pub(super) async fn spans(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Json<SpanList>, ApiError> {
     let query = params::<SearchParams>(raw.as_deref())?.query(SPANS, MAX_SPANS)?;
     let list = state.query(move |store| {
-        let spans = store.search(&query)?;
-        let limited = spans.len() >= query.limit;
-        Ok(SpanList { spans: spans.iter().map(|s| SpanView::from(s.as_ref())).collect(), limited })
+        let limit = query.limit;
+        let hits = Search::from(query).run(store, limit)?;
+        Ok(SpanList { spans: hits.spans.iter().map(|s| SpanView::from(s.as_ref())).collect(), limited: hits.limited })
     });
     Ok(Json(list.await?))
 }
@@ -35,7 +35,7 @@ pub(super) async fn traces(
 ) -> Result<Json<TraceList>, ApiError> {
     let query = params::<SearchParams>(raw.as_deref())?.query(TRACES, MAX_TRACES)?;
     let list = state.query(move |store| {
-        let found = traces_of(store, &query)?;
+        let found = traces_of(store, query)?;
         let traces = found.traces.iter().filter_map(|t| summarise(&t.trace, &t.matched)).collect();
         Ok(TraceList { traces, limited: found.limited })
     });

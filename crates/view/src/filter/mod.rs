@@ -3,7 +3,10 @@
 //! Bias: a query that is not fully understood is refused, with the part and a hint. A search that silently ignores a
 //! condition shows the wrong spans, and looks right.
 
+mod derived;
 mod text;
+
+pub(crate) use derived::Search;
 
 use crate::error::ApiError;
 use crate::when::{now_ns, parse_duration, parse_time};

@@ -110,7 +110,7 @@ async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answ
     }
     let query = params.query(now_ns())?;
     let found = state.query(move |store| {
-        let found = traces_of(store, &query)?;
+        let found = traces_of(store, query)?;
         Ok(found.traces.iter().map(|f| trace_json(&f.trace)).collect())
     });
     Ok(Json(Envelope::of(found.await?)))

@@ -1,0 +1,177 @@
+//! Conditions on attributes that a span has, but the store does not keep as such: they follow from its other fields.
+//!
+//! The store narrows by the field where it can; what it finds is then compared attribute by attribute, so that the answer is
+//! the same as if the store kept them.
+
+use std::sync::Arc;
+use wirespan_model::{semconv, Span};
+use wirespan_store::{Query, Store, StoreError};
+
+/// Names that [`semconv`] derives.
+const DERIVED: [&str; 34] = [
+    "http.request.method",
+    "url.path",
+    "http.response.status_code",
+    "dns.question.name",
+    "db.system.name",
+    "db.operation.name",
+    "network.transport",
+    "network.type",
+    "network.protocol.name",
+    "client.address",
+    "client.port",
+    "server.address",
+    "server.port",
+    "network.peer.address",
+    "network.peer.port",
+    "error.type",
+    "error.message",
+    "process.pid",
+    "process.executable.name",
+    "thread.id",
+    "thread.name",
+    "wirespan.tap_side",
+    "wirespan.status",
+    "wirespan.request.bytes",
+    "wirespan.response.bytes",
+    "wirespan.first_byte_ns",
+    "wirespan.tcp.request_seq",
+    "wirespan.tcp.response_seq",
+    "wirespan.tcp.srtt_ns",
+    "wirespan.tcp.retransmits",
+    "wirespan.tcp.connect_ns",
+    "wirespan.socket",
+    "wirespan.coroutine",
+    "wirespan.request_id",
+];
+
+/// Spans that the store is asked for, per span that is wanted, when it cannot judge all conditions itself.
+const OVERSAMPLE: usize = 50;
+/// … and at most.
+const MAX_CANDIDATES: usize = 50_000;
+
+/// A search: what the store judges, and what is judged here.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Search {
+    pub(crate) query: Query,
+    derived: Vec<(String, String)>,
+}
+
+/// Spans of a search.
+pub(crate) struct Hits {
+    pub(crate) spans: Vec<Arc<Span>>,
+    /// Whether there may be more.
+    pub(crate) limited: bool,
+}
+
+impl From<Query> for Search {
+    fn from(mut query: Query) -> Self {
+        let (derived, kept) = std::mem::take(&mut query.attributes)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(key, _)| DERIVED.contains(&key.as_str()));
+        query.attributes = kept;
+        for (key, value) in &derived {
+            let slot = match key.as_str() {
+                "http.request.method" | "db.operation.name" => &mut query.operation,
+                "url.path" | "dns.question.name" => &mut query.endpoint,
+                "network.protocol.name" => &mut query.protocol,
+                "wirespan.tap_side" => &mut query.tap,
+                "wirespan.status" => &mut query.status,
+                _ => continue,
+            };
+            slot.get_or_insert_with(|| value.clone());
+        }
+        Search { query, derived }
+    }
+}
+
+impl Search {
+    /// At most `limit` spans that meet every condition.
+    pub(crate) fn run(&self, store: &dyn Store, limit: usize) -> Result<Hits, StoreError> {
+        if self.derived.is_empty() {
+            let spans = store.search(&Query { limit, ..self.query.clone() })?;
+            return Ok(Hits { limited: spans.len() >= limit, spans });
+        }
+        let asked = limit.saturating_mul(OVERSAMPLE).min(MAX_CANDIDATES).max(limit);
+        let mut spans = store.search(&Query { limit: asked, ..self.query.clone() })?;
+        let cut = spans.len() >= asked;
+        spans.retain(|span| self.holds(span));
+        let limited = cut || spans.len() > limit;
+        spans.truncate(limit);
+        Ok(Hits { spans, limited })
+    }
+
+    fn holds(&self, span: &Span) -> bool {
+        let mut own = semconv::attributes(span);
+        own.extend(semconv::resource_attributes(&span.resource, span.pid));
+        self.derived.iter().all(|(key, want)| own.iter().any(|(k, v)| k == key && v.to_string() == *want))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use wirespan_model::{Resource, SpanId, Status};
+    use wirespan_store::{Embedded, Options};
+
+    /// Every name that the semantic conventions derive is on the list, so that none is asked of the store in vain.
+    #[test]
+    fn the_list_is_complete() {
+        let mut span =
+            Span { id: SpanId(1), pid: 1, tid: 1, start_ns: 1, response_ns: 2, end_ns: 3, ..Span::default() };
+        span.status = Status::ServerError;
+        span.error = "e".into();
+        span.comm = "c".into();
+        span.operation = "o".into();
+        span.target = "t".into();
+        span.status_code = Some(500);
+        span.socket = 1;
+        span.coroutine = 1;
+        span.request_id = Some("r".into());
+        (span.request_seq, span.response_seq) = (Some(1), Some(1));
+        (span.tcp.srtt_ns, span.tcp.retransmits, span.tcp.connect_ns) = (1, 1, 1);
+        (span.tuple.client.port, span.tuple.server.port) = (1, 1);
+        span.resource = Arc::new(Resource { executable: "/e".into(), ..Resource::default() });
+        // These the store keeps, or nobody searches for them.
+        let kept = ["service.name", "process.executable.path"];
+        for protocol in ["http", "dns", "redis"] {
+            span.protocol = protocol.into();
+            let mut all = semconv::attributes(&span);
+            all.extend(semconv::resource_attributes(&span.resource, span.pid));
+            for (key, _) in all {
+                assert!(DERIVED.contains(&key.as_ref()) || kept.contains(&key.as_ref()), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn derived_attributes_are_found_as_if_they_were_kept() {
+        let store = Embedded::memory(Options::default()).unwrap();
+        let span = |n: u64, protocol: &'static str, target: &str, code| {
+            let mut s = Span { id: SpanId(n), protocol: protocol.into(), start_ns: n, end_ns: n, ..Span::default() };
+            s.operation = "GET".into();
+            s.target = target.into();
+            s.status_code = code;
+            Arc::new(s)
+        };
+        store
+            .append(vec![
+                span(1, "http", "/x", Some(200)),
+                span(2, "http", "/x/y", Some(404)),
+                span(3, "redis", "/x", None),
+            ])
+            .unwrap();
+        let ids = |conditions: &[(&str, &str)]| {
+            let attributes = conditions.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let hits = Search::from(Query { attributes, ..Query::default() }).run(&store, 10).unwrap();
+            assert!(!hits.limited);
+            hits.spans.iter().map(|s| s.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&[("http.request.method", "GET")]), [2, 1]);
+        assert_eq!(ids(&[("url.path", "/x")]), [1]);
+        assert_eq!(ids(&[("http.response.status_code", "404")]), [2]);
+        assert_eq!(ids(&[("db.system.name", "redis"), ("db.operation.name", "GET")]), [3]);
+        assert_eq!(ids(&[("http.response.status_code", "500")]), [0u64; 0]);
+    }
+}
