@@ -1,0 +1,149 @@
+//! Windows and ends: what becomes of messages that wait for something that does not come.
+
+use super::{ix, Ending, Out, Session};
+use crate::errno;
+use crate::pending::{Pending, OPEN};
+use crate::spans::{self, Ctx};
+use std::borrow::Cow;
+use wirespan_model::{Side, Status, Value};
+
+impl Session {
+    pub(super) fn unanswered_before(&self, asker: Side, ns: u64) -> Vec<u32> {
+        let waits = |p: &Pending| p.side == asker && p.response.is_none() && p.span.start_ns <= ns;
+        self.queue.queued().filter(|slot| self.queue.get(*slot).is_some_and(waits)).collect()
+    }
+
+    /// Responses were lost at `lost_ns`: the requests before are reported as answered in a way that was not seen.
+    pub(super) fn answered_unseen(&mut self, asker: Side, lost_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        for slot in self.unanswered_before(asker, lost_ns) {
+            if let Some(p) = self.queue.get_mut(slot) {
+                p.span.end_ns = p.span.end_ns.max(lost_ns);
+                p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
+            }
+            self.emit(slot, ctx, out);
+        }
+    }
+    pub(super) fn give_up_oldest(&mut self, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let oldest = self.queue.queued().next();
+        match oldest {
+            Some(slot) => self.unanswered(slot, ctx, out),
+            // Only marks of requests given up are left.
+            None => self.queue.forget_buried(u64::MAX),
+        }
+    }
+
+    /// Reports a request without response, and keeps its place in the order for a late one.
+    fn unanswered(&mut self, slot: u32, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        self.close_slot(slot);
+        let Some(mut p) = self.queue.bury(slot) else { return };
+        let end = p.request_end;
+        spans::finish(&mut p, end, ctx);
+        if p.response.is_none() {
+            p.span.status = Status::NoResponse;
+            out.stats.no_response += 1;
+        }
+        out.stats.spans_out += 1;
+        (out.sink)(p.span);
+    }
+
+    /// Time passed.
+    pub(crate) fn tick(&mut self, now_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let window = ctx.config.window_ns;
+        let due: Vec<u32> = self.queue.queued().collect();
+        for slot in due {
+            let Some(p) = self.queue.get(slot) else { continue };
+            let Some(r) = p.response else {
+                if now_ns.saturating_sub(p.span.start_ns.max(p.span.end_ns)) >= window {
+                    self.unanswered(slot, ctx, out);
+                }
+                continue;
+            };
+            let stream = ctx.stream(p.side.peer());
+            let idle = now_ns.saturating_sub(stream.last_ns);
+            let to = stream.marked_to();
+            if r.end == OPEN && self.is_lost(slot, ctx) && idle >= ctx.config.idle_flush_ns {
+                self.ended(slot, true, to, ctx, out);
+            } else if idle >= window {
+                self.cut(slot, Ending::Abandoned, now_ns, ctx, out);
+            }
+        }
+        for slot in self.orphans.clone() {
+            let Some(o) = self.queue.get(slot) else { continue };
+            let idle = now_ns.saturating_sub(o.span.end_ns);
+            if o.complete && idle >= ctx.config.reorder_ns || idle >= window {
+                self.emit(slot, ctx, out);
+            }
+        }
+        for open in self.open.into_iter().flatten() {
+            let stale = |p: &Pending| p.one_way && now_ns.saturating_sub(p.span.start_ns) >= window;
+            if self.queue.get(open.slot).is_some_and(stale) {
+                self.cut(open.slot, Ending::Abandoned, now_ns, ctx, out);
+            }
+        }
+        for side in [Side::Client, Side::Server] {
+            let lost_ns = self.gap[ix(side)].filter(|lost| now_ns.saturating_sub(*lost) >= ctx.config.idle_flush_ns);
+            if let Some(lost_ns) = lost_ns {
+                self.gap[ix(side)] = None;
+                self.answered_unseen(side.peer(), lost_ns, ctx, out);
+            }
+        }
+        self.queue.forget_buried(now_ns.saturating_sub(2 * window));
+    }
+
+    /// Nothing more will come: everything that waits is reported as what it is.
+    pub(crate) fn finish(&mut self, ending: Ending, at_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let mut all: Vec<u32> = self.queue.queued().collect();
+        all.extend(self.open.iter().flatten().map(|o| o.slot));
+        all.extend(&self.orphans);
+        for slot in all {
+            self.cut(slot, ending, at_ns, ctx, out);
+        }
+        self.queue.forget_buried(u64::MAX);
+    }
+
+    /// Ends one span before its own end.
+    fn cut(&mut self, slot: u32, ending: Ending, at_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+        let Some(p) = self.queue.get_mut(slot) else { return };
+        if p.complete {
+            return self.emit(slot, ctx, out);
+        }
+        let sender = if p.response.is_some() { p.side.peer() } else { p.side };
+        let here = ctx.stream(sender).marked_to();
+        let incomplete = |p: &mut Pending| p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
+        match (p.response, ending) {
+            // The close is the end of a response that names none (RFC 9112, section 6.3).
+            (Some(r), Ending::Closed) if r.end == OPEN || r.end <= here => {}
+            (Some(r), Ending::Closed) => {
+                p.span.status = Status::Closed;
+                let (got, all) = (here.saturating_sub(r.start), r.end.saturating_sub(r.start));
+                p.span.error = format!("closed after {got} of {all} bytes of the response").into();
+            }
+            (_, Ending::Reset(errno)) => {
+                p.span.status = Status::Reset;
+                p.span.error = errno::text(errno);
+            }
+            (Some(_), Ending::Abandoned) => incomplete(p),
+            (None, _) if p.one_way => incomplete(p),
+            (None, Ending::Closed) => p.span.status = Status::Closed,
+            (None, Ending::Abandoned) => {
+                p.span.status = Status::NoResponse;
+                out.stats.no_response += 1;
+                incomplete(p);
+            }
+        }
+        let (orphan, response) = (p.orphan, p.response.is_some());
+        if !p.one_way && !response && ending != Ending::Abandoned {
+            p.span.end_ns = p.span.end_ns.max(at_ns);
+        }
+        if let Some(r) = &mut p.response {
+            r.end = r.end.min(here);
+        } else {
+            p.request_end = p.request_end.min(here);
+        }
+        let reset = matches!(ending, Ending::Reset(_)) && !orphan;
+        if reset {
+            p.span.end_ns = p.span.end_ns.max(at_ns);
+        }
+        self.emit(slot, ctx, out);
+    }
+}
