@@ -35,14 +35,10 @@ pub(super) fn start(addr: String, hello: Hello, generation: u64, out: Receiver<O
     let failed = news.clone();
     let thread = thread::Builder::new().name("link-out".into());
     let spawned = thread.spawn(move || {
-        let error = match connect(&addr, hello) {
-            Ok((stream, stored)) => {
-                let read = serve(stream, stored, generation, out, &news);
-                read.err().unwrap_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted).into())
-            }
-            Err(error) => error,
-        };
-        let _ = news.send(News::Down { generation, error });
+        let served = connect(&addr, hello).and_then(|(stream, stored)| serve(&stream, stored, generation, out, &news));
+        if let Err(error) = served {
+            let _ = news.send(News::Down { generation, error });
+        }
     });
     if let Err(e) = spawned {
         let _ = failed.try_send(News::Down { generation, error: e.into() });
@@ -72,16 +68,17 @@ fn connect(addr: &str, hello: Hello) -> Result<(TcpStream, u64), FrameError> {
     Err(last.into())
 }
 
+/// Serves a connection to its end and tells of it. Errors: it could not begin.
 fn serve(
-    stream: TcpStream,
+    stream: &TcpStream,
     stored: u64,
     generation: u64,
     out: Receiver<Out>,
     news: &Sender<News>,
 ) -> Result<(), FrameError> {
     let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let _ = news.send(News::Up { generation, stream, stored });
+    let mut reader = BufReader::new(stream);
+    let _ = news.send(News::Up { generation, stream: stream.try_clone()?, stored });
     thread::scope(|scope| {
         scope.spawn(move || {
             for item in out {
@@ -96,23 +93,22 @@ fn serve(
             // Wakes the reader. After an error the batches that were not acknowledged go to the next connection.
             let _ = writer.shutdown(Shutdown::Both);
         });
-        loop {
+        let error = loop {
             match Frame::read(&mut reader) {
                 Ok(Frame::Ack(number)) => {
                     if news.send(News::Ack { generation, number }).is_err() {
-                        return Ok(());
+                        break io::Error::from(io::ErrorKind::ConnectionAborted).into();
                     }
                 }
-                Ok(Frame::Refused(why)) => return stop(&reader, FrameError::Refused(why)),
-                Ok(_) => return stop(&reader, FrameError::Malformed("acknowledgement")),
-                Err(e) => return stop(&reader, e),
+                Ok(Frame::Refused(why)) => break FrameError::Refused(why),
+                Ok(_) => break FrameError::Malformed("acknowledgement"),
+                Err(e) => break e,
             }
-        }
-    })
-}
-
-/// Ends the writer too: a blocked write returns, and the next write fails.
-fn stop(reader: &BufReader<TcpStream>, error: FrameError) -> Result<(), FrameError> {
-    let _ = reader.get_ref().shutdown(Shutdown::Both);
-    Err(error)
+        };
+        // A blocked write returns and the next one fails.
+        let _ = stream.shutdown(Shutdown::Both);
+        // Told here and not by the caller: the writer waits for the sender, who closes its channel on this news.
+        let _ = news.send(News::Down { generation, error });
+    });
+    Ok(())
 }

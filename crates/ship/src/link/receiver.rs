@@ -188,6 +188,11 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
             }
             connections.insert(id, handle);
         }
+        // Stopped meanwhile, and perhaps before this connection could be seen.
+        if inner.stop.load(Relaxed) {
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
         let serving = inner.clone();
         let spawned = thread::Builder::new().name("link-in".into()).spawn(move || {
             if let Err(e) = serving.serve(id, &stream, peer) {
