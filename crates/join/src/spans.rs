@@ -8,8 +8,8 @@ use std::sync::Arc;
 use wirespan_model::event::Actor;
 use wirespan_model::key::hash64;
 use wirespan_model::{
-    Attr, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Message, Outcome, Resource, Role, Side,
-    SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
+    Attr, AttrVal, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Message, Outcome, Resource, Role,
+    Side, SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
 };
 
 /// What is known of a connection while its bytes are read.
@@ -221,7 +221,7 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
         span.error = m.error.as_ref().into();
     }
     for (key, value) in &m.attrs {
-        set(&mut span.attrs, key, value.to_value());
+        set(&mut span.attrs, key, value);
     }
     if span.request_id.is_none() {
         span.request_id = m.carried.request_id.map(Into::into);
@@ -231,10 +231,11 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
 }
 
 /// Sets an attribute; of one that both messages have, the response's counts.
-fn set(attrs: &mut Vec<Attr>, key: &'static str, value: Value) {
+fn set(attrs: &mut Vec<Attr>, key: &'static str, value: &AttrVal<'_>) {
     match attrs.iter_mut().find(|(k, _)| k == key) {
-        Some((_, old)) => *old = value,
-        None => attrs.push((Cow::Borrowed(key), value)),
+        Some((_, Value::Str(old))) if matches!(value, AttrVal::Str(new) if **new == **old) => {}
+        Some((_, old)) => *old = value.to_value(),
+        None => attrs.push((Cow::Borrowed(key), value.to_value())),
     }
 }
 
