@@ -29,7 +29,7 @@ pub(crate) struct Config {
 pub(crate) struct Capture {
     /// Payload bytes copied per call, at most 4096.
     pub(crate) payload_bytes: u32,
-    /// Calls of a new connection that all carry payload, until its protocol is known.
+    /// Calls of a new connection that carry all their payload (up to 4096 bytes), until its protocol is known.
     pub(crate) young_calls: u32,
     /// Size of the ring buffer between kernel and agent, MiB; a power of two.
     pub(crate) ring_mib: u32,

@@ -17,7 +17,10 @@ static __always_inline __u32 payload_wanted(const struct sock_state *s, bool fir
 	case WS_COPY_LENGTHS:
 		return 0;
 	}
-	return first || s->calls <= young_calls ? n : 0;
+	/* Until its protocol is known, and whether requests are pipelined, a connection may show all it says. */
+	if (s->calls <= young_calls)
+		return WS_MAX_PAYLOAD;
+	return first ? n : 0;
 }
 
 static __always_inline bool would_block(__s64 ret)

@@ -51,9 +51,13 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
 	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+	__u32 pid = task->tgid;
 
-	if (t && t->target && BPF_CORE_READ(task, signal, live.counter) == 0)
-		emit_task(task, WS_EXIT);
+	if (!t || !t->target || BPF_CORE_READ(task, signal, live.counter) != 0)
+		return 0;
+	emit_task(task, WS_EXIT);
+	/* Whoever gets this pid next was not chosen. */
+	bpf_map_delete_elem(&target_pids, &pid);
 	return 0;
 }
 
