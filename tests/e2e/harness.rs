@@ -84,7 +84,7 @@ impl Running {
         self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         let status = self.0.wait().unwrap();
-        assert!(status.success() || status.code().is_none(), "{status}\n{err}");
+        assert!(status.success() || status.code().is_none(), "{status}\nstdout: {out}\nstderr: {err}");
         (out, err)
     }
 

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 {
 	const char *kinds[] = { "GET /%s HTTP/1.1\r\nHost: %s\r\n\r\n", "*2\r\n$3\r\nGET\r\n:%s\r\n%s", "%s %s" };
 	time_t end = time(NULL) + (argc > 2 ? atol(argv[2]) : 3600);
-	struct sigaction action = { .sa_handler = on_term };
+	struct sigaction action = { .sa_handler = on_term, .sa_flags = SA_RESTART };
 	char out[512], in[512];
 	int ends[3][2], i;
 	long done = 0;
