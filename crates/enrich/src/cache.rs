@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) start_ticks: Option<u64>,
     pub(crate) checked: Instant,
     pub(crate) ended: Option<Instant>,
+    /// Read while the program was still being loaded: to be read once more.
+    pub(crate) provisional: bool,
 }
 
 impl Entry {
@@ -26,7 +28,7 @@ impl Entry {
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         match self.ended {
             Some(ended) => now.saturating_duration_since(ended) < LINGER,
-            None => now.saturating_duration_since(self.checked) < RECHECK,
+            None => !self.provisional && now.saturating_duration_since(self.checked) < RECHECK,
         }
     }
 }
@@ -108,7 +110,7 @@ mod tests {
 
     fn entry(cache: &mut Cache, name: &str, at: Instant) -> Entry {
         let resource = cache.intern(Resource { service: name.into(), ..Resource::default() });
-        Entry { resource, start_ticks: None, checked: at, ended: None }
+        Entry { resource, start_ticks: None, checked: at, ended: None, provisional: false }
     }
 
     #[test]

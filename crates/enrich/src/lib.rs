@@ -128,7 +128,8 @@ impl Enricher {
                 let mut cache = self.write();
                 match cache.get(event.parent_pid).map(|p| p.resource.clone()) {
                     Some(resource) => {
-                        let entry = Entry { resource, start_ticks: None, checked: now, ended: None };
+                        let entry =
+                            Entry { resource, start_ticks: None, checked: now, ended: None, provisional: false };
                         cache.insert(pid, entry, now);
                     }
                     // Whatever had this pid before is not this process.
@@ -166,12 +167,15 @@ impl Enricher {
                     (None, Some(_)) if entry.ended.is_none() => entry.start_ticks = start,
                     _ => {}
                 }
-                if start.is_none() || entry.start_ticks == start {
+                let same = start.is_none() || entry.start_ticks == start;
+                if same && (start.is_none() || !entry.provisional) {
                     entry.checked = now;
                     return entry.resource.clone();
                 }
-                self.counters.reused.fetch_add(1, Relaxed);
-                cache.remove(actor.pid);
+                if !same {
+                    self.counters.reused.fetch_add(1, Relaxed);
+                    cache.remove(actor.pid);
+                }
             }
         }
         self.refresh(actor, now);
@@ -191,7 +195,10 @@ impl Enricher {
                     self.counters.denied.fetch_add(1, Relaxed);
                 }
                 let start_ticks = Some(look.start_ticks);
-                Entry { resource: self.resource_of(look), start_ticks, checked: now, ended: None }
+                // A process may have no arguments for good; once more is enough.
+                let again = self.read().get(actor.pid).is_some_and(|e| e.provisional && e.start_ticks == start_ticks);
+                let provisional = look.too_early && !again;
+                Entry { resource: self.resource_of(look), start_ticks, checked: now, ended: None, provisional }
             }
             None => {
                 self.counters.gone.fetch_add(1, Relaxed);
@@ -201,7 +208,7 @@ impl Enricher {
                 let service = if comm.is_empty() { "unknown".into() } else { comm.into() };
                 let extra = place.extra.iter().filter(|(k, _)| &**k != RUNTIME).cloned().collect();
                 let resource = self.write().intern(Resource { service, extra, ..place });
-                Entry { resource, start_ticks: None, checked: now, ended: Some(now) }
+                Entry { resource, start_ticks: None, checked: now, ended: Some(now), provisional: false }
             }
         };
         self.write().insert(actor.pid, entry, now);

@@ -24,6 +24,9 @@ pub(crate) struct Look {
     pub(crate) container: cgroup::Container,
     /// Something could not be read for lack of permission.
     pub(crate) denied: bool,
+    /// There is a program but no argument, not even its name: as a rule `execve` is not over yet, for the kernel shows
+    /// the new executable before the new arguments and environment (`begin_new_exec`, then `create_elf_tables`).
+    pub(crate) too_early: bool,
 }
 
 /// Looks at a process. `None` if it is gone, or if another process took its pid meanwhile.
@@ -47,9 +50,10 @@ pub(crate) fn look(proc: &Path, pid: u32, comm: &str) -> Option<Look> {
     if let Some(service) = declared {
         named.service = service;
     }
+    let too_early = args.is_empty() && !exe.is_empty();
     let executable = exe.strip_suffix(" (deleted)").unwrap_or(&exe).into();
     // The pid may have been given to another process while we read.
-    (stat(&dir)?.0 == start_ticks).then_some(Look { start_ticks, named, executable, container, denied })
+    (stat(&dir)?.0 == start_ticks).then_some(Look { start_ticks, named, executable, container, denied, too_early })
 }
 
 /// Start time and name of the main thread, from `/proc/PID/stat`.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,7 @@ use wirespan_model::event::{Actor, TaskChange, TaskEvent};
 
 const ID: &str = "3f1c9a77b2d84e0f9a6c5d4e3f2a1b0c3f1c9a77b2d84e0f9a6c5d4e3f2a1b0c";
 
+#[derive(Clone, Copy)]
 struct Process<'a> {
     pid: u32,
     start: u64,
@@ -153,6 +155,24 @@ fn a_process_that_is_gone_is_called_by_its_task_name_in_its_parents_container() 
 }
 
 #[test]
+fn a_process_seen_in_the_middle_of_its_exec_is_read_again() {
+    let root = tempfile::tempdir().unwrap();
+    let e = host(root.path());
+    let early =
+        Process { pid: 30, start: 5, comm: "dash", exe: "/usr/bin/dash", args: &[], environ: &[], cgroup: "0::/\n" };
+    write(root.path(), &early);
+    assert_eq!(&*e.resource(&actor(30, "dash")).service, "dash");
+    write(root.path(), &Process { args: &["sh", "greeter.sh"], ..early });
+    assert_eq!(&*e.resource(&actor(30, "dash")).service, "greeter");
+
+    write(root.path(), &Process { pid: 31, ..early });
+    for _ in 0..3 {
+        assert_eq!(&*e.resource(&actor(31, "dash")).service, "dash");
+    }
+    assert_eq!(e.stats().reads, 4, "a process without arguments is read twice, and no more");
+}
+
+#[test]
 fn host_identity_changes_with_the_boot_only() {
     let root = tempfile::tempdir().unwrap();
     let a = host(root.path());
@@ -177,14 +197,20 @@ fn real_children_are_named() {
     let named = Command::new("sleep").arg("30").env("OTEL_SERVICE_NAME", "declared").spawn().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("greeter.sh");
-    fs::write(&script, "read _\n").unwrap();
-    let sh = Command::new("sh").arg(&script).env_remove("OTEL_SERVICE_NAME").stdin(Stdio::piped()).spawn().unwrap();
+    fs::write(&script, "echo; read _\n").unwrap();
+    let mut sh = Command::new("sh");
+    sh.arg(&script).env_remove("OTEL_SERVICE_NAME").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut sh = sh.spawn().unwrap();
+    // `spawn` returns when the new executable is in place, but perhaps not yet its arguments. Who speaks is ready.
+    sh.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
 
-    // `spawn` returns after a successful exec, so each child already is the new program.
     let of = |c: &Child| e.resource(&actor(c.id(), "thread"));
     let plain = of(&sleep);
     assert!(["sleep", "coreutils"].contains(&&*plain.service), "{plain:?}");
     assert!(plain.executable.starts_with('/'), "{plain:?}");
+    // The second look finds what the first came too early for.
+    of(&named);
+    std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(&*of(&named).service, "declared");
     assert_eq!(&*of(&sh).service, "greeter");
     let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
