@@ -280,6 +280,35 @@ fn sdk_spans_and_observed_spans_make_one_tree() {
     assert_eq!(evidence, [Evidence::Carried, Evidence::Carried, Evidence::Wire, Evidence::Carried]);
 }
 
+/// The user sends no context: the SDK of the gateway begins its own trace inside the request that was observed.
+#[test]
+fn an_sdk_root_belongs_under_the_request_that_it_served() {
+    let mut w = World::default();
+    let trace = TraceId([9; 16]);
+    let a = w.call(None, USER, edge(), T0, T0 + 30 * MS);
+    let mut root = w.blank(edge(), TapSide::App, T0 + MS, T0 + 29 * MS);
+    root.kind = SpanKind::Server;
+    let mut sdk = w.blank(edge(), TapSide::App, T0 + 2 * MS, T0 + 28 * MS);
+    sdk.parent_span_id = Some(root.id);
+    let b = w.call(Some(a), edge(), cart(), T0 + 3 * MS, T0 + 27 * MS);
+    for i in [b.client, b.server] {
+        w.spans[i].parent_span_id = Some(sdk.id);
+        w.spans[i].trace_id = Some(trace);
+    }
+    (root.trace_id, sdk.trace_id) = (Some(trace), Some(trace));
+    let ids = [w.id(a.client), w.id(a.server), root.id, sdk.id, w.id(b.client), w.id(b.server)];
+    w.spans.extend([root, sdk]);
+    let traces = link(w.arcs());
+    assert_eq!(traces.len(), 1);
+    let order: Vec<SpanId> = traces[0].spans.iter().map(|s| s.span.id).collect();
+    assert_eq!((order, traces[0].id), (ids.to_vec(), trace));
+    assert_eq!(traces[0].spans.last().unwrap().depth, 5);
+    // Two SDK spans that name each other have no top.
+    let n = w.spans.len();
+    w.spans[n - 2].parent_span_id = Some(ids[3]);
+    link(w.arcs()).iter().for_each(check);
+}
+
 /// A proxy that forwards `traceparent` unchanged: its own span stands between, by thread or by process.
 #[test]
 fn a_forwarded_context_does_not_skip_the_proxy() {

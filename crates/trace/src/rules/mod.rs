@@ -1,5 +1,6 @@
 //! Rules that propose parents, strongest evidence first. A rule proposes; [`crate::forest`] disposes.
 
+mod adopt;
 mod carried;
 mod cause;
 mod name;
@@ -36,12 +37,13 @@ pub(crate) struct Candidate {
 /// Most candidates that one rule looks at per span and list: keeps adversarial sets from costing their square.
 const LOOK: usize = 64;
 
-/// Every proposal for a set of spans in canonical order; at most one per span and rule (two for carried context).
+/// Every proposal for a set of spans in canonical order; a few per span.
 pub(crate) fn candidates(spans: &[Arc<Span>]) -> Vec<Candidate> {
     let mut all = Vec::with_capacity(spans.len() * 2);
     wire::propose(spans, &mut all);
     let caused = cause::propose(spans, &mut all);
     carried::propose(spans, &caused, &mut all);
+    adopt::propose(spans, &caused, &mut all);
     name::propose(spans, &mut all);
     all
 }
