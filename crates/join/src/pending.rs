@@ -80,6 +80,10 @@ impl Queue {
                 slot
             }
             None => {
+                if self.slots.capacity() == 0 {
+                    // Most connections never have two requests waiting, and a slot is large.
+                    self.slots.reserve_exact(1);
+                }
                 self.slots.push(Some(pending));
                 (self.slots.len() - 1) as u32
             }
@@ -170,6 +174,13 @@ impl Queue {
     /// Slots of the queue, oldest first.
     pub(crate) fn queued(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.order.iter().filter(|e| e.slot != TOMB).map(|e| e.slot)
+    }
+
+    /// Gives all memory back if nothing waits: a connection may stay silent for hours.
+    pub(crate) fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Queue::default();
+        }
     }
 
     /// Gives memory back after a burst.

@@ -48,6 +48,7 @@ struct Sim {
 }
 
 impl Sim {
+    #[allow(clippy::too_many_arguments)]
     fn call(&mut self, conn: (usize, usize), server: bool, egress: bool, tid: u32, at: u64, cause: u64, bytes: &str) {
         let c = &mut self.conns[conn.0][conn.1];
         let up = server != egress;

@@ -257,7 +257,9 @@ impl Conn {
             }
             return false;
         }
-        if !self.session.is_idle() {
+        if self.session.is_idle() {
+            self.session.rest();
+        } else {
             self.with(env, sink, |session, ctx, out| session.tick(now_ns, ctx, out));
         }
         let datagram = matches!(self.transport, Transport::Udp | Transport::UnixDgram);

@@ -83,6 +83,11 @@ impl Session {
         self.queue.is_empty()
     }
 
+    /// Gives memory back while nothing waits.
+    pub(crate) fn rest(&mut self) {
+        self.queue.rest();
+    }
+
     /// Whether a message of this side is under way.
     pub(crate) fn is_open(&self, side: Side) -> bool {
         self.open[ix(side)].is_some()
