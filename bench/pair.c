@@ -20,7 +20,7 @@ static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* of this process, its system calls included: neighbours do not count */
 	return t.tv_sec * 1e9 + t.tv_nsec;
 }
 

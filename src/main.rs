@@ -8,6 +8,10 @@ mod counters;
 mod outputs;
 mod server;
 
+/// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see docs/performance.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use clap::Parser as _;
 use std::process::ExitCode;
 
