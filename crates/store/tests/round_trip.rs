@@ -27,6 +27,31 @@ fn check(store: &Embedded, spans: &[Arc<Span>], when: &str) {
     scanned.sort_by_key(|s| s.id);
     assert!(scanned.iter().eq(spans.iter().map(|s| &**s)), "{when}: a scan sees every span once");
     assert_eq!(store.status().spans, spans.len() as u64, "{when}");
+    let mut outlines = 0;
+    let mut outline = |s: &Span| {
+        outlines += 1;
+        let span = &spans[s.id.0 as usize - 1];
+        let parts = |s: &Span| {
+            let words = (s.resource.service.clone(), s.resource.host.clone(), s.comm.clone(), s.operation.clone());
+            let times = (s.start_ns, s.end_ns, s.response_ns, s.request_bytes, s.response_bytes);
+            (
+                s.id,
+                s.tap,
+                s.kind,
+                s.protocol.clone(),
+                s.status,
+                s.status_code,
+                s.tuple,
+                s.host_id,
+                s.netns,
+                words,
+                times,
+            )
+        };
+        assert_eq!(parts(s), parts(span), "{when}: an outline");
+    };
+    store.scan_outline(TimeRange::ALL, &mut outline).unwrap();
+    assert_eq!(outlines, spans.len(), "{when}: outlines");
 }
 
 proptest! {
@@ -123,4 +148,40 @@ fn many_chunks_groups_and_merges() {
     let files = std::fs::read_dir(dir.path()).unwrap().count();
     assert!(files < 12, "{files} files are left");
     look(&Embedded::open(dir.path(), options).unwrap(), "after opening again");
+}
+
+/// Queries see every span once, whatever is being flushed and merged at the time.
+#[test]
+fn readers_never_miss_what_is_moving() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = wirespan_store::Options { flush_rows: 4_000, merge_count: 3, ..support::options() };
+    let store = Embedded::open(dir.path(), options).unwrap();
+    let (appended, done) = (std::sync::atomic::AtomicU64::new(0), std::sync::atomic::AtomicBool::new(false));
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut rounds = 0;
+            while !done.load(relaxed) {
+                let least = appended.load(relaxed);
+                let mut ids = Vec::new();
+                store.scan_outline(TimeRange::ALL, &mut |s| ids.push(s.id.0)).unwrap();
+                ids.sort_unstable();
+                assert!(ids.len() as u64 >= least, "{} of at least {least}", ids.len());
+                assert!(ids.iter().copied().eq(1..=ids.len() as u64), "a gap or a duplicate");
+                if least > 0 {
+                    let id = wirespan_model::SpanId(1 + rounds * 7_919 % least);
+                    assert!(store.span(id).unwrap().is_some(), "{id} of {least}");
+                }
+                rounds += 1;
+            }
+            rounds
+        });
+        for n in 0..400u64 {
+            store.append((n * 250 + 1..=n * 250 + 250).map(|n| support::plain(n, 1_000 + n)).collect()).unwrap();
+            appended.store((n + 1) * 250, relaxed);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        done.store(true, relaxed);
+        assert!(reader.join().unwrap() > 20);
+    });
 }

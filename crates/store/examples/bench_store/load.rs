@@ -65,8 +65,9 @@ impl Load {
     pub fn around(&self, trace: usize) -> TimeRange {
         let window = trace / (SCATTER / TRACE_SPANS);
         let t = START + (HOUR / self.spans as u64) * (window * SCATTER + SCATTER / 2) as u64;
-        let five = 5 * 60 * 1_000_000_000;
-        TimeRange { from_ns: t - five, to_ns: t + five }
+        // Of few spans, the scatter takes longer than that.
+        let reach = (5 * 60 * 1_000_000_000).max(HOUR / self.spans as u64 * SCATTER as u64);
+        TimeRange { from_ns: t - reach, to_ns: t + reach }
     }
 
     /// Every key of every span of a trace.

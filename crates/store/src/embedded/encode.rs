@@ -2,7 +2,7 @@
 
 use super::attrs;
 use super::names::Names;
-use super::schema::{NameKey, Ty, COLUMNS, NARROW, WIDE};
+use super::schema::{place, NameKey, Ty, COLUMNS, NARROW, WIDE};
 use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -191,7 +191,8 @@ pub(crate) fn widen(batch: &RecordBatch, texts: &Arc<StringArray>) -> Result<Rec
     let mut columns = Vec::with_capacity(batch.num_columns());
     let mut places = Vec::with_capacity(batch.num_columns());
     for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-        let place = NARROW.index_of(field.name())?;
+        let unknown = || ArrowError::SchemaError(format!("unknown column {}", field.name()));
+        let place = place(field.name()).ok_or_else(unknown)?;
         places.push(place);
         columns.push(match COLUMNS[place].ty {
             Ty::Name => {

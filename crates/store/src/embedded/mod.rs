@@ -143,7 +143,10 @@ impl Store for Embedded {
         self.inner.suggest(field, prefix, range, limit)
     }
     fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
-        self.inner.scan(range, visit)
+        self.inner.scan(range, None, visit)
+    }
+    fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
+        self.inner.scan(range, Some(schema::OUTLINE_COLUMNS), visit)
     }
     fn flush(&self) -> Result<(), StoreError> {
         self.inner.sync()

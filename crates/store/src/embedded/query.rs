@@ -121,13 +121,28 @@ impl<'q> Filter<'q> {
         }
     }
 
-    /// Calls `visit` with row and rank of each row of a batch that matches; the batch has [`Filter::columns`].
-    /// Rows that rank at or below `floor` may be left out.
+    /// As [`Filter::columns`], for rows of which all are known to start in the range.
+    pub(crate) fn columns_inside(&self) -> &[Col] {
+        // The start is the first of the columns; the rank needs it in the order of time.
+        if self.query.order == Order::Newest {
+            &self.columns
+        } else {
+            &self.columns[1..]
+        }
+    }
+
+    /// Whether all that starts between these bounds starts in the range.
+    pub(crate) fn contains(&self, times: (u64, u64)) -> bool {
+        self.query.range.from_ns <= times.0 && times.1 < self.query.range.to_ns
+    }
+
+    /// Calls `visit` with row and rank of each row of a batch that matches; the batch has [`Filter::columns`], or
+    /// [`Filter::columns_inside`]. Rows that rank at or below `floor` may be left out.
     pub(crate) fn rows(&self, batch: &RecordBatch, floor: Option<u64>, visit: &mut dyn FnMut(usize, u64)) {
         let view = View::new(batch);
         let starts = view.column(Col::Start).and_then(|c| c.as_primitive_opt::<TimestampNanosecondType>());
         let durations = view.column(Col::Duration).and_then(|c| c.as_primitive_opt::<Int64Type>());
-        let (Some(starts), Some(durations)) = (starts, durations) else { return };
+        let Some(durations) = durations else { return };
         // For each name column, which dictionary entry is the wanted one.
         let mut wanted = Vec::new();
         for (col, want) in &self.names {
@@ -142,8 +157,10 @@ impl<'q> Filter<'q> {
         }
         let rest = self.columns.len() > 2 + self.names.len();
         let r = self.query.range;
-        for (row, (start, duration)) in starts.values().iter().zip(durations.values()).enumerate() {
-            let (start, duration) = (*start as u64, (*duration).max(0) as u64);
+        for (row, duration) in durations.values().iter().enumerate() {
+            // A start that was not read is known to be in the range, and ranks nothing.
+            let start = starts.map_or(r.from_ns, |s| s.value(row) as u64);
+            let duration = (*duration).max(0) as u64;
             let rank = self.rank(start, duration);
             let plausible = floor.is_none_or(|f| rank > f)
                 && (r.from_ns..r.to_ns).contains(&start)

@@ -137,11 +137,17 @@ impl Inner {
         fetch(best, &sources, &snapshot.tail)
     }
 
-    pub(crate) fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
+    /// Visits the spans of a range, made of some columns or of all.
+    pub(crate) fn scan(
+        &self,
+        range: TimeRange,
+        columns: Option<&[Col]>,
+        visit: &mut dyn FnMut(&Span),
+    ) -> Result<(), StoreError> {
         let in_range = |start: u64| range.from_ns <= start && start < range.to_ns;
         let snapshot = self.snapshot(range, |tail, _| tail.to_vec());
         snapshot.tail.iter().filter(|s| in_range(s.start_ns)).for_each(|s| visit(s));
-        self.batches(snapshot, range, None, &mut |batch| {
+        self.batches(snapshot, range, columns, &mut |batch| {
             let mut view = View::new(batch);
             for row in 0..view.rows() {
                 if in_range(view.start_ns(row)) {
@@ -282,13 +288,16 @@ fn search_segment(
         let wanted = pages.partition_point(|p| best.wants(top(p)));
         pages.truncate(wanted);
         let mut slab: Vec<Page> = pages.drain(..pages.len().min(SLAB_PAGES)).collect();
-        slab.sort_by_key(|p| (p.group, p.rows.0));
-        for group in slab.chunk_by(|a, b| a.group == b.group) {
+        slab.sort_by_key(|p| (filter.contains(p.times), p.group, p.rows.0));
+        let same = |a: &Page, b: &Page| a.group == b.group && filter.contains(a.times) == filter.contains(b.times);
+        for group in slab.chunk_by(same) {
+            let inside = filter.contains(group[0].times);
+            let columns = if inside { filter.columns_inside() } else { filter.columns() };
             let rows = ranges(group);
             // Places in the group of the rows that come back.
             let mut places = rows.iter().cloned().flatten();
             let base = open.group_start(group[0].group);
-            for batch in open.read(group[0].group, Some(&rows), Some(filter.columns()), SLAB_PAGES * PAGE_ROWS)? {
+            for batch in open.read(group[0].group, Some(&rows), Some(columns), SLAB_PAGES * PAGE_ROWS)? {
                 let batch = batch?;
                 let at: Vec<usize> = places.by_ref().take(batch.num_rows()).collect();
                 let floor = best.floor();

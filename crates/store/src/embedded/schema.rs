@@ -4,6 +4,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::schema::types::ColumnPath;
+use rustc_hash::FxHashMap;
 use std::sync::{Arc, LazyLock};
 
 /// Physical type of a column.
@@ -129,6 +130,32 @@ pub(crate) const KEY_COLUMNS: &[Col] = &[
     Col::ServerPort,
 ];
 
+/// Columns of which [`Store::scan_outline`](crate::Store::scan_outline) makes spans.
+pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
+    Col::Start,
+    Col::Duration,
+    Col::ResponseBeforeEnd,
+    Col::Service,
+    Col::Tap,
+    Col::Kind,
+    Col::Protocol,
+    Col::Operation,
+    Col::Status,
+    Col::StatusCode,
+    Col::RequestBytes,
+    Col::ResponseBytes,
+    Col::Transport,
+    Col::ClientIp,
+    Col::ClientPort,
+    Col::ServerIp,
+    Col::ServerPort,
+    Col::Id,
+    Col::Comm,
+    Col::Netns,
+    Col::HostId,
+    Col::Host,
+];
+
 /// Rows per Parquet page: the unit of a point look-up.
 pub(crate) const PAGE_ROWS: usize = 2048;
 /// Rows per Parquet row group: bounds the memory of writing.
@@ -161,6 +188,13 @@ pub(crate) static NARROW: LazyLock<SchemaRef> =
 /// Schema of Parquet and of queries: names are dictionaries.
 pub(crate) static WIDE: LazyLock<SchemaRef> =
     LazyLock::new(|| Arc::new(Schema::new(COLUMNS.iter().map(|c| field(c, false)).collect::<Vec<_>>())));
+
+/// Place of a column by its name.
+pub(crate) fn place(name: &str) -> Option<usize> {
+    static PLACES: LazyLock<FxHashMap<&'static str, usize>> =
+        LazyLock::new(|| COLUMNS.iter().enumerate().map(|(i, c)| (c.name, i)).collect());
+    PLACES.get(name).copied()
+}
 
 /// How segments are written.
 pub(crate) fn writer_properties() -> WriterProperties {

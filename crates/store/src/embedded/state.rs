@@ -50,6 +50,8 @@ pub(crate) struct State {
     /// Why segments cannot be written.
     pub(crate) flush_trouble: Option<String>,
     pub(crate) dropped: BTreeMap<&'static str, u64>,
+    /// Segments that were merged into others, and when: queries that began before may still open their files.
+    pub(crate) merged: Vec<(Instant, u64)>,
     /// Logs with bytes that may not be on the disk yet.
     pub(crate) unsynced: Vec<Arc<File>>,
 }
@@ -71,6 +73,7 @@ impl State {
             log_trouble: None,
             flush_trouble: None,
             dropped: BTreeMap::new(),
+            merged: Vec::new(),
             unsynced: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Columns → spans.
 
 use super::attrs;
-use super::schema::{Col, NameKey, COLUMNS, WIDE};
+use super::schema::{place, Col, NameKey, COLUMNS};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Int32Type, Int64Type, TimestampNanosecondType, UInt16Type, UInt32Type, UInt64Type, UInt8Type,
@@ -20,6 +20,8 @@ pub(crate) struct View {
     columns: [Option<ArrayRef>; COLUMNS.len()],
     rows: usize,
     resource: Option<([usize; 5], Arc<Resource>)>,
+    /// Last address read from each of the two address columns.
+    addresses: [Option<(usize, IpAddr)>; 2],
 }
 
 impl View {
@@ -27,11 +29,11 @@ impl View {
     pub(crate) fn new(batch: &RecordBatch) -> View {
         let mut columns = [const { None }; COLUMNS.len()];
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-            if let Ok(place) = WIDE.index_of(field.name()) {
+            if let Some(place) = place(field.name()) {
                 columns[place] = Some(column.clone());
             }
         }
-        View { columns, rows: batch.num_rows(), resource: None }
+        View { columns, rows: batch.num_rows(), resource: None, addresses: [None; 2] }
     }
 
     /// Looks at some columns of a batch; the others read as their default.
@@ -110,11 +112,17 @@ impl View {
         tap(self.get::<UInt8Type>(Col::Tap, row))
     }
 
-    fn endpoint(&self, ip: Col, port: Col, row: usize) -> Endpoint {
-        Endpoint {
-            ip: self.name(ip, row).parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            port: self.get::<UInt16Type>(port, row),
-        }
+    fn endpoint(&mut self, ip: Col, port: Col, row: usize) -> Endpoint {
+        let (cache, key) = (usize::from(ip as usize == Col::ServerIp as usize), self.name_key(ip, row));
+        let ip = match self.addresses[cache] {
+            Some((same, ip)) if same == key => ip,
+            _ => {
+                let parsed = self.name(ip, row).parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+                self.addresses[cache] = Some((key, parsed));
+                parsed
+            }
+        };
+        Endpoint { ip, port: self.get::<UInt16Type>(port, row) }
     }
 
     /// Who made the span; equal neighbours share it.

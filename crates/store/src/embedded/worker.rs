@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the flusher looks by itself.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a query may run before the files that it began with are removed.
+const LONGEST_QUERY: Duration = Duration::from_secs(30);
 
 /// Writes and syncs the log until the store closes.
 pub(crate) fn log(inner: &Inner) {
@@ -38,6 +40,8 @@ pub(crate) fn log(inner: &Inner) {
 pub(crate) fn flush(inner: &Inner) {
     let Some(dir) = inner.dir.clone() else { return };
     while !inner.closing() {
+        // First what gives room back, because the rest may need it.
+        inner.bury(&dir);
         let worked = inner.flush_one(&dir).and_then(|flushed| {
             inner.retain(&dir)?;
             Ok(flushed || inner.merge_some(&dir)?)
@@ -69,6 +73,7 @@ pub(crate) fn flush(inner: &Inner) {
             }
         }
     }
+    inner.bury(&dir);
 }
 
 impl Inner {
@@ -162,10 +167,14 @@ impl Inner {
             bytes = bytes.saturating_sub(first.bytes);
             dropped.push(kept.remove(0).id);
         }
-        self.replace(&mut state, dir, kept, &dropped)
+        self.replace(&mut state, dir, kept, &dropped)?;
+        drop(state);
+        self.forget(&dropped);
+        dropped.iter().for_each(|id| segment::remove(dir, *id));
+        Ok(())
     }
 
-    /// Makes `kept` the list of segments, and removes the files of `gone`.
+    /// Makes `kept` the list of segments, unless nothing is `gone`.
     fn replace(
         &self,
         state: &mut State,
@@ -182,15 +191,30 @@ impl Inner {
             return Err(e);
         }
         state.segments = state.manifest.segments.clone().into();
-        self.forget(gone);
-        gone.iter().for_each(|id| segment::remove(dir, *id));
         Ok(())
+    }
+
+    /// Removes the files of merged segments once no query can want them.
+    fn bury(&self, dir: &Path) {
+        let mut state = self.lock();
+        // Room matters more than a query that has been running for long.
+        let now = self.closing() || state.stopped().is_some();
+        let old = |at: &Instant| now || at.elapsed() >= LONGEST_QUERY;
+        let gone: Vec<u64> = state.merged.iter().filter(|(at, _)| old(at)).map(|(_, id)| *id).collect();
+        state.merged.retain(|(at, _)| !old(at));
+        drop(state);
+        self.forget(&gone);
+        gone.iter().for_each(|id| segment::remove(dir, *id));
     }
 
     /// Merges some small segments that are neighbours in time, if there are enough of them.
     fn merge_some(&self, dir: &Path) -> Result<bool, StoreError> {
         let (run, id) = {
             let mut state = self.lock();
+            if state.stopped().is_some() {
+                // Merging needs room for both.
+                return Ok(false);
+            }
             let run = merge_run(&state.segments, self.options.merge_rows, self.options.merge_count);
             if run.is_empty() {
                 return Ok(false);
@@ -212,6 +236,7 @@ impl Inner {
         kept.retain(|s| !gone.contains(&s.id));
         kept.push(merged);
         self.replace(&mut state, dir, kept, &gone)?;
+        state.merged.extend(gone.into_iter().map(|id| (Instant::now(), id)));
         Ok(true)
     }
 
@@ -227,7 +252,7 @@ impl Inner {
             if state.frozen.is_empty() && small.is_empty() {
                 break;
             }
-            if let Some(trouble) = &state.flush_trouble {
+            if let Some(trouble) = state.stopped() {
                 return Err(StoreError::Stopped(trouble.clone()));
             }
             self.work.notify_one();
