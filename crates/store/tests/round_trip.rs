@@ -33,7 +33,7 @@ fn check(store: &Embedded, spans: &[Arc<Span>], when: &str) {
         let span = &spans[s.id.0 as usize - 1];
         let parts = |s: &Span| {
             let words = (s.resource.service.clone(), s.resource.host.clone(), s.comm.clone(), s.operation.clone());
-            let times = (s.start_ns, s.end_ns, s.response_ns, s.request_bytes, s.response_bytes);
+            let times = (s.start_ns, s.end_ns, s.response_ns, s.request_bytes, s.response_bytes, s.tcp.retransmits);
             (
                 s.id,
                 s.tap,

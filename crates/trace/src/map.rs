@@ -126,7 +126,7 @@ struct Builder {
 impl ServiceMap {
     /// The map of the spans in a store that start in the range.
     pub fn of_store(store: &dyn Store, range: TimeRange) -> Result<ServiceMap, StoreError> {
-        ServiceMap::build(&mut |visit| store.scan(range, visit))
+        ServiceMap::build(&mut |visit| store.scan_outline(range, visit))
     }
 
     /// The map of some spans.

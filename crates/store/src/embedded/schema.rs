@@ -153,6 +153,7 @@ pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
     Col::Comm,
     Col::Netns,
     Col::HostId,
+    Col::Retransmits,
     Col::Host,
 ];
 
