@@ -136,10 +136,6 @@ pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) name: String,
-    pub(crate) trace: String,
-    pub(crate) id: String,
-    pub(crate) parent: String,
-    pub(crate) service: String,
     pub(crate) attrs: BTreeMap<String, String>,
 }
 
@@ -165,17 +161,9 @@ pub(crate) fn otlp(path: &Path) -> Vec<Span> {
     for line in text.lines() {
         let request: Value = serde_json::from_str(line).unwrap();
         for group in request["resourceSpans"].as_array().unwrap() {
-            let resource = attributes(&group["resource"]["attributes"]);
             for s in group["scopeSpans"].as_array().unwrap().iter().flat_map(|s| s["spans"].as_array().unwrap()) {
-                let word = |key: &str| s[key].as_str().unwrap_or("").to_string();
-                spans.push(Span {
-                    name: word("name"),
-                    trace: word("traceId"),
-                    id: word("spanId"),
-                    parent: word("parentSpanId"),
-                    service: resource.get("service.name").cloned().unwrap_or_default(),
-                    attrs: attributes(&s["attributes"]),
-                });
+                let name = s["name"].as_str().unwrap_or("").to_string();
+                spans.push(Span { name, attrs: attributes(&s["attributes"]) });
             }
         }
     }

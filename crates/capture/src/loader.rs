@@ -140,14 +140,17 @@ fn open(
     Ok(skel)
 }
 
+/// What became of the programs: the loaded object, those in it, and those that the kernel refused, with its words.
+struct Loaded {
+    skel: WirespanSkel<'static>,
+    programs: Vec<&'static Program>,
+    refused: Vec<(&'static str, String)>,
+}
+
 /// Loads what can be loaded: all at once, or, if the kernel refuses that, each program that it takes on its own.
-fn load_survivors(
-    options: &Options,
-    targets: &Targets,
-    wanted: &[&'static Program],
-) -> Result<(WirespanSkel<'static>, Vec<&'static Program>, Vec<(&'static str, String)>), CaptureError> {
+fn load_survivors(options: &Options, targets: &Targets, wanted: &[&'static Program]) -> Result<Loaded, CaptureError> {
     if let Ok(skel) = open(options, targets, wanted)?.load() {
-        return Ok((skel, wanted.to_vec(), Vec::new()));
+        return Ok(Loaded { skel, programs: wanted.to_vec(), refused: Vec::new() });
     }
     let mut survivors = Vec::new();
     let mut refused = Vec::new();
@@ -165,7 +168,7 @@ fn load_survivors(
         }
     }
     let skel = open(options, targets, &survivors)?.load().map_err(bpf("loading the kernel programs"))?;
-    Ok((skel, survivors, refused))
+    Ok(Loaded { skel, programs: survivors, refused })
 }
 
 impl Capture {
@@ -187,7 +190,7 @@ impl Capture {
         let mut wanted = features::wanted(rung, has);
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
-        let (mut skel, loaded, refused) = load_survivors(options, targets, &wanted)?;
+        let Loaded { mut skel, programs, refused } = load_survivors(options, targets, &wanted)?;
         choose(&mut skel, targets)?;
         let batch = Rc::new(RefCell::new(Batch { clock: Clock::now(), events: Vec::new(), bad: 0 }));
         let sink = Rc::clone(&batch);
@@ -208,7 +211,7 @@ impl Capture {
                 links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
             }
         }
-        let names: Vec<_> = loaded.iter().map(|p| p.name).collect();
+        let names: Vec<_> = programs.iter().map(|p| p.name).collect();
         let features = features::table(rung, &names, &refused, has);
         Ok(Capture { links, ring, skel, batch, features, rung })
     }

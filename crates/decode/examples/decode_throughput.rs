@@ -2,7 +2,7 @@
 //! ends (`memchr`) and a copy (`memcpy`).
 //!
 //! ```text
-//! cargo run --release -p wirespan-decode --example throughput [PART OF A NAME]
+//! cargo run --release -p wirespan-decode --example decode_throughput [PART OF A NAME]
 //! ```
 #![allow(clippy::arithmetic_side_effects, clippy::cast_precision_loss, clippy::unwrap_used)]
 
