@@ -10,3 +10,4 @@ mod existing;
 mod harness;
 mod shop;
 mod split;
+mod verdicts;

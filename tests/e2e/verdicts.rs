@@ -1,0 +1,138 @@
+//! What user space decides about a connection, and what the kernel then sends: the one back edge of the data flow.
+
+use crate::harness::{can_trace, eventually};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
+use wirespan_model::{DataEvent, Direction, Event, SocketId};
+
+/// A traced process that sends what it reads from its stdin to the test, and waits for an answer of four bytes each time.
+struct Echo {
+    child: Child,
+    connection: TcpStream,
+    capture: Capture,
+    socket: SocketId,
+}
+
+const CLIENT: &str = "import socket, sys\n\
+    s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+    for line in sys.stdin:\n\
+    \x20   for part in line.strip().split('|'):\n\
+    \x20       s.sendall(part.encode())\n\
+    \x20   s.recv(4)\n";
+
+impl Echo {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let options = Options { young_calls: 0, payload_bytes: 16, ..Options::default() };
+        let mut capture = Capture::open(&options, &Targets::default()).unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "read _; exec python3 -u -c \"$0\" \"$1\"", CLIENT, &port])
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        capture.add_pid(child.id()).unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        let connection = listener.accept().unwrap().0;
+        let mut echo = Echo { child, connection, capture, socket: SocketId(0) };
+        echo.socket = echo.exchange("first").first().unwrap().socket;
+        echo
+    }
+
+    /// One exchange; the data events that it gave.
+    fn exchange(&mut self, line: &str) -> Vec<DataEvent> {
+        self.ask(line);
+        self.events()
+    }
+
+    fn ask(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        let mut left = line.replace('|', "").len();
+        let mut buffer = [0; 256];
+        while left > 0 {
+            left -= self.connection.read(&mut buffer).unwrap();
+        }
+        self.connection.write_all(b"done").unwrap();
+        // The client has read the answer when it asks the pipe for more.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+
+    fn events(&mut self) -> Vec<DataEvent> {
+        let mut events = Vec::new();
+        self.capture.drain(&mut events).unwrap();
+        events.into_iter().filter_map(|e| if let Event::Data(d) = e { Some(d) } else { None }).collect()
+    }
+
+    fn decide(&mut self, copy: Copy, bytes: u16) {
+        self.capture.decide(&[(self.socket, Verdict { copy, bytes })]).unwrap();
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn shape(events: &[DataEvent]) -> Vec<(Direction, u64, String)> {
+    events.iter().map(|d| (d.direction, d.len, String::from_utf8_lossy(&d.payload).into_owned())).collect()
+}
+
+fn out(len: u64, payload: &str) -> (Direction, u64, String) {
+    (Direction::Egress, len, payload.into())
+}
+
+fn back(payload: &str) -> (Direction, u64, String) {
+    (Direction::Ingress, 4, payload.into())
+}
+
+#[test]
+fn each_verdict_copies_what_it_says() {
+    if !can_trace("verdicts") {
+        return;
+    }
+    let mut echo = Echo::start();
+    echo.decide(Copy::First, 8);
+    assert_eq!(shape(&echo.exchange("0123456789|abc")), [out(10, "01234567"), out(3, ""), back("done")]);
+    echo.decide(Copy::Every, 4);
+    assert_eq!(shape(&echo.exchange("0123456789|abcdef")), [out(10, "0123"), out(6, "abcd"), back("done")]);
+    echo.decide(Copy::Lengths, 0);
+    assert_eq!(shape(&echo.exchange("0123456789")), [out(10, ""), back("")]);
+    echo.decide(Copy::Ignore, 0);
+    assert_eq!(shape(&echo.exchange("0123456789")), []);
+    // Exchanges were counted all the while.
+    echo.decide(Copy::First, 8);
+    let last = echo.exchange("again");
+    assert_eq!(shape(&last), [out(5, "again"), back("done")]);
+    assert_eq!(last[0].exchange & 0xff_ffff, 6, "the sixth exchange of the socket");
+}
+
+#[test]
+fn a_pair_comes_together_and_in_order() {
+    if !can_trace("verdict_pair") {
+        return;
+    }
+    let mut echo = Echo::start();
+    echo.decide(Copy::Pair, 8);
+    assert_eq!(shape(&echo.exchange("0123456789")), [out(10, "01234567"), back("done")]);
+    // A second call of the request brings the first one out.
+    assert_eq!(shape(&echo.exchange("0123456789|abc")), [out(10, "01234567"), out(3, ""), back("done")]);
+    let paired = |echo: &Echo| echo.capture.counters().iter().find(|c| c.0 == "paired").unwrap().1;
+    assert_eq!(paired(&echo), 2);
+    // Times and sequence numbers are those of each call.
+    let events = echo.exchange("hello");
+    assert!(events[0].exit_ns < events[1].exit_ns && events[0].exchange == events[1].exchange);
+    assert_eq!(paired(&echo), 3);
+    // What waits when the verdict changes, or when the connection ends, is not lost.
+    writeln!(echo.child.stdin.as_mut().unwrap(), "orphan").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(shape(&echo.events()), []);
+    let _ = echo.child.kill();
+    let orphan = eventually("the request that got no answer", || echo.events().into_iter().next());
+    assert_eq!(shape(&[orphan]), [out(6, "orphan")]);
+}
