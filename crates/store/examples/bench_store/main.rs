@@ -105,14 +105,18 @@ fn main() {
     let mut spans = 1_000_000usize;
     let mut dir = None;
     let mut ask = true;
+    let mut rate = None;
+    let mut options = Options { max_age: std::time::Duration::MAX, ..Options::default() };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match (arg.as_str(), args.next()) {
             ("--spans", Some(n)) => spans = n.replace('_', "").parse().unwrap(),
             ("--dir", Some(d)) => dir = Some(PathBuf::from(d)),
             ("--queries", Some(yes)) => ask = yes == "yes",
+            ("--flush-rows", Some(n)) => options.flush_rows = n.parse().unwrap(),
+            ("--rate", Some(n)) => rate = Some(n.parse::<f64>().unwrap()),
             _ => {
-                eprintln!("usage: bench_store [--spans N] [--dir EMPTY_DIRECTORY] [--queries yes|no]");
+                eprintln!("usage: bench_store [--spans N] [--dir EMPTY_DIRECTORY] [--queries yes|no] [--rate SPANS_PER_SECOND] [--flush-rows N]");
                 std::process::exit(2);
             }
         }
@@ -132,7 +136,7 @@ fn main() {
     row("baseline: JSON lines, size", format!("{:.0} bytes/span", baseline.1), "");
 
     let rss_before = status_mb("VmRSS");
-    let store = Embedded::open(&dir, Options { max_age: std::time::Duration::MAX, ..Options::default() }).unwrap();
+    let store = Embedded::open(&dir, options.clone()).unwrap();
     let mut meter = Meter::new();
     let wall = Instant::now();
     let mut at = 0;
@@ -140,6 +144,10 @@ fn main() {
         let batch = meter.outside(|| (at..(at + BATCH).min(spans)).map(|i| Arc::new(load.span(i))).collect::<Vec<_>>());
         at += batch.len();
         store.append(batch).unwrap();
+        if let Some(rate) = rate {
+            let due = std::time::Duration::from_secs_f64(at as f64 / rate);
+            std::thread::sleep(due.saturating_sub(wall.elapsed()));
+        }
     }
     let appended = wall.elapsed().as_secs_f64();
     let cpu_appended = meter.seconds();
@@ -175,7 +183,7 @@ fn main() {
     row("peak RSS, all", format!("{:.0} MB", status_mb("VmHWM")), "");
     drop(store);
     let start = Instant::now();
-    drop(Embedded::open(&dir, Options { max_age: std::time::Duration::MAX, ..Options::default() }).unwrap());
+    drop(Embedded::open(&dir, options.clone()).unwrap());
     row("open and close", format!("{:.1} ms", start.elapsed().as_secs_f64() * 1e3), "");
     column_sizes(&dir, n);
 }

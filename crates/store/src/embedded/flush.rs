@@ -15,9 +15,11 @@ use std::sync::Arc;
 use wirespan_model::KeyKind;
 
 /// Rows that are gathered at a time; a multiple of the page.
-const WINDOW: usize = 8 * 1024;
+const WINDOW: usize = 4 * 1024;
+/// Rows that are decoded at a time of each input of a merge.
+const MERGE_ROWS: usize = 1024;
 /// Decoded chunks that are held at a time, about 0.7 MB each.
-const HELD_CHUNKS: usize = 8;
+const HELD_CHUNKS: usize = 6;
 
 /// Writes a memory segment as segment `id`.
 pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<Segment, StoreError> {
@@ -123,7 +125,7 @@ impl Cursor {
                 if self.group == self.segment.group_count() {
                     return Ok(None);
                 }
-                self.batches = Some(self.segment.read(self.group, None, Some(columns), 4096)?);
+                self.batches = Some(self.segment.read(self.group, None, Some(columns), MERGE_ROWS)?);
                 self.group += 1;
             }
         }

@@ -35,7 +35,7 @@ impl Default for Options {
             flush_memory_bytes: 24 << 20,
             flush_interval: Duration::from_secs(60),
             sync_interval: Duration::from_secs(1),
-            merge_rows: 512 * 1024,
+            merge_rows: 256 * 1024,
             merge_count: 8,
             min_free_bytes: 64 << 20,
         }

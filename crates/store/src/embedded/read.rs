@@ -15,8 +15,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use wirespan_model::{Key, Span};
 
-/// Pages that are read at a time in a search; the floor may rise between two reads.
-const SLAB_PAGES: usize = 16;
+/// Pages that a search reads at a time. It begins with few, because few may be enough and the floor may rise between two
+/// reads, and goes on with many, because each read has a cost of its own.
+const SLAB_PAGES: std::ops::RangeInclusive<usize> = 4..=64;
+/// Rows per batch of a search.
+const SEARCH_ROWS: usize = 16 * PAGE_ROWS;
 /// Rows that are looked at for suggestions.
 const SUGGEST_ROWS: usize = 1 << 20;
 /// Distinct values that are counted for suggestions.
@@ -283,11 +286,13 @@ fn search_segment(
     pages.retain(|p| filter.page(p.times, p.durations));
     let top = |p: &Page| if query.order == Order::Newest { p.times.1 } else { p.durations.1 };
     pages.sort_by_key(|p| std::cmp::Reverse(top(p)));
+    let mut slab_pages = *SLAB_PAGES.start();
     while !pages.is_empty() {
         // Pages are sorted, so what the floor rules out is at the end.
         let wanted = pages.partition_point(|p| best.wants(top(p)));
         pages.truncate(wanted);
-        let mut slab: Vec<Page> = pages.drain(..pages.len().min(SLAB_PAGES)).collect();
+        let mut slab: Vec<Page> = pages.drain(..pages.len().min(slab_pages)).collect();
+        slab_pages = (slab_pages * 2).min(*SLAB_PAGES.end());
         slab.sort_by_key(|p| (filter.contains(p.times), p.group, p.rows.0));
         let same = |a: &Page, b: &Page| a.group == b.group && filter.contains(a.times) == filter.contains(b.times);
         for group in slab.chunk_by(same) {
@@ -297,7 +302,7 @@ fn search_segment(
             // Places in the group of the rows that come back.
             let mut places = rows.iter().cloned().flatten();
             let base = open.group_start(group[0].group);
-            for batch in open.read(group[0].group, Some(&rows), Some(columns), SLAB_PAGES * PAGE_ROWS)? {
+            for batch in open.read(group[0].group, Some(&rows), Some(columns), SEARCH_ROWS)? {
                 let batch = batch?;
                 let at: Vec<usize> = places.by_ref().take(batch.num_rows()).collect();
                 let floor = best.floor();

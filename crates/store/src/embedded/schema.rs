@@ -160,7 +160,7 @@ pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
 /// Rows per Parquet page: the unit of a point look-up.
 pub(crate) const PAGE_ROWS: usize = 2048;
 /// Rows per Parquet row group: bounds the memory of writing.
-pub(crate) const GROUP_ROWS: usize = 128 * 1024;
+pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
 /// Key type of the dictionaries.
 pub(crate) type NameKey = arrow_array::types::UInt32Type;
