@@ -236,6 +236,19 @@ fn a_close_inside_a_response_says_how_much_came() {
 }
 
 #[test]
+fn a_head_that_the_close_cut_short_is_still_a_request() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    stage.event(c.send(T0, &get("/first")));
+    stage.event(c.recv(T0 + MS, &ok(0)));
+    stage.event(c.send(T0 + 2 * MS, b"GET /second HTTP/1.1\r\nHost: x\r\n"));
+    stage.event(c.change(T0 + 3 * MS, SocketChange::Close));
+    stage.tick(T0 + S);
+    let [_, span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((&*span.target, span.status), ("/second", Status::Closed));
+}
+
+#[test]
 fn a_response_until_close_ends_with_its_last_byte() {
     let mut stage = Stage::new();
     let mut c = End::client(1);

@@ -320,7 +320,15 @@ impl Conn {
 
     fn wind_up(&mut self, ending: Ending, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         let at = self.ending.map_or(self.last_ns, |(_, at)| at);
-        self.with(env, sink, |session, ctx, out| session.finish(ending, at, ctx, out));
+        let mut mode = std::mem::replace(&mut self.mode, Mode::Opaque(None));
+        self.with(env, sink, |session, ctx, out| {
+            // A head that will not be finished any more is still a request that was made.
+            if let Mode::Reading { parser, .. } = &mut mode {
+                parser.finish(&mut |item| session.item(item, ctx, out));
+            }
+            session.finish(ending, at, ctx, out);
+        });
+        self.mode = mode;
     }
 
     fn flow_span(&mut self, ending: Option<Ending>, at_ns: u64, env: &mut Env, sink: &mut dyn FnMut(Span)) {
