@@ -7,6 +7,15 @@
 #ifndef WS_SOCKET_TRACEPOINTS_H
 #define WS_SOCKET_TRACEPOINTS_H
 
+/* Ends the call in progress; when it began to move bytes of this socket, 0 if that was not seen. */
+static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
+{
+	__u64 enter_ns = t->enter_sk == (__u64)sk ? t->enter_ns : 0;
+
+	t->enter_sk = 0;
+	return enter_ns;
+}
+
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(tcp_sendmsg_locked, const struct sock *sk)
 {
@@ -43,7 +52,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	struct tcp_sock *tp;
-	__u64 enter_ns = 0;
+	__u64 enter_ns;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
@@ -54,13 +63,12 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 		seq = tp->write_seq - ret;
 		flags = WS_F_HAS_SEQ;
 	}
-	if (t->enter_sk == (__u64)sk) {
-		enter_ns = t->enter_ns;
+	enter_ns = end_call(t, sk);
+	if (enter_ns) {
 		flags |= WS_F_ENTER;
 		if (tp)
 			seq = t->enter_seq;
 	}
-	t->enter_sk = 0;
 	message(sk, use_sock(sk, task), task, t, WS_EGRESS, ret, seq, flags, enter_ns);
 	return 0;
 }
@@ -71,14 +79,14 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	struct tcp_sock *tp;
-	__u64 enter_ns = 0;
+	__u64 enter_ns;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
 	if (!t)
 		return 0;
 	if (msg_flags & MSG_PEEK) {
-		t->enter_sk = 0;
+		end_call(t, sk);
 		count(WS_C_PEEK);
 		return 0;
 	}
@@ -87,11 +95,9 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 		seq = received_seq(sk, tp->copied_seq, tp->rcv_nxt, ret);
 		flags = WS_F_HAS_SEQ;
 	}
-	if (t->enter_sk == (__u64)sk) {
-		enter_ns = t->enter_ns;
+	enter_ns = end_call(t, sk);
+	if (enter_ns)
 		flags |= WS_F_ENTER;
-	}
-	t->enter_sk = 0;
 	message(sk, use_sock(sk, task), task, t, WS_INGRESS, ret, seq, flags, enter_ns);
 	return 0;
 }
