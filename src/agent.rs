@@ -175,7 +175,7 @@ impl Loop {
             }
         }
         let verdicts: Vec<_> =
-            self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(v.copy))).collect();
+            self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(v.copy, v.plaintext))).collect();
         if let Err(error) = self.capture.decide(&verdicts) {
             tracing::warn!(%error, "verdicts did not reach the kernel; connections stay at their default");
         }
@@ -204,15 +204,16 @@ impl Loop {
     }
 }
 
-fn to_kernel(rule: CopyRule) -> Verdict {
+fn to_kernel(rule: CopyRule, plaintext: bool) -> Verdict {
+    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext };
     let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
     match rule {
-        CopyRule::FirstCallOnly(n) => Verdict { copy: Copy::First, bytes: bytes(n) },
+        CopyRule::FirstCallOnly(n) => verdict(Copy::First, bytes(n)),
         // Nothing is to be read of it: its totals come when it closes.
-        CopyRule::EveryCall(0) => Verdict { copy: Copy::Lengths, bytes: 0 },
-        CopyRule::EveryCall(n) => Verdict { copy: Copy::Every, bytes: bytes(n) },
-        CopyRule::Ignore => Verdict { copy: Copy::Ignore, bytes: 0 },
-        CopyRule::PairInKernel => Verdict { copy: Copy::Pair, bytes: 0 },
+        CopyRule::EveryCall(0) => verdict(Copy::Lengths, 0),
+        CopyRule::EveryCall(n) => verdict(Copy::Every, bytes(n)),
+        CopyRule::Ignore => verdict(Copy::Ignore, 0),
+        CopyRule::PairInKernel => verdict(Copy::Pair, 0),
     }
 }
 

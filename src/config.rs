@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Config {
     /// What the kernel programs copy.
     pub(crate) capture: Capture,
+    /// Protocols that the user adds; see docs/protocols/custom.md.
+    pub(crate) protocols: Protocols,
     /// How requests and responses are paired.
     pub(crate) join: Join,
     /// Where spans are kept.
@@ -41,7 +43,23 @@ pub(crate) struct Capture {
 
 impl Default for Capture {
     fn default() -> Self {
-        Capture { payload_bytes: 512, young_calls: 8, ring_mib: 16, rung: String::new(), without: Vec::new() }
+        Capture { payload_bytes: 512, young_calls: 32, ring_mib: 8, rung: String::new(), without: Vec::new() }
+    }
+}
+
+/// Protocols that the user adds; see `docs/protocols/custom.md`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Protocols {
+    /// Directory whose `*.toml` describe protocols; read if it exists.
+    pub(crate) dir: PathBuf,
+    /// Further files that describe protocols.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl Default for Protocols {
+    fn default() -> Self {
+        Protocols { dir: "/etc/wirespan/protocols".into(), files: Vec::new() }
     }
 }
 

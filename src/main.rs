@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod counters;
 mod outputs;
+mod protocols;
 mod server;
 
 /// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see docs/performance.md).

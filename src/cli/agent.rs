@@ -57,7 +57,7 @@ pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
     };
     let outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.red))?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let agent = agent::start(capture_options(&config), join_config(&config), targets, outputs, Arc::clone(&counters))?;
+    let agent = agent::start(capture_options(&config), join_config(&config)?, targets, outputs, Arc::clone(&counters))?;
     for f in agent.features.iter().filter(|f| !f.active) {
         eprintln!("wirespan: {}: {} ({})", f.feature, f.lost, f.remedy);
     }

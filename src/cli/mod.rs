@@ -29,6 +29,9 @@ pub(crate) struct Cli {
     /// Configuration file (TOML); /etc/wirespan/wirespan.toml if it exists
     #[arg(long, global = true, env = "WIRESPAN_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Describe protocols of your own (TOML, see docs/protocols/custom.md); may be given more than once
+    #[arg(long, global = true, value_name = "FILE")]
+    protocol_file: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -106,7 +109,8 @@ impl Cli {
         if let Command::Gate(args) = self.command {
             return gate::gate(&args);
         }
-        let config = config::load(self.config.as_deref())?;
+        let mut config = config::load(self.config.as_deref())?;
+        config.protocols.files.extend(self.protocol_file);
         match self.command {
             Command::Run(args) => run::run(args, config),
             Command::Up(args) => up::up(args, config),
@@ -141,12 +145,13 @@ fn capture_options(config: &Config) -> wirespan_capture::Options {
     }
 }
 
-/// Join limits from the configuration.
-fn join_config(config: &Config) -> wirespan_join::JoinConfig {
-    wirespan_join::JoinConfig {
+/// Join limits and protocols from the configuration.
+fn join_config(config: &Config) -> Result<wirespan_join::JoinConfig> {
+    Ok(wirespan_join::JoinConfig {
+        protocols: crate::protocols::registry(config)?,
         window_ns: config.join.window_s.saturating_mul(1_000_000_000),
         max_connections: config.join.max_connections,
         copy_bytes: config.capture.payload_bytes,
         ..wirespan_join::JoinConfig::default()
-    }
+    })
 }

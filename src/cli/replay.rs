@@ -46,12 +46,13 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
     let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let join = join_config(&config)?;
     let mut failed = 0;
     let mut total = 0;
     for path in &args.files {
         // Each file is a world of its own: connections, host id and time do not carry over.
         let host_id = wirespan_model::key::hash64(&[path.as_os_str().as_encoded_bytes()]);
-        let mut joiner = Joiner::new(join_config(&config), host_id, Box::new(Nobody(Arc::default())));
+        let mut joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
         let mut reader = Replay::new(Limits::default());
         let mut spans: Vec<Span> = Vec::new();
         let read = reader.read_path(path, &mut |event| joiner.event(event, &mut |span| spans.push(span)));

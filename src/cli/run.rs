@@ -42,7 +42,7 @@ pub(crate) fn run(args: RunArgs, config: Config) -> Result<ExitCode> {
     let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
     let agent = agent::start(
         capture_options(&config),
-        join_config(&config),
+        join_config(&config)?,
         Targets::default(),
         outputs,
         Arc::clone(&counters),

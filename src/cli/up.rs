@@ -32,7 +32,7 @@ pub(crate) fn up(args: UpArgs, config: Config) -> Result<ExitCode> {
     let store = open_store(&args.outputs, &config.store)?;
     let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let agent = agent::start(capture_options(&config), join_config(&config), targets, outputs, Arc::clone(&counters))?;
+    let agent = agent::start(capture_options(&config), join_config(&config)?, targets, outputs, Arc::clone(&counters))?;
     let view = run::serve(&args.ui, &config, &store, &counters, &agent, "up", args.targets.describe())?;
     eprintln!(
         "wirespan: tracing {}{}; Ctrl-C ends",

@@ -14,7 +14,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Says why a test does not run, where `scripts/test` counts it.
-fn skip(test: &str, reason: &str) {
+pub(crate) fn skip(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
     if let Some(path) = std::env::var_os("WIRESPAN_SKIPS") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -50,9 +50,15 @@ pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
 
 /// Compiles one of `tests/apps`' C programs.
 pub(crate) fn compile(source: &str, into: &Path) -> PathBuf {
+    compile_with(source, into, &[])
+}
+
+/// The same, with further arguments for the compiler.
+pub(crate) fn compile_with(source: &str, into: &Path, arguments: &[&str]) -> PathBuf {
     let source = root().join("tests/apps").join(source);
     let program = into.join(source.file_stem().unwrap());
-    let done = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).output().unwrap();
+    let done =
+        Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).args(arguments).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     program
 }
@@ -136,6 +142,10 @@ pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) name: String,
+    pub(crate) trace: String,
+    pub(crate) id: String,
+    /// Empty for a root.
+    pub(crate) parent: String,
     pub(crate) attrs: BTreeMap<String, String>,
 }
 
@@ -162,8 +172,10 @@ pub(crate) fn otlp(path: &Path) -> Vec<Span> {
         let request: Value = serde_json::from_str(line).unwrap();
         for group in request["resourceSpans"].as_array().unwrap() {
             for s in group["scopeSpans"].as_array().unwrap().iter().flat_map(|s| s["spans"].as_array().unwrap()) {
-                let name = s["name"].as_str().unwrap_or("").to_string();
-                spans.push(Span { name, attrs: attributes(&s["attributes"]) });
+                let text = |key: &str| s[key].as_str().unwrap_or("").to_string();
+                let (name, trace) = (text("name"), text("traceId"));
+                let (id, parent) = (text("spanId"), text("parentSpanId"));
+                spans.push(Span { name, trace, id, parent, attrs: attributes(&s["attributes"]) });
             }
         }
     }

@@ -8,6 +8,8 @@ mod bystander;
 mod cli;
 mod existing;
 mod harness;
+mod io_uring;
 mod shop;
 mod split;
+mod tls;
 mod verdicts;

@@ -5,6 +5,7 @@
  *  - sending a request on another socket happens for what the thread acts for; the first request on a socket that the
  *    same thread connected happens for what it acted for when it connected (an event loop may have moved on);
  *  - reading the response makes the thread act again for what the request was sent for;
+ *  - what io_uring received may have been received together with other requests: that is an event loop, not a thread;
  *  - a new task acts for what its creator acted for.
  */
 #ifndef WS_CAUSE_H
@@ -17,14 +18,14 @@ struct cause {
 };
 
 static __always_inline struct cause follow_cause(struct sock_state *s, struct task_state *t, __u8 direction,
-						 bool first, __u32 tid)
+						 bool first, __u32 tid, __u8 how)
 {
 	struct cause c = { .exchange = exchange_id(s) };
 
 	if (s->request_direction == WS_INGRESS) { /* we serve on this socket */
 		if (direction == WS_INGRESS) {
 			t->cause = c.exchange;
-			t->evidence = WS_EV_THREAD;
+			t->evidence = how;
 		} else if (t->cause >> 24 == s->cookie) {
 			c.exchange = t->cause; /* datagram servers answer in any order */
 		}

@@ -23,6 +23,14 @@
 #define WS_ARG3(regs) ((regs)->dx)
 #define WS_ARG4(regs) ((regs)->r10)
 #define WS_ARG5(regs) ((regs)->r8)
+#define WS_FN_ARG1(r) ((r)->di)
+#define WS_FN_ARG2(r) ((r)->si)
+#define WS_FN_ARG3(r) ((r)->dx)
+#define WS_FN_ARG4(r) ((r)->cx)
+#define WS_FN_RESULT(r) ((r)->ax)
+#define WS_GO_ARG1(r) ((r)->ax)
+#define WS_GO_ARG2(r) ((r)->bx)
+#define WS_GO_G(r) ((r)->r14)
 #define WS_COMPAT_TASK(task) ((task)->thread_info.status & 2 /* TS_COMPAT */)
 #elif defined(__TARGET_ARCH_arm64)
 #define NR_READ 63
@@ -44,10 +52,20 @@
 #define WS_ARG3(regs) ((regs)->regs[2])
 #define WS_ARG4(regs) ((regs)->regs[3])
 #define WS_ARG5(regs) ((regs)->regs[4])
+#define WS_FN_ARG1(r) ((r)->regs[0])
+#define WS_FN_ARG2(r) ((r)->regs[1])
+#define WS_FN_ARG3(r) ((r)->regs[2])
+#define WS_FN_ARG4(r) ((r)->regs[3])
+#define WS_FN_RESULT(r) ((r)->regs[0])
+#define WS_GO_ARG1(r) ((r)->regs[0])
+#define WS_GO_ARG2(r) ((r)->regs[1])
+#define WS_GO_G(r) ((r)->regs[28])
 #define WS_COMPAT_TASK(task) 0
 #else
 #error "unsupported architecture"
 #endif
+
+#define PF_IO_WORKER 0x10
 
 #define AF_UNIX 1
 #define AF_INET 2

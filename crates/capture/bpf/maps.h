@@ -8,6 +8,12 @@ struct {
 	__uint(max_entries, 16 * 1024 * 1024); /* set by user space */
 } events SEC(".maps");
 
+/* Processes of targets that are born, change their program or end, for whom waits for them without polling. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} lives SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, WS_C_MAX);
@@ -52,7 +58,8 @@ struct task_state {
 	__u64 enter_ns;
 	__u64 mmsg_vector;	/* vector of that sendmmsg/recvmmsg */
 	__u32 enter_seq;
-	__u32 pad;
+	__u8 tls;		/* has called a TLS library */
+	__u8 pad[3];
 };
 
 struct {
@@ -63,6 +70,7 @@ struct {
 } tasks SEC(".maps");
 
 #define WS_NO_DIRECTION 0xff
+#define WS_CIPHERTEXT_BYTES 16 /* of each call, once its plaintext is read: the header of a TLS record */
 
 /* What a socket of a target is to us. Children of a listener inherit a copy (BPF_F_CLONE). */
 struct sock_state {
@@ -74,14 +82,15 @@ struct sock_state {
 	__u32 exchange;		/* number of the current exchange */
 	__u32 calls;
 	__u32 verdict_epoch;
-__u64 next_socket_id;
+	__u32 received;		/* sequence number behind the last byte that was read; 0 if not known */
+	__u32 pad0;
 	__u8 run;		/* direction of the current run of calls */
 	__u8 request_direction;
 	__u8 evidence;
 	__u8 copy;		/* enum ws_copy */
 	__u16 bytes;		/* payload bytes per call, 0 = default */
 	__u8 announced;
-	__u8 pad;
+	__u8 tls;		/* carries records of TLS, of a thread that calls a TLS library */
 	struct ws_tuple tuple;
 	struct ws_actor actor;
 };
@@ -106,6 +115,19 @@ struct {
 	__type(key, int);
 	__type(value, struct held);
 } helds SEC(".maps");
+
+/* Bytes of the call that a task makes for io_uring: there is no system call whose registers tell where they lie. */
+struct held_bytes {
+	__u32 length;
+	__u8 bytes[2 * WS_HELD_PAYLOAD]; /* twice, as in `scratch` */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct held_bytes);
+} uring_bytes SEC(".maps");
 
 /*
  * Socket state by address, for the system-call rung: socket storage wants a pointer that the verifier trusts, and a socket
@@ -146,11 +168,12 @@ struct {
 
 /* Set before load. */
 const volatile __u32 default_bytes = 512;
-const volatile __u32 young_calls = 8;
+const volatile __u32 young_calls = 32;
 const volatile __u32 cgroup_count = 0;
 const volatile bool by_netns = false;
 const volatile bool everything = false;
 const volatile bool by_syscalls = false;
+const volatile bool watch_lives = false;
 /* Changed at run time. */
 __u32 target_generation; /* 1 before load */
 __u32 verdict_epoch;

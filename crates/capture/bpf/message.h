@@ -3,11 +3,11 @@
 #ifndef WS_MESSAGE_H
 #define WS_MESSAGE_H
 
-static __always_inline __u32 payload_wanted(const struct sock_state *s, bool first)
+static __always_inline __u32 wanted(__u8 copy, __u16 bytes, __u32 calls, bool first)
 {
-	__u32 n = s->bytes ? s->bytes : default_bytes;
+	__u32 n = bytes ? bytes : default_bytes;
 
-	switch (s->copy) {
+	switch (copy) {
 	case WS_COPY_EVERY:
 		return n;
 	case WS_COPY_FIRST:
@@ -18,7 +18,7 @@ static __always_inline __u32 payload_wanted(const struct sock_state *s, bool fir
 		return 0;
 	}
 	/* Until its protocol is known, and whether requests are pipelined, a connection may show all it says. */
-	if (s->calls <= young_calls)
+	if (calls <= young_calls)
 		return WS_MAX_PAYLOAD;
 	return first ? n : 0;
 }
@@ -97,11 +97,15 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	struct scratch *r;
 	struct cause c;
 	__u32 zero = 0, want, copied = 0;
-	bool first, paired;
+	bool first, paired, uring;
 
 	if (!s)
 		return;
-	locate(&where, task, t, ret);
+	uring = sk && uses_io_uring(task) && !called_directly(task, sk);
+	if (uring)
+		where = (struct location){ .abi = WS_ABI_IO_URING };
+	else
+		locate(&where, task, t, ret);
 	if (ret <= 0) {
 		if (would_block(ret))
 			count(WS_C_WOULD_BLOCK);
@@ -116,7 +120,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		first = turn(s, direction);
-		c = follow_cause(s, t, direction, first, task->pid);
+		c = follow_cause(s, t, direction, first || (t->tls && tls_begins_run(task, direction)), task->pid,
+				 uring ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}
@@ -128,9 +133,11 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (!r)
 		return;
 
-	want = ret > 0 ? payload_wanted(s, first) : 0;
-	if (want && where.segments) {
-		copied = copy_payload(r->payload, &where, ret, want);
+	want = ret > 0 ? wanted(s->copy, s->bytes, s->calls, first) : 0;
+	if (!want && s->tls && ret > 0)
+		want = WS_CIPHERTEXT_BYTES;
+	if (want && (where.segments || uring)) {
+		copied = uring ? take_held(task, r->payload, ret, want) : copy_payload(r->payload, &where, ret, want);
 		if (!copied) {
 			flags |= WS_F_UNREADABLE;
 			count(WS_C_UNREADABLE);
@@ -159,6 +166,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		r->data.actor.tid = task->pid;
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
+	if (t->tls && ret > 0)
+		tls_note(task, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))
 		return;
 	emit_record(r, r->data.payload_len, 0);

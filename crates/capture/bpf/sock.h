@@ -60,16 +60,15 @@ static __always_inline bool read_tuple(struct ws_tuple *t, struct sock *sk)
 }
 
 /*
- * Sequence number of the first of `ret` bytes just received. A receive that reaches the peer's FIN steps over it, too,
- * and the FIN takes a number of its own.
+ * Sequence number behind the last byte that was read. A read that reaches the peer's FIN steps over it, too, and the FIN
+ * takes a number of its own.
  */
-static __always_inline __u32 received_seq(struct sock *sk, __u32 copied_seq, __u32 rcv_nxt, int ret)
+static __always_inline __u32 read_up_to(__u8 state, int sk_err, __u32 copied_seq, __u32 rcv_nxt)
 {
-	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	bool fin = state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
-		   (state == TCP_CLOSE && !BPF_CORE_READ(sk, sk_err));
+		   (state == TCP_CLOSE && !sk_err);
 
-	return copied_seq - ret - (fin && copied_seq == rcv_nxt);
+	return copied_seq - (fin && copied_seq == rcv_nxt);
 }
 
 static __always_inline void init_sock_state(struct sock_state *s, __u64 cookie)
@@ -150,8 +149,9 @@ static __always_inline void take_verdict(struct sock_state *s)
 	s->verdict_epoch = epoch;
 	v = bpf_map_lookup_elem(&verdicts, &s->cookie);
 	if (v) {
-		s->copy = v->copy;
-		s->bytes = v->bytes;
+		/* Ciphertext shows its first records whole: session tickets stand before the first answer. */
+		s->copy = v->plaintext ? WS_COPY_DEFAULT : v->copy;
+		s->bytes = v->plaintext ? WS_CIPHERTEXT_BYTES : v->bytes;
 	}
 }
 

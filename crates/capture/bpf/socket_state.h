@@ -54,6 +54,15 @@ static __always_inline void on_connecting(struct sock *sk)
 	s->connect_tid = task->pid;
 }
 
+/* Nothing was read of this connection yet. */
+static __always_inline void read_from_here(struct sock *sk, struct sock_state *s)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (tp)
+		s->received = tp->copied_seq;
+}
+
 static __always_inline void on_established(struct sock *sk, int old)
 {
 	struct sock_state *s = bpf_sk_storage_get(&socks, sk, 0, 0);
@@ -67,6 +76,7 @@ static __always_inline void on_established(struct sock *sk, int old)
 			s->connect_ns = bpf_ktime_get_ns() - s->connect_ns;
 		read_tuple(&s->tuple, sk); /* the local address is known only now */
 		s->tuple.role = WS_CLIENT;
+		read_from_here(sk, s);
 		emit_socket(sk, s, WS_OPEN, 0);
 		return;
 	}
@@ -79,6 +89,7 @@ static __always_inline void on_established(struct sock *sk, int old)
 	s->actor = listener;
 	if (read_tuple(&s->tuple, sk)) {
 		s->tuple.role = WS_SERVER;
+		read_from_here(sk, s);
 		emit_socket(sk, s, WS_OPEN, 0);
 	}
 }

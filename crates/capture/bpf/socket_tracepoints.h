@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Messages by socket tracepoints (Linux 6.3): the cheapest rung, and no tax on other system calls. They see every call
- * that ends in sock_sendmsg or sock_recvmsg, io_uring included; not splice() out of a socket, which shows as a gap in
- * the sequence numbers.
+ * that ends in sock_sendmsg or sock_recvmsg, io_uring included; splice() out of a socket is seen by its own tracepoint.
+ *
+ * When a call began is not measured, which would cost a program and a clock read more per call, but read from the clock
+ * that TCP keeps itself: of a send, when the first of its bytes left (certainly inside of the call if they left before
+ * its end); of a receive, when the last packet arrived. Only long sends, which may block, are timed from their entry.
  */
 #ifndef WS_SOCKET_TRACEPOINTS_H
 #define WS_SOCKET_TRACEPOINTS_H
+
+#define WS_LONG_SEND 16384
 
 /* Ends the call in progress; when it began to move bytes of this socket, 0 if that was not seen. */
 static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
@@ -17,32 +22,70 @@ static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
-int BPF_PROG(tcp_sendmsg_locked, const struct sock *sk)
+int BPF_PROG(tcp_sendmsg_locked, struct sock *sk, const struct msghdr *msg)
 {
-	struct task_state *t = target_task(bpf_get_current_task_btf());
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool uring = uses_io_uring(task);
+	struct task_state *t;
+	struct tcp_sock *tp;
 
+	if (!uring && msg->msg_iter.count < WS_LONG_SEND)
+		return 0;
+	t = target_task(task);
 	/* Called for each segment of a long message: the first one counts. */
 	if (!t || t->enter_sk == (__u64)sk)
 		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
 	t->enter_sk = (__u64)sk;
 	t->enter_ns = bpf_ktime_get_ns();
-	t->enter_seq = BPF_CORE_READ((const struct tcp_sock *)sk, write_seq);
+	t->enter_seq = tp->write_seq;
+	if (uring && !called_directly(task, sk))
+		hold_sent(task, msg);
 	return 0;
 }
 
+/* Only for io_uring: elsewhere the registers tell where the bytes are. */
 SEC("tp_btf/skb_copy_datagram_iovec")
-int BPF_PROG(skb_copy_datagram_iovec, const struct sk_buff *skb)
+int BPF_PROG(skb_copy_datagram_iovec, struct sk_buff *skb, int len)
 {
-	struct task_state *t = target_task(bpf_get_current_task_btf());
-	__u64 sk;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sock *sk;
 
-	if (!t)
+	if (!uses_io_uring(task) || !target_task(task))
 		return 0;
-	sk = (__u64)skb->sk;
-	if (t->enter_sk == sk)
+	sk = skb->sk;
+	if (sk && !called_directly(task, sk))
+		hold_received(task, sk, skb, len);
+	return 0;
+}
+
+/* Bytes that leave a socket without sock_recvmsg: splice(). What was read before tells how many. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct task_state *t;
+	struct sock_state *s;
+	struct tcp_sock *tp;
+	__u32 from, to;
+
+	if (WS_NR(regs) != NR_SPLICE)
 		return 0;
-	t->enter_sk = sk;
-	t->enter_ns = bpf_ktime_get_ns();
+	t = target_task(task);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!t || !tp)
+		return 0;
+	s = use_sock(sk, task);
+	if (!s)
+		return 0;
+	from = s->received;
+	to = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt);
+	s->received = to;
+	if (from && (__s32)(to - from) > 0)
+		message(sk, s, task, t, WS_INGRESS, to - from, from, WS_F_HAS_SEQ, 0);
 	return 0;
 }
 
@@ -59,17 +102,17 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	if (!t)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (tp) {
-		seq = tp->write_seq - ret;
-		flags = WS_F_HAS_SEQ;
-	}
 	enter_ns = end_call(t, sk);
-	if (enter_ns) {
-		flags |= WS_F_ENTER;
-		if (tp)
-			seq = t->enter_seq;
+	if (tp) {
+		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
+		flags = WS_F_HAS_SEQ;
+		if (!enter_ns && bpf_core_field_exists(tp->tcp_clock_cache) && (__s32)(tp->snd_nxt - seq) > 0)
+			enter_ns = tp->tcp_clock_cache;
 	}
+	if (enter_ns)
+		flags |= WS_F_ENTER;
 	message(sk, use_sock(sk, task), task, t, WS_EGRESS, ret, seq, flags, enter_ns);
+	forget_held(task);
 	return 0;
 }
 
@@ -78,27 +121,34 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
+	struct sock_state *s;
 	struct tcp_sock *tp;
-	__u64 enter_ns;
+	__u64 enter_ns = 0;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
 	if (!t)
 		return 0;
 	if (msg_flags & MSG_PEEK) {
-		end_call(t, sk);
 		count(WS_C_PEEK);
+		forget_held(task);
 		return 0;
 	}
+	s = use_sock(sk, task);
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (tp) {
-		seq = received_seq(sk, tp->copied_seq, tp->rcv_nxt, ret);
+	if (tp && s) {
+		seq = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - ret;
 		flags = WS_F_HAS_SEQ;
+		if (ret > 0) {
+			s->received = seq + ret;
+			if (bpf_core_field_exists(tp->tcp_clock_cache) && tp->tcp_clock_cache) {
+				enter_ns = tp->tcp_clock_cache;
+				flags |= WS_F_ENTER;
+			}
+		}
 	}
-	enter_ns = end_call(t, sk);
-	if (enter_ns)
-		flags |= WS_F_ENTER;
-	message(sk, use_sock(sk, task), task, t, WS_INGRESS, ret, seq, flags, enter_ns);
+	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);
+	forget_held(task);
 	return 0;
 }
 

@@ -6,61 +6,7 @@
 #ifndef WS_SYSCALL_TRACEPOINTS_H
 #define WS_SYSCALL_TRACEPOINTS_H
 
-#define WS_NOT_A_MESSAGE 0xff
 #define WS_MMSG_MAX 16
-#define S_IFMT 0170000
-#define S_IFSOCK 0140000
-
-static __always_inline __u8 syscall_direction(long nr)
-{
-	switch (nr) {
-	case NR_READ:
-	case NR_READV:
-	case NR_RECVFROM:
-	case NR_RECVMSG:
-	case NR_RECVMMSG:
-		return WS_INGRESS;
-	case NR_WRITE:
-	case NR_WRITEV:
-	case NR_SENDTO:
-	case NR_SENDMSG:
-	case NR_SENDMMSG:
-	case NR_SENDFILE:
-	case NR_SPLICE:
-		return WS_EGRESS;
-	}
-	return WS_NOT_A_MESSAGE;
-}
-
-static __always_inline bool is_peek(long nr, struct pt_regs *regs)
-{
-	switch (nr) {
-	case NR_RECVFROM:
-	case NR_RECVMMSG:
-		return WS_ARG4(regs) & MSG_PEEK;
-	case NR_RECVMSG:
-		return WS_ARG3(regs) & MSG_PEEK;
-	}
-	return false;
-}
-
-static __always_inline struct sock *sock_of_fd(struct task_struct *task, __u32 fd, __u64 *inode)
-{
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file **slot, *file = NULL;
-	struct socket *socket;
-
-	if (!table || fd >= BPF_CORE_READ(table, max_fds))
-		return NULL;
-	slot = BPF_CORE_READ(table, fd) + fd;
-	if (bpf_core_read(&file, sizeof(file), slot) || !file)
-		return NULL;
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
-		return NULL;
-	*inode = BPF_CORE_READ(file, f_inode, i_ino);
-	socket = BPF_CORE_READ(file, private_data);
-	return socket ? BPF_CORE_READ(socket, sk) : NULL;
-}
 
 /* A global function: the verifier checks it once, not at each call and each turn of the loop below. */
 __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64 ret)
@@ -84,7 +30,8 @@ __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64
 		if (direction == WS_EGRESS)
 			seq = BPF_CORE_READ(tp, write_seq) - ret;
 		else
-			seq = received_seq(sk, BPF_CORE_READ(tp, copied_seq), BPF_CORE_READ(tp, rcv_nxt), ret);
+			seq = read_up_to(BPF_CORE_READ(sk, __sk_common.skc_state), BPF_CORE_READ(sk, sk_err),
+					 BPF_CORE_READ(tp, copied_seq), BPF_CORE_READ(tp, rcv_nxt)) - ret;
 		flags = WS_F_HAS_SEQ;
 	}
 	if (t->enter_ns) {

@@ -19,7 +19,16 @@ static __always_inline bool in_target_cgroup(void)
 
 static __noinline bool decide_target(struct task_struct *task)
 {
-	__u32 key = BPF_CORE_READ(task, tgid);
+	struct task_struct *leader = task->group_leader;
+	struct task_state *l;
+	__u32 key = task->tgid;
+
+	/* The kernel starts the workers of io_uring without a fork that could be seen. */
+	if (task->flags & PF_IO_WORKER && leader) {
+		l = bpf_task_storage_get(&tasks, leader, 0, 0);
+		if (l && l->target)
+			return true;
+	}
 
 	if (everything || bpf_map_lookup_elem(&target_pids, &key))
 		return true;

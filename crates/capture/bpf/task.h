@@ -15,6 +15,11 @@ static __always_inline void emit_task(struct task_struct *task, __u8 change)
 	e.actor.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_RING);
+	if (watch_lives) {
+		struct ws_life life = { .pid = e.actor.pid, .change = change };
+
+		bpf_ringbuf_output(&lives, &life, sizeof(life), change == WS_EXIT ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+	}
 }
 
 SEC("tp_btf/sched_process_fork")

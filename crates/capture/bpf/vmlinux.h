@@ -107,6 +107,8 @@ struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 copied_seq;
 	__u32 write_seq;
+	__u32 snd_nxt;
+	__u64 tcp_clock_cache;
 	__u32 srtt_us;
 	__u64 bytes_received;
 	__u64 bytes_acked;
@@ -124,11 +126,44 @@ struct unix_sock {
 struct sk_buff {
 	struct sock *sk;
 	unsigned int len;
+	char cb[48];
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+};
+
+enum iter_type { ITER_UBUF, ITER_IOVEC, ITER_BVEC };
+
+struct bio_vec {
+	unsigned int bv_offset;
+};
+
+struct io_mapped_ubuf {
+	__u64 ubuf;
+	unsigned int nr_bvecs;
+	struct bio_vec bvec[0];
+};
+
+struct iovec {
+	void *iov_base;
+	unsigned long iov_len;
+};
+
+struct iov_iter {
+	__u8 iter_type;
+	unsigned long iov_offset;
+	const struct iovec *__iov;
+	const struct bio_vec *bvec;
+	void *ubuf;
+	unsigned long count;
 };
 
 struct msghdr {
-	void *msg_name;
+	struct iov_iter msg_iter;
 };
+
+struct io_uring_task;
 
 struct pt_regs {
 #if defined(__TARGET_ARCH_x86)
@@ -138,6 +173,10 @@ struct pt_regs {
 	unsigned long dx;
 	unsigned long si;
 	unsigned long di;
+	unsigned long cx;
+	unsigned long bx;
+	unsigned long sp;
+	unsigned long r14;
 	unsigned long ax;
 	unsigned long orig_ax;
 #elif defined(__TARGET_ARCH_arm64)
@@ -198,6 +237,8 @@ struct task_struct {
 	struct thread_info thread_info;
 	pid_t pid;
 	pid_t tgid;
+	unsigned int flags;
+	struct io_uring_task *io_uring;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	char comm[16];
@@ -211,6 +252,10 @@ struct task_struct {
 struct linux_binprm;
 
 #pragma clang attribute pop
+
+struct bpf_dynptr {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
 
 /* User-space layouts of the system-call ABI: fixed, never relocated. */
 struct user_iovec {

@@ -40,6 +40,7 @@ enum ws_data_flag {
 	WS_F_FIRST = 2,		/* first call of its direction run */
 	WS_F_ENTER = 4,		/* `enter_ns` was measured; else it equals `exit_ns` */
 	WS_F_UNREADABLE = 8,	/* payload was wanted and could not be read */
+	WS_F_PLAINTEXT = 16,	/* the bytes are what a TLS library gave or took; the rest tells of its ciphertext */
 };
 
 struct ws_actor {
@@ -113,6 +114,11 @@ struct ws_task {
 	struct ws_actor actor;
 };
 
+struct ws_life {
+	__u32 pid;
+	__u32 change; /* enum ws_task_change */
+};
+
 /* Verdict of user space about a connection. */
 enum ws_copy {
 	WS_COPY_DEFAULT = 0,	/* every call while young, then the first of each run */
@@ -126,7 +132,7 @@ enum ws_copy {
 struct ws_verdict {
 	__u16 bytes;
 	__u8 copy;
-	__u8 pad;
+	__u8 plaintext;	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
 };
 
 /* Per-CPU counters. */
@@ -139,6 +145,8 @@ enum ws_counter {
 	WS_C_UNREADABLE,	/* payloads that could not be read */
 	WS_C_IGNORED,		/* calls on connections with verdict ignore */
 	WS_C_PAIRED,		/* responses emitted together with their request */
+	WS_C_PLAINTEXT,		/* records of TLS plaintext emitted */
+	WS_C_UNBOUND,		/* calls of TLS libraries whose socket is not known */
 	WS_C_MAX,
 };
 
@@ -147,6 +155,7 @@ _Static_assert(sizeof(struct ws_tuple) == 40, "contract");
 _Static_assert(sizeof(struct ws_data) == 152, "contract");
 _Static_assert(sizeof(struct ws_socket) == 152, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
+_Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_verdict) == 4, "contract");
 
 #endif

@@ -12,13 +12,18 @@
 #include "targets.h"
 #include "sock.h"
 #include "cause.h"
+#include "syscall.h"
+#include "tls_state.h"
 #include "locate.h"
+#include "io_uring.h"
 #include "message.h"
 
 #include "task.h"
 #include "socket_state.h"
 #include "socket_tracepoints.h"
 #include "syscall_tracepoints.h"
+#include "tls.h"
+#include "tls_go.h"
 
 /* Dual-licensed; the kernel is told the GPL half, which its helpers ask for. */
 char LICENSE[] SEC("license") = "GPL";

@@ -10,6 +10,7 @@ pub mod features;
 mod loader;
 mod object;
 pub mod targets;
+mod tls;
 pub mod wire;
 
 pub use loader::{Capture, CaptureError, Options};
@@ -22,6 +23,8 @@ pub struct Verdict {
     pub copy: Copy,
     /// Payload bytes per call; 0 leaves the default.
     pub bytes: u16,
+    /// The connection speaks TLS: this is about its plaintext.
+    pub plaintext: bool,
 }
 
 /// Which calls carry payload.

@@ -1,17 +1,20 @@
 //! Loads and attaches the programs that this kernel takes, and reads what they emit.
 
 use crate::clock::Clock;
-use crate::features::{self, Feature, MessageRung, Program};
+use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::targets::{descendants, Targets};
+use crate::tls::{Programs, Watcher};
 use crate::wire;
 use crate::Verdict;
-use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::btf::types::{Struct, Typedef};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramType, RingBuffer, RingBufferBuilder,
+};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::rc::Rc;
 use std::sync::Mutex;
 use wirespan_model::{Event, SocketId};
@@ -33,7 +36,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { payload_bytes: 512, young_calls: 8, ring_bytes: 16 << 20, rung: None, without: Vec::new() }
+        Options { payload_bytes: 512, young_calls: 32, ring_bytes: 8 << 20, rung: None, without: Vec::new() }
     }
 }
 
@@ -106,6 +109,8 @@ struct Batch {
 pub struct Capture {
     // Dropped in this order: first nothing fires any more, then nothing reads, then the maps go.
     links: Vec<Link>,
+    /// Attaches to TLS libraries.
+    tls: Option<Watcher>,
     ring: RingBuffer<'static>,
     skel: WirespanSkel<'static>,
     batch: Rc<RefCell<Batch>>,
@@ -127,6 +132,7 @@ fn open(
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
+        rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
         rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
@@ -185,7 +191,9 @@ impl Capture {
         }
         listen_to_libbpf();
         let btf = libbpf_rs::btf::Btf::from_vmlinux().map_err(|_| CaptureError::NoBtf)?;
-        let has = |name: &str| btf.type_by_name::<Typedef<'_>>(name).is_some();
+        let has = |name: &str| {
+            btf.type_by_name::<Typedef<'_>>(name).is_some() || btf.type_by_name::<Struct<'_>>(name).is_some()
+        };
         let rung = features::choose_rung(has, options.rung.as_deref()).map_err(CaptureError::Config)?;
         let mut wanted = features::wanted(rung, has);
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
@@ -207,13 +215,23 @@ impl Capture {
         let ring = builder.build().map_err(bpf("mapping the ring buffer"))?;
         let mut links = Vec::new();
         for program in skel.object_mut().progs_mut() {
-            if program.autoload() {
+            if program.autoload() && program.prog_type() != ProgramType::Kprobe {
                 links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
             }
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
         let features = features::table(rung, &names, &refused, has);
-        Ok(Capture { links, ring, skel, batch, features, rung })
+        let tls = if PROGRAMS.iter().filter(|p| p.is_uprobe()).all(|p| names.contains(&p.name)) {
+            let progs = &skel.progs;
+            let [enter, exit, go_enter, go_exit] =
+                [&progs.tls_enter, &progs.tls_exit, &progs.tls_go_enter, &progs.tls_go_exit]
+                    .map(|p| p.as_fd().as_raw_fd());
+            let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the map of processes"))?;
+            Watcher::start(Programs { enter, exit, go_enter, go_exit }, lives, targets).ok()
+        } else {
+            None
+        };
+        Ok(Capture { links, tls, ring, skel, batch, features, rung })
     }
 
     /// The rung by which messages are seen.
@@ -254,6 +272,9 @@ impl Capture {
                 .target_pids
                 .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
                 .map_err(bpf("adding a target process"))?;
+            if let Some(tls) = &self.tls {
+                tls.cover(pid);
+            }
         }
         self.bump_generation();
         Ok(())
@@ -266,7 +287,7 @@ impl Capture {
         }
         for (socket, verdict) in verdicts {
             let [low, high] = verdict.bytes.to_ne_bytes();
-            let value = [low, high, verdict.copy as u8, 0];
+            let value = [low, high, verdict.copy as u8, u8::from(verdict.plaintext)];
             self.skel
                 .maps
                 .verdicts
@@ -281,7 +302,7 @@ impl Capture {
 
     /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        const NAMES: [&str; 8] = [
+        const NAMES: [&str; 10] = [
             "records",
             "lost_ring_full",
             "lost_no_state",
@@ -290,6 +311,8 @@ impl Capture {
             "unreadable_payloads",
             "ignored_calls",
             "paired",
+            "plaintext_records",
+            "plaintext_without_socket",
         ];
         let mut out: Vec<_> = (0u32..)
             .zip(NAMES)
@@ -309,6 +332,7 @@ impl Capture {
     /// Detaches every program; what is in the ring buffer can still be drained.
     pub fn detach(&mut self) {
         self.links.clear();
+        self.tls = None;
     }
 }
 

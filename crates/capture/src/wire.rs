@@ -18,6 +18,7 @@ const SOCKET: usize = 152;
 const TASK: usize = 64;
 
 const F_HAS_SEQ: u16 = 1;
+const F_PLAINTEXT: u16 = 16;
 
 /// Why a record was not understood: the kernel side is of another version.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,6 +116,7 @@ fn data(f: &Fields<'_>, clock: &Clock) -> Option<Event> {
         local,
         remote,
         actor: f.actor(104),
+        plaintext: f.u16(4) & F_PLAINTEXT != 0,
         payload: payload.to_vec(),
     }))
 }
@@ -159,6 +161,17 @@ fn task(f: &Fields<'_>, clock: &Clock) -> Event {
         time_ns: clock.to_unix(f.u64(8)),
         actor: f.actor(16),
     })
+}
+
+/// Reads a record of `lives`: a process, and what became of it.
+pub fn read_life(record: &[u8]) -> Option<(u32, TaskChange)> {
+    let f = Fields(record.get(..8)?);
+    let change = match f.u32(4) {
+        1 => TaskChange::Fork,
+        2 => TaskChange::Exec,
+        _ => TaskChange::Exit,
+    };
+    Some((f.u32(0), change))
 }
 
 /// Reads one record of the ring buffer. A request that the kernel held stands behind the record that released it, and

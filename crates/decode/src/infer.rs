@@ -3,7 +3,7 @@
 //! Bias: availability over certainty at the level of the connection (an unknown one still gives L4 spans), certainty over
 //! availability at the level of the protocol (a wrong *yes* makes wrong spans, a late one only starts later).
 
-use crate::{Detect, Probe, Protocol, REGISTRY};
+use crate::{Probe, Protocol, Registry};
 use std::fmt;
 
 /// Messages (runs of bytes in one direction) of each end after which an undecided connection is given up.
@@ -39,24 +39,11 @@ impl fmt::Debug for Verdict {
     }
 }
 
-/// Asks every protocol of [`REGISTRY`].
+/// Asks every built-in protocol; [`Registry::infer`] asks those that the user added too.
 ///
 /// `turns` counts the messages (runs of bytes in one direction) that the first and the second speaker have sent. The probe
 /// holds the bytes from where the connection was joined. After [`PATIENCE`] messages of both ends without a *yes* the
 /// answer is [`Verdict::Unknown`].
 pub fn infer(probe: &Probe<'_>, turns: (u32, u32)) -> Verdict {
-    let mut maybe = false;
-    for protocol in REGISTRY {
-        match protocol.detect(probe) {
-            Detect::Yes { first_is_client } => return Verdict::Known { protocol: *protocol, first_is_client },
-            Detect::Maybe => maybe = true,
-            Detect::No => {}
-        }
-    }
-    let patient = turns.0 < PATIENCE || turns.1 < PATIENCE;
-    if maybe && patient {
-        Verdict::NeedMore
-    } else {
-        Verdict::Unknown
-    }
+    Registry::default().infer(probe, turns)
 }

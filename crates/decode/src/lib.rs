@@ -1,6 +1,6 @@
 //! Bytes of one connection → messages. One folder per protocol; pure: no I/O, no async, no clock.
 //!
-//! Adding a protocol is one folder (detect, parse, tests) and one line in [`REGISTRY`].
+//! Adding a protocol is one folder (detect, parse, tests) and one line in [`REGISTRY`]; users add their own with [`Registry`].
 //!
 //! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side; what it
 //! cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and it resynchronises.
@@ -12,13 +12,57 @@
 //! pairing by order has to start afresh with the next message.
 #![forbid(unsafe_code)]
 
+pub mod amqp;
+pub mod amqp1;
+pub mod brpc;
 pub mod carried;
+pub mod cassandra;
+pub mod clickhouse;
+pub mod custom;
 pub mod dns;
+pub mod dubbo;
+pub mod fastcgi;
 pub mod http1;
+pub mod http2;
 pub mod infer;
+pub mod kafka;
+pub mod krpc;
+pub mod ldap;
+pub mod mask;
+pub mod memcached;
+pub mod mongodb;
+pub mod mqtt;
+pub mod mysql;
+pub mod nats;
+pub mod openwire;
+pub mod postgresql;
+pub mod proxy;
+pub mod pulsar;
 pub mod redis;
+pub mod rocketmq;
+pub mod smtp;
+pub mod socks;
+pub mod sofarpc;
+pub mod someip;
+pub mod tars;
+pub mod tds;
+pub mod thrift;
+pub mod tls;
+pub mod websocket;
+pub mod zmtp;
+pub mod zookeeper;
 
+mod ber;
+mod counted;
+pub mod framed;
+mod frames;
+mod prefixed;
+mod registry;
+mod rpc;
+mod semantics;
 mod text;
+mod units;
+mod url;
 
 #[cfg(test)]
 mod carried_tests;
@@ -27,9 +71,10 @@ mod infer_tests;
 #[cfg(test)]
 mod testing;
 
-pub use infer::{infer, Verdict};
+pub use infer::{infer, Verdict, PATIENCE};
+pub use registry::Registry;
 
-use wirespan_model::{Chunk, Item, Transport, L7};
+use wirespan_model::{Attr, Chunk, Item, Transport, L7};
 
 /// Most bytes that a parser keeps per side while a message head is incomplete.
 pub const MAX_BUFFERED: usize = 16 * 1024;
@@ -72,6 +117,15 @@ pub enum Pairing {
     ById,
 }
 
+/// How much of the calls of a connection a parser has to see (the kernel copies no more).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The start of the first call of each run of calls in one direction; of the others, their lengths.
+    FirstCall,
+    /// This many bytes of every call; 0 means as many as the user configured for a call. The kernel's limit is 4096.
+    EveryCall(u32),
+}
+
 /// A protocol: how to recognise it and how to read it.
 pub trait Protocol: Sync {
     /// Name, lower case, as OpenTelemetry writes it where it has one.
@@ -80,6 +134,13 @@ pub trait Protocol: Sync {
     fn detect(&self, probe: &Probe<'_>) -> Detect;
     /// How its messages pair.
     fn pairing(&self) -> Pairing;
+    /// How much of its calls the parser has to see.
+    fn need(&self) -> Need {
+        match self.pairing() {
+            Pairing::InOrder => Need::FirstCall,
+            Pairing::ById => Need::EveryCall(0),
+        }
+    }
     /// A fresh parser for one connection (for UDP: for one pair of ends).
     fn parser(&self, transport: Transport) -> Box<dyn Parser>;
 }
@@ -94,9 +155,65 @@ pub trait Parser: Send {
     fn finish(&mut self, _out: &mut dyn FnMut(Item<'_>)) {}
     /// Bytes currently buffered, both sides; for the memory account.
     fn buffered(&self) -> usize;
+    /// Asked once, after an [`Item::Upgrade`]: where the next protocol begins, and what holds for it.
+    fn handover(&mut self) -> Handover {
+        Handover::default()
+    }
+}
+
+/// How a connection goes on after an [`Item::Upgrade`].
+///
+/// An upgrade to the empty name means that any protocol may follow: it is inferred afresh. An upgrade to the parser's own
+/// name means that nothing more can be read (ciphertext): the bytes are only counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Handover {
+    /// Offsets (client, server) behind the last byte of this protocol; `None` means behind everything that was fed.
+    ///
+    /// What the last chunk holds behind its side's offset goes to the next protocol. Bytes that the other side had sent
+    /// earlier are not shown again.
+    pub at: Option<[u64; 2]>,
+    /// Attributes that every later span of the connection gets, unless its own messages say otherwise.
+    pub attrs: Vec<Attr>,
 }
 
 /// Every protocol, in the order in which they are asked.
 ///
 /// A *yes* of any of them wins over a *maybe* of an earlier one.
-pub const REGISTRY: &[&dyn Protocol] = &[&http1::Http1, &redis::Redis, &dns::Dns];
+pub const REGISTRY: &[&dyn Protocol] = &[
+    &http1::Http1,
+    &http2::Http2,
+    &fastcgi::FastCgi,
+    &websocket::WebSocket,
+    &redis::Redis,
+    &dns::Dns,
+    &dubbo::Dubbo,
+    &brpc::Brpc,
+    &sofarpc::SofaRpc,
+    &tars::Tars,
+    &krpc::Krpc,
+    &thrift::Thrift,
+    &someip::SomeIp,
+    &amqp::Amqp,
+    &amqp1::Amqp1,
+    &mqtt::Mqtt,
+    &nats::Nats,
+    &kafka::Kafka,
+    &pulsar::Pulsar,
+    &rocketmq::RocketMq,
+    &postgresql::Postgresql,
+    &mysql::Mysql,
+    &tds::Tds,
+    &clickhouse::ClickHouse,
+    &cassandra::Cassandra,
+    &openwire::OpenWire,
+    &zmtp::Zmtp,
+    &mongodb::MongoDb,
+    &memcached::Memcached,
+    &memcached::MemcachedBinary,
+    &ldap::Ldap,
+    &proxy::Proxy,
+    &smtp::Smtp,
+    &socks::Socks,
+    &tls::Tls,
+    &zookeeper::ZooKeeper,
+];

@@ -62,7 +62,22 @@ pub(crate) fn line(item: &Item<'_>) -> String {
             }
             text
         }
-        Item::End { side, id, offset, late_status } => format!("End {side:?} @{offset} {id:?} {late_status:?}"),
+        Item::End { side, id, offset, late } => {
+            let mut text = format!("End {side:?} @{offset} {id:?}");
+            if let Some(code) = late.status_code {
+                text += &format!(" status={code}");
+            }
+            if late.outcome != Outcome::Unset {
+                text += &format!(" {:?}", late.outcome);
+            }
+            if !late.error.is_empty() {
+                text += &format!(" error={:?}", late.error);
+            }
+            for (k, v) in &late.attrs {
+                text += &format!(" {k}={}", v.to_value());
+            }
+            text
+        }
         Item::Upgrade(name) => format!("Upgrade {name}"),
         Item::Malformed { side, reason } => format!("Malformed {side:?} {reason}"),
     }
@@ -113,4 +128,37 @@ pub(crate) fn cut(turns: &[Turn], cuts: &[usize]) -> Vec<Turn> {
 
 pub(crate) fn probe<'a>(first: &'a [u8], second: &'a [u8]) -> Probe<'a> {
     Probe { transport: Transport::Tcp, first, second, first_is_client: None, server_port: None }
+}
+
+/// Fails if cutting the turns otherwise changes what a fresh parser says of them, or if `secret` is in anything it says.
+pub(crate) fn cutting_changes_nothing(protocol: &dyn Protocol, turns: &[Turn], secret: &str) -> Vec<String> {
+    let whole = tcp_to_the_end(protocol, turns);
+    for cuts in [&[1][..], &[2, 1, 3], &[5], &[16, 7], &[64], &[500, 3]] {
+        assert_eq!(tcp_to_the_end(protocol, &cut(turns, cuts)), whole, "cut at {cuts:?}");
+    }
+    // Gaps anywhere: nothing is promised but that nothing panics and nothing is kept.
+    for at in 0..turns.iter().map(|t| t.1.len()).max().unwrap_or(0) {
+        let broken: Vec<Turn> = turns
+            .iter()
+            .map(|(side, bytes, missing)| {
+                let kept = bytes.get(..at).unwrap_or(bytes);
+                (*side, kept.to_vec(), missing + (bytes.len() - kept.len()) as u64)
+            })
+            .collect();
+        for said in [tcp_to_the_end(protocol, &broken), tcp_to_the_end(protocol, &cut(&broken, &[3]))] {
+            assert!(!said.iter().any(|l| l.contains(secret)), "{secret} is in {said:?}");
+        }
+        // Cutting what was captured changes nothing there either.
+        assert_eq!(tcp_to_the_end(protocol, &cut(&broken, &[3])), tcp_to_the_end(protocol, &broken), "kept {at}");
+    }
+    assert!(!whole.iter().any(|l| l.contains(secret)), "{secret} is in {whole:?}");
+    whole
+}
+
+/// What the registry says of a start, with the name of the protocol.
+pub(crate) fn claimed(first: &[u8], second: &[u8]) -> Option<(&'static str, bool)> {
+    match crate::infer(&probe(first, second), (1, u32::from(!second.is_empty()))) {
+        crate::Verdict::Known { protocol, first_is_client } => Some((protocol.name(), first_is_client)),
+        _ => None,
+    }
 }

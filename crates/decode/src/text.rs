@@ -56,3 +56,75 @@ pub(crate) fn len64(n: usize) -> u64 {
 pub(crate) fn at_most(n: u64, max: usize) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).min(max)
 }
+
+/// An error text without the values that servers write into it: what stands in quotation marks or brackets, numbers, and
+/// words with an `@` become `?`. An unclosed quotation or bracket hides the rest.
+pub(crate) fn hide_values(text: Cow<'_, str>) -> Cow<'_, str> {
+    const RISKY: [char; 8] = ['\'', '"', '`', '{', '[', '(', '<', '@'];
+    if !text.contains(RISKY) && !text.bytes().any(|b| b.is_ascii_digit()) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut closing: Option<(char, char, u32)> = None;
+    // Start of the word in `out`, and whether it is to be hidden.
+    let (mut word, mut hide) = (0, false);
+    for c in text.chars() {
+        if let Some((open, close, depth)) = closing {
+            // Of equal marks the second closes; brackets nest.
+            let depth = match c {
+                c if c == close => depth.saturating_sub(1),
+                c if c == open => depth.saturating_add(1),
+                _ => depth,
+            };
+            closing = (depth > 0).then_some((open, close, depth));
+            if depth == 0 {
+                out.push(c);
+                (word, hide) = (out.len(), false);
+            }
+            continue;
+        }
+        let bracket = match c {
+            '\'' | '"' | '`' => Some(c),
+            '{' => Some('}'),
+            '[' => Some(']'),
+            '(' => Some(')'),
+            '<' => Some('>'),
+            _ => None,
+        };
+        if bracket.is_some() || c.is_whitespace() || matches!(c, ':' | ',' | ';') {
+            if hide {
+                out.truncate(word);
+                out.push('?');
+            }
+            out.push(c);
+            if let Some(close) = bracket {
+                out.push('?');
+                closing = Some((c, close, 1));
+            }
+            (word, hide) = (out.len(), false);
+            continue;
+        }
+        hide |= c == '@' || c.is_ascii_digit();
+        out.push(c);
+    }
+    if hide {
+        out.truncate(word);
+        out.push('?');
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_error_texts_are_hidden() {
+        let hidden = |text: &str| hide_values(Cow::Borrowed(text)).into_owned();
+        assert_eq!(hidden("nothing to hide"), "nothing to hide");
+        assert_eq!(hidden("dup key: { a: {b: 1} } in shop.cart"), "dup key: {?} in shop.cart");
+        assert_eq!(hidden("user 'bob' at bob@x.org, port 25, E11000: x"), "user '?' at ?, port ?, ?: x");
+        assert_eq!(hidden("it's open"), "it'?");
+        assert_eq!(hidden("<a@b> (1) [2] \"3\" x4"), "<?> (?) [?] \"?\" ?");
+    }
+}

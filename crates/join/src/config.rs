@@ -1,8 +1,12 @@
-//! Limits and windows of the joiner.
+//! Protocols, limits and windows of the joiner.
 
-/// Limits and windows. Times are nanoseconds.
+use wirespan_decode::Registry;
+
+/// Protocols, limits and windows. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinConfig {
+    /// The protocols that connections are asked for.
+    pub protocols: Registry,
     /// How long a request waits for its response before it is reported as unanswered.
     pub window_ns: u64,
     /// Silence after which a response whose end cannot be read (bytes not captured) counts as ended.
@@ -32,6 +36,7 @@ pub struct JoinConfig {
 impl Default for JoinConfig {
     fn default() -> Self {
         JoinConfig {
+            protocols: Registry::default(),
             window_ns: 30_000_000_000,
             idle_flush_ns: 1_000_000_000,
             reorder_ns: 100_000_000,

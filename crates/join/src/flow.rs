@@ -146,7 +146,9 @@ impl Flow {
             cause_evidence: cause.map(|c| c.1),
             request_seq: seq(request),
             response_seq: seq(response),
-            attrs: vec![(Cow::Borrowed("wirespan.calls"), Value::Int(old.calls as i64))],
+            attrs: std::iter::once((Cow::Borrowed("wirespan.calls"), Value::Int(old.calls as i64)))
+                .chain(ctx.attrs.iter().cloned())
+                .collect(),
             tcp: ctx.tcp,
             resource: ctx.resource.clone(),
             ..Span::default()

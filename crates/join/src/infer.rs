@@ -1,14 +1,14 @@
 //! The first bytes of both ends, as the registry wants to see them.
 
 use crate::spans::index;
-use wirespan_decode::{infer, Probe, Verdict};
+use wirespan_decode::{Probe, Registry, Verdict};
 use wirespan_model::{DataEvent, Direction, Role, Transport};
 
 /// Captured bytes per end that are shown to the protocols.
 const SHOWN: usize = 4096;
 
 /// Asks every protocol about the calls seen so far.
-pub(crate) fn guess(calls: &[DataEvent], role: Role, scratch: &mut [Vec<u8>; 2]) -> Verdict {
+pub(crate) fn guess(protocols: &Registry, calls: &[DataEvent], role: Role, scratch: &mut [Vec<u8>; 2]) -> Verdict {
     let Some(first) = calls.first() else { return Verdict::NeedMore };
     let turns = gather(calls, scratch);
     let (a, b) = (index(first.direction), index(flip(first.direction)));
@@ -24,7 +24,7 @@ pub(crate) fn guess(calls: &[DataEvent], role: Role, scratch: &mut [Vec<u8>; 2])
     };
     let transport = first.transport;
     let probe = Probe { transport, first: &scratch[a], second: &scratch[b], first_is_client, server_port };
-    infer(&probe, (turns[a], turns[b]))
+    protocols.infer(&probe, (turns[a], turns[b]))
 }
 
 /// The contiguous captured bytes of each direction, up to the first hole (of datagrams, the first of each), and the

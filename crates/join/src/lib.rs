@@ -21,6 +21,7 @@ mod spans;
 mod stats;
 mod stream;
 mod table;
+mod tls;
 mod verdict;
 
 pub use config::JoinConfig;

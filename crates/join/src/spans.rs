@@ -8,8 +8,8 @@ use std::sync::Arc;
 use wirespan_model::event::Actor;
 use wirespan_model::key::hash64;
 use wirespan_model::{
-    Attr, AttrVal, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Message, Outcome, Resource, Role,
-    Side, SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
+    Attr, AttrVal, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Late, Message, Outcome, Resource,
+    Role, Side, SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
 };
 
 /// What is known of a connection while its bytes are read.
@@ -23,6 +23,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) remote: Endpoint,
     pub(crate) role: Role,
     pub(crate) resource: &'a Arc<Resource>,
+    /// Attributes of every span of the connection.
+    pub(crate) attrs: &'a [Attr],
     /// By direction, see [`index`].
     pub(crate) streams: &'a [Stream; 2],
     /// Offsets at which the parser was made, by direction.
@@ -76,6 +78,22 @@ pub(crate) fn place(actor: &Actor, asker_is_local: bool) -> (TapSide, SpanKind) 
     }
 }
 
+/// Kind of the span of a message that is sent to somebody behind the connection (`messaging.operation.type`): who sends one is
+/// a producer, who is handed one is a consumer. What a broker does stays that of a server, except that it hands messages on.
+/// Asking for messages (`receive`) and acknowledging them (`settle`) are calls, as in OpenTelemetry's messaging spans.
+fn messaging_kind(m: &Message<'_>, tap: TapSide, kind: SpanKind) -> SpanKind {
+    let operation = m.attrs.iter().find_map(|(key, value)| match value {
+        AttrVal::Str(s) if *key == "messaging.operation.type" => Some(&**s),
+        _ => None,
+    });
+    match (operation, tap) {
+        (Some("create" | "send"), TapSide::ClientProcess | TapSide::Capture) => SpanKind::Producer,
+        (Some("process"), TapSide::ClientProcess) => SpanKind::Producer,
+        (Some("process"), TapSide::ServerProcess | TapSide::Capture) => SpanKind::Consumer,
+        _ => kind,
+    }
+}
+
 /// Unique and the same on every replay.
 pub(crate) fn span_id(host_id: u64, socket: SocketId, peer: u64, tag: u8, offset: u64, start_ns: u64) -> SpanId {
     // A multiply and a fold per word (the finaliser of SplitMix64): bijective in each word, and a tenth of the time of
@@ -102,6 +120,7 @@ pub(crate) fn comm(actor: &Actor) -> Box<str> {
 fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -> Span {
     let asker_is_local = ctx.is_local(asker);
     let (tap, kind) = place(&mark.actor, asker_is_local);
+    let kind = messaging_kind(m, tap, kind);
     let start_ns = mark.first_ns();
     let tag = (m.kind as u8) << 1 | m.side as u8;
     let (mut cause, mut cause_evidence) = (None, None);
@@ -147,8 +166,9 @@ fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -
         request_id: None,
         attrs: {
             // Room for those of the response too: one allocation per span.
-            let mut attrs = Vec::with_capacity(m.attrs.len() + 4);
+            let mut attrs = Vec::with_capacity(m.attrs.len() + ctx.attrs.len() + 4);
             attrs.extend(m.attrs.iter().map(|(k, v)| (Cow::Borrowed(*k), v.to_value())));
+            attrs.extend(ctx.attrs.iter().filter(|(k, _)| !m.attrs.iter().any(|(own, _)| own == k)).cloned());
             attrs
         },
         tcp: ctx.tcp,
@@ -189,7 +209,7 @@ pub(crate) fn orphan(m: &Message<'_>, mark: &Mark, start: u64, end: u64, late: b
     let mut span = blank(m, mark, start, ctx, asker);
     // What the thread acted for when it received an answer says nothing about the question.
     (span.cause, span.cause_evidence) = (None, None);
-    span.attrs.clear();
+    span.attrs = ctx.attrs.to_vec();
     let mut pending = Pending {
         span,
         side: asker,
@@ -327,6 +347,21 @@ fn carry(span: &mut Span, carried: &Carried<'_>) {
         }
         span.attrs.push((Cow::Borrowed("wirespan.foreign_trace_id"), Value::Str(text.as_ref().into())));
     }
+}
+
+/// What only the end of a message told.
+pub(crate) fn late(p: &mut Pending, late: &Late<'_>) {
+    let span = &mut p.span;
+    if late.status_code.is_some() {
+        span.status_code = late.status_code;
+    }
+    if late.outcome != Outcome::Unset {
+        span.status = status(late.outcome);
+    }
+    if !late.error.is_empty() {
+        span.error = late.error.as_ref().into();
+    }
+    span.attrs.extend(late.attrs.iter().map(|(key, value)| (Cow::Borrowed(*key), value.to_value())));
 }
 
 /// Status of an answered request.

@@ -45,6 +45,12 @@ pub struct JoinStats {
     pub unseen_calls: u64,
     /// Calls that failed or moved nothing.
     pub empty_calls: u64,
+    /// Pieces of TLS plaintext in.
+    pub plaintext_in: u64,
+    /// Connections whose messages were read from TLS plaintext.
+    pub plaintext_connections: u64,
+    /// Pieces of plaintext whose ciphertext did not come, or did not fit: dropped, they may belong elsewhere.
+    pub plaintext_without_record: u64,
     /// Connections whose protocol was not recognised.
     pub unknown_protocol: u64,
     /// Bytes that their protocol forbids, by the parser's reason.
@@ -75,6 +81,9 @@ impl JoinStats {
             ("datagram_retries", self.datagram_retries),
             ("unseen_calls", self.unseen_calls),
             ("empty_calls", self.empty_calls),
+            ("plaintext_in", self.plaintext_in),
+            ("plaintext_connections", self.plaintext_connections),
+            ("plaintext_without_record", self.plaintext_without_record),
             ("unknown_protocol", self.unknown_protocol),
         ];
         let mut malformed: Vec<_> = self.malformed.iter().map(|(k, v)| (*k, *v)).collect();

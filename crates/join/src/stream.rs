@@ -153,6 +153,20 @@ impl Stream {
         self.held_since_ns = now_ns;
     }
 
+    /// The last `len` bytes will be read again, by another protocol.
+    pub(crate) fn rewind(&mut self, len: u64) {
+        self.offset = self.offset.saturating_sub(len);
+        while self.marks.back().is_some_and(|m| m.start >= self.offset) {
+            self.marks.pop_back();
+        }
+        if let Some(last) = self.marks.back_mut() {
+            last.end = last.end.min(self.offset);
+        }
+        if self.lost_to > self.offset {
+            self.lost_to = 0;
+        }
+    }
+
     /// The bytes after this call are the next of the stream.
     pub(crate) fn expect_after(&mut self, d: &DataEvent) {
         if let Some(seq) = d.seq {

@@ -22,4 +22,6 @@ pub struct Verdict {
     pub protocol: L7,
     /// What to copy.
     pub copy: CopyRule,
+    /// The connection speaks TLS, and the protocol is that of its plaintext.
+    pub plaintext: bool,
 }

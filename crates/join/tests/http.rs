@@ -316,19 +316,17 @@ fn carried_context_and_request_id() {
 }
 
 #[test]
-fn an_upgrade_goes_on_as_bytes() {
+fn an_upgrade_to_what_is_not_known_goes_on_as_bytes() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
-    stage.event(c.send(T0, b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"));
-    stage.event(
-        c.recv(T0 + MS, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
-    );
+    stage.event(c.send(T0, b"GET /ws HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n\r\n"));
+    stage.event(c.recv(T0 + MS, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n\r\n"));
     stage.event(c.send(T0 + 2 * MS, b"\x81\x85abcdefghi"));
     stage.event(c.recv(T0 + 3 * MS, b"\x81\x05hello"));
     stage.event(c.change(T0 + 4 * MS, SocketChange::Close));
     stage.tick(T0 + S);
     let seen: Vec<_> = stage.spans.iter().map(|s| (s.protocol.to_string(), s.status_code)).collect();
-    assert_eq!(seen, [("http".to_string(), Some(101)), ("websocket".to_string(), None)]);
+    assert_eq!(seen, [("http".to_string(), Some(101)), ("tcp".to_string(), None)]);
     assert_eq!((stage.spans[1].request_bytes, stage.spans[1].response_bytes), (11, 7));
 }
 

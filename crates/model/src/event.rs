@@ -76,7 +76,8 @@ pub struct DataEvent {
     pub actor: Actor,
     /// TCP sequence number of the first byte, if the transport is TCP.
     pub seq: Option<u32>,
-    /// When the call began to move bytes, Unix ns.
+    /// When bytes began to move, Unix ns: of a send, when it was entered or its first bytes left; of a receive over TCP, when
+    /// the last packet before it arrived (how long its bytes waited for the reader). `exit_ns` if not known.
     pub enter_ns: u64,
     /// When the call returned, Unix ns.
     pub exit_ns: u64,
@@ -90,6 +91,9 @@ pub struct DataEvent {
     pub cause: u64,
     /// How the source knows the cause.
     pub cause_evidence: Option<Evidence>,
+    /// The bytes are what a TLS library took or gave in clear text; `len` counts them. Socket, ids, times and `seq` are
+    /// those of the ciphertext; `exchange` is 0 while it has not moved yet.
+    pub plaintext: bool,
     /// First bytes of the call; empty where only lengths were captured.
     pub payload: Vec<u8>,
 }

@@ -19,7 +19,7 @@ pub mod trace;
 pub use attr::{Attr, Value};
 pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};
 pub use key::{Key, KeyKind};
-pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Message, Outcome, Side, L7};
+pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Late, Message, Outcome, Side, L7};
 pub use net::{Endpoint, FiveTuple, Transport};
 pub use span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId};
 pub use trace::{Evidence, ParentLink, Trace, TraceSpan};

@@ -181,12 +181,21 @@ impl<'a> Message<'a> {
     }
 }
 
+/// What only the end of a message tells (gRPC trailers, the row count behind a result); the default leaves what the head said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Late<'a> {
+    /// Numeric status; `None` leaves the head's.
+    pub status_code: Option<i32>,
+    /// Outcome; [`Outcome::Unset`] leaves the head's.
+    pub outcome: Outcome,
+    /// Error text, masked; empty leaves the head's.
+    pub error: Cow<'a, str>,
+    /// Further attributes of the span.
+    pub attrs: AttrList<'a>,
+}
+
 /// What a parser emits. Offsets count the bytes of one side since the parser was made, those not captured included.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack while it is handed on, boxing would allocate per message"
-)]
 pub enum Item<'a> {
     /// A message begins at `offset`, its head is complete.
     Message(Message<'a>),
@@ -198,10 +207,11 @@ pub enum Item<'a> {
         id: Option<u64>,
         /// Offset behind its last byte.
         offset: u64,
-        /// Outcome and status that only the end tells (gRPC trailers); `None` leaves the head's.
-        late_status: Option<(i32, Outcome)>,
+        /// What only the end tells.
+        late: Late<'a>,
     },
-    /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel).
+    /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel); an empty name says
+    /// that nobody can read on.
     Upgrade(&'static str),
     /// Bytes that this protocol forbids, or too long to keep: counted by reason, the parser resynchronises.
     Malformed {

@@ -117,7 +117,8 @@ fn network(span: &Span, a: &mut Attributes) {
     a.text("network.type", if t.server.ip.is_ipv4() { "ipv4" } else { "ipv6" });
     a.end("client.address", "client.port", t.client);
     a.end("server.address", "server.port", t.server);
-    let server_side = matches!(span.kind, SpanKind::Server | SpanKind::Consumer);
+    // A capture file is seen from the end that asks, whatever the message is for.
+    let server_side = matches!(span.kind, SpanKind::Server | SpanKind::Consumer) && span.tap != TapSide::Capture;
     a.end("network.peer.address", "network.peer.port", if server_side { t.client } else { t.server });
 }
 

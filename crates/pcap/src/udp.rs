@@ -74,6 +74,7 @@ impl Table {
             exchange: 0,
             cause: 0,
             cause_evidence: None,
+            plaintext: false,
             payload: datagram.payload.to_vec(),
         }));
     }

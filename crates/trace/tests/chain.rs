@@ -77,6 +77,7 @@ impl Sim {
             exchange: if server { socket << 24 | c.exchange } else { 0 },
             cause,
             cause_evidence: None,
+            plaintext: false,
             payload: bytes.as_bytes()[..bytes.len().min(512)].to_vec(),
         };
         let late = self.jitter[socket as usize % self.jitter.len()];

@@ -62,10 +62,7 @@ pub fn choose_rung(has_type: impl Fn(&str) -> bool, forced: Option<&str>) -> Res
 
 /// Which programs to load on this kernel.
 pub fn wanted(rung: MessageRung, has_type: impl Fn(&str) -> bool) -> Vec<&'static Program> {
-    PROGRAMS
-        .iter()
-        .filter(|p| p.rung.is_none_or(|r| r == rung) && has_type(&format!("btf_trace_{}", p.tracepoint)))
-        .collect()
+    PROGRAMS.iter().filter(|p| p.rung.is_none_or(|r| r == rung) && has_type(&p.kernel_type())).collect()
 }
 
 /// The table of `wirespan check`. `refused` holds the programs that did not load, with the kernel's reason.
@@ -89,9 +86,8 @@ pub fn table(
                 remedy: match (active, reason) {
                     (true, _) => String::new(),
                     (_, Some(why)) => format!("the kernel refused it: {why}"),
-                    _ if !has_type(&format!("btf_trace_{}", p.tracepoint)) => {
-                        format!("needs tracepoint {} ({})", p.tracepoint, p.since)
-                    }
+                    _ if !has_type(&p.kernel_type()) && p.is_uprobe() => format!("needs uprobe_multi ({})", p.since),
+                    _ if !has_type(&p.kernel_type()) => format!("needs tracepoint {} ({})", p.tracepoint, p.since),
                     _ => "not asked for".to_string(),
                 },
             }

@@ -7,7 +7,7 @@ use super::MessageRung;
 pub struct Program {
     /// Its name in `bpf/`.
     pub name: &'static str,
-    /// The tracepoint it hangs on.
+    /// The tracepoint it hangs on; empty for uprobes.
     pub tracepoint: &'static str,
     /// Kernel that brought the tracepoint.
     pub since: &'static str,
@@ -24,12 +24,31 @@ pub struct Program {
 impl Program {
     /// Mechanism, as shown in the table.
     pub fn mechanism(&self) -> &'static str {
+        if self.is_uprobe() {
+            return "uprobe-multi";
+        }
         self.rung.map_or("tracepoint", MessageRung::as_str)
+    }
+
+    /// Whether it is attached to functions of programs, process by process.
+    pub fn is_uprobe(&self) -> bool {
+        self.tracepoint.is_empty()
+    }
+
+    /// The kernel type whose presence says that it can be attached.
+    pub(super) fn kernel_type(&self) -> String {
+        if self.is_uprobe() {
+            "bpf_uprobe_multi_link".to_string()
+        } else {
+            format!("btf_trace_{}", self.tracepoint)
+        }
     }
 }
 
 const SOCKET: Option<MessageRung> = Some(MessageRung::SocketTracepoints);
 const SYSCALL: Option<MessageRung> = Some(MessageRung::SyscallTracepoints);
+
+const LOST_TLS: &str = "connections that speak TLS are seen with their times and byte counts, not their messages";
 
 /// Every program.
 pub const PROGRAMS: &[Program] = &[
@@ -56,8 +75,8 @@ pub const PROGRAMS: &[Program] = &[
         tracepoint: "tcp_sendmsg_locked",
         since: "Linux 6.16",
         rung: SOCKET,
-        feature: "enter time of sends",
-        lost: "a send's start is taken from its end: a send that blocks looks instantaneous",
+        feature: "enter time of long sends; bytes sent by io_uring",
+        lost: "a long send that blocks seems to start when its last bytes leave; sends by io_uring show lengths only",
         required: false,
     },
     Program {
@@ -65,8 +84,17 @@ pub const PROGRAMS: &[Program] = &[
         tracepoint: "skb_copy_datagram_iovec",
         since: "Linux 2.6",
         rung: SOCKET,
-        feature: "enter time of receives",
-        lost: "a receive's start is taken from its end",
+        feature: "bytes received by io_uring",
+        lost: "receives by io_uring show lengths only",
+        required: false,
+    },
+    Program {
+        name: "tcp_rcv_space_adjust",
+        tracepoint: "tcp_rcv_space_adjust",
+        since: "Linux 4.15",
+        rung: SOCKET,
+        feature: "splice() out of sockets",
+        lost: "what splice() takes out of a socket shows as a gap in its sequence numbers",
         required: false,
     },
     Program {
@@ -121,6 +149,42 @@ pub const PROGRAMS: &[Program] = &[
         rung: None,
         feature: "ends of processes",
         lost: "state of ended processes is kept until its limit",
+        required: false,
+    },
+    Program {
+        name: "tls_enter",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "TLS in clear text: calls of OpenSSL, GnuTLS",
+        lost: LOST_TLS,
+        required: false,
+    },
+    Program {
+        name: "tls_exit",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "TLS in clear text: what they gave",
+        lost: LOST_TLS,
+        required: false,
+    },
+    Program {
+        name: "tls_go_enter",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "TLS in clear text: calls of Go's crypto/tls",
+        lost: LOST_TLS,
+        required: false,
+    },
+    Program {
+        name: "tls_go_exit",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "TLS in clear text: what Go gave",
+        lost: LOST_TLS,
         required: false,
     },
 ];

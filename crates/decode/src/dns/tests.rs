@@ -69,6 +69,17 @@ fn a_query_and_its_answer() {
     );
 }
 
+/// Text records hold tokens and keys: names and types are told, never what a record says.
+#[test]
+fn what_records_say_is_not_kept() {
+    let mut answered = header(7, 0x8180, [1, 1, 0, 0]);
+    answered.extend(question("a.b", 16));
+    answered.extend(record(QNAME, 16, 60, b"\x06canary"));
+    let said = udp(&[c(query(7, "a.b", 16)), s(answered)]);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said.iter().all(|line| !line.contains("canary")), "{said:?}");
+}
+
 #[test]
 fn response_codes() {
     let code = |flags: u16, extra: &[u8], additionals: u16| {

@@ -1,16 +1,16 @@
 //! A head → a message, and how its body is framed.
 
 use super::head::{Fields, Length, Transfer};
-use super::parse::Asked;
+use super::parse::{Asked, Waiting};
 use super::reason;
 use super::start::{cut_request_line, request_line, status_line, target, METHODS};
-use crate::text::{clean, decimal, len64};
+use crate::semantics::{grpc, Ask, Peek};
+use crate::text::{clean, len64};
+use crate::url::{host_port, shown, MAX_PATH};
 use memchr::memchr;
 use std::collections::VecDeque;
 use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
-/// Longest path that is kept, bytes.
-const MAX_PATH: usize = 2048;
 /// Longest user agent that is kept, bytes.
 const MAX_AGENT: usize = 256;
 
@@ -61,11 +61,11 @@ fn size(n: u64) -> AttrVal<'static> {
 }
 
 /// Emits a request.
-pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(Item<'_>)) -> (Framing, Asked) {
+pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(Item<'_>)) -> (Framing, Waiting) {
     let (line, block) = split(head);
     // The caller has checked the line; a cut one has no version.
     let Some(start) = request_line(line).or_else(|| cut_request_line(line)) else {
-        return (Framing::Unknown, Asked::Other);
+        return (Framing::Unknown, Waiting::default());
     };
     let fields = Fields::read(block);
     let framing = match (fields.transfer, fields.length) {
@@ -85,12 +85,23 @@ pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(
         }
     };
     let parts = target(start.method, start.target);
-    let path = clean(parts.path, MAX_PATH);
+    let path = shown(parts.path);
     let known = METHODS.contains(&start.method);
+    let peek = Peek::of(&Ask {
+        method: start.method.as_bytes(),
+        path: parts.path,
+        content_type: fields.content_type,
+        agent: fields.agent,
+        body: matches!(framing, Framing::Length(1..) | Framing::Chunked),
+    });
 
     let mut m = Message::new("http", Side::Client, Kind::Request, offset);
     m.head_len = len64(head.len());
     m.body = body(framing, seen);
+    if peek.as_ref().is_some_and(|p| p.wants_request()) {
+        // Its end tells more.
+        m.body = Body::Open;
+    }
     // OpenTelemetry: a span of an unknown method is named `HTTP`.
     m.operation = if known { start.method } else { "HTTP" };
     m.attrs.push(("http.request.method", AttrVal::from(if known { start.method } else { "_OTHER" })));
@@ -122,6 +133,16 @@ pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(
     if let Length::Known(n) = fields.length {
         m.attrs.push(("http.request.body.size", size(n)));
     }
+    if let Some((full, service, method)) = grpc::call(fields.content_type, parts.path) {
+        (m.protocol, m.operation, m.target) = ("grpc", full, "".into());
+        m.attrs.push(("network.protocol.name", AttrVal::from("http")));
+        m.attrs.push(("rpc.system", AttrVal::from("grpc")));
+        m.attrs.push(("rpc.service", AttrVal::from(service)));
+        m.attrs.push(("rpc.method", AttrVal::from(method)));
+    }
+    if let Some(peek) = &peek {
+        peek.asked(&mut m.attrs);
+    }
     if seen != Seen::Whole {
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
@@ -133,24 +154,27 @@ pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(
         _ => Asked::Other,
     };
     out(Item::Message(m));
-    (framing, asked)
+    (framing, Waiting { asked, peek })
 }
 
-/// Emits a response, and takes the request that it answers off the queue. Also says whether it refuses a body that the
-/// client would send only after a `100`.
+/// Emits a response, and takes the request that it answers off the queue.
 pub(super) fn response(
     head: &[u8],
     offset: u64,
     seen: Seen,
-    asked: &mut VecDeque<Asked>,
+    asked: &mut VecDeque<Waiting>,
     out: &mut dyn FnMut(Item<'_>),
-) -> (Framing, bool) {
+) -> Answered {
     let (line, block) = split(head);
-    let Some(start) = status_line(line) else { return (Framing::Unknown, false) };
+    let Some(start) = status_line(line) else { return Answered::default() };
     let fields = Fields::read(block);
     let status = start.status;
-    let interim = (100..200).contains(&status) && status != 101;
-    let request = if interim { None } else { asked.pop_front() };
+    // The request that asked for h2c is answered in HTTP/2, on stream 1 (RFC 7540, 3.2).
+    let takes_over = status == 101 && upgrade_name(fields.upgrade) == "http2";
+    let interim = (100..200).contains(&status) && (status != 101 || takes_over);
+    let waiting = if interim { None } else { asked.pop_front() };
+    let request = waiting.as_ref().map(|w| w.asked);
+    let peek = waiting.and_then(|w| w.peek);
     let success = (200..300).contains(&status);
     let bodyless = interim || matches!(status, 204 | 304) || request == Some(Asked::Head);
     let framing = match (fields.transfer, fields.length) {
@@ -173,6 +197,10 @@ pub(super) fn response(
     let mut m = Message::new("http", Side::Server, kind, offset);
     m.head_len = len64(head.len());
     m.body = body(framing, seen);
+    let peek_body = peek.as_ref().is_some_and(|p| p.wants_response());
+    if peek_body && matches!(framing, Framing::Length(1..)) {
+        m.body = Body::Open;
+    }
     m.status_code = Some(i32::from(status));
     m.attrs.push(("http.response.status_code", AttrVal::Int(i64::from(status))));
     m.attrs.push(("network.protocol.version", AttrVal::from(start.minor.as_str())));
@@ -186,37 +214,40 @@ pub(super) fn response(
             _ => Outcome::Ok,
         };
     }
+    if let Some(peek) = &peek {
+        peek.answered(fields.product, fields.search_version, &mut m.attrs);
+    }
     if seen != Seen::Whole {
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
     m.carried = fields.context.finish();
     out(Item::Message(m));
-    (framing, request == Some(Asked::Expecting) && status >= 300)
+    let refused = request == Some(Asked::Expecting) && status >= 300;
+    Answered { framing, refused, peek: peek.filter(|_| peek_body) }
+}
+
+/// What a response means for what follows.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) framing: Framing,
+    /// It refuses a body that the client would send only after a `100`.
+    pub(super) refused: bool,
+    /// Reads its body.
+    pub(super) peek: Option<Box<Peek>>,
+}
+
+impl Default for Answered {
+    fn default() -> Self {
+        Answered { framing: Framing::Unknown, refused: false, peek: None }
+    }
 }
 
 /// Protocol behind a `101`.
 fn upgrade_name(value: &[u8]) -> &'static str {
-    const KNOWN: [&str; 3] = ["websocket", "h2c", "tcp"];
+    const KNOWN: [&str; 2] = ["websocket", "tcp"];
     let name = value.split(|b| matches!(b, b',' | b'/')).next().unwrap_or_default().trim_ascii();
-    KNOWN.into_iter().find(|k| name.eq_ignore_ascii_case(k.as_bytes())).unwrap_or("unknown")
-}
-
-/// `host[:port]` → host (brackets of IPv6 taken off) and port. Nothing if it is neither a name nor an address.
-fn host_port(authority: &[u8]) -> Option<(&str, Option<u16>)> {
-    let (host, port) = match authority.strip_prefix(b"[") {
-        Some(v6) => {
-            let (host, rest) = v6.split_at_checked(memchr(b']', v6)?)?;
-            (host, rest.strip_prefix(b"]:"))
-        }
-        None => match memchr(b':', authority) {
-            Some(i) => (authority.get(..i)?, authority.get(i.checked_add(1)?..)),
-            None => (authority, None),
-        },
-    };
-    let named = |b: &u8| b.is_ascii_alphanumeric() || b"-._:%".contains(b);
-    if host.is_empty() || host.len() > 255 || !host.iter().all(named) {
-        return None;
+    if name.eq_ignore_ascii_case(b"h2c") {
+        return "http2";
     }
-    let port = port.and_then(decimal).and_then(|n| u16::try_from(n).ok());
-    Some((std::str::from_utf8(host).ok()?, port))
+    KNOWN.into_iter().find(|k| name.eq_ignore_ascii_case(k.as_bytes())).unwrap_or("unknown")
 }

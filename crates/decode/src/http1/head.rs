@@ -1,7 +1,8 @@
 //! Header fields (RFC 9112, section 5): only those that wirespan needs are looked at, all others are passed over.
 //!
-//! Looked at: `Content-Length`, `Transfer-Encoding`, `Expect`, `Upgrade`, `Host`, `User-Agent`, and the trace context of
-//! [`carried`](crate::carried). Credentials and cookies are therefore never touched.
+//! Looked at: `Content-Length`, `Transfer-Encoding`, `Content-Type`, `Expect`, `Upgrade`, `Host`, `User-Agent`, the names by
+//! which Elasticsearch and OpenSearch present themselves, and the trace context of [`carried`](crate::carried). Credentials
+//! and cookies are therefore never touched.
 
 use crate::carried::Context;
 use crate::text::decimal;
@@ -46,6 +47,12 @@ pub struct Fields<'a> {
     pub agent: &'a [u8],
     /// `Upgrade`.
     pub upgrade: &'a [u8],
+    /// `Content-Type`.
+    pub content_type: &'a [u8],
+    /// `X-Elastic-Product`.
+    pub product: &'a [u8],
+    /// `X-OpenSearch-Version`.
+    pub search_version: &'a [u8],
     /// Trace context.
     pub context: Context<'a>,
 }
@@ -75,8 +82,11 @@ impl<'a> Fields<'a> {
             6 if is("expect") => self.expect = value.eq_ignore_ascii_case(b"100-continue"),
             7 if is("upgrade") => self.upgrade = value,
             10 if is("user-agent") => self.agent = value,
+            12 if is("content-type") => self.content_type = value,
             14 if is("content-length") => self.length = self.length.and(value),
             17 if is("transfer-encoding") => self.transfer = last_coding(value),
+            17 if is("x-elastic-product") => self.product = value,
+            20 if is("x-opensearch-version") => self.search_version = value,
             2 | 3 | 10 | 11 | 12 | 16 => self.context.field(name, value),
             _ => {}
         }

@@ -2,13 +2,15 @@
 //!
 //! | concern | what is done |
 //! |---|---|
-//! | target | the path only: query, fragment, user info and `;jsessionid=` are dropped |
+//! | target | the path only: query, fragment, user info and `;jsessionid=` are dropped, segments that look like credentials become `*` |
 //! | secrets | header fields other than those listed in [`head`] are never looked at |
 //! | head | read in place when one chunk holds it, else buffered up to [`MAX_BUFFERED`](crate::MAX_BUFFERED) |
 //! | head too long, or not captured to its end | emitted with what was seen and `wirespan.truncated`, its body is [`Open`](wirespan_model::Body) |
 //! | head never completed | emitted in the same way when the response comes or the connection ends |
 //! | body | skipped by `Content-Length` or chunk by chunk; bytes not captured are skipped exactly as long as they lie inside |
 //! | after a gap or a broken start line | lines are searched for the next valid start line |
+//! | meaning | gRPC-Web, GraphQL, JSON-RPC and Elasticsearch by path, content type and the first bytes of JSON bodies; what the body tells comes with its end |
+//! | upgrades | `websocket`, and `h2c` as `http2`, whose stream 1 answers the request that asked for it |
 //! | `HEAD`, `CONNECT` | the methods of unanswered requests are remembered in order, at most [`MAX_OUTSTANDING`](parse::MAX_OUTSTANDING) |
 //!
 //! Counted reasons: see [`reason`].

@@ -4,6 +4,7 @@ use super::emit::{self, Framing, Seen};
 use super::reason;
 use super::scan::{chunk_size, fields_end, find, Found};
 use super::start::{cut_request_line, status_line};
+use crate::semantics::Peek;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use memchr::memchr;
@@ -22,20 +23,31 @@ const LAST_CHUNK: u64 = 7;
 pub struct Http1Parser {
     client: Stream,
     server: Stream,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Waiting>,
+    /// Reads the body of the response that is under way.
+    answer: Option<Box<Peek>>,
     /// The server side lost its place since the last request: older requests have been answered unseen.
     server_lost: bool,
     /// The connection speaks another protocol now.
     upgraded: bool,
 }
 
+/// A request that waits for its response.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) asked: Asked,
+    /// Reads its body, and later that of its response.
+    pub(super) peek: Option<Box<Peek>>,
+}
+
 /// What has to be remembered of a request to read its response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Asked {
     Head,
     Connect,
     /// Sends its body only after a `100`.
     Expecting,
+    #[default]
     Other,
 }
 
@@ -123,8 +135,7 @@ impl Http1Parser {
 
     /// Takes at least one byte of `bytes`; `cut` says that bytes are missing behind them.
     fn step(&mut self, side: Side, bytes: &[u8], cut: bool, out: Out<'_>) -> usize {
-        let stream = self.stream(side);
-        let (taken, state, end) = match stream.state {
+        let (taken, state, end) = match self.stream(side).state {
             State::Head { lost } => return self.head(side, bytes, lost, cut, out),
             State::SkipLine => match memchr(b'\n', bytes) {
                 Some(i) => (i.saturating_add(1), LOST, false),
@@ -132,6 +143,7 @@ impl Http1Parser {
             },
             State::Length { left, end, unsure } => {
                 let taken = at_most(left, bytes.len());
+                self.peek(side, bytes.get(..taken).unwrap_or_default());
                 match left.saturating_sub(len64(taken)) {
                     0 => (taken, READY, end),
                     left => (taken, State::Length { left, end, unsure }, false),
@@ -146,6 +158,7 @@ impl Http1Parser {
             },
             State::ChunkData { left } => {
                 let taken = at_most(left, bytes.len());
+                self.peek(side, bytes.get(..taken).unwrap_or_default());
                 match left.saturating_sub(len64(taken)) {
                     0 => (taken, State::ChunkEnd, false),
                     left => (taken, State::ChunkData { left }, false),
@@ -172,12 +185,38 @@ impl Http1Parser {
             },
             State::UntilClose => (bytes.len(), State::UntilClose, false),
         };
+        let stream = self.stream(side);
         stream.offset = stream.offset.saturating_add(len64(taken));
         stream.state = state;
         if end {
-            out(Item::End { side, id: None, offset: stream.offset, late_status: None });
+            let offset = stream.offset;
+            self.end(side, offset, out);
         }
         taken
+    }
+
+    /// Bytes of a body.
+    fn peek(&mut self, side: Side, bytes: &[u8]) {
+        if let Some(peek) = self.peeks(side) {
+            peek.body(side, bytes);
+        }
+    }
+
+    /// What reads the body that a side sends now.
+    fn peeks(&mut self, side: Side) -> Option<&mut Peek> {
+        match side {
+            Side::Client => self.asked.back_mut().and_then(|w| w.peek.as_deref_mut()),
+            Side::Server => self.answer.as_deref_mut(),
+        }
+    }
+
+    /// A body ends.
+    fn end(&mut self, side: Side, offset: u64, out: Out<'_>) {
+        let late = self.peeks(side).map(|p| p.late(side)).unwrap_or_default();
+        out(Item::End { side, id: None, offset, late });
+        if side == Side::Server {
+            self.answer = None;
+        }
     }
 
     /// Looks for a head at the start of `bytes`, or of what is buffered followed by `bytes`.
@@ -280,15 +319,20 @@ impl Http1Parser {
             self.unfinished(Side::Client, out);
         }
         let offset = self.stream(side).offset;
+        let told;
         let framing = match side {
             Side::Client => {
-                let (framing, asked) = emit::request(head, offset, seen, out);
-                self.ask(asked, out);
+                let (framing, waiting) = emit::request(head, offset, seen, out);
+                told = waiting.peek.as_ref().is_some_and(|p| p.wants_request());
+                self.ask(waiting, out);
                 framing
             }
             Side::Server => {
-                let (framing, refused) = emit::response(head, offset, seen, &mut self.asked, out);
-                if refused && self.asked.is_empty() && !matches!(self.client.state, State::Head { .. }) {
+                let answered = emit::response(head, offset, seen, &mut self.asked, out);
+                told = answered.peek.is_some();
+                self.answer = answered.peek;
+                let framing = answered.framing;
+                if answered.refused && self.asked.is_empty() && !matches!(self.client.state, State::Head { .. }) {
                     // The body may come all the same (RFC 9110, 10.1.1): the search passes over it.
                     self.client.state = LOST;
                 }
@@ -300,7 +344,7 @@ impl Http1Parser {
             out(Item::Upgrade(protocol));
         }
         match seen {
-            Seen::Whole => after_head(framing, false),
+            Seen::Whole => after_head(framing, told),
             Seen::Cut => LOST,
             Seen::Part => {
                 let blank = head.ends_with(b"\n") || head.ends_with(b"\n\r");
@@ -311,7 +355,7 @@ impl Http1Parser {
 
     /// Remembers a request. A client that asks again has read the answers so far unless it pipelines: this puts a server
     /// side that lost its place, or waits for a close that did not come, back on its feet.
-    fn ask(&mut self, asked: Asked, out: Out<'_>) {
+    fn ask(&mut self, asked: Waiting, out: Out<'_>) {
         if self.server_lost {
             self.asked.clear();
             self.server_lost = false;
@@ -329,8 +373,11 @@ impl Http1Parser {
 
     /// `missing` bytes of a side were not captured.
     fn gap(&mut self, side: Side, missing: u64, out: Out<'_>) {
+        if let Some(peek) = self.peeks(side) {
+            peek.missing(side, missing);
+        }
         let stream = self.stream(side);
-        let mut lost = None;
+        let (mut lost, mut ended) = (None, None);
         match stream.state {
             State::Head { lost: false } if stream.buf.is_empty() => lost = Some(reason::GAP),
             State::Head { lost: already } => {
@@ -348,10 +395,7 @@ impl Http1Parser {
                 if missing < left {
                     stream.state = State::Length { left: left.saturating_sub(missing), end, unsure };
                 } else {
-                    if end {
-                        let offset = stream.offset.saturating_add(left);
-                        out(Item::End { side, id: None, offset, late_status: None });
-                    }
+                    ended = end.then(|| stream.offset.saturating_add(left));
                     stream.state = READY;
                     lost = (missing > left).then_some(reason::GAP);
                 }
@@ -361,8 +405,7 @@ impl Http1Parser {
                 Some(beyond) => {
                     if beyond == LAST_CHUNK {
                         // Exactly the last chunk fits: the usual end of a body written with one call.
-                        let offset = stream.offset.saturating_add(missing);
-                        out(Item::End { side, id: None, offset, late_status: None });
+                        ended = Some(stream.offset.saturating_add(missing));
                     }
                     lost = Some(reason::GAP);
                 }
@@ -372,6 +415,9 @@ impl Http1Parser {
                 lost = Some(reason::GAP);
             }
             State::UntilClose => {}
+        }
+        if let Some(offset) = ended {
+            self.end(side, offset, out);
         }
         if let Some(reason) = lost {
             out(Item::Malformed { side, reason });

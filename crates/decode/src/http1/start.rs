@@ -1,6 +1,7 @@
 //! Start lines: request line and status line (RFC 9112, sections 3 and 4).
 
 use crate::text::has_control;
+use crate::url::without_user;
 
 /// Longest method that is accepted, bytes.
 pub const MAX_METHOD: usize = 32;
@@ -177,7 +178,7 @@ pub struct Target<'a> {
     pub scheme: &'static str,
     /// `host[:port]` of the absolute and the authority form, without user info.
     pub authority: &'a [u8],
-    /// Path without query and fragment; `*` of the asterisk form; empty for the authority form.
+    /// Path with query and fragment, as sent; `*` of the asterisk form; empty for the authority form.
     pub path: &'a [u8],
 }
 
@@ -189,31 +190,14 @@ pub fn target<'a>(method: &str, target: &'a [u8]) -> Target<'a> {
     let (scheme, rest) = match (strip_scheme(target, b"http://"), strip_scheme(target, b"https://")) {
         (Some(rest), _) => ("http", rest),
         (_, Some(rest)) => ("https", rest),
-        _ => return Target { path: public_path(target), ..Target::default() },
+        _ => return Target { path: target, ..Target::default() },
     };
     let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, b""));
-    let path = public_path(path);
-    Target { scheme, authority: without_user(authority), path: if path.is_empty() { b"/" } else { path } }
+    Target { scheme, authority: without_user(authority), path: if path.first() == Some(&b'/') { path } else { b"/" } }
 }
 
 fn strip_scheme<'a>(target: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
     let (head, rest) = target.split_at_checked(scheme.len())?;
     head.eq_ignore_ascii_case(scheme).then_some(rest)
-}
-
-fn without_user(authority: &[u8]) -> &[u8] {
-    let start = authority.iter().rposition(|b| *b == b'@').map_or(0, |i| i.saturating_add(1));
-    authority.get(start..).unwrap_or(authority)
-}
-
-/// The path without what may hold secrets: query, fragment, and a session id as Java servers append it.
-fn public_path(path: &[u8]) -> &[u8] {
-    let end = memchr::memchr2(b'?', b'#', path).unwrap_or(path.len());
-    let path = path.get(..end).unwrap_or(path);
-    let session = memchr::memchr_iter(b';', path).find(|i| {
-        let name = path.get(*i..).and_then(|p| p.get(..12));
-        name.is_some_and(|n| n.eq_ignore_ascii_case(b";jsessionid="))
-    });
-    session.and_then(|i| path.get(..i)).unwrap_or(path)
 }

@@ -98,7 +98,7 @@ fn gaps_inside_a_chunk_are_skipped_exactly() {
         gap(s(format!("{head}400\r\nabc")), 1000),
         s("x".repeat(21) + "\r\n0\r\n\r\n"),
     ]);
-    assert_eq!(said[2], format!("End Server @{} None None", head.len() + 5 + 1024 + 7));
+    assert_eq!(said[2], format!("End Server @{} None", head.len() + 5 + 1024 + 7));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_gap_up_to_the_last_chunk_ends_the_body() {
         s("HTTP/1.1 204 No Content\r\n\r\n"),
     ]);
     let end = head.len() + 5 + 1024 + 7;
-    assert_eq!(said[2], format!("End Server @{end} None None"));
+    assert_eq!(said[2], format!("End Server @{end} None"));
     assert_eq!(said[5], format!("S resp @{end}+27 status=204 Ok"));
 }
 
@@ -166,7 +166,7 @@ fn an_answer_brings_out_a_request_that_is_not_complete() {
             "Malformed Client http_head_unfinished",
             "C req @0+53 body=open POST /slow",
             "S resp @0+45 status=431 ClientError",
-            "End Client @65 None None",
+            "End Client @65 None",
             "C req @65+22 GET /next",
         ]
     );

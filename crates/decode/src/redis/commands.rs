@@ -323,6 +323,21 @@ pub fn is_secret(name: &str) -> bool {
     matches!(name, "AUTH" | "HELLO")
 }
 
+/// Commands whose second word is the name of a channel, which is kept: names of topics are no values.
+pub fn has_channel(name: &str) -> bool {
+    matches!(
+        name,
+        "PUBLISH"
+            | "SPUBLISH"
+            | "SUBSCRIBE"
+            | "PSUBSCRIBE"
+            | "SSUBSCRIBE"
+            | "UNSUBSCRIBE"
+            | "PUNSUBSCRIBE"
+            | "SUNSUBSCRIBE"
+    )
+}
+
 /// How many keys a command of the core names, if that follows from the number of its arguments.
 pub fn key_count(name: &str, arguments: u64) -> Option<u64> {
     match name {

@@ -1,9 +1,9 @@
 //! Heads → messages.
 
 use super::commands::{is_secret, key_count};
-use super::head::Command;
+use super::head::{Command, MAX_CHANNEL};
 use super::reply::{Reply, Shape};
-use crate::text::{clean, visible};
+use crate::text::{clean, decimal, visible};
 use std::borrow::Cow;
 use std::fmt::Write;
 use wirespan_model::{AttrVal, Body, Kind, Message, Outcome, Side};
@@ -34,7 +34,7 @@ pub(super) fn query_text(command: &Command, text: &mut String) -> usize {
 
 /// The message of a command. `text` is what [`query_text`] wrote, `db` the decimal number of the database.
 pub(super) fn command<'a>(
-    command: &Command,
+    command: &'a Command,
     offset: u64,
     kind: Kind,
     text: &'a str,
@@ -48,6 +48,14 @@ pub(super) fn command<'a>(
     m.attrs.push(("db.operation.name", AttrVal::from(m.operation)));
     if let Some(db) = db {
         m.attrs.push(("db.namespace", AttrVal::from(db)));
+    }
+    if let Some(channel) = &command.channel {
+        m.target = Cow::Borrowed(channel.as_str());
+        m.attrs.push(("messaging.system", AttrVal::from("redis")));
+        if m.operation.ends_with("PUBLISH") {
+            m.attrs.push(("messaging.operation.type", AttrVal::from("send")));
+        }
+        m.attrs.push(("messaging.destination.name", AttrVal::from(channel.as_str())));
     }
     if !is_secret(m.operation) {
         m.attrs.push(("db.query.text", AttrVal::from(text)));
@@ -76,6 +84,12 @@ pub(super) fn reply<'a>(reply: &Reply<'a>, offset: u64, kind: Kind, secret: bool
     }
     if kind == Kind::OneWay {
         m.attrs.push(("db.system.name", AttrVal::from("redis")));
+        if let Some(channel) = reply.channel {
+            m.target = clean(channel, MAX_CHANNEL);
+            m.attrs.push(("messaging.system", AttrVal::from("redis")));
+            m.attrs.push(("messaging.operation.type", AttrVal::from("receive")));
+            m.attrs.push(("messaging.destination.name", AttrVal::Str(m.target.clone())));
+        }
         return m;
     }
     m.outcome = Outcome::Ok;
@@ -86,11 +100,22 @@ pub(super) fn reply<'a>(reply: &Reply<'a>, offset: u64, kind: Kind, secret: bool
         m.error = if secret { Cow::Borrowed(code) } else { mask_quoted(clean(text, MAX_ERROR)) };
         if m.outcome == Outcome::Ok {
             m.error = Cow::Borrowed("");
+            redirect(text, &mut m);
         } else {
             m.attrs.push(("error.type", AttrVal::from(code)));
         }
     }
     m
+}
+
+/// Slot and node of `MOVED` and `ASK`: where the client has to ask instead.
+fn redirect<'a>(text: &'a [u8], m: &mut Message<'a>) {
+    let mut words = text.split(u8::is_ascii_whitespace).skip(1);
+    let Some(slot) = words.next().and_then(decimal).filter(|slot| *slot < 16_384) else { return };
+    m.attrs.push(("wirespan.redis.slot", AttrVal::Int(i64::try_from(slot).unwrap_or_default())));
+    if let Some(node) = words.next().and_then(|w| visible(w, 128)) {
+        m.attrs.push(("wirespan.redis.redirect", AttrVal::from(node)));
+    }
 }
 
 /// First word of an error, if it is a code.

@@ -1,6 +1,6 @@
 //! The head of a command: its name, the words that belong to the operation, the number of its arguments.
 
-use super::commands::{is_container, Name, MAX_NAME};
+use super::commands::{has_channel, is_container, Name, MAX_NAME};
 use crate::text::decimal;
 
 /// Longest head of a command or reply that is kept while incomplete, bytes.
@@ -44,6 +44,33 @@ pub(super) struct Command {
     pub(super) db: Option<u32>,
     /// Mode of `CLIENT REPLY`.
     pub(super) mode: Option<ReplyMode>,
+    /// Channel of `PUBLISH` and `SUBSCRIBE` and their kin: the first.
+    pub(super) channel: Option<Channel>,
+}
+
+/// Longest name of a channel that is kept, bytes.
+pub(super) const MAX_CHANNEL: usize = 64;
+
+/// The name of a channel on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Channel {
+    bytes: [u8; MAX_CHANNEL],
+    len: usize,
+}
+
+impl Channel {
+    /// Takes a name that is text.
+    pub(super) fn new(name: &[u8]) -> Option<Channel> {
+        let mut bytes = [0; MAX_CHANNEL];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        let clean = std::str::from_utf8(name).is_ok() && !crate::text::has_control(name);
+        clean.then_some(Channel { bytes, len: name.len() })
+    }
+
+    /// The name.
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(self.bytes.get(..self.len).unwrap_or_default()).unwrap_or_default()
+    }
 }
 
 /// Reads forward through bytes.
@@ -153,14 +180,19 @@ pub(super) fn command(bytes: &[u8], cut: bool) -> Result<(Command, usize), Stop>
 
 /// The name and what belongs to it.
 fn words(at: &mut Cursor<'_>, command: &mut Command) -> Result<(), Stop> {
-    let Some(name) = word(at, command)? else { return Ok(()) };
+    let Some(name) = word(at, command, MAX_NAME)? else { return Ok(()) };
     command.name = Name::new(name);
     let Some(name) = command.name else { return Ok(()) };
     let select = name.as_str() == "SELECT";
-    if command.left == 0 || !(select || is_container(name.as_str())) {
+    let channel = has_channel(name.as_str());
+    if command.left == 0 || !(select || channel || is_container(name.as_str())) {
         return Ok(());
     }
-    let Some(second) = word(at, command)? else { return Ok(()) };
+    let Some(second) = word(at, command, if channel { MAX_CHANNEL } else { MAX_NAME })? else { return Ok(()) };
+    if channel {
+        command.channel = Channel::new(second);
+        return Ok(());
+    }
     if select {
         command.db = decimal(second).and_then(|n| u32::try_from(n).ok());
         return Ok(());
@@ -169,14 +201,14 @@ fn words(at: &mut Cursor<'_>, command: &mut Command) -> Result<(), Stop> {
     command.arguments = command.arguments.saturating_sub(u64::from(command.sub.is_some()));
     let reply = name.as_str() == "CLIENT" && command.sub.is_some_and(|s| s.as_str() == "REPLY");
     if reply && command.left > 0 {
-        let third = word(at, command)?.unwrap_or_default();
+        let third = word(at, command, MAX_NAME)?.unwrap_or_default();
         command.mode = reply_mode(third);
     }
     Ok(())
 }
 
-fn word<'a>(at: &mut Cursor<'a>, command: &mut Command) -> Result<Option<&'a [u8]>, Stop> {
-    let text = at.text(MAX_NAME)?;
+fn word<'a>(at: &mut Cursor<'a>, command: &mut Command, max: usize) -> Result<Option<&'a [u8]>, Stop> {
+    let text = at.text(max)?;
     command.left = command.left.saturating_sub(1);
     match text {
         Text::Short(text) => Ok(Some(text)),

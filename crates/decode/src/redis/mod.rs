@@ -2,9 +2,10 @@
 //!
 //! | concern | what is done |
 //! |---|---|
-//! | secrets | the command, its subcommand, and the *number* of arguments and keys are kept, never an argument (`SET ? ?`) |
+//! | secrets | the command, its subcommand, and the *number* of arguments and keys are kept, never an argument (`SET ? ?`); of errors of scripts, and of errors whose command was not seen, only the code |
 //! | bodies | arguments and replies are skipped by their lengths and never kept; bytes not captured are skipped exactly as long as they lie inside one string |
-//! | pub/sub | the confirmation answers the command; messages and further confirmations are one-way |
+//! | pub/sub | the confirmation answers the command; messages and further confirmations are one-way; the channel is `messaging.destination.name` |
+//! | cluster | `MOVED` and `ASK` are no errors: slot and node are `wirespan.redis.slot` and `wirespan.redis.redirect` |
 //! | `MONITOR` | what follows its `+OK` is one-way; nothing of it is kept |
 //! | `CLIENT REPLY OFF`/`SKIP` | commands that get no reply are one-way |
 //! | `PSYNC`, `SYNC` | the connection becomes a replication stream: [`Item::Upgrade`](wirespan_model::Item) |

@@ -167,7 +167,7 @@ impl RedisParser {
             return Ok(len);
         }
         let (kind, asked) = session.answer(&head);
-        let mut message = emit::reply(&head, server.offset, kind, asked == Some(Asked::Secret));
+        let mut message = emit::reply(&head, server.offset, kind, asked.is_none_or(|a| a == Asked::Secret));
         server.begin(&mut message, len, head.left);
         out(Item::Message(message));
         if asked == Some(Asked::Replicate) && !matches!(head.shape, Shape::Error(_)) {

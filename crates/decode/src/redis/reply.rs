@@ -1,6 +1,6 @@
 //! The head of a reply: its type, its length, and for errors and pushes their first words.
 
-use super::head::{Cursor, Stop, Text, MAX_ELEMENTS, MAX_HEAD};
+use super::head::{Cursor, Stop, Text, MAX_CHANNEL, MAX_ELEMENTS, MAX_HEAD};
 
 /// Longest first string of an aggregate that is looked at, bytes.
 const MAX_FIRST: usize = 16;
@@ -36,6 +36,8 @@ pub(super) struct Reply<'a> {
     pub(super) left: u64,
     /// A type that only RESP3 has.
     pub(super) resp3: bool,
+    /// Channel of a published message.
+    pub(super) channel: Option<&'a [u8]>,
 }
 
 /// Reads the head of a reply; also says how long it is. `first` asks for the first string of any aggregate. If the rest
@@ -43,8 +45,14 @@ pub(super) struct Reply<'a> {
 pub(super) fn reply(bytes: &[u8], first: bool, cut: bool) -> Result<(Reply<'_>, usize), Stop> {
     let mut at = Cursor::new(bytes);
     let sigil = at.peek()?;
-    let mut reply =
-        Reply { shape: Shape::Scalar, open_line: false, tail: 0, left: 0, resp3: b"_#,(!=~%>|".contains(&sigil) };
+    let mut reply = Reply {
+        shape: Shape::Scalar,
+        open_line: false,
+        tail: 0,
+        left: 0,
+        resp3: b"_#,(!=~%>|".contains(&sigil),
+        channel: None,
+    };
     match sigil {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {
             let (line, open) = line(&mut at)?;
@@ -84,9 +92,24 @@ pub(super) fn reply(bytes: &[u8], first: bool, cut: bool) -> Result<(Reply<'_>, 
             reply.left = if matches!(sigil, b'%' | b'|') { count.saturating_mul(2) } else { count };
             let mut name = None;
             if reply.left > 0 && (first && sigil == b'*' || sigil == b'>') {
-                match first_string(&mut at, &mut reply) {
+                match next_string(&mut at, &mut reply, MAX_FIRST) {
                     Err(Stop::More) if cut => {}
                     read => name = read?,
+                }
+                // A message has its channel behind its kind; one that a pattern found has the pattern between.
+                let behind = match name {
+                    Some(b"message" | b"smessage") => 1,
+                    Some(b"pmessage") => 2,
+                    _ => 0,
+                };
+                for _ in 0..behind {
+                    reply.channel = match next_string(&mut at, &mut reply, MAX_CHANNEL) {
+                        Err(Stop::More) if cut => None,
+                        read => read?,
+                    };
+                    if reply.channel.is_none() {
+                        break;
+                    }
                 }
             }
             reply.shape = match sigil {
@@ -100,11 +123,11 @@ pub(super) fn reply(bytes: &[u8], first: bool, cut: bool) -> Result<(Reply<'_>, 
     Ok((reply, at.at()))
 }
 
-fn first_string<'a>(at: &mut Cursor<'a>, reply: &mut Reply<'_>) -> Result<Option<&'a [u8]>, Stop> {
-    if at.peek()? != b'$' || at.rest().starts_with(b"$-") {
+fn next_string<'a>(at: &mut Cursor<'a>, reply: &mut Reply<'_>, max: usize) -> Result<Option<&'a [u8]>, Stop> {
+    if reply.left == 0 || at.peek()? != b'$' || at.rest().starts_with(b"$-") {
         return Ok(None);
     }
-    let text = at.text(MAX_FIRST)?;
+    let text = at.text(max)?;
     reply.left = reply.left.saturating_sub(1);
     match text {
         Text::Short(text) => Ok(Some(text)),

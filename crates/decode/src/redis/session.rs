@@ -110,6 +110,8 @@ impl Session {
         }
         self.asked.push_back(match name {
             "AUTH" | "HELLO" => Asked::Secret,
+            // The errors of scripts are the texts of their authors.
+            "EVAL" | "EVALSHA" | "EVALSHA_RO" | "EVAL_RO" | "FCALL" | "FCALL_RO" => Asked::Secret,
             "SELECT" => Asked::Select(self.db),
             "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => {
                 Asked::Subscribe { left: head.arguments.max(1), answered: false }

@@ -4,7 +4,7 @@ use super::head::{Cursor, MAX_COUNT_LINE, MAX_ELEMENTS};
 use super::reason;
 use crate::text::{at_most, len64};
 use memchr::memchr;
-use wirespan_model::{Body, Item, Message, Side};
+use wirespan_model::{Body, Item, Late, Message, Side};
 
 /// Where a side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Stream {
         }
         self.state = State::Start { lost: false };
         if std::mem::take(&mut self.end) {
-            out(Item::End { side, id: None, offset: self.offset, late_status: None });
+            out(Item::End { side, id: None, offset: self.offset, late: Late::default() });
         }
     }
 

@@ -26,7 +26,7 @@ fn a_command_keeps_no_argument() {
         [
             "C req @0+13 body=open SET db.system.name=redis db.operation.name=SET db.query.text=SET ? ? \
              wirespan.redis.keys=1",
-            "End Client @43 None None",
+            "End Client @43 None",
             "S resp @0+5 Ok",
         ]
     );
@@ -63,10 +63,10 @@ fn pipelined_commands_and_all_replies() {
         said,
         [
             "C req @0+13 body=open GET",
-            "End Client @20 None None",
+            "End Client @20 None",
             "C req @20+14 PING",
             "C req @38+16 body=open LRANGE",
-            "End Client @76 None None",
+            "End Client @76 None",
             "S resp @0+4 body=7 Ok",
             "S resp @11+5 Ok",
             "S resp @16+5 Ok",
@@ -74,15 +74,15 @@ fn pipelined_commands_and_all_replies() {
             "S resp @25+5 Ok",
             "S resp @30+7 Ok",
             "S resp @37+4 body=open Ok",
-            "End Server @61 None None",
+            "End Server @61 None",
             "S resp @61+4 body=open Ok",
-            "End Server @73 None None",
+            "End Server @73 None",
             "S resp @73+3 Ok",
             "S resp @76+6 Ok",
             "S resp @82+6 Ok",
             "S resp @88+4 body=10 Ok",
             "S resp @102+4 body=open Ok",
-            "End Server @115 None None",
+            "End Server @115 None",
             "S resp @127+4 Ok",
         ]
     );
@@ -96,12 +96,17 @@ fn errors_are_coded_and_masked() {
         "S resp @0+63 ClientError error=\"ERR unknown command '?', with args beginning with: '?' \" \
          db.response.status_code=ERR error.type=ERR"
     );
-    assert_eq!(reply("-MOVED 3999 10.0.0.1:6381\r\n"), "S resp @0+27 Ok db.response.status_code=MOVED");
+    assert_eq!(
+        reply("-MOVED 3999 10.0.0.1:6381\r\n"),
+        "S resp @0+27 Ok db.response.status_code=MOVED wirespan.redis.slot=3999 wirespan.redis.redirect=10.0.0.1:6381"
+    );
     assert!(reply("-OOM command not allowed\r\n").contains("ServerError error=\"OOM command"));
     assert!(reply("!10\r\nSYNTAX bad\r\n").starts_with("S resp @0+15 body=2 ClientError error=\"SYNTAX bad\""));
     assert!(reply("-oops no code\r\n").contains("db.response.status_code=ERR"));
     let auth = say(&[c(cmd(&["AUTH", "pw"])), s("-WRONGPASS invalid pw given\r\n")]).pop().unwrap();
     assert!(auth.contains("error=\"WRONGPASS\"") && !auth.contains("invalid"), "{auth}");
+    let script = say(&[c(cmd(&["EVAL", "return x", "0"])), s("-MINE card 4111\r\n")]).pop().unwrap();
+    assert!(script.contains("error=\"MINE\"") && !script.contains("card"), "{script}");
 }
 
 #[test]
@@ -124,6 +129,24 @@ fn the_selected_database_is_tracked() {
 }
 
 #[test]
+fn a_channel_is_a_destination() {
+    let channel = |turns: &[Turn]| {
+        let said = tcp(&Redis, turns).into_iter().next().unwrap();
+        said.split(" db.system.name=redis ").nth(1).unwrap().to_owned()
+    };
+    assert_eq!(
+        channel(&[c(cmd(&["publish", "news", "geheim"]))]),
+        "db.operation.name=PUBLISH messaging.system=redis messaging.operation.type=send messaging.destination.name=news \
+         db.query.text=PUBLISH ? ?"
+    );
+    let push = ">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$6\r\ngeheim\r\n";
+    let received = "messaging.system=redis messaging.operation.type=receive messaging.destination.name=news";
+    assert_eq!(channel(&[s(push)]), received);
+    let long = "x".repeat(65);
+    assert_eq!(channel(&[c(cmd(&["PUBLISH", &long, "m"]))]), "db.operation.name=PUBLISH db.query.text=PUBLISH ? ?");
+}
+
+#[test]
 fn pub_sub_over_resp2() {
     let said = say(&[
         c(cmd(&["SUBSCRIBE", "a", "b"])),
@@ -136,12 +159,12 @@ fn pub_sub_over_resp2() {
     assert_eq!(
         messages,
         [
-            "C req @0+19 body=open SUBSCRIBE",
+            "C req @0+26 body=open SUBSCRIBE a",
             "S resp @0+19 body=open Ok",
             "S oneway @30+19 body=open SUBSCRIBE",
-            "S oneway @60+17 body=open MESSAGE",
+            "S oneway @60+24 body=open MESSAGE a",
             "C req @33+14 PING",
-            "S oneway @96+17 body=open MESSAGE",
+            "S oneway @96+24 body=open MESSAGE a",
             "S resp @127+14 body=open Ok",
         ]
     );
@@ -161,7 +184,7 @@ fn pushes_over_resp3() {
         server,
         [
             "S resp @0+19 body=open Ok",
-            "S oneway @30+17 body=open MESSAGE",
+            "S oneway @30+24 body=open MESSAGE a",
             "S resp @61+4 body=3 Ok",
             "S oneway @68+21 body=open INVALIDATE",
             "S oneway @100+4 body=open PUSH",
@@ -221,10 +244,10 @@ fn inline_commands() {
 
 #[test]
 fn long_lines_pass_by() {
-    let said = say(&[c(cmd(&["EVAL", "x", "0"])), s(format!("-ERR {}\r\n+OK\r\n", "y".repeat(5000)))]);
+    let said = say(&[c(cmd(&["GET", "x"])), s(format!("-ERR {}\r\n+OK\r\n", "y".repeat(5000)))]);
     assert!(said[2].starts_with("S resp @0+512 body=open ClientError error=\"ERR yyy"), "{}", said[2]);
     assert!(said[2].len() < 400);
-    assert_eq!(said[3], "End Server @5007 None None");
+    assert_eq!(said[3], "End Server @5007 None");
     assert_eq!(said[4], "S resp @5007+5 Ok");
 }
 

@@ -21,7 +21,7 @@ fn long_strings_are_skipped_exactly() {
         said,
         [
             "C req @0+13 body=open SET",
-            "End Client @1029 None None",
+            "End Client @1029 None",
             "C req @1029+14 PING",
             "S resp @0+6 body=102 Ok",
             "S resp @108+4 Ok",

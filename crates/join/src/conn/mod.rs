@@ -1,6 +1,7 @@
 //! One connection: bytes in order, then the protocol, then the pairing.
 
 mod reading;
+mod secure;
 
 use crate::config::JoinConfig;
 use crate::errno;
@@ -10,16 +11,19 @@ use crate::session::{Ending, Out, Session};
 use crate::spans::{index, Ctx};
 use crate::stream::{Placed, Stream};
 use crate::table::ConnKey;
+use crate::tls::Tls;
 use crate::verdict::CopyRule;
 use std::sync::Arc;
 use wirespan_decode::{Pairing, Parser, Protocol};
 use wirespan_model::event::{Actor, SocketChange, TcpTotals};
-use wirespan_model::{DataEvent, Direction, Endpoint, Resource, Role, SocketEvent, Span, TcpHealth, Transport};
+use wirespan_model::{Attr, DataEvent, Direction, Endpoint, Resource, Role, SocketEvent, Span, TcpHealth, Transport};
 
 /// Complaints of a parser without a message after which the guess of the protocol counts as wrong.
 const MAX_MALFORMED: u32 = 64;
 /// Failed guesses after which a connection counts as not understood.
 const MAX_GUESSES: u32 = 4;
+/// Changes of the protocol after which a connection counts as not understood.
+const MAX_UPGRADES: u32 = 8;
 
 /// Most bytes that one event can stand for (a hole of a capture may be larger than a call).
 const MAX_CALL: u64 = 1 << 36;
@@ -51,11 +55,19 @@ pub(crate) struct Conn {
     flow: Flow,
     tcp: TcpHealth,
     connect_cause: u64,
+    /// What every span of the connection is told (a proxy's header).
+    attrs: Vec<Attr>,
+    /// Protocols that gave way to another.
+    upgrades: u32,
     ending: Option<(Ending, u64)>,
     errno: i32,
     last_ns: u64,
     buffered: usize,
     copy: Option<CopyRule>,
+    /// Records and plaintext, if it speaks TLS.
+    tls: Option<Box<Tls>>,
+    /// Calls looked at for the start of TLS.
+    looked: u8,
     /// When the timer that counts goes off, Unix ns; 0 if none is set.
     pub(crate) armed_ns: u64,
 }
@@ -85,11 +97,15 @@ impl Conn {
             flow: Flow::default(),
             tcp: TcpHealth::default(),
             connect_cause: 0,
+            attrs: Vec::new(),
+            upgrades: 0,
             ending: None,
             errno: 0,
             last_ns: 0,
             buffered: 0,
             copy: None,
+            tls: None,
+            looked: 0,
             armed_ns: 0,
         }
     }
@@ -125,6 +141,10 @@ impl Conn {
         }
         // What claims more must not overflow the offsets.
         d.len = d.len.min(MAX_CALL);
+        if self.secure(&mut d, env, sink) {
+            self.account(env);
+            return;
+        }
         let direction = d.direction;
         match self.streams[index(direction)].place(&mut d, &mut env.stats) {
             Placed::Next => self.next(d, env, sink),
@@ -164,6 +184,9 @@ impl Conn {
         self.streams[i].rearm(self.last_ns);
         if matches!(self.mode, Mode::Reading { .. }) {
             self.feed(direction, &[], hole, env, sink);
+            if let Some(name) = self.session.upgraded.take() {
+                self.upgrade(name, None, env, sink);
+            }
         } else {
             self.streams[i].offset += hole;
         }
@@ -249,6 +272,7 @@ impl Conn {
                 self.release(direction, env, sink);
             }
         }
+        self.release_plaintext(Some(now_ns), env);
         self.account(env);
         if let Some((_, at)) = self.ending {
             if now_ns.saturating_sub(at.max(self.last_ns)) >= env.config.reorder_ns {
@@ -280,7 +304,8 @@ impl Conn {
 
     /// When to look again, Unix ns; `None` if nothing waits.
     pub(crate) fn deadline(&self, now_ns: u64, config: &JoinConfig) -> Option<u64> {
-        let held = self.streams.iter().any(Stream::has_held);
+        let held =
+            self.streams.iter().any(Stream::has_held) || self.tls.as_ref().is_some_and(|t| t.waits_since().is_some());
         let datagram = matches!(self.transport, Transport::Udp | Transport::UnixDgram);
         if self.ending.is_some() || held {
             Some(now_ns + config.reorder_ns)
@@ -302,6 +327,7 @@ impl Conn {
                 self.release(direction, env, sink);
             }
         }
+        self.release_plaintext(None, env);
         if let Mode::Probing { calls, seen, .. } = &mut self.mode {
             env.stats.unknown_protocol += u64::from(*seen > 0);
             for d in std::mem::take(calls) {
@@ -364,6 +390,7 @@ impl Conn {
             remote: self.remote,
             role: self.role,
             resource: &self.resource,
+            attrs: &self.attrs,
             streams: &self.streams,
             base: self.base,
             tcp: self.tcp,
@@ -379,7 +406,8 @@ impl Conn {
             Mode::Reading { parser, .. } => parser.buffered(),
             Mode::Opaque(_) => 0,
         };
-        let now = mode + self.streams.iter().map(Stream::held_bytes).sum::<usize>();
+        let tls = self.tls.as_ref().map_or(0, |t| t.buffered());
+        let now = mode + tls + self.streams.iter().map(Stream::held_bytes).sum::<usize>();
         env.buffered = env.buffered + now - self.buffered.min(env.buffered);
         self.buffered = now;
     }

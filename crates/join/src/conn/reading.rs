@@ -1,13 +1,13 @@
 //! What the bytes mean: the protocol is guessed, then its parser is fed.
 
-use super::{Conn, Mode, MAX_GUESSES, MAX_MALFORMED};
+use super::{Conn, Mode, MAX_GUESSES, MAX_MALFORMED, MAX_UPGRADES};
 use crate::flow::Flow;
 use crate::infer::guess;
 use crate::joiner::Env;
 use crate::session::{Ending, Out, Session};
 use crate::spans::{index, Ctx};
 use crate::verdict::{CopyRule, Verdict};
-use wirespan_decode::{Pairing, Protocol, Verdict as Guess, REGISTRY};
+use wirespan_decode::{Handover, Need, Pairing, Protocol, Verdict as Guess};
 use wirespan_model::{Chunk, DataEvent, Direction, Role, Side, Span};
 
 impl Conn {
@@ -22,12 +22,14 @@ impl Conn {
             }
             return;
         }
-        match guess(calls, self.role, &mut env.scratch) {
+        match guess(&env.config.protocols, calls, self.role, &mut env.scratch) {
             Guess::Known { protocol, first_is_client } => {
                 let calls = std::mem::take(calls);
                 self.understood(protocol, first_is_client, &calls, env);
+                let upgrades = self.upgrades;
                 for d in calls {
                     match self.mode {
+                        _ if self.upgrades != upgrades => self.next(d, env, sink),
                         Mode::Reading { .. } => self.read(&d, env, sink),
                         _ => self.pass(&d),
                     }
@@ -61,9 +63,9 @@ impl Conn {
             };
         }
         self.start(protocol);
-        let copy = match protocol.pairing() {
-            Pairing::InOrder => CopyRule::FirstCallOnly(env.config.copy_bytes),
-            Pairing::ById => CopyRule::EveryCall(env.config.copy_bytes),
+        let copy = match protocol.need() {
+            Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
+            Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
         };
         self.decide(protocol.name(), copy, env);
     }
@@ -83,7 +85,7 @@ impl Conn {
     fn decide(&mut self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
         if self.copy != Some(copy) && self.owner_pid != 0 {
             self.copy = Some(copy);
-            env.verdict(self.key.socket, Verdict { protocol, copy });
+            env.verdict(self.key.socket, Verdict { protocol, copy, plaintext: self.is_plaintext() });
         }
     }
 
@@ -96,9 +98,12 @@ impl Conn {
         stream.mark(d, !open);
         let captured = d.payload.len().min(usize::try_from(d.len).unwrap_or(usize::MAX));
         self.feed(d.direction, &d.payload[..captured], d.len - captured as u64, env, sink);
+        if let Some(name) = self.session.upgraded.take() {
+            return self.upgrade(name, Some(d), env, sink);
+        }
         if let Mode::Reading { protocol, .. } = &self.mode {
             let protocol = *protocol;
-            if protocol.pairing() == Pairing::InOrder {
+            if protocol.need() == Need::FirstCall {
                 let unseen = d.payload.is_empty() && !open && self.session.messages == before;
                 env.stats.unseen_calls += u64::from(unseen);
                 if unseen || self.session.pipelined {
@@ -135,6 +140,7 @@ impl Conn {
                 remote: self.remote,
                 role: self.role,
                 resource: &self.resource,
+                attrs: &self.attrs,
                 streams: &self.streams,
                 base: self.base,
                 tcp: self.tcp,
@@ -152,28 +158,83 @@ impl Conn {
         if self.session.messages > 0 {
             self.connect_cause = 0;
         }
-        if let Some(name) = self.session.upgraded.take() {
-            self.upgrade(name, env, sink);
-        } else if self.session.malformed >= MAX_MALFORMED {
+        if self.session.malformed >= MAX_MALFORMED {
             self.wind_up(Ending::Abandoned, env, sink);
             self.not_understood(env);
         }
     }
 
-    /// The connection speaks another protocol from here on.
-    fn upgrade(&mut self, name: &'static str, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+    /// The connection speaks another protocol from here on. `last` is the call that said so: what it holds behind the last
+    /// byte of the old protocol is the beginning of the new one.
+    pub(super) fn upgrade(
+        &mut self,
+        name: &'static str,
+        last: Option<&DataEvent>,
+        env: &mut Env,
+        sink: &mut dyn FnMut(Span),
+    ) {
+        let (old, handover) = match &mut self.mode {
+            Mode::Reading { protocol, parser } => (protocol.name(), parser.handover()),
+            _ => ("", Handover::default()),
+        };
+        let next = env.config.protocols.find(name).filter(|_| name != old);
+        let rest = last.and_then(|d| self.behind(d, &handover, next.is_some()));
+        // The request that asked for HTTP/2 is its stream 1 (RFC 7540, 3.2).
+        let first = if name == "http2" { self.session.take_waiting(Side::Client) } else { None };
         self.wind_up(Ending::Closed, env, sink);
         self.flow = Flow::default();
-        match REGISTRY.iter().find(|p| p.name() == name) {
+        self.upgrades += 1;
+        for (key, value) in handover.attrs {
+            self.attrs.retain(|(k, _)| *k != key);
+            self.attrs.push((key, value));
+        }
+        if let Some(rest) = &rest {
+            self.streams[index(rest.direction)].rewind(rest.len);
+        }
+        match next {
+            _ if self.upgrades > MAX_UPGRADES => self.not_understood(env),
             Some(protocol) => {
-                self.start(*protocol);
-                self.decide(protocol.name(), CopyRule::EveryCall(env.config.copy_bytes), env);
+                self.start(protocol);
+                if let Some(first) = first {
+                    self.session.wait(1, first);
+                }
+                let bytes = match protocol.need() {
+                    Need::FirstCall => 0,
+                    Need::EveryCall(bytes) => bytes,
+                };
+                self.decide(protocol.name(), CopyRule::EveryCall(bytes.max(env.config.copy_bytes)), env);
+            }
+            None if name.is_empty() => {
+                self.session = Session::new(Pairing::InOrder);
+                self.mode = Mode::Probing { calls: Vec::new(), seen: 0, guesses: 0 };
+                self.decide("", CopyRule::EveryCall(env.config.copy_bytes), env);
             }
             None => {
                 self.mode = Mode::Opaque(Some(name));
                 self.decide(name, CopyRule::EveryCall(0), env);
             }
         }
+        if let Some(rest) = rest {
+            self.next(rest, env, sink);
+        }
+    }
+
+    /// What a call that was fed holds behind the last byte of the old protocol, as a call of its own.
+    fn behind(&self, d: &DataEvent, handover: &Handover, readable: bool) -> Option<DataEvent> {
+        let side = side_of(self.role, d.direction) as usize;
+        let i = index(d.direction);
+        let end = self.streams[i].offset;
+        let begin = match handover.at {
+            Some(at) => self.base[i].saturating_add(at[side]),
+            // A parser that does not say it ended with its last head.
+            None if readable => self.session.head_end[side],
+            None => end,
+        };
+        let begin = begin.max(end.saturating_sub(d.len));
+        let len = end.checked_sub(begin).filter(|len| *len > 0)?;
+        let seen = d.len - len;
+        let payload = d.payload.get(usize::try_from(seen).ok()?..).unwrap_or_default().to_vec();
+        Some(DataEvent { len, seq: d.seq.map(|s| s.wrapping_add(seen as u32)), payload, ..d.clone() })
     }
 }
 

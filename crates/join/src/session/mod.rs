@@ -7,7 +7,7 @@ use crate::spans::{self, Ctx};
 use crate::stats::JoinStats;
 use std::borrow::Cow;
 use wirespan_decode::Pairing;
-use wirespan_model::{Body, Item, Kind, Message, Outcome, Side, Span, Status, Transport, Value};
+use wirespan_model::{Body, Item, Kind, Late, Message, Outcome, Side, Span, Status, Transport, Value};
 
 /// Where finished spans and counters go.
 pub(crate) struct Out<'a> {
@@ -45,6 +45,8 @@ pub(crate) struct Session {
     pub(crate) settled: [Option<u64>; 2],
     /// Another protocol took over.
     pub(crate) upgraded: Option<&'static str>,
+    /// Offset behind the head that was read last, by side: there the other protocol begins.
+    pub(crate) head_end: [u64; 2],
     /// Two requests were waiting at once.
     pub(crate) pipelined: bool,
     /// Messages seen.
@@ -71,6 +73,7 @@ impl Session {
             orphans: Vec::new(),
             settled: [None, None],
             upgraded: None,
+            head_end: [0, 0],
             pipelined: false,
             messages: 0,
             malformed: 0,
@@ -97,9 +100,9 @@ impl Session {
     pub(crate) fn item(&mut self, item: Item<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         match item {
             Item::Message(m) => self.message(&m, ctx, out),
-            Item::End { side, id, offset, late_status } => {
+            Item::End { side, id, offset, late } => {
                 let end = ctx.offset(side, offset);
-                self.end(side, id, end, late_status, ctx, out);
+                self.end(side, id, end, &late, ctx, out);
             }
             Item::Upgrade(name) => self.upgraded = Some(name),
             Item::Malformed { side, reason } => {
@@ -118,6 +121,7 @@ impl Session {
         let start = ctx.offset(m.side, m.offset);
         self.next_message(m.side, start, ctx, out);
         let head_end = start.saturating_add(m.head_len);
+        self.head_end[ix(m.side)] = head_end;
         let end = match m.body {
             Body::None => head_end,
             Body::Length(n) => head_end.saturating_add(n),
@@ -289,27 +293,47 @@ impl Session {
         Some((slot, true))
     }
 
-    fn end(
-        &mut self,
-        side: Side,
-        id: Option<u64>,
-        end: u64,
-        late: Option<(i32, Outcome)>,
-        ctx: &Ctx<'_>,
-        out: &mut Out<'_>,
-    ) {
+    fn end(&mut self, side: Side, id: Option<u64>, end: u64, late: &Late<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         let found = match (self.pairing, id) {
             (Pairing::ById, Some(id)) => self.queue.open_by_id(side, id),
             _ => self.open[ix(side)].map(|o| (o.slot, o.response)),
         };
-        let Some((slot, response)) = found else { return };
-        if let (Some((code, outcome)), Some(p)) = (late, self.queue.get_mut(slot)) {
-            p.span.status_code = Some(code);
-            if outcome != Outcome::Unset {
-                p.span.status = spans::status(outcome);
+        if let (Pairing::ById, Some(id), true) = (self.pairing, id, late.outcome != Outcome::Unset) {
+            if self.withdrawn(side, id, end, late, ctx, out) {
+                return;
             }
         }
+        let Some((slot, response)) = found else { return };
+        if let Some(p) = self.queue.get_mut(slot) {
+            spans::late(p, late);
+        }
         self.ended(slot, response, end, ctx, out);
+    }
+
+    /// An asker whose end tells an outcome has withdrawn its request: nobody will answer it. False if it was answered.
+    fn withdrawn(&mut self, side: Side, id: u64, end: u64, late: &Late<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) -> bool {
+        let Match::Slot(slot) = self.queue.by_id(side, id) else { return false };
+        let Some(p) = self.queue.get_mut(slot).filter(|p| p.response.is_none()) else { return false };
+        spans::late(p, late);
+        p.request_end = p.request_end.min(end);
+        if let Some(mark) = ctx.stream(side).mark_before(end) {
+            p.span.end_ns = p.span.end_ns.max(mark.exit_ns);
+        }
+        self.emit(slot, ctx, out);
+        true
+    }
+
+    /// Takes the oldest request that waits: the protocol that takes over will answer it.
+    pub(crate) fn take_waiting(&mut self, asker: Side) -> Option<Pending> {
+        let Match::Slot(slot) = self.queue.next_in_order(asker) else { return None };
+        self.close_slot(slot);
+        self.queue.remove(slot)
+    }
+
+    /// Lets a request of another protocol wait under this id.
+    pub(crate) fn wait(&mut self, id: u64, mut pending: Pending) {
+        pending.span.message_id = Some(id);
+        self.queue.push(Some(id), pending);
     }
 
     /// A message ended before `end`.

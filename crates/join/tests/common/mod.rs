@@ -92,6 +92,7 @@ impl End {
             exchange: self.exchange,
             cause: self.cause,
             cause_evidence: None,
+            plaintext: false,
             payload: bytes[..bytes.len().min(self.cut)].to_vec(),
         }
     }

@@ -437,6 +437,7 @@ impl Flow {
             exchange: 0,
             cause: 0,
             cause_evidence: None,
+            plaintext: false,
             payload: part.bytes,
         }));
     }

@@ -193,7 +193,7 @@ fn visit<'a>(span: &'a Span, label: &mut impl FnMut(&'static str, Part<'a>)) -> 
     let mut error = Part::Text(span.status.as_str());
     add("service_name", Part::Text(&span.resource.service));
     let name = match (&*span.protocol, server) {
-        ("http", _) => {
+        ("http" | "http2", _) => {
             add("http_request_method", Part::Text(known_method(&span.operation)));
             if let Some(code) = code {
                 add("http_response_status_code", code);

@@ -74,7 +74,8 @@ impl From<Query> for Search {
             let slot = match key.as_str() {
                 "http.request.method" | "db.operation.name" => &mut query.operation,
                 "url.path" | "dns.question.name" => &mut query.endpoint,
-                "network.protocol.name" => &mut query.protocol,
+                // HTTP/2 and gRPC are `http` there, and protocols of their own here.
+                "network.protocol.name" if value != "http" => &mut query.protocol,
                 "wirespan.tap_side" => &mut query.tap,
                 "wirespan.status" => &mut query.status,
                 _ => continue,

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Plaintext of TLS, by uprobes at the entry and the exits of a library's read and write. User space chooses the very
+ * instructions (src/tls/points.rs) and says by cookie what stands there; both programs see arguments or result where the
+ * calling convention puts them. Attached to targets' processes only, and checked again here.
+ */
+#ifndef WS_TLS_H
+#define WS_TLS_H
+
+#define TLS_COOKIE_OP 0xff
+#define TLS_COOKIE_EX 0x100 /* the length comes back through the fourth argument */
+
+/* A call begins: what this thread sends and receives from now on belongs to it. */
+static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *key, __u8 op)
+{
+	k->notes[WS_INGRESS].calls = 0;
+	k->notes[WS_EGRESS].calls = 0;
+	k->first = 0;
+	if (op == TLS_WRITE) {
+		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+
+		/* Decided now: another thread may have read the answer before this one is back. */
+		k->first = !conn || conn->run != WS_EGRESS;
+		if (conn)
+			conn->run = WS_EGRESS;
+	}
+	k->begins_run = k->first;
+}
+
+SEC("uprobe.multi")
+int tls_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	struct tls_key key = {};
+	struct tls_task *k;
+
+	if (!t)
+		return 0;
+	key.ssl = WS_FN_ARG1(ctx);
+	key.pid = task->tgid;
+	if ((cookie & TLS_COOKIE_OP) == TLS_FREE) {
+		bpf_map_delete_elem(&tls_conns, &key);
+		return 0;
+	}
+	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!k) {
+		count(WS_C_LOST_STATE);
+		return 0;
+	}
+	t->tls = 1;
+	k->enter_ns = 0;
+	k->ssl = key.ssl;
+	k->op = cookie & TLS_COOKIE_OP;
+	k->buffer = WS_FN_ARG2(ctx);
+	k->length = WS_FN_ARG3(ctx);
+	k->length_at = cookie & TLS_COOKIE_EX ? WS_FN_ARG4(ctx) : 0;
+	tls_begin(k, &key, k->op);
+	return 0;
+}
+
+static __always_inline struct tls_conn *tls_bound(const struct tls_key *key, const struct tls_note *n)
+{
+	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+	struct tls_conn made = { .run = WS_NO_DIRECTION };
+
+	if (conn) {
+		if (conn->note.cookie != n->cookie)
+			conn->note = *n;
+		return conn;
+	}
+	made.note = *n;
+	bpf_map_update_elem(&tls_conns, key, &made, BPF_ANY);
+	return bpf_map_lookup_elem(&tls_conns, key);
+}
+
+/*
+ * The connection of the call that ends. A socket call inside it is proof. Without one, input that this thread read since
+ * the last TLS call fed a memory BIO; else what was found before holds. NULL if nothing is known.
+ */
+static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struct tls_key *key, __u8 direction)
+{
+	const struct tls_note *n = &k->notes[direction & 1];
+
+	if (!n->calls) {
+		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+
+		n = &k->notes[WS_INGRESS];
+		if (!n->cookie || (conn && (direction == WS_EGRESS || !n->fresh)))
+			return conn;
+	}
+	return tls_bound(key, n);
+}
+
+static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
+{
+	const struct ws_verdict *v = bpf_map_lookup_elem(&verdicts, &conn->note.cookie);
+
+	if (v && v->plaintext)
+		return wanted(v->copy, v->bytes, conn->calls, first);
+	return wanted(WS_COPY_DEFAULT, 0, conn->calls, first);
+}
+
+static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
+				     __u64 len)
+{
+	const struct tls_note *n = &k->notes[direction & 1];
+	struct ws_data *d = &k->data;
+	__u32 want, size;
+	bool first;
+
+	if (!conn) {
+		count(WS_C_UNBOUND);
+		return;
+	}
+	first = direction == WS_EGRESS ? k->first : conn->run != WS_INGRESS;
+	if (conn->calls < 0xffffffff)
+		conn->calls++;
+	/* Go's servers read one byte ahead: what follows it is still the start. */
+	if (direction == WS_INGRESS && len > 1)
+		conn->run = WS_INGRESS;
+	else if (direction == WS_EGRESS && conn->run == WS_NO_DIRECTION)
+		conn->run = WS_EGRESS;
+	want = tls_wanted(conn, first);
+	if (want > len)
+		want = len;
+	if (want > WS_MAX_PAYLOAD)
+		want = WS_MAX_PAYLOAD;
+	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
+	if (want && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
+		want = 0;
+		d->flags |= WS_F_UNREADABLE;
+		count(WS_C_UNREADABLE);
+	}
+	d->kind = WS_DATA;
+	d->direction = direction;
+	d->abi = WS_ABI_OTHER;
+	d->payload_len = want;
+	d->error = 0;
+	d->socket = conn->note.cookie;
+	d->len = len;
+	d->tuple = conn->note.tuple;
+	if (n->cookie == conn->note.cookie && (n->calls || direction == WS_INGRESS)) {
+		d->flags |= WS_F_ENTER | (n->has_seq ? WS_F_HAS_SEQ : 0);
+		d->seq = n->seq;
+		d->enter_ns = n->enter_ns;
+		d->exit_ns = n->exit_ns;
+		d->exchange = n->exchange;
+		d->cause = n->cause;
+		d->evidence = n->evidence;
+	} else { /* its message comes after it: user space lets it wait */
+		d->seq = 0;
+		d->exit_ns = bpf_ktime_get_ns();
+		d->enter_ns = k->enter_ns ? k->enter_ns : d->exit_ns;
+		d->exchange = 0;
+		d->cause = 0;
+		d->evidence = WS_EV_NONE;
+	}
+	fill_actor(&d->actor, task);
+	d->actor.netns = conn->note.netns;
+	size = sizeof(*d) + want;
+	if (size > sizeof(*d) + WS_MAX_PAYLOAD)
+		return;
+	if (bpf_ringbuf_output(&events, d, size, BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+	else
+		count(WS_C_PLAINTEXT);
+}
+
+static __always_inline void tls_end(struct tls_task *k)
+{
+	k->notes[WS_INGRESS].calls = 0;
+	k->notes[WS_EGRESS].calls = 0;
+	k->notes[WS_INGRESS].fresh = 0;
+	k->begins_run = 0;
+}
+
+SEC("uprobe.multi")
+int tls_exit(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__s64 ret = (__s32)WS_FN_RESULT(ctx);
+	struct tls_key key = {};
+	struct tls_conn *conn;
+	__u8 op, direction;
+
+	if (!k || !target_task(task) || k->op != (cookie & TLS_COOKIE_OP))
+		return 0;
+	op = k->op;
+	k->op = TLS_NONE;
+	key.ssl = k->ssl;
+	key.pid = task->tgid;
+	if (ret <= 0) { /* a memory BIO that wants more: what was read stays noted */
+		conn = k->first ? bpf_map_lookup_elem(&tls_conns, &key) : NULL;
+		if (conn)
+			conn->run = WS_NO_DIRECTION; /* it will be tried again */
+		return 0;
+	}
+	if (cookie & TLS_COOKIE_EX && bpf_probe_read_user(&ret, sizeof(ret), (void *)k->length_at))
+		return 0;
+	direction = op == TLS_WRITE ? WS_EGRESS : WS_INGRESS;
+	conn = tls_bind(k, &key, direction);
+	if (op != TLS_HANDSHAKE && ret > 0)
+		tls_emit(task, k, conn, direction, ret);
+	tls_end(k);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Plaintext of Go's crypto/tls. A goroutine may enter on one thread and return on another, so that its call is kept by
+ * the goroutine (register g), and its socket is found by the descriptor inside the connection:
+ * tls.Conn.conn (an interface: type, data) -> net.TCPConn.fd -> netFD.pfd.Sysfd, at offsets that have not changed since
+ * Go 1.9. Return probes would break the runtime's stacks; user space probes each RET.
+ */
+#ifndef WS_TLS_GO_H
+#define WS_TLS_GO_H
+
+#define GO_CONN_DATA 8
+#define GO_SYSFD 16
+
+struct go_call {
+	__u64 conn;
+	__u64 buffer;
+	__u64 enter_ns;
+	__u32 tid;
+	__u8 op;
+	__u8 first;
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct tls_key); /* ssl: address of the goroutine */
+	__type(value, struct go_call);
+} go_calls SEC(".maps");
+
+SEC("uprobe.multi")
+int tls_go_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct go_call call = {};
+	struct tls_key key = {};
+	struct tls_task *k;
+
+	if (!t)
+		return 0;
+	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!k) {
+		count(WS_C_LOST_STATE);
+		return 0;
+	}
+	t->tls = 1;
+	key.pid = task->tgid;
+	key.ssl = call.conn = WS_GO_ARG1(ctx);
+	call.buffer = WS_GO_ARG2(ctx);
+	call.enter_ns = bpf_ktime_get_ns();
+	call.tid = task->pid;
+	call.op = bpf_get_attach_cookie(ctx) & TLS_COOKIE_OP;
+	tls_begin(k, &key, call.op);
+	call.first = k->first;
+	key.ssl = WS_GO_G(ctx);
+	bpf_map_update_elem(&go_calls, &key, &call, BPF_ANY);
+	return 0;
+}
+
+static __always_inline struct sock *go_socket(struct task_struct *task, __u64 conn)
+{
+	__u64 at = 0, inode;
+	__s64 fd = -1;
+
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)(conn + GO_CONN_DATA)) || !at)
+		return NULL;
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)at) || !at)
+		return NULL;
+	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)(at + GO_SYSFD)) || fd < 0 || fd > 0x7fffffff)
+		return NULL;
+	return sock_of_fd(task, fd, &inode);
+}
+
+/* The descriptor is proof; so is a message of this thread if the goroutine stayed on it. */
+static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct tls_task *k, const struct go_call *call,
+						const struct tls_key *key, __u8 direction)
+{
+	const struct tls_note *n = &k->notes[direction & 1];
+	struct sock *sk = go_socket(task, call->conn);
+	struct tls_note found = {};
+
+	if (sk) {
+		found.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+		if (found.cookie && found.cookie == n->cookie)
+			return tls_bound(key, n);
+		if (!found.cookie || !read_tuple(&found.tuple, sk))
+			return NULL;
+		found.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+		return tls_bound(key, &found);
+	}
+	if (n->calls && call->tid == task->pid)
+		return tls_bound(key, n);
+	return bpf_map_lookup_elem(&tls_conns, key);
+}
+
+SEC("uprobe.multi")
+int tls_go_exit(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	__s64 len = WS_GO_ARG1(ctx); /* the first result has the first argument's register */
+	struct tls_key key = {}, conn = {};
+	struct go_call *call;
+	struct tls_task *k;
+	__u8 direction;
+
+	if (!t)
+		return 0;
+	key.ssl = WS_GO_G(ctx);
+	key.pid = conn.pid = task->tgid;
+	call = bpf_map_lookup_elem(&go_calls, &key);
+	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!call || !k || call->op != (bpf_get_attach_cookie(ctx) & TLS_COOKIE_OP))
+		return 0;
+	t->tls = 1;
+	direction = call->op == TLS_WRITE ? WS_EGRESS : WS_INGRESS;
+	if (len > 0) {
+		conn.ssl = call->conn;
+		k->buffer = call->buffer;
+		k->enter_ns = call->enter_ns;
+		k->first = call->first;
+		tls_emit(task, k, go_bind(task, k, call, &conn, direction), direction, len);
+	}
+	tls_end(k);
+	call->op = TLS_NONE;
+	return 0;
+}
+
+#endif

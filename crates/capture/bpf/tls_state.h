@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Which socket a TLS library's call belongs to. The library moves ciphertext on the same thread, inside the call or
+ * (memory BIOs of event loops) just before it, so that each thread notes the last message of each direction: its socket,
+ * exchange, cause, time and TCP sequence are those of the plaintext.
+ */
+#ifndef WS_TLS_STATE_H
+#define WS_TLS_STATE_H
+
+enum tls_op { TLS_NONE = 0, TLS_READ = 1, TLS_WRITE = 2, TLS_HANDSHAKE = 3, TLS_FREE = 4 };
+
+#define TLS_HEADER 5 /* of a record: type, version, length */
+#define TLS_FIRST_TYPE 20
+#define TLS_TYPES 5
+
+struct tls_note {
+	__u64 cookie;
+	__u64 exchange;
+	__u64 cause;
+	__u64 enter_ns;
+	__u64 exit_ns;
+	__u32 seq;	/* of the record, as far as the calls tell: of the header if it was read by itself */
+	__u32 netns;
+	__u32 calls;	/* since a TLS call of this thread last began or ended */
+	__u8 evidence;
+	__u8 has_seq;
+	__u8 fresh;	/* no TLS call has taken it yet */
+	__u8 pad;
+	struct ws_tuple tuple;
+};
+
+/* A thread that has called a TLS library. The record stands here because uprobes may be preempted: no scratch per CPU. */
+struct tls_task {
+	__u64 ssl;
+	__u64 buffer;
+	__u64 length;
+	__u64 enter_ns;		/* of the call, where it was taken; else 0 */
+	__u64 length_at;	/* where the _ex calls put the length */
+	__u8 op;
+	__u8 first;		/* a write after a read: it begins a request or response */
+	__u8 begins_run;	/* …and so does the next message that is sent */
+	__u8 pad[5];
+	struct tls_note notes[2];	/* by ws_direction */
+	struct ws_data data;
+	__u8 payload[WS_MAX_PAYLOAD];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct tls_task);
+} tls_tasks SEC(".maps");
+
+struct tls_key {
+	__u64 ssl;
+	__u32 pid;
+	__u32 pad;
+};
+
+struct tls_conn {
+	struct tls_note note;
+	__u32 calls;
+	__u8 run;	/* direction of the last plaintext */
+	__u8 pad[3];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct tls_key);
+	__type(value, struct tls_conn);
+} tls_conns SEC(".maps");
+
+/* Whether this message carries the first plaintext of a run: the ciphertext's own runs hold handshakes, too. */
+static __always_inline bool tls_begins_run(struct task_struct *task, __u8 direction)
+{
+	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
+
+	if (!k || direction != WS_EGRESS || !k->begins_run)
+		return false;
+	k->begins_run = 0;
+	return true;
+}
+
+/* Notes a message of a thread that calls a TLS library. */
+static __always_inline void tls_note(struct task_struct *task, struct sock_state *s, const struct scratch *r)
+{
+	const struct ws_data *d = &r->data;
+	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
+	struct tls_note *n;
+	bool start;
+
+	if (!k)
+		return;
+	if (!s->tls && d->payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES && r->payload[1] == 3 &&
+	    r->payload[2] <= 4)
+		s->tls = 1;
+	n = &k->notes[d->direction & 1];
+	start = !n->calls || n->cookie != d->socket || (d->direction == WS_INGRESS && d->len == TLS_HEADER);
+	n->exit_ns = d->exit_ns;
+	n->fresh = 1;
+	n->calls++;
+	if (!start && d->direction == WS_EGRESS)
+		return; /* the first call of a long write is where it begins */
+	if (start) {
+		n->seq = d->seq;
+		n->has_seq = d->flags & WS_F_HAS_SEQ;
+		n->enter_ns = d->enter_ns;
+	}
+	n->cookie = d->socket;
+	n->exchange = d->exchange;
+	n->cause = d->cause;
+	n->evidence = d->evidence;
+	n->netns = d->actor.netns;
+	n->tuple = d->tuple;
+}
+
+#endif

@@ -1,0 +1,161 @@
+//! Which functions of which TLS library are probed, and at which offsets of its file.
+
+use super::elf::{self, Image, Place};
+use super::go;
+use super::points::{Exits, Function, Points, STEPPED};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Cookies, as in `bpf/tls.h`.
+const READ: u64 = 1;
+const WRITE: u64 = 2;
+const HANDSHAKE: u64 = 3;
+const FREE: u64 = 4;
+const LENGTH_BY_POINTER: u64 = 0x100;
+
+/// Longest function that is disassembled; those of TLS libraries that are probed have a few hundred bytes.
+const MAX_FUNCTION: u64 = 64 << 10;
+/// Assumed where no symbol tells (a function found by a call).
+const UNKNOWN_SIZE: u64 = 64;
+
+/// A place to probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// Offset in the file.
+    pub(crate) offset: u64,
+    /// What the program is told.
+    pub(crate) cookie: u64,
+}
+
+/// What to attach to a process that has the file mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Name of the library's kind.
+    pub(crate) library: &'static str,
+    /// Go's calling convention.
+    pub(crate) is_go: bool,
+    pub(crate) enter: Vec<Probe>,
+    pub(crate) exit: Vec<Probe>,
+    /// Return probes.
+    pub(crate) returns: Vec<Probe>,
+}
+
+struct Api {
+    library: &'static str,
+    /// Without these it is not that library.
+    required: [&'static str; 2],
+    functions: &'static [(&'static str, u64)],
+}
+
+const APIS: [Api; 2] = [
+    Api {
+        library: "openssl",
+        required: ["SSL_read", "SSL_write"],
+        functions: &[
+            ("SSL_read", READ),
+            ("SSL_write", WRITE),
+            ("SSL_read_ex", READ | LENGTH_BY_POINTER),
+            ("SSL_write_ex", WRITE | LENGTH_BY_POINTER),
+            ("SSL_do_handshake", HANDSHAKE),
+            ("SSL_free", FREE),
+        ],
+    },
+    Api {
+        library: "gnutls",
+        required: ["gnutls_record_recv", "gnutls_record_send"],
+        functions: &[
+            ("gnutls_record_recv", READ),
+            ("gnutls_record_send", WRITE),
+            ("gnutls_record_send2", WRITE),
+            ("gnutls_handshake", HANDSHAKE),
+            ("gnutls_deinit", FREE),
+        ],
+    },
+];
+
+/// Looks into a file; `None` if it holds no TLS library that is known.
+pub(crate) fn plan(path: &Path) -> Option<Plan> {
+    elf::with(path, |image| plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api))))
+}
+
+const GO: [(&str, u64); 2] = [("crypto/tls.(*Conn).Read", READ), ("crypto/tls.(*Conn).Write", WRITE)];
+
+fn plan_go(image: &Image<'_>) -> Option<Plan> {
+    if !image.is_x86_64() {
+        return None;
+    }
+    let mut plan = Plan { library: "go", is_go: true, ..Plan::default() };
+    for (name, place) in go::functions(image, &GO.map(|f| f.0)) {
+        let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
+        let points = Function::new(bytes, place.address).go_points()?;
+        let cookie = GO.iter().find(|f| f.0 == name)?.1;
+        add(&mut plan, image, &points, cookie);
+    }
+    (!plan.exit.is_empty()).then_some(plan)
+}
+
+fn plan_api(image: &Image<'_>, api: &Api) -> Option<Plan> {
+    let names: Vec<&'static str> = api.functions.iter().map(|f| f.0).collect();
+    let found = image.functions(&names);
+    if !api.required.iter().all(|name| found.contains_key(name)) {
+        return None;
+    }
+    let mut plan = Plan { library: api.library, ..Plan::default() };
+    let body = |name: &str| {
+        let place = found.get(name)?;
+        let size = if place.size == 0 { UNKNOWN_SIZE } else { place.size.min(MAX_FUNCTION) };
+        image.is_x86_64().then(|| Some(Function::new(image.bytes(place.address, size)?, place.address)))?
+    };
+    for (name, cookie) in api.functions {
+        let Some(place) = found.get(name).filter(|_| !is_covered(name, &found, &body)) else { continue };
+        let exit = *cookie != FREE;
+        let points = match body(name) {
+            Some(function) => behind(image, &function, exit).unwrap_or_else(|| function.points(exit)),
+            None => everywhere(place.address, exit),
+        };
+        add(&mut plan, image, &points, *cookie);
+    }
+    Some(plan)
+}
+
+/// Whether every call of this function is seen at another one: at the function that both hand their work to, or at the one
+/// that it hands its arguments to.
+fn is_covered(name: &str, found: &HashMap<&'static str, Place>, body: &impl Fn(&str) -> Option<Function>) -> bool {
+    match name {
+        "SSL_read" | "SSL_write" => {
+            let Some(ex) = body(&format!("{name}_ex")) else { return false };
+            let inner = ex.forwards_to().filter(|_| is_dear(&ex));
+            inner.is_some_and(|inner| body(name).is_some_and(|f| f.calls(inner)))
+        }
+        "gnutls_record_send" => found.contains_key("gnutls_record_send2"),
+        _ => false,
+    }
+}
+
+/// Whether its points cost a single-step.
+fn is_dear(function: &Function) -> bool {
+    function.points(true).cost >= STEPPED
+}
+
+/// Points in the function to which a wrapper hands its arguments, if they cost less than its own. Both have the same
+/// arguments and the same result.
+fn behind(image: &Image<'_>, wrapper: &Function, exit: bool) -> Option<Points> {
+    let inner = wrapper.forwards_to().filter(|_| exit && is_dear(wrapper))?;
+    let points = Function::new(image.bytes(inner, UNKNOWN_SIZE)?, inner).return_points();
+    (points.cost < STEPPED).then_some(points)
+}
+
+/// Points for code that is not disassembled.
+fn everywhere(address: u64, exit: bool) -> Points {
+    Points { enter: address, exits: if exit { Exits::Return(address) } else { Exits::None }, cost: 0 }
+}
+
+fn add(plan: &mut Plan, image: &Image<'_>, points: &Points, cookie: u64) {
+    let probe = |address| image.offset(address).map(|offset| Probe { offset, cookie });
+    plan.enter.extend(probe(points.enter));
+    match &points.exits {
+        Exits::At(exits) => plan.exit.extend(exits.iter().filter_map(|e| probe(*e))),
+        Exits::Return(at) => plan.returns.extend(probe(*at)),
+        Exits::None => {}
+    }
+}

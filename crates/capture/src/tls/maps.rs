@@ -1,0 +1,79 @@
+//! What a process has mapped.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+/// Identity of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    changed_ns: i128,
+}
+
+impl FileId {
+    /// Follows the link.
+    pub(crate) fn of(path: &std::path::Path) -> Option<Self> {
+        let m = fs::metadata(path).ok()?;
+        let changed_ns = i128::from(m.ctime()) * 1_000_000_000 + i128::from(m.ctime_nsec());
+        m.is_file().then(|| FileId { device: m.dev(), inode: m.ino(), changed_ns })
+    }
+}
+
+/// An executable mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// Leads to the very file that is mapped, whatever the mount namespace, also after it was replaced or deleted.
+    pub(crate) file: PathBuf,
+    /// Its name as the process sees it, without ` (deleted)`.
+    pub(crate) name: String,
+}
+
+/// Executable mappings of a process, each file once; `None` if the process is gone.
+pub(crate) fn executable(pid: u32) -> Option<Vec<Mapping>> {
+    let text = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(parse(pid, &String::from_utf8_lossy(&text)))
+}
+
+fn parse(pid: u32, text: &str) -> Vec<Mapping> {
+    let mut found: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (Some(range), Some(mode)) = (fields.next(), fields.next()) else { continue };
+        let Some(at) = line.find('/').filter(|_| mode.as_bytes().get(2) == Some(&b'x')) else { continue };
+        let name = line[at..].trim_end_matches(" (deleted)");
+        // `maps` pads the numbers with zeros, `map_files` does not.
+        let Some((from, to)) = range.split_once('-') else { continue };
+        let (from, to) = (from.trim_start_matches('0'), to.trim_start_matches('0'));
+        if found.last().is_none_or(|m| m.name != name) {
+            found.push(Mapping { file: format!("/proc/{pid}/map_files/{from}-{to}").into(), name: name.to_string() });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_mappings_with_their_files() {
+        let text = "7f0000000000-7f0000001000 r--p 00000000 fd:00 12 /usr/lib/libssl.so.3\n\
+                    7f0000001000-7f0000002000 r-xp 00001000 fd:00 12 /usr/lib/libssl.so.3 (deleted)\n\
+                    7f0000003000-7f0000004000 r-xp 00000000 00:00 0 [vdso]\n\
+                    7f0000005000-7f0000006000 rw-p 00000000 00:00 0\n\
+                    00b6f000-00b71000 r-xp 0076f000 fe:00 24 /usr/bin/node\n";
+        let mapping = |file: &str, name: &str| Mapping { file: file.into(), name: name.into() };
+        let library = mapping("/proc/7/map_files/7f0000001000-7f0000002000", "/usr/lib/libssl.so.3");
+        assert_eq!(parse(7, text), [library, mapping("/proc/7/map_files/b6f000-b71000", "/usr/bin/node")]);
+    }
+
+    #[test]
+    fn the_test_itself_has_itself_mapped() {
+        let mapped = executable(std::process::id()).expect("this process lives");
+        let exe = FileId::of(std::path::Path::new("/proc/self/exe"));
+        assert!(mapped.iter().any(|m| FileId::of(&m.file) == exe), "{mapped:?}");
+        assert_eq!(executable(u32::MAX), None);
+    }
+}

@@ -1,0 +1,349 @@
+//! TLS plaintext: finds the TLS libraries of targets, also those loaded later, and attaches uprobes to these processes.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`maps`] | which files a process has mapped |
+//! | [`elf`], [`go`], [`library`], [`points`] | which library a file is, and where its functions are best probed |
+//! | [`link`], [`detach`] | the probes of one process in one file, and their end |
+//! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
+//!
+//! A process is looked at when it is chosen, born, or has changed its program; ten times a second while it is young, and
+//! once a second later. So that the first words of a new program are not missed, libraries that are known already are
+//! attached before it maps them: the kernel then sets the breakpoints when it does.
+
+mod detach;
+mod elf;
+mod go;
+mod library;
+mod link;
+mod maps;
+mod points;
+
+use crate::targets::Targets;
+use crate::wire;
+use detach::Detacher;
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use library::Plan;
+use maps::FileId;
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wirespan_model::event::TaskChange;
+
+/// A process counts as young for so long, and is looked at so often.
+const YOUNG: Duration = Duration::from_secs(5);
+const LOOK_YOUNG: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_secs(1);
+/// Processes that are followed.
+const MAX_PROCESSES: usize = 16_384;
+
+/// Where distributions keep the libraries that most programs use.
+const USUAL: [&str; 3] = ["libssl.so.3", "libssl.so.1.1", "libgnutls.so.30"];
+const FOLDERS: [&str; 6] =
+    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib"];
+
+/// The programs to attach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Programs {
+    pub(crate) enter: RawFd,
+    pub(crate) exit: RawFd,
+    pub(crate) go_enter: RawFd,
+    pub(crate) go_exit: RawFd,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// Processes to look at now.
+    pids: Vec<u32>,
+    stop: bool,
+    /// How often somebody asked, and how many of these were answered.
+    asked: u64,
+    answered: u64,
+}
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    answered: Condvar,
+    /// Wakes the thread, which waits for processes to be born.
+    bell: OwnedFd,
+}
+
+impl Shared {
+    fn inbox(&self) -> std::sync::MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// The thread that looks. Dropping it detaches everything.
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Starts looking. The programs must outlive it; `lives` tells which processes of targets are born, change and end.
+    pub(crate) fn start(programs: Programs, lives: MapHandle, targets: &Targets) -> std::io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell });
+        let mut search = Search {
+            programs,
+            targets: targets.clone(),
+            processes: HashMap::new(),
+            known: HashMap::new(),
+            discovered: None,
+            detacher: Detacher::start()?,
+        };
+        // The targets that live already are covered before tracing is said to have begun.
+        search.discover();
+        search.look();
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("tls".into()).spawn(move || search.run(&lives, &theirs))?;
+        Ok(Watcher { shared, thread: Some(thread) })
+    }
+
+    /// Tells of a process that was chosen, and waits until it has been looked at.
+    pub(crate) fn cover(&self, pid: u32) {
+        let mut inbox = self.shared.inbox();
+        inbox.pids.push(pid);
+        inbox.asked += 1;
+        let ticket = inbox.asked;
+        self.shared.ring();
+        let started = Instant::now();
+        while inbox.answered < ticket && started.elapsed() < LOOK {
+            inbox = self.shared.answered.wait_timeout(inbox, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.shared.inbox().stop = true;
+        self.shared.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Process {
+    born: Instant,
+    look_at: Instant,
+    attached: HashSet<FileId>,
+    links: Vec<OwnedFd>,
+}
+
+struct Search {
+    programs: Programs,
+    targets: Targets,
+    processes: HashMap<u32, Process>,
+    /// What each file is.
+    known: HashMap<FileId, Option<Arc<Plan>>>,
+    discovered: Option<Instant>,
+    detacher: Detacher,
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        pids.into_iter().for_each(|pid| self.ended(pid));
+    }
+}
+
+impl Search {
+    fn run(mut self, lives: &MapHandle, shared: &Shared) {
+        let born = RefCell::new(Vec::new());
+        let mut builder = RingBufferBuilder::new();
+        let heard = builder.add(lives, |record| {
+            born.borrow_mut().extend(wire::read_life(record));
+            0
+        });
+        let heard = heard.is_ok();
+        // Without the ring, processes are found by looking.
+        let ring = if heard { builder.build().ok() } else { None };
+        loop {
+            self.wait(ring.as_ref(), shared);
+            for (pid, change) in born.borrow_mut().drain(..) {
+                match change {
+                    TaskChange::Fork | TaskChange::Exec => self.started(pid),
+                    TaskChange::Exit => self.ended(pid),
+                }
+            }
+            let (pids, asked) = {
+                let mut inbox = shared.inbox();
+                if inbox.stop {
+                    return;
+                }
+                (std::mem::take(&mut inbox.pids), inbox.asked)
+            };
+            pids.into_iter().for_each(|pid| self.started(pid));
+            if self.discovered.is_none_or(|at| at.elapsed() >= LOOK) {
+                self.discover();
+            }
+            self.look();
+            let mut inbox = shared.inbox();
+            if inbox.answered != asked {
+                inbox.answered = asked;
+                shared.answered.notify_all();
+            }
+        }
+    }
+
+    /// Waits for the bell, for a process, or until one is to be looked at again.
+    fn wait(&self, ring: Option<&RingBuffer<'_>>, shared: &Shared) {
+        let pause = Timespec::try_from(self.pause()).ok();
+        let mut fds = vec![PollFd::new(&shared.bell, PollFlags::IN)];
+        if let Some(ring) = ring {
+            // SAFETY: the descriptor is the ring's own, which outlives this call.
+            let fd = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        let _ = poll(&mut fds, pause.as_ref());
+        let _ = rustix::io::read(&shared.bell, &mut [0u8; 8]);
+        if let Some(ring) = ring {
+            let _ = ring.consume();
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let next = self.processes.values().map(|p| p.look_at).min();
+        next.map_or(LOOK, |at| at.saturating_duration_since(Instant::now())).min(LOOK)
+    }
+
+    fn started(&mut self, pid: u32) {
+        let now = Instant::now();
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            return;
+        }
+        let p = self.processes.entry(pid).or_insert_with(|| Process {
+            born: now,
+            look_at: now,
+            attached: HashSet::new(),
+            links: Vec::new(),
+        });
+        (p.born, p.look_at) = (now, now);
+        self.expect(pid);
+    }
+
+    /// Processes that were chosen by something other than their id.
+    fn discover(&mut self) {
+        let mut pids = Vec::new();
+        if self.discovered.is_none() {
+            pids.extend(self.targets.pids.iter().flat_map(|p| crate::targets::descendants(*p)));
+        }
+        self.discovered = Some(Instant::now());
+        for cgroup in &self.targets.cgroups {
+            processes_of_cgroup(cgroup, &mut pids);
+        }
+        if self.targets.all || !self.targets.netns.is_empty() {
+            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+            pids.extend(
+                entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(|pid| self.is_chosen(*pid)),
+            );
+        }
+        for pid in pids {
+            if !self.processes.contains_key(&pid) {
+                self.started(pid);
+            }
+        }
+    }
+
+    fn is_chosen(&self, pid: u32) -> bool {
+        if self.targets.all {
+            return pid != std::process::id();
+        }
+        crate::targets::netns_inode(&format!("pid:{pid}")).is_ok_and(|netns| self.targets.netns.contains(&netns))
+    }
+
+    /// Looks at every process whose time has come.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let due: Vec<u32> = self.processes.iter().filter(|(_, p)| p.look_at <= now).map(|(pid, _)| *pid).collect();
+        for pid in due {
+            if self.look_at(pid).is_none() {
+                self.ended(pid);
+            }
+        }
+    }
+
+    fn ended(&mut self, pid: u32) {
+        if let Some(process) = self.processes.remove(&pid) {
+            self.detacher.close(process.links);
+        }
+    }
+
+    fn look_at(&mut self, pid: u32) -> Option<()> {
+        for mapping in maps::executable(pid)? {
+            let Some(id) = FileId::of(&mapping.file) else { continue };
+            self.attach(pid, &mapping.file, id);
+        }
+        let p = self.processes.get_mut(&pid)?;
+        let now = Instant::now();
+        p.look_at = now + if now.duration_since(p.born) < YOUNG { LOOK_YOUNG } else { LOOK };
+        Some(())
+    }
+
+    /// Attaches what a new program is likely to load, before it does.
+    fn expect(&mut self, pid: u32) {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let usual = FOLDERS.iter().flat_map(|folder| USUAL.iter().map(move |name| Path::new(folder).join(name)));
+        for path in usual {
+            let Ok(below) = path.strip_prefix("/") else { continue };
+            let path = root.join(below);
+            if let Some(id) = FileId::of(&path) {
+                self.attach(pid, &path, id);
+            }
+        }
+    }
+
+    fn attach(&mut self, pid: u32, file: &Path, id: FileId) {
+        let Some(process) = self.processes.get(&pid) else { return };
+        if process.attached.contains(&id) {
+            return;
+        }
+        let plan = match self.known.get(&id) {
+            Some(plan) => plan.clone(),
+            None => {
+                let plan = library::plan(file).map(Arc::new);
+                if let Some(plan) = &plan {
+                    tracing::debug!(file = %file.display(), library = plan.library, ?plan, "a TLS library");
+                }
+                self.known.insert(id, plan.clone());
+                plan
+            }
+        };
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.attached.insert(id);
+        let (Some(plan), Ok(path)) = (plan, CString::new(file.as_os_str().as_bytes())) else { return };
+        let Programs { enter, exit, go_enter, go_exit } = self.programs;
+        let (enter, exit) = if plan.is_go { (go_enter, go_exit) } else { (enter, exit) };
+        let sets = [(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)];
+        for (program, probes, at_return) in sets.into_iter().filter(|s| !s.1.is_empty()) {
+            match link::attach(program, &path, probes, at_return, pid) {
+                Ok(link) => process.links.push(link),
+                Err(error) => {
+                    tracing::debug!(pid, file = %file.display(), %error, "probes of a TLS library were not attached");
+                }
+            }
+        }
+    }
+}
+
+fn processes_of_cgroup(folder: &Path, into: &mut Vec<u32>) {
+    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    into.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()));
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            processes_of_cgroup(&entry.path(), into);
+        }
+    }
+}

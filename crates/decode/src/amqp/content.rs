@@ -1,0 +1,73 @@
+//! Content headers: the size of the body, and the properties that are kept.
+
+use crate::carried::Context;
+use crate::frames::Fields;
+
+/// Deepest table in a table that is read.
+const MAX_FIELDS: usize = 128;
+
+/// What a content header tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Content<'a> {
+    pub(super) body_size: u64,
+    pub(super) context: Context<'a>,
+    pub(super) correlation_id: Option<&'a [u8]>,
+    pub(super) message_id: Option<&'a [u8]>,
+}
+
+/// Reads a content header as far as it is there; `None` if not even the size is.
+pub(super) fn content(payload: &[u8]) -> Option<Content<'_>> {
+    let mut at = Fields::new(payload);
+    at.take(4)?;
+    let mut found = Content { body_size: at.u64()?, ..Content::default() };
+    // What is cut off ends the reading; what came before it stands.
+    let _ = properties(&mut at, &mut found);
+    Some(found)
+}
+
+fn properties<'a>(at: &mut Fields<'a>, found: &mut Content<'a>) -> Option<()> {
+    let flags = at.u16()?;
+    // More flag words would belong to properties that no version has.
+    if flags & 1 != 0 {
+        return None;
+    }
+    for bit in (2..16).rev() {
+        if flags >> bit & 1 == 0 {
+            continue;
+        }
+        match bit {
+            13 => table(at, &mut found.context)?,
+            12 | 11 => drop(at.u8()?),
+            10 => found.correlation_id = Some(at.short()?),
+            7 => found.message_id = Some(at.short()?),
+            6 => drop(at.u64()?),
+            _ => drop(at.short()?),
+        }
+    }
+    Some(())
+}
+
+/// Reads the texts of a table.
+fn table<'a>(at: &mut Fields<'a>, context: &mut Context<'a>) -> Option<()> {
+    let len = usize::try_from(at.u32()?).ok()?;
+    let whole = at.rest().get(..len);
+    let mut fields = Fields::new(whole.unwrap_or(at.rest()));
+    for _ in 0..MAX_FIELDS {
+        if fields.is_empty() {
+            break;
+        }
+        let name = fields.short()?;
+        match fields.u8()? {
+            b'S' => context.field(name, fields.long()?),
+            b't' | b'b' | b'B' => drop(fields.u8()?),
+            b's' | b'u' | b'U' => drop(fields.u16()?),
+            b'I' | b'i' | b'f' => drop(fields.u32()?),
+            b'l' | b'L' | b'd' | b'T' => drop(fields.u64()?),
+            b'D' => drop(fields.take(5)?),
+            b'A' | b'F' | b'x' => drop(fields.long()?),
+            b'V' => {}
+            _ => return None,
+        }
+    }
+    at.take(whole?.len()).map(drop)
+}

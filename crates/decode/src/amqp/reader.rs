@@ -1,0 +1,441 @@
+//! Frames → messages.
+
+use super::content::content;
+use super::methods::{self, about, method, Id, Part};
+use super::session::{method_id, Session};
+use crate::frames::{Fields, Frame, Frames, Measure, Out, Reader};
+use crate::text::{clean, len64, visible};
+use crate::Parser;
+use std::borrow::Cow;
+use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Message, Outcome, Side};
+
+/// Most bytes of a frame that are looked at.
+const WANT: u64 = 4096;
+/// Largest frame that is believed.
+const MAX_FRAME: u64 = 128 << 20;
+/// Largest frame unless the ends agree on another (RabbitMQ's default).
+const USUAL_FRAME: u32 = 128 * 1024;
+/// Contents that may be begun per side at once, on channels.
+const MAX_BEGUN: usize = 64;
+/// Longest name that is kept, bytes.
+const MAX_NAME: usize = 256;
+
+/// Parser of one connection.
+#[derive(Debug, Default)]
+pub(super) struct AmqpParser {
+    frames: Frames,
+    methods: Methods,
+}
+
+impl Parser for AmqpParser {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+        self.frames.feed(chunk, &mut self.methods, out);
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+        self.frames.finish(&mut self.methods, out);
+        for side in [Side::Client, Side::Server] {
+            self.methods.flush(side, None, out);
+        }
+    }
+
+    fn buffered(&self) -> usize {
+        let begun = self.methods.begun.iter().map(|b| b.exchange.len().saturating_add(b.routing_key.len()));
+        begun.fold(self.frames.buffered(), usize::saturating_add)
+    }
+}
+
+/// A method whose content header has not come.
+#[derive(Debug)]
+struct Begun {
+    side: Side,
+    channel: u16,
+    method: Id,
+    offset: u64,
+    /// Offset behind the method.
+    end: u64,
+    exchange: Box<str>,
+    routing_key: Box<str>,
+    delivery_tag: Option<u64>,
+    redelivered: bool,
+    /// Reply code and text of a return.
+    returned: Option<(u16, Box<str>)>,
+}
+
+#[derive(Debug, Default)]
+struct Methods {
+    session: Session,
+    begun: Vec<Begun>,
+    /// Offset of the last message by side.
+    last: [u64; 2],
+}
+
+/// A frame whose payload is at hand: type, channel and length of the payload.
+pub(super) fn frame_head(bytes: &[u8]) -> Option<(u8, u16, u64)> {
+    let mut at = Fields::new(bytes);
+    Some((at.u8()?, at.u16()?, u64::from(at.u32()?)))
+}
+
+/// Class and method of a method frame, if there is such a method and this end may send it.
+pub(super) fn known_method(bytes: &[u8], side: Option<Side>) -> Option<Id> {
+    let mut at = Fields::new(bytes.get(7..)?);
+    let id = (at.u16()?, at.u16()?);
+    let (_, from, _) = method(id)?;
+    side.is_none_or(|s| from.is(s)).then_some(id)
+}
+
+impl Reader for Methods {
+    const BAD: &'static str = "amqp_bad_frame";
+    const GAP: &'static str = "amqp_gap";
+
+    fn measure(&mut self, side: Side, bytes: &[u8], lost: bool) -> Measure {
+        let magic = b"AMQP";
+        if bytes.starts_with(magic.get(..bytes.len().min(4)).unwrap_or_default()) {
+            return if bytes.len() < 8 { Measure::More } else { Measure::Frame { len: 8, want: 8 } };
+        }
+        let Some((kind, channel, size)) = frame_head(bytes) else {
+            let begins = bytes.first().is_some_and(|b| matches!(b, 1..=3 | 8));
+            return if begins { Measure::More } else { Measure::Bad };
+        };
+        let len = size.saturating_add(8);
+        let whole = usize::try_from(len).ok().and_then(|n| bytes.get(..n));
+        if size > MAX_FRAME || whole.is_some_and(|w| w.last() != Some(&0xce)) {
+            return Measure::Bad;
+        }
+        let want = match kind {
+            1 if size >= 4 => {
+                if bytes.len() >= 11 && known_method(bytes, Some(side)).is_none() {
+                    return Measure::Bad;
+                }
+                len
+            }
+            // A content header begins with the class, which is 60, and a weight of 0.
+            2 if channel > 0 && size >= 14 => match bytes.get(7..11) {
+                Some([0, 60, 0, 0]) | None => len,
+                _ => return Measure::Bad,
+            },
+            3 if channel > 0 && !(lost && whole.is_none()) => 7,
+            8 if size == 0 && channel == 0 => 8,
+            _ => return Measure::Bad,
+        };
+        // Small frames are seen whole, so that their last byte is looked at.
+        Measure::Frame { len, want: want.min(WANT) }
+    }
+
+    fn frame(&mut self, frame: Frame<'_>, out: Out<'_>) {
+        let Some((kind, channel, size)) = frame_head(frame.bytes) else { return };
+        if frame.bytes.starts_with(b"AMQP") {
+            return;
+        }
+        let payload = frame.bytes.get(7..).unwrap_or_default();
+        let payload = usize::try_from(size).ok().and_then(|n| payload.get(..n)).unwrap_or(payload);
+        match kind {
+            1 => {
+                let Some(id) = known_method(frame.bytes, Some(frame.side)) else { return };
+                let arguments = payload.get(4..).unwrap_or_default();
+                self.flush(frame.side, Some(channel), out);
+                self.method(frame, channel, id, arguments, out);
+            }
+            2 => self.header(frame, channel, payload, out),
+            _ => {}
+        }
+    }
+
+    fn lost(&mut self, side: Side, out: Out<'_>) {
+        self.flush(side, None, out);
+        self.session.lost(side);
+    }
+}
+
+impl Methods {
+    fn emit(&mut self, m: Message<'_>, out: Out<'_>) {
+        let [client, server] = &mut self.last;
+        *(if m.side == Side::Client { client } else { server }) = m.offset;
+        out(Item::Message(m));
+    }
+
+    fn last_of(&self, side: Side) -> u64 {
+        let [client, server] = self.last;
+        if side == Side::Client {
+            client
+        } else {
+            server
+        }
+    }
+
+    /// Contents whose header will not come: those of a channel, or all.
+    fn flush(&mut self, side: Side, channel: Option<u16>, out: Out<'_>) {
+        while let Some(at) = self.begun.iter().position(|b| b.side == side && channel.is_none_or(|c| c == b.channel)) {
+            let mut begun = self.begun.remove(at);
+            // Offsets never go back: behind messages of other channels it stands where the last of them does.
+            begun.offset = begun.offset.max(self.last_of(side));
+            self.content(&begun, begun.end, b"", out);
+        }
+    }
+
+    fn method(&mut self, frame: Frame<'_>, channel: u16, id: Id, arguments: &[u8], out: Out<'_>) {
+        let Some((name, _, part)) = method(id) else { return };
+        let mut m = Message::new("amqp", frame.side, Kind::OneWay, frame.offset);
+        m.operation = name;
+        m.head_len = len64(frame.bytes.len());
+        let left = frame.len.saturating_sub(m.head_len);
+        m.body = if left == 0 { Body::None } else { Body::Length(left) };
+        m.attrs.push(("messaging.system", "rabbitmq".into()));
+        m.attrs.push(("wirespan.amqp.channel", i64::from(channel).into()));
+        match part {
+            Part::Content | Part::ContentOf(_) => {
+                if self.begun.len() < MAX_BEGUN {
+                    self.begun.extend(begun(frame, channel, id, arguments));
+                }
+                return;
+            }
+            Part::Asks => return self.asks(m, channel, id, arguments, out),
+            Part::Answers(asked) => {
+                m.kind = Kind::Response;
+                m.id = Some(method_id(channel, asked));
+                m.outcome = Outcome::Ok;
+                let failed = self.session.answer(frame.side.peer(), channel, asked);
+                match id {
+                    (10, 11) => {
+                        // Behind the client's table stands the mechanism; the response behind it is secret.
+                        let mut at = Fields::new(arguments);
+                        let mechanism = at.long().and_then(|_| at.short()).and_then(|m| visible(m, 32));
+                        if let Some(mechanism) = mechanism {
+                            m.attrs.push(("wirespan.amqp.sasl_mechanism", mechanism.into()));
+                        }
+                    }
+                    (10, 31) => {
+                        let size = arguments.get(2..6).and_then(|b| Fields::new(b).u32());
+                        self.session.frame_max = size.filter(|n| *n >= 4096);
+                    }
+                    (20, 11 | 41) => self.session.forget_channel(channel),
+                    _ => {}
+                }
+                if let Some((code, text)) = failed {
+                    m.status_code = Some(i32::from(code));
+                    m.outcome = methods::outcome(code);
+                    m.error = Cow::Owned(text.into());
+                }
+            }
+            Part::Alone => match id {
+                methods::ACK | methods::NACK | methods::REJECT => return self.settled(m, channel, id, arguments, out),
+                _ => m.attrs.push(("messaging.operation.name", short_name(name).into())),
+            },
+        }
+        self.emit(m, out);
+    }
+
+    fn asks<'a>(&mut self, mut m: Message<'a>, channel: u16, id: Id, arguments: &'a [u8], out: Out<'_>) {
+        let about = about(id, arguments).unwrap_or_default();
+        m.target = clean(about.target, MAX_NAME);
+        m.attrs.push(("messaging.operation.name", short_name(m.operation).into()));
+        if !m.target.is_empty() {
+            let key = match id {
+                (10, _) => "wirespan.amqp.vhost",
+                (60, 30) => "messaging.destination.subscription.name",
+                _ => "messaging.destination.name",
+            };
+            m.attrs.push((key, AttrVal::Str(m.target.clone())));
+        }
+        if matches!(id, (60, 70)) {
+            m.attrs.push(("messaging.operation.type", "receive".into()));
+        }
+        let failed =
+            if matches!(id, methods::CONNECTION_CLOSE | methods::CHANNEL_CLOSE) { closed(arguments) } else { None };
+        if matches!(id, methods::CONNECTION_CLOSE | methods::CHANNEL_CLOSE) {
+            if let Some((code, text, cause)) = &failed {
+                m.attrs.push(("wirespan.amqp.reply_code", i64::from(*code).into()));
+                if let Some(on) = self.session.refused(m.side.peer(), channel, *cause) {
+                    // The same frame is the answer to the method that it names.
+                    let mut answer = Message::new("amqp", m.side, Kind::Response, m.offset);
+                    (answer.id, answer.operation) = (Some(method_id(on, *cause)), m.operation);
+                    (answer.head_len, answer.body) = (m.head_len, m.body);
+                    answer.attrs.push(("messaging.system", "rabbitmq".into()));
+                    answer.status_code = Some(i32::from(*code));
+                    answer.outcome = methods::outcome(*code);
+                    answer.error = Cow::Borrowed(text);
+                    self.emit(answer, out);
+                }
+            }
+        }
+        if id == methods::CONFIRM_SELECT {
+            self.session.confirm(channel);
+        }
+        if !about.no_wait {
+            m.kind = Kind::Request;
+            m.id = Some(method_id(channel, id));
+            self.session.ask(m.side, channel, id, failed.as_ref().map(|(code, text, _)| (*code, text.clone())));
+        }
+        self.emit(m, out);
+    }
+
+    fn settled(&mut self, mut m: Message<'_>, channel: u16, id: Id, arguments: &[u8], out: Out<'_>) {
+        m.attrs.push(("messaging.operation.name", short_name(m.operation).into()));
+        m.attrs.push(("messaging.operation.type", "settle".into()));
+        let mut at = Fields::new(arguments);
+        let Some((tag, bits)) = at.u64().zip(at.u8()) else { return self.emit(m, out) };
+        // Bit 0 is `requeue` of a reject.
+        let multiple = id != methods::REJECT && bits & 1 == 1;
+        let number = i64::try_from(tag).unwrap_or(i64::MAX);
+        m.attrs.push(("messaging.rabbitmq.message.delivery_tag", number.into()));
+        if multiple {
+            m.attrs.push(("wirespan.amqp.multiple", true.into()));
+        }
+        let answered = match m.side {
+            Side::Server => self.session.confirmed(channel, tag, multiple),
+            Side::Client => Vec::new(),
+        };
+        if answered.is_empty() {
+            return self.emit(m, out);
+        }
+        m.attrs.truncate(2);
+        for id_of in answered {
+            let mut answer = m.clone();
+            (answer.kind, answer.id) = (Kind::Response, Some(id_of));
+            if id == methods::NACK {
+                answer.outcome = Outcome::ServerError;
+                answer.error = Cow::Borrowed("not confirmed");
+            } else {
+                answer.outcome = Outcome::Ok;
+            }
+            self.emit(answer, out);
+        }
+    }
+
+    fn header(&mut self, frame: Frame<'_>, channel: u16, payload: &[u8], out: Out<'_>) {
+        let end = frame.offset.saturating_add(frame.len.min(len64(frame.bytes.len())));
+        let at = self.begun.iter().position(|b| b.side == frame.side && b.channel == channel);
+        // Without its method (joined in between) a content says nothing.
+        let Some(at) = at else { return };
+        let mut begun = self.begun.remove(at);
+        if self.last_of(frame.side) > begun.offset {
+            // Frames of other channels came between: the message begins again here.
+            begun.offset = frame.offset;
+        }
+        self.content(&begun, end, payload, out);
+    }
+
+    /// A method with its content header, which ends at `end`.
+    fn content(&mut self, begun: &Begun, end: u64, payload: &[u8], out: Out<'_>) {
+        let header = content(payload);
+        let mut m = Message::new("amqp", begun.side, Kind::OneWay, begun.offset);
+        let Some((name, _, part)) = method(begun.method) else { return };
+        m.operation = name;
+        m.head_len = end.saturating_sub(begun.offset).max(1);
+        m.target = match (&*begun.exchange, &*begun.routing_key) {
+            ("", key) => Cow::Borrowed(key),
+            (exchange, "") => Cow::Borrowed(exchange),
+            (exchange, key) => Cow::Owned(format!("{exchange}:{key}")),
+        };
+        m.attrs.push(("messaging.system", "rabbitmq".into()));
+        m.attrs.push(("wirespan.amqp.channel", i64::from(begun.channel).into()));
+        let (operation, short) = match begun.method {
+            methods::PUBLISH => ("send", "publish"),
+            methods::GET_OK => ("receive", "get"),
+            methods::RETURN => ("process", "return"),
+            _ => ("process", "deliver"),
+        };
+        m.attrs.push(("messaging.operation.type", operation.into()));
+        m.attrs.push(("messaging.operation.name", short.into()));
+        m.attrs.push(("messaging.destination.name", AttrVal::Str(m.target.clone())));
+        if !begun.routing_key.is_empty() {
+            let key = Cow::Borrowed(&*begun.routing_key);
+            m.attrs.push(("messaging.rabbitmq.destination.routing_key", AttrVal::Str(key)));
+        }
+        if let Part::ContentOf(asked) = part {
+            (m.kind, m.id) = (Kind::Response, Some(method_id(begun.channel, asked)));
+            m.outcome = Outcome::Ok;
+            self.session.answer(begun.side.peer(), begun.channel, asked);
+        }
+        let mut tag = begun.delivery_tag;
+        if begun.method == methods::PUBLISH {
+            if let Some((confirmed, id)) = self.session.published(begun.channel) {
+                (m.kind, m.id) = (Kind::Request, Some(id));
+                tag = Some(confirmed);
+            }
+        }
+        if let Some(tag) = tag {
+            let number = i64::try_from(tag).unwrap_or(i64::MAX);
+            m.attrs.push(("messaging.rabbitmq.message.delivery_tag", number.into()));
+        }
+        if begun.redelivered {
+            m.attrs.push(("wirespan.amqp.redelivered", true.into()));
+        }
+        if let Some((code, text)) = &begun.returned {
+            m.status_code = Some(i32::from(*code));
+            m.outcome = methods::outcome(*code);
+            m.error = Cow::Borrowed(text);
+        }
+        if let Some(header) = header {
+            m.carried = header.context.finish();
+            let size = i64::try_from(header.body_size).unwrap_or(i64::MAX);
+            m.attrs.push(("messaging.message.body.size", size.into()));
+            for (key, id) in [
+                ("messaging.message.conversation_id", header.correlation_id),
+                ("messaging.message.id", header.message_id),
+            ] {
+                if let Some(id) = id.and_then(|id| visible(id, 128)) {
+                    m.attrs.push((key, id.into()));
+                }
+            }
+            // As many frames as are needed for the body, with 8 bytes around each.
+            let per_frame = u64::from(self.session.frame_max.unwrap_or(USUAL_FRAME)).saturating_sub(8).max(1);
+            let around = header.body_size.div_ceil(per_frame).saturating_mul(8);
+            let len = header.body_size.saturating_add(around);
+            m.body = if len == 0 { Body::None } else { Body::Length(len) };
+        }
+        self.emit(m, out);
+    }
+}
+
+/// A method that a content follows.
+fn begun(frame: Frame<'_>, channel: u16, method: Id, arguments: &[u8]) -> Option<Begun> {
+    let mut begun = Begun {
+        side: frame.side,
+        channel,
+        method,
+        offset: frame.offset,
+        end: frame.offset.saturating_add(len64(frame.bytes.len())),
+        exchange: "".into(),
+        routing_key: "".into(),
+        delivery_tag: None,
+        redelivered: false,
+        returned: None,
+    };
+    let mut at = Fields::new(arguments);
+    match method {
+        methods::PUBLISH => drop(at.u16()?),
+        methods::RETURN => {
+            let code = at.u16()?;
+            begun.returned = Some((code, clean(at.short()?, MAX_NAME).into()));
+        }
+        methods::DELIVER => {
+            at.short()?;
+            begun.delivery_tag = Some(at.u64()?);
+            begun.redelivered = at.u8()? & 1 == 1;
+        }
+        _ => {
+            begun.delivery_tag = Some(at.u64()?);
+            begun.redelivered = at.u8()? & 1 == 1;
+        }
+    }
+    begun.exchange = clean(at.short()?, MAX_NAME).into();
+    begun.routing_key = clean(at.short()?, MAX_NAME).into();
+    Some(begun)
+}
+
+/// Reply code, text and cause of a close; nothing of an orderly one.
+fn closed(arguments: &[u8]) -> Option<(u16, Box<str>, Id)> {
+    let mut at = Fields::new(arguments);
+    let code = at.u16()?;
+    let text = clean(at.short()?, MAX_NAME);
+    let cause = (at.u16()?, at.u16()?);
+    // RabbitMQ quotes the values of arguments there, behind their names.
+    let text = text.split(": received ").next().unwrap_or_default();
+    (code != 200 && code != 0).then(|| (code, text.into(), cause))
+}
+
+/// `publish` of `basic.publish`.
+fn short_name(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(_, short)| short)
+}

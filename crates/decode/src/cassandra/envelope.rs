@@ -1,0 +1,236 @@
+//! Headers of messages, and of the segments that carry them in version 5.
+
+use crate::counted::View;
+use crate::text::at_most;
+use wirespan_model::{Outcome, Side};
+
+/// Header of a message: version, flags, stream, operation, length.
+pub(super) const HEADER: usize = 9;
+/// Longest body that is believed.
+const MAX_BODY: u32 = 256 << 20;
+/// Header of a segment: its length, a flag, and their checksum.
+pub(super) const SEGMENT: usize = 6;
+/// Checksum behind a segment.
+pub(super) const TRAILER: u64 = 4;
+
+pub(super) mod op {
+    pub(in super::super) const ERROR: u8 = 0;
+    pub(in super::super) const STARTUP: u8 = 1;
+    pub(in super::super) const READY: u8 = 2;
+    pub(in super::super) const AUTHENTICATE: u8 = 3;
+    pub(in super::super) const OPTIONS: u8 = 5;
+    pub(in super::super) const SUPPORTED: u8 = 6;
+    pub(in super::super) const QUERY: u8 = 7;
+    pub(in super::super) const RESULT: u8 = 8;
+    pub(in super::super) const PREPARE: u8 = 9;
+    pub(in super::super) const EXECUTE: u8 = 10;
+    pub(in super::super) const REGISTER: u8 = 11;
+    pub(in super::super) const EVENT: u8 = 12;
+    pub(in super::super) const BATCH: u8 = 13;
+    pub(in super::super) const AUTH_CHALLENGE: u8 = 14;
+    pub(in super::super) const AUTH_RESPONSE: u8 = 15;
+    pub(in super::super) const AUTH_SUCCESS: u8 = 16;
+}
+
+/// Name of an operation of the client.
+pub(super) fn name(op: u8) -> &'static str {
+    match op {
+        op::STARTUP => "STARTUP",
+        op::OPTIONS => "OPTIONS",
+        op::QUERY => "QUERY",
+        op::PREPARE => "PREPARE",
+        op::EXECUTE => "EXECUTE",
+        op::REGISTER => "REGISTER",
+        op::BATCH => "BATCH",
+        op::AUTH_RESPONSE => "AUTH RESPONSE",
+        _ => "",
+    }
+}
+
+/// A message's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Envelope {
+    pub(super) version: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u16,
+    pub(super) op: u8,
+    /// Length of the body.
+    pub(super) len: u32,
+}
+
+impl Envelope {
+    /// Reads a header that this side could have sent.
+    pub(super) fn read(side: Side, bytes: &[u8]) -> Option<Envelope> {
+        let mut view = View::new(bytes);
+        let (first, flags, stream, op, len) = (view.u8()?, view.u8()?, view.u16_be()?, view.u8()?, view.u32_be()?);
+        let (version, answer) = (first & 0x7f, first & 0x80 != 0);
+        let known = match side {
+            Side::Client => !name(op).is_empty(),
+            Side::Server => matches!(
+                op,
+                op::ERROR
+                    | op::READY
+                    | op::AUTHENTICATE
+                    | op::SUPPORTED
+                    | op::RESULT
+                    | op::EVENT
+                    | op::AUTH_CHALLENGE
+                    | op::AUTH_SUCCESS
+            ),
+        };
+        // Streams of requests are not negative; that of events is -1.
+        let streams = if op == op::EVENT { stream == 0xffff } else { stream <= 0x7fff };
+        let empty = matches!(op, op::OPTIONS | op::READY);
+        let fits = (3..=5).contains(&version)
+            && answer == (side == Side::Server)
+            && known
+            && streams
+            && flags & 0xe0 == 0
+            && len <= MAX_BODY
+            && (!empty || len == 0 || flags != 0);
+        fits.then_some(Envelope { version, flags, stream, op, len })
+    }
+
+    pub(super) fn compressed(&self) -> bool {
+        self.flags & 0x01 != 0
+    }
+
+    /// Bytes of the body that are read.
+    pub(super) fn keep(&self) -> usize {
+        HEADER.saturating_add(match self.op {
+            _ if self.compressed() => 0,
+            op::QUERY | op::PREPARE | op::BATCH => 4096,
+            op::RESULT => 2048,
+            op::ERROR => 600,
+            op::EXECUTE | op::STARTUP => 256,
+            _ => 0,
+        })
+    }
+
+    /// What stands behind the things that flags put in front of a body.
+    pub(super) fn body<'a>(&self, side: Side, bytes: &'a [u8]) -> Option<View<'a>> {
+        let mut view = View::new(bytes);
+        if side == Side::Server && self.flags & 0x02 != 0 {
+            view.take(16)?;
+        }
+        if side == Side::Server && self.flags & 0x08 != 0 {
+            for _ in 0..view.u16_be()? {
+                string(&mut view)?;
+            }
+        }
+        if self.flags & 0x04 != 0 {
+            for _ in 0..view.u16_be()? {
+                string(&mut view)?;
+                let len = view.u32_be()?;
+                if len <= MAX_BODY {
+                    view.take(at_most(u64::from(len), usize::MAX))?;
+                }
+            }
+        }
+        Some(view)
+    }
+}
+
+/// Bytes with a short length.
+pub(super) fn string<'a>(view: &mut View<'a>) -> Option<&'a [u8]> {
+    let len = view.u16_be()?;
+    view.take(usize::from(len))
+}
+
+/// Text with a long length, as far as it is there; and whether that is all.
+pub(super) fn long_string<'a>(view: &mut View<'a>) -> Option<(&'a [u8], bool)> {
+    let len = at_most(u64::from(view.u32_be()?), usize::MAX);
+    match view.take(len) {
+        Some(text) => Some((text, true)),
+        None => Some((view.take(view.rest().len())?, false)),
+    }
+}
+
+/// The payload length of a segment and whether messages end in it, if its header's checksum is right.
+pub(super) fn segment(bytes: &[u8]) -> Option<(u32, bool)> {
+    let [a, b, c, x, y, z] = *bytes.first_chunk::<SEGMENT>()?;
+    let word = u32::from_le_bytes([a, b, c, 0]);
+    let sum = u32::from_le_bytes([x, y, z, 0]);
+    let fits = crc24([a, b, c]) == sum && word >> 18 == 0 && word & 0x1_ffff > 0;
+    fits.then_some((word & 0x1_ffff, word & 0x2_0000 != 0))
+}
+
+/// CRC-24 as the specification defines it.
+pub(super) fn crc24(bytes: [u8; 3]) -> u32 {
+    let mut crc: u32 = 0x87_5060;
+    for byte in bytes {
+        crc ^= u32::from(byte) << 16;
+        for _ in 0..8 {
+            crc <<= 1;
+            if crc & 0x100_0000 != 0 {
+                crc ^= 0x197_4f0b;
+            }
+        }
+    }
+    crc & 0xff_ffff
+}
+
+/// Whose fault an error is.
+pub(super) fn outcome(code: u32) -> Outcome {
+    match code {
+        0x000a | 0x0100 | 0x2000..=0x2500 => Outcome::ClientError,
+        _ => Outcome::ServerError,
+    }
+}
+
+/// Number of rows of a result, if its metadata can be stepped over. `view` stands behind the kind.
+pub(super) fn rows(view: &mut View<'_>, version: u8) -> Option<u32> {
+    let (flags, columns) = (view.u32_be()?, view.u32_be()?);
+    if flags & 0x02 != 0 {
+        let len = view.u32_be()?;
+        view.take(at_most(u64::from(len), usize::MAX))?;
+    }
+    if version >= 5 && flags & 0x08 != 0 {
+        string(view)?;
+    }
+    if flags & 0x04 == 0 {
+        let global = flags & 0x01 != 0;
+        if global {
+            string(view)?;
+            string(view)?;
+        }
+        for _ in 0..columns {
+            if !global {
+                string(view)?;
+                string(view)?;
+            }
+            string(view)?;
+            kind(view, 0)?;
+        }
+    }
+    view.u32_be()
+}
+
+/// Steps over a type.
+fn kind(view: &mut View<'_>, depth: u32) -> Option<()> {
+    if depth > 8 {
+        return None;
+    }
+    let below = depth.saturating_add(1);
+    match view.u16_be()? {
+        0x00 => string(view).map(|_| ()),
+        0x20 | 0x22 => kind(view, below),
+        0x21 => kind(view, below).and_then(|()| kind(view, below)),
+        0x30 => {
+            string(view)?;
+            string(view)?;
+            for _ in 0..view.u16_be()? {
+                string(view)?;
+                kind(view, below)?;
+            }
+            Some(())
+        }
+        0x31 => {
+            for _ in 0..view.u16_be()? {
+                kind(view, below)?;
+            }
+            Some(())
+        }
+        _ => Some(()),
+    }
+}

@@ -1,0 +1,79 @@
+//! Recognises ClickHouse by the client's hello, or by a query whose dozens of fields fit.
+//!
+//! Bias: against. A ping of one byte is never enough.
+
+use super::packet::{client, hello, number, query, server, server_hello, Stop};
+use crate::counted::View;
+use crate::mask::{Dialect, Masker, Rules};
+use crate::{Detect, Probe};
+use wirespan_model::Transport;
+
+/// Revisions whose queries are tried when the hello was not seen, the newest first.
+const REVISIONS: [u64; 5] = [54_476, 54_472, 54_460, 54_448, 54_429];
+
+/// Whether the client says this: `None` if more bytes are needed.
+fn asks(bytes: &[u8]) -> Option<bool> {
+    let mut view = View::new(bytes);
+    match number(&mut view) {
+        Ok(client::HELLO) => match hello(&mut view) {
+            Ok(_) => Some(view.rest().is_empty() || view.rest().len() < 512),
+            Err(Stop::More) => None,
+            Err(Stop::Bad) => Some(false),
+        },
+        Ok(client::QUERY) => {
+            let mut more = false;
+            for revision in REVISIONS {
+                let mut view = view;
+                match query(&mut view, revision, false) {
+                    Ok(query) => {
+                        let mut masker = Masker::default();
+                        masker.read(query.text.get(..256).unwrap_or(query.text), Rules::of(Dialect::ClickHouse));
+                        if !masker.operation().is_empty() {
+                            return Some(true);
+                        }
+                    }
+                    Err(Stop::More) => more = true,
+                    Err(Stop::Bad) => {}
+                }
+            }
+            if more {
+                None
+            } else {
+                Some(false)
+            }
+        }
+        _ => Some(false),
+    }
+}
+
+/// Whether the server could answer so.
+fn answers(bytes: &[u8]) -> bool {
+    let mut view = View::new(bytes);
+    match number(&mut view) {
+        Ok(server::HELLO) => server_hello(&mut view) != Err(Stop::Bad),
+        Ok(n) => n <= server::LAST,
+        Err(_) => bytes.is_empty(),
+    }
+}
+
+pub(super) fn detect(probe: &Probe<'_>) -> Detect {
+    if probe.transport != Transport::Tcp {
+        return Detect::No;
+    }
+    let mut maybe = false;
+    for (client, server, first) in [(probe.first, probe.second, true), (probe.second, probe.first, false)] {
+        if client.is_empty() || probe.first_is_client == Some(!first) || !answers(server) {
+            continue;
+        }
+        match asks(client) {
+            Some(true) => return Detect::Yes { first_is_client: first },
+            None => maybe = true,
+            Some(false) => {}
+        }
+    }
+    if maybe {
+        Detect::Maybe
+    } else {
+        Detect::No
+    }
+}

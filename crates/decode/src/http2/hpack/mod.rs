@@ -1,0 +1,298 @@
+//! HPACK (RFC 7541) as an observer needs it: also where the beginning of the connection, or a part of it, was not seen.
+//!
+//! Why entries stay right without knowing what came before: an index counts from the newest entry, so that entries inserted
+//! while we looked are resolved whatever lies below them. Eviction takes the oldest first, and no encoder refers to what it
+//! evicted; therefore an entry kept too long is harmless, and one evicted too early is the only danger. Of entries with an
+//! unknown name the size is taken too small, so that nothing is evicted early. An entry too large for the table empties it
+//! and is not inserted; that too shifts nothing that is referred to later. Everything below what was seen is
+//! [`Field::Unknown`].
+//!
+//! Credentials: the value of a field that is not in [`field`] is not kept, only its length.
+
+mod field;
+mod huffman;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use field::{Field, CONTEXT, FIELDS};
+
+use field::{fixed, fixed_name_len, STATIC_ENTRIES};
+use std::collections::VecDeque;
+
+/// Size of a dynamic table that nobody changed.
+const DEFAULT_SIZE: usize = 4096;
+/// Most that is kept of a table, in HPACK's measure; what lies below counts as not seen.
+const MAX_SIZE: usize = 64 * 1024;
+/// What an entry costs beside its name and value (RFC 7541, 4.1).
+const ENTRY_OVERHEAD: usize = 32;
+/// Longest value that is kept.
+const MAX_VALUE: usize = 4096;
+
+/// How a header block ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With its last field.
+    Whole,
+    /// In the middle of a field.
+    Cut,
+    /// It breaks the rules of HPACK.
+    Bad,
+}
+
+#[derive(Debug)]
+struct Entry {
+    field: Field,
+    value: Box<[u8]>,
+    size: usize,
+}
+
+/// The dynamic table of one direction.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    /// Newest first.
+    entries: VecDeque<Entry>,
+    size: usize,
+    max: usize,
+}
+
+impl Default for Decoder {
+    /// A table of which nothing is known, or that is empty: for an observer there is no difference.
+    fn default() -> Self {
+        Decoder { entries: VecDeque::new(), size: 0, max: MAX_SIZE }
+    }
+}
+
+/// What a header block says of the fields that matter. Reused from block to block.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    text: Vec<u8>,
+    values: [Option<(usize, usize)>; FIELDS],
+    /// Fields of any name.
+    pub(crate) fields: usize,
+    /// Fields that are unknown.
+    pub(crate) unknown: usize,
+    /// …of them, those before the first that is known not to be a pseudo-header.
+    pub(crate) unknown_early: usize,
+    /// A pseudo-header came behind another field, or twice.
+    pub(crate) disorder: bool,
+    regular: bool,
+}
+
+impl Head {
+    /// The value of a field, if the block has it.
+    pub(crate) fn get(&self, field: Field) -> Option<&[u8]> {
+        let (from, to) = (*self.values.get(field as usize)?)?;
+        self.text.get(from..to)
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        *self = Head { text: std::mem::take(&mut self.text), ..Head::default() };
+    }
+
+    /// Counts a field whose value, if it matters, stands in `text` from `from` on.
+    fn take(&mut self, field: Field, from: usize) {
+        self.fields = self.fields.saturating_add(1);
+        if field == Field::Unknown {
+            self.unknown = self.unknown.saturating_add(1);
+            self.unknown_early = self.unknown_early.saturating_add(usize::from(!self.regular));
+            return;
+        }
+        self.regular |= !field.is_pseudo();
+        self.disorder |= self.regular && field.is_pseudo();
+        let to = self.text.len();
+        if let Some(place) = self.values.get_mut(field as usize) {
+            self.disorder |= place.is_some() && field.is_pseudo();
+            if place.is_none() {
+                *place = Some((from, to));
+            }
+        }
+    }
+}
+
+/// A literal string of a block.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    huffman: bool,
+    bytes: &'a [u8],
+}
+
+impl Text<'_> {
+    fn append(self, out: &mut Vec<u8>) -> Result<(), Ended> {
+        if !self.huffman {
+            out.extend_from_slice(self.bytes);
+            return Ok(());
+        }
+        huffman::decode(self.bytes, out).then_some(()).ok_or(Ended::Bad)
+    }
+}
+
+/// Reads the octets of a block.
+struct Octets<'a>(&'a [u8]);
+
+impl<'a> Octets<'a> {
+    fn octet(&mut self) -> Result<u8, Ended> {
+        let (first, rest) = self.0.split_first().ok_or(Ended::Cut)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    /// The rest of an integer whose first octet has `prefix` bits of it (RFC 7541, 5.1).
+    fn integer(&mut self, first: u8, prefix: u32) -> Result<usize, Ended> {
+        let mask = u8::MAX.checked_shr(8u32.saturating_sub(prefix)).unwrap_or(0);
+        let mut value = u64::from(first & mask);
+        if first & mask < mask {
+            return usize::try_from(value).map_err(|_| Ended::Bad);
+        }
+        for shift in [0u32, 7, 14, 21, 28] {
+            let octet = self.octet()?;
+            value = value.saturating_add(u64::from(octet & 0x7f) << shift);
+            if octet & 0x80 == 0 {
+                // Nothing in a header block is that large.
+                return u32::try_from(value).map(|n| n as usize).map_err(|_| Ended::Bad);
+            }
+        }
+        Err(Ended::Bad)
+    }
+
+    fn text(&mut self) -> Result<Text<'a>, Ended> {
+        let first = self.octet()?;
+        let len = self.integer(first, 7)?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Ended::Cut)?;
+        self.0 = rest;
+        Ok(Text { huffman: first & 0x80 != 0, bytes })
+    }
+}
+
+impl Decoder {
+    /// The table of a connection seen from its start.
+    pub(crate) fn from_start() -> Self {
+        Decoder { max: DEFAULT_SIZE, ..Decoder::default() }
+    }
+
+    /// Header blocks were not seen: nothing of the table is known any more.
+    pub(crate) fn lose(&mut self) {
+        // The table may have grown meanwhile.
+        *self = Decoder::default();
+    }
+
+    /// Number of entries that can be resolved.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Reads a block into `head`. What came before a cut or an error stands in it.
+    pub(crate) fn decode(&mut self, block: &[u8], head: &mut Head) -> Ended {
+        head.clear();
+        let mut octets = Octets(block);
+        while !octets.0.is_empty() {
+            if let Err(ended) = self.field(&mut octets, head) {
+                return ended;
+            }
+        }
+        Ended::Whole
+    }
+
+    fn field(&mut self, octets: &mut Octets<'_>, head: &mut Head) -> Result<(), Ended> {
+        let first = octets.octet()?;
+        let from = head.text.len();
+        match first {
+            0x80.. => {
+                let index = octets.integer(first, 7)?;
+                let field = match fixed(index) {
+                    Some((field, value)) => {
+                        head.text.extend_from_slice(value.as_bytes());
+                        field
+                    }
+                    None if index == 0 => return Err(Ended::Bad),
+                    None => match self.entry(index) {
+                        Some(entry) => {
+                            head.text.extend_from_slice(&entry.value);
+                            entry.field
+                        }
+                        None => Field::Unknown,
+                    },
+                };
+                head.take(field, from);
+            }
+            0x40..=0x7f => {
+                let (field, name_len) = self.name(octets, first, 6, head)?;
+                let text = octets.text()?;
+                text.append(&mut head.text)?;
+                let value_len = head.text.len().saturating_sub(from);
+                let kept = head.text.get(from..).filter(|v| field.is_wanted() && v.len() <= MAX_VALUE);
+                let value = kept.unwrap_or_default().into();
+                let field_kept = if field.is_wanted() && value_len > MAX_VALUE { Field::Unknown } else { field };
+                let size = name_len.saturating_add(value_len).saturating_add(ENTRY_OVERHEAD);
+                self.insert(Entry { field: field_kept, value, size });
+                if !field.is_wanted() {
+                    head.text.truncate(from);
+                }
+                head.take(field, from);
+            }
+            0x20..=0x3f => {
+                // Only at the beginning of a block (RFC 7541, 4.2).
+                if head.fields > 0 {
+                    return Err(Ended::Bad);
+                }
+                self.resize(octets.integer(first, 5)?);
+            }
+            _ => {
+                let (field, _) = self.name(octets, first, 4, head)?;
+                let text = octets.text()?;
+                if field.is_wanted() {
+                    text.append(&mut head.text)?;
+                }
+                head.take(field, from);
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a literal field, and its length (0 if unknown).
+    fn name(&self, octets: &mut Octets<'_>, first: u8, prefix: u32, head: &mut Head) -> Result<(Field, usize), Ended> {
+        match octets.integer(first, prefix)? {
+            0 => {
+                let text = octets.text()?;
+                let from = head.text.len();
+                text.append(&mut head.text)?;
+                let name = head.text.get(from..).unwrap_or_default();
+                // Upper case is malformed, and so is an empty name (RFC 9113, 8.2).
+                let valid = !name.is_empty() && name.iter().all(|b| b.is_ascii_graphic() && !b.is_ascii_uppercase());
+                let found = (Field::of(name), name.len());
+                head.text.truncate(from);
+                valid.then_some(found).ok_or(Ended::Bad)
+            }
+            index => match fixed(index) {
+                Some((field, _)) => Ok((field, fixed_name_len(index))),
+                None => Ok(self.entry(index).map_or((Field::Unknown, 0), |e| (e.field, e.field.name().len()))),
+            },
+        }
+    }
+
+    fn entry(&self, index: usize) -> Option<&Entry> {
+        self.entries.get(index.checked_sub(STATIC_ENTRIES)?.checked_sub(1)?)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.size = self.size.saturating_add(entry.size);
+        self.entries.push_front(entry);
+        self.evict();
+    }
+
+    fn resize(&mut self, max: usize) {
+        self.max = max.min(MAX_SIZE);
+        self.evict();
+    }
+
+    fn evict(&mut self) {
+        while self.size > self.max {
+            let Some(oldest) = self.entries.pop_back() else {
+                self.size = 0;
+                break;
+            };
+            self.size = self.size.saturating_sub(oldest.size);
+        }
+    }
+}

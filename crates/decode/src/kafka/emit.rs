@@ -1,0 +1,253 @@
+//! What was read → messages with the attributes of the conventions for Kafka.
+
+use super::api;
+use super::errors;
+use super::facts::{Facts, Part, Topic};
+use super::head::Head;
+use super::topics;
+use crate::prefixed::Frame;
+use crate::text::clean;
+use std::borrow::Cow;
+use std::fmt::Write;
+use wirespan_model::{AttrVal, Body, Message, Outcome};
+
+/// Longest text of a name that is kept, bytes.
+const MAX_TEXT: usize = topics::MAX_NAME;
+const OFFSET_COMMIT: i16 = 8;
+const OFFSET_FETCH: i16 = 9;
+const TXN_OFFSET_COMMIT: i16 = 28;
+/// Partitions of a request that are remembered until its response.
+const MAX_REMEMBERED: usize = 4;
+
+/// What the response to a produce or a fetch does not say again, by topic (hashed) and partition: how many records were
+/// sent, or the offset that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Remembered([Option<(u64, i32, i64)>; MAX_REMEMBERED]);
+
+impl Remembered {
+    pub(super) fn of(key: i16, facts: &Facts<'_>) -> Self {
+        let mut all = Remembered::default();
+        for (slot, part) in all.0.iter_mut().zip(facts.parts()) {
+            let number = match key {
+                api::PRODUCE => part.records.and_then(|n| i64::try_from(n).ok()),
+                api::FETCH => part.offset,
+                _ => None,
+            };
+            *slot = number.map(|n| (hash(part.topic), part.index, n));
+        }
+        all
+    }
+
+    fn get(&self, part: &Part<'_>) -> Option<i64> {
+        let topic = hash(part.topic);
+        self.0.iter().flatten().find(|(t, index, _)| (*t, *index) == (topic, part.index)).map(|(_, _, n)| *n)
+    }
+
+    /// First and last offset of a partition, as far as both messages tell. The first offset of records that were not seen
+    /// is the one that was asked for.
+    fn range(&self, key: i16, part: &Part<'_>) -> (Option<i64>, Option<i64>) {
+        let number = self.get(part);
+        match key {
+            api::PRODUCE => {
+                let last = part.offset.zip(number).and_then(|(first, n)| first.checked_add(n.checked_sub(1)?));
+                (part.offset, last)
+            }
+            api::FETCH => (part.offset.or(number.filter(|_| part.filled)), part.last),
+            _ => (part.offset, None),
+        }
+    }
+}
+
+/// FNV-1a: a few topics of one request have to differ, no more.
+fn hash(topic: Topic<'_>) -> u64 {
+    let bytes = match &topic {
+        Topic::None => &[],
+        Topic::Name(name) => *name,
+        Topic::Id(id) => id.as_slice(),
+    };
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Where the message is, and what it pairs by.
+pub(super) fn place(message: &mut Message<'_>, frame: &Frame<'_>, correlation: i32) {
+    message.head_len = crate::text::len64(frame.bytes.len());
+    message.body = if frame.rest() > 0 { Body::Length(frame.rest()) } else { Body::None };
+    message.id = Some(u64::from(u32::from_ne_bytes(correlation.to_ne_bytes())));
+}
+
+fn topic_name(topic: Topic<'_>) -> Option<Cow<'_, str>> {
+    match topic {
+        Topic::None => None,
+        Topic::Name(name) => Some(clean(name, MAX_TEXT)).filter(|n| !n.is_empty()),
+        Topic::Id(id) => topics::name(&id).map(|name| Cow::Owned(name.as_ref().to_owned())),
+    }
+}
+
+fn operation_type(key: i16) -> Option<&'static str> {
+    match key {
+        api::PRODUCE => Some("send"),
+        api::FETCH => Some("receive"),
+        OFFSET_COMMIT | TXN_OFFSET_COMMIT => Some("settle"),
+        _ => None,
+    }
+}
+
+/// Writes a request.
+pub(super) fn request<'a>(message: &mut Message<'a>, head: &Head<'a>, facts: Facts<'a>) {
+    message.operation = head.api.map_or("_OTHER", |api| api.name);
+    let mut set = |key: &'static str, value: AttrVal<'a>| message.attrs.push((key, value));
+    set("messaging.system", "kafka".into());
+    set("messaging.operation.name", message.operation.into());
+    if let Some(kind) = operation_type(head.key) {
+        set("messaging.operation.type", kind.into());
+    }
+    if let Some(id) = head.client_id.filter(|id| !id.is_empty()) {
+        set("messaging.client.id", AttrVal::Str(clean(id, MAX_TEXT)));
+    }
+    set("wirespan.kafka.api_version", i64::from(head.version).into());
+    if head.api.is_none() {
+        set("wirespan.kafka.api_key", i64::from(head.key).into());
+    }
+    let group = facts.group.filter(|g| !g.is_empty()).map(|g| clean(g, MAX_TEXT));
+    if let Some(group) = group.clone() {
+        set("messaging.consumer.group.name", AttrVal::Str(group));
+    }
+    if let Some(acks) = facts.acks {
+        set("wirespan.kafka.acks", i64::from(acks).into());
+    }
+    if let Some(ms) = facts.max_wait_ms {
+        set("wirespan.kafka.max_wait_ms", i64::from(ms).into());
+    }
+    if facts.replica {
+        set("wirespan.kafka.replica", true.into());
+    }
+    if let Some((name, version)) = facts.software {
+        set("wirespan.kafka.client_software", AttrVal::Str(clean(name, MAX_TEXT)));
+        set("wirespan.kafka.client_version", AttrVal::Str(clean(version, MAX_TEXT)));
+    }
+    let target = destination(message, &facts);
+    let mut set = |key: &'static str, value: AttrVal<'a>| message.attrs.push((key, value));
+    if let Some(offset) = facts.parts().first().and_then(|p| p.offset) {
+        let key =
+            if head.key == api::FETCH { "wirespan.kafka.fetch_offset" } else { "wirespan.kafka.committed_offset" };
+        set(key, offset.into());
+    }
+    if head.key == api::PRODUCE {
+        if let Some(n) = facts.count() {
+            set("messaging.batch.message_count", n.into());
+        }
+    }
+    batch(message, &facts);
+    if let Some(context) = facts.context {
+        message.carried = context;
+    }
+    message.target = target.or(group).unwrap_or_default();
+}
+
+/// Writes a response.
+pub(super) fn response<'a>(message: &mut Message<'a>, key: i16, facts: Facts<'a>, asked: &Remembered, cut: bool) {
+    if let Some(code) = facts.error {
+        message.status_code = Some(i32::from(code));
+        message.outcome = errors::outcome(code);
+        if code != 0 {
+            message.attrs.push(("messaging.response.status_code", AttrVal::Int(i64::from(code))));
+        }
+        if !matches!(message.outcome, Outcome::Ok | Outcome::Unset) {
+            message.error = Cow::Borrowed(errors::name(code));
+            message.attrs.push(("error.type", errors::name(code).into()));
+        } else if code != 0 {
+            message.attrs.push(("wirespan.kafka.signal", errors::name(code).into()));
+        }
+    } else if !cut {
+        // Nothing in it can fail, or nothing was asked for.
+        message.outcome = Outcome::Ok;
+    }
+    let records = matches!(key, api::PRODUCE | api::FETCH);
+    if !records && key != OFFSET_FETCH {
+        return;
+    }
+    destination(message, &facts);
+    if let Some(part) = facts.parts().first() {
+        let (first, last) = asked.range(key, part);
+        let name = if records { "messaging.kafka.offset" } else { "wirespan.kafka.committed_offset" };
+        message.attrs.extend(first.map(|n| (name, n.into())));
+        message.attrs.extend(last.map(|n| ("wirespan.kafka.last_offset", n.into())));
+        message.attrs.extend(part.high.map(|n| ("wirespan.kafka.high_watermark", n.into())));
+    }
+    if key == api::FETCH {
+        if let Some(n) = facts.count() {
+            message.attrs.push(("messaging.batch.message_count", n.into()));
+        }
+    }
+    if facts.parts().len() > 1 && records {
+        message.attrs.push(("wirespan.kafka.partitions", AttrVal::Str(Cow::Owned(list(key, &facts, asked)))));
+    }
+    batch(message, &facts);
+    if let Some(context) = facts.context {
+        // The context of who produced the record: a link, not the parent of who fetches it.
+        if let Some((trace, span)) = context.trace_id.zip(context.span_id) {
+            message.attrs.push(("wirespan.link.trace_id", AttrVal::Str(Cow::Owned(hex(&trace)))));
+            message.attrs.push(("wirespan.link.span_id", AttrVal::Str(Cow::Owned(hex(&span)))));
+        }
+        message.carried = context;
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(32), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    })
+}
+
+fn batch<'a>(message: &mut Message<'a>, facts: &Facts<'a>) {
+    if let Some(codec) = facts.codec {
+        message.attrs.push(("wirespan.kafka.compression", codec.into()));
+    }
+}
+
+/// Topic and partition of the first partition; returns the name.
+fn destination<'a>(message: &mut Message<'a>, facts: &Facts<'a>) -> Option<Cow<'a, str>> {
+    let first = facts.parts().first();
+    let topic = first.map_or(facts.topic, |p| p.topic);
+    let name = topic_name(topic);
+    if let Some(name) = name.clone() {
+        message.attrs.push(("messaging.destination.name", AttrVal::Str(name)));
+    } else if let Topic::Id(id) = topic {
+        message.attrs.push(("wirespan.kafka.topic_id", AttrVal::Str(Cow::Owned(topics::id_text(&id)))));
+    }
+    if let Some(part) = first {
+        message.attrs.push(("messaging.destination.partition.id", AttrVal::Str(number(part.index))));
+    }
+    name
+}
+
+/// A partition's number as text, which is what the convention asks for.
+fn number(n: i32) -> Cow<'static, str> {
+    const SMALL: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
+    match usize::try_from(n).ok().and_then(|n| SMALL.get(n)) {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(n.to_string()),
+    }
+}
+
+/// The partitions with records or offsets: `topic/partition:first-last`, as far as known.
+fn list(key: i16, facts: &Facts<'_>, asked: &Remembered) -> String {
+    let mut text = String::new();
+    for part in facts.parts() {
+        let (Some(first), last) = asked.range(key, part) else { continue };
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        match (topic_name(part.topic), part.topic) {
+            (Some(name), _) => text.push_str(&name),
+            (None, Topic::Id(id)) => text.push_str(&topics::id_text(&id)),
+            (None, _) => text.push('?'),
+        }
+        let _ = write!(text, "/{}:{first}-", part.index);
+        if let Some(last) = last {
+            let _ = write!(text, "{last}");
+        }
+    }
+    text
+}

@@ -1,0 +1,146 @@
+//! Record batches (magic 2) and message sets (magic 0 and 1), as far as they were captured.
+
+use super::wire::{Reader, Stop};
+use crate::carried::Context;
+use crate::text::len64;
+use wirespan_model::Carried;
+
+/// Offset, length, leader epoch and magic: where both formats agree.
+const PREFIX: usize = 17;
+/// Records of a batch that are searched for a context.
+const MAX_RECORDS: u32 = 16;
+/// Headers of a record that are searched.
+const MAX_HEADERS: i64 = 64;
+
+/// What the batches of one partition say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batches<'a> {
+    /// First offset.
+    pub(super) first: Option<i64>,
+    /// Last offset of the last whole batch.
+    pub(super) last: Option<i64>,
+    /// Records of the whole batches; `None` if one of them does not say (compressed message sets).
+    pub(super) records: Option<u64>,
+    /// Every batch was seen.
+    pub(super) whole: bool,
+    pub(super) codec: Option<&'static str>,
+    pub(super) context: Option<Carried<'a>>,
+}
+
+fn codec(attributes: i16) -> Option<&'static str> {
+    match attributes & 7 {
+        0 => None,
+        1 => Some("gzip"),
+        2 => Some("snappy"),
+        3 => Some("lz4"),
+        4 => Some("zstd"),
+        _ => Some("_OTHER"),
+    }
+}
+
+/// Walks batches of `len` bytes in all, of which `bytes` are there.
+pub(super) fn walk<'a>(bytes: &'a [u8], len: u64) -> Result<Batches<'a>, Stop> {
+    let mut found = Batches { records: Some(0), ..Batches::default() };
+    let mut at = 0u64;
+    // What is left could not hold a batch: an old broker cut the last one off.
+    while len.saturating_sub(at) >= len64(PREFIX) {
+        let view = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let mut r = Reader::new(view, false);
+        let (Ok(first), Ok(size)) = (r.i64(), r.i32()) else { return Ok(found) };
+        let size = u64::try_from(size).map_err(|_| Stop::Bad)?;
+        let end = at.saturating_add(12).saturating_add(size);
+        if size < 5 {
+            return Err(Stop::Bad);
+        }
+        if end > len {
+            break;
+        }
+        r.i32()?;
+        let (last, records) = match r.i8() {
+            Ok(2) => match batch(r, first, &mut found) {
+                Ok(seen) => seen,
+                Err(Stop::More) => return Ok(found),
+                Err(Stop::Bad) => return Err(Stop::Bad),
+            },
+            Ok(0 | 1) => match r.i8() {
+                Ok(attributes) => {
+                    let packed = codec(i16::from(attributes));
+                    found.codec = found.codec.or(packed);
+                    (first, packed.is_none().then_some(1))
+                }
+                Err(_) => return Ok(found),
+            },
+            Ok(_) => return Err(Stop::Bad),
+            Err(_) => return Ok(found),
+        };
+        found.first = found.first.or(Some(first));
+        found.last = Some(last);
+        found.records = found.records.zip(records).map(|(a, b): (u64, u64)| a.saturating_add(b));
+        at = end;
+    }
+    found.whole = true;
+    Ok(found)
+}
+
+/// The rest of a batch's header, and the headers of its first records. Returns the last offset and the number of records.
+fn batch<'a>(mut r: Reader<'a>, first: i64, found: &mut Batches<'a>) -> Result<(i64, Option<u64>), Stop> {
+    r.i32()?;
+    let attributes = r.i16()?;
+    let last_delta = r.i32()?;
+    r.take(8 + 8 + 8 + 2 + 4)?;
+    let count = u32::try_from(r.i32()?).map_err(|_| Stop::Bad)?;
+    let last = first.saturating_add(i64::from(last_delta.max(0)));
+    let packed = codec(attributes);
+    found.codec = found.codec.or(packed);
+    if attributes & 0x20 != 0 {
+        // Markers of a transaction, no messages.
+        return Ok((last, Some(0)));
+    }
+    if packed.is_none() {
+        for _ in 0..count.min(MAX_RECORDS) {
+            if found.context.is_some() {
+                break;
+            }
+            match record(&mut r) {
+                Ok(context) => found.context = context,
+                Err(_) => break,
+            }
+        }
+    }
+    Ok((last, Some(u64::from(count))))
+}
+
+/// The headers of one record; keys and values are passed over.
+fn record<'a>(r: &mut Reader<'a>) -> Result<Option<Carried<'a>>, Stop> {
+    let len = usize::try_from(r.varint()?).map_err(|_| Stop::Bad)?;
+    let whole = r.rest().get(..len);
+    let mut inner = Reader::new(whole.unwrap_or(r.rest()), false);
+    inner.i8()?;
+    inner.varint()?;
+    inner.varint()?;
+    bytes(&mut inner)?;
+    bytes(&mut inner)?;
+    let count = inner.varint()?;
+    let mut context = Context::default();
+    for _ in 0..count.min(MAX_HEADERS) {
+        let pair = bytes(&mut inner).and_then(|name| Ok((name, bytes(&mut inner)?)));
+        match pair {
+            Ok((name, value)) => context.field(name, value),
+            Err(_) => break,
+        }
+    }
+    let carried = Some(context.finish()).filter(|c| *c != Carried::default());
+    if whole.is_some() {
+        r.take(len)?;
+    } else if carried.is_none() {
+        return Err(Stop::More);
+    }
+    Ok(carried)
+}
+
+fn bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Stop> {
+    match r.varint()? {
+        -1 => Ok(&[]),
+        n => r.take(usize::try_from(n).map_err(|_| Stop::Bad)?),
+    }
+}

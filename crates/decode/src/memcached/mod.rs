@@ -1,0 +1,80 @@
+//! Memcached: the text protocol, its meta commands, and the binary protocol (github.com/memcached/memcached, `doc/protocol.txt`
+//! and the wiki's "BinaryProtocolRevamped").
+//!
+//! | concern | what is done |
+//! |---|---|
+//! | pairing | text: in order. Binary: by the opaque value. A protocol of the registry each, because that differs; one parser |
+//! | what is kept | the command, the number of keys, the status word, the number of hits; never a key or a value |
+//! | values | skipped by their lengths; a response to several keys ends with its `END` |
+//! | no answer asked for | `noreply`, `quit`, quiet meta commands (`q`) and quiet opcodes are one-way, and so is what answers them after all |
+//! | misses | are no errors: the status word tells them (`NOT_FOUND`, `EN`) |
+//! | errors | `ERROR`, `CLIENT_ERROR` and failing statuses are the client's, `SERVER_ERROR`, busy and out of memory the server's |
+//! | after a gap | the next chunk that starts with a known command or reply |
+//! | UDP | is not read: its frames are switched off by default since 1.5.6 |
+//!
+//! Text: the first call of a run is enough, values are announced by their lengths. Binary: answers come by id, so that every
+//! call has to be seen.
+
+mod binary;
+pub mod detect;
+pub mod parse;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use crate::units::Units;
+use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use wirespan_model::{Transport, L7};
+
+/// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
+pub mod reason {
+    /// No command or reply where one has to start.
+    pub const BAD_MESSAGE: &str = "memcached_bad_message";
+    /// Bytes between messages were not captured.
+    pub const GAP: &str = "memcached_gap";
+}
+
+/// Memcached's text protocol with its meta commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Memcached;
+
+impl Protocol for Memcached {
+    fn name(&self) -> L7 {
+        "memcached"
+    }
+
+    fn detect(&self, probe: &Probe<'_>) -> Detect {
+        detect::text(probe)
+    }
+
+    fn pairing(&self) -> Pairing {
+        Pairing::InOrder
+    }
+
+    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
+        Box::<Units<parse::Memcache>>::default()
+    }
+}
+
+/// Memcached's binary protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct MemcachedBinary;
+
+impl Protocol for MemcachedBinary {
+    fn name(&self) -> L7 {
+        "memcached"
+    }
+
+    fn detect(&self, probe: &Probe<'_>) -> Detect {
+        detect::binary(probe)
+    }
+
+    fn pairing(&self) -> Pairing {
+        Pairing::ById
+    }
+
+    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
+        Box::<Units<parse::Memcache>>::default()
+    }
+}

@@ -1,0 +1,188 @@
+//! Headers and bodies of messages → what is worth telling.
+
+use super::bson::{self, int32};
+use super::{emit, reason};
+use crate::text::{at_most, len64};
+use crate::units::{Out, Reader, Step, Unit};
+use wirespan_model::{Item, Kind, Side};
+
+/// Bytes of a message that are looked at.
+pub const MAX_HEAD: usize = 2048;
+/// Largest message: a server takes 48,000,000 bytes, and a little more from other members of its set.
+const MAX_MESSAGE: i32 = 64 * 1024 * 1024;
+/// Length of a header.
+pub(super) const HEADER: usize = 16;
+
+/// Operation codes.
+pub(super) mod op {
+    pub(in super::super) const REPLY: i32 = 1;
+    pub(in super::super) const UPDATE: i32 = 2001;
+    pub(in super::super) const INSERT: i32 = 2002;
+    pub(in super::super) const QUERY: i32 = 2004;
+    pub(in super::super) const GET_MORE: i32 = 2005;
+    pub(in super::super) const DELETE: i32 = 2006;
+    pub(in super::super) const KILL_CURSORS: i32 = 2007;
+    pub(in super::super) const COMPRESSED: i32 = 2012;
+    pub(in super::super) const MSG: i32 = 2013;
+}
+
+/// Header of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Length of the message, the header included.
+    pub(super) len: usize,
+    pub(super) request_id: u32,
+    pub(super) response_to: u32,
+    pub(super) op: i32,
+}
+
+/// Reads a header; none if it cannot be one.
+pub(super) fn header(bytes: &[u8]) -> Option<Header> {
+    let len = int32(bytes, 0).filter(|len| (16..=MAX_MESSAGE).contains(len))?;
+    let op = int32(bytes, 12)?;
+    let known = matches!(
+        op,
+        op::REPLY
+            | op::UPDATE
+            | op::INSERT
+            | op::QUERY
+            | op::GET_MORE
+            | op::DELETE
+            | op::KILL_CURSORS
+            | op::COMPRESSED
+            | op::MSG
+    );
+    let id = |at| Some(int32(bytes, at)?.cast_unsigned());
+    known.then_some(Header { len: usize::try_from(len).ok()?, request_id: id(4)?, response_to: id(8)?, op })
+}
+
+/// Flags of `OP_MSG`.
+pub(super) const CHECKSUM: u32 = 1;
+pub(super) const MORE_TO_COME: u32 = 1 << 1;
+pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
+
+/// What a body says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Body<'a> {
+    /// Document of the command or of the reply; may be cut.
+    pub(super) document: Option<&'a [u8]>,
+    /// `database.collection` of the older operations.
+    pub(super) name: &'a [u8],
+    /// Flags of `OP_MSG` or `OP_REPLY`.
+    pub(super) flags: u32,
+    /// Compressor, of a compressed body.
+    pub(super) compressor: Option<u8>,
+    /// Operation, inside of a compressed body too.
+    pub(super) op: i32,
+}
+
+/// Reads the body behind a header, as far as it goes.
+pub(super) fn body(op: i32, bytes: &[u8]) -> Body<'_> {
+    let mut body = Body { op, ..Body::default() };
+    match op {
+        op::COMPRESSED => {
+            let Some(original) = int32(bytes, 0) else { return body };
+            let compressor = bytes.get(8).copied();
+            if let (Some(0), Some(inner)) = (compressor, bytes.get(9..)) {
+                // Not compressed at all. An inner compressed body would be nonsense.
+                if original != op::COMPRESSED {
+                    return Body { compressor, ..self::body(original, inner) };
+                }
+            }
+            (body.op, body.compressor) = (original, Some(compressor.unwrap_or(u8::MAX)));
+        }
+        op::MSG => {
+            body.flags = int32(bytes, 0).map_or(0, i32::cast_unsigned);
+            body.document = document_of_msg(bytes.get(4..).unwrap_or_default());
+        }
+        op::REPLY => {
+            body.flags = int32(bytes, 0).map_or(0, i32::cast_unsigned);
+            body.document = bytes.get(20..).filter(|d| bson::length(d).is_some());
+        }
+        _ => {
+            let text = bytes.get(4..).unwrap_or_default();
+            let window = text.get(..256).unwrap_or(text);
+            if let Some(end) = memchr::memchr(0, window).filter(|_| op != op::KILL_CURSORS) {
+                body.name = text.get(..end).unwrap_or_default();
+                let behind = end.saturating_add(9);
+                body.document = text.get(behind..).filter(|d| op == op::QUERY && bson::length(d).is_some());
+            }
+        }
+    }
+    body
+}
+
+/// The section of kind 0. Sections of kind 1 (sequences of documents) may stand before it.
+fn document_of_msg(mut sections: &[u8]) -> Option<&[u8]> {
+    loop {
+        let (kind, rest) = sections.split_first()?;
+        match kind {
+            0 => return Some(rest).filter(|d| bson::length(d).is_some()),
+            1 => sections = rest.get(usize::try_from(int32(rest, 0)?).ok().filter(|n| *n > 4)?..)?,
+            _ => return None,
+        }
+    }
+}
+
+/// Reads messages.
+#[derive(Debug, Default)]
+pub struct Messages {
+    /// `requestID` of the last reply that announced another: that one answers nothing new.
+    exhaust: Option<u32>,
+}
+
+impl Reader for Messages {
+    const MAX_HEAD: usize = MAX_HEAD;
+    const GAP: &'static str = reason::GAP;
+    const BAD: &'static str = reason::BAD_MESSAGE;
+
+    fn read(&mut self, unit: Unit<'_>, out: Out<'_>) -> Step {
+        if unit.bytes.len() < HEADER {
+            return Step::More;
+        }
+        let Some(header) = header(unit.bytes) else { return Step::Bad };
+        let want = header.len.min(MAX_HEAD);
+        if unit.bytes.len() < want && !unit.cut {
+            return Step::More;
+        }
+        let seen = unit.bytes.get(..want).unwrap_or(unit.bytes);
+        let bytes = seen.get(HEADER..).unwrap_or_default();
+        if unit.lost && !super::detect::is_message(&header, bytes) {
+            return Step::Bad;
+        }
+        let body = body(header.op, bytes);
+        let more = body.op == op::MSG && body.flags & MORE_TO_COME != 0;
+        let kind = match unit.side {
+            Side::Client if more => Kind::OneWay,
+            Side::Client if matches!(body.op, op::UPDATE | op::INSERT | op::DELETE | op::KILL_CURSORS) => Kind::OneWay,
+            Side::Client => Kind::Request,
+            Side::Server => {
+                let next = self.exhaust.take().is_some_and(|id| id == header.response_to);
+                self.exhaust = more.then_some(header.request_id);
+                if next {
+                    Kind::OneWay
+                } else {
+                    Kind::Response
+                }
+            }
+        };
+        let skip = len64(header.len).saturating_sub(len64(seen.len()));
+        let mut message = match unit.side {
+            Side::Client => emit::request(&body, unit.offset, kind),
+            Side::Server => emit::response(&body, unit.offset, kind),
+        };
+        message.head_len = len64(seen.len());
+        message.body = if skip > 0 { wirespan_model::Body::Length(skip) } else { wirespan_model::Body::None };
+        message.id = match kind {
+            Kind::Request => Some(u64::from(header.request_id)),
+            Kind::Response => Some(u64::from(header.response_to)),
+            _ => None,
+        };
+        out(Item::Message(message));
+        Step::Took { head: at_most(len64(seen.len()), MAX_HEAD), skip }
+    }
+
+    fn lost(&mut self, _side: Side, _out: Out<'_>) {
+        self.exhaust = None;
+    }
+}

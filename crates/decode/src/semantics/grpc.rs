@@ -1,0 +1,93 @@
+//! gRPC: methods, statuses and their outcome (gRPC over HTTP/2; OpenTelemetry semantic conventions for gRPC).
+
+use crate::semantics::error_text;
+use std::borrow::Cow;
+use wirespan_model::{AttrVal, Late, Outcome};
+
+/// Longest status message that is read, bytes.
+const MAX_MESSAGE: usize = 1024;
+
+/// Names of the status codes, from 0.
+const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// `/package.Service/Method` → without the slash, the service, the method.
+pub(crate) fn method(path: &[u8]) -> Option<(&str, &str, &str)> {
+    let full = std::str::from_utf8(path.strip_prefix(b"/")?).ok()?;
+    let (service, method) = full.rsplit_once('/')?;
+    let named = |s: &str, more: &[u8]| {
+        !s.is_empty() && s.len() <= 512 && s.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
+    };
+    (named(service, b"._-/") && named(method, b"_-.")).then_some((full, service, method))
+}
+
+/// The method of a request over HTTP/1, where gRPC can only be gRPC-Web.
+pub(crate) fn call<'a>(content_type: &[u8], path: &'a [u8]) -> Option<(&'a str, &'a str, &'a str)> {
+    if !content_type.starts_with(b"application/grpc-web") {
+        return None;
+    }
+    let end = memchr::memchr2(b'?', b'#', path).unwrap_or(path.len());
+    method(path.get(..end)?)
+}
+
+/// Whose fault a status is: the conventions count these as errors of the server.
+pub(crate) fn outcome(code: i32) -> Outcome {
+    match code {
+        0 => Outcome::Ok,
+        2 | 4 | 12..=15 => Outcome::ServerError,
+        _ => Outcome::ClientError,
+    }
+}
+
+/// What a status says.
+pub(crate) fn status(code: i32, message: &[u8]) -> Late<'static> {
+    let mut late = Late { status_code: Some(code), outcome: outcome(code), ..Late::default() };
+    late.attrs.push(("rpc.system", AttrVal::from("grpc")));
+    late.attrs.push(("rpc.grpc.status_code", AttrVal::Int(i64::from(code))));
+    if code != 0 {
+        let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code)).copied().unwrap_or("_OTHER");
+        late.attrs.push(("error.type", AttrVal::from(name)));
+        let text = unescape(message.get(..MAX_MESSAGE).unwrap_or(message));
+        late.error = if text.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(error_text(&text)) };
+    }
+    late
+}
+
+/// Percent-decodes a status message; what is broken stays as it is.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        let hex = |b: &u8| char::from(*b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        let octet = match behind {
+            [a, b, ..] if *first == b'%' => hex(a).zip(hex(b)).map(|(a, b)| a << 4 | b),
+            _ => None,
+        };
+        match octet {
+            Some(octet) => {
+                out.push(octet);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            None => out.push(*first),
+        }
+    }
+    out
+}

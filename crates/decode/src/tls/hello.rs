@@ -1,0 +1,147 @@
+//! The two hellos.
+
+use crate::text::visible;
+
+/// Reads forward through bytes that may be cut.
+#[derive(Clone, Copy, Debug)]
+struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.rest.split_at_checked(n)?;
+        self.rest = tail;
+        Some(head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2)?.first_chunk().map(|b| u16::from_be_bytes(*b))
+    }
+
+    /// A list behind a length of one byte.
+    fn list8(&mut self) -> Option<&'a [u8]> {
+        let len = self.u8()?;
+        self.take(usize::from(len))
+    }
+
+    /// A list behind a length of two bytes.
+    fn list16(&mut self) -> Option<&'a [u8]> {
+        let len = self.u16()?;
+        self.take(usize::from(len))
+    }
+}
+
+/// What a client offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientHello<'a> {
+    pub(super) server_name: Option<&'a str>,
+    /// Application protocols offered, with commas between.
+    pub(super) alpn: String,
+    pub(super) session: &'a [u8],
+}
+
+/// What a server chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServerHello<'a> {
+    pub(super) version: u16,
+    pub(super) cipher: u16,
+    pub(super) alpn: Option<&'a str>,
+    pub(super) group: Option<u16>,
+    pub(super) session: &'a [u8],
+    /// A key that both have from before was chosen (1.3).
+    pub(super) psk: bool,
+    /// Asks for another hello (1.3).
+    pub(super) retry: bool,
+}
+
+/// The random of a hello that asks for another one: SHA-256 of "HelloRetryRequest" (RFC 8446, section 4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
+    0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+/// Each extension's number and content; the last may be cut.
+fn extensions(rest: &[u8]) -> impl Iterator<Item = (u16, Cursor<'_>)> {
+    let mut at = Cursor { rest };
+    std::iter::from_fn(move || {
+        let kind = at.u16()?;
+        let len = usize::from(at.u16()?);
+        let content = at.take(len.min(at.rest.len()))?;
+        Some((kind, Cursor { rest: content }))
+    })
+}
+
+/// Reads the body of a ClientHello, as far as it goes; none if it cannot be one.
+pub(super) fn client(body: &[u8]) -> Option<ClientHello<'_>> {
+    let mut at = Cursor { rest: body };
+    let version = at.u16()?;
+    at.take(32)?;
+    let session = at.list8()?;
+    if version >> 8 != 3 || session.len() > 32 {
+        return None;
+    }
+    let mut hello = ClientHello { session, ..ClientHello::default() };
+    let ciphers = at.list16();
+    if ciphers.is_some_and(|c| c.is_empty() || !c.len().is_multiple_of(2)) {
+        return None;
+    }
+    // Behind here anything may be cut off.
+    let _ = at.list8();
+    let _ = at.u16();
+    for (kind, mut content) in extensions(at.rest) {
+        match kind {
+            0 => hello.server_name = server_name(&mut content),
+            16 => {
+                let mut names = Cursor { rest: content.list16().unwrap_or_default() };
+                while let Some(name) = names.list8() {
+                    let Some(name) = visible(name, 32).filter(|_| hello.alpn.len() < 64) else { continue };
+                    if !hello.alpn.is_empty() {
+                        hello.alpn.push(',');
+                    }
+                    hello.alpn.push_str(name);
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(hello)
+}
+
+fn server_name<'a>(content: &mut Cursor<'a>) -> Option<&'a str> {
+    let mut names = Cursor { rest: content.list16()? };
+    let kind = names.u8()?;
+    visible(names.list16()?, 255).filter(|_| kind == 0)
+}
+
+/// Reads the body of a ServerHello, as far as it goes; none if it cannot be one.
+pub(super) fn server(body: &[u8]) -> Option<ServerHello<'_>> {
+    let mut at = Cursor { rest: body };
+    let version = at.u16()?;
+    let random = at.take(32)?;
+    let session = at.list8()?;
+    if version >> 8 != 3 || session.len() > 32 {
+        return None;
+    }
+    let cipher = at.u16()?;
+    at.u8()?;
+    let mut hello = ServerHello { version, cipher, session, retry: random == RETRY, ..ServerHello::default() };
+    let _ = at.u16();
+    for (kind, mut content) in extensions(at.rest) {
+        match kind {
+            16 => {
+                let mut names = Cursor { rest: content.list16().unwrap_or_default() };
+                hello.alpn = names.list8().and_then(|n| visible(n, 32));
+            }
+            41 => hello.psk = true,
+            43 => hello.version = content.u16().unwrap_or(version),
+            51 => hello.group = content.u16(),
+            _ => {}
+        }
+    }
+    Some(hello)
+}

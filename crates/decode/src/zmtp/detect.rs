@@ -1,0 +1,46 @@
+//! Recognises ZMTP by its greeting.
+//!
+//! Bias: against. Frames are two bytes and anything, so that a connection is not recognised from the middle. Both ends greet at
+//! once and may do so byte by byte; a greeting is certain when its version and mechanism are seen, or when both ends begin
+//! with the ten bytes of the signature. Who is the server is said by mechanisms that have one, else by the capture source.
+
+use super::command::{begun, greeting, Begun};
+use crate::{Detect, Probe};
+use wirespan_model::Transport;
+
+pub(super) fn detect(probe: &Probe<'_>) -> Detect {
+    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+        return Detect::No;
+    }
+    let (first, second) = (begun(probe.first), begun(probe.second));
+    if first == Begun::No || second == Begun::No {
+        return Detect::No;
+    }
+    let read = |bytes| match begun(bytes) {
+        Begun::Is(len) if len == super::command::GREETING => greeting(bytes),
+        _ => None,
+    };
+    let (a, b) = (read(probe.first), read(probe.second));
+    // A whole greeting that is none.
+    let broken = |bytes: &[u8], begun, read: Option<_>| {
+        matches!(begun, Begun::Is(n) if bytes.len() >= n && n > 12) && read.is_none()
+    };
+    if broken(probe.first, first, a.map(drop)) || broken(probe.second, second, b.map(drop)) {
+        return Detect::No;
+    }
+    let signed = probe.first.len() >= 10 && probe.second.len() >= 10;
+    let versioned = matches!(first, Begun::Is(_)) || matches!(second, Begun::Is(_));
+    if !(a.is_some() || b.is_some() || (signed && versioned)) {
+        return Detect::Maybe;
+    }
+    let serves = match (a.map(|g| g.as_server), b.map(|g| g.as_server)) {
+        (Some(true), Some(true)) => None,
+        (Some(true), _) => Some(false),
+        (_, Some(true)) => Some(true),
+        _ => None,
+    };
+    match probe.first_is_client.or(serves) {
+        Some(first_is_client) => Detect::Yes { first_is_client },
+        None => Detect::Maybe,
+    }
+}

@@ -1,0 +1,133 @@
+//! `docs/protocols.md`: what is there for each protocol, read from the code itself, so that the page cannot say more.
+//!
+//! `WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test coverage` writes the page.
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use wirespan_decode::{Need, Pairing, Protocol, REGISTRY};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Files under `folder` with this extension, with their texts.
+fn texts(folder: &Path, extension: &str) -> Vec<(String, String)> {
+    let mut found: Vec<_> = fs::read_dir(folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == extension))
+        .map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The folder of a protocol: the one whose `mod.rs` says its name.
+fn folder(protocol: &dyn Protocol) -> PathBuf {
+    let name = format!("\"{}\"", protocol.name());
+    let says_it = |path: &PathBuf| {
+        let text = fs::read_to_string(path.join("mod.rs")).unwrap_or_default();
+        text.split("fn name(").nth(1).is_some_and(|t| t.split('}').next().is_some_and(|body| body.contains(&name)))
+    };
+    let mut all: Vec<_> = fs::read_dir(root().join("crates/decode/src")).unwrap().map(|e| e.unwrap().path()).collect();
+    all.sort();
+    all.into_iter().find(says_it).unwrap_or_else(|| panic!("no folder says that its name is {name}"))
+}
+
+fn joined(mut names: Vec<String>) -> String {
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        "–".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+struct Row {
+    text: String,
+    missing: Vec<&'static str>,
+}
+
+fn row(protocol: &dyn Protocol, servers: &[(String, String)], oracles: &[(String, String)]) -> Row {
+    let name = protocol.name();
+    let folder = folder(protocol);
+    let module = fs::read_to_string(folder.join("mod.rs")).unwrap();
+    let what: String =
+        module.lines().take_while(|l| l.starts_with("//! ")).map(|l| &l[3..]).collect::<String>().trim().into();
+    let what = what.split(['(', ':', ';']).next().unwrap().trim().trim_end_matches('.').to_string();
+    let pairs = match protocol.pairing() {
+        Pairing::InOrder => "order",
+        Pairing::ById => "id",
+    };
+    let sees = match protocol.need() {
+        Need::FirstCall => "first call of a run".to_string(),
+        Need::EveryCall(0) => "every call".to_string(),
+        Need::EveryCall(n) => format!("every call, {n} bytes"),
+    };
+    let quoted = format!("\"{name}\"");
+    let real = servers
+        .iter()
+        .filter(|(_, text)| text.lines().any(|l| l.trim_start().starts_with("protocol") && l.contains(&quoted)))
+        .map(|(file, _)| file.replace('_', "-"))
+        .collect();
+    let oracle = oracles.iter().any(|(_, text)| text.contains(&quoted));
+    let secrets = texts(&folder, "rs").iter().any(|(_, text)| {
+        let text = text.to_lowercase();
+        ["canary", "secret", "geheim"].iter().any(|word| text.contains(word))
+    });
+    let seeds = fs::read_dir(root().join("fuzz/seeds").join(name)).map_or(0, Iterator::count);
+    // A target is named after the protocol, or after its folder where the name is no name of a file.
+    let names = [name.to_string(), folder.file_name().unwrap().to_string_lossy().into_owned()];
+    let targets = root().join("fuzz/fuzz_targets");
+    let target = names.iter().any(|n| targets.join(format!("{n}.rs")).exists());
+    let mut missing = Vec::new();
+    for (there, part) in [(secrets, "a test that no secret leaves it"), (seeds > 0, "seeds"), (target, "a fuzz target")]
+    {
+        if !there {
+            missing.push(part);
+        }
+    }
+    let text = format!(
+        "| `{name}` | {what} | {pairs} | {sees} | {} | {} | {} | {} |\n",
+        if secrets { "yes" } else { "–" },
+        joined(real),
+        if oracle { "tshark" } else { "–" },
+        if target { format!("{seeds} seeds") } else { "–".into() },
+    );
+    Row { text, missing }
+}
+
+#[test]
+fn the_page_says_what_is_there() {
+    let servers = texts(&root().join("tests/apps/servers"), "py");
+    let oracles = texts(&root().join("crates/decode/tests/oracle"), "rs");
+    let mut page = String::from(
+        "# Protocols\n\nGenerated from the code by `WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test coverage`; a test keeps it true.\n\n\
+         *Pairs*: how a response finds its request. *Sees*: how much of the calls of a connection the kernel copies for it. *Masks*: its tests prove that\n\
+         no secret leaves the parser. *Real servers*: those in `tests/apps/servers`; `docs/real-servers.md` tells what is compared. *Captures*: read by an\n\
+         independent oracle, too, differences in [protocols/differences.md](protocols/differences.md).\n\n\
+         | protocol | what | pairs by | sees | masks | real servers | captures | fuzzed |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    let mut incomplete = Vec::new();
+    for protocol in REGISTRY {
+        let Row { text, missing } = row(*protocol, &servers, &oracles);
+        page += &text;
+        if !missing.is_empty() {
+            incomplete.push(format!("{} has no {}", protocol.name(), missing.join(", no ")));
+        }
+    }
+    let _ = write!(page, "\n{} protocols.\n", REGISTRY.len());
+    let path = root().join("docs/protocols.md");
+    if std::env::var_os("WIRESPAN_WRITE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(incomplete.is_empty(), "{}", incomplete.join("\n"));
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/protocols.md is stale: WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test coverage"
+    );
+}

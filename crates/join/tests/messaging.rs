@@ -1,0 +1,63 @@
+//! Messages for somebody behind the connection: who is a producer, who a consumer.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::{end, End, Stage, MS, T0};
+use wirespan_model::semconv::attributes;
+use wirespan_model::{Direction, Event, SpanKind, Status, TapSide};
+
+const CONNECT: &[u8] = b"\x10\x10\x00\x04MQTT\x04\x02\x00\x3c\x00\x04dev1";
+const CONNACK: &[u8] = b"\x20\x02\x00\x00";
+/// QoS 0 to `a/b`.
+const PUBLISH: &[u8] = b"\x30\x06\x00\x03a/bx";
+/// QoS 1 to `a/b`, packet 7, and its answer.
+const PUBLISH_1: &[u8] = b"\x32\x08\x00\x03a/b\x00\x07x";
+const PUBACK: &[u8] = b"\x40\x02\x00\x07";
+
+/// The client publishes twice and is sent one message; what one end sees of it.
+fn spans(mut e: End) -> Vec<(String, SpanKind, TapSide, Status)> {
+    let mut stage = Stage::new();
+    let server = e.role == wirespan_model::Role::Server;
+    e.remote = if server { end(1, 40000) } else { end(2, 1883) };
+    e.local = if server { end(2, 1883) } else { end(1, 40000) };
+    let (up, down) =
+        if server { (Direction::Ingress, Direction::Egress) } else { (Direction::Egress, Direction::Ingress) };
+    let calls = [(up, CONNECT), (down, CONNACK), (up, PUBLISH), (up, PUBLISH_1), (down, PUBACK), (down, PUBLISH)];
+    for (i, (direction, bytes)) in calls.into_iter().enumerate() {
+        stage.event(Event::Data(e.call(direction, T0 + i as u64 * MS, bytes)));
+    }
+    for span in &stage.spans {
+        let peer = attributes(span).into_iter().find(|(k, _)| k == "network.peer.port").map(|(_, v)| v.to_string());
+        // The peer is the other end, whatever the span is for.
+        assert_eq!(peer.as_deref(), Some(if server { "40000" } else { "1883" }), "{span:?}");
+    }
+    stage.spans.iter().map(|s| (s.operation.to_string(), s.kind, s.tap, s.status)).collect()
+}
+
+#[test]
+fn who_publishes_produces_and_who_is_handed_a_message_consumes() {
+    let publish = "PUBLISH".to_string();
+    assert_eq!(
+        spans(End::client(1)),
+        [
+            ("CONNECT".into(), SpanKind::Client, TapSide::ClientProcess, Status::Ok),
+            (publish.clone(), SpanKind::Producer, TapSide::ClientProcess, Status::OneWay),
+            (publish.clone(), SpanKind::Producer, TapSide::ClientProcess, Status::Ok),
+            (publish, SpanKind::Consumer, TapSide::ServerProcess, Status::OneWay),
+        ]
+    );
+}
+
+#[test]
+fn the_broker_serves_and_hands_messages_on() {
+    let publish = "PUBLISH".to_string();
+    assert_eq!(
+        spans(End::server(1)),
+        [
+            ("CONNECT".into(), SpanKind::Server, TapSide::ServerProcess, Status::Ok),
+            (publish.clone(), SpanKind::Server, TapSide::ServerProcess, Status::OneWay),
+            (publish.clone(), SpanKind::Server, TapSide::ServerProcess, Status::Ok),
+            (publish, SpanKind::Producer, TapSide::ClientProcess, Status::OneWay),
+        ]
+    );
+}

@@ -1,0 +1,198 @@
+//! Plaintext of TLS finds its records: spans with the sequence numbers, exchanges and causes of the ciphertext.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::{get, ok, End, Stage, MS, T0};
+use wirespan_join::CopyRule;
+use wirespan_model::{DataEvent, Direction, Event};
+
+/// A record of this type around so many bytes, as TLS 1.3 makes it.
+fn record(kind: u8, plaintext: usize) -> Vec<u8> {
+    let body = plaintext + 17;
+    let mut r = vec![kind, 3, 3, (body >> 8) as u8, body as u8];
+    r.resize(5 + body, 0xa5);
+    r
+}
+
+fn data(bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(16_384).flat_map(|part| record(23, part.len())).collect()
+}
+
+/// Plaintext as the kernel reports it. `seq` is what it knows of the ciphertext: where the call inside began.
+fn plain(end: &End, direction: Direction, at: u64, bytes: &[u8], seq: Option<u32>) -> Event {
+    let mut e = end.clone();
+    (e.seq, e.cut) = ([None, None], 512);
+    let d = e.call(direction, at, bytes);
+    let inside = seq.is_some() || direction == Direction::Ingress;
+    Event::Data(DataEvent { seq, plaintext: true, exchange: if inside { end.exchange } else { 0 }, ..d })
+}
+
+fn handshake(stage: &mut Stage, end: &mut End, client: bool) {
+    let (first, second) =
+        if client { (Direction::Egress, Direction::Ingress) } else { (Direction::Ingress, Direction::Egress) };
+    let hello = |n: usize| record(22, n);
+    for (direction, bytes) in
+        [(first, hello(500)), (second, [hello(90), record(20, 1), record(23, 900)].concat()), (first, record(23, 36))]
+    {
+        let e = end.call(direction, T0 - MS, &bytes);
+        stage.event(Event::Data(e));
+    }
+}
+
+#[test]
+fn library_that_sends_inside_its_calls() {
+    let mut stage = Stage::new();
+    let (mut c, mut s) = (End::client(1), End::server(2));
+    handshake(&mut stage, &mut c, true);
+    handshake(&mut stage, &mut s, false);
+    // Two tickets wait for the client, in front of the answer.
+    let tickets = [record(23, 230), record(23, 230)].concat();
+    stage.event(s.send(T0, &tickets));
+    (c.cause, s.exchange) = (9 << 24 | 4, 2 << 24 | 3);
+    let (request, answer) = (get("/secret"), ok(20_000));
+    let at = [c.seq[1], s.seq[1]];
+    stage.event(c.send(T0, &data(&request)));
+    stage.event(plain(&c, Direction::Egress, T0, &request, at[0]));
+    // The server reads header and body of each record by themselves.
+    let wire = data(&request);
+    let start = s.seq[0];
+    stage.event(s.recv(T0 + MS, &wire[..5]));
+    stage.event(s.recv(T0 + MS, &wire[5..]));
+    stage.event(plain(&s, Direction::Ingress, T0 + MS, &request, start));
+    stage.event(s.send(T0 + 2 * MS, &data(&answer)));
+    stage.event(plain(&s, Direction::Egress, T0 + 2 * MS, &answer, at[1]));
+    // The client reads all at once: tickets and both records. The kernel's guess is where the call began.
+    let wrong = c.seq[0];
+    c.cut = 4096;
+    stage.event(c.recv(T0 + 3 * MS, &tickets));
+    stage.event(c.recv(T0 + 3 * MS, &data(&answer)));
+    stage.event(plain(&c, Direction::Ingress, T0 + 3 * MS, &answer[..16_384], wrong));
+    stage.finish();
+    let named: Vec<_> = stage.spans.iter().filter(|s| &*s.target == "/secret").collect();
+    let [server, client] = &named[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((server.request_seq, server.response_seq), (at[0], at[1]));
+    assert_eq!(client.wire_keys(), server.wire_keys());
+    assert_eq!(server.exchange.unwrap().first, 2 << 24 | 3);
+    assert_eq!(client.cause, Some(9 << 24 | 4));
+    assert_eq!((client.status_code, server.status_code), (Some(200), Some(200)));
+    let verdicts = stage.verdicts();
+    assert!(verdicts.iter().any(|v| v.plaintext && v.copy == CopyRule::FirstCallOnly(512)), "{verdicts:?}");
+}
+
+#[test]
+fn library_that_writes_into_memory_waits_for_what_is_sent() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    handshake(&mut stage, &mut c, true);
+    let request = get("/memory");
+    stage.event(plain(&c, Direction::Egress, T0, &request, None));
+    assert_eq!(stage.stat("plaintext_in"), 1);
+    c.exchange = 1 << 24 | 2;
+    c.cause = 77 << 24;
+    let at = c.seq[1];
+    stage.event(c.send(T0 + MS, &data(&request)));
+    let back = c.seq[0];
+    stage.event(c.recv(T0 + 2 * MS, &data(&ok(5))));
+    stage.event(plain(&c, Direction::Ingress, T0 + 2 * MS, &ok(5), back));
+    let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!((&*span.target, span.request_seq, span.response_seq), ("/memory", at, back));
+    assert_eq!(span.cause, Some(77 << 24));
+    assert_eq!(span.start_ns, T0 + MS - 1000);
+}
+
+#[test]
+fn plaintext_that_fits_no_record_is_dropped_and_counted() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    handshake(&mut stage, &mut c, true);
+    stage.event(plain(&c, Direction::Egress, T0, &get("/elsewhere"), None));
+    // What is sent on this socket has another length.
+    stage.event(c.send(T0 + MS, &record(23, 500)));
+    stage.tick(T0 + 500 * MS);
+    stage.finish();
+    assert!(stage.spans.iter().all(|s| s.target.is_empty()), "{:#?}", stage.spans);
+    assert_eq!(stage.stat("plaintext_without_record"), 1);
+}
+
+#[test]
+fn a_record_read_in_pieces_keeps_its_place() {
+    let mut stage = Stage::new();
+    let mut s = End::server(2);
+    handshake(&mut stage, &mut s, false);
+    // The first exchange tells what a record adds.
+    for path in ["/first", "/second"] {
+        let request = get(path);
+        let at = s.seq[0];
+        stage.event(s.recv(T0, &data(&request)));
+        let cut = if path == "/first" { request.len() } else { 7 };
+        stage.event(plain(&s, Direction::Ingress, T0, &request[..cut], None));
+        if cut < request.len() {
+            stage.event(plain(&s, Direction::Ingress, T0, &request[cut..], None));
+        }
+        let back = s.seq[1];
+        stage.event(s.send(T0 + MS, &data(&ok(1))));
+        stage.event(plain(&s, Direction::Egress, T0 + MS, &ok(1), back));
+        let span = stage.spans.last().unwrap();
+        assert_eq!((&*span.target, span.request_seq, span.response_seq), (path, at, back));
+    }
+}
+
+#[test]
+fn a_connection_joined_in_the_middle_finds_its_frame() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    // The rest of a record that began before us.
+    stage.event(c.recv(T0, &[0xa5; 100]));
+    for path in ["/1", "/2"] {
+        let (request, at, back) = (get(path), c.seq[1], c.seq[0]);
+        stage.event(c.send(T0 + MS, &data(&request)));
+        stage.event(plain(&c, Direction::Egress, T0 + MS, &request, at));
+        stage.event(c.recv(T0 + 2 * MS, &data(&ok(3))));
+        stage.event(plain(&c, Direction::Ingress, T0 + 2 * MS, &ok(3), back));
+        let span = stage.spans.last().unwrap();
+        assert_eq!((&*span.target, span.request_seq, span.response_seq), (path, at, back));
+    }
+}
+
+#[test]
+fn records_whose_headers_were_not_captured_are_counted_by_their_plaintext() {
+    let mut stage = Stage::new();
+    let mut s = End::server(2);
+    handshake(&mut stage, &mut s, false);
+    for turn in 0..3u64 {
+        // The first calls of a connection are captured whole.
+        s.cut = if turn == 0 { 4096 } else { 16 };
+        // Three requests in one call, of which 16 bytes are captured: the header of the first record.
+        let requests: Vec<_> = (0..3).map(|i| get(&format!("/{turn}/{}", "x".repeat(i * 9)))).collect();
+        let start = s.seq[0].unwrap();
+        let wire: Vec<u8> = requests.iter().flat_map(|r| data(r)).collect();
+        stage.event(s.recv(T0 + turn * MS, &wire));
+        let (mut places, mut at) = (Vec::new(), start);
+        for request in &requests {
+            stage.event(plain(&s, Direction::Ingress, T0 + turn * MS, request, Some(start)));
+            places.push(Some(at));
+            at += data(request).len() as u32;
+        }
+        let before = stage.spans.len();
+        for _ in &requests {
+            let back = s.seq[1];
+            stage.event(s.send(T0 + turn * MS, &data(&ok(1))));
+            stage.event(plain(&s, Direction::Egress, T0 + turn * MS, &ok(1), back));
+        }
+        assert_eq!(stage.spans[before..].iter().map(|s| s.request_seq).collect::<Vec<_>>(), places, "turn {turn}");
+    }
+}
+
+#[test]
+fn ciphertext_alone_stays_a_connection_without_messages() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    handshake(&mut stage, &mut c, true);
+    for i in 0..20 {
+        stage.event(c.send(T0 + i * MS, &record(23, 300)));
+        stage.event(c.recv(T0 + i * MS, &record(23, 300)));
+    }
+    stage.finish();
+    assert_eq!(stage.stat("plaintext_connections"), 0);
+    assert!(stage.spans.iter().all(|s| s.target.is_empty()), "{:#?}", stage.spans);
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
+
+usage: fetch.py [NAME...]      python, kafka, dubbo, mongo, cassandra, grpc_go; all without a name
+
+The package clients fetch (pip, mvn, go), from the registries that they are set up for. What cannot be had is said and
+left out: its test is then skipped with the reason. The exit code is 0 even then.
+"""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+CACHE = HERE.parents[1] / "target" / "servers"
+
+
+class Failed(Exception):
+    pass
+
+
+def run(*command, cwd=HERE, **env):
+    if not shutil.which(str(command[0])):
+        raise Failed(f"{command[0]} is not installed")
+    done = subprocess.run([str(w) for w in command], cwd=cwd, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise Failed("\n".join(done.stdout.strip().splitlines()[-4:]))
+
+
+def python():
+    """The clients."""
+    venv = CACHE / "venv"
+    run(sys.executable, "-m", "venv", "--clear", venv)
+    run(venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / "requirements.txt")
+
+
+def jars(name, source=None):
+    """The jars of a profile of jars/pom.xml, and a class that starts them."""
+    folder = CACHE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    run("mvn", "-q", "-B", "-f", HERE / "jars" / "pom.xml", "-P", name, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}")
+    if source:
+        run("javac", "-d", CACHE / f"{name}-classes", "-cp", f"{folder}/*", HERE / "jars" / source)
+
+
+def grpc_go():
+    run("go", "build", "-o", CACHE / "grpc_go", ".", cwd=HERE / "grpc_go", GOFLAGS="-mod=readonly")
+
+
+# name → how, and the files that say what
+PARTS = {
+    "python": (python, ["requirements.txt"]),
+    "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
+    "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
+    "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),
+    "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
+    "grpc_go": (grpc_go, ["grpc_go/main.go", "grpc_go/go.mod"]),
+}
+
+
+def main(names):
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for name in names or PARTS:
+        if name not in PARTS:
+            sys.exit(f"fetch: no {name!r}; there are: {', '.join(PARTS)}")
+        fetch, sources = PARTS[name]
+        wanted = hashlib.sha256(b"".join((HERE / s).read_bytes() for s in sources)).hexdigest()
+        mark = CACHE / f".{name}"
+        if mark.exists() and mark.read_text() == wanted:
+            continue
+        print(f"fetch: {name} for the tests with real servers", file=sys.stderr, flush=True)
+        try:
+            fetch()
+            mark.write_text(wanted)
+        except (Failed, OSError) as error:
+            print(f"fetch: {name} could not be had, its tests will be skipped: {error}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

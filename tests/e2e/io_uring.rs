@@ -1,0 +1,100 @@
+//! Messages through io_uring: what the program says it moved is what was seen, with its bytes.
+
+use crate::harness::{can_trace, compile_with, has, skip};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use wirespan_capture::{Capture, Options, Targets};
+use wirespan_model::{Direction, Event};
+
+/// Messages and bytes by own end, other end, and whether they were sent.
+type Moved = BTreeMap<(String, String, bool), (u64, u64)>;
+
+fn every_form(test: &str, arguments: &str, young_calls: u32) {
+    if !can_trace(test) || !has(test, &["cc"]) {
+        return;
+    }
+    if std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|n| n.trim() != "0") {
+        return skip(test, "io_uring is switched off here (kernel.io_uring_disabled)");
+    }
+    if !std::path::Path::new("/usr/include/liburing.h").exists() {
+        return skip(test, "liburing-dev is not installed");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile_with("uring/uring.c", dir.path(), &["-luring"]);
+    let options = Options { young_calls, ..Options::default() };
+    let mut capture = Capture::open(&options, &Targets::default()).unwrap();
+    if capture.rung().as_str() != "socket-tracepoints" {
+        return skip(test, "this kernel shows io_uring only on the socket-tracepoint rung");
+    }
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("read _; exec \"$0\" {arguments}")])
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    capture.add_pid(child.id()).unwrap();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || BufReader::new(stdout).lines().map(|l| l.unwrap()).collect::<Vec<_>>());
+    let mut events = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        capture.drain(&mut events).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    capture.drain(&mut events).unwrap();
+    assert!(child.wait().unwrap().success());
+
+    let mut said = Moved::new();
+    let mut forms = BTreeMap::new();
+    for line in reader.join().unwrap() {
+        let call: Value = serde_json::from_str(&line).unwrap();
+        let end = |key: &str| call[key].as_str().unwrap().to_string();
+        let sum = said.entry((end("local"), end("peer"), call["op"] == "send")).or_default();
+        *sum = (sum.0 + 1, sum.1 + call["bytes"].as_u64().unwrap());
+        forms.insert((end("local"), end("peer")), end("form"));
+    }
+    let mut seen = Moved::new();
+    for event in &events {
+        let Event::Data(d) = event else { continue };
+        let ends = (d.local.to_string(), d.remote.to_string());
+        if d.len == 0 {
+            continue;
+        }
+        let form = &forms[&ends];
+        let text = String::from_utf8_lossy(&d.payload);
+        let first = !seen.contains_key(&(ends.0.clone(), ends.1.clone(), d.direction == Direction::Egress));
+        assert!(
+            young_calls == 0 && !first && text.is_empty() || text.starts_with(&format!("WIRE {form} ")),
+            "{form}, {:?}: {text:?}",
+            d.direction
+        );
+        assert!(
+            (d.payload.is_empty() || d.payload.len() as u64 == d.len) && d.seq.is_some() && d.exchange != 0,
+            "{d:?}"
+        );
+        assert_eq!(d.actor.pid, child.id(), "{d:?}");
+        let sum = seen.entry((ends.0, ends.1, d.direction == Direction::Egress)).or_default();
+        *sum = (sum.0 + 1, sum.1 + d.len);
+    }
+    assert_eq!(seen, said);
+    assert_eq!(said.len(), 12, "two ends of each of six forms");
+}
+
+#[test]
+fn io_uring_is_seen_in_every_form() {
+    every_form("io_uring", "", 1000);
+}
+
+#[test]
+fn io_uring_is_seen_from_a_submission_thread() {
+    every_form("io_uring_sqpoll", "--sqpoll", 1000);
+}
+
+/// Bytes that were not wanted do not stand before those of the next call.
+#[test]
+fn io_uring_shows_the_first_call_of_a_run_and_no_other() {
+    every_form("io_uring_first", "", 0);
+}
