@@ -1,7 +1,8 @@
 //! Shared nouns of wirespan, and no logic: every other crate speaks in these words.
 //!
 //! Read in the order of the data flow: [`event`] (what the kernel saw) → [`message`] (what the bytes mean) →
-//! [`span`] (one request and its response at one place) → [`trace`] (spans joined by evidence).
+//! [`span`] (one request and its response at one place) → [`trace`] (spans joined by evidence); and [`flow`] (who exchanged
+//! how much with whom, without the bytes).
 //!
 //! Times are nanoseconds since the Unix epoch (`u64`), lengths are bytes, and identifiers are integers
 //! unless a type says otherwise.
@@ -9,6 +10,7 @@
 
 pub mod attr;
 pub mod event;
+pub mod flow;
 pub mod key;
 pub mod message;
 pub mod net;
@@ -18,6 +20,7 @@ pub mod trace;
 
 pub use attr::{Attr, Value};
 pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};
+pub use flow::{Flow, FlowCounts, FlowKey, Log2Histogram};
 pub use key::{Key, KeyKind};
 pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Late, Message, Outcome, Side, L7};
 pub use net::{Endpoint, FiveTuple, Transport};

@@ -1,0 +1,245 @@
+//! A flow: what one process exchanged with one remote address at one listening port in a window of time. Connections are
+//! bundled, so that a thousand short ones are one record.
+
+use crate::event::Role;
+use crate::net::Transport;
+use crate::span::Resource;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What makes two flows the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FlowKey {
+    /// Host identity, as [`crate::Span::host_id`].
+    pub host_id: u64,
+    /// Client: the process connected (or sends requests); server: it listens; unknown: peers of equal rank (UDP only).
+    pub role: Role,
+    /// TCP or UDP.
+    pub transport: Transport,
+    /// Address of the process. IPv4 is never written as v4-mapped IPv6.
+    pub local: IpAddr,
+    /// Address of the other end; unspecified (`::`) for what concerns a listening socket itself, or if it is not known.
+    pub remote: IpAddr,
+    /// Port at which the server's side listens: the own port of a server, the remote port of a client.
+    pub port: u16,
+    /// Process id (thread group) in the root pid namespace.
+    pub pid: u32,
+    /// When that process started, ns since boot: tells two processes with one pid apart.
+    pub process_start_ns: u64,
+    /// Inode of the network namespace of the socket.
+    pub netns: u32,
+}
+
+/// Buckets of a [`Log2Histogram`].
+pub const LOG2_BUCKETS: usize = 24;
+
+/// Counts of durations by power of two: bucket `i` counts those of `2^i ..= 2^(i+1)-1` µs, the first also 0, the last all above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log2Histogram(pub [u64; LOG2_BUCKETS]);
+
+impl Log2Histogram {
+    /// Adds the counts of another.
+    pub fn merge(&mut self, other: &Log2Histogram) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+
+    /// Values counted.
+    pub fn count(&self) -> u64 {
+        self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Value below which the share `p` (0–1) of the values lies, µs (the geometric middle of its bucket); `None` if empty.
+    pub fn percentile_us(&self, p: f64) -> Option<f64> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let rank = ((p.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
+        let mut seen = 0u64;
+        let bucket = self.0.iter().position(|n| {
+            seen = seen.saturating_add(*n);
+            seen >= rank
+        })?;
+        Some(2f64.powf(bucket as f64 + 0.5))
+    }
+}
+
+/// What was exchanged. All counts are of the window, but `active`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowCounts {
+    /// Connections opened (UDP: sockets that began to exchange datagrams).
+    pub opened: u64,
+    /// Attempts to connect that failed.
+    pub failed: u64,
+    /// Connections closed, in order or not.
+    pub closed: u64,
+    /// Connections open at the end of the window; those that existed before the agent count, too.
+    pub active: u64,
+    /// Bytes that the process sent.
+    pub bytes_sent: u64,
+    /// Bytes that the process received.
+    pub bytes_received: u64,
+    /// Calls that sent (UDP: datagrams).
+    pub messages_sent: u64,
+    /// Calls that received (UDP: datagrams).
+    pub messages_received: u64,
+    /// Segments retransmitted by this side.
+    pub retransmits: u64,
+    /// Resets sent.
+    pub resets_sent: u64,
+    /// Resets received.
+    pub resets_received: u64,
+    /// Times that the peer was found with its receive window closed: looks (one per drain) at a connection.
+    pub zero_windows: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Connections refused because the accept queue was full, at a listening socket.
+    pub listen_overflows: u64,
+    /// Packets dropped by the kernel on their way to or from these sockets, by the kernel's reason.
+    pub drops: BTreeMap<Box<str>, u64>,
+    /// Duration of handshakes, as the client's kernel saw them.
+    pub handshake: Log2Histogram,
+    /// Smoothed round-trip times: one value per connection that was in use, at each drain and at its end.
+    pub srtt: Log2Histogram,
+}
+
+impl FlowCounts {
+    /// Adds what followed (or, of another connection, what happened beside it). `active` becomes that of `later`.
+    pub fn merge(&mut self, later: &FlowCounts) {
+        self.active = later.active;
+        self.add(later);
+    }
+
+    /// Adds everything but `active`.
+    pub fn add(&mut self, other: &FlowCounts) {
+        for (mine, theirs) in [
+            (&mut self.opened, other.opened),
+            (&mut self.failed, other.failed),
+            (&mut self.closed, other.closed),
+            (&mut self.bytes_sent, other.bytes_sent),
+            (&mut self.bytes_received, other.bytes_received),
+            (&mut self.messages_sent, other.messages_sent),
+            (&mut self.messages_received, other.messages_received),
+            (&mut self.retransmits, other.retransmits),
+            (&mut self.resets_sent, other.resets_sent),
+            (&mut self.resets_received, other.resets_received),
+            (&mut self.zero_windows, other.zero_windows),
+            (&mut self.out_of_order, other.out_of_order),
+            (&mut self.listen_overflows, other.listen_overflows),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        for (reason, n) in &other.drops {
+            let sum = self.drops.entry(reason.clone()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+        self.handshake.merge(&other.handshake);
+        self.srtt.merge(&other.srtt);
+    }
+}
+
+/// One bundle of one window, as one host saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Begin of the window, Unix ns.
+    pub start_ns: u64,
+    /// End of the window, Unix ns.
+    pub end_ns: u64,
+    /// Whose, and with whom.
+    pub key: FlowKey,
+    /// Name of the process (`task_struct.comm` of its first thread).
+    pub comm: Box<str>,
+    /// Cgroup v2 id of the process.
+    pub cgroup_id: u64,
+    /// Port of the client's end of one of the connections, for a look into the tables of NAT; 0 if not known.
+    pub client_port: u16,
+    /// Who it is.
+    pub resource: Arc<Resource>,
+    /// What was exchanged.
+    pub counts: FlowCounts,
+}
+
+impl Flow {
+    /// Joins two records of one key: the window spans both, counts add up, and the later one tells who and how many are open.
+    pub fn merge(&mut self, other: &Flow) {
+        debug_assert_eq!(self.key, other.key);
+        if other.end_ns >= self.end_ns {
+            self.counts.merge(&other.counts);
+            self.comm.clone_from(&other.comm);
+            self.cgroup_id = other.cgroup_id;
+            self.resource = Arc::clone(&other.resource);
+        } else {
+            self.counts.add(&other.counts);
+        }
+        self.client_port = self.client_port.max(other.client_port);
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn flow(start_ns: u64, end_ns: u64) -> Flow {
+        let key = FlowKey {
+            host_id: 1,
+            role: Role::Server,
+            transport: Transport::Tcp,
+            local: Ipv4Addr::LOCALHOST.into(),
+            remote: Ipv6Addr::UNSPECIFIED.into(),
+            port: 80,
+            pid: 7,
+            process_start_ns: 5,
+            netns: 3,
+        };
+        let (comm, resource, counts) = ("a".into(), Arc::default(), FlowCounts::default());
+        Flow { start_ns, end_ns, key, comm, cgroup_id: 0, client_port: 0, resource, counts }
+    }
+
+    #[test]
+    fn merging_adds_counts_and_keeps_the_later_gauge_in_either_order() {
+        let (mut early, mut late) = (flow(0, 10), flow(10, 20));
+        early.counts = FlowCounts { opened: 3, active: 3, bytes_sent: 5, ..FlowCounts::default() };
+        early.counts.drops.insert("NO_SOCKET".into(), 2);
+        late.counts = FlowCounts { opened: 1, closed: 2, active: 2, bytes_sent: 7, ..FlowCounts::default() };
+        late.counts.drops.insert("NO_SOCKET".into(), 1);
+        late.counts.srtt.0[4] = 9;
+        late.comm = "b".into();
+        let mut forward = early.clone();
+        forward.merge(&late);
+        let mut backward = late.clone();
+        backward.merge(&early);
+        assert_eq!(forward, backward);
+        let c = &forward.counts;
+        assert_eq!(
+            (c.opened, c.closed, c.active, c.bytes_sent, c.drops["NO_SOCKET"], c.srtt.count()),
+            (4, 2, 2, 12, 3, 9)
+        );
+        assert_eq!((forward.start_ns, forward.end_ns, &*forward.comm), (0, 20, "b"));
+    }
+
+    #[test]
+    fn percentiles_name_the_bucket() {
+        let mut h = Log2Histogram::default();
+        assert_eq!(h.percentile_us(0.5), None);
+        h.0[3] = 90;
+        h.0[10] = 10;
+        assert!((8.0..16.0).contains(&h.percentile_us(0.5).unwrap_or_default()));
+        assert!((1024.0..2048.0).contains(&h.percentile_us(0.99).unwrap_or_default()));
+    }
+
+    #[test]
+    fn json_keeps_a_flow_whole() {
+        let mut f = flow(1, 2);
+        f.counts.handshake.0[23] = u64::MAX;
+        let text = serde_json::to_string(&f).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<Flow>(&text).ok(), Some(f));
+    }
+}
