@@ -138,7 +138,7 @@ fn capture_options(config: &Config) -> wirespan_capture::Options {
     let rung = std::env::var("WIRESPAN_RUNG").ok().or_else(|| Some(c.rung.clone())).filter(|r| !r.is_empty());
     wirespan_capture::Options {
         payload_bytes: c.payload_bytes,
-        young_calls: c.young_calls,
+        young_bytes: c.young_kib << 10,
         ring_bytes: c.ring_mib.saturating_mul(1 << 20),
         rung,
         without: c.without.clone(),

@@ -16,7 +16,6 @@ class Names(Server):
     protocol = "dns"
     port = 53
     modules = ("dns.message",)
-    unlike = {"server udp": "the socket hook reads a datagram's sender before the kernel has written it"}
     zone = "shop.example"
 
     def open(self):

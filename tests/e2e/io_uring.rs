@@ -11,7 +11,7 @@ use wirespan_model::{Direction, Event};
 /// Messages and bytes by own end, other end, and whether they were sent.
 type Moved = BTreeMap<(String, String, bool), (u64, u64)>;
 
-fn every_form(test: &str, arguments: &str, young_calls: u32) {
+fn every_form(test: &str, arguments: &str, young_bytes: u32) {
     if !can_trace(test) || !has(test, &["cc"]) {
         return;
     }
@@ -23,7 +23,7 @@ fn every_form(test: &str, arguments: &str, young_calls: u32) {
     }
     let dir = tempfile::tempdir().unwrap();
     let program = compile_with("uring/uring.c", dir.path(), &["-luring"]);
-    let options = Options { young_calls, ..Options::default() };
+    let options = Options { young_bytes, ..Options::default() };
     let mut capture = Capture::open(&options, &Targets::default()).unwrap();
     if capture.rung().as_str() != "socket-tracepoints" {
         return skip(test, "this kernel shows io_uring only on the socket-tracepoint rung");
@@ -67,7 +67,7 @@ fn every_form(test: &str, arguments: &str, young_calls: u32) {
         let text = String::from_utf8_lossy(&d.payload);
         let first = !seen.contains_key(&(ends.0.clone(), ends.1.clone(), d.direction == Direction::Egress));
         assert!(
-            young_calls == 0 && !first && text.is_empty() || text.starts_with(&format!("WIRE {form} ")),
+            young_bytes == 0 && !first && text.is_empty() || text.starts_with(&format!("WIRE {form} ")),
             "{form}, {:?}: {text:?}",
             d.direction
         );
@@ -85,12 +85,12 @@ fn every_form(test: &str, arguments: &str, young_calls: u32) {
 
 #[test]
 fn io_uring_is_seen_in_every_form() {
-    every_form("io_uring", "", 1000);
+    every_form("io_uring", "", 1 << 20);
 }
 
 #[test]
 fn io_uring_is_seen_from_a_submission_thread() {
-    every_form("io_uring_sqpoll", "--sqpoll", 1000);
+    every_form("io_uring_sqpoll", "--sqpoll", 1 << 20);
 }
 
 /// Bytes that were not wanted do not stand before those of the next call.

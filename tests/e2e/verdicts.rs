@@ -27,7 +27,7 @@ impl Echo {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
-        let options = Options { young_calls: 0, payload_bytes: 16, ..Options::default() };
+        let options = Options { young_bytes: 0, payload_bytes: 16, ..Options::default() };
         let mut capture = Capture::open(&options, &Targets::default()).unwrap();
         let mut child = Command::new("sh")
             .args(["-c", "read _; exec python3 -u -c \"$0\" \"$1\"", CLIENT, &port])

@@ -4,8 +4,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// The servers' own reading and writing may begin and end this much outside of the client's call.
-const SLACK_NS: u64 = 30_000_000;
+/// The servers' own reading and writing may begin and end this much outside of the client's call: so long may a busy
+/// machine leave a process that is ready waiting.
+const SLACK_NS: u64 = 500_000_000;
 /// Differences that are written out.
 const SHOWN: usize = 40;
 

@@ -59,7 +59,9 @@ struct task_state {
 	__u64 mmsg_vector;	/* vector of that sendmmsg/recvmmsg */
 	__u32 enter_seq;
 	__u8 tls;		/* has called a TLS library */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
+	__u8 from[16];
 };
 
 struct {
@@ -70,6 +72,7 @@ struct {
 } tasks SEC(".maps");
 
 #define WS_NO_DIRECTION 0xff
+#define WS_YOUNG_CIPHERTEXT_CALLS 32
 #define WS_CIPHERTEXT_BYTES 16 /* of each call, once its plaintext is read: the header of a TLS record */
 
 /* What a socket of a target is to us. Children of a listener inherit a copy (BPF_F_CLONE). */
@@ -83,13 +86,14 @@ struct sock_state {
 	__u32 calls;
 	__u32 verdict_epoch;
 	__u32 received;		/* sequence number behind the last byte that was read; 0 if not known */
-	__u32 pad0;
+	__u32 shown;		/* bytes of records while young */
 	__u8 run;		/* direction of the current run of calls */
 	__u8 request_direction;
 	__u8 evidence;
 	__u8 copy;		/* enum ws_copy */
 	__u16 bytes;		/* payload bytes per call, 0 = default */
-	__u8 announced;
+	__u8 announced : 1;
+	__u8 verdict : 1;	/* user space has spoken */
 	__u8 tls;		/* carries records of TLS, of a thread that calls a TLS library */
 	struct ws_tuple tuple;
 	struct ws_actor actor;
@@ -168,7 +172,7 @@ struct {
 
 /* Set before load. */
 const volatile __u32 default_bytes = 512;
-const volatile __u32 young_calls = 32;
+const volatile __u32 young_bytes = 128 * 1024;
 const volatile __u32 cgroup_count = 0;
 const volatile bool by_netns = false;
 const volatile bool everything = false;

@@ -3,7 +3,7 @@
 #ifndef WS_MESSAGE_H
 #define WS_MESSAGE_H
 
-static __always_inline __u32 wanted(__u8 copy, __u16 bytes, __u32 calls, bool first)
+static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool first)
 {
 	__u32 n = bytes ? bytes : default_bytes;
 
@@ -17,10 +17,19 @@ static __always_inline __u32 wanted(__u8 copy, __u16 bytes, __u32 calls, bool fi
 	case WS_COPY_LENGTHS:
 		return 0;
 	}
-	/* Until its protocol is known, and whether requests are pipelined, a connection may show all it says. */
-	if (calls <= young_calls)
+	if (young)
 		return WS_MAX_PAYLOAD;
 	return first ? n : 0;
+}
+
+/*
+ * Until user space has said what a connection speaks, all of it is shown, up to so many bytes of records: a peer that
+ * reads byte by byte makes a hundred calls before a busy machine lets us answer. Ciphertext, which has a verdict that
+ * says so, shows its first records whole.
+ */
+static __always_inline bool is_young(const struct sock_state *s)
+{
+	return s->verdict ? s->calls <= WS_YOUNG_CIPHERTEXT_CALLS : s->shown < young_bytes;
 }
 
 static __always_inline bool would_block(__s64 ret)
@@ -133,7 +142,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (!r)
 		return;
 
-	want = ret > 0 ? wanted(s->copy, s->bytes, s->calls, first) : 0;
+	want = ret > 0 ? wanted(s->copy, s->bytes, is_young(s), first) : 0;
 	if (!want && s->tls && ret > 0)
 		want = WS_CIPHERTEXT_BYTES;
 	if (want && (where.segments || uring)) {
@@ -143,6 +152,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 			count(WS_C_UNREADABLE);
 		}
 	}
+	if (s->copy == WS_COPY_DEFAULT && s->shown < young_bytes)
+		s->shown += sizeof(r->data) + copied;
 	r->data.kind = WS_DATA;
 	r->data.direction = direction;
 	r->data.abi = where.abi;
@@ -159,7 +170,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	r->data.cause = c.id;
 	r->data.tuple = s->tuple;
 	if (s->tuple.transport == WS_UDP && !s->tuple.remote_port)
-		read_name(&r->data.tuple, where.name);
+		datagram_peer(&r->data.tuple, t, direction, where.name);
 	r->data.actor = s->actor;
 	if (s->actor.tid != task->pid) {
 		r->data.actor.pid = task->tgid;

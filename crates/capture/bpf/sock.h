@@ -149,6 +149,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 	s->verdict_epoch = epoch;
 	v = bpf_map_lookup_elem(&verdicts, &s->cookie);
 	if (v) {
+		s->verdict = 1;
 		/* Ciphertext shows its first records whole: session tickets stand before the first answer. */
 		s->copy = v->plaintext ? WS_COPY_DEFAULT : v->copy;
 		s->bytes = v->plaintext ? WS_CIPHERTEXT_BYTES : v->bytes;

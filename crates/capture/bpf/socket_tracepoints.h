@@ -4,8 +4,8 @@
  * that ends in sock_sendmsg or sock_recvmsg, io_uring included; splice() out of a socket is seen by its own tracepoint.
  *
  * When a call began is not measured, which would cost a program and a clock read more per call, but read from the clock
- * that TCP keeps itself: of a send, when the first of its bytes left (certainly inside of the call if they left before
- * its end); of a receive, when the last packet arrived. Only long sends, which may block, are timed from their entry.
+ * that TCP keeps itself: of a send, when its last packet left, if that was before the end of the call; of a receive, when
+ * the last packet arrived. Only long sends, which may block, are timed from their entry.
  */
 #ifndef WS_SOCKET_TRACEPOINTS_H
 #define WS_SOCKET_TRACEPOINTS_H
@@ -19,6 +19,21 @@ static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
 
 	t->enter_sk = 0;
 	return enter_ns;
+}
+
+/*
+ * When the last packet left. An acknowledgement that comes while the sender is preempted moves the clock, but not this;
+ * with pacing it may lie ahead.
+ */
+static __always_inline __u64 left_at(const struct tcp_sock *tp)
+{
+	__u64 clock, left;
+
+	if (!bpf_core_field_exists(tp->tcp_clock_cache))
+		return 0;
+	clock = tp->tcp_clock_cache;
+	left = bpf_core_field_exists(tp->tcp_wstamp_ns) ? tp->tcp_wstamp_ns : clock;
+	return left < clock ? left : clock;
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
@@ -106,8 +121,8 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	if (tp) {
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
 		flags = WS_F_HAS_SEQ;
-		if (!enter_ns && bpf_core_field_exists(tp->tcp_clock_cache) && (__s32)(tp->snd_nxt - seq) > 0)
-			enter_ns = tp->tcp_clock_cache;
+		if (!enter_ns && (__s32)(tp->snd_nxt - seq) > 0)
+			enter_ns = left_at(tp);
 	}
 	if (enter_ns)
 		flags |= WS_F_ENTER;

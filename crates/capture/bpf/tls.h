@@ -98,8 +98,8 @@ static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
 	const struct ws_verdict *v = bpf_map_lookup_elem(&verdicts, &conn->note.cookie);
 
 	if (v && v->plaintext)
-		return wanted(v->copy, v->bytes, conn->calls, first);
-	return wanted(WS_COPY_DEFAULT, 0, conn->calls, first);
+		return wanted(v->copy, v->bytes, false, first);
+	return wanted(WS_COPY_DEFAULT, 0, conn->shown < young_bytes, first);
 }
 
 static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
@@ -115,8 +115,6 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		return;
 	}
 	first = direction == WS_EGRESS ? k->first : conn->run != WS_INGRESS;
-	if (conn->calls < 0xffffffff)
-		conn->calls++;
 	/* Go's servers read one byte ahead: what follows it is still the start. */
 	if (direction == WS_INGRESS && len > 1)
 		conn->run = WS_INGRESS;
@@ -127,6 +125,8 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		want = len;
 	if (want > WS_MAX_PAYLOAD)
 		want = WS_MAX_PAYLOAD;
+	if (conn->shown < young_bytes)
+		conn->shown += sizeof(*d) + want;
 	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
 	if (want && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
 		want = 0;

@@ -60,7 +60,7 @@ struct tls_key {
 
 struct tls_conn {
 	struct tls_note note;
-	__u32 calls;
+	__u32 shown; /* bytes of records, while young */
 	__u8 run;	/* direction of the last plaintext */
 	__u8 pad[3];
 };

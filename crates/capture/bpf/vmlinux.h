@@ -109,6 +109,7 @@ struct tcp_sock {
 	__u32 write_seq;
 	__u32 snd_nxt;
 	__u64 tcp_clock_cache;
+	__u64 tcp_wstamp_ns;
 	__u32 srtt_us;
 	__u64 bytes_received;
 	__u64 bytes_acked;
@@ -256,6 +257,14 @@ struct linux_binprm;
 struct bpf_dynptr {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));
+
+/* Context of a cgroup's address hooks: the verifier's own layout, never relocated. */
+struct bpf_sock_addr {
+	__u32 user_family;
+	__u32 user_ip4;
+	__u32 user_ip6[4];
+	__u32 user_port;
+};
 
 /* User-space layouts of the system-call ABI: fixed, never relocated. */
 struct user_iovec {

@@ -16,6 +16,7 @@
 #include "tls_state.h"
 #include "locate.h"
 #include "io_uring.h"
+#include "datagram.h"
 #include "message.h"
 
 #include "task.h"

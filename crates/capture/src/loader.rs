@@ -10,11 +10,14 @@ use crate::Verdict;
 use libbpf_rs::btf::types::{Struct, Typedef};
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{
-    Link, MapCore as _, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramType, RingBuffer, RingBufferBuilder,
+    Link, MapCore as _, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramMut, ProgramType, RingBuffer,
+    RingBufferBuilder,
 };
 use std::cell::RefCell;
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Mutex;
 use wirespan_model::{Event, SocketId};
@@ -24,8 +27,8 @@ use wirespan_model::{Event, SocketId};
 pub struct Options {
     /// Payload bytes per call by default; at most 4096.
     pub payload_bytes: u32,
-    /// Calls of a new connection that carry payload whatever their place in a message.
-    pub young_calls: u32,
+    /// Bytes of records of a new connection that carry all their payload, until a verdict says what to copy.
+    pub young_bytes: u32,
     /// Size of the ring buffer, bytes; a power of two.
     pub ring_bytes: u32,
     /// Force a rung of [`MessageRung`] by name.
@@ -36,7 +39,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { payload_bytes: 512, young_calls: 32, ring_bytes: 8 << 20, rung: None, without: Vec::new() }
+        Options { payload_bytes: 512, young_bytes: 128 << 10, ring_bytes: 8 << 20, rung: None, without: Vec::new() }
     }
 }
 
@@ -128,7 +131,7 @@ fn open(
     let mut skel = WirespanSkelBuilder::default().open(storage).map_err(bpf("opening the kernel programs"))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.default_bytes = options.payload_bytes;
-        rodata.young_calls = options.young_calls;
+        rodata.young_bytes = options.young_bytes;
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
@@ -177,6 +180,16 @@ fn load_survivors(options: &Options, targets: &Targets, wanted: &[&'static Progr
     Ok(Loaded { skel, programs: survivors, refused })
 }
 
+/// Where every process of this machine (or container) is below.
+const ROOT_CGROUPS: [&str; 2] = ["/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/unified/cgroup.controllers"];
+
+fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {
+    let root = ROOT_CGROUPS.iter().map(Path::new).find(|p| p.exists()).and_then(Path::parent);
+    let root = root.ok_or("no cgroup v2 is mounted at /sys/fs/cgroup")?;
+    let directory = File::open(root).map_err(|e| format!("{}: {e}", root.display()))?;
+    program.attach_cgroup(directory.as_raw_fd()).map_err(|e| format!("attaching to {}: {e}", root.display()))
+}
+
 impl Capture {
     /// Loads and attaches. From here on the targets are traced.
     pub fn open(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
@@ -198,7 +211,7 @@ impl Capture {
         let mut wanted = features::wanted(rung, has);
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
-        let Loaded { mut skel, programs, refused } = load_survivors(options, targets, &wanted)?;
+        let Loaded { mut skel, mut programs, mut refused } = load_survivors(options, targets, &wanted)?;
         choose(&mut skel, targets)?;
         let batch = Rc::new(RefCell::new(Batch { clock: Clock::now(), events: Vec::new(), bad: 0 }));
         let sink = Rc::clone(&batch);
@@ -216,6 +229,16 @@ impl Capture {
         let mut links = Vec::new();
         for program in skel.object_mut().progs_mut() {
             if program.autoload() && program.prog_type() != ProgramType::Kprobe {
+                if program.prog_type() == ProgramType::CgroupSockAddr {
+                    match at_root_cgroup(&program) {
+                        Ok(link) => links.push(link),
+                        Err(why) => {
+                            let lost = programs.iter().position(|p| program.name().to_str() == Some(p.name));
+                            refused.extend(lost.map(|i| (programs.remove(i).name, why)));
+                        }
+                    }
+                    continue;
+                }
                 links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
             }
         }

@@ -87,6 +87,9 @@ pub fn table(
                     (true, _) => String::new(),
                     (_, Some(why)) => format!("the kernel refused it: {why}"),
                     _ if !has_type(&p.kernel_type()) && p.is_uprobe() => format!("needs uprobe_multi ({})", p.since),
+                    _ if !has_type(&p.kernel_type()) && p.is_cgroup() => {
+                        format!("needs {} ({})", p.tracepoint, p.since)
+                    }
                     _ if !has_type(&p.kernel_type()) => format!("needs tracepoint {} ({})", p.tracepoint, p.since),
                     _ => "not asked for".to_string(),
                 },

@@ -7,7 +7,7 @@ use super::MessageRung;
 pub struct Program {
     /// Its name in `bpf/`.
     pub name: &'static str,
-    /// The tracepoint it hangs on; empty for uprobes.
+    /// The tracepoint it hangs on, or `cgroup/…` for a hook of the root cgroup; empty for uprobes.
     pub tracepoint: &'static str,
     /// Kernel that brought the tracepoint.
     pub since: &'static str,
@@ -27,6 +27,9 @@ impl Program {
         if self.is_uprobe() {
             return "uprobe-multi";
         }
+        if self.is_cgroup() {
+            return "cgroup";
+        }
         self.rung.map_or("tracepoint", MessageRung::as_str)
     }
 
@@ -35,10 +38,17 @@ impl Program {
         self.tracepoint.is_empty()
     }
 
+    /// Whether it hangs on the root cgroup.
+    pub fn is_cgroup(&self) -> bool {
+        self.tracepoint.starts_with("cgroup/")
+    }
+
     /// The kernel type whose presence says that it can be attached.
     pub(super) fn kernel_type(&self) -> String {
         if self.is_uprobe() {
             "bpf_uprobe_multi_link".to_string()
+        } else if self.is_cgroup() {
+            "bpf_sock_addr_kern".to_string()
         } else {
             format!("btf_trace_{}", self.tracepoint)
         }
@@ -95,6 +105,24 @@ pub const PROGRAMS: &[Program] = &[
         rung: SOCKET,
         feature: "splice() out of sockets",
         lost: "what splice() takes out of a socket shows as a gap in its sequence numbers",
+        required: false,
+    },
+    Program {
+        name: "datagram_from4",
+        tracepoint: "cgroup/recvmsg4",
+        since: "Linux 5.2",
+        rung: SOCKET,
+        feature: "senders of datagrams, IPv4",
+        lost: "who sent a datagram to a socket that is not connected is not known",
+        required: false,
+    },
+    Program {
+        name: "datagram_from6",
+        tracepoint: "cgroup/recvmsg6",
+        since: "Linux 5.2",
+        rung: SOCKET,
+        feature: "senders of datagrams, IPv6",
+        lost: "who sent a datagram to a socket that is not connected is not known",
         required: false,
     },
     Program {
