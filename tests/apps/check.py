@@ -141,7 +141,9 @@ def walk(call):
 
 
 class Span:
-    __slots__ = ("id", "trace", "parent_id", "name", "service", "start", "end", "side", "ports", "status", "process", "call")
+    __slots__ = (
+        "id", "trace", "parent_id", "name", "service", "start", "end", "side", "ports", "path", "status", "process", "evidence", "confidence", "call",
+    )
 
     def __str__(self):
         return f"{self.service} {self.name} ({self.side}, {self.id})"
@@ -171,6 +173,8 @@ def read_span(raw, resource):
     span.ports = (int(client), int(server)) if client is not None and server is not None else None
     status = attrs.get("http.response.status_code")
     span.status = int(status) if status is not None else None
+    span.path = attrs.get("url.path")
+    span.evidence, span.confidence = attrs.get("wirespan.evidence"), attrs.get("wirespan.confidence")
     span.call = None
     return span
 
@@ -275,7 +279,7 @@ def wrong_with(root, spans, members, root_traced, tally):
     return wrong
 
 
-def compare(roots, spans):
+def compare(roots, spans, match=match):
     match(roots, spans)
     members = collections.defaultdict(list)
     for span in spans.values():

@@ -9,6 +9,7 @@ mod cli;
 mod existing;
 mod harness;
 mod io_uring;
+mod shapes;
 mod shop;
 mod split;
 mod tls;

@@ -94,6 +94,7 @@ struct sock_state {
 	__u16 bytes;		/* payload bytes per call, 0 = default */
 	__u8 announced : 1;
 	__u8 verdict : 1;	/* user space has spoken */
+	__u8 begun_short : 1;	/* the run has begun, and its calls so far were too short to be a head */
 	__u8 tls;		/* carries records of TLS, of a thread that calls a TLS library */
 	struct ws_tuple tuple;
 	struct ws_actor actor;

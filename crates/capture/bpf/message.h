@@ -32,6 +32,20 @@ static __always_inline bool is_young(const struct sock_state *s)
 	return s->verdict ? s->calls <= WS_YOUNG_CIPHERTEXT_CALLS : s->shown < young_bytes;
 }
 
+/*
+ * A run may begin with a call that says nothing: Go's net/http waits with a read of one byte while a handler runs, and gets
+ * the first byte of the next request. What follows it is copied as if it were first.
+ */
+#define SHORT_CALL 16
+
+static __always_inline bool begins(struct sock_state *s, bool first, __s64 ret)
+{
+	bool begins = first || s->begun_short;
+
+	s->begun_short = begins && ret < SHORT_CALL;
+	return begins;
+}
+
 static __always_inline bool would_block(__s64 ret)
 {
 	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
@@ -142,7 +156,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (!r)
 		return;
 
-	want = ret > 0 ? wanted(s->copy, s->bytes, is_young(s), first) : 0;
+	want = ret > 0 ? wanted(s->copy, s->bytes, is_young(s), begins(s, first, ret)) : 0;
 	if (!want && s->tls && ret > 0)
 		want = WS_CIPHERTEXT_BYTES;
 	if (want && (where.segments || uring)) {

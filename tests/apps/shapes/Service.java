@@ -1,0 +1,248 @@
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.BufferedInputStream;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.ThreadPoolExecutor;
+
+/**
+ * A service of a shape, in Java 11; README.md has the environment.
+ *
+ * <p>HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and {@code thread} itself
+ * makes them, {@code pool} gives each to a fixed thread pool of WORKERS and waits, {@code fanout} gives it all at once.
+ * {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes on.
+ */
+public final class Service {
+    private static final String NAME = System.getenv("SERVICE");
+    private static final String HOW = System.getenv("HOW");
+    private static final InetSocketAddress LISTEN = address(System.getenv("LISTEN"));
+    private static final List<InetSocketAddress> UPSTREAMS = new ArrayList<>();
+    private static final ThreadLocal<Map<Integer, Connection>> OWN = ThreadLocal.withInitial(HashMap::new);
+    private static FileOutputStream truth;
+    private static ExecutorService pool;
+
+    private static final class Todo {
+        final int upstream;
+        final int load;
+        final String in;
+
+        Todo(int upstream, int load, String in) {
+            this.upstream = upstream;
+            this.load = load;
+            this.in = in;
+        }
+    }
+
+    private static final class Connection {
+        final Socket socket;
+        final InputStream in;
+
+        Connection(Socket socket) throws IOException {
+            this.socket = socket;
+            socket.setTcpNoDelay(true);
+            in = new BufferedInputStream(socket.getInputStream());
+        }
+
+        String line() throws IOException {
+            StringBuilder text = new StringBuilder();
+            for (int b = in.read(); b >= 0; b = in.read()) {
+                if (b == '\n') {
+                    return text.toString();
+                }
+                if (b != '\r') {
+                    text.append((char) b);
+                }
+            }
+            return null;
+        }
+
+        /** First line of the next message, or null at the end. Its body is thrown away. */
+        String message() throws IOException {
+            String first = line();
+            int length = 0;
+            for (String header = first; header != null && !header.isEmpty(); header = line()) {
+                if (header.toLowerCase().startsWith("content-length:")) {
+                    length = Integer.parseInt(header.substring(15).trim());
+                }
+            }
+            in.readNBytes(length);
+            return first;
+        }
+    }
+
+    private static InetSocketAddress address(String text) {
+        String[] parts = text.split(":");
+        return new InetSocketAddress(parts[0], Integer.parseInt(parts[1]));
+    }
+
+    private static long now() {
+        Instant t = Instant.now();
+        return t.getEpochSecond() * 1_000_000_000L + t.getNano();
+    }
+
+    /** Appends one record in one write: nothing is lost when the process is ended. */
+    private static void note(String kind, String path, String more, int port, long start, int status) {
+        String line = String.format("{\"service\":\"%s\",\"kind\":\"%s\",\"target\":\"%s\",%s\"port\":%d,\"start\":%d,\"end\":%d,\"status\":%d}\n",
+                NAME, kind, path, more, port, start, now(), status);
+        synchronized (truth) {
+            try {
+                truth.write(line.getBytes(StandardCharsets.UTF_8));
+            } catch (IOException e) {
+                throw new IllegalStateException(e);
+            }
+        }
+    }
+
+    private static String newPath(int load) {
+        return String.format("/work/%d/%012x", load, ThreadLocalRandom.current().nextLong() >>> 16);
+    }
+
+    /** What a request makes its service call, by its path alone. */
+    private static List<Todo> calls(String path) {
+        int load = Integer.parseInt(path.split("/")[2]);
+        List<Todo> all = new ArrayList<>();
+        for (int u = 0; u < UPSTREAMS.size(); u++) {
+            for (int i = 0; i <= (load >> u & 1); i++) {
+                all.add(new Todo(u, (load + i + 1) % 4, path));
+            }
+        }
+        return all;
+    }
+
+    private static boolean call(Map<Integer, Connection> connections, Todo todo) {
+        String path = newPath(todo.load);
+        long start = now();
+        InetSocketAddress to = UPSTREAMS.get(todo.upstream);
+        try {
+            Connection c = connections.get(todo.upstream);
+            if (c == null) {
+                c = new Connection(new Socket(to.getAddress(), to.getPort()));
+                connections.put(todo.upstream, c);
+            }
+            c.socket.getOutputStream().write(("GET " + path + " HTTP/1.1\r\nHost: shapes\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
+            int status = Integer.parseInt(c.message().split(" ")[1]);
+            note("client", path, "\"in\":\"" + todo.in + "\",", to.getPort(), start, status);
+            return status == 200;
+        } catch (IOException e) {
+            e.printStackTrace();
+            return false;
+        }
+    }
+
+    private static boolean work(String path, Map<Integer, Connection> connections) {
+        boolean good = true;
+        List<CompletableFuture<Boolean>> answers = new ArrayList<>();
+        for (Todo todo : calls(path)) {
+            if (HOW.equals("thread")) {
+                good &= call(connections, todo);
+            } else if (HOW.equals("pool")) {
+                good &= CompletableFuture.supplyAsync(() -> call(OWN.get(), todo), pool).join();
+            } else {
+                answers.add(CompletableFuture.supplyAsync(() -> call(OWN.get(), todo), pool));
+            }
+        }
+        for (CompletableFuture<Boolean> answer : answers) {
+            good &= answer.join();
+        }
+        return good;
+    }
+
+    private static void serve(Socket socket) {
+        Map<Integer, Connection> connections = new HashMap<>();
+        try (socket) {
+            Connection caller = new Connection(socket);
+            for (String line = caller.message(); line != null; line = caller.message()) {
+                long start = now();
+                String path = line.split(" ")[1];
+                boolean good = work(path, connections);
+                note("server", path, "", LISTEN.getPort(), start, good ? 200 : 502);
+                String answer = "HTTP/1.1 " + (good ? "200 OK" : "502 Bad Gateway") + "\r\nContent-Length: 2\r\n\r\nok";
+                socket.getOutputStream().write(answer.getBytes(StandardCharsets.US_ASCII));
+            }
+            for (Connection c : connections.values()) {
+                c.socket.close();
+            }
+        } catch (IOException e) {
+            // the caller went away
+        }
+    }
+
+    // --- reactor -------------------------------------------------------------------------------------------------------
+
+    private static void react(HttpClient client, HttpExchange exchange) {
+        long start = now();
+        String path = exchange.getRequestURI().getPath();
+        CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
+        for (Todo todo : calls(path)) {
+            all = all.thenCompose(good -> callAsync(client, todo).thenApply(fine -> good && fine));
+        }
+        all.thenAccept(good -> {
+            note("server", path, "", LISTEN.getPort(), start, good ? 200 : 502);
+            try {
+                exchange.sendResponseHeaders(good ? 200 : 502, 2);
+                exchange.getResponseBody().write("ok".getBytes(StandardCharsets.US_ASCII));
+                exchange.close();
+            } catch (IOException e) {
+                e.printStackTrace();
+            }
+        });
+    }
+
+    private static CompletableFuture<Boolean> callAsync(HttpClient client, Todo todo) {
+        String path = newPath(todo.load);
+        long start = now();
+        InetSocketAddress to = UPSTREAMS.get(todo.upstream);
+        URI uri = URI.create("http://" + to.getAddress().getHostAddress() + ":" + to.getPort() + path);
+        return client.sendAsync(HttpRequest.newBuilder(uri).build(), HttpResponse.BodyHandlers.discarding()).thenApply(answer -> {
+            note("client", path, "\"in\":\"" + todo.in + "\",", to.getPort(), start, answer.statusCode());
+            return answer.statusCode() == 200;
+        });
+    }
+
+    public static void main(String[] args) throws IOException {
+        truth = new FileOutputStream(Path.of(System.getenv("GROUND_TRUTH_DIR"), NAME + ".jsonl").toFile(), true);
+        String calls = System.getenv("CALLS");
+        for (String text : calls == null || calls.isEmpty() ? new String[0] : calls.split(",")) {
+            UPSTREAMS.add(address(text));
+        }
+        String workers = System.getenv("WORKERS");
+        ThreadPoolExecutor executor = (ThreadPoolExecutor) Executors.newFixedThreadPool(workers == null ? 8 : Integer.parseInt(workers));
+        executor.prestartAllCoreThreads(); // else each task of a new pool starts a thread of its own
+        pool = executor;
+        if (HOW.equals("reactor")) {
+            HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).executor(pool).build();
+            HttpServer server = HttpServer.create(LISTEN, 1024);
+            server.setExecutor(pool);
+            server.createContext("/", exchange -> react(client, exchange));
+            server.start();
+            return;
+        }
+        try (ServerSocket server = new ServerSocket(LISTEN.getPort(), 1024, LISTEN.getAddress())) {
+            while (true) {
+                Socket caller = server.accept();
+                Thread thread = new Thread(() -> serve(caller), "caller");
+                thread.setDaemon(true);
+                thread.start();
+            }
+        }
+    }
+}

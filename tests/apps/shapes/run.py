@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Runs shapes one after the other: services, users, ground truth; leaves nothing running.
+
+usage: run.py --dir WORKDIR [--users K] [--requests N] [--netns] SHAPE...
+       run.py --list | --build-only [SHAPE...]
+
+Prints one JSON object per shape: `shape`, and `requests`, `broken`, `seconds` of its users, or why it was `skipped`.
+WORKDIR/SHAPE gets truth/ (README.md has the format) and logs/.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from plan import PROXIES, ROOT, RUNTIMES, SHAPES, VENV
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = HERE / "build"
+READY_SECONDS = 60
+FIRST_PORT = 7000
+PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
+
+
+class Skip(Exception):
+    pass
+
+
+def build(wanted):
+    """Compiles what is older than its sources; returns the runtimes that could not be built, with the reason."""
+    BUILD.mkdir(exist_ok=True)
+    cc = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
+    steps = {
+        "load": (["load.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "load", "load.c"], HERE),
+        "service": (["service.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "service", "service.c"], HERE),
+        "Service.class": (["Service.java"], ["javac", "-d", BUILD, "Service.java"], HERE),
+        "go_service": ([f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod")], ["go", "build", "-o", BUILD / "go_service", "."], HERE / "go"),
+    }
+    broken = {}
+    for made, (sources, command, cwd) in steps.items():
+        if made not in wanted:
+            continue
+        target = BUILD / made
+        if target.exists() and all((HERE / s).stat().st_mtime <= target.stat().st_mtime for s in sources):
+            continue
+        env = dict(os.environ, GOTOOLCHAIN="local", GOFLAGS="", GOPROXY="off", CGO_ENABLED="0")
+        env.setdefault("HOME", "/root")
+        done = subprocess.run([str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            broken[made] = done.stdout.strip()
+    return broken
+
+
+def tokio_service():
+    """The newest build of the example that `cargo build --examples` and `cargo test` make."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    built = [p for p in (target / profile / "examples" / "shape_tokio" for profile in ("debug", "release")) if p.exists()]
+    return max(built, key=lambda p: p.stat().st_mtime, default=None)
+
+
+def check(shape):
+    """Raises Skip if the shape cannot run here."""
+    programs, _, _ = RUNTIMES[shape.runtime]
+    for program in [*programs, "cc", *([shape.proxy] if shape.proxy else []), *(["go"] if shape.leaf == "go" else [])]:
+        if not shutil.which(program):
+            raise Skip(f"needs {program}")
+    if shape.leaf == "go" and not any("1.24" <= v for v in [go_version()]):
+        raise Skip(f"HTTP/2 without TLS needs Go 1.24, this is {go_version()}")
+    if shape.runtime == "gevent":
+        if not VENV.exists() or subprocess.run([VENV, "-c", "import gevent"], stderr=subprocess.DEVNULL).returncode:
+            raise Skip("needs Python's gevent (tests/apps/fetch.py)")
+    if shape.runtime == "tokio" and not tokio_service():
+        raise Skip("needs cargo build --example shape_tokio")
+
+
+def go_version():
+    said = subprocess.run(["go", "env", "GOVERSION"], stdout=subprocess.PIPE, text=True, env={**os.environ, "GOTOOLCHAIN": "local"}).stdout
+    return said.strip().removeprefix("go")
+
+
+class Run:
+    """One shape, started and loaded."""
+
+    def __init__(self, shape, work, first_port):
+        self.shape, self.work = shape, work
+        self.port = {name: first_port + i for i, name in enumerate(("gateway", "front", "mid", "leaf"))}
+        self.children = []
+        for folder in ("truth", "logs", "proxy"):
+            (work / folder).mkdir(parents=True)
+
+    def spawn(self, name, command, **env):
+        libc = ctypes.CDLL(None)
+        with open(self.work / "logs" / f"{name}.log", "ab") as log:
+            child = subprocess.Popen(
+                [str(w) for w in command], cwd=self.work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if name == "load" else log, stderr=log,
+                env={**os.environ, "GROUND_TRUTH_DIR": str(self.work / "truth"), "PYTHONDONTWRITEBYTECODE": "1", **env},
+                start_new_session=True, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+            )
+        self.children.append((name, child))
+        return child
+
+    def service(self, name, runtime, how, calls):
+        command = [str(w).format(build=BUILD, here=HERE, tokio=tokio_service()) for w in RUNTIMES[runtime][2]]
+        upstreams = ",".join(f"127.0.0.1:{self.port[c]}" for c in calls)
+        listen = f"127.0.0.1:{self.port[name]}"
+        env = {"SERVICE": name, "LISTEN": listen, "CALLS": upstreams, "HOW": how, "WORKERS": str(self.shape.workers)}
+        self.spawn(name, command, **env, ENTRY="1" if name == "front" else "")
+
+    def start(self):
+        shape = self.shape
+        self.service("leaf", shape.leaf, "h2" if shape.leaf == "go" else "thread", [])
+        self.service("mid", shape.runtime, shape.how, ["leaf"])
+        self.service("front", shape.runtime, shape.how, ["mid", "leaf"])
+        if shape.proxy:
+            text, command = PROXIES[shape.proxy]
+            conf = self.work / "proxy" / "conf"
+            conf.write_text(text.format(work=self.work / "proxy", **self.port))
+            self.spawn("gateway", [w.format(work=self.work / "proxy", conf=conf) for w in command])
+        for name, port in self.port.items():
+            if name != "gateway" or shape.proxy:
+                self.wait_port(name, port)
+
+    def wait_port(self, name, port):
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{name} does not answer on port {port}:\n{self.logs()}")
+            time.sleep(0.02)
+
+    def check_alive(self):
+        for name, child in self.children:
+            if child.poll() is not None:
+                raise SystemExit(f"{name} ended with code {child.returncode}:\n{self.logs()}")
+
+    def logs(self):
+        return "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-800:]}" for p in sorted((self.work / "logs").iterdir()))
+
+    def load(self, users, requests):
+        entry = self.port["gateway" if self.shape.proxy else "front"]
+        child = self.spawn("load", [BUILD / "load", f"127.0.0.1:{entry}", users, requests])
+        out, _ = child.communicate()
+        if not out:
+            raise SystemExit(f"the users failed:\n{self.logs()}")
+        return json.loads(out)
+
+    def end(self):
+        for _, child in reversed(self.children):
+            if child.poll() is None:
+                child.terminate()
+        for _, child in self.children:
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def own_network():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET):
+        raise SystemExit(f"no network namespace: {os.strerror(ctypes.get_errno())} (run as root)")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Services in many shapes, with users and ground truth.")
+    parser.add_argument("shapes", nargs="*", metavar="SHAPE")
+    parser.add_argument("--dir", type=pathlib.Path)
+    parser.add_argument("--users", type=int, default=10)
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--netns", action="store_true", help="in a network namespace of its own (root)")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--build-only", action="store_true")
+    args = parser.parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/usr/local/go/bin"
+    for name in args.shapes:
+        if name not in SHAPES:
+            parser.error(f"no shape {name!r}; there are {', '.join(SHAPES)}")
+    if args.list:
+        print("\n".join(f"{name:18} {shape.what}" for name, shape in SHAPES.items()))
+        return
+    names = args.shapes or list(SHAPES)
+    runtimes = {SHAPES[n].runtime for n in names} | {SHAPES[n].leaf for n in names}
+    broken = build({"load", "service"} | {RUNTIMES[r][1] for r in runtimes})
+    if args.build_only:
+        for made, why in broken.items():
+            print(f"{made} was not built: {why}", file=sys.stderr)
+        return
+    if not args.dir:
+        parser.error("--dir is needed")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if args.netns:
+        own_network()
+    for i, name in enumerate(names):
+        shape = SHAPES[name]
+        run = None
+        try:
+            check(shape)
+            if made := next((m for m in ("load", RUNTIMES[shape.runtime][1], RUNTIMES[shape.leaf][1]) if m in broken), None):
+                raise Skip(f"{made} was not built: {broken[made]}")
+            run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 10 * i)
+            run.start()
+            print(json.dumps({"shape": name, **run.load(args.users, args.requests)}), flush=True)
+        except Skip as reason:
+            print(json.dumps({"shape": name, "skipped": str(reason)}), flush=True)
+        finally:
+            if run:
+                run.end()
+
+
+if __name__ == "__main__":
+    main()

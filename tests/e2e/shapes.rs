@@ -1,0 +1,143 @@
+//! The shapes of `tests/apps/shapes`, in short: in every runtime and way of making calls, no link may be claimed for certain
+//! that is wrong, and what is reached by every way of running must be reached here.
+//!
+//! `bench/accuracy` measures the same with many users; `docs/accuracy.md` has its figures.
+
+use crate::harness::{can_trace, root, skip, WIRESPAN};
+use serde_json::Value;
+use std::process::Command;
+
+/// What a shape must reach with ten users.
+struct Bar {
+    shape: &'static str,
+    /// Least share of requests whose trace is exactly right. Far below what is measured where it depends on timing.
+    exact: f64,
+    /// Kinds of evidence that are never wrong here.
+    certain: &'static [&'static str],
+}
+
+const fn bar(shape: &'static str, exact: f64, certain: &'static [&'static str]) -> Bar {
+    Bar { shape, exact, certain }
+}
+
+fn run(test: &str, bars: &[Bar], requests: u32) {
+    if !can_trace(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("work"));
+    let apps = root().join("tests/apps/shapes");
+    let names: Vec<&str> = bars.iter().map(|b| b.shape).collect();
+    let built = Command::new("python3").arg(apps.join("run.py")).arg("--build-only").args(&names).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut command = Command::new(WIRESPAN);
+    command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans).args(["--", "python3"]);
+    command.arg(apps.join("run.py")).args(["--netns", "--users", "10", "--dir"]).arg(&work);
+    let done = command.args(["--requests", &requests.to_string()]).args(&names).output().unwrap();
+    let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{out}{said}");
+    assert!(!said.contains("lost"), "{said}");
+    let mut ran = 0;
+    for line in out.lines().filter(|l| l.starts_with("{\"shape\"")) {
+        let load: Value = serde_json::from_str(line).unwrap();
+        match load["skipped"].as_str() {
+            Some(reason) => skip(&format!("{test} {}", load["shape"].as_str().unwrap()), reason),
+            None => {
+                assert_eq!((&load["requests"], &load["broken"]), (&requests.into(), &0.into()), "{line}");
+                ran += 1;
+            }
+        }
+    }
+    if ran == 0 {
+        return;
+    }
+    let compare = |format: &str| {
+        let mut command = Command::new("python3");
+        command.arg(apps.join("compare.py")).args(["--show", "3", "--format", format]).arg(&spans).arg(&work);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).to_string()
+    };
+    let text = compare("text");
+    println!("{text}");
+    let reports: Value = serde_json::from_str(&compare("json")).unwrap();
+    let mut short_of = Vec::new();
+    for bar in bars {
+        let report = &reports[bar.shape];
+        if report.is_null() {
+            continue; // skipped
+        }
+        let share = report["share"].as_f64().unwrap();
+        if share < bar.exact {
+            short_of.push(format!("{}: {share} exact, should be {}", bar.shape, bar.exact));
+        }
+        // Of HTTP/2, writes with more pieces than are copied cost spans; not of others.
+        if report["spans found"] != report["spans expected"] && !bar.shape.contains("h2") {
+            short_of.push(format!("{}: spans are missing", bar.shape));
+        }
+        for kind in report["evidence"].as_array().unwrap() {
+            let evidence = kind["evidence"].as_str().unwrap();
+            if bar.certain.contains(&evidence) && kind["found"] != kind["right"] {
+                short_of.push(format!("{}: wrong links by {evidence}: {kind}", bar.shape));
+            }
+        }
+    }
+    assert!(short_of.is_empty(), "{}\n{text}{said}", short_of.join("\n"));
+}
+
+const WIRE: &[&str] = &["wire"];
+/// Evidence of a thread that does one thing at a time: never wrong where that is so.
+const THREAD: &[&str] = &["wire", "thread", "child-task", "connect"];
+
+#[test]
+fn a_thread_and_its_children_are_always_right() {
+    let bars = [
+        bar("c-thread", 1.0, THREAD),
+        bar("python-thread", 1.0, THREAD),
+        bar("java-thread", 1.0, THREAD),
+        bar("c-spawn", 1.0, THREAD),
+        bar("c-fork", 1.0, THREAD),
+        bar("c-fanout", 1.0, THREAD),
+    ];
+    run("shapes_threads", &bars, 200);
+}
+
+#[test]
+fn hand_over_to_other_threads() {
+    let bars = [
+        bar("c-pool", 0.0, WIRE),
+        bar("c-pool-full", 0.0, WIRE),
+        bar("python-pool", 0.0, WIRE),
+        bar("python-pool-full", 0.0, WIRE),
+        bar("python-fanout", 0.0, WIRE),
+        bar("java-pool", 0.0, WIRE),
+        bar("java-pool-full", 0.0, WIRE),
+        bar("java-fanout", 0.0, WIRE),
+        bar("go-seq", 0.0, WIRE),
+        bar("go-fanout", 0.0, WIRE),
+        bar("go-channel", 0.0, WIRE),
+    ];
+    run("shapes_hand_over", &bars, 100);
+}
+
+#[test]
+fn event_loops() {
+    let bars = [
+        bar("node", 0.5, WIRE),
+        bar("node-fanout", 0.5, WIRE),
+        bar("asyncio", 0.0, WIRE),
+        bar("asyncio-fanout", 0.0, WIRE),
+        bar("nginx", 0.8, WIRE),
+        bar("haproxy", 0.3, WIRE),
+        bar("tokio", 0.0, WIRE),
+        bar("tokio-fanout", 0.0, WIRE),
+        bar("java-reactor", 0.0, WIRE),
+        bar("gevent", 0.5, WIRE),
+        bar("gevent-fanout", 0.0, WIRE),
+        bar("go-h2", 0.0, WIRE),
+        bar("go-h2-fanout", 0.0, WIRE),
+        bar("node-h2", 0.0, WIRE),
+        bar("node-h2-fanout", 0.0, WIRE),
+    ];
+    run("shapes_loops", &bars, 100);
+}
