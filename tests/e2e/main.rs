@@ -6,6 +6,7 @@
 mod abi;
 mod bystander;
 mod cli;
+mod datagrams;
 mod existing;
 mod harness;
 mod io_uring;

@@ -1,0 +1,95 @@
+//! Who sent a datagram: a server whose socket is not connected, asked by several clients in turns.
+
+use crate::harness::{can_trace, has, skip};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use wirespan_capture::{Capture, Options, Targets};
+use wirespan_model::{Direction, Event};
+
+/// Prints what the server's socket did: its port, the client's port, received or sent, datagrams.
+const SCRIPT: &str = r#"
+import os, socket, sys
+print("ready", flush=True)
+sys.stdin.readline()
+def exchange(family, server_ip, client_ip, by):
+    try:
+        server = socket.socket(family, socket.SOCK_DGRAM)
+        server.bind((server_ip, 0))
+    except OSError:
+        return
+    port = server.getsockname()[1]
+    clients = []
+    for _ in range(5):
+        c = socket.socket(socket.AF_INET if "." in client_ip else family, socket.SOCK_DGRAM)
+        c.bind((client_ip.replace("::ffff:", ""), 0))
+        clients.append(c)
+    for turn in range(3):
+        for c in clients:
+            c.sendto(b"ask", (client_ip.replace("::ffff:", ""), port))
+        for _ in clients:
+            if by == "recvfrom":
+                data, sender = server.recvfrom(100)
+            else:
+                data, _, _, sender = server.recvmsg(100)
+            server.sendto(b"answer", sender)
+        for c in clients:
+            c.recvfrom(100)
+    for c in clients:
+        for way in ("received", "sent"):
+            print(port, c.getsockname()[1], way, 3)
+for by in ("recvfrom", "recvmsg"):
+    exchange(socket.AF_INET, "127.0.0.1", "127.0.0.1", by)
+    exchange(socket.AF_INET6, "::1", "::1", by)
+    exchange(socket.AF_INET6, "::", "::ffff:127.0.0.1", by)
+"#;
+
+fn every_sender_is_known(test: &str, rung: &str) {
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let options = Options { rung: Some(rung.into()), ..Options::default() };
+    let mut capture = Capture::open(&options, &Targets::default()).unwrap();
+    let sees = |f: &wirespan_capture::features::Feature| f.active || !f.feature.starts_with("senders of datagrams");
+    if !capture.features().iter().all(sees) {
+        return skip(test, "this kernel tells no cgroup program who sent a datagram");
+    }
+    let mut child =
+        Command::new("python3").args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|l| l.unwrap());
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    capture.add_pid(child.id()).unwrap();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut said = BTreeMap::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [server, client, way, count] = words[..] else { panic!("{line}") };
+        let key = (server.parse::<u16>().unwrap(), client.parse::<u16>().unwrap(), way == "sent");
+        said.insert(key, count.parse::<u32>().unwrap());
+    }
+    assert!(child.wait().unwrap().success());
+    let mut events = Vec::new();
+    capture.drain(&mut events).unwrap();
+    let mut seen = BTreeMap::new();
+    for event in &events {
+        if let Event::Data(d) = event {
+            let key = (d.local.port, d.remote.port, d.direction == Direction::Egress);
+            // The clients' own view has the ports the other way round.
+            if said.keys().any(|k| k.0 == key.0) {
+                *seen.entry(key).or_insert(0u32) += 1;
+            }
+        }
+    }
+    assert_eq!(seen, said, "{rung}");
+    assert!(said.len() >= 20, "{said:?}");
+}
+
+#[test]
+fn socket_hooks_know_every_sender() {
+    every_sender_is_known("datagrams_socket", "socket-tracepoints");
+}
+
+#[test]
+fn syscall_hooks_know_every_sender() {
+    every_sender_is_known("datagrams_syscall", "syscall-tracepoints");
+}
