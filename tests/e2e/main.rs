@@ -5,6 +5,7 @@
 
 mod abi;
 mod bystander;
+mod causes;
 mod cli;
 mod datagrams;
 mod existing;

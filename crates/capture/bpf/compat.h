@@ -16,8 +16,17 @@
 #define NR_SPLICE 275
 #define NR_RECVMMSG 299
 #define NR_SENDMMSG 307
+#define NR_FUTEX 202
+#define NR_POLL 7
+#define NR_SELECT 23
+#define NR_PPOLL 271
+#define NR_PSELECT6 270
+#define NR_EPOLL_WAIT 232
+#define NR_EPOLL_PWAIT 281
+#define NR_EPOLL_PWAIT2 441
 #define NR_IO_URING_ENTER 426
 #define WS_NR(regs) ((int)(regs)->orig_ax)
+#define WS_SP(regs) ((regs)->sp)
 #define WS_ARG1(regs) ((regs)->di)
 #define WS_ARG2(regs) ((regs)->si)
 #define WS_ARG3(regs) ((regs)->dx)
@@ -45,8 +54,17 @@
 #define NR_RECVMSG 212
 #define NR_RECVMMSG 243
 #define NR_SENDMMSG 269
+#define NR_FUTEX 98
+#define NR_POLL -2 /* does not exist */
+#define NR_SELECT -3
+#define NR_PPOLL 73
+#define NR_PSELECT6 72
+#define NR_EPOLL_WAIT -4
+#define NR_EPOLL_PWAIT 22
+#define NR_EPOLL_PWAIT2 441
 #define NR_IO_URING_ENTER 426
 #define WS_NR(regs) ((regs)->syscallno)
+#define WS_SP(regs) ((regs)->sp)
 #define WS_ARG1(regs) ((regs)->regs[0])
 #define WS_ARG2(regs) ((regs)->regs[1])
 #define WS_ARG3(regs) ((regs)->regs[2])
@@ -66,6 +84,7 @@
 #endif
 
 #define PF_IO_WORKER 0x10
+#define PF_KTHREAD 0x200000
 
 #define AF_UNIX 1
 #define AF_INET 2

@@ -46,20 +46,54 @@ struct {
 	__type(value, __u32);
 } target_cgroups SEC(".maps");
 
+#define WS_WOKEN 4
+
+/* For which request somebody acts, a thread or a goroutine; see context.h. */
+struct context {
+	__u64 cause;		/* exchange id of the request, 0 if none */
+	__u64 guess;		/* for whom a worker may act that acts for nobody known */
+	__u64 place;		/* where it was handed over: address of a futex, a file or a channel; 0 if it was not */
+	__u8 evidence;		/* of `cause` */
+	__u8 state;		/* enum context_state */
+	__u8 used;		/* something was sent for it since */
+	__u8 woken;		/* the guess is who woke it where it waits for work */
+	__u8 pad[4];
+};
+
+/* Where Go's runtime keeps what is read of it. */
+struct go_runtime {
+	__u16 goid;	/* of runtime.g */
+	__u16 parent;	/* …the id of the goroutine that started it; 0: not kept (before Go 1.21) */
+	__u16 curg;	/* of runtime.m */
+	__u8 births;	/* their start is probed */
+	__u8 pad;
+};
+
+/* What user space has learnt of a process; by thread group. */
+struct process_facts {
+	struct go_runtime go;	/* zero if that is no Go program */
+	__u64 locks_from;	/* addresses at which only an interpreter's locks lie */
+	__u64 locks_to;
+};
+
 /* What a task is to us, and for which request it acts. */
 struct task_state {
 	__u32 generation;	/* of `target_generation` when `target` was decided */
 	__u8 target;
 	__u8 inherited;		/* child of a target: stays one */
-	__u8 evidence;		/* of `cause` */
+	__u8 loop;		/* has waited for events of many sockets */
 	__u8 mmsg_next;		/* index of the next message of a running sendmmsg/recvmmsg */
-	__u64 cause;		/* exchange id of the request for which it acts, 0 if none */
+	struct context acts;
+	__u64 goroutine;	/* that made the last call; 0 if none did */
+	__u32 facts_epoch;
+	struct process_facts facts;
+	__u64 woken[WS_WOKEN];	/* at which futexes it was woken of late */
 	__u64 enter_sk;		/* socket of the call in progress */
 	__u64 enter_ns;
 	__u64 mmsg_vector;	/* vector of that sendmmsg/recvmmsg */
 	__u32 enter_seq;
 	__u8 tls;		/* has called a TLS library */
-	__u8 pad;
+	__u8 woken_next;
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
 };
@@ -183,6 +217,7 @@ const volatile bool watch_lives = false;
 __u32 target_generation; /* 1 before load */
 __u32 verdict_epoch;
 __u64 next_socket_id;
+__u64 next_provisional;
 
 static __always_inline void count(__u32 which)
 {

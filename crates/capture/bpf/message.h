@@ -143,8 +143,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		first = turn(s, direction);
-		c = follow_cause(s, t, direction, first || (t->tls && tls_begins_run(task, direction)), task->pid,
-				 uring ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
+		c = follow_cause(s, acting(task, t), direction, first || (t->tls && tls_begins_run(task, direction)), task->pid,
+				 uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}
@@ -191,6 +191,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		r->data.actor.tid = task->pid;
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
+	r->data.actor.coroutine = t->goroutine;
 	if (t->tls && ret > 0)
 		tls_note(task, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))

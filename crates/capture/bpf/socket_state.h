@@ -32,16 +32,19 @@ static __always_inline void on_connecting(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
+	struct context *c;
 	struct sock_state *s;
 
 	if (!t)
 		return;
+	c = acting(task, t);
 	s = use_sock(sk, task);
 	if (!s)
 		return;
 	s->tuple.role = WS_CLIENT;
 	s->connect_ns = bpf_ktime_get_ns();
-	s->connect_cause = t->cause;
+	act(c, USED_CONNECT);
+	s->connect_cause = c->cause;
 	s->connect_tid = task->pid;
 	if (!by_syscalls)
 		return;
@@ -50,7 +53,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	if (!s)
 		return;
 	s->tuple.role = WS_CLIENT;
-	s->connect_cause = t->cause;
+	s->connect_cause = c->cause;
 	s->connect_tid = task->pid;
 }
 

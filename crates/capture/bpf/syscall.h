@@ -40,18 +40,24 @@ static __always_inline bool is_peek(long nr, struct pt_regs *regs)
 	return false;
 }
 
-static __always_inline struct sock *sock_of_fd(struct task_struct *task, __u32 fd, __u64 *inode)
+static __always_inline struct file *file_of_fd(struct task_struct *task, __u32 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file **slot, *file = NULL;
-	struct socket *socket;
 
 	if (!table || fd >= BPF_CORE_READ(table, max_fds))
 		return NULL;
 	slot = BPF_CORE_READ(table, fd) + fd;
-	if (bpf_core_read(&file, sizeof(file), slot) || !file)
-		return NULL;
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+	bpf_core_read(&file, sizeof(file), slot);
+	return file;
+}
+
+static __always_inline struct sock *sock_of_fd(struct task_struct *task, __u32 fd, __u64 *inode)
+{
+	struct file *file = file_of_fd(task, fd);
+	struct socket *socket;
+
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
 		return NULL;
 	*inode = BPF_CORE_READ(file, f_inode, i_ino);
 	socket = BPF_CORE_READ(file, private_data);

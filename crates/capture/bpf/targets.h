@@ -61,6 +61,36 @@ static __always_inline struct task_state *target_task(struct task_struct *task)
 	return t->target ? t : NULL;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct process_facts);
+} processes SEC(".maps");
+
+/* Counts the changes of `processes`, so that no task looks there twice for nothing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} facts_epoch SEC(".maps");
+
+static __always_inline void know_process(struct task_struct *task, struct task_state *t)
+{
+	__u32 zero = 0, pid = task->tgid, *epoch = bpf_map_lookup_elem(&facts_epoch, &zero);
+	struct process_facts *facts;
+
+	if (!epoch || t->facts_epoch == *epoch)
+		return;
+	t->facts_epoch = *epoch;
+	facts = bpf_map_lookup_elem(&processes, &pid);
+	if (facts)
+		t->facts = *facts;
+	else
+		__builtin_memset(&t->facts, 0, sizeof(t->facts));
+}
+
 static __always_inline void fill_actor(struct ws_actor *a, struct task_struct *task)
 {
 	a->pid = task->tgid;

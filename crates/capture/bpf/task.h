@@ -37,8 +37,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	c->generation = target_generation;
 	c->target = 1;
 	c->inherited = 1;
-	c->cause = p->cause;
-	c->evidence = p->cause ? WS_EV_CHILD : WS_EV_NONE;
+	if (child->tgid != parent->tgid || !p->facts.go.goid)
+		inherit(&c->acts, acting(parent, p), WS_EV_CHILD);
 	if (child->pid == child->tgid)
 		emit_task(child, WS_FORK);
 	return 0;

@@ -182,6 +182,7 @@ struct pt_regs {
 	unsigned long orig_ax;
 #elif defined(__TARGET_ARCH_arm64)
 	unsigned long long regs[31];
+	unsigned long long sp;
 	int syscallno;
 #endif
 };

@@ -9,13 +9,27 @@
 #define WS_MAX_PAYLOAD 4096
 #define WS_COMM_LEN 16
 
-enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3 };
+enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
 enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
 
 /* How the cause of a message is known; the numbers are those of model::trace::Evidence. */
-enum ws_evidence { WS_EV_NONE = 0, WS_EV_THREAD = 4, WS_EV_CHILD = 6, WS_EV_CONNECT = 7, WS_EV_EVENT_LOOP = 9 };
+enum ws_evidence {
+	WS_EV_NONE = 0,
+	WS_EV_THREAD = 4,
+	WS_EV_COROUTINE = 5,
+	WS_EV_CHILD = 6,
+	WS_EV_CONNECT = 7,
+	WS_EV_WAKE_UP = 8,
+	WS_EV_EVENT_LOOP = 9,
+};
+
+/*
+ * A cause that has no name yet: a worker acts for somebody, and for whom is seen when it hands its result back. No exchange
+ * has both of these bits (exchange_id()).
+ */
+#define WS_PROVISIONAL (3ULL << 62)
 
 /* The system call that moved the bytes. */
 enum ws_abi {
@@ -114,6 +128,18 @@ struct ws_task {
 	struct ws_actor actor;
 };
 
+/* For which request a provisional cause stood, or, until that is known, may stand. */
+enum ws_alias_what { WS_ALIAS_NAME = 0, WS_ALIAS_GUESS = 1, WS_ALIAS_WAKE_UP = 2 };
+
+struct ws_alias {
+	__u8 kind;
+	__u8 what;
+	__u8 pad0[6];
+	__u64 time_ns;
+	__u64 provisional;
+	__u64 cause;
+};
+
 struct ws_life {
 	__u32 pid;
 	__u32 change; /* enum ws_task_change */
@@ -155,6 +181,7 @@ _Static_assert(sizeof(struct ws_tuple) == 40, "contract");
 _Static_assert(sizeof(struct ws_data) == 152, "contract");
 _Static_assert(sizeof(struct ws_socket) == 152, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
+_Static_assert(sizeof(struct ws_alias) == 32, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_verdict) == 4, "contract");
 

@@ -11,6 +11,8 @@
 #include "maps.h"
 #include "targets.h"
 #include "sock.h"
+#include "context.h"
+#include "goroutine.h"
 #include "cause.h"
 #include "syscall.h"
 #include "tls_state.h"
@@ -20,6 +22,7 @@
 #include "message.h"
 
 #include "task.h"
+#include "wake.h"
 #include "socket_state.h"
 #include "socket_tracepoints.h"
 #include "syscall_tracepoints.h"

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::targets::{descendants, Targets};
-use crate::tls::{Programs, Watcher};
+use crate::tls::{FactMaps, Programs, TlsPrograms, Watcher};
 use crate::wire;
 use crate::Verdict;
 use libbpf_rs::btf::types::{Struct, Typedef};
@@ -244,13 +244,11 @@ impl Capture {
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
         let features = features::table(rung, &names, &refused, has);
-        let tls = if PROGRAMS.iter().filter(|p| p.is_uprobe()).all(|p| names.contains(&p.name)) {
-            let progs = &skel.progs;
-            let [enter, exit, go_enter, go_exit] =
-                [&progs.tls_enter, &progs.tls_exit, &progs.tls_go_enter, &progs.tls_go_exit]
-                    .map(|p| p.as_fd().as_raw_fd());
-            let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the map of processes"))?;
-            Watcher::start(Programs { enter, exit, go_enter, go_exit }, lives, targets).ok()
+        let uprobes = uprobes(&skel, &names);
+        let tls = if PROGRAMS.iter().any(|p| p.is_uprobe() && names.contains(&p.name)) {
+            let handle = |map| MapHandle::try_from(map).map_err(bpf("opening the map of processes"));
+            let facts = FactMaps { processes: handle(&skel.maps.processes)?, epoch: handle(&skel.maps.facts_epoch)? };
+            Watcher::start(uprobes, handle(&skel.maps.lives)?, facts, targets).ok()
         } else {
             None
         };
@@ -356,6 +354,28 @@ impl Capture {
     pub fn detach(&mut self) {
         self.links.clear();
         self.tls = None;
+    }
+}
+
+/// The uprobe programs that were loaded.
+fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs {
+    let progs = &skel.progs;
+    let fd = |name: &str, program: &libbpf_rs::Program<'_>| {
+        loaded.contains(&name).then(|| program.as_fd().as_raw_fd()).filter(|fd| *fd >= 0)
+    };
+    let tls = || {
+        Some(TlsPrograms {
+            enter: fd("tls_enter", &progs.tls_enter)?,
+            exit: fd("tls_exit", &progs.tls_exit)?,
+            go_enter: fd("tls_go_enter", &progs.tls_go_enter)?,
+            go_exit: fd("tls_go_exit", &progs.tls_go_exit)?,
+        })
+    };
+    Programs {
+        tls: tls(),
+        birth: fd("go_birth", &progs.go_birth),
+        send: fd("go_send", &progs.go_send),
+        recv: fd("go_recv", &progs.go_recv),
     }
 }
 

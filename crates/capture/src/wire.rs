@@ -5,7 +5,7 @@
 
 use crate::clock::Clock;
 use std::net::{IpAddr, Ipv6Addr};
-use wirespan_model::event::{Actor, SocketChange, TaskChange, TcpTotals};
+use wirespan_model::event::{Actor, AliasKind, CauseAlias, SocketChange, TaskChange, TcpTotals};
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, TaskEvent, Transport,
 };
@@ -16,6 +16,7 @@ const TUPLE: usize = 40;
 const DATA: usize = 152;
 const SOCKET: usize = 152;
 const TASK: usize = 64;
+const ALIAS: usize = 32;
 
 const F_HAS_SEQ: u16 = 1;
 const F_PLAINTEXT: u16 = 16;
@@ -163,6 +164,19 @@ fn task(f: &Fields<'_>, clock: &Clock) -> Event {
     })
 }
 
+fn alias(f: &Fields<'_>, clock: &Clock) -> Event {
+    Event::Alias(CauseAlias {
+        kind: match f.u8(1) {
+            0 => AliasKind::Name,
+            2 => AliasKind::Woken,
+            _ => AliasKind::Guess,
+        },
+        time_ns: clock.to_unix(f.u64(8)),
+        provisional: f.u64(16),
+        cause: f.u64(24),
+    })
+}
+
 /// Reads a record of `lives`: a process, and what became of it.
 pub fn read_life(record: &[u8]) -> Option<(u32, TaskChange)> {
     let f = Fields(record.get(..8)?);
@@ -197,6 +211,7 @@ fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
         (Some(1), n) if n >= DATA => data(&f, clock),
         (Some(2), n) if n >= SOCKET => Some(socket(&f, clock)),
         (Some(3), n) if n >= TASK => Some(task(&f, clock)),
+        (Some(4), n) if n >= ALIAS => Some(alias(&f, clock)),
         _ => None,
     };
     event.ok_or(BadRecord { kind: record.first().copied().unwrap_or(0), len: record.len() })
@@ -210,13 +225,13 @@ mod tests {
     fn short_and_unknown_records_are_errors() {
         let clock = Clock::now();
         for kind in 0..=255u8 {
-            for len in [0usize, 1, 8, 63, 64, 151, 152, 200] {
+            for len in [0usize, 1, 8, 31, 32, 63, 64, 151, 152, 200] {
                 let mut record = vec![0xffu8; len];
                 if let Some(first) = record.first_mut() {
                     *first = kind;
                 }
                 let read = read(&record, &clock, &mut Vec::new());
-                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..));
+                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4, 32..));
                 // A data record full of 0xff claims 65535 payload bytes that are not there.
                 assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");
             }

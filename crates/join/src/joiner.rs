@@ -2,13 +2,14 @@
 
 use crate::config::JoinConfig;
 use crate::conn::Conn;
+use crate::naming::Naming;
 use crate::stats::JoinStats;
 use crate::table::{ConnKey, Table};
 use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use wirespan_model::event::{Actor, SocketChange, TaskChange};
+use wirespan_model::event::{Actor, AliasKind, SocketChange, TaskChange};
 use wirespan_model::{DataEvent, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
 /// Verdicts kept while nobody asks for them.
@@ -49,6 +50,7 @@ pub struct Joiner {
     /// Last time that the caller told; 0 if it never did.
     clock_ns: u64,
     epoch_ns: u64,
+    naming: Naming,
 }
 
 impl Joiner {
@@ -71,21 +73,34 @@ impl Joiner {
             ticked_ns: 0,
             clock_ns: 0,
             epoch_ns: 0,
+            naming: Naming::default(),
         }
     }
 
     /// Takes an event; finished spans go to `sink`.
     pub fn event(&mut self, event: Event, sink: &mut dyn FnMut(Span)) {
         match event {
-            Event::Data(d) => self.data(d, sink),
-            Event::Socket(e) => self.socket(&e, sink),
+            Event::Data(d) => self.named(sink, |joiner, sink| joiner.data(d, sink)),
+            Event::Socket(e) => self.named(sink, |joiner, sink| joiner.socket(&e, sink)),
             Event::Task(t) => {
                 self.env.stats.task_in += 1;
                 if t.change == TaskChange::Exec {
                     self.env.epoch = self.env.epoch.wrapping_add(1);
                 }
             }
+            Event::Alias(a) => {
+                self.env.stats.named_causes += u64::from(a.kind == AliasKind::Name);
+                self.naming.name(&a, sink);
+            }
         }
+    }
+
+    /// Does something whose spans may wait until their cause has its name.
+    fn named(&mut self, sink: &mut dyn FnMut(Span), work: impl FnOnce(&mut Self, &mut dyn FnMut(Span))) {
+        let mut naming = std::mem::take(&mut self.naming);
+        work(self, &mut |span| naming.pass(span, sink));
+        self.naming = naming;
+        self.env.stats.unnamed_causes += self.naming.give_up(self.now_ns, sink);
     }
 
     fn data(&mut self, d: DataEvent, sink: &mut dyn FnMut(Span)) {
@@ -186,7 +201,7 @@ impl Joiner {
     pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) {
         self.clock_ns = self.clock_ns.max(now_ns);
         self.now_ns = self.clock_ns;
-        self.run_timers(sink);
+        self.named(sink, |joiner, sink| joiner.run_timers(sink));
     }
 
     fn run_timers(&mut self, sink: &mut dyn FnMut(Span)) {
@@ -215,9 +230,12 @@ impl Joiner {
 
     /// The end of all events: reports everything that waits.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Span)) {
-        for slot in self.table.slots() {
-            self.drop_slot(slot, sink);
-        }
+        self.named(sink, |joiner, sink| {
+            for slot in joiner.table.slots() {
+                joiner.drop_slot(slot, sink);
+            }
+        });
+        self.env.stats.unnamed_causes += self.naming.give_up(u64::MAX, sink);
         self.timers.clear();
     }
 

@@ -15,6 +15,7 @@ mod errno;
 mod flow;
 mod infer;
 mod joiner;
+mod naming;
 mod pending;
 mod session;
 mod spans;

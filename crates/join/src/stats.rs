@@ -53,6 +53,10 @@ pub struct JoinStats {
     pub plaintext_without_record: u64,
     /// Connections whose protocol was not recognised.
     pub unknown_protocol: u64,
+    /// Provisional causes that were given their name.
+    pub named_causes: u64,
+    /// Spans out without a cause because theirs was never named.
+    pub unnamed_causes: u64,
     /// Bytes that their protocol forbids, by the parser's reason.
     pub malformed: FxHashMap<&'static str, u64>,
 }
@@ -85,6 +89,8 @@ impl JoinStats {
             ("plaintext_connections", self.plaintext_connections),
             ("plaintext_without_record", self.plaintext_without_record),
             ("unknown_protocol", self.unknown_protocol),
+            ("named_causes", self.named_causes),
+            ("unnamed_causes", self.unnamed_causes),
         ];
         let mut malformed: Vec<_> = self.malformed.iter().map(|(k, v)| (*k, *v)).collect();
         malformed.sort_unstable();

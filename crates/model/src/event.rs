@@ -38,6 +38,8 @@ pub enum Event {
     Socket(SocketEvent),
     /// A task was born, changed its program, or ended.
     Task(TaskEvent),
+    /// For which request a provisional cause stood.
+    Alias(CauseAlias),
 }
 
 /// The process and thread behind an event. All zero for a capture file.
@@ -87,7 +89,8 @@ pub struct DataEvent {
     pub errno: i32,
     /// Id of the exchange of this socket to which the bytes belong: `cookie << 24 | n`. 0 if not known.
     pub exchange: u64,
-    /// Exchange id of the request for which the thread acted (the causal id). 0 if there is none.
+    /// Exchange id of the request for which the thread acted (the causal id), or a [provisional](PROVISIONAL) one. 0 if there
+    /// is none.
     pub cause: u64,
     /// How the source knows the cause.
     pub cause_evidence: Option<Evidence>,
@@ -96,6 +99,39 @@ pub struct DataEvent {
     pub plaintext: bool,
     /// First bytes of the call; empty where only lengths were captured.
     pub payload: Vec<u8>,
+}
+
+/// Bits that no exchange id has: a cause with them is provisional. A worker took something from a queue that was not
+/// empty, so that nobody woke it; for whom it acted is seen when it hands its result back ([`CauseAlias`]), or never.
+pub const PROVISIONAL: u64 = 3 << 62;
+
+/// Whether a cause stands for a request that is not known yet.
+pub fn is_provisional(cause: u64) -> bool {
+    cause & PROVISIONAL == PROVISIONAL
+}
+
+/// How it is known for which request a provisional cause stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AliasKind {
+    /// The result was handed back to who waited for it.
+    Name,
+    /// Its handler woke the worker, which may have found another's work in the queue: believed if no name comes.
+    Woken,
+    /// It woke the worker in a way in which locks are passed on, too: a guess, if no name comes.
+    Guess,
+}
+
+/// For which request a provisional cause stood, or may have stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CauseAlias {
+    /// The cause as written into earlier events.
+    pub provisional: u64,
+    /// The exchange id for which it stood.
+    pub cause: u64,
+    /// How that is known.
+    pub kind: AliasKind,
+    /// When that was seen, Unix ns.
+    pub time_ns: u64,
 }
 
 /// TCP facts of a connection, as the kernel counts them.

@@ -23,6 +23,10 @@ pub(crate) fn with<T>(path: &Path, work: impl FnOnce(&Image<'_>) -> Option<T>) -
     work(&Image { elf, cache: &cache })
 }
 
+fn is_code(p: &object::elf::ProgramHeader64<Endianness>, endian: Endianness) -> bool {
+    p.p_type(endian) == object::elf::PT_LOAD && p.p_flags(endian) & PF_X != 0
+}
+
 /// An ELF file.
 pub(crate) struct Image<'a> {
     elf: Elf<'a>,
@@ -55,9 +59,19 @@ impl Image<'_> {
         let endian = self.elf.endian();
         self.elf.elf_program_headers().iter().find_map(|p| {
             let (start, size) = (p.p_vaddr(endian), p.p_filesz(endian));
-            let code = p.p_type(endian) == object::elf::PT_LOAD && p.p_flags(endian) & PF_X != 0;
-            (code && (start..start + size).contains(&address)).then(|| address - start + p.p_offset(endian))
+            (is_code(p, endian) && (start..start + size).contains(&address))
+                .then(|| address - start + p.p_offset(endian))
         })
+    }
+
+    /// Where the code begins: offset in the file, and address.
+    pub(crate) fn code(&self) -> Option<(u64, u64)> {
+        let endian = self.elf.endian();
+        self.elf
+            .elf_program_headers()
+            .iter()
+            .find(|p| is_code(p, endian))
+            .map(|p| (p.p_offset(endian), p.p_vaddr(endian)))
     }
 
     /// Bytes of the file from an address on, as many as there are.

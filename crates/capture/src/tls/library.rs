@@ -2,6 +2,7 @@
 
 use super::elf::{self, Image, Place};
 use super::go;
+use super::goroutines::{self, Goroutines};
 use super::points::{Exits, Function, Points, STEPPED};
 use std::collections::HashMap;
 use std::path::Path;
@@ -38,6 +39,33 @@ pub(crate) struct Plan {
     pub(crate) exit: Vec<Probe>,
     /// Return probes.
     pub(crate) returns: Vec<Probe>,
+    /// Of a Go program.
+    pub(crate) goroutines: Option<Goroutines>,
+    /// Of CPython: where its own locks lie, in the file's addresses.
+    pub(crate) locks: Option<Locks>,
+}
+
+/// CPython's `_PyRuntime` holds the lock of the interpreter, which wakes threads that are handed no work. It is exported by
+/// every build. `bias` turns the file's addresses into those of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Locks {
+    place: Place,
+    segment: (u64, u64),
+}
+
+impl Locks {
+    fn of(image: &Image<'_>) -> Option<Self> {
+        let place = *image.functions(&["_PyRuntime"]).get("_PyRuntime")?;
+        Some(Locks { place, segment: image.code()? })
+    }
+
+    /// First and last address in a process that has mapped the code here; `mapping` is memory address and file offset.
+    pub(crate) fn range(&self, (start, offset): (u64, u64)) -> (u64, u64) {
+        let (at, address) = self.segment;
+        let bias = start.wrapping_add(at.wrapping_sub(offset)).wrapping_sub(address);
+        let from = self.place.address.wrapping_add(bias);
+        (from, from.wrapping_add(self.place.size))
+    }
 }
 
 struct Api {
@@ -73,9 +101,15 @@ const APIS: [Api; 2] = [
     },
 ];
 
-/// Looks into a file; `None` if it holds no TLS library that is known.
+/// Looks into a file; `None` if it holds nothing to probe.
 pub(crate) fn plan(path: &Path) -> Option<Plan> {
-    elf::with(path, |image| plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api))))
+    elf::with(path, |image| {
+        let plan = plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api)));
+        match Locks::of(image) {
+            Some(locks) => Some(Plan { locks: Some(locks), ..plan.unwrap_or_default() }),
+            None => plan,
+        }
+    })
 }
 
 const GO: [(&str, u64); 2] = [("crypto/tls.(*Conn).Read", READ), ("crypto/tls.(*Conn).Write", WRITE)];
@@ -84,14 +118,14 @@ fn plan_go(image: &Image<'_>) -> Option<Plan> {
     if !image.is_x86_64() {
         return None;
     }
-    let mut plan = Plan { library: "go", is_go: true, ..Plan::default() };
+    let mut plan = Plan { library: "go", is_go: true, goroutines: goroutines::plan(image), ..Plan::default() };
     for (name, place) in go::functions(image, &GO.map(|f| f.0)) {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
-        let points = Function::new(bytes, place.address).go_points()?;
+        let Some(points) = Function::new(bytes, place.address).go_points() else { continue };
         let cookie = GO.iter().find(|f| f.0 == name)?.1;
         add(&mut plan, image, &points, cookie);
     }
-    (!plan.exit.is_empty()).then_some(plan)
+    (!plan.exit.is_empty() || plan.goroutines.is_some()).then_some(plan)
 }
 
 fn plan_api(image: &Image<'_>, api: &Api) -> Option<Plan> {

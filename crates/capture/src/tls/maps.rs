@@ -26,6 +26,9 @@ impl FileId {
 pub(crate) struct Mapping {
     /// Leads to the very file that is mapped, whatever the mount namespace, also after it was replaced or deleted.
     pub(crate) file: PathBuf,
+    /// Where it begins in memory, and in the file.
+    pub(crate) start: u64,
+    pub(crate) offset: u64,
     /// Its name as the process sees it, without ` (deleted)`.
     pub(crate) name: String,
 }
@@ -40,14 +43,20 @@ fn parse(pid: u32, text: &str) -> Vec<Mapping> {
     let mut found: Vec<Mapping> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split_ascii_whitespace();
-        let (Some(range), Some(mode)) = (fields.next(), fields.next()) else { continue };
+        let (Some(range), Some(mode), Some(offset)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let Some(at) = line.find('/').filter(|_| mode.as_bytes().get(2) == Some(&b'x')) else { continue };
         let name = line[at..].trim_end_matches(" (deleted)");
         // `maps` pads the numbers with zeros, `map_files` does not.
         let Some((from, to)) = range.split_once('-') else { continue };
         let (from, to) = (from.trim_start_matches('0'), to.trim_start_matches('0'));
         if found.last().is_none_or(|m| m.name != name) {
-            found.push(Mapping { file: format!("/proc/{pid}/map_files/{from}-{to}").into(), name: name.to_string() });
+            let number = |hex| u64::from_str_radix(hex, 16).unwrap_or(0);
+            found.push(Mapping {
+                file: format!("/proc/{pid}/map_files/{from}-{to}").into(),
+                start: number(from),
+                offset: number(offset),
+                name: name.to_string(),
+            });
         }
     }
     found
@@ -64,9 +73,14 @@ mod tests {
                     7f0000003000-7f0000004000 r-xp 00000000 00:00 0 [vdso]\n\
                     7f0000005000-7f0000006000 rw-p 00000000 00:00 0\n\
                     00b6f000-00b71000 r-xp 0076f000 fe:00 24 /usr/bin/node\n";
-        let mapping = |file: &str, name: &str| Mapping { file: file.into(), name: name.into() };
-        let library = mapping("/proc/7/map_files/7f0000001000-7f0000002000", "/usr/lib/libssl.so.3");
-        assert_eq!(parse(7, text), [library, mapping("/proc/7/map_files/b6f000-b71000", "/usr/bin/node")]);
+        let mapping =
+            |file: &str, start, offset, name: &str| Mapping { file: file.into(), start, offset, name: name.into() };
+        let library =
+            mapping("/proc/7/map_files/7f0000001000-7f0000002000", 0x7f0000001000, 0x1000, "/usr/lib/libssl.so.3");
+        assert_eq!(
+            parse(7, text),
+            [library, mapping("/proc/7/map_files/b6f000-b71000", 0xb6f000, 0x76f000, "/usr/bin/node")]
+        );
     }
 
     #[test]

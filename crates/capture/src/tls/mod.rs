@@ -1,9 +1,10 @@
-//! TLS plaintext: finds the TLS libraries of targets, also those loaded later, and attaches uprobes to these processes.
+//! Uprobes: finds the TLS libraries of targets, also those loaded later, and Go's runtime, and attaches to these processes.
 //!
 //! | module | concern |
 //! |---|---|
 //! | [`maps`] | which files a process has mapped |
 //! | [`elf`], [`go`], [`library`], [`points`] | which library a file is, and where its functions are best probed |
+//! | [`goroutines`] | where Go's runtime keeps its goroutines, and where they hand over |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
 //!
@@ -14,6 +15,7 @@
 mod detach;
 mod elf;
 mod go;
+mod goroutines;
 mod library;
 mod link;
 mod maps;
@@ -22,7 +24,7 @@ mod points;
 use crate::targets::Targets;
 use crate::wire;
 use detach::Detacher;
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use library::Plan;
 use maps::FileId;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
@@ -48,13 +50,54 @@ const USUAL: [&str; 3] = ["libssl.so.3", "libssl.so.1.1", "libgnutls.so.30"];
 const FOLDERS: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib"];
 
-/// The programs to attach.
-#[derive(Clone, Copy, Debug)]
+/// The programs to attach; those that the kernel refused are missing.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Programs {
+    pub(crate) tls: Option<TlsPrograms>,
+    pub(crate) birth: Option<RawFd>,
+    pub(crate) send: Option<RawFd>,
+    pub(crate) recv: Option<RawFd>,
+}
+
+/// Those that make no sense without each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TlsPrograms {
     pub(crate) enter: RawFd,
     pub(crate) exit: RawFd,
     pub(crate) go_enter: RawFd,
     pub(crate) go_exit: RawFd,
+}
+
+/// What the kernel programs are told of processes.
+#[derive(Debug)]
+pub(crate) struct FactMaps {
+    pub(crate) processes: MapHandle,
+    pub(crate) epoch: MapHandle,
+}
+
+/// `struct process_facts` of `bpf/maps.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    go: [u8; 8],
+    locks: (u64, u64),
+}
+
+impl FactMaps {
+    fn tell(&self, pid: u32, facts: &Facts) {
+        let key = pid.to_ne_bytes();
+        let told = if *facts == Facts::default() {
+            self.processes.delete(&key)
+        } else {
+            let (from, to) = (facts.locks.0.to_ne_bytes(), facts.locks.1.to_ne_bytes());
+            self.processes.update(&key, &[facts.go, from, to].concat(), MapFlags::ANY)
+        };
+        let zero = 0u32.to_ne_bytes();
+        let epoch = self.epoch.lookup(&zero, MapFlags::ANY).ok().flatten();
+        let epoch = epoch.and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        if told.is_ok() {
+            let _ = self.epoch.update(&zero, &epoch.wrapping_add(1).to_ne_bytes(), MapFlags::ANY);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -92,11 +135,17 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Starts looking. The programs must outlive it; `lives` tells which processes of targets are born, change and end.
-    pub(crate) fn start(programs: Programs, lives: MapHandle, targets: &Targets) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        programs: Programs,
+        lives: MapHandle,
+        facts: FactMaps,
+        targets: &Targets,
+    ) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell });
         let mut search = Search {
             programs,
+            facts,
             targets: targets.clone(),
             processes: HashMap::new(),
             known: HashMap::new(),
@@ -140,10 +189,12 @@ struct Process {
     look_at: Instant,
     attached: HashSet<FileId>,
     links: Vec<OwnedFd>,
+    facts: Facts,
 }
 
 struct Search {
     programs: Programs,
+    facts: FactMaps,
     targets: Targets,
     processes: HashMap<u32, Process>,
     /// What each file is.
@@ -229,8 +280,12 @@ impl Search {
             look_at: now,
             attached: HashSet::new(),
             links: Vec::new(),
+            facts: Facts::default(),
         });
         (p.born, p.look_at) = (now, now);
+        if std::mem::take(&mut p.facts) != Facts::default() {
+            self.facts.tell(pid, &Facts::default()); // it may have become another program
+        }
         self.expect(pid);
     }
 
@@ -277,6 +332,9 @@ impl Search {
 
     fn ended(&mut self, pid: u32) {
         if let Some(process) = self.processes.remove(&pid) {
+            if process.facts != Facts::default() {
+                self.facts.tell(pid, &Facts::default());
+            }
             self.detacher.close(process.links);
         }
     }
@@ -284,7 +342,7 @@ impl Search {
     fn look_at(&mut self, pid: u32) -> Option<()> {
         for mapping in maps::executable(pid)? {
             let Some(id) = FileId::of(&mapping.file) else { continue };
-            self.attach(pid, &mapping.file, id);
+            self.attach(pid, &mapping.file, id, Some((mapping.start, mapping.offset)));
         }
         let p = self.processes.get_mut(&pid)?;
         let now = Instant::now();
@@ -300,14 +358,15 @@ impl Search {
             let Ok(below) = path.strip_prefix("/") else { continue };
             let path = root.join(below);
             if let Some(id) = FileId::of(&path) {
-                self.attach(pid, &path, id);
+                self.attach(pid, &path, id, None);
             }
         }
     }
 
-    fn attach(&mut self, pid: u32, file: &Path, id: FileId) {
+    fn attach(&mut self, pid: u32, file: &Path, id: FileId, mapped: Option<(u64, u64)>) {
         let Some(process) = self.processes.get(&pid) else { return };
-        if process.attached.contains(&id) {
+        let is_known = process.attached.contains(&id);
+        if is_known && process.facts != Facts::default() {
             return;
         }
         let plan = match self.known.get(&id) {
@@ -315,7 +374,7 @@ impl Search {
             None => {
                 let plan = library::plan(file).map(Arc::new);
                 if let Some(plan) = &plan {
-                    tracing::debug!(file = %file.display(), library = plan.library, ?plan, "a TLS library");
+                    tracing::debug!(file = %file.display(), library = plan.library, ?plan, "something to probe");
                 }
                 self.known.insert(id, plan.clone());
                 plan
@@ -324,14 +383,35 @@ impl Search {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.attached.insert(id);
         let (Some(plan), Ok(path)) = (plan, CString::new(file.as_os_str().as_bytes())) else { return };
-        let Programs { enter, exit, go_enter, go_exit } = self.programs;
-        let (enter, exit) = if plan.is_go { (go_enter, go_exit) } else { (enter, exit) };
-        let sets = [(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)];
+        let programs = self.programs;
+        let mut facts = process.facts;
+        if let Some(goroutines) = &plan.goroutines {
+            facts.go = goroutines.layout.bytes(programs.birth.is_some() && !goroutines.birth.is_empty());
+        }
+        if let Some((locks, mapped)) = plan.locks.zip(mapped) {
+            facts.locks = locks.range(mapped);
+        }
+        if facts != process.facts {
+            process.facts = facts;
+            self.facts.tell(pid, &facts);
+        }
+        if is_known {
+            return;
+        }
+        let mut sets = Vec::new();
+        if let Some(tls) = programs.tls {
+            let (enter, exit) = if plan.is_go { (tls.go_enter, tls.go_exit) } else { (tls.enter, tls.exit) };
+            sets.extend([(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)]);
+        }
+        if let Some(g) = &plan.goroutines {
+            let probes = [(programs.birth, &g.birth), (programs.send, &g.send), (programs.recv, &g.recv)];
+            sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
+        }
         for (program, probes, at_return) in sets.into_iter().filter(|s| !s.1.is_empty()) {
             match link::attach(program, &path, probes, at_return, pid) {
                 Ok(link) => process.links.push(link),
                 Err(error) => {
-                    tracing::debug!(pid, file = %file.display(), %error, "probes of a TLS library were not attached");
+                    tracing::debug!(pid, file = %file.display(), %error, "probes were not attached");
                 }
             }
         }

@@ -72,11 +72,22 @@ impl Function {
     /// Points for a Go function: no return probe, which would break the runtime's stacks, but every `ret`. `None` unless it
     /// begins with a look at the goroutine's stack limit, as a Go function does that may need more stack.
     pub(crate) fn go_points(&self) -> Option<Points> {
+        let enter = self.go_entry()?;
+        let exits: Vec<u64> = self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip).collect();
+        (!exits.is_empty()).then_some(Points { enter, exits: Exits::At(exits), cost: CHEAP + STEPPED })
+    }
+
+    /// The jump of a Go function that looks at the goroutine's stack limit: its arguments are still in their registers.
+    pub(crate) fn go_entry(&self) -> Option<u64> {
         let looks = |i: &Instruction| i.mnemonic() == Mnemonic::Cmp && i.memory_base() == Register::R14;
         let limit = self.code.iter().take(3).position(looks)?;
-        let jump = self.code.get(limit + 1).filter(|i| i.is_jcc_short_or_near())?;
-        let exits: Vec<u64> = self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip).collect();
-        (!exits.is_empty()).then(|| Points { enter: jump.ip(), exits: Exits::At(exits), cost: CHEAP + STEPPED })
+        self.code.get(limit + 1).filter(|i| i.is_jcc_short_or_near()).map(Instruction::ip)
+    }
+
+    /// Where this function is called.
+    pub(crate) fn calls_of(&self, target: u64) -> Vec<u64> {
+        let calls = |i: &&Instruction| i.code() == Code::Call_rel32_64 && i.near_branch_target() == target;
+        self.code.iter().filter(calls).map(Instruction::ip).collect()
     }
 
     /// The function that this one hands its arguments to before anything else: `SSL_read_ex` is such a wrapper.
@@ -94,7 +105,7 @@ impl Function {
 
     /// Whether the function calls this address.
     pub(crate) fn calls(&self, target: u64) -> bool {
-        self.code.iter().any(|i| i.code() == Code::Call_rel32_64 && i.near_branch_target() == target)
+        !self.calls_of(target).is_empty()
     }
 
     /// Chooses the points; without `exit` only that of the entry.

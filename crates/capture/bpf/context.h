@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * For which request somebody acts now, a thread or a goroutine, and how that passes from one to the other.
+ *
+ *  - Who reads a request acts for it (OWN), also after its answer has begun (ANSWERED): what it calls then is aftermath.
+ *  - Who is woken by somebody that acts for a request takes it over (LENT), and with it the place of the hand-over. While it
+ *    has it, a wake-up at another place is no hand-over: it waits for a lock or a result. A wake-up at the same place is
+ *    the next one.
+ *  - A wake-up in a way in which locks are passed on, at the place where a worker waits for work, passes on the right to look
+ *    into a queue: whose work it finds there is not known, and may be that of the waker (a guess).
+ *  - Who waits for the end of a request of its own is given back what it lent. From then on (RETURNED) the other acts for
+ *    nobody that is known; if it goes on without being woken, because its queue was not empty, it acts for a provisional
+ *    cause, whose name is told when it gives back the next time.
+ */
+#ifndef WS_CONTEXT_H
+#define WS_CONTEXT_H
+
+enum context_state { ACTS_OWN = 0, ACTS_ANSWERED = 1, ACTS_LENT = 2, ACTS_RETURNED = 3 };
+
+static __always_inline bool is_provisional(__u64 cause)
+{
+	return (cause & WS_PROVISIONAL) == WS_PROVISIONAL;
+}
+
+/* Acts now for this, by its own doing. */
+static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
+{
+	c->cause = cause;
+	c->place = c->guess = 0;
+	c->evidence = evidence;
+	c->state = ACTS_OWN;
+	c->used = 0;
+}
+
+/* A child acts for what its creator acts for, and may become anybody's worker later. */
+static __always_inline void inherit(struct context *to, const struct context *from, __u8 evidence)
+{
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+
+	to->cause = cause;
+	to->place = to->guess = 0;
+	to->evidence = cause ? evidence : WS_EV_NONE;
+	to->state = cause ? ACTS_LENT : ACTS_OWN;
+	to->used = 0;
+}
+
+static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
+{
+	struct ws_alias e = { .kind = WS_ALIAS, .what = what, .provisional = provisional, .cause = cause };
+
+	e.time_ns = bpf_ktime_get_ns();
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+}
+
+enum context_use { USED_CONNECT = 1, USED_SEND = 2 };
+
+/*
+ * It is about to connect or to send. A worker acts for a provisional cause, a new one for each request that it sends: it may
+ * have taken another's work since the last, which is likely the same if nothing better is known.
+ */
+static __always_inline void act(struct context *c, __u8 use)
+{
+	bool again = c->state == ACTS_LENT && is_provisional(c->cause);
+	__u64 fresh;
+
+	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || (again && c->used & use & USED_SEND)) {
+		fresh = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
+		if (again && !c->guess)
+			tell_alias(c->cause, fresh, WS_ALIAS_GUESS);
+		else if (c->guess)
+			tell_alias(fresh, c->guess, c->woken && !again ? WS_ALIAS_WAKE_UP : WS_ALIAS_GUESS);
+		c->cause = fresh;
+		c->evidence = WS_EV_WAKE_UP;
+		c->state = ACTS_LENT;
+	}
+	c->used |= use;
+}
+
+/*
+ * How something passes: HOW_CHAIN in a way in which locks are passed on, and the right to look into a queue; HOW_WAKE_UP to
+ * who is woken, which then may find another's work in the queue; HOW_CHANNEL together with the very value.
+ */
+enum { HOW_CHAIN, HOW_WAKE_UP, HOW_CHANNEL };
+
+static __always_inline void lend(struct context *from, struct context *to, __u64 place, int how)
+{
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+
+	if (!cause && from->state == ACTS_LENT)
+		cause = from->guess;
+	to->cause = how == HOW_CHANNEL ? cause : 0;
+	to->guess = how == HOW_CHANNEL ? 0 : cause;
+	to->woken = how == HOW_WAKE_UP;
+	to->place = place;
+	to->evidence = WS_EV_WAKE_UP;
+	to->state = ACTS_LENT;
+	to->used = 0;
+}
+
+/* `from` wakes `to`, which waits at `place`. */
+static __always_inline void hand_over(struct context *from, struct context *to, __u64 place, int how)
+{
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+
+	if (to->cause && to->state == ACTS_OWN) { /* it waits for a result */
+		if (how == HOW_CHAIN)
+			return;
+		if (from->state == ACTS_OWN && !from->cause && from->used) /* a worker, seen late */
+			from->state = ACTS_RETURNED;
+		if (from->state != ACTS_LENT)
+			return;
+		if (is_provisional(from->cause) && !is_provisional(to->cause))
+			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
+		/* It may have told only that it has begun. */
+		from->woken = !from->used;
+		from->guess = from->used || is_provisional(from->cause) ? 0 : from->cause ? from->cause : from->guess;
+		from->state = ACTS_RETURNED;
+		return;
+	}
+	if (to->state < ACTS_LENT) { /* acts for nobody */
+		if ((cause || from->guess) && how != HOW_CHAIN)
+			lend(from, to, place, how);
+	} else if (!to->place) { /* a child, which may have become a worker */
+		if (cause && (how == HOW_CHANNEL || (how == HOW_WAKE_UP && to->used)))
+			lend(from, to, place, how);
+		else if (to->used && (to->state == ACTS_RETURNED || is_provisional(to->cause)))
+			lend(from, to, place, HOW_CHAIN);
+	} else if (to->place == place) { /* a worker where it waits for work */
+		lend(from, to, place, how);
+	} else if (to->state == ACTS_RETURNED && cause && how != HOW_CHAIN) {
+		/* Perhaps a lock on the way to the queue: it is not where it waits for work. */
+		lend(from, to, how == HOW_CHANNEL ? place : to->place, how == HOW_CHANNEL ? how : HOW_CHAIN);
+	}
+}
+
+#endif

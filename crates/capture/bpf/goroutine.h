@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Go: a goroutine, not its thread, acts for a request. Which one runs is read from the registers that it entered the kernel
+ * with (the runtime keeps its own structure in one, and a system call does not change it), and believed only if the stack
+ * pointer lies in that goroutine's stack: C code does not keep to the rule.
+ *
+ * Three functions of the runtime are probed, at instructions that the kernel emulates (src/runtime/go.rs): the start of a
+ * goroutine, which inherits; and the two hand-overs of a channel, which are called only where one side waits: to a receiver
+ * that waits, and from a sender that waits. What passes through a buffer without anybody waiting is not seen.
+ */
+#ifndef WS_GOROUTINE_H
+#define WS_GOROUTINE_H
+
+/* struct hchan: these have not changed since Go 1.0 */
+#define GO_CHAN_BUFFERED 8
+#define GO_CHAN_ELEMENT 24
+
+struct goroutine_key {
+	__u64 id;
+	__u32 pid;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct goroutine_key);
+	__type(value, struct context);
+} goroutines SEC(".maps");
+
+#define GO_G_M 48 /* of runtime.g */
+
+static __always_inline __u64 user_word(__u64 at)
+{
+	__u64 word = 0;
+
+	bpf_probe_read_user(&word, sizeof(word), (void *)at);
+	return word;
+}
+
+/* What this goroutine acts for; made at first sight, when its parent is asked unless its start would have been seen. */
+static __always_inline struct context *goroutine(const struct go_runtime *go, struct goroutine_key *key, __u64 g)
+{
+	struct context *c = bpf_map_lookup_elem(&goroutines, key), *from;
+	struct goroutine_key parent = { .pid = key->pid };
+	struct context born = {};
+
+	if (c)
+		return c;
+	if (go->parent && !go->births) {
+		parent.id = user_word(g + go->parent);
+		from = bpf_map_lookup_elem(&goroutines, &parent);
+		if (from)
+			inherit(&born, from, WS_EV_COROUTINE);
+	}
+	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
+	return bpf_map_lookup_elem(&goroutines, key);
+}
+
+/* Who acts: the goroutine in the system call, else the thread. */
+static __always_inline struct context *acting(struct task_struct *task, struct task_state *t)
+{
+	struct goroutine_key key = { .pid = task->tgid };
+	struct pt_regs *regs;
+	struct context *c;
+	__u64 stack[2], g;
+
+	t->goroutine = 0;
+	know_process(task, t);
+	if (!t->facts.go.goid)
+		return &t->acts;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	g = WS_GO_G(regs);
+	if (bpf_probe_read_user(stack, sizeof(stack), (void *)g) || WS_SP(regs) < stack[0] || WS_SP(regs) > stack[1])
+		return &t->acts;
+	key.id = user_word(g + t->facts.go.goid);
+	if (!key.id)
+		return &t->acts;
+	t->goroutine = key.id;
+	c = goroutine(&t->facts.go, &key, g);
+	return c ? c : &t->acts;
+}
+
+/* At the call of runtime.runqput in runtime.newproc, on the scheduler's stack: the second argument is the new goroutine. */
+SEC("uprobe.multi")
+int go_birth(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct goroutine_key key = {};
+	struct context *from, born = {};
+	__u64 child = WS_GO_ARG2(ctx);
+
+	if (!t)
+		return 0;
+	know_process(task, t);
+	if (!t->facts.go.goid)
+		return 0;
+	key.pid = task->tgid;
+	if (t->facts.go.parent)
+		key.id = user_word(child + t->facts.go.parent);
+	else
+		key.id = user_word(user_word(user_word(WS_GO_G(ctx) + GO_G_M) + t->facts.go.curg) + t->facts.go.goid);
+	from = bpf_map_lookup_elem(&goroutines, &key);
+	if (!from || !from->cause)
+		return 0;
+	inherit(&born, from, WS_EV_COROUTINE);
+	key.id = user_word(child + t->facts.go.goid);
+	if (key.id)
+		bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY);
+	return 0;
+}
+
+/* A channel's value goes from one goroutine to the other, of which one has waited. */
+static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct goroutine_key mine = {}, theirs = {};
+	__u64 channel = WS_GO_ARG1(ctx), g = WS_GO_G(ctx), other;
+	struct context *from, *to, nobody = {};
+	__u16 element = 0;
+
+	if (!t)
+		return 0;
+	know_process(task, t);
+	if (!t->facts.go.goid)
+		return 0;
+	other = user_word(WS_GO_ARG2(ctx)); /* struct sudog begins with its goroutine */
+	mine.pid = theirs.pid = task->tgid;
+	mine.id = user_word(g + t->facts.go.goid);
+	theirs.id = user_word(other + t->facts.go.goid);
+	if (!theirs.id)
+		return 0;
+	from = bpf_map_lookup_elem(&goroutines, receiver_waits ? &mine : &theirs);
+	to = bpf_map_lookup_elem(&goroutines, receiver_waits ? &theirs : &mine);
+	if (!to && !(from && from->cause))
+		return 0;
+	if (!to)
+		to = goroutine(&t->facts.go, receiver_waits ? &theirs : &mine, receiver_waits ? other : g);
+	if (!to)
+		return 0;
+	if (!from)
+		from = &nobody;
+	bpf_probe_read_user(&element, sizeof(element), (void *)(channel + GO_CHAN_ELEMENT));
+	/* A value of no size says that something has happened; it is no work. */
+	if (!element && !(to->cause && to->state == ACTS_OWN))
+		return 0;
+	if (!receiver_waits && user_word(channel + GO_CHAN_BUFFERED)) {
+		/* It takes the oldest value of the buffer, which is not this sender's. */
+		if (to->state == ACTS_LENT && to->place == channel)
+			to->state = ACTS_RETURNED;
+		return 0;
+	}
+	hand_over(from, to, channel, HOW_CHANNEL);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int go_send(struct pt_regs *ctx)
+{
+	return pass(ctx, true);
+}
+
+SEC("uprobe.multi")
+int go_recv(struct pt_regs *ctx)
+{
+	return pass(ctx, false);
+}
+
+#endif
