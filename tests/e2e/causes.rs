@@ -330,7 +330,7 @@ fn goroutines_hand_over() {
         (&plain, "client", 1, OVERLAPPING, 0.999),
         (&plain, "client", 1, SATURATED, 0.999),
         (&stripped, "client", 1, OVERLAPPING, 0.999),
-        (&plain, "child", 2, SATURATED, 0.999),
+        (&plain, "child", 2, SATURATED, 0.99),
         (&plain, "channel", 1, SATURATED, 0.98),
         (&plain, "buffered", 1, OVERLAPPING, 0.98),
         (&plain, "buffered", 1, SATURATED, 0.98),
