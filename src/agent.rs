@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! kernel ──ring──▶ [capture thread: drain, enrich, join] ──bounded channel──▶ [out thread: store, export, link]
-//!    ▲                                │ verdicts
-//!    └────────────────────────────────┘
+//!    ▲                                │ verdicts                  ▲
+//!    ├────────────────────────────────┘                           │
+//!    └──bundles──▶ [flows thread: drain, enrich, windows] ────────┘
 //! ```
 //!
 //! The capture thread never waits for anything but the clock: if the out thread falls behind, whole batches are
 //! dropped and counted.
 
 use crate::counters::Counters;
+use crate::flows::{Rhythm, Windows};
 use crate::outputs::Outputs;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
@@ -22,7 +24,7 @@ use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_enrich::Enricher;
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources};
 use wirespan_model::event::Actor;
-use wirespan_model::{Event, Resource, Span};
+use wirespan_model::{Event, Flow, Resource, Span};
 
 /// Pause between two looks into the ring: while events come, and at the longest while none do.
 const POLL: Duration = Duration::from_millis(1);
@@ -32,6 +34,14 @@ const BATCH: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
 /// Batches that may wait for the out thread.
 const QUEUE: usize = 64;
+
+/// What goes to the out thread.
+pub(crate) enum Batch {
+    /// Finished spans.
+    Spans(Vec<Arc<Span>>),
+    /// Flows of a window.
+    Flows(Vec<Flow>),
+}
 
 /// What the agent is told while it runs.
 pub(crate) enum Order {
@@ -44,6 +54,7 @@ pub(crate) struct Agent {
     orders: Sender<Order>,
     stop: Arc<AtomicBool>,
     capture: JoinHandle<Result<()>>,
+    flows: Option<(Arc<AtomicBool>, JoinHandle<Result<()>>)>,
     out: JoinHandle<Outputs>,
     /// What this kernel allows.
     pub(crate) features: Vec<Feature>,
@@ -61,30 +72,43 @@ impl Resources for Processes {
 pub(crate) fn start(
     options: Options,
     join: JoinConfig,
+    rhythm: Rhythm,
     targets: Targets,
     outputs: Outputs,
     counters: Arc<Counters>,
 ) -> Result<Agent> {
+    let enricher = Arc::new(Enricher::new());
     let (orders, orders_in) = bounded(16);
-    let (batches, batches_in) = bounded::<Vec<Arc<Span>>>(QUEUE);
+    let (batches, batches_in) = bounded::<Batch>(QUEUE);
     let (ready, ready_in) = bounded(1);
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
     let capture_counters = Arc::clone(&counters);
+    let (names, spans_out) = (Arc::clone(&enricher), batches.clone());
     let capture = std::thread::Builder::new().name("capture".into()).spawn(move || {
-        let capture = match Capture::open(&options, &targets) {
+        let mut capture = match Capture::open(&options, &targets) {
             Ok(capture) => capture,
             Err(error) => {
                 let _ = ready.send(Err(anyhow!(error)));
                 return Ok(());
             }
         };
-        let _ = ready.send(Ok(capture.features().to_vec()));
-        Loop::new(capture, join, capture_counters).run(&stopping, &orders_in, &batches)
+        let _ = ready.send(Ok((capture.features().to_vec(), capture.take_flows())));
+        Loop::new(capture, join, names, capture_counters).run(&stopping, &orders_in, &spans_out)
     })?;
-    let features = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
+    let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
+    let flows = match flows {
+        Some(source) => {
+            let windows = Windows::new(enricher, rhythm);
+            let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::clone(&counters));
+            let stopping = Arc::clone(&stop);
+            let run = move || windows.run(source, &stopping, &batches, &counters);
+            Some((stop, std::thread::Builder::new().name("flows".into()).spawn(run)?))
+        }
+        None => None,
+    };
     let out = std::thread::Builder::new().name("out".into()).spawn(move || ship(outputs, &batches_in, &counters))?;
-    Ok(Agent { orders, stop, capture, out, features })
+    Ok(Agent { orders, stop, capture, flows, out, features })
 }
 
 impl Agent {
@@ -104,8 +128,13 @@ impl Agent {
     pub(crate) fn stop(self) -> Result<Outputs> {
         self.stop.store(true, Ordering::Relaxed);
         let captured = self.capture.join().map_err(|_| anyhow!("the capture thread panicked"))?;
+        // Nothing is attached any more: what the kernel has bundled is all there will be.
+        let drained = self.flows.map(|(stop, thread)| {
+            stop.store(true, Ordering::Relaxed);
+            thread.join().unwrap_or_else(|_| Err(anyhow!("the flows thread panicked")))
+        });
         let outputs = self.out.join().map_err(|_| anyhow!("the out thread panicked"))?;
-        captured.map(|()| outputs)
+        captured.and(drained.unwrap_or(Ok(()))).map(|()| outputs)
     }
 }
 
@@ -120,13 +149,12 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(capture: Capture, config: JoinConfig, counters: Arc<Counters>) -> Self {
-        let enricher = Arc::new(Enricher::new());
+    fn new(capture: Capture, config: JoinConfig, enricher: Arc<Enricher>, counters: Arc<Counters>) -> Self {
         let joiner = Joiner::new(config, enricher.host_id(), Box::new(Processes(Arc::clone(&enricher))));
         Loop { capture, joiner, enricher, counters, batch: Vec::with_capacity(BATCH), dropped: 0 }
     }
 
-    fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Vec<Arc<Span>>>) -> Result<()> {
+    fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
         let mut events = Vec::new();
         let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
         let mut pause = POLL;
@@ -159,11 +187,11 @@ impl Loop {
         self.joiner.finish(&mut |span| batch.push(Arc::new(span)));
         self.publish();
         // The end waits for room: nothing that was seen is lost for want of it.
-        let _ = out.send(std::mem::take(&mut self.batch));
+        let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
         Ok(())
     }
 
-    fn take(&mut self, events: &mut Vec<Event>, out: &Sender<Vec<Arc<Span>>>) {
+    fn take(&mut self, events: &mut Vec<Event>, out: &Sender<Batch>) {
         for event in events.drain(..) {
             if let Event::Task(task) = &event {
                 self.enricher.task_event(task);
@@ -187,13 +215,14 @@ impl Loop {
         self.joiner.tick(now, &mut |span| batch.push(Arc::new(span)));
     }
 
-    fn send(&mut self, out: &Sender<Vec<Arc<Span>>>) {
+    fn send(&mut self, out: &Sender<Batch>) {
         if self.batch.is_empty() {
             return;
         }
         let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        if let Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) = out.try_send(full) {
-            self.dropped += lost.len() as u64;
+        let n = full.len() as u64;
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = out.try_send(Batch::Spans(full)) {
+            self.dropped += n;
         }
     }
 
@@ -218,10 +247,11 @@ fn to_kernel(rule: CopyRule, plaintext: bool) -> Verdict {
 }
 
 /// The out thread: hands every batch to every output, and gives them time to do what is due.
-fn ship(mut outputs: Outputs, batches: &Receiver<Vec<Arc<Span>>>, counters: &Counters) -> Outputs {
+fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) -> Outputs {
     loop {
         match batches.recv_timeout(Duration::from_millis(200)) {
-            Ok(batch) => outputs.take(batch),
+            Ok(Batch::Spans(batch)) => outputs.take(batch),
+            Ok(Batch::Flows(flows)) => outputs.take_flows(flows),
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
             Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
         }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Config {
     /// What the kernel programs copy.
     pub(crate) capture: Capture,
+    /// Who exchanges how much with whom: connections bundled in the kernel.
+    pub(crate) flows: Flows,
     /// Protocols that the user adds; see docs/protocols/custom.md.
     pub(crate) protocols: Protocols,
     /// How requests and responses are paired.
@@ -39,11 +41,42 @@ pub(crate) struct Capture {
     pub(crate) rung: String,
     /// Optional kernel programs to leave out, by the names of `wirespan check --format json`.
     pub(crate) without: Vec<String>,
+    /// See messages and make spans of them; without it there are flows only, at a small part of the cost.
+    pub(crate) messages: bool,
 }
 
 impl Default for Capture {
     fn default() -> Self {
-        Capture { payload_bytes: 512, young_kib: 128, ring_mib: 8, rung: String::new(), without: Vec::new() }
+        Capture {
+            payload_bytes: 512,
+            young_kib: 128,
+            ring_mib: 8,
+            rung: String::new(),
+            without: Vec::new(),
+            messages: true,
+        }
+    }
+}
+
+/// Who exchanges how much with whom: connections bundled in the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Flows {
+    /// Bundle flows.
+    pub(crate) enabled: bool,
+    /// Milliseconds between two drains of the kernel's bundles.
+    pub(crate) drain_ms: u64,
+    /// Seconds of a record: bundles of several drains become one.
+    pub(crate) window_s: u64,
+    /// Bundles for which the kernel has room between two drains; further ones go out one by one, which costs more.
+    pub(crate) bundles: u32,
+    /// TCP connections that the kernel follows cheaply at once; further ones are bundled with each message.
+    pub(crate) sockets: u32,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Flows { enabled: true, drain_ms: 1000, window_s: 10, bundles: 16_384, sockets: 32_768 }
     }
 }
 

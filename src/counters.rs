@@ -6,7 +6,7 @@ use wirespan_ship::metrics::{RedMetrics, Registry};
 use wirespan_view::{Counter, Stage};
 
 /// Stages in the order of the data flow; others follow by name.
-const ORDER: &[&str] = &["capture", "join", "agent", "store", "export", "link", "receive"];
+const ORDER: &[&str] = &["capture", "join", "flows", "agent", "store", "export", "link", "receive"];
 
 /// Names that tell of something lost.
 const LOSS: &[&str] =

@@ -5,6 +5,8 @@ mod agent;
 mod cli;
 mod config;
 mod counters;
+mod flows;
+mod map_file;
 mod outputs;
 mod protocols;
 mod server;

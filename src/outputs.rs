@@ -3,11 +3,12 @@
 use crate::cli::OutputArgs;
 use crate::config::{Config, Store as StoreConfig};
 use crate::counters::Counters;
+use crate::map_file::MapFile;
 use anyhow::{anyhow, Context as _, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wirespan_model::{Span, Trace};
+use wirespan_model::{Flow, Span, Trace};
 use wirespan_ship::link::Sender;
 use wirespan_ship::metrics::RedMetrics;
 use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Exporter};
@@ -21,8 +22,10 @@ pub(crate) struct Outputs {
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
     red: Arc<RedMetrics>,
+    map: Option<MapFile>,
     store_failures: u64,
     failed_spans: u64,
+    failed_flows: u64,
 }
 
 /// Outputs that want traces: ids and parents are assigned before they see a span.
@@ -76,7 +79,13 @@ impl Outputs {
             exporter,
             synced: Instant::now(),
         });
-        Ok(Outputs { store, traces, link, red, store_failures: 0, failed_spans: 0 })
+        Ok(Outputs { store, traces, link, red, map: None, store_failures: 0, failed_spans: 0, failed_flows: 0 })
+    }
+
+    /// Writes the dependency map of this run to a file at the end.
+    pub(crate) fn write_map_to(&mut self, path: Option<&Path>) -> Result<()> {
+        self.map = path.map(MapFile::create).transpose()?;
+        Ok(())
     }
 
     /// A batch of finished spans.
@@ -106,6 +115,24 @@ impl Outputs {
         }
     }
 
+    /// Flows of a window.
+    pub(crate) fn take_flows(&mut self, flows: Vec<Flow>) {
+        if let Some(map) = &mut self.map {
+            map.take(&flows);
+        }
+        if let Some(store) = &self.store {
+            if let Err(error) = store.append_flows(&flows) {
+                if self.failed_flows == 0 {
+                    tracing::error!(%error, "flows are not stored");
+                }
+                self.failed_flows += flows.len() as u64;
+            }
+        }
+        if let Some(link) = &self.link {
+            link.send_flows(flows);
+        }
+    }
+
     /// What is due by the clock.
     pub(crate) fn tick(&mut self) {
         if let Some(traces) = &mut self.traces {
@@ -117,6 +144,11 @@ impl Outputs {
     pub(crate) fn finish(&mut self) {
         if let Some(traces) = &mut self.traces {
             traces.finish();
+        }
+        if let Some(map) = self.map.take() {
+            if let Err(error) = map.write() {
+                eprintln!("wirespan: {error:#}");
+            }
         }
         if let Some(link) = self.link.take() {
             let status = link.close(Duration::from_secs(5));
@@ -137,6 +169,7 @@ impl Outputs {
             let status = store.status();
             let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
             values.push(("spans_dropped".into(), self.failed_spans));
+            values.push(("flows_dropped".into(), self.failed_flows));
             values.extend(status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n)));
             counters.set("store", values);
         }

@@ -31,6 +31,17 @@ pub(crate) fn sink(outputs: Arc<Mutex<Outputs>>) -> wirespan_ship::Sink {
     })
 }
 
+/// Takes flows from agents into the outputs.
+pub(crate) fn flow_sink(outputs: Arc<Mutex<Outputs>>) -> wirespan_ship::FlowSink {
+    Arc::new(move |flows| match outputs.lock() {
+        Ok(mut outputs) => {
+            outputs.take_flows(flows);
+            Ok(())
+        }
+        Err(_) => Err(wirespan_ship::SinkError::Refused("the outputs are gone".into())),
+    })
+}
+
 /// Receives OTLP where the configuration says; `None` if nowhere.
 pub(crate) fn otlp(config: &Serve, outputs: Arc<Mutex<Outputs>>) -> Result<Option<OtlpReceiver>> {
     let addresses = [("serve.otlp_grpc", &config.otlp_grpc), ("serve.otlp_http", &config.otlp_http)];

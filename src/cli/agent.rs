@@ -1,7 +1,7 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use super::{capture_options, join_config, run, up, OutputArgs};
+use super::{capture_options, flow_rhythm, join_config, run, up, MapFileArgs, OutputArgs};
 use crate::agent;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -25,6 +25,8 @@ pub(crate) struct AgentArgs {
     token: String,
     #[command(flatten)]
     outputs: OutputArgs,
+    #[command(flatten)]
+    map: MapFileArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -55,9 +57,17 @@ pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
         Some(_) => Some(open_store(&args.outputs, &config.store)?),
         None => None,
     };
-    let outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.red))?;
+    let mut outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.red))?;
+    outputs.write_map_to(args.map.map_file.as_deref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let agent = agent::start(capture_options(&config), join_config(&config)?, targets, outputs, Arc::clone(&counters))?;
+    let agent = agent::start(
+        capture_options(&config),
+        join_config(&config)?,
+        flow_rhythm(&config),
+        targets,
+        outputs,
+        Arc::clone(&counters),
+    )?;
     for f in agent.features.iter().filter(|f| !f.active) {
         eprintln!("wirespan: {}: {} ({})", f.feature, f.lost, f.remedy);
     }

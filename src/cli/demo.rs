@@ -2,7 +2,7 @@
 
 use super::gate::Gated;
 use super::targets::cgroup_root;
-use super::{capture_options, join_config, run, up, OutputArgs, UiArgs};
+use super::{capture_options, flow_rhythm, join_config, run, up, OutputArgs, UiArgs};
 use crate::agent;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -87,7 +87,14 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
     let store = open_store(&args.outputs, &config.store)?;
     let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
     let targets = Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() };
-    let agent = agent::start(capture_options(&config), join_config(&config)?, targets, outputs, Arc::clone(&counters))?;
+    let agent = agent::start(
+        capture_options(&config),
+        join_config(&config)?,
+        flow_rhythm(&config),
+        targets,
+        outputs,
+        Arc::clone(&counters),
+    )?;
     let view = run::serve(&args.ui, &config, &store, &counters, &agent, "demo", "the demo shop".into())?;
 
     let gated = Gated::start(&command(&args, &work.0), Stdio::null())?;

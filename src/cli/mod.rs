@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Zero-code distributed tracing: watches services from the Linux kernel and shows every request as a trace.
 #[derive(Parser)]
@@ -92,6 +93,14 @@ pub(crate) struct OutputArgs {
     pub(crate) store: Option<PathBuf>,
 }
 
+/// Where the dependency map is written at the end.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct MapFileArgs {
+    /// Write the dependency map to this file at the end, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map_file: Option<PathBuf>,
+}
+
 /// Where the UI and the query API are served.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct UiArgs {
@@ -142,6 +151,19 @@ fn capture_options(config: &Config) -> wirespan_capture::Options {
         ring_bytes: c.ring_mib.saturating_mul(1 << 20),
         rung,
         without: c.without.clone(),
+        messages: c.messages,
+        flows: config
+            .flows
+            .enabled
+            .then_some(wirespan_capture::FlowOptions { bundles: config.flows.bundles, sockets: config.flows.sockets }),
+    }
+}
+
+/// When flows are drained and told.
+fn flow_rhythm(config: &Config) -> crate::flows::Rhythm {
+    crate::flows::Rhythm {
+        drain: Duration::from_millis(config.flows.drain_ms.max(10)),
+        window: Duration::from_secs(config.flows.window_s),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `wirespan run -- CMD…`: trace a command and all it starts, print its traces.
 
 use super::gate::Gated;
-use super::{capture_options, join_config, OutputArgs, UiArgs};
+use super::{capture_options, flow_rhythm, join_config, MapFileArgs, OutputArgs, UiArgs};
 use crate::agent::{self, Agent};
 use crate::config::Config;
 use crate::counters::Counters;
@@ -24,6 +24,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     outputs: OutputArgs,
     #[command(flatten)]
+    map: MapFileArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// Print at most this many traces at the end, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -39,10 +41,12 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: RunArgs, config: Config) -> Result<ExitCode> {
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    outputs.write_map_to(args.map.map_file.as_deref())?;
     let agent = agent::start(
         capture_options(&config),
         join_config(&config)?,
+        flow_rhythm(&config),
         Targets::default(),
         outputs,
         Arc::clone(&counters),

@@ -47,11 +47,12 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
         Arc::clone(&counters.red),
     )?));
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let sink = Arc::clone(&outputs);
-    let receiver = Receiver::bind(
+    let (sink, flows) = (Arc::clone(&outputs), Arc::clone(&outputs));
+    let receiver = Receiver::bind_with_flows(
         listen,
         ReceiverConfig { token: args.token.clone(), ..ReceiverConfig::default() },
         server::sink(sink),
+        server::flow_sink(flows),
     )
     .with_context(|| format!("listening for agents on {listen}"))?;
     let otlp = server::otlp(&config.serve, Arc::clone(&outputs));

@@ -1,7 +1,7 @@
 //! `wirespan up TARGETS`: agent, store and UI on this machine, until a signal.
 
 use super::targets::TargetArgs;
-use super::{capture_options, join_config, run, OutputArgs, UiArgs};
+use super::{capture_options, flow_rhythm, join_config, run, MapFileArgs, OutputArgs, UiArgs};
 use crate::agent;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -20,6 +20,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     outputs: OutputArgs,
     #[command(flatten)]
+    map: MapFileArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -30,9 +32,17 @@ pub(crate) fn up(args: UpArgs, config: Config) -> Result<ExitCode> {
     let targets = args.targets.resolve()?;
     let counters = Arc::new(Counters::default());
     let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    outputs.write_map_to(args.map.map_file.as_deref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let agent = agent::start(capture_options(&config), join_config(&config)?, targets, outputs, Arc::clone(&counters))?;
+    let agent = agent::start(
+        capture_options(&config),
+        join_config(&config)?,
+        flow_rhythm(&config),
+        targets,
+        outputs,
+        Arc::clone(&counters),
+    )?;
     let view = run::serve(&args.ui, &config, &store, &counters, &agent, "up", args.targets.describe())?;
     eprintln!(
         "wirespan: tracing {}{}; Ctrl-C ends",

@@ -9,6 +9,7 @@ mod causes;
 mod cli;
 mod datagrams;
 mod existing;
+mod flows;
 mod harness;
 mod io_uring;
 mod shapes;

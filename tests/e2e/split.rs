@@ -28,12 +28,12 @@ fn an_agent_sends_to_a_server_that_answers() {
     );
     server.wait_for("agents on");
     let script = "import http.server, threading, http.client, time\n\
-        time.sleep(1.5)\n\
+        input()\n\
         s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n\
         threading.Thread(target=s.serve_forever, daemon=True).start()\n\
         for i in range(3):\n    c = http.client.HTTPConnection(*s.server_address); c.request('GET', '/over/the/link'); c.getresponse().read()\n\
         time.sleep(20)\n";
-    let target = piped(Command::new("python3").args(["-c", script]));
+    let mut target = piped(Command::new("python3").args(["-c", script]).stdin(Stdio::piped()));
     let mut agent = piped(Command::new(WIRESPAN).args([
         "agent",
         "--token",
@@ -44,6 +44,7 @@ fn an_agent_sends_to_a_server_that_answers() {
         &target.pid().to_string(),
     ]));
     agent.wait_for("tracing");
+    std::io::Write::write_all(target.0.stdin.as_mut().unwrap(), b"\n").unwrap();
     let found = eventually("the server has the spans", || {
         let done = wirespan(&["traces", "--server", &ui, "endpoint=/over/the/link", "--format", "json"]);
         let text = String::from_utf8_lossy(&done.stdout).to_string();

@@ -98,11 +98,13 @@
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
 #define TCP_SYN_RECV 3
+#define TCP_TIME_WAIT 6
 #define TCP_CLOSE 7
 #define TCP_CLOSE_WAIT 8
 #define TCP_LAST_ACK 9
 #define TCP_CLOSING 11
 #define TCP_LISTEN 10
+#define TCP_NEW_SYN_RECV 12
 #define EINTR 4
 #define EAGAIN 11
 #define ECONNRESET 104

@@ -13,7 +13,7 @@ int datagram_from4(struct bpf_sock_addr *ctx)
 	struct task_state *t = target_task(bpf_get_current_task_btf());
 
 	if (t) {
-		t->from_port = bpf_ntohs(ctx->user_port);
+		t->from_port = t->flow_from_port = bpf_ntohs(ctx->user_port);
 		put_v4(t->from, ctx->user_ip4);
 	}
 	return 1;
@@ -27,7 +27,7 @@ int datagram_from6(struct bpf_sock_addr *ctx)
 
 	if (t) {
 		to = (__u32 *)t->from;
-		t->from_port = bpf_ntohs(ctx->user_port);
+		t->from_port = t->flow_from_port = bpf_ntohs(ctx->user_port);
 		to[0] = ctx->user_ip6[0];
 		to[1] = ctx->user_ip6[1];
 		to[2] = ctx->user_ip6[2];

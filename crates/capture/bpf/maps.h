@@ -96,6 +96,9 @@ struct task_state {
 	__u8 woken_next;
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
+	__u16 flow_from_port;	/* from_port, for flows */
+	__u64 flow_vector;	/* as mmsg_vector and mmsg_next, for flows */
+	__u64 flow_next;
 };
 
 struct {

@@ -31,6 +31,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -100,6 +101,8 @@ struct sock {
 	__u16 sk_protocol;
 	__u16 sk_type;
 	__u32 sk_max_ack_backlog;
+	__u8 sk_userlocks;
+	atomic_t sk_drops;
 	struct socket *sk_socket;
 };
 
@@ -108,12 +111,18 @@ struct tcp_sock {
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u32 snd_nxt;
+	__u32 snd_wnd;
+	__u32 rcv_ooopack;
 	__u64 tcp_clock_cache;
 	__u64 tcp_wstamp_ns;
 	__u32 srtt_us;
 	__u64 bytes_received;
 	__u64 bytes_acked;
 	__u32 total_retrans;
+};
+
+struct inet_sock {
+	__be16 inet_sport;
 };
 
 struct unix_address {

@@ -161,6 +161,69 @@ struct ws_verdict {
 	__u8 plaintext;	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
 };
 
+/* A bundle of connections: which. Addresses as in ws_tuple; `port` is that at which the server's side listens. */
+struct ws_flow_key {
+	__u8 local[16];
+	__u8 remote[16];
+	__u64 start_ns;	/* of the process, since boot: tells two processes with one pid apart */
+	__u32 pid;
+	__u32 netns;
+	__u16 port;
+	__u8 transport;
+	__u8 role;
+	__u32 pad;
+};
+
+#define WS_LOG2_BUCKETS 24 /* of microseconds: 1, 2–3, 4–7, … */
+#define WS_FLOW_DROPS 4
+
+struct ws_flow_drop {
+	__u32 reason;	/* of the kernel's enum skb_drop_reason */
+	__u32 count;
+};
+
+/* What was exchanged since the last drain. Pairs are by enum ws_direction. */
+struct ws_flow_counts {
+	__u64 bytes[2];
+	__u64 messages[2];
+	__u64 cgroup_id;
+	__u32 opened;
+	__u32 adopted;		/* connections that existed when first seen */
+	__u32 failed;
+	__u32 closed;
+	__u32 moved;		/* connections that another process took over: they are `adopted` in its bundle */
+	__u32 retransmits;
+	__u32 resets_sent;
+	__u32 resets_received;
+	__u32 zero_windows;
+	__u32 out_of_order;
+	__u32 listen_overflows;
+	__u32 other_drops;	/* of further reasons */
+	struct ws_flow_drop drops[WS_FLOW_DROPS];
+	__u32 handshake[WS_LOG2_BUCKETS];
+	__u32 srtt[WS_LOG2_BUCKETS];
+	__u16 client_port;	/* of one of the connections */
+	__u8 pad[6];
+	char comm[WS_COMM_LEN];
+};
+
+/* A bundle for which the table had no room, on its own. */
+struct ws_flow {
+	struct ws_flow_key key;
+	struct ws_flow_counts counts;
+};
+
+/* A socket that existed before the agent, told by user space to the program flow_adopt. */
+struct ws_flow_adopt {
+	__u64 cookie;
+	__u64 cgroup_id;
+	struct ws_flow_key key;
+	char comm[WS_COMM_LEN];
+	__u16 client_port;
+	__u8 listens;
+	__u8 pad[5];
+};
+
 /* Per-CPU counters. */
 enum ws_counter {
 	WS_C_MESSAGES,		/* data records emitted */
@@ -173,6 +236,9 @@ enum ws_counter {
 	WS_C_PAIRED,		/* responses emitted together with their request */
 	WS_C_PLAINTEXT,		/* records of TLS plaintext emitted */
 	WS_C_UNBOUND,		/* calls of TLS libraries whose socket is not known */
+	WS_C_FLOW_SPILLED,	/* bundles that went out on their own: the table was full */
+	WS_C_FLOW_LOST,		/* bundles lost: the ring of spilled ones was full, too */
+	WS_C_FLOW_UNLISTED,	/* connections beyond the table of sockets: bundled with each message instead */
 	WS_C_MAX,
 };
 
@@ -183,6 +249,10 @@ _Static_assert(sizeof(struct ws_socket) == 152, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
 _Static_assert(sizeof(struct ws_alias) == 32, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
+_Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
+_Static_assert(sizeof(struct ws_flow_counts) == 336, "contract");
+_Static_assert(sizeof(struct ws_flow) == 392, "contract");
+_Static_assert(sizeof(struct ws_flow_adopt) == 96, "contract");
 _Static_assert(sizeof(struct ws_verdict) == 4, "contract");
 
 #endif

@@ -20,6 +20,9 @@
 #include "io_uring.h"
 #include "datagram.h"
 #include "message.h"
+#include "flow_maps.h"
+#include "flow_bundle.h"
+#include "flow_socket.h"
 
 #include "task.h"
 #include "wake.h"
@@ -28,6 +31,10 @@
 #include "syscall_tracepoints.h"
 #include "tls.h"
 #include "tls_go.h"
+#include "flow_state.h"
+#include "flow_message.h"
+#include "flow_trouble.h"
+#include "flow_sweep.h"
 
 /* Dual-licensed; the kernel is told the GPL half, which its helpers ask for. */
 char LICENSE[] SEC("license") = "GPL";

@@ -7,12 +7,14 @@
 
 pub mod clock;
 pub mod features;
+mod flow;
 mod loader;
 mod object;
 pub mod targets;
 mod tls;
 pub mod wire;
 
+pub use flow::{Bundle, BundleKey, FlowOptions, FlowSource, Flows};
 pub use loader::{Capture, CaptureError, Options};
 pub use targets::Targets;
 

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
+use crate::flow::{self, FlowOptions, FlowSource};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::targets::{descendants, Targets};
 use crate::tls::{FactMaps, Programs, TlsPrograms, Watcher};
@@ -35,11 +36,23 @@ pub struct Options {
     pub rung: Option<String>,
     /// Leave out these optional programs.
     pub without: Vec<String>,
+    /// See messages; without them only flows are bundled.
+    pub messages: bool,
+    /// Bundle flows.
+    pub flows: Option<FlowOptions>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { payload_bytes: 512, young_bytes: 128 << 10, ring_bytes: 8 << 20, rung: None, without: Vec::new() }
+        Options {
+            payload_bytes: 512,
+            young_bytes: 128 << 10,
+            ring_bytes: 8 << 20,
+            rung: None,
+            without: Vec::new(),
+            messages: true,
+            flows: Some(FlowOptions::default()),
+        }
     }
 }
 
@@ -119,6 +132,9 @@ pub struct Capture {
     batch: Rc<RefCell<Batch>>,
     features: Vec<Feature>,
     rung: MessageRung,
+    /// Whether flows are bundled; and their source, until it is taken.
+    bundles: bool,
+    flows: Option<FlowSource>,
 }
 
 fn open(
@@ -142,8 +158,13 @@ fn open(
         bss.target_generation = 1;
     }
     skel.maps.events.set_max_entries(options.ring_bytes).map_err(bpf("sizing the ring buffer"))?;
+    let flows = load.iter().any(|p| p.is_flow());
+    flow::size(&mut skel, options.flows.filter(|_| flows)).map_err(bpf("sizing the tables of flows"))?;
     for mut program in skel.open_object_mut().progs_mut() {
-        let wanted = program.name().to_str().is_some_and(|n| load.iter().any(|p| p.name == n));
+        let wanted = program
+            .name()
+            .to_str()
+            .is_some_and(|n| load.iter().any(|p| p.name == n) || (flows && flow::RUN.contains(&n)));
         program.set_autoload(wanted);
     }
     Ok(skel)
@@ -209,6 +230,12 @@ impl Capture {
         };
         let rung = features::choose_rung(has, options.rung.as_deref()).map_err(CaptureError::Config)?;
         let mut wanted = features::wanted(rung, has);
+        let asked = |p: &Program| match (p.is_flow(), p.sees_messages()) {
+            (true, _) => options.flows.is_some(),
+            (_, true) => options.messages,
+            _ => true,
+        };
+        wanted.retain(|p| asked(p));
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
         let Loaded { mut skel, mut programs, mut refused } = load_survivors(options, targets, &wanted)?;
@@ -228,7 +255,7 @@ impl Capture {
         let ring = builder.build().map_err(bpf("mapping the ring buffer"))?;
         let mut links = Vec::new();
         for program in skel.object_mut().progs_mut() {
-            if program.autoload() && program.prog_type() != ProgramType::Kprobe {
+            if program.autoload() && !matches!(program.prog_type(), ProgramType::Kprobe | ProgramType::Syscall) {
                 if program.prog_type() == ProgramType::CgroupSockAddr {
                     match at_root_cgroup(&program) {
                         Ok(link) => links.push(link),
@@ -243,7 +270,14 @@ impl Capture {
             }
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
-        let features = features::table(rung, &names, &refused, has);
+        let mut features = features::table(rung, &names, &refused, has);
+        features.retain(|f| PROGRAMS.iter().any(|p| p.feature == f.feature && asked(p)));
+        let flows =
+            names.contains(&"flow_state").then(|| FlowSource::new(&skel).map_err(bpf("opening the tables of flows")));
+        let flows = flows.transpose()?;
+        if flows.is_some() {
+            flow::adopt(&skel, &flow::processes(targets));
+        }
         let uprobes = uprobes(&skel, &names);
         let tls = if PROGRAMS.iter().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let handle = |map| MapHandle::try_from(map).map_err(bpf("opening the map of processes"));
@@ -252,7 +286,7 @@ impl Capture {
         } else {
             None
         };
-        Ok(Capture { links, tls, ring, skel, batch, features, rung })
+        Ok(Capture { links, tls, ring, skel, batch, features, rung, bundles: flows.is_some(), flows })
     }
 
     /// The rung by which messages are seen.
@@ -263,6 +297,12 @@ impl Capture {
     /// What works, and what does not.
     pub fn features(&self) -> &[Feature] {
         &self.features
+    }
+
+    /// The bundles of flows, for another thread to drain; `None` if none are made, or at the second call. After
+    /// [`Capture::detach`] they can be drained once more.
+    pub fn take_flows(&mut self) -> Option<FlowSource> {
+        self.flows.take()
     }
 
     /// Takes what the kernel has emitted since the last call, without waiting; `into` is not cleared.
@@ -287,7 +327,8 @@ impl Capture {
 
     /// Adds a process and its living descendants to the targets.
     pub fn add_pid(&mut self, pid: u32) -> Result<(), CaptureError> {
-        for pid in descendants(pid) {
+        let pids = descendants(pid);
+        for &pid in &pids {
             self.skel
                 .maps
                 .target_pids
@@ -298,6 +339,9 @@ impl Capture {
             }
         }
         self.bump_generation();
+        if self.bundles {
+            flow::adopt(&self.skel, &pids);
+        }
         Ok(())
     }
 
@@ -323,7 +367,7 @@ impl Capture {
 
     /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        const NAMES: [&str; 10] = [
+        const NAMES: [&str; 13] = [
             "records",
             "lost_ring_full",
             "lost_no_state",
@@ -334,6 +378,9 @@ impl Capture {
             "paired",
             "plaintext_records",
             "plaintext_without_socket",
+            "flows_spilled",
+            "lost_flows",
+            "flow_sockets_beyond_table",
         ];
         let mut out: Vec<_> = (0u32..)
             .zip(NAMES)

@@ -1,6 +1,6 @@
 //! Which processes are traced: chosen explicitly, or nothing is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Explicit targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,37 @@ impl Targets {
     /// Whether nothing was chosen.
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty() && self.cgroups.is_empty() && self.netns.is_empty() && !self.all
+    }
+
+    /// Living processes that were chosen by something other than their id.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        let mut pids = Vec::new();
+        for cgroup in &self.cgroups {
+            processes_of_cgroup(cgroup, &mut pids);
+        }
+        if self.all || !self.netns.is_empty() {
+            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+            let all = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
+            pids.extend(all.filter(|pid| self.is_chosen(*pid)));
+        }
+        pids
+    }
+
+    fn is_chosen(&self, pid: u32) -> bool {
+        if self.all {
+            return pid != std::process::id();
+        }
+        netns_inode(&format!("pid:{pid}")).is_ok_and(|netns| self.netns.contains(&netns))
+    }
+}
+
+fn processes_of_cgroup(folder: &Path, into: &mut Vec<u32>) {
+    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    into.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()));
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            processes_of_cgroup(&entry.path(), into);
+        }
     }
 }
 

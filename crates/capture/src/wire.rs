@@ -1,4 +1,4 @@
-//! The kernel/user contract, user side: the only reader of `bpf/wire.h`.
+//! The kernel/user contract, user side: the only reader of `bpf/wire.h`, with `flow/wire.rs` for bundles.
 //!
 //! Records are plain C structs in host byte order; they are read field by field at the offsets that the header's
 //! `_Static_assert`s fix, so nothing here depends on Rust's layout and nothing is `unsafe`.
@@ -32,27 +32,27 @@ pub struct BadRecord {
 }
 
 /// Reads integers at fixed offsets of a slice whose length was checked.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl Fields<'_> {
-    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+    pub(crate) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut out = [0; N];
         out.copy_from_slice(&self.0[at..at + N]);
         out
     }
-    fn u8(&self, at: usize) -> u8 {
+    pub(crate) fn u8(&self, at: usize) -> u8 {
         self.0[at]
     }
-    fn u16(&self, at: usize) -> u16 {
+    pub(crate) fn u16(&self, at: usize) -> u16 {
         u16::from_ne_bytes(self.array(at))
     }
-    fn u32(&self, at: usize) -> u32 {
+    pub(crate) fn u32(&self, at: usize) -> u32 {
         u32::from_ne_bytes(self.array(at))
     }
     fn i32(&self, at: usize) -> i32 {
         i32::from_ne_bytes(self.array(at))
     }
-    fn u64(&self, at: usize) -> u64 {
+    pub(crate) fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.array(at))
     }
 

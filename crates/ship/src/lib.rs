@@ -10,7 +10,7 @@ pub mod metrics;
 pub mod otlp;
 
 use std::sync::Arc;
-use wirespan_model::Span;
+use wirespan_model::{Flow, Span};
 
 /// Why a sink did not take spans.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,3 +25,6 @@ pub enum SinkError {
 
 /// Where received spans go. Called from several threads; may block (that slows the senders down).
 pub type Sink = Arc<dyn Fn(Vec<Arc<Span>>) -> Result<(), SinkError> + Send + Sync>;
+
+/// Where received flows go, under the same conditions.
+pub type FlowSink = Arc<dyn Fn(Vec<Flow>) -> Result<(), SinkError> + Send + Sync>;

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use wirespan_model::{Span, SpanId};
+use wirespan_model::{Flow, FlowCounts, FlowKey, Role, Span, SpanId, Transport};
 use wirespan_ship::link::{AgentInfo, Receiver, ReceiverConfig, Sender, SenderConfig, SenderState};
 use wirespan_ship::{Sink, SinkError};
 
@@ -247,8 +247,8 @@ fn strangers_are_told_why_and_harm_nobody() {
     assert!(said.contains("not a wirespan link"), "{said:?}");
     let said = String::from_utf8_lossy(&raw(r.local_addr(), b"WSPN\x63\x00\x00\x00\x00\x00\x06")).into_owned();
     assert!(said.contains("version 99"), "{said:?}");
-    raw(r.local_addr(), b"WSPN\x01\x00\xff\xff\xff\xff\x01");
-    raw(r.local_addr(), b"WSPN\x01\x00\x04\x00\x00\x00\x01\xff\xff\xff\xff");
+    raw(r.local_addr(), b"WSPN\x02\x00\xff\xff\xff\xff\x01");
+    raw(r.local_addr(), b"WSPN\x02\x00\x04\x00\x00\x00\x01\xff\xff\xff\xff");
     raw(r.local_addr(), b"");
     let s = Sender::start(config(r.local_addr())).unwrap();
     s.send(spans(0..10));
@@ -272,7 +272,7 @@ fn a_server_of_another_version_and_a_wrong_token_are_clear_errors() {
     let waits = |s: &Sender, text: &str| {
         eventually(text, || matches!(s.status().state, SenderState::Waiting(why) if why.contains(text)));
     };
-    waits(&s, "link version 7, but this program speaks version 1");
+    waits(&s, "link version 7, but this program speaks version 2");
 
     let secret = ReceiverConfig { token: "right".into(), ..ReceiverConfig::default() };
     let taken = Taken::default();
@@ -282,4 +282,54 @@ fn a_server_of_another_version_and_a_wrong_token_are_clear_errors() {
     let s = Sender::start(SenderConfig { token: "right".into(), ..config(r.local_addr()) }).unwrap();
     s.send(spans(0..1));
     assert_eq!(s.close(Duration::from_secs(5)).acked, 1);
+}
+
+fn flows(range: std::ops::Range<u64>) -> Vec<Flow> {
+    let ip = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    let one = |i: u64| Flow {
+        start_ns: i,
+        end_ns: i + 1,
+        key: FlowKey {
+            host_id: 1,
+            role: Role::Client,
+            transport: Transport::Tcp,
+            local: ip,
+            remote: ip,
+            port: 80,
+            pid: i as u32,
+            process_start_ns: i,
+            netns: 1,
+        },
+        comm: "c".into(),
+        cgroup_id: 0,
+        client_port: 9,
+        resource: Arc::default(),
+        counts: FlowCounts { drops: [("NO_SOCKET".into(), i)].into(), ..FlowCounts::default() },
+    };
+    range.map(one).collect()
+}
+
+#[test]
+fn flows_travel_between_spans_and_a_server_that_keeps_none_says_so() {
+    let (taken, got) = (Taken::default(), Arc::new(Mutex::new(Vec::new())));
+    let sink = Arc::clone(&got);
+    let keep = Arc::new(move |flows: Vec<Flow>| {
+        sink.lock().unwrap().extend(flows);
+        Ok(())
+    });
+    let r = Receiver::bind_with_flows(LOCAL.parse().unwrap(), ReceiverConfig::default(), taken.sink(), keep).unwrap();
+    let s = Sender::start(config(r.local_addr())).unwrap();
+    s.send(spans(0..200));
+    s.send_flows(flows(0..5000));
+    s.send(spans(200..300));
+    let status = s.close(Duration::from_secs(10));
+    assert_eq!((status.acked, status.flows_offered, status.flows_acked, status.flows_dropped), (300, 5000, 5000, 0));
+    assert_eq!(*got.lock().unwrap(), flows(0..5000));
+    assert_eq!((taken.ids().0.len(), r.status().flows), (300, 5000));
+
+    let r = receiver(LOCAL, taken.sink());
+    let s = Sender::start(config(r.local_addr())).unwrap();
+    s.send_flows(flows(0..3));
+    s.close(Duration::from_secs(10));
+    assert!(r.status().dropped.contains(&("sink", 3)), "{:?}", r.status());
 }

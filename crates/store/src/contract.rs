@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use wirespan_model::{Key, Span, SpanId};
+use wirespan_model::{Flow, Key, Span, SpanId};
 
 /// A half-open range of time, Unix ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +156,15 @@ pub trait Store: Send + Sync {
     /// retransmissions, and of the resource the service and the host.
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.scan(range, visit)
+    }
+    /// Adds flows. They can be found when this returns; they survive a crash at most one second later. A store that keeps
+    /// none says so.
+    fn append_flows(&self, _flows: &[Flow]) -> Result<(), StoreError> {
+        Err(StoreError::Stopped("this store keeps no flows".into()))
+    }
+    /// Calls `visit` for each flow whose window touches the range.
+    fn flows(&self, _range: TimeRange, _visit: &mut dyn FnMut(&Flow)) -> Result<(), StoreError> {
+        Ok(())
     }
     /// Makes everything appended durable.
     fn flush(&self) -> Result<(), StoreError>;

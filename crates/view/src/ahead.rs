@@ -8,7 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use wirespan_model::{Key, KeyKind, Span, SpanId};
+use wirespan_model::{Flow, Key, KeyKind, Span, SpanId};
 use wirespan_store::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
 
 /// Most spans fetched ahead; what lies beyond is asked for by assembly itself.
@@ -134,6 +134,14 @@ impl Store for Ahead<'_> {
 
     fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.store.scan(range, visit)
+    }
+
+    fn append_flows(&self, flows: &[Flow]) -> Result<(), StoreError> {
+        self.store.append_flows(flows)
+    }
+
+    fn flows(&self, range: TimeRange, visit: &mut dyn FnMut(&Flow)) -> Result<(), StoreError> {
+        self.store.flows(range, visit)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -43,6 +43,16 @@ impl Program {
         self.tracepoint.starts_with("cgroup/")
     }
 
+    /// Whether it bundles flows.
+    pub fn is_flow(&self) -> bool {
+        self.name.starts_with("flow_")
+    }
+
+    /// Whether it sees messages, or serves only them.
+    pub(crate) fn sees_messages(&self) -> bool {
+        !self.is_flow() && !self.is_cgroup() && !self.name.starts_with("sched_process_")
+    }
+
     /// The kernel type whose presence says that it can be attached.
     pub(super) fn kernel_type(&self) -> String {
         if self.is_uprobe() {
@@ -250,6 +260,69 @@ pub const PROGRAMS: &[Program] = &[
         rung: None,
         feature: "Go: hand-over by channel from who waits",
         lost: "what a goroutine sends for a request that another one read is not joined to it",
+        required: false,
+    },
+    Program {
+        name: "flow_state",
+        tracepoint: "inet_sock_set_state",
+        since: "Linux 5.14",
+        rung: None,
+        feature: "flows: TCP connections, bundled",
+        lost: "the dependency map knows only what spans tell",
+        required: false,
+    },
+    Program {
+        name: "flow_send",
+        tracepoint: "sock_send_length",
+        since: "Linux 6.3",
+        rung: None,
+        feature: "flows: bytes and messages sent, datagrams",
+        lost: "flows do not count what is sent, and know no UDP",
+        required: false,
+    },
+    Program {
+        name: "flow_receive",
+        tracepoint: "sock_recv_length",
+        since: "Linux 6.3",
+        rung: None,
+        feature: "flows: bytes and messages received, datagrams",
+        lost: "flows do not count what is received, and know no UDP",
+        required: false,
+    },
+    Program {
+        name: "flow_splice",
+        tracepoint: "tcp_rcv_space_adjust",
+        since: "Linux 4.15",
+        rung: None,
+        feature: "flows: bytes taken by splice()",
+        lost: "flows do not count what splice() takes out of a socket",
+        required: false,
+    },
+    Program {
+        name: "flow_reset_sent",
+        tracepoint: "tcp_send_reset",
+        since: "Linux 4.16",
+        rung: None,
+        feature: "flows: resets sent",
+        lost: "flows do not count resets sent",
+        required: false,
+    },
+    Program {
+        name: "flow_reset_received",
+        tracepoint: "tcp_receive_reset",
+        since: "Linux 4.16",
+        rung: None,
+        feature: "flows: resets received",
+        lost: "flows do not count resets received",
+        required: false,
+    },
+    Program {
+        name: "flow_drop",
+        tracepoint: "kfree_skb",
+        since: "Linux 6.11",
+        rung: None,
+        feature: "flows: packets dropped, by reason",
+        lost: "flows do not count packets that the kernel dropped",
         required: false,
     },
 ];

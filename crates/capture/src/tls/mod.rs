@@ -296,27 +296,12 @@ impl Search {
             pids.extend(self.targets.pids.iter().flat_map(|p| crate::targets::descendants(*p)));
         }
         self.discovered = Some(Instant::now());
-        for cgroup in &self.targets.cgroups {
-            processes_of_cgroup(cgroup, &mut pids);
-        }
-        if self.targets.all || !self.targets.netns.is_empty() {
-            let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-            pids.extend(
-                entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(|pid| self.is_chosen(*pid)),
-            );
-        }
+        pids.extend(self.targets.members());
         for pid in pids {
             if !self.processes.contains_key(&pid) {
                 self.started(pid);
             }
         }
-    }
-
-    fn is_chosen(&self, pid: u32) -> bool {
-        if self.targets.all {
-            return pid != std::process::id();
-        }
-        crate::targets::netns_inode(&format!("pid:{pid}")).is_ok_and(|netns| self.targets.netns.contains(&netns))
     }
 
     /// Looks at every process whose time has come.
@@ -414,16 +399,6 @@ impl Search {
                     tracing::debug!(pid, file = %file.display(), %error, "probes were not attached");
                 }
             }
-        }
-    }
-}
-
-fn processes_of_cgroup(folder: &Path, into: &mut Vec<u32>) {
-    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    into.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()));
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|t| t.is_dir()) {
-            processes_of_cgroup(&entry.path(), into);
         }
     }
 }

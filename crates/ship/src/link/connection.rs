@@ -1,7 +1,7 @@
 //! One connection of a sender: a thread that connects, says hello and writes, and one that reads acknowledgements.
 //! Both end when the stream is shut down or the channel to them is closed.
 
-use super::frame::{read_preamble, write_preamble, write_spans, Frame, FrameError, Hello};
+use super::frame::{read_preamble, write_batch, write_preamble, Frame, FrameError, Hello};
 use crossbeam_channel::{Receiver, Sender};
 use std::io::{self, BufReader};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -26,7 +26,7 @@ pub(super) enum News {
 
 /// What to write.
 pub(super) enum Out {
-    Spans(u64, Arc<Vec<u8>>),
+    Batch(u8, u64, Arc<Vec<u8>>),
     Frame(Frame),
 }
 
@@ -83,7 +83,7 @@ fn serve(
         scope.spawn(move || {
             for item in out {
                 let written = match item {
-                    Out::Spans(number, batch) => write_spans(&mut writer, number, &batch),
+                    Out::Batch(kind, number, batch) => write_batch(&mut writer, kind, number, &batch),
                     Out::Frame(frame) => frame.write(&mut writer),
                 };
                 if written.is_err() {

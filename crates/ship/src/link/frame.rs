@@ -6,10 +6,10 @@ use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use wirespan_model::{Resource, Span};
+use wirespan_model::{Flow, Resource, Span};
 
 /// Version of the link and of the encoding of spans.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 const MAGIC: &[u8; 4] = b"WSPN";
 /// Largest body of a frame, bytes.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -19,6 +19,9 @@ pub const MAX_RAW: usize = 8 << 20;
 pub const MAX_BATCH: usize = 4096;
 /// Longest text of a refusal, and of any name in a hello or report, bytes.
 const MAX_TEXT: usize = 1024;
+/// Kinds of frames that carry batches.
+pub(crate) const SPANS: u8 = 4;
+pub(crate) const FLOWS: u8 = 8;
 /// Most counters in a report.
 pub(crate) const MAX_REPORT: usize = 1024;
 
@@ -85,6 +88,8 @@ pub(crate) enum Frame {
     Refused(String),
     /// Number, and the compressed batch.
     Spans(u64, Vec<u8>),
+    /// The same of flows; the numbers are of one row.
+    Flows(u64, Vec<u8>),
     /// Everything up to this number was taken.
     Ack(u64),
     Ping,
@@ -121,10 +126,11 @@ impl Frame {
             Frame::Hello(_) => 1,
             Frame::Welcome(_) => 2,
             Frame::Refused(_) => 3,
-            Frame::Spans(..) => 4,
+            Frame::Spans(..) => SPANS,
             Frame::Ack(_) => 5,
             Frame::Ping => 6,
             Frame::Report(_) => 7,
+            Frame::Flows(..) => FLOWS,
         }
     }
 
@@ -136,7 +142,7 @@ impl Frame {
             Frame::Report(counters) => out = encode(counters, out)?,
             Frame::Welcome(n) | Frame::Ack(n) => out.extend_from_slice(&n.to_le_bytes()),
             Frame::Refused(why) => out.extend_from_slice(why.as_bytes()),
-            Frame::Spans(n, batch) => return write_spans(w, *n, batch),
+            Frame::Spans(n, batch) | Frame::Flows(n, batch) => return write_batch(w, self.kind(), *n, batch),
             Frame::Ping => {}
         }
         let len = out.len() - 5;
@@ -150,7 +156,7 @@ impl Frame {
         r.read_exact(&mut header)?;
         let [a, b, c, d, kind] = header;
         let len = u32::from_le_bytes([a, b, c, d]) as usize;
-        let limit = if kind == 4 { MAX_FRAME } else { MAX_FRAME / 8 };
+        let limit = if matches!(kind, SPANS | FLOWS) { MAX_FRAME } else { MAX_FRAME / 8 };
         if len > limit {
             return Err(FrameError::TooLong(len));
         }
@@ -175,11 +181,15 @@ impl Frame {
             }
             2 => Frame::Welcome(number("welcome")?),
             3 => Frame::Refused(String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]).into_owned()),
-            4 => {
+            SPANS | FLOWS => {
                 let n = number("batch number")?;
                 let mut batch = body;
                 batch.drain(..8);
-                Frame::Spans(n, batch)
+                if kind == SPANS {
+                    Frame::Spans(n, batch)
+                } else {
+                    Frame::Flows(n, batch)
+                }
             }
             5 => Frame::Ack(number("acknowledgement")?),
             6 => Frame::Ping,
@@ -196,9 +206,9 @@ impl Frame {
 }
 
 /// Writes a batch without copying it.
-pub(crate) fn write_spans(w: &mut impl Write, number: u64, batch: &[u8]) -> Result<(), FrameError> {
+pub(crate) fn write_batch(w: &mut impl Write, kind: u8, number: u64, batch: &[u8]) -> Result<(), FrameError> {
     let mut head = [0; 13];
-    head[..5].copy_from_slice(&header(4, batch.len() + 8)?);
+    head[..5].copy_from_slice(&header(kind, batch.len() + 8)?);
     head[5..].copy_from_slice(&number.to_le_bytes());
     w.write_all(&head)?;
     Ok(w.write_all(batch)?)
@@ -223,12 +233,12 @@ fn decode<'a, T: Deserialize<'a>>(body: &'a [u8], what: &'static str) -> Result<
     }
 }
 
-/// Spans → batches, each small enough for a frame: `(number of spans, compressed bytes)`. A span that does not fit into a
+/// Spans (or flows) → batches, each small enough for a frame: `(how many, compressed bytes)`. What does not fit into a
 /// batch of its own is left out and counted in the second value.
-pub(crate) fn encode_batches(spans: &[Arc<Span>]) -> (Vec<(usize, Vec<u8>)>, u64) {
+pub(crate) fn encode_batches<T: Serialize>(items: &[T]) -> (Vec<(usize, Vec<u8>)>, u64) {
     let mut batches = Vec::new();
     let mut too_big = 0;
-    let mut todo: Vec<&[Arc<Span>]> = spans.chunks(MAX_BATCH).rev().collect();
+    let mut todo: Vec<&[T]> = items.chunks(MAX_BATCH).rev().collect();
     while let Some(part) = todo.pop() {
         match encode_batch(part) {
             Some(batch) => batches.push((part.len(), batch)),
@@ -242,8 +252,8 @@ pub(crate) fn encode_batches(spans: &[Arc<Span>]) -> (Vec<(usize, Vec<u8>)>, u64
     (batches, too_big)
 }
 
-fn encode_batch(spans: &[Arc<Span>]) -> Option<Vec<u8>> {
-    let raw = postcard::to_extend(spans, Vec::with_capacity(spans.len() * 384)).ok()?;
+fn encode_batch<T: Serialize>(items: &[T]) -> Option<Vec<u8>> {
+    let raw = postcard::to_extend(items, Vec::with_capacity(items.len() * 384)).ok()?;
     if raw.len() > MAX_RAW {
         return None;
     }
@@ -251,11 +261,8 @@ fn encode_batch(spans: &[Arc<Span>]) -> Option<Vec<u8>> {
     (batch.len() + 8 <= MAX_FRAME).then_some(batch)
 }
 
-/// A compressed batch → spans. Equal resources become one.
-pub(crate) fn decode_batch(
-    batch: &[u8],
-    resources: &mut FxHashSet<Arc<Resource>>,
-) -> Result<Vec<Arc<Span>>, FrameError> {
+/// A batch, decompressed.
+fn expand(batch: &[u8]) -> Result<Vec<u8>, FrameError> {
     const BAD: FrameError = FrameError::Malformed("batch");
     let (size, block) = lz4_flex::block::uncompressed_size(batch).map_err(|_| BAD)?;
     if size > MAX_RAW {
@@ -265,8 +272,22 @@ pub(crate) fn decode_batch(
     // The count is read first, so that a lie about it costs nothing.
     let (count, _) = postcard::take_from_bytes::<u32>(&raw).map_err(|_| BAD)?;
     if count as usize > MAX_BATCH {
-        return Err(FrameError::Malformed("batch: too many spans"));
+        return Err(FrameError::Malformed("batch: too many"));
     }
+    Ok(raw)
+}
+
+/// A compressed batch → flows.
+pub(crate) fn decode_flows(batch: &[u8]) -> Result<Vec<Flow>, FrameError> {
+    decode(&expand(batch)?, "batch")
+}
+
+/// A compressed batch → spans. Equal resources become one.
+pub(crate) fn decode_batch(
+    batch: &[u8],
+    resources: &mut FxHashSet<Arc<Resource>>,
+) -> Result<Vec<Arc<Span>>, FrameError> {
+    let raw = expand(batch)?;
     let spans: Vec<Span> = decode(&raw, "batch")?;
     if resources.len() > MAX_BATCH {
         resources.clear();

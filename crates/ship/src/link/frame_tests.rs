@@ -66,7 +66,7 @@ fn the_encoding_of_a_span_belongs_to_the_version() {
     let hash = wirespan_model::key::hash64(&[&postcard::to_stdvec(&full_span()).unwrap()]);
     assert_eq!(
         (VERSION, format!("{hash:016x}").as_str()),
-        (1, "3f1d11d95e9dd2d4"),
+        (2, "3f1d11d95e9dd2d4"),
         "model::Span is encoded differently now: raise link::VERSION and write the new hash here"
     );
 }
@@ -150,7 +150,7 @@ fn lies_about_lengths_are_refused_before_memory_is_spent() {
 fn other_programs_and_versions_are_named() {
     let http = FrameError::Magic(*b"GET ").to_string();
     assert!(matches!(read_preamble(&mut &b"GET / HTTP"[..]), Err(FrameError::Magic(_))), "{http}");
-    assert!(matches!(read_preamble(&mut &b"WSPN\x02\x00"[..]), Err(FrameError::Version { theirs: 2 })));
+    assert!(matches!(read_preamble(&mut &b"WSPN\x03\x00"[..]), Err(FrameError::Version { theirs: 3 })));
 }
 
 proptest! {

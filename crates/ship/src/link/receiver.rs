@@ -1,8 +1,8 @@
 //! The server's end: one thread per agent; a batch is acknowledged when the sink has taken it.
 
-use super::frame::{decode_batch, read_preamble, write_preamble, Frame, FrameError, Hello};
+use super::frame::{decode_batch, decode_flows, read_preamble, write_preamble, Frame, FrameError, Hello};
 use super::AgentInfo;
-use crate::{Sink, SinkError};
+use crate::{FlowSink, Sink, SinkError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::BufReader;
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -59,6 +59,8 @@ pub struct ReceiverStatus {
     pub agents: Vec<AgentStatus>,
     /// Spans that the sink took.
     pub spans: u64,
+    /// Flows that the sink took.
+    pub flows: u64,
     /// Batches that were sent twice, and skipped.
     pub repeated_batches: u64,
     /// Batches and connections dropped, by reason; `sink` counts spans that the sink refused for good.
@@ -72,6 +74,7 @@ impl ReceiverStatus {
         let mut all = vec![
             ("agents_connected".to_string(), connected),
             ("spans".to_string(), self.spans),
+            ("flows".to_string(), self.flows),
             ("repeated_batches".to_string(), self.repeated_batches),
         ];
         all.extend(self.dropped.iter().map(|(reason, n)| (format!("dropped_{reason}"), *n)));
@@ -89,11 +92,13 @@ struct Session {
 struct Inner {
     config: ReceiverConfig,
     sink: Sink,
+    flows: FlowSink,
     sessions: Mutex<FxHashMap<u64, Arc<Session>>>,
     connections: Mutex<FxHashMap<u64, TcpStream>>,
     next_connection: AtomicU64,
     stop: AtomicBool,
     spans: AtomicU64,
+    flows_taken: AtomicU64,
     repeated: AtomicU64,
     dropped: Mutex<Vec<(&'static str, u64)>>,
 }
@@ -106,13 +111,26 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens on `addr`. Errors: the address cannot be had.
+    /// Listens on `addr`, and refuses flows. Errors: the address cannot be had.
     pub fn bind(addr: SocketAddr, config: ReceiverConfig, sink: Sink) -> std::io::Result<Receiver> {
+        let none: FlowSink = Arc::new(|_| Err(SinkError::Refused("flows are not kept here".into())));
+        Receiver::bind_with_flows(addr, config, sink, none)
+    }
+
+    /// Listens on `addr`. Errors: the address cannot be had.
+    pub fn bind_with_flows(
+        addr: SocketAddr,
+        config: ReceiverConfig,
+        sink: Sink,
+        flows: FlowSink,
+    ) -> std::io::Result<Receiver> {
         let listener = TcpListener::bind(addr)?;
         let addr = listener.local_addr()?;
         let inner = Arc::new(Inner {
             config,
             sink,
+            flows,
+            flows_taken: AtomicU64::new(0),
             sessions: Mutex::default(),
             connections: Mutex::default(),
             next_connection: AtomicU64::new(1),
@@ -139,6 +157,7 @@ impl Receiver {
         ReceiverStatus {
             agents,
             spans: self.inner.spans.load(Relaxed),
+            flows: self.inner.flows_taken.load(Relaxed),
             repeated_batches: self.inner.repeated.load(Relaxed),
             dropped: lock(&self.inner.dropped).clone(),
         }
@@ -250,13 +269,27 @@ impl Inner {
         let mut resources = FxHashSet::default();
         loop {
             match Frame::read(reader)? {
-                Frame::Spans(number, batch) => {
+                frame @ (Frame::Spans(number, _) | Frame::Flows(number, _)) => {
                     let mut stored = lock(&session.stored);
                     if number <= *stored {
                         self.repeated.fetch_add(1, Relaxed);
                     } else {
-                        match decode_batch(&batch, &mut resources) {
-                            Ok(spans) => self.deliver(session, spans, *stored, stream)?,
+                        let taken = match &frame {
+                            Frame::Flows(_, batch) => decode_flows(batch).map(|flows| {
+                                let n = flows.len() as u64;
+                                self.deliver(n, *stored, stream, &mut || (self.flows)(flows.clone()))
+                                    .map(|taken| self.flows_taken.fetch_add(taken, Relaxed))
+                            }),
+                            Frame::Spans(_, batch) => decode_batch(batch, &mut resources).map(|spans| {
+                                let n = spans.len() as u64;
+                                let taken = self.deliver(n, *stored, stream, &mut || (self.sink)(spans.clone()))?;
+                                lock(&session.status).spans += taken;
+                                Ok(self.spans.fetch_add(taken, Relaxed))
+                            }),
+                            _ => return Err(FrameError::Malformed("frame of an agent")),
+                        };
+                        match taken {
+                            Ok(delivered) => drop(delivered?),
                             // The frame is whole, so the connection is in step. Asking for the batch again would
                             // bring the same bytes, for ever.
                             Err(e) => self.drop_one(e.reason()),
@@ -273,26 +306,22 @@ impl Inner {
         }
     }
 
-    /// Gives a batch to the sink, for as long as it takes. An error ends the connection without an acknowledgement.
+    /// Gives a batch of `n` to a sink, for as long as it takes; how many it took. An error ends the connection without an
+    /// acknowledgement.
     fn deliver(
         &self,
-        session: &Session,
-        spans: Vec<Arc<wirespan_model::Span>>,
+        n: u64,
         stored: u64,
         mut stream: &TcpStream,
-    ) -> Result<(), FrameError> {
-        let n = spans.len() as u64;
+        give: &mut dyn FnMut() -> Result<(), SinkError>,
+    ) -> Result<u64, FrameError> {
         let mut heard = Instant::now();
         loop {
-            match (self.sink)(spans.clone()) {
-                Ok(()) => {
-                    self.spans.fetch_add(n, Relaxed);
-                    lock(&session.status).spans += n;
-                    return Ok(());
-                }
+            match give() {
+                Ok(()) => return Ok(n),
                 Err(SinkError::Refused(_)) => {
                     self.drop_many("sink", n);
-                    return Ok(());
+                    return Ok(0);
                 }
                 Err(SinkError::Busy(why)) => {
                     if self.stop.load(Relaxed) {

@@ -1,7 +1,7 @@
 //! The agent's end. Never blocks the caller: what does not fit is dropped and counted.
 
 use super::connection::{self, News, Out};
-use super::frame::{encode_batches, Frame, FrameError, Hello, MAX_REPORT};
+use super::frame::{encode_batches, Frame, FrameError, Hello, FLOWS, MAX_REPORT, SPANS};
 use super::status::{SenderState, SenderStatus, Shared};
 use super::AgentInfo;
 use crossbeam_channel::{bounded, select, Receiver, RecvError, Sender as Channel, TrySendError};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wirespan_model::Span;
+use wirespan_model::{Flow, Span};
 
 /// Keep-alive of an idle connection.
 pub(super) const PING_EVERY: Duration = Duration::from_secs(10);
@@ -61,9 +61,15 @@ impl SenderConfig {
 /// Counters to be sent with the next opportunity.
 type Report = Arc<Mutex<Option<Vec<(String, u64)>>>>;
 
-/// Sends spans to a server from a thread of its own.
+/// What the worker is given.
+enum Load {
+    Spans(Vec<Arc<Span>>),
+    Flows(Vec<Flow>),
+}
+
+/// Sends spans and flows to a server from a thread of its own.
 pub struct Sender {
-    spans: Option<Channel<Vec<Arc<Span>>>>,
+    load: Option<Channel<Load>>,
     close: Channel<Instant>,
     queued: Arc<AtomicUsize>,
     queue_spans: usize,
@@ -75,7 +81,7 @@ pub struct Sender {
 impl Sender {
     /// Starts the thread. Errors: the thread cannot be made. An absent server is not an error: it is tried again.
     pub fn start(config: SenderConfig) -> std::io::Result<Sender> {
-        let (spans_tx, spans) = bounded(config.queue_spans.clamp(1, 4096));
+        let (load_tx, load) = bounded(config.queue_spans.clamp(1, 4096));
         let (close_tx, close) = bounded(1);
         let (news_tx, news) = bounded(config.window * 2 + 8);
         let shared = Arc::new(Shared::default());
@@ -107,20 +113,34 @@ impl Sender {
             config,
         };
         let queue_spans = worker.queue_spans;
-        let thread =
-            std::thread::Builder::new().name("link".into()).spawn(move || worker.run(&spans, &news, &close))?;
-        Ok(Sender { spans: Some(spans_tx), close: close_tx, queued, queue_spans, shared, report, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name("link".into()).spawn(move || worker.run(&load, &news, &close))?;
+        Ok(Sender { load: Some(load_tx), close: close_tx, queued, queue_spans, shared, report, thread: Some(thread) })
     }
 
     /// Takes spans for sending; never blocks. What does not fit is dropped and counted.
     pub fn send(&self, spans: Vec<Arc<Span>>) {
         let n = spans.len();
-        let Some(channel) = self.spans.as_ref().filter(|_| n > 0) else { return };
+        let Some(channel) = self.load.as_ref().filter(|_| n > 0) else { return };
         self.shared.offered.fetch_add(n as u64, Relaxed);
         let full = self.queued.fetch_add(n, Relaxed) + n > self.queue_spans;
-        if full || matches!(channel.try_send(spans), Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) {
+        if full
+            || matches!(
+                channel.try_send(Load::Spans(spans)),
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
+            )
+        {
             self.queued.fetch_sub(n, Relaxed);
             self.shared.dropped_queue.fetch_add(n as u64, Relaxed);
+        }
+    }
+
+    /// Takes flows for sending, as [`send`](Sender::send) does spans.
+    pub fn send_flows(&self, flows: Vec<Flow>) {
+        let n = flows.len();
+        let Some(channel) = self.load.as_ref().filter(|_| n > 0) else { return };
+        self.shared.flows_offered.fetch_add(n as u64, Relaxed);
+        if channel.try_send(Load::Flows(flows)).is_err() {
+            self.shared.flows_dropped.fetch_add(n as u64, Relaxed);
         }
     }
 
@@ -143,7 +163,7 @@ impl Sender {
 
     fn finish(&mut self, timeout: Duration) {
         let _ = self.close.try_send(Instant::now() + timeout);
-        self.spans = None;
+        self.load = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -158,7 +178,9 @@ impl Drop for Sender {
 
 struct Batch {
     number: u64,
-    spans: usize,
+    kind: u8,
+    /// Spans or flows in it.
+    items: usize,
     bytes: Arc<Vec<u8>>,
 }
 
@@ -195,15 +217,16 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, spans: &Receiver<Vec<Arc<Span>>>, news: &Receiver<News>, close: &Receiver<Instant>) {
+    fn run(mut self, load: &Receiver<Load>, news: &Receiver<News>, close: &Receiver<Instant>) {
         let never = crossbeam_channel::never();
-        let mut input = spans;
+        let mut input = load;
         let mut deadline: Option<Instant> = None;
         loop {
             let tick = self.tick_in(deadline);
             select! {
                 recv(input) -> got => match got {
-                    Ok(more) => self.collect(more),
+                    Ok(Load::Spans(more)) => self.collect(more),
+                    Ok(Load::Flows(flows)) => self.encode_flows(&flows),
                     Err(RecvError) => {
                         input = &never;
                         deadline = deadline.or_else(|| Some(close.try_recv().unwrap_or_else(|_| Instant::now())));
@@ -223,8 +246,12 @@ impl Worker {
                 break;
             }
         }
-        let lost: usize = self.backlog.iter().map(|b| b.spans).sum();
-        self.shared.dropped_closed.fetch_add(lost as u64, Relaxed);
+        for batch in &self.backlog {
+            match batch.kind {
+                FLOWS => self.shared.flows_dropped.fetch_add(batch.items as u64, Relaxed),
+                _ => self.shared.dropped_closed.fetch_add(batch.items as u64, Relaxed),
+            };
+        }
         self.shared.backlog_bytes.store(0, Relaxed);
         self.shared.set_state(SenderState::Closed);
         self.hang_up();
@@ -262,19 +289,38 @@ impl Worker {
         for part in pending.chunks(self.config.batch_spans.max(1)) {
             let (batches, too_big) = encode_batches(part);
             self.shared.dropped_too_big.fetch_add(too_big, Relaxed);
-            for (spans, bytes) in batches {
-                self.backlog_bytes += bytes.len();
-                self.backlog.push_back(Batch { number: self.next_number, spans, bytes: Arc::new(bytes) });
-                self.next_number += 1;
-            }
+            self.queue(SPANS, batches);
         }
+        self.trim();
+    }
+
+    /// Flows come in whole windows: nothing is gained by collecting more.
+    fn encode_flows(&mut self, flows: &[Flow]) {
+        let (batches, too_big) = encode_batches(flows);
+        self.shared.flows_dropped.fetch_add(too_big, Relaxed);
+        self.queue(FLOWS, batches);
+        self.trim();
+    }
+
+    fn queue(&mut self, kind: u8, batches: Vec<(usize, Vec<u8>)>) {
+        for (items, bytes) in batches {
+            self.backlog_bytes += bytes.len();
+            self.backlog.push_back(Batch { number: self.next_number, kind, items, bytes: Arc::new(bytes) });
+            self.next_number += 1;
+        }
+    }
+
+    fn trim(&mut self) {
         while self.backlog_bytes > self.config.backlog_bytes {
             // The oldest that is not in flight, for the newest data tell of the present.
             let victim = self.in_flight.min(self.backlog.len().saturating_sub(1));
             let Some(batch) = self.backlog.remove(victim) else { break };
             self.in_flight = self.in_flight.min(self.backlog.len());
             self.backlog_bytes -= batch.bytes.len();
-            self.shared.dropped_backlog.fetch_add(batch.spans as u64, Relaxed);
+            match batch.kind {
+                FLOWS => self.shared.flows_dropped.fetch_add(batch.items as u64, Relaxed),
+                _ => self.shared.dropped_backlog.fetch_add(batch.items as u64, Relaxed),
+            };
         }
         self.shared.backlog_bytes.store(self.backlog_bytes as u64, Relaxed);
     }
@@ -315,7 +361,10 @@ impl Worker {
             let Some(batch) = self.backlog.pop_front() else { break };
             self.in_flight = self.in_flight.saturating_sub(1);
             self.backlog_bytes -= batch.bytes.len();
-            self.shared.acked.fetch_add(batch.spans as u64, Relaxed);
+            match batch.kind {
+                FLOWS => self.shared.flows_acked.fetch_add(batch.items as u64, Relaxed),
+                _ => self.shared.acked.fetch_add(batch.items as u64, Relaxed),
+            };
         }
         self.shared.backlog_bytes.store(self.backlog_bytes as u64, Relaxed);
     }
@@ -342,7 +391,7 @@ impl Worker {
         let Some(link) = &self.link else { return };
         while self.in_flight < self.config.window {
             let Some(batch) = self.backlog.get(self.in_flight) else { break };
-            if link.out.try_send(Out::Spans(batch.number, batch.bytes.clone())).is_err() {
+            if link.out.try_send(Out::Batch(batch.kind, batch.number, batch.bytes.clone())).is_err() {
                 break;
             }
             self.shared.sent_bytes.fetch_add(batch.bytes.len() as u64, Relaxed);

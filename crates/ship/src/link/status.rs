@@ -42,6 +42,12 @@ pub struct SenderStatus {
     pub dropped_too_big: u64,
     /// Spans that were not acknowledged when the sender was closed.
     pub dropped_closed: u64,
+    /// Flows given to [`send_flows`](super::Sender::send_flows).
+    pub flows_offered: u64,
+    /// Flows that the server has taken.
+    pub flows_acked: u64,
+    /// Flows lost, for any of the reasons for which spans are.
+    pub flows_dropped: u64,
 }
 
 impl SenderStatus {
@@ -63,6 +69,9 @@ impl SenderStatus {
             ("spans_dropped_backlog", self.dropped_backlog),
             ("spans_dropped_too_big", self.dropped_too_big),
             ("spans_dropped_closed", self.dropped_closed),
+            ("flows_offered", self.flows_offered),
+            ("flows_acked", self.flows_acked),
+            ("flows_dropped", self.flows_dropped),
         ]
     }
 }
@@ -79,6 +88,9 @@ pub(super) struct Shared {
     pub(super) dropped_backlog: AtomicU64,
     pub(super) dropped_too_big: AtomicU64,
     pub(super) dropped_closed: AtomicU64,
+    pub(super) flows_offered: AtomicU64,
+    pub(super) flows_acked: AtomicU64,
+    pub(super) flows_dropped: AtomicU64,
 }
 
 impl Shared {
@@ -98,6 +110,9 @@ impl Shared {
             dropped_backlog: self.dropped_backlog.load(Relaxed),
             dropped_too_big: self.dropped_too_big.load(Relaxed),
             dropped_closed: self.dropped_closed.load(Relaxed),
+            flows_offered: self.flows_offered.load(Relaxed),
+            flows_acked: self.flows_acked.load(Relaxed),
+            flows_dropped: self.flows_dropped.load(Relaxed),
             // Read last: a span is offered before it is anything else.
             offered: self.offered.load(Relaxed),
         };

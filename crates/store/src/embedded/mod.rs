@@ -9,6 +9,7 @@
 
 mod attrs;
 mod encode;
+mod flows;
 mod flush;
 mod log;
 mod manifest;
@@ -27,6 +28,7 @@ mod worker;
 pub use options::Options;
 
 use crate::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
+use flows::FlowLog;
 use memory::Memory;
 use segment::Open;
 use state::State;
@@ -35,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use wirespan_model::{Key, Span, SpanId};
+use wirespan_model::{Flow, Key, Span, SpanId};
 
 /// Open segments that are remembered; each holds about 0.3 MB of page locations and two files.
 const OPEN_SEGMENTS: usize = 24;
@@ -52,6 +54,7 @@ struct Inner {
     dir: Option<PathBuf>,
     options: Options,
     state: Mutex<State>,
+    flows: FlowLog,
     /// Wakes the flusher.
     work: Condvar,
     /// Tells that a memory segment has become a file, or could not.
@@ -74,7 +77,8 @@ impl Embedded {
         std::fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
         let lock = manifest::lock(dir)?;
         let state = State::recover(dir)?;
-        let inner = Arc::new(Inner::new(Some(dir.to_owned()), options, state, Some(lock)));
+        let flows = FlowLog::open(Some(dir), options.max_age, options.max_bytes)?;
+        let inner = Arc::new(Inner::new(Some(dir.to_owned()), options, state, flows, Some(lock)));
         let threads = [("store-log", worker::log as fn(&Inner)), ("store-flush", worker::flush)]
             .into_iter()
             .map(|(name, run)| {
@@ -93,7 +97,8 @@ impl Embedded {
     /// None that depend on the machine.
     pub fn memory(options: Options) -> Result<Embedded, StoreError> {
         let state = State::new(Memory::new(None)?);
-        Ok(Embedded { inner: Arc::new(Inner::new(None, options, state, None)), threads: Vec::new() })
+        let flows = FlowLog::open(None, options.max_age, options.max_bytes)?;
+        Ok(Embedded { inner: Arc::new(Inner::new(None, options, state, flows, None)), threads: Vec::new() })
     }
 
     /// Turns all that is in memory into segments, and merges small ones; returns when it is done.
@@ -119,7 +124,7 @@ impl Drop for Embedded {
             // A panicked thread has reported itself; there is nothing to add here.
             let _ = thread.join();
         }
-        if let Err(e) = self.inner.sync() {
+        if let Err(e) = self.inner.sync().and(self.inner.flows.sync()) {
             tracing::warn!("the last spans may be lost: {e}");
         }
     }
@@ -148,20 +153,32 @@ impl Store for Embedded {
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.inner.scan(range, Some(schema::OUTLINE_COLUMNS), visit)
     }
+    fn append_flows(&self, flows: &[Flow]) -> Result<(), StoreError> {
+        if self.inner.dir.is_some() {
+            self.inner.check_space()?;
+        }
+        self.inner.flows.append(flows)
+    }
+    fn flows(&self, range: TimeRange, visit: &mut dyn FnMut(&Flow)) -> Result<(), StoreError> {
+        self.inner.flows.scan(range, visit)
+    }
     fn flush(&self) -> Result<(), StoreError> {
-        self.inner.sync()
+        self.inner.sync().and(self.inner.flows.sync())
     }
     fn status(&self) -> StoreStatus {
-        self.inner.lock().status()
+        let mut status = self.inner.lock().status();
+        status.disk_bytes += self.inner.flows.disk_bytes();
+        status
     }
 }
 
 impl Inner {
-    fn new(dir: Option<PathBuf>, options: Options, state: State, lock: Option<std::fs::File>) -> Inner {
+    fn new(dir: Option<PathBuf>, options: Options, state: State, flows: FlowLog, lock: Option<std::fs::File>) -> Inner {
         Inner {
             dir,
             options,
             state: Mutex::new(state),
+            flows,
             work: Condvar::new(),
             flushed: Condvar::new(),
             open: Mutex::new(VecDeque::new()),

@@ -30,7 +30,7 @@ pub(crate) fn log(inner: &Inner) {
         }
         drop(state);
         next = Instant::now() + period;
-        if let Err(e) = inner.check_space().and_then(|()| inner.sync()) {
+        if let Err(e) = inner.check_space().and_then(|()| inner.sync().and(inner.flows.sync())) {
             inner.lock().log_trouble = Some(trouble(&e));
         }
     }
@@ -95,7 +95,7 @@ impl Inner {
     }
 
     /// Refuses to go on when the file system is nearly full: segments must still fit, because they free the logs.
-    fn check_space(&self) -> Result<(), StoreError> {
+    pub(super) fn check_space(&self) -> Result<(), StoreError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let fs = rustix::fs::statvfs(dir.as_path()).map_err(|e| super::io("examine", dir, e.into()))?;
         let free = fs.f_bavail.saturating_mul(fs.f_frsize);

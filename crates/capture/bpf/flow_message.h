@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What targets send and receive: counted on the socket (TCP), or straight into the bundle of the other end (UDP). */
+#ifndef WS_FLOW_MESSAGE_H
+#define WS_FLOW_MESSAGE_H
+
+#define MSG_ERRQUEUE 0x2000
+#define SOCK_BINDPORT_LOCK 8
+#define ECONNREFUSED 111
+#define FIRST_EPHEMERAL_PORT 32768
+
+static __always_inline void flow_add(struct flow_sock *f, __u8 direction, __u64 bytes)
+{
+	__sync_fetch_and_add(&f->bytes[direction & 1], bytes);
+	__sync_fetch_and_add(&f->messages[direction & 1], 1);
+}
+
+/* A connection that is not known: of before our time, or a read of what came before it was closed. */
+static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
+{
+	__u8 role = sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT; /* see tcp_role() */
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct flow_owner o;
+	struct flow_sock f;
+
+	if (!target_task(task) || !tp)
+		return 0;
+	flow_init(&f, sk, role);
+	flow_fill_owner(&o, task);
+	flow_set_owner(&f, &o);
+	f.owned = 1;
+	if (ret > 0)
+		flow_add(&f, direction, ret);
+	if (sk->__sk_common.skc_state == TCP_CLOSE) {
+		if (ret <= 0)
+			return 0;
+		/* A closed socket has given its port back. */
+		if (role == WS_SERVER && !f.key.port)
+			f.key.port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+		flow_settle(&f, NULL, FLOW_LIVES);
+		return 0;
+	}
+	f.adopted = 1;
+	f.retransmits = tp->total_retrans;
+	f.out_of_order = tp->rcv_ooopack;
+	f.first_byte = tp->copied_seq - (direction == WS_INGRESS && ret > 0 ? ret : 0);
+	flow_keep(sk, &f);
+	return 0;
+}
+
+/* A connection beyond `flow_sockets`: nothing sweeps it, so each message goes into the bundle. */
+static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
+{
+	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	struct flow_tcp now = {};
+
+	if (!f)
+		return flow_unknown(sk, task, direction, ret);
+	if (!f->owned)
+		flow_own(f, sk, task);
+	if (ret > 0) {
+		flow_add(f, direction, ret);
+		flow_read_tcp(&now, sk, false);
+		flow_settle(f, &now, FLOW_LIVES);
+	}
+	return 0;
+}
+
+static __always_inline void flow_segment(struct sock *sk, __u8 direction, int ret)
+{
+	__u64 cookie = flow_cookie(sk);
+	struct flow_sock *f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
+
+	if (!f) {
+		flow_unlisted(sk, bpf_get_current_task_btf(), direction, ret);
+		return;
+	}
+	if (!f->owned)
+		flow_own(f, sk, bpf_get_current_task_btf());
+	if (ret > 0)
+		flow_add(f, direction, ret);
+}
+
+/* User address of the other end's name, from the registers of the call. */
+static __always_inline __u64 flow_name(struct task_struct *task, struct task_state *t, int ret)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u64 name = 0, index, second, third, fifth;
+	struct user_msghdr64 *h;
+
+	if (!regs || WS_COMPAT_TASK(task))
+		return 0;
+	/* Read before the branches: the verifier wants one load to have one kind of pointer. */
+	second = WS_ARG2(regs);
+	third = WS_ARG3(regs);
+	fifth = WS_ARG5(regs);
+	barrier();
+	switch (WS_NR(regs)) {
+	case NR_RECVFROM:
+	case NR_SENDTO:
+		return fifth;
+	case NR_RECVMSG:
+	case NR_SENDMSG:
+		h = (struct user_msghdr64 *)second;
+		break;
+	case NR_RECVMMSG:
+	case NR_SENDMMSG:
+		/* One hook per message; the index as in locate_mmsg(). */
+		index = t->flow_vector == second && t->flow_next < third ? t->flow_next : 0;
+		t->flow_vector = second;
+		t->flow_next = ret < 0 || index + 1 >= third ? 0 : index + 1;
+		h = (struct user_msghdr64 *)(second + index * sizeof(struct user_mmsghdr64));
+		break;
+	default:
+		return 0;
+	}
+	return bpf_probe_read_user(&name, sizeof(name), &h->name) ? 0 : name;
+}
+
+/*
+ * Who asks and who answers is not written on a datagram. A socket that did not choose its port is a client. One that did
+ * serves, unless it spoke first and not to an ephemeral port; two that use the same port are peers.
+ */
+static __always_inline __u8 flow_datagram_role(struct sock *sk, __u8 direction, __u16 local, __u16 remote)
+{
+	if (!(sk->sk_userlocks & SOCK_BINDPORT_LOCK))
+		return WS_CLIENT;
+	if (direction == WS_INGRESS || (remote >= FIRST_EPHEMERAL_PORT && local < FIRST_EPHEMERAL_PORT))
+		return WS_SERVER;
+	return WS_CLIENT;
+}
+
+/* State of a socket of UDP at its first datagram; returns whether it is there now. */
+static __noinline int flow_new_datagrams(struct sock *sk, struct task_struct *task, __u8 direction, __u32 remote_port)
+{
+	struct flow_owner o;
+	struct flow_sock f;
+
+	flow_init(&f, sk, flow_datagram_role(sk, direction, sk->__sk_common.skc_num, remote_port));
+	flow_fill_owner(&o, task);
+	flow_set_owner(&f, &o);
+	f.opened = f.key.role == WS_CLIENT;
+	if (bpf_sk_storage_get(&flow_others, sk, &f, BPF_LOCAL_STORAGE_GET_F_CREATE))
+		return 1;
+	count(WS_C_LOST_STATE);
+	return 0;
+}
+
+static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
+{
+	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	struct task_state *t = target_task(task);
+	__u16 own = sk->__sk_common.skc_num;
+	struct ws_tuple other = {};
+	struct ws_flow_key key;
+	struct flow_due d = {};
+	struct flow_owner o;
+
+	if (!t || (ret < 0 && ret != -ECONNREFUSED))
+		return 0;
+	other.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	if (!other.remote_port && direction == WS_EGRESS) {
+		read_name(&other, flow_name(task, t, ret));
+	} else if (!other.remote_port && t->flow_from_port) {
+		/* Not from the caller's memory, into which the name is written after this hook. */
+		other.remote_port = t->flow_from_port;
+		__builtin_memcpy(other.remote, t->from, sizeof(other.remote));
+		t->flow_from_port = 0;
+	}
+	if (!f) {
+		if (!flow_new_datagrams(sk, task, direction, other.remote_port))
+			return 0;
+		f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
+		if (!f)
+			return 0;
+	}
+	key = f->key;
+	if (!sk->__sk_common.skc_dport && key.role == WS_CLIENT) {
+		/* Who reads an answer without asking from whom has asked one peer, mostly: the last. */
+		if (other.remote_port) {
+			__builtin_memcpy(f->key.remote, other.remote, sizeof(other.remote));
+			f->key.port = other.remote_port;
+		} else {
+			__builtin_memcpy(other.remote, f->key.remote, sizeof(other.remote));
+			other.remote_port = f->key.port;
+		}
+	}
+	o = f->owner;
+	/* Also a child may use the socket of its parent. */
+	if (task->tgid != key.pid) {
+		flow_fill_owner(&o, task);
+		key.pid = o.pid;
+		key.start_ns = o.start_ns;
+	}
+	/* May have been bound to an address, or connected, since. */
+	flow_addresses(&key, sk);
+	if (!sk->__sk_common.skc_dport)
+		__builtin_memcpy(key.remote, other.remote, 16);
+	if (key.role != WS_CLIENT && other.remote_port == own)
+		key.role = WS_ROLE_UNKNOWN;
+	key.port = key.role == WS_CLIENT ? other.remote_port : own;
+	d.client_port = key.role == WS_CLIENT ? own : other.remote_port;
+	d.opened = take_u32(&f->opened);
+	if (ret >= 0) {
+		d.bytes[direction & 1] = ret;
+		d.messages[direction & 1] = 1;
+	} else {
+		d.failed = 1;
+	}
+	flow_bundle(&key, &o, &d);
+	return 0;
+}
+
+static __always_inline void flow_message(struct sock *sk, __u8 direction, int ret)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	if (family != AF_INET && family != AF_INET6)
+		return;
+	if (sk->sk_protocol == IPPROTO_TCP)
+		flow_segment(sk, direction, ret);
+	else if (sk->sk_protocol == IPPROTO_UDP)
+		flow_datagram(sk, bpf_get_current_task_btf(), direction, ret);
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(flow_send, struct sock *sk, int ret, int msg_flags)
+{
+	flow_message(sk, WS_EGRESS, ret);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(flow_receive, struct sock *sk, int ret, int msg_flags)
+{
+	if (!(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
+		flow_message(sk, WS_INGRESS, ret);
+	return 0;
+}
+
+/* Bytes that leave a socket by splice(), past sock_recvmsg: as many as its sequence numbers say beyond those counted. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(flow_splice, struct sock *sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct flow_sock *f;
+	struct tcp_sock *tp;
+	__s32 more;
+
+	if (WS_NR(regs) != NR_SPLICE)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	f = flow_find(sk);
+	if (!f) {
+		flow_unlisted(sk, task, WS_INGRESS, 0);
+		f = flow_find(sk);
+	}
+	if (!f || !tp)
+		return 0;
+	if (!f->owned)
+		flow_own(f, sk, task);
+	more = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - f->first_byte -
+	       (__u32)f->bytes[WS_INGRESS];
+	if (more > 0)
+		flow_add(f, WS_INGRESS, more);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,147 @@
+//! Flows: connections that the kernel bundles by process, remote address and listening port (`bpf/flow_maps.h` tells how).
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`wire`] | a bundle as the kernel writes it |
+//! | [`table`] | the tables of bundles, taken by turns |
+//! | [`existing`], [`diag`] | sockets that existed before: whose they are, and the kernel's list of them |
+//! | here | the drain |
+
+mod diag;
+mod existing;
+mod table;
+mod wire;
+
+use crate::object::WirespanSkel;
+use crate::targets::Targets;
+use libbpf_rs::{Btf, MapHandle, RingBuffer, RingBufferBuilder};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+use table::Tables;
+pub use wire::{Bundle, BundleKey};
+
+/// Sizes of the kernel's tables. What does not fit is not lost, but dearer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowOptions {
+    /// Bundles between two drains; each takes about 900 bytes, as there are two tables.
+    pub bundles: u32,
+    /// TCP sockets followed at once; each takes about 350 bytes.
+    pub sockets: u32,
+}
+
+impl Default for FlowOptions {
+    fn default() -> Self {
+        FlowOptions { bundles: 16_384, sockets: 32_768 }
+    }
+}
+
+/// Programs that user space runs; they hang on no tracepoint.
+pub(crate) const RUN: [&str; 2] = ["flow_sweep", "flow_adopt"];
+
+/// Sizes the maps; to the least if no flows are wanted.
+pub(crate) fn size(
+    skel: &mut crate::object::OpenWirespanSkel<'static>,
+    options: Option<FlowOptions>,
+) -> libbpf_rs::Result<()> {
+    let sizes = options.unwrap_or(FlowOptions { bundles: 1, sockets: 1 });
+    skel.maps.flow_bundles_a.set_max_entries(sizes.bundles.max(1))?;
+    skel.maps.flow_bundles_b.set_max_entries(sizes.bundles.max(1))?;
+    skel.maps.flow_sockets.set_max_entries(sizes.sockets.max(1))?;
+    if options.is_none() {
+        skel.maps.flow_spills.set_max_entries(4096)?;
+    }
+    Ok(())
+}
+
+/// Descriptors of all that a drain needs. May go to another thread than the programs' loader.
+pub struct FlowSource {
+    sweep: OwnedFd,
+    current: MapHandle,
+    tables: [MapHandle; 2],
+    spills: MapHandle,
+    reasons: FxHashMap<u32, Box<str>>,
+}
+
+impl FlowSource {
+    pub(crate) fn new(skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Self> {
+        let maps = &skel.maps;
+        Ok(FlowSource {
+            sweep: skel.progs.flow_sweep.as_fd().try_clone_to_owned()?,
+            current: MapHandle::try_from(&maps.flow_current)?,
+            tables: [MapHandle::try_from(&maps.flow_bundles_b)?, MapHandle::try_from(&maps.flow_bundles_a)?],
+            spills: MapHandle::try_from(&maps.flow_spills)?,
+            reasons: wire::drop_reasons(&Btf::from_vmlinux()?),
+        })
+    }
+
+    /// Gets ready to drain, in the thread that will.
+    ///
+    /// # Errors
+    /// The ring of spilled bundles cannot be mapped.
+    pub fn open(self) -> libbpf_rs::Result<Flows> {
+        let spilled: Rc<RefCell<Vec<u8>>> = Rc::default();
+        let sink = Rc::clone(&spilled);
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&self.spills, move |record| {
+            sink.borrow_mut().extend_from_slice(record.get(..wire::RECORD).unwrap_or_default());
+            0
+        })?;
+        let ring = builder.build()?;
+        let tables = Tables::new(self.current, self.tables)?;
+        Ok(Flows { sweep: self.sweep, tables, ring, spilled, reasons: self.reasons })
+    }
+}
+
+/// Drains bundles.
+pub struct Flows {
+    sweep: OwnedFd,
+    tables: Tables,
+    ring: RingBuffer<'static>,
+    spilled: Rc<RefCell<Vec<u8>>>,
+    reasons: FxHashMap<u32, Box<str>>,
+}
+
+impl Flows {
+    /// Waits for the next drain; returns early, with true, if bundles find no room any more.
+    pub fn wait(&mut self, at_most: Duration) -> bool {
+        let _ = self.ring.poll(at_most);
+        !self.spilled.borrow().is_empty()
+    }
+
+    /// Takes all that was bundled since the last drain; `into` is not cleared. One key may come more than once.
+    ///
+    /// # Errors
+    /// The kernel refused; what it holds stays there for the next drain.
+    pub fn drain(&mut self, into: &mut Vec<Bundle>) -> std::io::Result<()> {
+        // Room first: to turn the tables takes a while.
+        let _ = self.ring.consume();
+        table::run(self.sweep.as_fd(), &mut [])?;
+        let reasons = &self.reasons;
+        self.tables.take(&mut |key, counts| into.push(wire::read(key, counts, reasons)))?;
+        let _ = self.ring.consume();
+        let spilled = std::mem::take(&mut *self.spilled.borrow_mut());
+        into.extend(spilled.chunks_exact(wire::RECORD).map(|r| wire::read(&r[..wire::KEY], &r[wire::KEY..], reasons)));
+        Ok(())
+    }
+}
+
+/// Tells the kernel of the sockets that these processes hold already.
+pub(crate) fn adopt(skel: &WirespanSkel<'static>, pids: &[u32]) {
+    existing::adopt(pids, &mut |known| {
+        let mut record = known.to_bytes();
+        // Refused if it is there already: then the kernel knows better.
+        let _ = table::run(skel.progs.flow_adopt.as_fd(), &mut record);
+    });
+}
+
+/// Living processes of all targets.
+pub(crate) fn processes(targets: &Targets) -> Vec<u32> {
+    let mut pids: Vec<u32> = targets.pids.iter().flat_map(|p| crate::targets::descendants(*p)).collect();
+    pids.extend(targets.members());
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
