@@ -69,7 +69,9 @@ static __always_inline void act(struct context *c, __u8 use)
 		if (again && !c->guess)
 			tell_alias(c->cause, fresh, WS_ALIAS_GUESS);
 		else if (c->guess)
-			tell_alias(fresh, c->guess, c->woken && !again ? WS_ALIAS_WAKE_UP : WS_ALIAS_GUESS);
+			tell_alias(fresh, c->guess, c->woken ? WS_ALIAS_WAKE_UP : WS_ALIAS_GUESS);
+		c->woken = 0;
+		c->used = 0;
 		c->cause = fresh;
 		c->evidence = WS_EV_WAKE_UP;
 		c->state = ACTS_LENT;
@@ -89,6 +91,12 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 
 	if (!cause && from->state == ACTS_LENT)
 		cause = from->guess;
+	if (how != HOW_CHANNEL && is_provisional(to->cause) && to->used & USED_SEND) {
+		/* The next piece of work, or a lock in the middle of this one: seen by what comes first, a request or a result. */
+		to->guess = cause;
+		to->woken = how == HOW_WAKE_UP;
+		return;
+	}
 	to->cause = how == HOW_CHANNEL ? cause : 0;
 	to->guess = how == HOW_CHANNEL ? 0 : cause;
 	to->woken = how == HOW_WAKE_UP;

@@ -81,6 +81,12 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	return c ? c : &t->acts;
 }
 
+/* After acting(): who that was, to be known again. */
+static __always_inline __u32 actor_id(struct task_struct *task, const struct task_state *t)
+{
+	return t->goroutine ? (__u32)t->goroutine : task->pid;
+}
+
 /* At the call of runtime.runqput in runtime.newproc, on the scheduler's stack: the second argument is the new goroutine. */
 SEC("uprobe.multi")
 int go_birth(struct pt_regs *ctx)

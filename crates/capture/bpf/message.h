@@ -117,6 +117,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				    __u8 direction, __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
 {
 	struct location where;
+	struct context *a;
 	struct scratch *r;
 	struct cause c;
 	__u32 zero = 0, want, copied = 0;
@@ -143,8 +144,9 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		first = turn(s, direction);
-		c = follow_cause(s, acting(task, t), direction, first || (t->tls && tls_begins_run(task, direction)), task->pid,
-				 uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
+		a = acting(task, t);
+		c = follow_cause(s, a, direction, first || (t->tls && tls_begins_run(task, direction)),
+				 actor_id(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}

@@ -45,7 +45,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	s->connect_ns = bpf_ktime_get_ns();
 	act(c, USED_CONNECT);
 	s->connect_cause = c->cause;
-	s->connect_tid = task->pid;
+	s->connect_tid = actor_id(task, t);
 	if (!by_syscalls)
 		return;
 	/* The rung that finds sockets by descriptor keeps a state of its own. */
@@ -54,7 +54,7 @@ static __always_inline void on_connecting(struct sock *sk)
 		return;
 	s->tuple.role = WS_CLIENT;
 	s->connect_cause = c->cause;
-	s->connect_tid = task->pid;
+	s->connect_tid = actor_id(task, t);
 }
 
 /* Nothing was read of this connection yet. */
