@@ -30,7 +30,7 @@ struct Load {
 const LIGHT: Load = Load { users: 1, requests: 60, takes: Duration::from_millis(1) };
 const OVERLAPPING: Load = Load { users: 3, requests: 300, takes: Duration::from_millis(3) };
 /// More users than the programs have workers (4).
-const SATURATED: Load = Load { users: 12, requests: 900, takes: Duration::from_millis(3) };
+const SATURATED: Load = Load { users: 12, requests: 500, takes: Duration::from_millis(3) };
 
 /// The first requests are not judged: of threads that slept when the tracing began nothing is known yet.
 const WARM_UP: u32 = 8;

@@ -105,17 +105,17 @@ fn a_thread_and_its_children_are_always_right() {
 #[test]
 fn hand_over_to_other_threads() {
     let bars = [
-        bar("c-pool", 0.0, WIRE),
-        bar("c-pool-full", 0.0, WIRE),
-        bar("python-pool", 0.0, WIRE),
-        bar("python-pool-full", 0.0, WIRE),
+        bar("c-pool", 0.8, WIRE),
+        bar("c-pool-full", 0.8, WIRE),
+        bar("python-pool", 0.8, WIRE),
+        bar("python-pool-full", 0.8, WIRE),
         bar("python-fanout", 0.0, WIRE),
         bar("java-pool", 0.0, WIRE),
-        bar("java-pool-full", 0.0, WIRE),
+        bar("java-pool-full", 0.6, WIRE),
         bar("java-fanout", 0.0, WIRE),
-        bar("go-seq", 0.0, WIRE),
-        bar("go-fanout", 0.0, WIRE),
-        bar("go-channel", 0.0, WIRE),
+        bar("go-seq", 0.4, WIRE),
+        bar("go-fanout", 0.5, WIRE),
+        bar("go-channel", 0.5, WIRE),
     ];
     run("shapes_hand_over", &bars, 100);
 }

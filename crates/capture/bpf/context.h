@@ -29,7 +29,7 @@ static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
 	c->place = c->guess = 0;
 	c->evidence = evidence;
 	c->state = ACTS_OWN;
-	c->used = 0;
+	c->used = c->pending = 0;
 }
 
 /* A child acts for what its creator acts for, and may become anybody's worker later. */
@@ -41,7 +41,7 @@ static __always_inline void inherit(struct context *to, const struct context *fr
 	to->place = to->guess = 0;
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
-	to->used = 0;
+	to->used = to->pending = 0;
 }
 
 static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
@@ -71,7 +71,7 @@ static __always_inline void act(struct context *c, __u8 use)
 		else if (c->guess)
 			tell_alias(fresh, c->guess, c->woken ? WS_ALIAS_WAKE_UP : WS_ALIAS_GUESS);
 		c->woken = 0;
-		c->used = 0;
+		c->used = c->pending = 0;
 		c->cause = fresh;
 		c->evidence = WS_EV_WAKE_UP;
 		c->state = ACTS_LENT;
@@ -89,12 +89,13 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 {
 	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
 
-	if (!cause && from->state == ACTS_LENT)
+	if (from->state == ACTS_LENT && (!cause || from->pending))
 		cause = from->guess;
-	if (how != HOW_CHANNEL && is_provisional(to->cause) && to->used & USED_SEND) {
+	if (how != HOW_CHANNEL && to->state == ACTS_LENT && is_provisional(to->cause) && to->used & USED_SEND) {
 		/* The next piece of work, or a lock in the middle of this one: seen by what comes first, a request or a result. */
 		to->guess = cause;
 		to->woken = how == HOW_WAKE_UP;
+		to->pending = 1;
 		return;
 	}
 	to->cause = how == HOW_CHANNEL ? cause : 0;
@@ -103,7 +104,7 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->place = place;
 	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
-	to->used = 0;
+	to->used = to->pending = 0;
 }
 
 /* `from` wakes `to`, which waits at `place`. */

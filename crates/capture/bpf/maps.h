@@ -57,7 +57,8 @@ struct context {
 	__u8 state;		/* enum context_state */
 	__u8 used;		/* something was sent for it since */
 	__u8 woken;		/* the guess is who woke it where it waits for work */
-	__u8 pad[4];
+	__u8 pending;		/* the guess is newer than the cause */
+	__u8 pad[3];
 };
 
 /* Where Go's runtime keeps what is read of it. */

@@ -85,7 +85,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		note_woken(w, place);
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/* Woken itself, and nothing sent since: it may only have left something in the queue. */
-		if (t->acts.state == ACTS_LENT && t->acts.place && !t->acts.used)
+		if (t->acts.state == ACTS_LENT && t->acts.place && (!t->acts.used || t->acts.pending))
 			how = HOW_CHAIN;
 		hand_over(&t->acts, &w->acts, place, how);
 		return 0;
