@@ -15,13 +15,14 @@ use crate::flows::{Rhythm, Windows};
 use crate::outputs::Outputs;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
-use wirespan_enrich::Enricher;
+use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources};
 use wirespan_model::event::Actor;
 use wirespan_model::{Event, Flow, Resource, Span};
@@ -143,6 +144,8 @@ struct Loop {
     capture: Capture,
     joiner: Joiner,
     enricher: Arc<Enricher>,
+    /// True ends behind NAT; `None` where connection tracking cannot be asked.
+    nat: Option<Nat>,
     counters: Arc<Counters>,
     batch: Vec<Arc<Span>>,
     dropped: u64,
@@ -151,7 +154,8 @@ struct Loop {
 impl Loop {
     fn new(capture: Capture, config: JoinConfig, enricher: Arc<Enricher>, counters: Arc<Counters>) -> Self {
         let joiner = Joiner::new(config, enricher.host_id(), Box::new(Processes(Arc::clone(&enricher))));
-        Loop { capture, joiner, enricher, counters, batch: Vec::with_capacity(BATCH), dropped: 0 }
+        let nat = Nat::new(Path::new("/proc"));
+        Loop { capture, joiner, enricher, nat, counters, batch: Vec::with_capacity(BATCH), dropped: 0 }
     }
 
     fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
@@ -172,6 +176,8 @@ impl Loop {
             if refreshed.elapsed() >= Duration::from_secs(1) {
                 refreshed = Instant::now();
                 self.capture.refresh();
+                // Connection tracking may be loaded later, with the first container.
+                self.nat = self.nat.take().or_else(|| Nat::new(Path::new("/proc")));
                 self.publish();
             }
             if self.batch.len() >= BATCH || sent.elapsed() >= BATCH_WAIT {
@@ -183,8 +189,8 @@ impl Loop {
         self.capture.detach();
         self.capture.drain(&mut events)?;
         self.take(&mut events, out);
-        let batch = &mut self.batch;
-        self.joiner.finish(&mut |span| batch.push(Arc::new(span)));
+        let Loop { joiner, batch, nat, .. } = &mut self;
+        joiner.finish(&mut |span| keep(batch, nat, span));
         self.publish();
         // The end waits for room: nothing that was seen is lost for want of it.
         let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
@@ -196,8 +202,8 @@ impl Loop {
             if let Event::Task(task) = &event {
                 self.enricher.task_event(task);
             }
-            let batch = &mut self.batch;
-            self.joiner.event(event, &mut |span| batch.push(Arc::new(span)));
+            let Loop { joiner, batch, nat, .. } = self;
+            joiner.event(event, &mut |span| keep(batch, nat, span));
             if self.batch.len() >= BATCH {
                 self.send(out);
             }
@@ -211,8 +217,8 @@ impl Loop {
 
     fn tick(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        let batch = &mut self.batch;
-        self.joiner.tick(now, &mut |span| batch.push(Arc::new(span)));
+        let Loop { joiner, batch, nat, .. } = self;
+        joiner.tick(now, &mut |span| keep(batch, nat, span));
     }
 
     fn send(&mut self, out: &Sender<Batch>) {
@@ -229,8 +235,18 @@ impl Loop {
     fn publish(&self) {
         self.counters.set("capture", self.capture.counters());
         self.counters.set("join", self.joiner.stats().counters());
-        self.counters.set("agent", vec![("spans_dropped_queue_full", self.dropped)]);
+        let mut own = vec![("spans_dropped_queue_full", self.dropped)];
+        own.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
+        self.counters.set("agent", own);
     }
+}
+
+/// A finished span, with its true ends.
+fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, mut span: Span) {
+    if let Some(nat) = nat {
+        nat.apply(&mut span);
+    }
+    batch.push(Arc::new(span));
 }
 
 fn to_kernel(rule: CopyRule, plaintext: bool) -> Verdict {

@@ -25,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) serve: Serve,
     /// What is exported.
     pub(crate) export: Export,
+    /// What `/metrics` shows.
+    pub(crate) metrics: Metrics,
 }
 
 /// What the kernel programs copy.
@@ -166,6 +168,20 @@ pub(crate) struct Export {
     pub(crate) otlp_protocol: String,
     /// Headers for the collector.
     pub(crate) otlp_headers: std::collections::BTreeMap<String, String>,
+}
+
+/// What `/metrics` shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Metrics {
+    /// Edges of the dependency map that have series of their own, those with most of the recent traffic; the rest is one.
+    pub(crate) max_edges: usize,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics { max_edges: 500 }
+    }
 }
 
 /// Where the configuration is looked for if no file is named.

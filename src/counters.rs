@@ -1,8 +1,10 @@
 //! What every stage counted, in one place: `/metrics`, the status page and `wirespan status` read it.
 
+use crate::config::Config;
+use crate::span_metrics::SpanMetrics;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use wirespan_ship::metrics::{RedMetrics, Registry};
+use wirespan_ship::metrics::Registry;
 use wirespan_view::{Counter, Stage};
 
 /// Stages in the order of the data flow; others follow by name.
@@ -16,11 +18,16 @@ const LOSS: &[&str] =
 #[derive(Default)]
 pub(crate) struct Counters {
     stages: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
-    /// Rate, errors and duration of the spans seen.
-    pub(crate) red: Arc<RedMetrics>,
+    /// What the spans seen say.
+    pub(crate) spans: Arc<SpanMetrics>,
 }
 
 impl Counters {
+    /// Nothing counted yet.
+    pub(crate) fn new(config: &Config) -> Self {
+        Counters { spans: Arc::new(SpanMetrics::new(config.metrics.max_edges)), ..Counters::default() }
+    }
+
     /// Replaces the counters of a stage.
     pub(crate) fn set<N: Into<String>>(&self, stage: &'static str, values: Vec<(N, u64)>) {
         if let Ok(mut all) = self.stages.lock() {
@@ -52,10 +59,10 @@ impl Counters {
             .collect()
     }
 
-    /// Prometheus text: `wirespan_counter_total` of every stage, and the RED metrics of the spans.
+    /// Prometheus text: `wirespan_counter_total` of every stage, and the metrics of the spans.
     pub(crate) fn prometheus(&self) -> String {
         let registry = Registry::new();
-        let (stages, red) = (self.stages(), Arc::clone(&self.red));
+        let (stages, spans) = (self.stages(), Arc::clone(&self.spans));
         registry.add(move |w| {
             for stage in &stages {
                 for c in &stage.counters {
@@ -64,7 +71,7 @@ impl Counters {
                     w.counter("wirespan_counter_total", "What each stage counted since the start", &labels, c.value);
                 }
             }
-            red.write(w);
+            spans.write(w);
         });
         registry.render()
     }

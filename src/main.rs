@@ -10,6 +10,7 @@ mod map_file;
 mod outputs;
 mod protocols;
 mod server;
+mod span_metrics;
 
 /// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see docs/performance.md).
 #[global_allocator]

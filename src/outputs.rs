@@ -4,13 +4,13 @@ use crate::cli::OutputArgs;
 use crate::config::{Config, Store as StoreConfig};
 use crate::counters::Counters;
 use crate::map_file::MapFile;
+use crate::span_metrics::SpanMetrics;
 use anyhow::{anyhow, Context as _, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_model::{Flow, Span, Trace};
 use wirespan_ship::link::Sender;
-use wirespan_ship::metrics::RedMetrics;
 use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Exporter};
 use wirespan_ship::otlp::OtlpFile;
 use wirespan_store::{Embedded, Store};
@@ -21,7 +21,7 @@ pub(crate) struct Outputs {
     store: Option<Arc<dyn Store>>,
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
-    red: Arc<RedMetrics>,
+    metrics: Arc<SpanMetrics>,
     map: Option<MapFile>,
     store_failures: u64,
     failed_spans: u64,
@@ -59,7 +59,7 @@ impl Outputs {
         config: &Config,
         store: Option<Arc<dyn Store>>,
         link: Option<Sender>,
-        red: Arc<RedMetrics>,
+        metrics: Arc<SpanMetrics>,
     ) -> Result<Self> {
         let file = match &args.otlp_file {
             Some(path) => Some(OtlpFile::create(path).with_context(|| format!("--otlp-file {}", path.display()))?),
@@ -79,7 +79,7 @@ impl Outputs {
             exporter,
             synced: Instant::now(),
         });
-        Ok(Outputs { store, traces, link, red, map: None, store_failures: 0, failed_spans: 0, failed_flows: 0 })
+        Ok(Outputs { store, traces, link, metrics, map: None, store_failures: 0, failed_spans: 0, failed_flows: 0 })
     }
 
     /// Writes the dependency map of this run to a file at the end.
@@ -93,7 +93,7 @@ impl Outputs {
         if batch.is_empty() {
             return;
         }
-        batch.iter().for_each(|span| self.red.observe(span));
+        self.metrics.observe(&batch);
         if let Some(traces) = &mut self.traces {
             traces.take(&batch);
         }
@@ -117,6 +117,7 @@ impl Outputs {
 
     /// Flows of a window.
     pub(crate) fn take_flows(&mut self, flows: Vec<Flow>) {
+        self.metrics.observe_flows(&flows);
         if let Some(map) = &mut self.map {
             map.take(&flows);
         }

@@ -38,7 +38,7 @@ pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
         bail!("nowhere to send spans: give --server HOST:PORT, --otlp-endpoint URL, --otlp-file FILE or --store DIR");
     }
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(&config));
     let link = match &args.server {
         Some(server) => {
             let host = wirespan_enrich::Enricher::new();
@@ -57,7 +57,7 @@ pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
         Some(_) => Some(open_store(&args.outputs, &config.store)?),
         None => None,
     };
-    let mut outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.red))?;
+    let mut outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.spans))?;
     outputs.write_map_to(args.map.map_file.as_deref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let agent = agent::start(

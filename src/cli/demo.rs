@@ -83,9 +83,9 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
     let work = WorkDir::create()?;
     build(&args.shop)?;
     let cgroup = Cgroup::create()?;
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
     let targets = Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() };
     let agent = agent::start(
         capture_options(&config),

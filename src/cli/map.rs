@@ -1,12 +1,13 @@
-//! `wirespan map`: who calls whom.
+//! `wirespan map`: who calls whom, and what has changed.
 
 use super::client::{encode, ClientArgs};
 use crate::config::Config;
-use anyhow::Result;
+use anyhow::{bail, Context as _, Result};
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
-use wirespan_trace::tree;
+use wirespan_trace::map::{dot, svg, text, Diff, DiffLimits, Document};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum MapFormat {
@@ -17,13 +18,30 @@ enum MapFormat {
     Json,
     /// Graphviz
     Dot,
+    /// A picture
+    Svg,
 }
 
 #[derive(Args)]
 pub(crate) struct MapArgs {
-    /// Since when: -15m, an RFC 3339 time, or Unix ns
-    #[arg(long, default_value = "-1h", allow_hyphen_values = true)]
-    from: String,
+    /// Since when: -15m, an RFC 3339 time, or Unix ns [default: -1h]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME")]
+    from: Option<String>,
+    /// Until when [default: now]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME")]
+    to: Option<String>,
+    /// Draw this file (as --map-file and --format json write it) instead of asking
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "diff"])]
+    file: Option<String>,
+    /// What changed from A to B: each a file, or a time range FROM..TO (-2h..-1h; TO may be left out)
+    #[arg(long, num_args = 2, value_names = ["A", "B"], allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    diff: Option<Vec<String>>,
+    /// With --diff: an edge has slowed if its p95 grew by this factor
+    #[arg(long, value_name = "FACTOR", default_value_t = DiffLimits::default().factor, requires = "diff")]
+    slower: f64,
+    /// With --diff: compare speed and errors of edges with at least so many calls in both maps
+    #[arg(long, value_name = "N", default_value_t = DiffLimits::default().min_calls, requires = "diff")]
+    min_calls: u64,
     /// Form of the answer
     #[arg(long, value_enum, default_value_t)]
     format: MapFormat,
@@ -32,51 +50,68 @@ pub(crate) struct MapArgs {
 }
 
 pub(crate) fn map(args: MapArgs, config: &Config) -> Result<ExitCode> {
-    let map = args.client.get(config, &format!("/api/v1/map?from={}", encode(&args.from)))?;
-    match args.format {
-        MapFormat::Json => println!("{}", serde_json::to_string_pretty(&map)?),
-        MapFormat::Text => edges(&map).for_each(|e| println!("{}", text_line(&map, e))),
-        MapFormat::Dot => print!("{}", dot(&map)),
+    let answer = match &args.diff {
+        Some(sides) => diff(&args, config, sides)?,
+        None => {
+            let map = match &args.file {
+                Some(file) => read(Path::new(file))?,
+                None => ask(&args, config, args.from.as_deref(), args.to.as_deref())?,
+            };
+            match args.format {
+                MapFormat::Json => serde_json::to_string_pretty(&map)? + "\n",
+                MapFormat::Text => text(&map),
+                MapFormat::Dot => dot(&map),
+                MapFormat::Svg => svg(&map),
+            }
+        }
+    };
+    match std::io::stdout().write_all(answer.as_bytes()) {
+        // `map | head` is no failure.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
+        other => other.context("writing to stdout")?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn edges(map: &Value) -> impl Iterator<Item = &Value> {
-    map["edges"].as_array().into_iter().flatten()
-}
-
-fn number(edge: &Value, key: &str) -> u64 {
-    edge["calls"][key].as_u64().unwrap_or(0)
-}
-
-/// The name of the node with this id.
-fn name<'a>(map: &'a Value, edge: &'a Value, end: &str) -> &'a str {
-    let id = edge[end].as_str().unwrap_or("?");
-    let node = map["nodes"].as_array().into_iter().flatten().find(|n| n["id"] == id);
-    node.and_then(|n| n["name"].as_str()).unwrap_or(id)
-}
-
-fn text_line(map: &Value, edge: &Value) -> String {
-    format!(
-        "{:>20} → {:20} {:8} {:>8} requests  {:>6} errors  p50 {:>8}  p95 {:>8}",
-        name(map, edge, "from"),
-        name(map, edge, "to"),
-        edge["protocol"].as_str().unwrap_or("?"),
-        number(edge, "count"),
-        number(edge, "errors"),
-        tree::duration(i128::from(number(edge, "p50_ns"))),
-        tree::duration(i128::from(number(edge, "p95_ns"))),
-    )
-}
-
-fn dot(map: &Value) -> String {
-    let quote = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
-    let mut out = String::from("digraph wirespan {\n  rankdir=LR;\n  node [shape=box];\n");
-    for e in edges(map) {
-        let label = format!("{} {}", e["protocol"].as_str().unwrap_or("?"), number(e, "count"));
-        let (from, to) = (quote(name(map, e, "from")), quote(name(map, e, "to")));
-        out.push_str(&format!("  {from} -> {to} [label={}];\n", quote(&label)));
+fn diff(args: &MapArgs, config: &Config, sides: &[String]) -> Result<String> {
+    let [a, b] = sides else { bail!("--diff takes two maps") };
+    if !(args.slower.is_finite() && args.slower >= 1.0) {
+        bail!("--slower {}: give a factor of 1 or more", args.slower);
     }
-    out.push_str("}\n");
-    out
+    let (before, after) = (side(args, config, a)?, side(args, config, b)?);
+    let limits = DiffLimits { factor: args.slower, min_calls: args.min_calls, ..DiffLimits::default() };
+    let diff = Diff::new(&before, &after, &limits);
+    match args.format {
+        MapFormat::Text => Ok(diff.text(&before, &after)),
+        MapFormat::Json => Ok(serde_json::to_string_pretty(&diff)? + "\n"),
+        MapFormat::Dot | MapFormat::Svg => bail!("a difference is written as text or json"),
+    }
+}
+
+/// A file, or a time range of the server.
+fn side(args: &MapArgs, config: &Config, given: &str) -> Result<Document> {
+    let path = Path::new(given);
+    if path.exists() {
+        return read(path);
+    }
+    match given.split_once("..") {
+        Some((from, to)) => {
+            let time = |text: &str| Some(text.to_string()).filter(|t| !t.is_empty());
+            ask(args, config, time(from).as_deref(), time(to).as_deref()).with_context(|| format!("range {given}"))
+        }
+        None => bail!("`{given}` is neither a file nor a time range: write FROM..TO, like -2h..-1h"),
+    }
+}
+
+fn read(path: &Path) -> Result<Document> {
+    let file = std::fs::read_to_string(path).with_context(|| format!("map file {}", path.display()))?;
+    serde_json::from_str(&file).with_context(|| {
+        format!("{} is no map: write one with `wirespan map --format json` or --map-file", path.display())
+    })
+}
+
+fn ask(args: &MapArgs, config: &Config, from: Option<&str>, to: Option<&str>) -> Result<Document> {
+    let (from, to) = (encode(from.unwrap_or("-1h")), encode(to.unwrap_or("now")));
+    let answer = args.client.get(config, &format!("/api/v1/map?from={from}&to={to}"))?;
+    serde_json::from_value(answer).context("the server's map is not as this wirespan knows it")
 }

@@ -43,9 +43,10 @@ impl Resources for Nobody {
 }
 
 pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
-    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let mut outputs =
+        Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
     let join = join_config(&config)?;
     let mut failed = 0;
     let mut total = 0;

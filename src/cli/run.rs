@@ -39,9 +39,10 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(args: RunArgs, config: Config) -> Result<ExitCode> {
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
-    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let mut outputs =
+        Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
     outputs.write_map_to(args.map.map_file.as_deref())?;
     let agent = agent::start(
         capture_options(&config),

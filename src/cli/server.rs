@@ -37,14 +37,14 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
     if !listen.ip().is_loopback() && args.token.is_empty() {
         eprintln!("wirespan: {listen} is open to the network and takes spans from anyone: set a secret with --token");
     }
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
     let outputs = Arc::new(Mutex::new(Outputs::open(
         &args.outputs,
         &config,
         Some(Arc::clone(&store)),
         None,
-        Arc::clone(&counters.red),
+        Arc::clone(&counters.spans),
     )?));
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let (sink, flows) = (Arc::clone(&outputs), Arc::clone(&outputs));

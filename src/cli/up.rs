@@ -30,9 +30,10 @@ pub(crate) struct UpArgs {
 
 pub(crate) fn up(args: UpArgs, config: Config) -> Result<ExitCode> {
     let targets = args.targets.resolve()?;
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
-    let mut outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.red))?;
+    let mut outputs =
+        Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
     outputs.write_map_to(args.map.map_file.as_deref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let agent = agent::start(

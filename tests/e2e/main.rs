@@ -12,6 +12,7 @@ mod existing;
 mod flows;
 mod harness;
 mod io_uring;
+mod map;
 mod shapes;
 mod shop;
 mod split;

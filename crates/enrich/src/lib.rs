@@ -1,5 +1,7 @@
 //! Process → who and where: service name, executable, container, pod, host.
 //!
+//! Also the true ends of connections behind NAT ([`Nat`]).
+//!
 //! Takes: pids of targets, and [`TaskEvent`]s. Gives: one shared [`Resource`] per program that a process runs.
 //!
 //! `/proc` is read once per program: at its `exec`, so that short-lived processes are named too, else at the first span.
@@ -11,9 +13,11 @@ mod cache;
 mod cgroup;
 mod host;
 mod name;
+mod nat;
 mod proc;
 
 pub use host::{Host, Roots};
+pub use nat::{Nat, NatStats};
 
 use cache::{Cache, Entry};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -152,8 +152,8 @@ pub trait Store: Send + Sync {
     /// Calls `visit` for each span that starts in the range, in no order. For aggregations (map, RED).
     fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError>;
     /// As [`Store::scan`], but the spans may have only what maps and metrics need, and the rest at its default: id, times,
-    /// tap side, kind, protocol, operation, status, bytes, five-tuple, thread name, host id, network namespace,
-    /// retransmissions, and of the resource the service and the host.
+    /// tap side, kind, protocol, operation, status, bytes, five-tuple, TCP sequence numbers, thread name, host id, network
+    /// namespace, TCP health, and of the resource the service and the host.
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.scan(range, visit)
     }

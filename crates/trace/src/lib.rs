@@ -13,7 +13,7 @@
 mod assemble;
 mod forest;
 mod histogram;
-mod map;
+pub mod map;
 mod related;
 mod rules;
 mod stream;

@@ -36,7 +36,7 @@ fn the_map_knows_who_calls_whom_and_counts_each_call_once() {
     let edges: Vec<_> = map
         .edges
         .iter()
-        .map(|e| (name(e.client).0, name(e.server).0, e.protocol.as_str(), e.count, e.errors))
+        .map(|e| (name(e.client).0, name(e.server).0, e.protocol(), e.total.count, e.total.errors))
         .collect();
     assert_eq!(
         edges,
@@ -49,8 +49,8 @@ fn the_map_knows_who_calls_whom_and_counts_each_call_once() {
     assert_eq!(name(map.edges[0].client).1, NodeKind::Caller);
     assert_eq!(name(map.edges[1].server).1, NodeKind::Address);
     let cart = &map.edges[2];
-    assert!(cart.seen_by_client && !map.edges[0].seen_by_client);
-    assert!(cart.latency.percentile_ns(0.5).abs_diff(10 * MS) < MS);
+    assert!(cart.client_view.is_some() && cart.server_view.is_some() && map.edges[0].client_view.is_none());
+    assert!(cart.total.latency.percentile_ns(0.5).abs_diff(10 * MS) < MS);
     assert_eq!(ServiceMap::of_store(&Mem::of(w.arcs()), TimeRange::ALL).unwrap(), map);
     let mut turned = w.spans.clone();
     turned.reverse();

@@ -128,6 +128,11 @@ async fn what_cannot_be_understood_is_named() {
         ("/api/v1/span/zzzzzzzzzzzzzzzz", 400),
         ("/api/v1/suggest?field=color", 400),
         ("/api/v1/map?from=tomorrow", 400),
+        ("/api/v1/map?from=now&to=-1h", 400),
+        ("/api/v1/map/edge?client=web&server=service:cart&port=8081", 400),
+        ("/api/v1/map/edge?client=service:web&server=service:cart&port=8081&steps=0", 400),
+        ("/api/v1/map/edge?client=service:web&server=service:cart&port=8081&transport=sctp", 400),
+        ("/api/v1/map/edge?client=service:web", 400),
         ("/api/v1/nothing", 404),
     ] {
         let (got, body) = get(&app, path).await;
@@ -158,6 +163,30 @@ async fn names_and_map() {
     for edge in ["web>cart", "cart>redis", "web>payment", "10.7.0.200>web", "catalog>10.7.0.15:5432"] {
         assert!(edges.iter().any(|e| e == edge), "{edge} in {edges:?}");
     }
+}
+
+#[tokio::test]
+async fn an_edge_over_time() {
+    let app = app();
+    let map = ok(&app, &format!("/api/v1/map?{DAY}")).await;
+    let whole = map["edges"].as_array().unwrap().iter().find(|e| e["to"] == "service:payment").unwrap();
+    assert_eq!(
+        (&whole["from"], &whole["port"], &whole["protocol"]),
+        (&"service:web".into(), &8083.into(), &"http".into())
+    );
+    let query = "client=service:web&server=service:payment&port=8083&steps=50";
+    let history = ok(&app, &format!("/api/v1/map/edge?{query}&{DAY}")).await;
+    assert_eq!(&history["edge"], whole);
+    let points = history["points"].as_array().unwrap();
+    let sum = |key: &str| points.iter().map(|p| p[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(points.len(), 50);
+    assert_eq!(
+        (sum("calls"), sum("errors")),
+        (whole["calls"]["count"].as_u64().unwrap(), whole["calls"]["errors"].as_u64().unwrap())
+    );
+    assert!(points.iter().any(|p| p["tcp"]["rtt_p50_ns"].as_u64().unwrap() > 0));
+    let none = ok(&app, &format!("/api/v1/map/edge?client=service:web&server=service:nobody&port=1&{DAY}")).await;
+    assert!(none["edge"].is_null());
 }
 
 #[tokio::test]
@@ -203,7 +232,7 @@ async fn only_reading_and_only_known_hosts() {
 async fn the_description_names_every_endpoint() {
     let app = app();
     let description = ok(&app, "/api/v1/openapi.json").await;
-    for path in ["spans", "traces", "trace/{id}", "span/{id}", "suggest", "services", "map", "status"] {
+    for path in ["spans", "traces", "trace/{id}", "span/{id}", "suggest", "services", "map", "map/edge", "status"] {
         assert!(description["paths"].get(format!("/api/v1/{path}")).is_some(), "{path}");
     }
     let parameters = description["paths"]["/api/v1/spans"]["get"]["parameters"].as_array().unwrap();

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { hues } from "../domain/colour";
 import { type Filters, toApi } from "../domain/filters";
 import { ApiProblem, get } from "./client";
-import type { Names, ServiceMap, StatusView, TraceList, TraceView } from "./types";
+import type { EdgeHistory, MapEdge, Names, ServiceMap, StatusView, TraceList, TraceView } from "./types";
 
 /** How often a live page asks again, ms. */
 export const LIVE_MS = 3000;
@@ -64,6 +64,24 @@ export function useMap(range: string) {
   return useQuery({
     queryKey: ["map", range],
     queryFn: ({ signal }) => get<ServiceMap>("/api/v1/map", { from: range === "all" ? "0" : `-${range}` }, signal),
+    placeholderData: keepPreviousData,
+    staleTime: 10_000,
+  });
+}
+
+/** One edge over the time for which the map has evidence. */
+export function useEdge(edge: MapEdge, firstNs: string, lastNs: string) {
+  const params = {
+    client: edge.from,
+    server: edge.to,
+    transport: edge.transport,
+    port: String(edge.port),
+    from: firstNs,
+    to: String(BigInt(lastNs) + 1n),
+  };
+  return useQuery({
+    queryKey: ["edge", params],
+    queryFn: ({ signal }) => get<EdgeHistory>("/api/v1/map/edge", params, signal),
     placeholderData: keepPreviousData,
     staleTime: 10_000,
   });

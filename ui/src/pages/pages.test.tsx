@@ -3,6 +3,7 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import type { ServiceMap, StatusView, TraceList } from "../api/types";
 import { shop } from "../testing/data";
+import { aNode, anEdge, noCalls, noTcp } from "../testing/map";
 import { show } from "../testing/render";
 
 const summary = (id: string, changes: object = {}) => ({
@@ -214,29 +215,50 @@ describe("trace", () => {
 });
 
 describe("map and status", () => {
-  const calls = { count: 10, errors: 2, p50_ns: 1_000_000, p95_ns: 5_000_000 };
+  const calls = { ...noCalls, count: 10, errors: 2, p50_ns: 1_000_000, p95_ns: 5_000_000 };
+  const edge = { ...anEdge("service:web", "address:10.0.0.9:5432", 5432, calls), protocol: "postgresql", protocols: ["postgresql"] };
   const map: ServiceMap = {
-    nodes: [
-      { id: "service:web", name: "web", kind: "service", calls },
-      { id: "address:10.0.0.9:5432", name: "10.0.0.9:5432", kind: "address", calls },
-    ],
-    edges: [{ from: "service:web", to: "address:10.0.0.9:5432", protocol: "postgresql", calls, retransmits: 0 }],
+    from_ns: "0",
+    to_ns: "60000000000",
+    first_ns: "0",
+    last_ns: "60000000000",
+    unmatched: 0,
+    nodes: [aNode("service:web", { calls }), aNode("address:10.0.0.9:5432", { calls })],
+    edges: [{ ...edge, tcp: { ...noTcp, rtt_p50_ns: 50_000, retransmits: 3 }, client: { calls, tcp: noTcp } }],
   };
 
   test("the map says the same in words, and leads to the traces", async () => {
     show("/map", { "/api/v1/map": map });
     const row = (await screen.findAllByRole("row"))[1];
-    expect(row?.textContent).toBe("web10.0.0.9:5432postgresql102 (20 %)1 ms5 ms");
+    expect(row?.textContent).toBe("web10.0.0.9:54325432postgresql102 (20 %)1 ms5 ms50 µs3Details");
     expect(
       within(row as HTMLElement)
         .getByText("2 (20 %)")
         .getAttribute("href"),
-    ).toBe("/?service=web&protocol=postgresql&status=error");
+    ).toBe("/?q=tap%3Dclient-process&service=web&protocol=postgresql&status=error");
     expect(screen.getByRole("link", { name: /^web: 10 calls/ }).getAttribute("href")).toBe("/?service=web");
   });
 
+  test("an edge is opened by the keyboard, shows both views and its history, and is closed", async () => {
+    const point = { start_ns: "0", calls: 10, errors: 2, p50_ns: 1_000_000, p95_ns: 5_000_000, bytes: 9, tcp: noTcp };
+    const history = { edge: map.edges[0], step_ns: 1e9, points: [point, { ...point, calls: 0, errors: 0 }] };
+    show("/map", { "/api/v1/map": map, "/api/v1/map/edge": history });
+    fireEvent.keyDown(await screen.findByRole("button", { name: /^web → 10\.0\.0\.9:5432/ }), { key: "Enter" });
+    expect(new URLSearchParams(here().split("?")[1]).get("edge")).toBe("service:web → address:10.0.0.9:5432");
+    const panel = await screen.findByRole("complementary", { name: "Edge" });
+    expect(within(panel).getByRole("row", { name: /^p95/ }).textContent).toBe("p955 ms–");
+    expect(await within(panel).findByRole("img", { name: "calls over time, at most 10" })).toBeTruthy();
+    press("Escape");
+    expect(here()).toBe("/map");
+  });
+
+  test("unobserved ends are gathered", async () => {
+    show("/map?group=far", { "/api/v1/map": map });
+    expect((await screen.findAllByText("unobserved (1)")).length).toBeGreaterThan(0);
+  });
+
   test("no calls", async () => {
-    show("/map", { "/api/v1/map": { nodes: [], edges: [] } });
+    show("/map", { "/api/v1/map": { ...map, nodes: [], edges: [] } });
     expect(await screen.findByText("No calls in this time")).toBeTruthy();
   });
 

@@ -150,10 +150,14 @@ pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
     Col::ServerIp,
     Col::ServerPort,
     Col::Id,
+    Col::RequestSeq,
+    Col::ResponseSeq,
     Col::Comm,
     Col::Netns,
     Col::HostId,
+    Col::SrttNs,
     Col::Retransmits,
+    Col::ConnectNs,
     Col::Host,
 ];
 

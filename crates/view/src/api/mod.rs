@@ -22,6 +22,7 @@ use utoipa::OpenApi;
         names::suggest,
         names::services,
         map::map,
+        map::edge,
         status::status
     ),
     components(schemas(crate::error::ErrorBody))
@@ -43,6 +44,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/suggest", get(names::suggest))
         .route("/api/v1/services", get(names::services))
         .route("/api/v1/map", get(map::map))
+        .route("/api/v1/map/edge", get(map::edge))
         .route("/api/v1/status", get(status::status))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
         .route("/metrics", get(status::metrics))

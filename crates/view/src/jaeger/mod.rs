@@ -136,8 +136,8 @@ async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -
     let mut calls: std::collections::BTreeMap<(String, String), u64> = std::collections::BTreeMap::new();
     for edge in &map.edges {
         let (Some(parent), Some(child)) = (map.nodes.get(edge.client), map.nodes.get(edge.server)) else { continue };
-        if parent.kind != NodeKind::Caller {
-            *calls.entry((parent.name.clone(), child.name.clone())).or_default() += edge.count;
+        if parent.kind == NodeKind::Service {
+            *calls.entry((parent.name.clone(), child.name.clone())).or_default() += edge.total.count;
         }
     }
     let links =

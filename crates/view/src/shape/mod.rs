@@ -4,13 +4,11 @@
 //! numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
 
 mod attributes;
-mod map;
 mod span;
 mod status;
 mod trace;
 
 pub use attributes::attributes;
-pub(crate) use map::MapView;
 pub use span::SpanView;
 pub(crate) use span::{kind, LinkView, SpanList};
 pub(crate) use status::StatusView;

@@ -1,11 +1,11 @@
 import { useMemo, useState } from "react";
-import type { MapEdge, MapNode, ServiceMap } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { layout, type Place } from "../../domain/graph";
+import { type Arrow, bare, compact, type Graph, type GraphNode, percent } from "../../domain/servicemap";
 import { hueStyle } from "../../parts/Service";
 import { go, href } from "../../routing/url";
-import { percent } from "./MapPage";
 import css from "./Picture.module.css";
+import { usePanZoom } from "./panzoom";
 
 const NODE = { width: 168, height: 56 };
 const GAP = { x: 150, y: 34 };
@@ -16,58 +16,76 @@ interface Spot {
   y: number;
 }
 
+interface Props {
+  graph: Graph;
+  colours: ReadonlyMap<string, number>;
+  /** Id of the arrow that is open. */
+  chosen: string;
+  choose: (id: string) => void;
+}
+
 /** The map as a picture: callers left, callees right; thicker is more calls, red is errors. */
-export function Picture({ map, colours }: { map: ServiceMap; colours: ReadonlyMap<string, number> }) {
+export function Picture({ graph, colours, chosen, choose }: Props) {
   const [focus, setFocus] = useState<string | null>(null);
-  const { spots, stops, width, height } = useMemo(() => spread(map), [map]);
-  const most = Math.max(1, ...map.edges.map((edge) => edge.calls.count));
-  const near = new Set(map.edges.filter((e) => e.from === focus || e.to === focus).flatMap((e) => [e.from, e.to]));
+  const { spots, stops, width, height } = useMemo(() => spread(graph), [graph]);
+  const pan = usePanZoom(width, height);
+  const most = Math.max(1, ...graph.arrows.map((arrow) => arrow.calls));
+  const near = new Set(graph.arrows.filter((a) => a.from === focus || a.to === focus).flatMap((a) => [a.from, a.to]));
+  const { x, y, scale } = pan.view;
   return (
     <div className={css.frame}>
+      <fieldset className={css.tools}>
+        <legend className="visually-hidden">Zoom</legend>
+        <button type="button" onClick={() => pan.zoom(1.25)} aria-label="Closer (+)" title="Closer (+)">
+          +
+        </button>
+        <button type="button" onClick={() => pan.zoom(0.8)} aria-label="Farther (−)" title="Farther (−)">
+          −
+        </button>
+        <button type="button" onClick={pan.reset} aria-label="All of it (0)" title="All of it (0)" disabled={pan.isWhole}>
+          ⤢
+        </button>
+      </fieldset>
       <svg
-        viewBox={`0 0 ${width} ${height}`}
+        ref={pan.ref}
+        viewBox={`${x} ${y} ${width / scale} ${height / scale}`}
         style={{ width: `min(100%, ${width * 1.15}px)` }}
+        data-moving={pan.moving || undefined}
         role="group"
         aria-label="Map of services; the table below says the same"
+        {...pan.handlers}
       >
         <defs>
-          <marker
-            id="arrow"
-            viewBox="0 0 8 8"
-            refX="7"
-            refY="4"
-            markerWidth="9"
-            markerHeight="9"
-            markerUnits="userSpaceOnUse"
-            orient="auto"
-          >
-            <path d="M0 0 8 4 0 8z" className={css.head} />
-          </marker>
-          <marker
-            id="arrow-bad"
-            viewBox="0 0 8 8"
-            refX="7"
-            refY="4"
-            markerWidth="9"
-            markerHeight="9"
-            markerUnits="userSpaceOnUse"
-            orient="auto"
-          >
-            <path d="M0 0 8 4 0 8z" className={css.headBad} />
-          </marker>
+          {["arrow", "arrow-bad", "arrow-chosen"].map((id) => (
+            <marker
+              key={id}
+              id={id}
+              viewBox="0 0 8 8"
+              refX="7"
+              refY="4"
+              markerWidth="9"
+              markerHeight="9"
+              markerUnits="userSpaceOnUse"
+              orient="auto"
+            >
+              <path d="M0 0 8 4 0 8z" className={css.head} data-kind={id} />
+            </marker>
+          ))}
         </defs>
-        {map.edges.map((edge, n) => (
-          <Arrow
-            key={`${edge.from} ${edge.to} ${edge.protocol}`}
-            edge={edge}
-            from={spots.get(edge.from)}
-            to={spots.get(edge.to)}
+        {graph.arrows.map((arrow, n) => (
+          <Line
+            key={arrow.id}
+            arrow={arrow}
+            from={spots.get(arrow.from)}
+            to={spots.get(arrow.to)}
             stops={stops[n] ?? []}
-            weight={edge.calls.count / most}
-            faded={focus !== null && edge.from !== focus && edge.to !== focus}
+            weight={arrow.calls / most}
+            faded={focus !== null && arrow.from !== focus && arrow.to !== focus}
+            chosen={arrow.id === chosen}
+            choose={choose}
           />
         ))}
-        {map.nodes.map((node) => {
+        {graph.nodes.map((node) => {
           const spot = spots.get(node.id);
           return (
             spot && (
@@ -95,10 +113,10 @@ interface Drawing {
   height: number;
 }
 
-function spread(map: ServiceMap): Drawing {
+function spread(graph: Graph): Drawing {
   const { nodes, stops } = layout(
-    map.nodes.map((node) => node.id),
-    map.edges,
+    graph.nodes.map((node) => node.id),
+    graph.arrows,
   );
   const all = [...nodes.values(), ...stops.flat()];
   const top = Math.min(0, ...all.map((place) => place.row));
@@ -116,21 +134,23 @@ function spread(map: ServiceMap): Drawing {
   };
 }
 
-interface ArrowProps {
-  edge: MapEdge;
+interface LineProps {
+  arrow: Arrow;
   from: Spot | undefined;
   to: Spot | undefined;
   stops: readonly Spot[];
   weight: number;
   faded: boolean;
+  chosen: boolean;
+  choose: (id: string) => void;
 }
 
-function Arrow({ edge, from, to, stops, weight, faded }: ArrowProps) {
+function Line({ arrow, from, to, stops, weight, faded, chosen, choose }: LineProps) {
   if (!from || !to) return null;
-  const bad = edge.calls.errors > 0;
+  const bad = arrow.errors > 0;
   const forward = to.x > from.x;
   const middle = NODE.height / 2;
-  // An edge back leaves and enters below, in a bow.
+  // An edge back, or to itself, leaves and enters below, in a bow.
   const points = forward
     ? [
         { x: from.x + NODE.width, y: from.y + middle },
@@ -141,23 +161,49 @@ function Arrow({ edge, from, to, stops, weight, faded }: ArrowProps) {
         { x: to.x - 2, y: to.y + middle },
       ]
     : [
-        { x: from.x + NODE.width / 2, y: from.y + NODE.height },
-        { x: to.x + NODE.width / 2, y: to.y + NODE.height + 2 },
+        { x: from.x + NODE.width * 0.7, y: from.y + NODE.height },
+        { x: to.x + NODE.width * 0.3, y: to.y + NODE.height + 2 },
       ];
   const pieces = points.slice(1).map((end, n) => bend(points[n] ?? end, end, forward));
   const path = pieces.map(([a, b, c, d], n) => `${n === 0 ? `M${a.x} ${a.y}` : ""}C${b.x} ${b.y} ${c.x} ${c.y} ${d.x} ${d.y}`).join("");
-  // On the last piece, near the callee: there the labels of one caller do not pile up.
+  // Near the callee, where the labels of one caller do not pile up; of a long edge on its way, where it is alone.
   const last = pieces.at(-1);
-  const label = last ? curve(...last, forward ? 0.62 : 0.5) : to;
+  const stop = stops[Math.floor(stops.length / 2)];
+  const beside = last ? curve(...last, forward ? 0.62 : 0.5) : to;
+  const label = stop ? { x: stop.x + NODE.width / 2, y: stop.y + middle } : beside;
+  const width = 1.2 + 3 * Math.sqrt(weight);
+  const protocols = [...new Set(arrow.edges.map((edge) => edge.protocol))];
+  const facts = `${arrow.calls} calls, ${arrow.errors} errors, p95 ${formatDuration(arrow.p95)}`;
+  const head = chosen ? "arrow-chosen" : bad ? "arrow-bad" : "arrow";
+  const open = () => choose(chosen ? "" : arrow.id);
   return (
-    <g className={css.edge} data-bad={bad || undefined} data-faded={faded || undefined}>
-      <path d={path} strokeWidth={1.2 + 3 * Math.sqrt(weight)} markerEnd={bad ? "url(#arrow-bad)" : "url(#arrow)"}>
-        <title>
-          {`${bare(edge.from)} → ${bare(edge.to)}, ${edge.protocol}: ${edge.calls.count} calls, ${edge.calls.errors} errors, p95 ${formatDuration(edge.calls.p95_ns)}`}
-        </title>
+    <g
+      className={css.edge}
+      data-bad={bad || undefined}
+      data-faded={faded || undefined}
+      data-chosen={chosen || undefined}
+      role="button"
+      tabIndex={0}
+      aria-pressed={chosen}
+      aria-label={`${bare(arrow.from)} → ${bare(arrow.to)}, ${protocols.join(", ")}: ${facts}`}
+      onClick={open}
+      onKeyDown={(event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        open();
+      }}
+    >
+      {/* Wide and unseen: what the pointer hits. */}
+      <path d={path} className={css.hit} />
+      <path d={path} strokeWidth={width} markerEnd={`url(#${head})`}>
+        <title>{`${bare(arrow.from)} → ${bare(arrow.to)}, ${protocols.join(", ")}: ${facts}`}</title>
       </path>
       <text x={label.x} y={label.y - 7}>
-        {compact(edge.calls.count)} · {formatDuration(edge.calls.p95_ns)}
+        {protocols.length > 2 ? `${protocols.length} protocols` : protocols.join(", ")}
+      </text>
+      <text x={label.x} y={label.y + 10}>
+        {compact(arrow.calls)}
+        {arrow.p95 > 0 && ` · ${formatDuration(arrow.p95)}`}
       </text>
     </g>
   );
@@ -176,34 +222,27 @@ function curve(a: Spot, b: Spot, c: Spot, d: Spot, t: number): Spot {
   return { x: mix("x"), y: mix("y") };
 }
 
-/** A node's name from its id. */
-function bare(id: string): string {
-  return id.slice(id.indexOf(":") + 1);
-}
-
-function compact(count: number): string {
-  return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(count);
-}
-
 interface BoxProps {
-  node: MapNode;
+  node: GraphNode;
   spot: Spot;
   hue: number | undefined;
   faded: boolean;
   focus: (name: string | null) => void;
 }
 
+/** What is said of a node that answered nothing. */
+const FACTS: Record<string, string> = {
+  caller: "caller, not observed",
+  service: "only calls others",
+  group: "only call others",
+};
+
 function Box({ node, spot, hue, faded, focus }: BoxProps) {
   const service = node.kind === "service";
-  const { calls } = node;
   const facts =
-    calls.count > 0
-      ? `${compact(calls.count)} ${calls.count === 1 ? "call" : "calls"} · p95 ${formatDuration(calls.p95_ns)}`
-      : node.kind === "caller"
-        ? "caller, not observed"
-        : service
-          ? "only calls others"
-          : "not observed";
+    node.calls > 0
+      ? `${compact(node.calls)} ${node.calls === 1 ? "call" : "calls"} · p95 ${formatDuration(node.p95)}`
+      : (FACTS[node.kind] ?? "not observed");
   const target = service ? href("/", new URLSearchParams({ service: node.name })) : undefined;
   const body = (
     <>
@@ -216,11 +255,11 @@ function Box({ node, spot, hue, faded, focus }: BoxProps) {
       <text x={service ? 22 : 14} y="42" className={css.facts}>
         {facts}
       </text>
-      {calls.errors > 0 && (
+      {node.errors > 0 && (
         <g transform={`translate(${NODE.width - 8} 0)`} className={css.errors}>
           <rect x="-46" y="-9" width="50" height="18" rx="9" />
           <text x="-21" y="4">
-            {percent(calls.errors, calls.count)}
+            {percent(node.errors, node.calls)}
           </text>
         </g>
       )}

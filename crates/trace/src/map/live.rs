@@ -1,0 +1,310 @@
+//! The map as it happens: sums per edge that only grow, for metrics.
+//!
+//! A span waits a moment, until the span of the other end has come; then its edge is known, and it is counted on it as in
+//! the whole map. What is known of connections is forgotten after a minute or two.
+
+use super::build::is_opaque;
+use super::ends::{self, Directory, NodeKey};
+use super::top::Top;
+use super::NodeKind;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wirespan_model::{Flow, Span, SpanKind, TapSide, Transport};
+
+/// Upper bounds of the buckets of durations, seconds: those of OpenTelemetry's service-graph connector.
+pub const BOUNDS_S: [f64; 16] =
+    [0.002, 0.004, 0.006, 0.008, 0.01, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.4, 2.0, 5.0, 10.0, 15.0];
+
+/// Limits.
+#[derive(Clone, Debug)]
+pub struct LiveConfig {
+    /// For how long a span waits for that of the other end.
+    pub wait: Duration,
+    /// Most spans that wait; beyond it the oldest are counted early.
+    pub max_waiting: usize,
+    /// Most connections that are known at once.
+    pub max_connections: usize,
+    /// Most edges with a name; the rest is one.
+    pub max_edges: usize,
+    /// For how long a connection is known at least.
+    pub memory: Duration,
+}
+
+impl Default for LiveConfig {
+    fn default() -> Self {
+        LiveConfig {
+            wait: Duration::from_secs(2),
+            max_waiting: 50_000,
+            max_connections: 100_000,
+            max_edges: 500,
+            memory: Duration::from_secs(60),
+        }
+    }
+}
+
+/// An edge as service graphs name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GraphEdge {
+    /// Name of the caller.
+    pub client: Box<str>,
+    /// Name of the called.
+    pub server: Box<str>,
+    /// Empty, or `virtual_node`, `database`, `messaging_system`.
+    pub connection_type: &'static str,
+}
+
+/// An edge as flow records name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkEdge {
+    /// Name of the caller.
+    pub client: Box<str>,
+    /// Name of the called.
+    pub server: Box<str>,
+    /// Transport.
+    pub transport: Transport,
+    /// Port of the called.
+    pub port: u16,
+}
+
+/// Counts of durations by [`BOUNDS_S`], and their sum.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Durations {
+    /// One more than bounds.
+    pub counts: [u64; BOUNDS_S.len() + 1],
+    /// Seconds.
+    pub sum_s: f64,
+}
+
+impl Durations {
+    fn add(&mut self, ns: u64) {
+        let seconds = ns as f64 / 1e9;
+        let bucket = BOUNDS_S.iter().position(|b| seconds <= *b).unwrap_or(BOUNDS_S.len());
+        self.counts[bucket] += 1;
+        self.sum_s += seconds;
+    }
+}
+
+/// Requests of an edge.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallSums {
+    /// Requests, each once.
+    pub requests: u64,
+    /// Of these, failed.
+    pub failed: u64,
+    /// As callers saw them.
+    pub client: Durations,
+    /// As the called saw them.
+    pub server: Durations,
+}
+
+/// Flow records of an edge, as the client's end saw it (as the server's did, if the client was not observed).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowSums {
+    /// Connections opened.
+    pub opened: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Bytes from client to server.
+    pub request_bytes: u64,
+    /// Bytes from server to client.
+    pub response_bytes: u64,
+    /// Segments retransmitted; both ends together.
+    pub retransmits: u64,
+    /// Resets.
+    pub resets: u64,
+}
+
+/// What became of the spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveStats {
+    /// Requests of which one end was not observed.
+    pub unpaired: u64,
+    /// Spans that were counted before their time for want of room: their other end may have been missed.
+    pub early: u64,
+    /// Connections that were not matched for want of room.
+    pub unmatched: u64,
+    /// Requests counted in the rest, as there are too many edges.
+    pub folded_requests: u64,
+    /// Connections and bytes counted in the rest.
+    pub folded_flows: u64,
+}
+
+enum Waiting {
+    Span(Arc<Span>),
+    Flow(Box<Flow>),
+}
+
+/// Sums per edge.
+pub struct LiveMap {
+    config: LiveConfig,
+    waiting: VecDeque<(Instant, Waiting)>,
+    /// What is known: the first is asked, both learn; the second takes its place when it is old enough.
+    known: [Directory; 2],
+    turned: Instant,
+    calls: Top<GraphEdge, CallSums>,
+    flows: Top<LinkEdge, FlowSums>,
+    stats: LiveStats,
+}
+
+impl LiveMap {
+    /// Nothing yet.
+    pub fn new(config: LiveConfig, now: Instant) -> Self {
+        let max = config.max_connections;
+        LiveMap {
+            waiting: VecDeque::new(),
+            known: [Directory::new(max), Directory::new(max)],
+            turned: now,
+            calls: Top::new(config.max_edges),
+            flows: Top::new(config.max_edges),
+            stats: LiveStats::default(),
+            config,
+        }
+    }
+
+    /// A span has come.
+    pub fn span(&mut self, span: &Arc<Span>, now: Instant) {
+        let request = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess) && !is_opaque(&span.protocol);
+        for directory in &mut self.known {
+            directory.learn_names(span);
+            directory.learn(span);
+            directory.learn_wire(span);
+        }
+        if request {
+            self.wait(Waiting::Span(Arc::clone(span)), now);
+        }
+    }
+
+    /// A flow record has come.
+    pub fn flow(&mut self, flow: &Flow, now: Instant) {
+        self.known.iter_mut().for_each(|directory| directory.learn_flow(flow));
+        if !flow.key.remote.is_unspecified() {
+            self.wait(Waiting::Flow(Box::new(flow.clone())), now);
+        }
+    }
+
+    fn wait(&mut self, what: Waiting, now: Instant) {
+        if self.waiting.len() >= self.config.max_waiting {
+            if let Some((_, first)) = self.waiting.pop_front() {
+                self.stats.early += 1;
+                self.count(first);
+            }
+        }
+        self.waiting.push_back((now, what));
+    }
+
+    /// Counts what has waited long enough.
+    pub fn tick(&mut self, now: Instant) {
+        while self.waiting.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= self.config.wait) {
+            if let Some((_, first)) = self.waiting.pop_front() {
+                self.count(first);
+            }
+        }
+        if now.saturating_duration_since(self.turned) >= self.config.memory {
+            self.turned = now;
+            self.stats.unmatched += self.known[0].unmatched();
+            self.known.swap(0, 1);
+            self.known[1] = Directory::new(self.config.max_connections);
+            self.calls.turn();
+            self.flows.turn();
+        }
+    }
+
+    /// Counts everything, at the end.
+    pub fn finish(&mut self) {
+        while let Some((_, first)) = self.waiting.pop_front() {
+            self.count(first);
+        }
+    }
+
+    fn count(&mut self, waiting: Waiting) {
+        match waiting {
+            Waiting::Span(span) => self.count_span(&span),
+            Waiting::Flow(flow) => self.count_flow(&flow),
+        }
+    }
+
+    fn count_span(&mut self, span: &Span) {
+        let own = NodeKey::new(NodeKind::Service, ends::service(span));
+        let directory = &self.known[0];
+        let serves = span.tap == TapSide::ServerProcess;
+        let (client, server) = if serves {
+            if directory.asked_locally(span) {
+                return;
+            }
+            (directory.client_of(span).unwrap_or_else(|| directory.caller(span.tuple.client)), own)
+        } else {
+            (own, directory.server_of(span).0)
+        };
+        let paired = client.kind == NodeKind::Service && server.kind == NodeKind::Service;
+        let connection_type = match span.kind {
+            SpanKind::Producer | SpanKind::Consumer => "messaging_system",
+            _ if paired => "",
+            _ if client.kind == NodeKind::Service && is_database(&span.protocol) => "database",
+            _ => "virtual_node",
+        };
+        // The called one's span of a request that its caller's span has counted.
+        let again = serves && client.kind == NodeKind::Service;
+        let edge = GraphEdge { client: client.name, server: server.name, connection_type };
+        let sums = self.calls.at(edge, u64::from(!again));
+        let times = if serves { &mut sums.server } else { &mut sums.client };
+        times.add(span.duration_ns());
+        if !again {
+            sums.requests += 1;
+            sums.failed += u64::from(span.status.is_error(span.kind));
+            self.stats.unpaired += u64::from(!paired);
+        }
+    }
+
+    fn count_flow(&mut self, flow: &Flow) {
+        let Ok((client, server, observed)) = self.known[0].of_flow(flow) else { return };
+        let (key, c) = (&flow.key, &flow.counts);
+        let serves = ends::flow_serves(flow);
+        let edge = LinkEdge { client: client.name, server: server.name, transport: key.transport, port: key.port };
+        let again = serves && observed;
+        let sums = self.flows.at(edge, if again { 0 } else { 1 });
+        sums.retransmits += c.retransmits;
+        if again {
+            return;
+        }
+        let (request, response) =
+            if serves { (c.bytes_received, c.bytes_sent) } else { (c.bytes_sent, c.bytes_received) };
+        sums.opened += c.opened;
+        sums.failed += c.failed;
+        sums.request_bytes += request;
+        sums.response_bytes += response;
+        sums.resets += c.resets_sent + c.resets_received;
+    }
+
+    /// Requests by edge, sorted; the rest, if there is one, as `other` calls `other`.
+    pub fn calls(&self) -> Vec<(GraphEdge, &CallSums)> {
+        let other = || GraphEdge { client: "other".into(), server: "other".into(), connection_type: "" };
+        let named = self.calls.named().into_iter().map(|(edge, sums)| (edge.clone(), sums));
+        named.chain(self.calls.rest().map(|(sums, _)| (other(), sums))).collect()
+    }
+
+    /// Flow records by edge, sorted; the rest, if there is one, as `other` at port 0.
+    pub fn flows(&self) -> Vec<(LinkEdge, &FlowSums)> {
+        let other = || LinkEdge { client: "other".into(), server: "other".into(), transport: Transport::Tcp, port: 0 };
+        let named = self.flows.named().into_iter().map(|(edge, sums)| (edge.clone(), sums));
+        named.chain(self.flows.rest().map(|(sums, _)| (other(), sums))).collect()
+    }
+
+    /// What became of the spans.
+    pub fn stats(&self) -> LiveStats {
+        let rest = |folded: Option<u64>| folded.unwrap_or(0);
+        LiveStats {
+            unmatched: self.stats.unmatched + self.known[0].unmatched(),
+            folded_requests: rest(self.calls.rest().map(|r| r.1)),
+            folded_flows: rest(self.flows.rest().map(|r| r.1)),
+            ..self.stats
+        }
+    }
+}
+
+/// Protocols of databases and caches, as service graphs tell them apart.
+fn is_database(protocol: &str) -> bool {
+    const DATABASES: [&str; 9] =
+        ["postgresql", "mysql", "redis", "mongodb", "memcached", "cassandra", "clickhouse", "tds", "ldap"];
+    DATABASES.contains(&protocol)
+}
