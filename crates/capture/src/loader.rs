@@ -23,6 +23,9 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use wirespan_model::{Event, SocketId};
 
+/// The ring of records if there are none of messages, only of tasks.
+const TASKS_RING_BYTES: u32 = 256 << 10;
+
 /// What to capture, and how much of it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -157,7 +160,14 @@ fn open(
     if let Some(bss) = skel.maps.bss_data.as_mut() {
         bss.target_generation = 1;
     }
-    skel.maps.events.set_max_entries(options.ring_bytes).map_err(bpf("sizing the ring buffer"))?;
+    let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
+    skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
+    if !options.messages {
+        skel.maps.verdicts.set_max_entries(1).map_err(bpf("sizing the table of verdicts"))?;
+    }
+    if !load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints)) {
+        skel.maps.socks_by_address.set_max_entries(1).map_err(bpf("sizing the table of sockets"))?;
+    }
     let flows = load.iter().any(|p| p.is_flow());
     flow::size(&mut skel, options.flows.filter(|_| flows)).map_err(bpf("sizing the tables of flows"))?;
     for mut program in skel.open_object_mut().progs_mut() {
