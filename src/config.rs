@@ -35,7 +35,7 @@ pub(crate) struct Config {
 pub(crate) struct Capture {
     /// Payload bytes copied per call, at most 4096.
     pub(crate) payload_bytes: u32,
-    /// KiB of records of a new connection that carry all their payload (up to 4096 bytes a call), until its protocol is known.
+    /// KiB of records of a new connection that carry all their payload, until its protocol is known.
     pub(crate) young_kib: u32,
     /// Size of the ring buffer between kernel and agent, MiB; a power of two.
     pub(crate) ring_mib: u32,
@@ -51,7 +51,7 @@ impl Default for Capture {
     fn default() -> Self {
         Capture {
             payload_bytes: 512,
-            young_kib: 128,
+            young_kib: 256,
             ring_mib: 8,
             rung: String::new(),
             without: Vec::new(),

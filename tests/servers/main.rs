@@ -25,26 +25,11 @@ macro_rules! servers {
 }
 
 servers! {
-    dnsmasq dubbo haproxy mosquitto nginx postgresql redis unbound unknown
+    cassandra clickhouse dnsmasq dubbo etcd grpc_go haproxy kafka mariadb memcached mongodb mosquitto nats nginx openldap php_fpm postgresql rabbitmq redis smtp unbound unknown zookeeper
 }
 
 /// Scripts that drive their server well (`serve.py NAME --alone`) and are not in the table yet, and why.
-const WAITING: &[(&str, &str)] = &[
-    ("cassandra", "no comparison yet"),
-    ("clickhouse", "no comparison yet"),
-    ("etcd", "no comparison yet"),
-    ("grpc_go", "no comparison yet"),
-    ("kafka", "right but for the first answer on some connections that were joined in the middle"),
-    ("mariadb", "no comparison since every call is read"),
-    ("memcached", "no comparison yet"),
-    ("mongodb", "no comparison yet"),
-    ("nats", "right but for the first commands on some connections that were joined in the middle"),
-    ("openldap", "no comparison yet"),
-    ("php_fpm", "no comparison yet"),
-    ("rabbitmq", "no comparison yet"),
-    ("smtp", "no comparison yet"),
-    ("zookeeper", "no comparison yet"),
-];
+const WAITING: &[(&str, &str)] = &[];
 
 #[test]
 fn every_script_is_in_the_table() {

@@ -8,7 +8,7 @@ use std::path::Path;
 /// machine leave a process that is ready waiting.
 const SLACK_NS: u64 = 500_000_000;
 /// Differences that are written out.
-const SHOWN: usize = 40;
+const SHOWN: usize = 400;
 
 /// One operation that the client did.
 struct Done {
@@ -148,13 +148,30 @@ pub(crate) fn spans(path: &Path, truth: &Truth) -> Vec<Seen> {
 
 impl Done {
     fn is(&self, span: &Seen) -> bool {
-        self.protocol == span.protocol
-            && self.name == span.name
-            && self.status == span.status
+        self.looks_like(span)
             && self.port == span.port
             && (self.end_port == 0 || self.end_port == span.end_port)
             && self.during(span)
-            && self.attrs.iter().all(|(k, v)| span.attrs.get(k) == Some(v))
+    }
+
+    /// What is told of it is so. On a connection that was joined in the middle, what could not be known may be missing if
+    /// the span says that it is unknown.
+    fn looks_like(&self, span: &Seen) -> bool {
+        let list = span.attrs.get("wirespan.unknown").filter(|_| self.late).map_or("", String::as_str);
+        let hidden = |what: &str| list.split(',').any(|w| w == what);
+        // Without the content type gRPC is HTTP/2: a POST to a path that names the method.
+        let plain =
+            self.attrs.get("rpc.system").is_some_and(|s| s == "grpc") && hidden("http.request.header.content-type");
+        let name = match (plain, hidden("url.path")) {
+            (true, false) => format!("POST /{}", self.name),
+            (true, true) => "POST".to_string(),
+            (false, true) => self.protocol.clone(),
+            (false, false) => self.name.clone(),
+        };
+        name == span.name
+            && self.protocol == span.protocol
+            && (self.status == span.status || hidden("rpc.grpc.status_code"))
+            && self.attrs.iter().all(|(k, v)| span.attrs.get(k) == Some(v) || hidden(k) || plain && k == "rpc.system")
     }
 
     fn during(&self, span: &Seen) -> bool {

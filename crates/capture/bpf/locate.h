@@ -6,21 +6,20 @@
 #ifndef WS_LOCATE_H
 #define WS_LOCATE_H
 
-#define WS_SEGMENTS 6
+#define WS_SEGMENTS 64 /* gRPC's core writes each field of a header block from a place of its own */
 
 struct location {
 	__u8 abi;
 	__u8 segments;
 	__u64 name;	/* user address of a sockaddr, 0 if none */
-	struct user_iovec seg[WS_SEGMENTS];
+	__u64 vector;	/* user address of the segments, 0 if there is one: */
+	struct user_iovec buffer;
 };
 
 static __always_inline void locate_iovec(struct location *l, __u64 iov, __u64 n)
 {
-	if (n > WS_SEGMENTS)
-		n = WS_SEGMENTS;
-	if (n && !bpf_probe_read_user(l->seg, n * sizeof(l->seg[0]), (void *)iov))
-		l->segments = n;
+	l->vector = iov;
+	l->segments = n > WS_SEGMENTS ? WS_SEGMENTS : n;
 }
 
 static __always_inline void locate_msghdr(struct location *l, __u64 addr)
@@ -48,8 +47,8 @@ static __always_inline void locate_mmsg(struct location *l, struct task_state *t
 
 static __always_inline void locate_buffer(struct location *l, __u64 base, __u64 len)
 {
-	l->seg[0].base = base;
-	l->seg[0].len = len;
+	l->buffer.base = base;
+	l->buffer.len = len;
 	l->segments = 1;
 }
 
@@ -60,6 +59,7 @@ static __always_inline void locate(struct location *l, struct task_struct *task,
 	l->abi = WS_ABI_OTHER;
 	l->segments = 0;
 	l->name = 0;
+	l->vector = 0;
 	if (!regs || WS_COMPAT_TASK(task))
 		return;
 	switch (WS_NR(regs)) {
@@ -117,28 +117,63 @@ static __always_inline void locate(struct location *l, struct task_struct *task,
 	}
 }
 
-/* Copies up to `want` bytes of the first `ret` bytes of the call; returns the number copied. */
-static __always_inline __u32 copy_payload(__u8 *to, const struct location *l, __u64 ret, __u32 want)
+/*
+ * Copies `want` bytes of a vector of buffers, behind its first `skip` bytes, into the record under construction; returns
+ * the number copied. A function that is verified on its own: inlined, its ways out would multiply those of its callers.
+ */
+__noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 want)
 {
-	__u32 off = 0;
+	__u32 cpu = bpf_get_smp_processor_id(), off = 0;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+	struct user_iovec at;
 
-	if (want > ret)
-		want = ret;
-	for (int i = 0; i < WS_SEGMENTS; i++) {
+	if (!r)
+		return 0;
+	for (__u32 i = 0; i < WS_SEGMENTS; i++) {
 		__u32 len;
 
-		if (i >= l->segments || off >= want)
+		if (i >= segments || off >= want)
 			break;
+		if (bpf_probe_read_user(&at, sizeof(at), (void *)(vector + i * sizeof(at))))
+			break;
+		if (skip >= at.len) {
+			skip -= at.len;
+			continue;
+		}
+		at.base += skip;
+		at.len -= skip;
+		skip = 0;
 		len = want - off;
-		if (l->seg[i].len < len)
-			len = l->seg[i].len;
+		if (at.len < len)
+			len = at.len;
 		if (off >= WS_MAX_PAYLOAD || len > WS_MAX_PAYLOAD)
 			break;
-		if (len && bpf_probe_read_user(to + off, len, (void *)l->seg[i].base))
+		if (bpf_probe_read_user(r->payload + off, len, (void *)at.base))
 			break;
 		off += len;
+		/* So that the verifier takes every round for the same. */
+		barrier_var(off);
+		off &= 2 * WS_MAX_PAYLOAD - 1;
 	}
 	return off;
+}
+
+/* Copies up to `want` of the `ret` bytes of the call into the record; returns the number copied. */
+static __always_inline __u32 copy_payload(struct scratch *r, const struct location *l, __u64 ret, __u32 want)
+{
+	__u32 n = want;
+
+	if (n > ret)
+		n = ret;
+	if (l->vector) {
+		n = copy_vector(l->vector, l->segments, 0, n);
+		return n > WS_MAX_PAYLOAD ? 0 : n;
+	}
+	if (n > l->buffer.len)
+		n = l->buffer.len;
+	if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)l->buffer.base))
+		return 0;
+	return n;
 }
 
 /* The other end of a datagram on an unconnected socket. */

@@ -125,6 +125,8 @@ struct sock_state {
 	__u32 verdict_epoch;
 	__u32 received;		/* sequence number behind the last byte that was read; 0 if not known */
 	__u32 shown;		/* bytes of records while young */
+	__u32 run_shown;	/* payload bytes copied of the current run */
+	__u32 pad;
 	__u8 run;		/* direction of the current run of calls */
 	__u8 request_direction;
 	__u8 evidence;
@@ -196,22 +198,27 @@ struct {
 	__type(value, struct ws_verdict);
 } verdicts SEC(".maps");
 
-/* A record under construction. Message programs run in process context with preemption off: one per CPU is enough. */
+/*
+ * A record under construction. Message programs run in process context with preemption off: one per CPU is enough. Values
+ * of a per-CPU array are limited to 32 KiB, so that this is an array with an entry for each.
+ */
 struct scratch {
 	struct ws_data data;
 	__u8 payload[2 * WS_MAX_PAYLOAD]; /* twice: the verifier bounds offset and length separately */
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set by user space */
 	__type(key, __u32);
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
 /* Set before load. */
 const volatile __u32 default_bytes = 512;
-const volatile __u32 young_bytes = 128 * 1024;
+const volatile __u32 young_bytes = 256 * 1024;
+#define WS_RUN_BYTES 131072 /* after so many bytes of a run, its calls show no more than their beginning */
+#define WS_CALL_BYTES 4096  /* …which is this */
 const volatile __u32 cgroup_count = 0;
 const volatile bool by_netns = false;
 const volatile bool everything = false;

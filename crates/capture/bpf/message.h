@@ -3,23 +3,30 @@
 #ifndef WS_MESSAGE_H
 #define WS_MESSAGE_H
 
-static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool first)
+/*
+ * `asks`: the call is of the end that asks. Of it, every call shows its beginning: the next request may stand behind a body
+ * that was answered before it was read. Such bodies are few; answers of many calls are not.
+ */
+static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool first, bool asks, __u32 run_shown)
 {
 	__u32 n = bytes ? bytes : default_bytes;
 
+	if (n > WS_MAX_PAYLOAD)
+		n = WS_MAX_PAYLOAD;
+	if (run_shown >= WS_RUN_BYTES && n > WS_CALL_BYTES)
+		n = WS_CALL_BYTES;
 	switch (copy) {
 	case WS_COPY_EVERY:
 		return n;
 	case WS_COPY_FIRST:
+		return first || asks ? n : 0;
 	case WS_COPY_PAIR:
 		return first ? n : 0;
 	case WS_COPY_IGNORE:
 	case WS_COPY_LENGTHS:
 		return 0;
 	}
-	if (young)
-		return WS_MAX_PAYLOAD;
-	return first ? n : 0;
+	return young ? WS_MAX_PAYLOAD : n;
 }
 
 /*
@@ -61,6 +68,47 @@ static __always_inline void emit_record(struct scratch *r, __u32 payload, __u32 
 		count(WS_C_LOST_RING);
 	else
 		count(WS_C_MESSAGES);
+}
+
+static __always_inline bool is_stream(const struct sock_state *s)
+{
+	return s->tuple.transport == WS_TCP || s->tuple.transport == WS_UNIX_STREAM;
+}
+
+/*
+ * What follows the first WS_MAX_PAYLOAD bytes of a call of `total` bytes, as records of their own, the last of which stands
+ * for all that is left. `segments` is 0 if `where` is no vector but the buffer. Returns the number of bytes copied.
+ */
+__noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), skip = WS_MAX_PAYLOAD, copied = 0;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+
+	if (!r)
+		return 0;
+	for (int i = 1; i < WS_PARTS; i++) {
+		__u32 n = WS_MAX_PAYLOAD;
+		__u64 left;
+
+		if (skip >= total)
+			break;
+		left = total - skip;
+		if (left < n)
+			n = left;
+		barrier_var(n);
+		if (segments)
+			n = copy_vector(where, segments, skip, n);
+		else if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)(where + skip)))
+			n = 0;
+		r->data.flags &= ~WS_F_FIRST;
+		r->data.seq += WS_MAX_PAYLOAD;
+		r->data.len = i + 1 < WS_PARTS && left > WS_MAX_PAYLOAD ? WS_MAX_PAYLOAD : left;
+		r->data.payload_len = n;
+		emit_record(r, n, 0);
+		copied += n;
+		skip += WS_MAX_PAYLOAD;
+	}
+	return copied;
 }
 
 /*
@@ -120,8 +168,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	struct context *a;
 	struct scratch *r;
 	struct cause c;
-	__u32 zero = 0, want, copied = 0;
-	bool first, paired, uring;
+	__u32 cpu = bpf_get_smp_processor_id(), want, copied = 0;
+	bool first, paired, uring, asks, parts;
 
 	if (!s)
 		return;
@@ -154,15 +202,16 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		count(WS_C_IGNORED);
 		return;
 	}
-	r = bpf_map_lookup_elem(&scratches, &zero);
+	r = bpf_map_lookup_elem(&scratches, &cpu);
 	if (!r)
 		return;
 
-	want = ret > 0 ? wanted(s->copy, s->bytes, is_young(s), begins(s, first, ret)) : 0;
+	asks = direction == s->request_direction;
+	want = ret > 0 ? wanted(s->copy, s->bytes, is_young(s), begins(s, first, ret), asks, s->run_shown) : 0;
 	if (!want && s->tls && ret > 0)
 		want = WS_CIPHERTEXT_BYTES;
 	if (want && (where.segments || uring)) {
-		copied = uring ? take_held(task, r->payload, ret, want) : copy_payload(r->payload, &where, ret, want);
+		copied = uring ? take_held(task, r->payload, ret, want) : copy_payload(r, &where, ret, want);
 		if (!copied) {
 			flags |= WS_F_UNREADABLE;
 			count(WS_C_UNREADABLE);
@@ -170,6 +219,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	}
 	if (s->copy == WS_COPY_DEFAULT && s->shown < young_bytes)
 		s->shown += sizeof(r->data) + copied;
+	parts = copied == WS_MAX_PAYLOAD && ret > WS_MAX_PAYLOAD && is_stream(s) && s->copy != WS_COPY_PAIR;
+	s->run_shown = first ? copied : s->run_shown + copied;
 	r->data.kind = WS_DATA;
 	r->data.direction = direction;
 	r->data.abi = where.abi;
@@ -181,7 +232,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	r->data.socket = s->cookie;
 	r->data.exit_ns = bpf_ktime_get_ns();
 	r->data.enter_ns = enter_ns ? enter_ns : r->data.exit_ns;
-	r->data.len = ret > 0 ? ret : 0;
+	r->data.len = parts ? WS_MAX_PAYLOAD : ret > 0 ? ret : 0;
 	r->data.exchange = c.exchange;
 	r->data.cause = c.id;
 	r->data.tuple = s->tuple;
@@ -199,6 +250,11 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))
 		return;
 	emit_record(r, r->data.payload_len, 0);
+	if (parts) {
+		copied = emit_rest(where.vector ? where.vector : where.buffer.base, where.vector ? where.segments : 0, ret);
+		s->run_shown += copied;
+		s->shown += copied;
+	}
 }
 
 #endif

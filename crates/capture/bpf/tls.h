@@ -98,8 +98,8 @@ static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
 	const struct ws_verdict *v = bpf_map_lookup_elem(&verdicts, &conn->note.cookie);
 
 	if (v && v->plaintext)
-		return wanted(v->copy, v->bytes, false, first);
-	return wanted(WS_COPY_DEFAULT, 0, conn->shown < young_bytes, first);
+		return wanted(v->copy, v->bytes, false, first, false, 0);
+	return wanted(WS_COPY_DEFAULT, 0, conn->shown < young_bytes, first, false, 0);
 }
 
 static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
@@ -123,8 +123,8 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	want = tls_wanted(conn, first);
 	if (want > len)
 		want = len;
-	if (want > WS_MAX_PAYLOAD)
-		want = WS_MAX_PAYLOAD;
+	if (want > WS_MAX_PLAINTEXT)
+		want = WS_MAX_PLAINTEXT;
 	if (conn->shown < young_bytes)
 		conn->shown += sizeof(*d) + want;
 	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
@@ -160,7 +160,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	fill_actor(&d->actor, task);
 	d->actor.netns = conn->note.netns;
 	size = sizeof(*d) + want;
-	if (size > sizeof(*d) + WS_MAX_PAYLOAD)
+	if (size > sizeof(*d) + WS_MAX_PLAINTEXT)
 		return;
 	if (bpf_ringbuf_output(&events, d, size, BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_RING);

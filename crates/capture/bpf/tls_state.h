@@ -42,7 +42,7 @@ struct tls_task {
 	__u8 pad[5];
 	struct tls_note notes[2];	/* by ws_direction */
 	struct ws_data data;
-	__u8 payload[WS_MAX_PAYLOAD];
+	__u8 payload[WS_MAX_PLAINTEXT];
 };
 
 struct {

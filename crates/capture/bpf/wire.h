@@ -6,7 +6,10 @@
 #ifndef WS_WIRE_H
 #define WS_WIRE_H
 
-#define WS_MAX_PAYLOAD 4096
+/* Of a call of the socket; a library's plaintext comes in records of its own, and is held per thread. */
+#define WS_MAX_PAYLOAD 32768
+#define WS_MAX_PLAINTEXT 4096
+#define WS_PARTS 4 /* records that tell of one call, if it is to be seen whole */
 #define WS_COMM_LEN 16
 
 enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4 };
@@ -147,8 +150,8 @@ struct ws_life {
 
 /* Verdict of user space about a connection. */
 enum ws_copy {
-	WS_COPY_DEFAULT = 0,	/* every call while young, then the first of each run */
-	WS_COPY_FIRST = 1,	/* the first call of each direction run */
+	WS_COPY_DEFAULT = 0,	/* whole calls while young, then the beginning of each */
+	WS_COPY_FIRST = 1,	/* the first call of each run of answers, every call of requests */
 	WS_COPY_EVERY = 2,
 	WS_COPY_IGNORE = 3,	/* no records; causality is still followed */
 	WS_COPY_PAIR = 4,	/* hold the request, emit it together with its response */

@@ -49,7 +49,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             payload_bytes: 512,
-            young_bytes: 128 << 10,
+            young_bytes: 256 << 10,
             ring_bytes: 8 << 20,
             rung: None,
             without: Vec::new(),
@@ -170,6 +170,8 @@ fn open(
     }
     let flows = load.iter().any(|p| p.is_flow());
     flow::size(&mut skel, options.flows.filter(|_| flows)).map_err(bpf("sizing the tables of flows"))?;
+    let processors = libbpf_rs::num_possible_cpus().map_err(bpf("counting the processors"))?;
+    skel.maps.scratches.set_max_entries(processors as u32).map_err(bpf("making room for records"))?;
     for mut program in skel.open_object_mut().progs_mut() {
         let wanted = program
             .name()

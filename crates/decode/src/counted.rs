@@ -74,6 +74,10 @@ pub(crate) trait Session: Send {
     fn resumes(&self, side: Side, bytes: &[u8]) -> bool;
     /// The place in the bytes of a side was lost; true if messages may have been lost that pairing has to know of.
     fn lost(&mut self, side: Side, out: Out<'_>) -> bool;
+    /// Whether the place in the server's bytes is known again, because the client has just asked anew; asked once.
+    fn realigns(&mut self) -> bool {
+        false
+    }
     /// Whether the connection speaks something else now.
     fn is_over(&self) -> bool {
         false
@@ -248,6 +252,9 @@ impl<S: Session> FramedParser<S> {
             left => State::Skip(left),
         };
         self.session.frame(frame, out);
+        if self.session.realigns() && self.server.state == State::Lost {
+            self.server.state = State::Head;
+        }
     }
 
     /// A buffered beginning will not be completed: what was asked for of it may be enough.

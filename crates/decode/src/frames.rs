@@ -53,6 +53,10 @@ pub(crate) trait Reader {
     fn broken(&mut self, _frame: Frame<'_>, _out: Out<'_>) {}
     /// The place in the stream of this side is lost: what was begun will not be continued.
     fn lost(&mut self, _side: Side, _out: Out<'_>) {}
+    /// The frames of this side up to this offset are known to hold nothing that has to be read.
+    fn known_until(&self, _side: Side) -> u64 {
+        0
+    }
     /// The connection speaks something else from here on.
     fn over(&self) -> bool {
         false
@@ -128,8 +132,12 @@ impl Frames {
         if reader.over() {
             return;
         }
-        match stream.skip.checked_sub(chunk.missing) {
-            Some(left) if stream.skip > 0 => stream.skip = left,
+        match (stream.skip.checked_sub(chunk.missing), reader.known_until(chunk.side).checked_sub(stream.offset)) {
+            (Some(left), _) if stream.skip > 0 => stream.skip = left,
+            (_, Some(left)) if !stream.lost => {
+                stream.buf.clear();
+                stream.skip = left;
+            }
             _ => stream.lose(chunk.side, R::GAP, reader, out),
         }
     }

@@ -122,8 +122,11 @@ pub enum Pairing {
 pub enum Need {
     /// The start of the first call of each run of calls in one direction; of the others, their lengths.
     FirstCall,
-    /// This many bytes of every call; 0 means as many as the user configured for a call. The kernel's limit is 4096.
+    /// This many bytes of every call, at most 4096; 0 means as many as the user configured for a call.
     EveryCall(u32),
+    /// Every call to its end, because one holds many messages: 32 KiB of a call, until 128 KiB of a run of calls in one
+    /// direction were copied; 4 KiB of each call behind that.
+    WholeCalls,
 }
 
 /// A protocol: how to recognise it and how to read it.

@@ -127,7 +127,10 @@ impl Stream {
                     self.emit(side, view, len, framing, out);
                     want
                 }
-                Start::Silent(len) => self.ignore(len.max(1)),
+                Start::Silent(len) => {
+                    self.lost = false;
+                    self.ignore(len.max(1))
+                }
                 Start::More if bytes.len() < MAX_START => {
                     self.buf.extend_from_slice(bytes);
                     bytes.len()

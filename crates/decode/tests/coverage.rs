@@ -63,6 +63,7 @@ fn row(protocol: &dyn Protocol, servers: &[(String, String)], oracles: &[(String
         Pairing::ById => "id",
     };
     let sees = match protocol.need() {
+        Need::WholeCalls => "whole calls".to_string(),
         Need::FirstCall => "first call of a run".to_string(),
         Need::EveryCall(0) => "every call".to_string(),
         Need::EveryCall(n) => format!("every call, {n} bytes"),

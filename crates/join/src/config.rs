@@ -29,6 +29,8 @@ pub struct JoinConfig {
     pub copy_bytes: u32,
     /// Payload bytes per call asked of the kernel once requests are seen to be pipelined.
     pub pipelined_bytes: u32,
+    /// Payload bytes per call asked of the kernel once messages were lost because calls were not copied to their end.
+    pub whole_bytes: u32,
     /// Calls of a connection that are looked at before it counts as not understood.
     pub probe_calls: u32,
 }
@@ -48,6 +50,7 @@ impl Default for JoinConfig {
             max_buffered: 64 << 20,
             copy_bytes: 512,
             pipelined_bytes: 4096,
+            whole_bytes: 32_768,
             probe_calls: 8,
         }
     }

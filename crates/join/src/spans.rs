@@ -254,10 +254,19 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
 fn set(attrs: &mut Vec<Attr>, key: &'static str, value: &AttrVal<'_>) {
     match attrs.iter_mut().find(|(k, _)| k == key) {
         Some((_, Value::Str(old))) if matches!(value, AttrVal::Str(new) if **new == **old) => {}
+        // What is unknown of the response does not make what is unknown of the request known.
+        Some((_, Value::Str(list))) if key == UNKNOWN => {
+            if let AttrVal::Str(more) = value {
+                *list = format!("{list},{more}").into();
+            }
+        }
         Some((_, old)) => *old = value.to_value(),
         None => attrs.push((Cow::Borrowed(key), value.to_value())),
     }
 }
+
+/// The attribute that lists the attributes that could not be known.
+const UNKNOWN: &str = "wirespan.unknown";
 
 /// Gives a request the response that came before it was seen (threads on two processors).
 pub(crate) fn adopt(request: &mut Pending, orphan: Pending) {
@@ -361,7 +370,9 @@ pub(crate) fn late(p: &mut Pending, late: &Late<'_>) {
     if !late.error.is_empty() {
         span.error = late.error.as_ref().into();
     }
-    span.attrs.extend(late.attrs.iter().map(|(key, value)| (Cow::Borrowed(*key), value.to_value())));
+    for (key, value) in &late.attrs {
+        set(&mut span.attrs, key, value);
+    }
 }
 
 /// Status of an answered request.

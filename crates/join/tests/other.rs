@@ -23,6 +23,24 @@ fn redis_pipelining_pairs_in_order() {
     assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(JoinConfig::default().pipelined_bytes));
 }
 
+#[test]
+fn what_was_lost_of_a_pipeline_asks_for_whole_calls() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.remote = end(2, 6379);
+    let ask = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    stage.event(c.send(T0, &ask.repeat(2)));
+    let mut cut = c.send(T0 + 1000, &ask.repeat(40));
+    if let Event::Data(d) = &mut cut {
+        d.payload.truncate(ask.len() * 3);
+    }
+    stage.event(cut);
+    let most = JoinConfig::default().whole_bytes;
+    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(most));
+    stage.event(c.send(T0 + 2000, ask));
+    assert!(stage.verdicts().iter().all(|v| v.copy == CopyRule::EveryCall(most)), "never less again");
+}
+
 /// A DNS message about `example.org`, type A.
 fn dns(id: u16, response: bool) -> Vec<u8> {
     let flags: u16 = if response { 0x8180 } else { 0x0100 };

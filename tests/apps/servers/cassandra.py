@@ -90,7 +90,7 @@ seed_provider:
         for i in range(3):
             with self.call("UPDATE", "shop.orders"):
                 session.execute(statement, (name * (1 + 500 * i), i))
-        with self.call("BATCH"):
+        with self.call("BATCH", "shop.orders"):
             batch = BatchStatement()
             batch.add(statement, (name, 5))
             batch.add(statement, (name, 6))

@@ -8,7 +8,7 @@ class Clickhouse(Server):
     port = 9000
     programs = ("clickhouse-server",)
     modules = ("clickhouse_driver",)
-    also = ("clickhouse ping",)
+    also = ("clickhouse PING",)  # its library asks before each query whether the connection lives
 
     def start(self):
         users = self.file(
@@ -45,6 +45,9 @@ class Clickhouse(Server):
 
     def warm(self, client):
         client.execute("SELECT 1")
+
+    def greet(self, client):
+        self.opened("HELLO")
 
     def use(self, client):
         import clickhouse_driver

@@ -58,7 +58,8 @@ class Mariadb(Server):
         raise AssertionError(f"no error {errno}")
 
     def use(self, c):
-        cursor = c.cursor()
+        with self.call("PING"):  # whether the connection lives
+            cursor = c.cursor()
         card = self.secret("card")
         with self.call("SELECT", "customers"):
             cursor.execute(f"SELECT * FROM customers WHERE card = '{card}'")
@@ -68,15 +69,19 @@ class Mariadb(Server):
             assert len(cursor.fetchall()) == 500
         with self.call("SELECT", "nothing", "client-error"):
             self.fails(1146, lambda: cursor.execute(f"SELECT '{card}' FROM nothing"))
-        with self.call("INSERT", "customers", "client-error"):
+        with self.call("INSERT", "customers", "client-error") as first:
             self.fails(1062, lambda: cursor.execute("INSERT INTO customers VALUES (%s, %s, %s)", (9999, card, "card3")))
+            # Before its first parameters are written into a statement, the library looks how to escape them.
+            self.also_seen(first, operation="PING", target="", status="ok")
+            self.also_seen(first, operation="SELECT", target="", status="ok")
         with self.call("UPDATE", "customers"):
             cursor.execute("UPDATE customers SET name = %s WHERE id = 5", (self.secret("name"),))
         with self.call("PING"):
             c.ping()
         with self.call("COMMIT"):
             c.commit()
-        prepared = c.cursor(prepared=True)
+        with self.call("PING"):
+            prepared = c.cursor(prepared=True)
         for i in range(3):
             if i == 0:
                 with self.call("PREPARE", "customers") as first:

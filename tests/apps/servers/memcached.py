@@ -53,6 +53,9 @@ class Memcached(Server):
                 raise AssertionError("no error")
             except Exception as error:
                 assert "non-numeric" in str(error), error
+        # Its client has closed the connection after the error.
+        client._connect()
+        self.here.port = self.end_port(client)
         with self.call("get"):
             client.get_many([key, "n", "nothing", "large"])
         with self.call("delete"):

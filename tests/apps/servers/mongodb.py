@@ -48,7 +48,7 @@ class Mongodb(Server):
                 pass
         with self.call("delete", "orders"):
             orders.delete_many({"_id": key})
-        with self.call("nothing", "", "client-error"):
+        with self.call("nothing", "shop", "client-error"):
             try:
                 client.shop.command("nothing", value)
                 raise AssertionError("no error")

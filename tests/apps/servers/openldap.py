@@ -6,11 +6,13 @@ import subprocess
 from stage import Server
 
 BASE = "dc=shop,dc=example"
+SHOWN = "dc=?,dc=?"  # values of names are masked
 
 
 class Openldap(Server):
     protocol = "ldap"
     port = 389
+    also = ("ldap unbind",)
     programs = ("slapd", "slapadd")
     modules = ("ldap3",)
 
@@ -56,30 +58,31 @@ directory {self.work}/data
         connection.search(BASE, "(uid=u1)")
 
     def greet(self, connection):
-        self.opened("bind", f"cn=boss,{BASE}")
+        self.opened("bind", f"cn=?,{SHOWN}")
 
     def use(self, connection):
         import ldap3
 
         name = f"uid=n{self.end_port(connection)},{BASE}"
-        with self.call("search", BASE):
+        shown = f"uid=?,{SHOWN}"
+        with self.call("search", SHOWN):
             assert connection.search(BASE, f"(uid={self.secret('filter')})", attributes=["cn"]) is False
-        with self.call("search", BASE):
+        with self.call("search", SHOWN):
             connection.search(BASE, "(objectClass=inetOrgPerson)", attributes=["*"])
             assert len(connection.entries) >= 50
-        with self.call("add", name):
+        with self.call("add", shown):
             assert connection.add(name, "inetOrgPerson", {"cn": self.secret("cn"), "sn": "x", "userPassword": self.secret("userpass")})
-        with self.call("compare", name):
+        with self.call("compare", shown):
             connection.compare(name, "cn", self.secret("cn"))
-        with self.call("modify", name):
+        with self.call("modify", shown):
             assert connection.modify(name, {"sn": [(ldap3.MODIFY_REPLACE, [self.secret("sn")])]})
-        with self.call("add", name, "client-error"):
+        with self.call("add", shown, "client-error"):
             assert not connection.add(name, "inetOrgPerson", {"cn": "x", "sn": "x"})
-        with self.call("delete", name):
+        with self.call("delete", shown):
             assert connection.delete(name)
-        with self.call("delete", name, "client-error"):
+        with self.call("delete", shown, "client-error"):
             assert not connection.delete(name)
-        with self.call("bind", f"uid=u1,{BASE}", "client-error"):
+        with self.call("bind", shown, "client-error"):
             assert not connection.rebind(f"uid=u1,{BASE}", self.secret("wrong"))
-        with self.call("bind", f"cn=boss,{BASE}"):
+        with self.call("bind", f"cn=?,{SHOWN}"):
             assert connection.rebind(f"cn=boss,{BASE}", self.secret("pass"))

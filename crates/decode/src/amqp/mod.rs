@@ -44,7 +44,7 @@ impl Protocol for Amqp {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(4096)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -68,6 +68,8 @@ struct Methods {
     begun: Vec<Begun>,
     /// Offset of the last message by side.
     last: [u64; 2],
+    /// Offset behind the body of the last content by side, if its sender makes frames as long as they may be.
+    bodies: [u64; 2],
 }
 
 /// A frame whose payload is at hand: type, channel and length of the payload.
@@ -138,6 +140,15 @@ impl Reader for Methods {
             }
             2 => self.header(frame, channel, payload, out),
             _ => {}
+        }
+    }
+
+    fn known_until(&self, side: Side) -> u64 {
+        let [client, server] = self.bodies;
+        if side == Side::Client {
+            client
+        } else {
+            server
         }
     }
 
@@ -304,6 +315,10 @@ impl Methods {
 
     fn header(&mut self, frame: Frame<'_>, channel: u16, payload: &[u8], out: Out<'_>) {
         let end = frame.offset.saturating_add(frame.len.min(len64(frame.bytes.len())));
+        let behind = frame.offset.saturating_add(frame.len);
+        let until = behind.saturating_add(content(payload).map_or(0, |c| self.on_the_wire(c.body_size)));
+        let [client, server] = &mut self.bodies;
+        *(if frame.side == Side::Client { client } else { server }) = until;
         let at = self.begun.iter().position(|b| b.side == frame.side && b.channel == channel);
         // Without its method (joined in between) a content says nothing.
         let Some(at) = at else { return };
@@ -313,6 +328,12 @@ impl Methods {
             begun.offset = frame.offset;
         }
         self.content(&begun, end, payload, out);
+    }
+
+    /// Length of a body: as many frames as are needed, with 8 bytes around each.
+    fn on_the_wire(&self, body_size: u64) -> u64 {
+        let per_frame = u64::from(self.session.frame_max.unwrap_or(USUAL_FRAME)).saturating_sub(8).max(1);
+        body_size.saturating_add(body_size.div_ceil(per_frame).saturating_mul(8))
     }
 
     /// A method with its content header, which ends at `end`.
@@ -378,10 +399,7 @@ impl Methods {
                     m.attrs.push((key, id.into()));
                 }
             }
-            // As many frames as are needed for the body, with 8 bytes around each.
-            let per_frame = u64::from(self.session.frame_max.unwrap_or(USUAL_FRAME)).saturating_sub(8).max(1);
-            let around = header.body_size.div_ceil(per_frame).saturating_mul(8);
-            let len = header.body_size.saturating_add(around);
+            let len = self.on_the_wire(header.body_size);
             m.body = if len == 0 { Body::None } else { Body::Length(len) };
         }
         self.emit(m, out);

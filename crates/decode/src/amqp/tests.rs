@@ -265,6 +265,27 @@ fn what_was_not_captured_is_skipped_exactly() {
 }
 
 #[test]
+fn a_body_of_several_frames_is_skipped_although_their_heads_were_not_captured() {
+    let mut turns = login();
+    // Frames are as long as was agreed, or as usual.
+    let size = 300_000usize;
+    let header = [&[0, 60, 0, 0][..], &(size as u64).to_be_bytes(), &[0, 0]].concat();
+    let per_frame = 131_072 - 8;
+    let body = vec![b'z'; size];
+    let frames: Vec<u8> = body.chunks(per_frame).flat_map(|part| frame(3, 1, part)).collect();
+    let start = [publish(1, "x", "k"), frame(2, 1, &header)].concat();
+    turns.push(c(method(1, 85, 10, &[0])));
+    turns.push(s(method(1, 85, 11, b"")));
+    turns.push((c("").0, start, frames.len() as u64));
+    turns.push(c(method(1, 60, 70, b"\0\0\x01q\0")));
+    turns.push(s(method(1, 60, 80, &[0, 0, 0, 0, 0, 0, 0, 1, 0])));
+    let said = brief(&turns);
+    assert!(!said.iter().any(|l| l.contains("Malformed")), "{said:#?}");
+    assert!(said.iter().any(|l| l.contains("basic.get")), "{said:#?}");
+    assert!(said.last().is_some_and(|l| l.starts_with("S resp")), "{said:#?}");
+}
+
+#[test]
 fn nothing_secret_is_said() {
     let turns = conversation();
     for said in [tcp_to_the_end(&Amqp, &turns), tcp(&Amqp, &cut(&turns, &[1]))] {

@@ -43,7 +43,7 @@ impl Protocol for Amqp1 {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(4096)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -9,39 +9,46 @@ use crate::{Detect, Probe};
 use wirespan_model::Transport;
 
 /// Revisions whose queries are tried when the hello was not seen, the newest first.
-const REVISIONS: [u64; 5] = [54_476, 54_472, 54_460, 54_448, 54_429];
+const REVISIONS: [u64; 7] = [54_476, 54_472, 54_460, 54_448, 54_429, 54_412, 54_060];
+
+/// The newest revision in which these bytes, behind the number of a query, are one with a known statement.
+pub(super) fn revision(view: &View<'_>, cut: bool) -> Result<u64, Stop> {
+    let mut why = Stop::Bad;
+    for revision in REVISIONS {
+        match query(&mut view.clone(), revision, cut) {
+            Ok(query) => {
+                let mut masker = Masker::default();
+                masker.read(query.text.get(..256).unwrap_or(query.text), Rules::of(Dialect::ClickHouse));
+                if !masker.operation().is_empty() {
+                    return Ok(revision);
+                }
+            }
+            Err(Stop::More) => why = Stop::More,
+            Err(Stop::Bad) => {}
+        }
+    }
+    Err(why)
+}
 
 /// Whether the client says this: `None` if more bytes are needed.
 fn asks(bytes: &[u8]) -> Option<bool> {
     let mut view = View::new(bytes);
-    match number(&mut view) {
+    // Clients ask whether a connection lives before they use it again.
+    let mut first = number(&mut view);
+    while matches!(first, Ok(client::PING)) {
+        first = number(&mut view);
+    }
+    match first {
         Ok(client::HELLO) => match hello(&mut view) {
             Ok(_) => Some(view.rest().is_empty() || view.rest().len() < 512),
             Err(Stop::More) => None,
             Err(Stop::Bad) => Some(false),
         },
-        Ok(client::QUERY) => {
-            let mut more = false;
-            for revision in REVISIONS {
-                let mut view = view;
-                match query(&mut view, revision, false) {
-                    Ok(query) => {
-                        let mut masker = Masker::default();
-                        masker.read(query.text.get(..256).unwrap_or(query.text), Rules::of(Dialect::ClickHouse));
-                        if !masker.operation().is_empty() {
-                            return Some(true);
-                        }
-                    }
-                    Err(Stop::More) => more = true,
-                    Err(Stop::Bad) => {}
-                }
-            }
-            if more {
-                None
-            } else {
-                Some(false)
-            }
-        }
+        Ok(client::QUERY) => match revision(&view, false) {
+            Ok(_) => Some(true),
+            Err(Stop::More) => None,
+            Err(Stop::Bad) => Some(false),
+        },
         _ => Some(false),
     }
 }

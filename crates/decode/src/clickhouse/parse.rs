@@ -1,5 +1,6 @@
 //! Turns of the conversation → requests and answers.
 
+use super::detect;
 use super::packet::{client, exception, hello, number, query, server, server_hello, Query, Stop};
 use super::reason;
 use crate::counted::{Out, View};
@@ -160,6 +161,10 @@ impl ClickHouseParser {
                 ("HELLO", Kind::Request)
             }
             client::QUERY => {
+                // Both hellos were not seen: what fits is taken.
+                if self.revision.is_none() {
+                    self.revision = detect::revision(&view, cut).ok();
+                }
                 let Query { trace, text } = query(&mut view, self.revision.unwrap_or(ASSUMED), cut)?;
                 self.masker.read(text, Rules::of(Dialect::ClickHouse));
                 if let Some((trace, span, flags)) = trace {

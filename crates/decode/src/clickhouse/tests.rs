@@ -164,6 +164,8 @@ fn detection() {
     }
     assert_eq!(ask(b"\x01rest of a block", &query(54_460, "SELECT 1", true)), yes(false));
     assert_eq!(ask(b"\x04", b"\x04"), Detect::No);
+    // Clients ask whether an old connection lives, then use it.
+    assert_eq!(ask(&[vec![4], query(54_412, "SELECT 1", false)].concat(), b"\x04"), yes(true));
     assert_eq!(ask(&[0; 40], b""), Detect::No);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | concern | what is done |
 //! |---|---|
-//! | copy | [`Need::EveryCall`]: applications read the header of each record with a call of its own |
+//! | copy | [`Need::WholeCalls`]: applications read the header of each record with a call of its own |
 //! | request | method, path and script from its parameters; other parameters (cookies, credentials, query) are not looked at |
 //! | response | the `Status` of the CGI header at the start of its output; what the application's end says comes with END_REQUEST |
 //! | pairing | by request id, several of which may be under way at once |
@@ -30,9 +30,6 @@ pub mod reason {
     pub const TOO_MANY: &str = "fastcgi_too_many_requests";
 }
 
-/// Bytes of each call that are copied: the kernel's most.
-const COPIED: u32 = 4096;
-
 /// FastCGI.
 #[derive(Clone, Copy, Debug)]
 pub struct FastCgi;
@@ -51,7 +48,7 @@ impl Protocol for FastCgi {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(COPIED)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -253,6 +253,7 @@ impl FastCgiParser {
         match record.kind {
             // The id is used again, and the end of its last request was not seen.
             BEGIN if start > request.start => {
+                self.forgotten(&mut request, out);
                 request = Request { id: record.id, start, ..Request::default() };
             }
             PARAMS if !request.asked => {
@@ -279,6 +280,24 @@ impl FastCgiParser {
             _ => {}
         }
         self.requests.push(request);
+    }
+
+    /// The END_REQUEST of a request was not captured: its id is used again.
+    fn forgotten(&mut self, request: &mut Request, out: Out<'_>) {
+        if !request.asked {
+            return;
+        }
+        if !request.answered && request.output.is_some() {
+            request.cut = true;
+            self.answer(request, out);
+        }
+        let offset = self.server.offset;
+        if request.answered {
+            out(Item::End { side: Side::Server, id: Some(u64::from(request.id)), offset, late: Late::default() });
+        } else {
+            let place = self.place(Side::Server, request.id, offset, true);
+            emit::silent(Late::default(), place, out);
+        }
     }
 
     fn place(&mut self, side: Side, id: u16, start: u64, cut: bool) -> Place {

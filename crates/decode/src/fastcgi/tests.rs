@@ -132,6 +132,31 @@ fn gaps_and_joins() {
     }
 }
 
+#[test]
+fn an_id_used_again_ends_what_it_stood_for() {
+    // END_REQUEST lies behind what was copied of the first answer, and the whole second answer was lost.
+    let long = answer(1, "Status: 404 Not Found\r\n");
+    let said = tcp(
+        &FastCgi,
+        &[
+            c(ask(1, "GET", "/a")),
+            (s("").0, long[..60].to_vec(), long.len() as u64 - 60 + 70_000),
+            c(ask(1, "GET", "/b")),
+            (s("").0, vec![], 500),
+            c(ask(1, "GET", "/c")),
+            s(answer(1, "Status: 500 Oh\r\n")),
+        ],
+    );
+    let of = |from: &str, to: &str| {
+        let at = |what: &str| said.iter().position(|l| l.contains(what)).unwrap();
+        said[at(from)..at(to)].iter().filter(|l| l.contains("S resp") || l.starts_with("End Server")).count()
+    };
+    assert_eq!((of("GET /a", "GET /b"), of("GET /b", "GET /c")), (2, 1), "{said:#?}");
+    assert!(said.iter().any(|l| l.contains("id=1 status=404")), "{said:#?}");
+    let last = said.iter().rposition(|l| l.contains("S resp")).unwrap();
+    assert!(said[last].contains("status=500") && said[last - 2].contains("GET /c"), "{said:#?}");
+}
+
 fn request_turn(bytes: &[u8], missing: usize) -> Turn {
     let (side, bytes, _) = c(bytes);
     (side, bytes, missing as u64)

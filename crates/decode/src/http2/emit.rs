@@ -212,7 +212,8 @@ pub(super) fn trailers(head: &Head, place: Place, rpc: Rpc) -> Late<'static> {
     let code = head.get(Field::GrpcStatus).and_then(decimal).and_then(|n| i32::try_from(n).ok());
     match code {
         Some(code) => grpc::status(code, head.get(Field::GrpcMessage).unwrap_or_default()),
-        None if rpc.is_rpc() && (head.unknown > 0 || place.cut) => {
+        // Of a call whose kind was not seen, too: it may be gRPC.
+        None if rpc != Rpc::No && (head.unknown > 0 || place.cut) => {
             let mut late = Late::default();
             late.attrs.push(("wirespan.unknown", AttrVal::from("rpc.grpc.status_code")));
             late

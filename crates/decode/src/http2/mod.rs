@@ -2,7 +2,7 @@
 //!
 //! | concern | what is done |
 //! |---|---|
-//! | copy | [`Need::EveryCall`]: streams interleave, so that the heads of requests stand in any call, and every header block changes the HPACK table |
+//! | copy | [`Need::WholeCalls`]: streams interleave, so that the heads of requests stand in any call, and every header block changes the HPACK table |
 //! | join in the middle | frames are found by chains of headers ([`chain`]); see [`hpack`] for what the dynamic table can still tell |
 //! | fields that cannot be known | left out and named in `wirespan.unknown`, never guessed; the request is counted all the same |
 //! | target, secrets | as HTTP/1: the path without query, credentials in it masked; other fields are not decoded ([`hpack`]) |
@@ -43,9 +43,6 @@ pub mod reason {
     pub const GAP: &str = "http2_gap";
 }
 
-/// Bytes of each call that are copied: the kernel's most.
-const COPIED: u32 = 4096;
-
 /// HTTP/2.
 #[derive(Clone, Copy, Debug)]
 pub struct Http2;
@@ -64,7 +61,7 @@ impl Protocol for Http2 {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(COPIED)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -195,8 +195,8 @@ fn fields_of_before_the_join_are_named_and_not_guessed() {
          wirespan.unknown=url.path,server.address,http.request.header.content-type"
     );
     assert!(said[2].contains("status=200 Ok"), "{said:?}");
-    // Whether the trailers hold a gRPC status is not known either: nothing is said of one.
-    assert_eq!(said[3], "End Server @32 Some(101)");
+    // Whether the trailers hold a gRPC status is not known either.
+    assert_eq!(said[3], "End Server @32 Some(101) wirespan.unknown=rpc.grpc.status_code");
 }
 
 #[test]

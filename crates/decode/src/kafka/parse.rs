@@ -119,9 +119,21 @@ impl Session {
         }
         match bytes.get(4..8).and_then(|b| b.first_chunk::<4>()) {
             None => Start::More,
-            Some(id) if lost && !self.asked.iter().any(|a| a.correlation == i32::from_be_bytes(*id)) => Start::Bad,
-            Some(_) => Start::Frame(len),
+            Some(id) if !lost || self.was_asked(*id) => Start::Frame(len),
+            // An answer to what was asked before we looked, if one that we know stands behind it.
+            Some(_) if self.leads_to_known(bytes, len) => Start::Silent(len),
+            Some(_) => Start::Bad,
         }
+    }
+
+    fn was_asked(&self, correlation: [u8; 4]) -> bool {
+        self.asked.iter().any(|a| a.correlation == i32::from_be_bytes(correlation))
+    }
+
+    fn leads_to_known(&self, bytes: &[u8], len: u64) -> bool {
+        let next = bytes.get(at_most(len, usize::MAX)..).unwrap_or_default();
+        head::frame_len(next).is_some_and(|len| (8..=MAX_FRAME).contains(&len))
+            && next.get(4..8).and_then(|b| b.first_chunk::<4>()).is_some_and(|id| self.was_asked(*id))
     }
 
     fn request(&mut self, frame: Frame<'_>, out: Out<'_>) {

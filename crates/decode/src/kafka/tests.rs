@@ -363,6 +363,11 @@ fn the_middle_of_a_connection() {
     ]);
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains("id=9 Fetch") && said[1].contains("messaging.kafka.offset=1"), "{said:?}");
+    // The answer to an older request comes with the first one that we know.
+    let both = [answer(8, true, w().i32(0)), fetched13(9, id, 0, &plain_batch(1, 1), 0)].concat();
+    let said = say(&[c(fetch13(9, id, 1)), s(both)]);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].contains("id=9") && said[1].contains("messaging.kafka.offset=1"), "{said:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! | SASL layers | sign or encrypt what follows a bind: it is not read |
 //! | after a gap | the next chunk that starts with a whole message of a known operation |
 //!
-//! Every call is needed: answers come in any order.
+//! Calls are needed to their end: answers come in any order, and one holds many entries.
 
 pub mod detect;
 mod emit;
@@ -23,7 +23,7 @@ pub mod parse;
 mod tests;
 
 use crate::units::Units;
-use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -49,6 +49,10 @@ impl Protocol for Ldap {
 
     fn pairing(&self) -> Pairing {
         Pairing::ById
+    }
+
+    fn need(&self) -> Need {
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

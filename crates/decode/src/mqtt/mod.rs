@@ -41,7 +41,7 @@ impl Protocol for Mqtt {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(1024)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -11,7 +11,7 @@
 //! | TLS | the client's short login asks for it: [`Item::Upgrade`](wirespan_model::Item) |
 //! | compression | marked with `wirespan.mysql.compressed`; what is not worth compressing is sent as it is, and read |
 //!
-//! Need: the start of every call. The server, and some clients, read the four bytes of a packet's header with a call of
+//! Need: every call to its end, which holds many packets. The server, and some clients, read the four bytes of a packet's header with a call of
 //! their own, so that the first call of a run tells nothing. Of a long result that was cut the rows are not counted.
 
 mod auth;
@@ -56,7 +56,7 @@ impl Protocol for Mysql {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(0)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -84,6 +84,8 @@ pub(super) struct MySession {
     /// Events stream.
     pub(super) dumping: bool,
     pub(super) server_lost: bool,
+    /// A command was sent after packets of the server were lost, and nothing else waits: what the server says next is its answer.
+    pub(super) realigned: bool,
     pub(super) over: bool,
 }
 
@@ -98,6 +100,7 @@ impl MySession {
             // Older ones were answered unseen.
             self.queue.clear();
             self.answer = Answer::Begin;
+            self.realigned = true;
         }
         if self.queue.len() >= MAX_OUTSTANDING {
             self.queue.pop_front();
@@ -184,6 +187,10 @@ impl Session for MySession {
                 self.queue.len() > 1 || !self.queue.front().is_some_and(|u| u.begun)
             }
         }
+    }
+
+    fn realigns(&mut self) -> bool {
+        std::mem::take(&mut self.realigned)
     }
 
     fn is_over(&self) -> bool {

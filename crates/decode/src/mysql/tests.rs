@@ -348,6 +348,23 @@ fn what_was_not_captured() {
 }
 
 #[test]
+fn the_place_is_found_again_with_the_next_command() {
+    // Headers of packets are read with a call of their own: four bytes do not look like the start of an answer.
+    let (a, b) = (result(1, 2), ok(1, 3, 2));
+    let said = short(&[
+        c(query("SELECT 1")),
+        (s("").0, a[..4].to_vec(), 70_000),
+        s(b"\x05\0\0\x63"),
+        s(b"rows!"),
+        c(query("UPDATE t SET n = 1")),
+        s(&b[..4]),
+        s(&b[4..]),
+    ]);
+    assert!(said.last().is_some_and(|l| l.starts_with("S resp") && l.contains(" Ok")), "{said:?}");
+    assert_eq!(said.iter().filter(|l| l.starts_with("C req")).count(), 2, "{said:?}");
+}
+
+#[test]
 fn detection() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &[u8], second: &[u8]| Mysql.detect(&probe(first, second));

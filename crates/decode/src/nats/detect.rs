@@ -1,10 +1,10 @@
 //! Recognises NATS by INFO or CONNECT, or from the middle by a message whose payload ends where its line says.
 //!
 //! Bias: against. PING, PONG, +OK and -ERR are lines of Redis, IRC and POP3 too: alone they decide nothing, except that no
-//! other protocol answers the exact line PING with the exact line PONG; who serves has to be known for that.
+//! other protocol answers the exact line PING, or a subscription, with the exact line PONG; who serves has to be known for that.
 
 use super::line::{json_value, line, Verb};
-use crate::text::at_most;
+use crate::text::{at_most, decimal};
 use crate::{Detect, Probe};
 use wirespan_model::{Side, Transport};
 
@@ -16,9 +16,28 @@ enum Looks {
     Sure(Side),
     /// Lines that NATS has, of one end if that can be told.
     Lines,
-    Ping,
-    Pong,
+    /// Subscriptions, and nothing that other protocols have.
+    Subscribes,
+    /// Nothing but these two lines.
+    Beats {
+        ping: bool,
+        pong: bool,
+    },
     Other,
+}
+
+impl Looks {
+    fn may_subscribe(self) -> bool {
+        matches!(self, Looks::Silent | Looks::Beats { .. } | Looks::Subscribes)
+    }
+
+    fn beat(self, asks: bool) -> Looks {
+        match self {
+            Looks::Silent => Looks::Beats { ping: asks, pong: !asks },
+            Looks::Beats { ping, pong } => Looks::Beats { ping: ping || asks, pong: pong || !asks },
+            _ => Looks::Lines,
+        }
+    }
 }
 
 fn looks(bytes: &[u8]) -> Looks {
@@ -52,8 +71,10 @@ fn looks(bytes: &[u8]) -> Looks {
                     None => return Looks::Lines,
                 }
             }
-            Verb::Ping if bytes.len() == 6 => seen = Looks::Ping,
-            Verb::Pong if bytes.len() == 6 => seen = Looks::Pong,
+            Verb::Sub if seen.may_subscribe() && decimal(line.sid).is_some() => seen = Looks::Subscribes,
+            Verb::Ping | Verb::Pong if seen == Looks::Subscribes => {}
+            Verb::Ping if rest.starts_with(b"PING\r\n") => seen = seen.beat(true),
+            Verb::Pong if rest.starts_with(b"PONG\r\n") => seen = seen.beat(false),
             _ => seen = Looks::Lines,
         }
         rest = behind;
@@ -69,7 +90,9 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         (Looks::Sure(side), _) => Detect::Yes { first_is_client: side == Side::Client },
         (_, Looks::Sure(side)) => Detect::Yes { first_is_client: side == Side::Server },
         (Looks::Other, _) | (_, Looks::Other) => Detect::No,
-        (Looks::Ping, Looks::Pong) if probe.first == b"PING\r\n" && probe.second == b"PONG\r\n" => {
+        (Looks::Subscribes, Looks::Beats { .. }) => Detect::Yes { first_is_client: true },
+        (Looks::Beats { .. }, Looks::Subscribes) => Detect::Yes { first_is_client: false },
+        (Looks::Beats { ping: true, .. }, Looks::Beats { pong: true, .. }) => {
             probe.first_is_client.map_or(Detect::Maybe, |first_is_client| Detect::Yes { first_is_client })
         }
         _ => Detect::Maybe,

@@ -45,7 +45,7 @@ impl Protocol for Nats {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(4096)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

@@ -214,6 +214,12 @@ fn detects_from_the_start_and_from_the_middle() {
     let mut known = probe(b"PING\r\n", b"PONG\r\n");
     known.first_is_client = Some(false);
     assert_eq!(Nats.detect(&known), yes(false));
+    // Both ends ask; the client subscribes. IRC's PING has an argument.
+    assert_eq!(detect("PING\r\n", "PING\r\nSUB a.b 1\r\nPONG\r\n"), yes(false));
+    assert_eq!(detect("SUB a.b 1\r\nPING\r\n", "PONG\r\n"), yes(true));
+    assert_eq!(detect("SUB a.b 1\r\n", ""), Detect::Maybe);
+    assert_eq!(detect("SUB a.b one\r\n", "PONG\r\n"), Detect::Maybe);
+    assert_eq!(detect("PING :x\r\n", "PONG\r\n"), Detect::No);
 }
 
 fn conversation() -> Vec<Turn> {

@@ -50,7 +50,7 @@ impl Protocol for ZooKeeper {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(0)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

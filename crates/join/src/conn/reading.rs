@@ -66,6 +66,7 @@ impl Conn {
         let copy = match protocol.need() {
             Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
             Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
+            Need::WholeCalls => CopyRule::EveryCall(env.config.whole_bytes),
         };
         self.decide(protocol.name(), copy, env);
     }
@@ -101,17 +102,23 @@ impl Conn {
         if let Some(name) = self.session.upgraded.take() {
             return self.upgrade(name, Some(d), env, sink);
         }
-        if let Mode::Reading { protocol, .. } = &self.mode {
-            let protocol = *protocol;
-            if protocol.need() == Need::FirstCall {
-                let unseen = d.payload.is_empty() && !open && self.session.messages == before;
-                env.stats.unseen_calls += u64::from(unseen);
-                if unseen || self.session.pipelined {
-                    // One call carries many messages now: what is cut off of it are whole messages.
-                    self.decide(protocol.name(), CopyRule::EveryCall(env.config.pipelined_bytes), env);
-                }
-            }
+        let Mode::Reading { protocol, .. } = &self.mode else { return };
+        let (name, first_only) = (protocol.name(), protocol.need() == Need::FirstCall);
+        let unseen = first_only && d.payload.is_empty() && !open && self.session.messages == before;
+        env.stats.unseen_calls += u64::from(unseen);
+        // One call carries many messages: what is cut off of it are whole messages. Where answers of one request may be
+        // of any length, a hole in them is none.
+        let many = !first_only || self.session.pipelined;
+        if std::mem::take(&mut self.session.holed) && many {
+            self.decide(name, CopyRule::EveryCall(env.config.whole_bytes), env);
+        } else if (unseen || first_only && many) && !self.shows_whole(env) {
+            self.decide(name, CopyRule::EveryCall(env.config.pipelined_bytes), env);
         }
+    }
+
+    /// Calls are copied to their end already.
+    fn shows_whole(&self, env: &Env) -> bool {
+        self.copy == Some(CopyRule::EveryCall(env.config.whole_bytes))
     }
 
     pub(super) fn feed(
@@ -201,6 +208,7 @@ impl Conn {
                 let bytes = match protocol.need() {
                     Need::FirstCall => 0,
                     Need::EveryCall(bytes) => bytes,
+                    Need::WholeCalls => env.config.whole_bytes,
                 };
                 self.decide(protocol.name(), CopyRule::EveryCall(bytes.max(env.config.copy_bytes)), env);
             }

@@ -53,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) messages: u64,
     /// Complaints of the parser since the last message.
     pub(crate) malformed: u32,
+    /// Messages may have stood in bytes that were not captured.
+    pub(crate) holed: bool,
     /// When messages of a side were lost, so that counting them pairs nothing, Unix ns.
     gap: [Option<u64>; 2],
 }
@@ -77,6 +79,7 @@ impl Session {
             pipelined: false,
             messages: 0,
             malformed: 0,
+            holed: false,
             gap: [None, None],
         }
     }
@@ -107,8 +110,11 @@ impl Session {
             Item::Upgrade(name) => self.upgraded = Some(name),
             Item::Malformed { side, reason } => {
                 self.malformed += 1;
-                if reason.ends_with("_gap") && self.pairing == Pairing::InOrder {
-                    self.gap[ix(side)] = Some(ctx.stream(side).last_ns);
+                if reason.ends_with("_gap") {
+                    self.holed = true;
+                    if self.pairing == Pairing::InOrder {
+                        self.gap[ix(side)] = Some(ctx.stream(side).last_ns);
+                    }
                 }
                 *out.stats.malformed.entry(reason).or_default() += 1;
             }
