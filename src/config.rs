@@ -45,6 +45,8 @@ pub(crate) struct Capture {
     pub(crate) without: Vec<String>,
     /// See messages and make spans of them; without it there are flows only, at a small part of the cost.
     pub(crate) messages: bool,
+    /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first` or `every`.
+    pub(crate) propagate: String,
 }
 
 impl Default for Capture {
@@ -56,6 +58,7 @@ impl Default for Capture {
             rung: String::new(),
             without: Vec::new(),
             messages: true,
+            propagate: "off".into(),
         }
     }
 }

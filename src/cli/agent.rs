@@ -1,7 +1,7 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use super::{capture_options, flow_rhythm, join_config, run, up, MapFileArgs, OutputArgs};
+use super::{capture_options, flow_rhythm, join_config, run, up, MapFileArgs, OutputArgs, PropagateArgs};
 use crate::agent;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -27,12 +27,15 @@ pub(crate) struct AgentArgs {
     outputs: OutputArgs,
     #[command(flatten)]
     map: MapFileArgs,
+    #[command(flatten)]
+    propagate: PropagateArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
 }
 
-pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
+pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
+    args.propagate.apply(&mut config);
     let targets = args.targets.resolve()?;
     let o = &args.outputs;
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
@@ -61,14 +64,14 @@ pub(crate) fn agent(args: AgentArgs, config: Config) -> Result<ExitCode> {
     outputs.write_map_to(args.map.map_file.as_deref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let agent = agent::start(
-        capture_options(&config),
+        capture_options(&config)?,
         join_config(&config)?,
         flow_rhythm(&config),
         targets,
         outputs,
         Arc::clone(&counters),
     )?;
-    for f in agent.features.iter().filter(|f| !f.active) {
+    for f in agent.features.iter().filter(|f| !f.lost.is_empty()) {
         eprintln!("wirespan: {}: {} ({})", f.feature, f.lost, f.remedy);
     }
     eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe());

@@ -16,7 +16,10 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
     // Loads and attaches everything, with no target: nothing is traced.
-    let capture = Capture::open(&capture_options(config), &Targets::default())?;
+    // Context injection is tried on sockets of our own only.
+    let options =
+        wirespan_capture::Options { propagate: wirespan_capture::Propagate::Auto, ..capture_options(config)? };
+    let capture = Capture::open(&options, &Targets::default())?;
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy();
     let machine = uname.machine().to_string_lossy();
@@ -37,7 +40,7 @@ pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
             for f in capture.features() {
                 let mark = if f.active { "yes" } else { "NO " };
                 println!("  {mark}  {:width$}  {}", f.feature, f.rung);
-                if !f.active {
+                if !f.lost.is_empty() {
                     println!("       {:width$}  lost: {}", "", f.lost);
                     println!("       {:width$}  {}", "", f.remedy);
                 }

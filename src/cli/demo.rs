@@ -88,7 +88,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
     let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
     let targets = Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() };
     let agent = agent::start(
-        capture_options(&config),
+        capture_options(&config)?,
         join_config(&config)?,
         flow_rhythm(&config),
         targets,

@@ -101,6 +101,23 @@ pub(crate) struct MapFileArgs {
     pub(crate) map_file: Option<PathBuf>,
 }
 
+/// Whether packets of targets may be changed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct PropagateArgs {
+    /// Put trace context (W3C traceparent) into HTTP/1 requests of the targets, as far as a self-test shows it to be safe
+    #[arg(long)]
+    propagate: bool,
+}
+
+impl PropagateArgs {
+    /// The flag says what the configuration leaves open.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        if self.propagate && config.capture.propagate == "off" {
+            config.capture.propagate = "auto".into();
+        }
+    }
+}
+
 /// Where the UI and the query API are served.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct UiArgs {
@@ -142,10 +159,11 @@ impl Cli {
 }
 
 /// Capture options from the configuration.
-fn capture_options(config: &Config) -> wirespan_capture::Options {
+fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
     let c = &config.capture;
     let rung = std::env::var("WIRESPAN_RUNG").ok().or_else(|| Some(c.rung.clone())).filter(|r| !r.is_empty());
-    wirespan_capture::Options {
+    let propagate = wirespan_capture::Propagate::from_word(&c.propagate);
+    Ok(wirespan_capture::Options {
         payload_bytes: c.payload_bytes,
         young_bytes: c.young_kib << 10,
         ring_bytes: c.ring_mib.saturating_mul(1 << 20),
@@ -156,7 +174,8 @@ fn capture_options(config: &Config) -> wirespan_capture::Options {
             .flows
             .enabled
             .then_some(wirespan_capture::FlowOptions { bundles: config.flows.bundles, sockets: config.flows.sockets }),
-    }
+        propagate: propagate.map_err(|why| anyhow::anyhow!("capture.propagate: {why}"))?,
+    })
 }
 
 /// When flows are drained and told.

@@ -1,7 +1,7 @@
 //! `wirespan run -- CMD…`: trace a command and all it starts, print its traces.
 
 use super::gate::Gated;
-use super::{capture_options, flow_rhythm, join_config, MapFileArgs, OutputArgs, UiArgs};
+use super::{capture_options, flow_rhythm, join_config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
 use crate::agent::{self, Agent};
 use crate::config::Config;
 use crate::counters::Counters;
@@ -26,6 +26,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     map: MapFileArgs,
     #[command(flatten)]
+    propagate: PropagateArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// Print at most this many traces at the end, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -38,14 +40,15 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: RunArgs, config: Config) -> Result<ExitCode> {
+pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
+    args.propagate.apply(&mut config);
     let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
     let mut outputs =
         Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
     outputs.write_map_to(args.map.map_file.as_deref())?;
     let agent = agent::start(
-        capture_options(&config),
+        capture_options(&config)?,
         join_config(&config)?,
         flow_rhythm(&config),
         Targets::default(),
@@ -87,7 +90,7 @@ pub(super) fn serve(
     mode: &'static str,
     targets: String,
 ) -> Result<Option<View>> {
-    let missing = agent.features.iter().filter(|f| !f.active);
+    let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
     let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
     for note in &notes {
         eprintln!("wirespan: {note}");

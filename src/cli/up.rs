@@ -1,7 +1,7 @@
 //! `wirespan up TARGETS`: agent, store and UI on this machine, until a signal.
 
 use super::targets::TargetArgs;
-use super::{capture_options, flow_rhythm, join_config, run, MapFileArgs, OutputArgs, UiArgs};
+use super::{capture_options, flow_rhythm, join_config, run, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
 use crate::agent;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -22,13 +22,16 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     map: MapFileArgs,
     #[command(flatten)]
+    propagate: PropagateArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
 }
 
-pub(crate) fn up(args: UpArgs, config: Config) -> Result<ExitCode> {
+pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
+    args.propagate.apply(&mut config);
     let targets = args.targets.resolve()?;
     let counters = Arc::new(Counters::new(&config));
     let store = open_store(&args.outputs, &config.store)?;
@@ -37,7 +40,7 @@ pub(crate) fn up(args: UpArgs, config: Config) -> Result<ExitCode> {
     outputs.write_map_to(args.map.map_file.as_deref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     let agent = agent::start(
-        capture_options(&config),
+        capture_options(&config)?,
         join_config(&config)?,
         flow_rhythm(&config),
         targets,

@@ -13,6 +13,7 @@ mod flows;
 mod harness;
 mod io_uring;
 mod map;
+mod propagate;
 mod shapes;
 mod shop;
 mod split;

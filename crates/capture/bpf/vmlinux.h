@@ -32,6 +32,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_SOCKHASH = 18,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -103,6 +104,8 @@ struct sock {
 	__u32 sk_max_ack_backlog;
 	__u8 sk_userlocks;
 	atomic_t sk_drops;
+	int sk_sndbuf;
+	int sk_wmem_queued;
 	struct socket *sk_socket;
 };
 
@@ -113,6 +116,7 @@ struct tcp_sock {
 	__u32 snd_nxt;
 	__u32 snd_wnd;
 	__u32 rcv_ooopack;
+	__u32 snd_una;
 	__u64 tcp_clock_cache;
 	__u64 tcp_wstamp_ns;
 	__u32 srtt_us;
@@ -275,6 +279,43 @@ struct bpf_sock_addr {
 	__u32 user_ip6[4];
 	__u32 user_port;
 };
+
+struct bpf_sock;
+
+/* Context of programs in a socket map: what of it is used, at its place. */
+struct sk_msg_md {
+	void *data;
+	void *data_end;
+	__u32 unused[13];
+	__u32 size;
+	struct bpf_sock *sk;
+};
+
+/* Context of sockops programs, likewise. */
+struct bpf_sock_ops {
+	__u32 op;
+	__u32 unused0[20];
+	__u32 bpf_sock_ops_cb_flags;
+	__u32 unused1[24];
+	struct bpf_sock *sk;
+	void *skb_data;
+	void *skb_data_end;
+	__u32 skb_len;
+};
+
+_Static_assert(__builtin_offsetof(struct sk_msg_md, size) == 68, "the kernel's layout");
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, bpf_sock_ops_cb_flags) == 84, "the kernel's layout");
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "the kernel's layout");
+
+enum { SK_DROP = 0, SK_PASS = 1 };
+enum {
+	WS_OPS_ACTIVE_ESTABLISHED = 4,
+	WS_OPS_PASSIVE_ESTABLISHED = 5,
+	WS_OPS_PARSE_HDR = 13,
+	WS_OPS_HDR_LEN = 14,
+	WS_OPS_WRITE_HDR = 15,
+};
+enum { WS_OPS_PARSE_ALL_FLAG = 1 << 4, WS_OPS_PARSE_UNKNOWN_FLAG = 1 << 5, WS_OPS_WRITE_FLAG = 1 << 6 };
 
 /* User-space layouts of the system-call ABI: fixed, never relocated. */
 struct user_iovec {

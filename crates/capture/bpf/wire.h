@@ -12,7 +12,7 @@
 #define WS_PARTS 4 /* records that tell of one call, if it is to be seen whole */
 #define WS_COMM_LEN 16
 
-enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4 };
+enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_CONTEXT = 8 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
 enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
@@ -148,6 +148,25 @@ struct ws_life {
 	__u32 change; /* enum ws_task_change */
 };
 
+/*
+ * A trace context of the request that begins at `seq`: given to it by us (egress), or found beside its bytes (ingress).
+ * `added` bytes stand on the wire at `at`, which the call that follows does not count.
+ */
+struct ws_context {
+	__u8 kind;
+	__u8 direction;
+	__u8 flags;	/* of the context: 1 is sampled */
+	__u8 pad;
+	__u16 at;
+	__u16 added;
+	__u32 seq;
+	__u32 pad1;
+	__u64 socket;
+	__u64 time_ns;
+	__u8 trace[16];
+	__u8 span[8];
+};
+
 /* Verdict of user space about a connection. */
 enum ws_copy {
 	WS_COPY_DEFAULT = 0,	/* whole calls while young, then the beginning of each */
@@ -256,6 +275,7 @@ _Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
 _Static_assert(sizeof(struct ws_flow_counts) == 336, "contract");
 _Static_assert(sizeof(struct ws_flow) == 392, "contract");
 _Static_assert(sizeof(struct ws_flow_adopt) == 96, "contract");
+_Static_assert(sizeof(struct ws_context) == 56, "contract");
 _Static_assert(sizeof(struct ws_verdict) == 4, "contract");
 
 #endif

@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod features;
 mod flow;
+mod inject;
 mod loader;
 mod object;
 pub mod targets;
@@ -15,6 +16,7 @@ mod tls;
 pub mod wire;
 
 pub use flow::{Bundle, BundleKey, FlowOptions, FlowSource, Flows};
+pub use inject::Propagate;
 pub use loader::{Capture, CaptureError, Options};
 pub use targets::Targets;
 

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
 use crate::flow::{self, FlowOptions, FlowSource};
+use crate::inject::{self, Propagate};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::targets::{descendants, Targets};
 use crate::tls::{FactMaps, Programs, TlsPrograms, Watcher};
@@ -43,6 +44,8 @@ pub struct Options {
     pub messages: bool,
     /// Bundle flows.
     pub flows: Option<FlowOptions>,
+    /// Put trace context into what targets send.
+    pub propagate: Propagate,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             without: Vec::new(),
             messages: true,
             flows: Some(FlowOptions::default()),
+            propagate: Propagate::Off,
         }
     }
 }
@@ -154,6 +158,7 @@ fn open(
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
+        rodata.inject_salt = [random(), random()];
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
         rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
     }
@@ -180,6 +185,12 @@ fn open(
         program.set_autoload(wanted);
     }
     Ok(skel)
+}
+
+/// The standard library's source of unpredictable numbers.
+fn random() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::hash::RandomState::new().build_hasher().finish()
 }
 
 /// What became of the programs: the loaded object, those in it, and those that the kernel refused, with its words.
@@ -248,6 +259,9 @@ impl Capture {
             _ => true,
         };
         wanted.retain(|p| asked(p));
+        if options.propagate != Propagate::Off && rung == MessageRung::SocketTracepoints {
+            wanted.extend(inject::PROGRAMS);
+        }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
         let Loaded { mut skel, mut programs, mut refused } = load_survivors(options, targets, &wanted)?;
@@ -266,24 +280,45 @@ impl Capture {
             .map_err(bpf("mapping the ring buffer"))?;
         let ring = builder.build().map_err(bpf("mapping the ring buffer"))?;
         let mut links = Vec::new();
-        for program in skel.object_mut().progs_mut() {
-            if program.autoload() && !matches!(program.prog_type(), ProgramType::Kprobe | ProgramType::Syscall) {
-                if program.prog_type() == ProgramType::CgroupSockAddr {
-                    match at_root_cgroup(&program) {
-                        Ok(link) => links.push(link),
-                        Err(why) => {
-                            let lost = programs.iter().position(|p| program.name().to_str() == Some(p.name));
-                            refused.extend(lost.map(|i| (programs.remove(i).name, why)));
-                        }
-                    }
+        let sockets = skel.maps.inject_sockets.as_fd().as_raw_fd();
+        let mut injection = None;
+        // Flows last: they would bundle the sockets of the self-test.
+        for flows in [false, true] {
+            for program in skel.object_mut().progs_mut() {
+                let name = program.name().to_str();
+                if PROGRAMS.iter().any(|p| name == Some(p.name) && p.is_flow()) != flows {
                     continue;
                 }
-                links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
+                if program.autoload() && !matches!(program.prog_type(), ProgramType::Kprobe | ProgramType::Syscall) {
+                    if program.prog_type() == ProgramType::SkMsg {
+                        program.attach_sockmap(sockets).map_err(bpf("attaching to the map of sockets"))?;
+                        continue;
+                    }
+                    if matches!(program.prog_type(), ProgramType::CgroupSockAddr | ProgramType::SockOps) {
+                        match at_root_cgroup(&program) {
+                            Ok(link) => links.push(link),
+                            Err(why) => {
+                                let lost = programs.iter().position(|p| program.name().to_str() == Some(p.name));
+                                refused.extend(lost.map(|i| (programs.remove(i).name, why)));
+                            }
+                        }
+                        continue;
+                    }
+                    links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
+                }
+            }
+            if !flows && options.propagate != Propagate::Off {
+                let names: Vec<_> = programs.iter().map(|p| p.name).collect();
+                injection = Some(inject::start(&mut skel, options.propagate, &names, targets));
+                // What the self-test left behind.
+                ring.consume().map_err(bpf("reading the ring buffer"))?;
+                batch.borrow_mut().events.clear();
             }
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
         let mut features = features::table(rung, &names, &refused, has);
         features.retain(|f| PROGRAMS.iter().any(|p| p.feature == f.feature && asked(p)));
+        features.extend(injection);
         let flows =
             names.contains(&"flow_state").then(|| FlowSource::new(&skel).map_err(bpf("opening the tables of flows")));
         let flows = flows.transpose()?;
@@ -405,6 +440,7 @@ impl Capture {
                 (name, sum.sum())
             })
             .collect();
+        out.extend(inject::counters(&self.skel));
         out.push(("bad_records", self.batch.borrow().bad));
         out
     }

@@ -5,9 +5,9 @@
 
 use crate::clock::Clock;
 use std::net::{IpAddr, Ipv6Addr};
-use wirespan_model::event::{Actor, AliasKind, CauseAlias, SocketChange, TaskChange, TcpTotals};
+use wirespan_model::event::{Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, TaskChange, TcpTotals};
 use wirespan_model::{
-    DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, TaskEvent, Transport,
+    DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
 };
 
 /// Sizes of the structs in `wire.h`.
@@ -17,6 +17,7 @@ const DATA: usize = 152;
 const SOCKET: usize = 152;
 const TASK: usize = 64;
 const ALIAS: usize = 32;
+const CONTEXT: usize = 56;
 
 const F_HAS_SEQ: u16 = 1;
 const F_PLAINTEXT: u16 = 16;
@@ -177,6 +178,20 @@ fn alias(f: &Fields<'_>, clock: &Clock) -> Event {
     })
 }
 
+fn context(f: &Fields<'_>, clock: &Clock) -> Event {
+    Event::Context(ContextEvent {
+        direction: if f.u8(1) == 0 { Direction::Ingress } else { Direction::Egress },
+        flags: f.u8(2),
+        added_at: f.u16(4),
+        added: f.u16(6),
+        seq: f.u32(8),
+        socket: SocketId(f.u64(16)),
+        time_ns: clock.to_unix(f.u64(24)),
+        trace_id: TraceId(f.array(32)),
+        span_id: SpanId(u64::from_be_bytes(f.array(48))),
+    })
+}
+
 /// Reads a record of `lives`: a process, and what became of it.
 pub fn read_life(record: &[u8]) -> Option<(u32, TaskChange)> {
     let f = Fields(record.get(..8)?);
@@ -212,6 +227,7 @@ fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
         (Some(2), n) if n >= SOCKET => Some(socket(&f, clock)),
         (Some(3), n) if n >= TASK => Some(task(&f, clock)),
         (Some(4), n) if n >= ALIAS => Some(alias(&f, clock)),
+        (Some(8), n) if n >= CONTEXT => Some(context(&f, clock)),
         _ => None,
     };
     event.ok_or(BadRecord { kind: record.first().copied().unwrap_or(0), len: record.len() })
@@ -231,7 +247,7 @@ mod tests {
                     *first = kind;
                 }
                 let read = read(&record, &clock, &mut Vec::new());
-                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4, 32..));
+                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4, 32..) | (8, 63..));
                 // A data record full of 0xff claims 65535 payload bytes that are not there.
                 assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");
             }

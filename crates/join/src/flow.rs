@@ -50,6 +50,7 @@ impl Flow {
                 cause: d.cause,
                 cause_evidence: d.cause_evidence,
                 actor: d.actor,
+                added: (0, 0),
             }));
         }
         if d.exchange != 0 {

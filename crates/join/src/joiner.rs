@@ -9,8 +9,8 @@ use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use wirespan_model::event::{Actor, AliasKind, SocketChange, TaskChange};
-use wirespan_model::{DataEvent, Event, Resource, SocketEvent, SocketId, Span, Transport};
+use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, TaskChange};
+use wirespan_model::{DataEvent, Endpoint, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
 /// Verdicts kept while nobody asks for them.
 const MAX_VERDICTS: usize = 65_536;
@@ -82,6 +82,7 @@ impl Joiner {
         match event {
             Event::Data(d) => self.named(sink, |joiner, sink| joiner.data(d, sink)),
             Event::Socket(e) => self.named(sink, |joiner, sink| joiner.socket(&e, sink)),
+            Event::Context(c) => self.context(&c, sink),
             Event::Task(t) => {
                 self.env.stats.task_in += 1;
                 if t.change == TaskChange::Exec {
@@ -119,6 +120,16 @@ impl Joiner {
             conn.data(d, &mut self.env, sink);
         }
         self.arm(slot);
+    }
+
+    /// A context is for a connection that is known by its opening; of another it is not believed.
+    fn context(&mut self, c: &ContextEvent, sink: &mut dyn FnMut(Span)) {
+        self.advance(c.time_ns, sink);
+        let key = ConnKey::new(c.socket, Transport::Tcp, &Endpoint::UNSPECIFIED);
+        if let Some(conn) = self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
+            self.env.stats.contexts_in += 1;
+            conn.context(c);
+        }
     }
 
     fn socket(&mut self, e: &SocketEvent, sink: &mut dyn FnMut(Span)) {

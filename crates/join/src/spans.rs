@@ -5,7 +5,7 @@ use crate::pending::{Pending, OPEN};
 use crate::stream::{Mark, Stream};
 use std::borrow::Cow;
 use std::sync::Arc;
-use wirespan_model::event::Actor;
+use wirespan_model::event::{Actor, ContextEvent};
 use wirespan_model::key::hash64;
 use wirespan_model::{
     Attr, AttrVal, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Late, Message, Outcome, Resource,
@@ -181,6 +181,9 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
     let mut span = blank(m, mark, start, ctx, m.side);
     span.request_seq = mark.seq_at(start);
     carry(&mut span, &m.carried);
+    if let Some(c) = span.request_seq.and_then(|seq| ctx.stream(m.side).context_at(seq)) {
+        beside(&mut span, c);
+    }
     let mut pending = Pending {
         span,
         side: m.side,
@@ -355,6 +358,18 @@ fn carry(span: &mut Span, carried: &Carried<'_>) {
             span.trace_id = Some(TraceId(id));
         }
         span.attrs.push((Cow::Borrowed("wirespan.foreign_trace_id"), Value::Str(text.as_ref().into())));
+    }
+}
+
+/// A context that travels beside the bytes of the request. One that the application put into them is believed more.
+fn beside(span: &mut Span, c: &ContextEvent) {
+    if span.trace_id.is_some() || span.parent_span_id.is_some() {
+        return;
+    }
+    span.trace_id = Some(c.trace_id);
+    match c.direction {
+        Direction::Egress => span.id = c.span_id,
+        Direction::Ingress => span.parent_span_id = Some(c.span_id),
     }
 }
 

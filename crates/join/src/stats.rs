@@ -11,6 +11,8 @@ pub struct JoinStats {
     pub socket_in: u64,
     /// Task events in.
     pub task_in: u64,
+    /// Contexts that travel beside the bytes of a request, in.
+    pub contexts_in: u64,
     /// Spans out.
     pub spans_out: u64,
     /// Spans out that describe a connection that was not understood.
@@ -68,6 +70,7 @@ impl JoinStats {
             ("data_in", self.data_in),
             ("socket_in", self.socket_in),
             ("task_in", self.task_in),
+            ("contexts_in", self.contexts_in),
             ("spans_out", self.spans_out),
             ("flow_spans_out", self.flow_spans_out),
             ("connections", self.connections),

@@ -3,11 +3,13 @@
 use crate::config::JoinConfig;
 use crate::stats::JoinStats;
 use std::collections::VecDeque;
-use wirespan_model::event::Actor;
+use wirespan_model::event::{Actor, ContextEvent};
 use wirespan_model::{DataEvent, Direction, Evidence, Transport};
 
 /// Calls remembered per direction; enough to find the start of a head that came in pieces.
 const MARKS: usize = 16;
+/// Contexts remembered per direction: requests that were sent and whose bytes have not come by.
+const CONTEXTS: usize = 16;
 /// A jump larger than any TCP window is not a hole but another stream.
 const MAX_JUMP: u32 = 1 << 30;
 
@@ -24,6 +26,8 @@ pub(crate) struct Mark {
     pub(crate) cause: u64,
     pub(crate) cause_evidence: Option<Evidence>,
     pub(crate) actor: Actor,
+    /// What stands on the wire besides: so many bytes behind `start`, and how many.
+    pub(crate) added: (u64, u32),
 }
 
 impl Mark {
@@ -38,7 +42,10 @@ impl Mark {
 
     /// TCP sequence number of the byte at this offset.
     pub(crate) fn seq_at(&self, offset: u64) -> Option<u32> {
-        self.seq.map(|s| s.wrapping_add(offset.wrapping_sub(self.start) as u32))
+        let (at, added) = self.added;
+        let inside = offset.wrapping_sub(self.start);
+        let added = if inside > at { added } else { 0 };
+        self.seq.map(|s| s.wrapping_add(inside as u32).wrapping_add(added))
     }
 }
 
@@ -55,6 +62,7 @@ pub(crate) struct Stream {
     held: VecDeque<DataEvent>,
     held_since_ns: u64,
     marks: VecDeque<Mark>,
+    contexts: VecDeque<ContextEvent>,
 }
 
 /// What to do with a call.
@@ -167,10 +175,29 @@ impl Stream {
         }
     }
 
+    /// Remembers the context of a request whose bytes come next.
+    pub(crate) fn context(&mut self, c: &ContextEvent) {
+        if self.contexts.len() >= CONTEXTS {
+            self.contexts.pop_front();
+        }
+        self.contexts.push_back(*c);
+    }
+
+    /// The context of the request that begins at this sequence number.
+    pub(crate) fn context_at(&self, seq: u32) -> Option<&ContextEvent> {
+        self.contexts.iter().rev().find(|c| c.seq == seq)
+    }
+
+    /// What stands on the wire besides the bytes of this call: where, and how much.
+    fn added(&self, d: &DataEvent) -> (u64, u32) {
+        let context = d.seq.and_then(|s| self.context_at(s));
+        context.map_or((0, 0), |c| (u64::from(c.added_at), u32::from(c.added)))
+    }
+
     /// The bytes after this call are the next of the stream.
     pub(crate) fn expect_after(&mut self, d: &DataEvent) {
         if let Some(seq) = d.seq {
-            self.next_seq = Some(seq.wrapping_add(d.len as u32));
+            self.next_seq = Some(seq.wrapping_add(d.len as u32).wrapping_add(self.added(d).1));
         }
     }
 
@@ -201,6 +228,7 @@ impl Stream {
             cause: d.cause,
             cause_evidence: d.cause_evidence,
             actor: d.actor,
+            added: self.added(d),
         });
     }
 

@@ -1,6 +1,7 @@
 //! What a capture source saw: bytes on sockets, sockets and tasks that come and go.
 
 use crate::net::{Endpoint, Transport};
+use crate::span::{SpanId, TraceId};
 use crate::trace::Evidence;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,8 @@ pub enum Event {
     Task(TaskEvent),
     /// For which request a provisional cause stood.
     Alias(CauseAlias),
+    /// A request got or brought a trace context beside its bytes. Comes before the bytes.
+    Context(ContextEvent),
 }
 
 /// The process and thread behind an event. All zero for a capture file.
@@ -209,6 +212,30 @@ pub struct TaskEvent {
     pub actor: Actor,
     /// Process id of the parent.
     pub parent_pid: u32,
+    /// When, Unix ns.
+    pub time_ns: u64,
+}
+
+/// A trace context of the request over TCP that begins at `seq`, which its captured bytes do not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextEvent {
+    /// Socket.
+    pub socket: SocketId,
+    /// Sent: the context was given to the request by us, and `span_id` is that of the request itself. Received: it came with
+    /// the request, and `span_id` is the caller's.
+    pub direction: Direction,
+    /// TCP sequence number of the first byte of the request.
+    pub seq: u32,
+    /// Bytes that stand on the wire and that the process did not send: so many bytes behind `seq`, ...
+    pub added_at: u16,
+    /// ... and how many they are.
+    pub added: u16,
+    /// Trace.
+    pub trace_id: TraceId,
+    /// Span.
+    pub span_id: SpanId,
+    /// Flags of the W3C trace context; 1 is sampled.
+    pub flags: u8,
     /// When, Unix ns.
     pub time_ns: u64,
 }

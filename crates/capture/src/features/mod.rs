@@ -38,9 +38,9 @@ pub struct Feature {
     pub rung: &'static str,
     /// Whether it works.
     pub active: bool,
-    /// What is lost while it does not work (empty if it works).
+    /// What is lost (empty if it works wholly).
     pub lost: String,
-    /// How to get it back (empty if it works).
+    /// Why, or how to get it back (empty if it works wholly).
     pub remedy: String,
 }
 

@@ -15,7 +15,7 @@ use crate::tls::Tls;
 use crate::verdict::CopyRule;
 use std::sync::Arc;
 use wirespan_decode::{Pairing, Parser, Protocol};
-use wirespan_model::event::{Actor, SocketChange, TcpTotals};
+use wirespan_model::event::{Actor, ContextEvent, SocketChange, TcpTotals};
 use wirespan_model::{Attr, DataEvent, Direction, Endpoint, Resource, Role, SocketEvent, Span, TcpHealth, Transport};
 
 /// Complaints of a parser without a message after which the guess of the protocol counts as wrong.
@@ -163,6 +163,11 @@ impl Conn {
             self.give_up_buffers(env, sink);
             self.account(env);
         }
+    }
+
+    /// Takes the context of a request whose bytes come next.
+    pub(crate) fn context(&mut self, c: &ContextEvent) {
+        self.streams[index(c.direction)].context(c);
     }
 
     /// Lets the calls go on that no longer wait for anything.

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Trace context put into what targets send (`--propagate`): state, ids, and what a record says of it.
+ *
+ * The programs are loaded only if asked for, and do nothing until user space, after its self-test, sets `inject_mode`.
+ */
+#ifndef WS_INJECT_H
+#define WS_INJECT_H
+
+enum ws_inject_mode {
+	WS_INJECT_OFF = 0,
+	WS_INJECT_FIRST = 1,	/* a socket leaves the map with its first bytes */
+	WS_INJECT_EVERY = 2,	/* a socket stays while it certainly speaks HTTP/1 */
+};
+
+/* Why a request was injected, or why not. The order is that of `COUNTERS` in src/inject/. */
+enum ws_inject_counter {
+	WS_I_ENROLLED,
+	WS_I_REFUSED,		/* another user of sockmap, or no room: left alone */
+	WS_I_INJECTED,
+	WS_I_OWN,		/* the application sent a context itself */
+	WS_I_NOT_HTTP,
+	WS_I_PARTIAL,		/* the header block does not end in this call, or is too long */
+	WS_I_BUSY,		/* bytes on their way, or no room in the send buffer */
+	WS_I_UNKNOWN,		/* acts for a request whose context could not be read */
+	WS_I_FAILED,		/* the kernel gave no memory */
+	WS_I_LEFT,
+	WS_I_RECEIVED,		/* requests with a context */
+	WS_I_MAX,
+};
+
+#define WS_INJECT_FAILURES 16 /* of the kernel, after which nothing is injected any more */
+#define WS_INJECT_TEXT 70 /* "traceparent: 00-" 32 "-" 16 "-" 2 "\r\n" */
+
+const volatile __u64 inject_salt[2];
+__u32 inject_mode;
+__u32 inject_failures;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WS_I_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} inject_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64); /* cookie */
+	__type(value, __u32);
+} inject_sockets SEC(".maps");
+
+struct trace_context {
+	__u8 trace[16];
+	__u8 span[8];
+	__u8 flags;
+	__u8 unknown;	/* there may be one, which could not be read */
+	__u8 pad[6];
+};
+
+/* A client socket. */
+struct inject_sock {
+	struct trace_context sent;
+	__u32 start;	/* sequence number of the first byte of the request */
+	__u32 looked;	/* 1 + number of calls when the program looked at the socket */
+	__u8 leave;	/* is to leave the map at the next packet */
+	__u8 gone;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct inject_sock);
+} inject_socks SEC(".maps");
+
+/* Contexts that came with requests, by exchange. One that is not here came without. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u64);
+	__type(value, struct trace_context);
+} contexts SEC(".maps");
+
+static __always_inline void inject_count(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&inject_counters, &which);
+
+	if (n)
+		(*n)++;
+}
+
+static __always_inline __u64 mix(__u64 x, __u64 y)
+{
+	x = (x ^ y) * 0xbf58476d1ce4e5b9ULL;
+	x ^= x >> 29;
+	x *= 0x94d049bb133111ebULL;
+	return x ^ x >> 32;
+}
+
+/* The trace that a request begins which came without context: all that it causes shares it. */
+static __always_inline void own_trace(struct trace_context *c, __u64 exchange)
+{
+	__u64 high = mix(inject_salt[0], exchange), low = mix(inject_salt[1], exchange) | 1;
+
+	__builtin_memcpy(c->trace, &high, 8);
+	__builtin_memcpy(c->trace + 8, &low, 8);
+	c->flags = 1;
+}
+
+static __always_inline void new_span(struct trace_context *c, __u64 exchange, __u32 seq)
+{
+	__u64 id = mix(mix(inject_salt[0] ^ inject_salt[1], exchange), seq) | 1;
+
+	__builtin_memcpy(c->span, &id, 8);
+}
+
+/*
+ * For which exchange the next request on this socket will be sent: what follow_cause() will say when the call has ended. A
+ * provisional cause gets its name too late for us: who woke the worker for it is good enough, anything less is not.
+ */
+static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct context *a, __u32 tid)
+{
+	bool connected = s->exchange == 0 && s->connect_tid == tid && s->connect_cause;
+	__u64 cause = connected ? s->connect_cause : a->cause;
+	bool known = connected || (a->state != ACTS_RETURNED && (a->cause || a->state != ACTS_LENT));
+
+	if (known && !is_provisional(cause))
+		return cause;
+	return a->guess && a->woken ? a->guess : WS_PROVISIONAL;
+}
+
+/* The context for the next request of this socket; false if it must not have one. */
+static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
+					   const struct context *a, __u32 tid, __u32 seq)
+{
+	__u64 exchange = s->cookie << 24 | ((s->exchange + 1) & 0xffffff);
+	__u64 cause = cause_of_next(s, a, tid);
+	struct trace_context *came = cause ? bpf_map_lookup_elem(&contexts, &cause) : NULL;
+
+	__builtin_memset(c, 0, sizeof(*c));
+	if ((came && came->unknown) || is_provisional(cause))
+		return false;
+	if (came) {
+		__builtin_memcpy(c->trace, came->trace, sizeof(c->trace));
+		c->flags = came->flags;
+	} else {
+		own_trace(c, cause ? cause : exchange);
+	}
+	new_span(c, exchange, seq);
+	return true;
+}
+
+/*
+ * Tells what stands on the wire besides the bytes of the call that is under way. Its first byte's sequence number is noted as
+ * if the call had been timed (socket_tracepoints.h), for the socket will have counted what was added, too.
+ */
+static __always_inline void tell_injected(const struct inject_sock *i, __u64 sk, __u64 cookie, struct task_state *t,
+					  __u16 at)
+{
+	struct ws_context e = { .kind = WS_CONTEXT, .direction = WS_EGRESS, .at = at, .added = WS_INJECT_TEXT };
+
+	e.seq = i->start;
+	e.socket = cookie;
+	e.time_ns = bpf_ktime_get_ns();
+	e.flags = i->sent.flags;
+	__builtin_memcpy(e.trace, i->sent.trace, sizeof(e.trace));
+	__builtin_memcpy(e.span, i->sent.span, sizeof(e.span));
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+	t->enter_sk = sk;
+	t->enter_ns = e.time_ns;
+	t->enter_seq = i->start;
+}
+
+#endif

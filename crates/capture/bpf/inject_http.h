@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * `traceparent` into HTTP/1 requests: sockets of targets that connect are put into a map whose program sees their bytes
+ * before TCP does, and leave it as early as they can. What a socket in such a map does differently (on some kernels it
+ * answers FIONREAD with 0 while bytes are queued) is then over before the first byte of a response arrives.
+ */
+#ifndef WS_INJECT_HTTP_H
+#define WS_INJECT_HTTP_H
+
+/* Longest call that is injected. With nothing else queued, TCP takes so much whatever else it is short of. */
+#define WS_INJECT_LONGEST 4096
+#define WS_INJECT_ROOM 16384 /* that must be free in the send buffer */
+
+static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock *i)
+{
+	__u64 cookie = bpf_get_socket_cookie(c);
+
+	if (!bpf_map_delete_elem(&inject_sockets, &cookie))
+		inject_count(WS_I_LEFT);
+	i->gone = 1;
+	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags & ~(WS_OPS_WRITE_FLAG | WS_OPS_PARSE_ALL_FLAG));
+}
+
+static __always_inline void enrol(struct bpf_sock_ops *c)
+{
+	struct bpf_sock *sk = c->sk;
+	struct sock_state *s;
+	struct inject_sock *i;
+	__u64 cookie;
+
+	if (!sk || !inject_mode)
+		return;
+	/* Only a target's connect() leaves a state behind. */
+	s = bpf_sk_storage_get(&socks, sk, 0, 0);
+	if (!s || !s->announced || s->tuple.role != WS_CLIENT || s->tuple.transport != WS_TCP)
+		return;
+	i = bpf_sk_storage_get(&inject_socks, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!i)
+		return;
+	cookie = s->cookie;
+	if (bpf_sock_hash_update(c, &inject_sockets, &cookie, BPF_NOEXIST)) {
+		i->gone = 1;
+		inject_count(WS_I_REFUSED);
+		return;
+	}
+	inject_count(WS_I_ENROLLED);
+	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags | WS_OPS_WRITE_FLAG |
+		(inject_mode == WS_INJECT_FIRST ? WS_OPS_PARSE_ALL_FLAG : 0));
+}
+
+/* Whether the packet that comes has bytes for the application. */
+static __always_inline bool brings_bytes(struct bpf_sock_ops *c)
+{
+	__u8 *header = c->skb_data, *end = c->skb_data_end;
+
+	return header + 20 > end || c->skb_len > (header[12] >> 4) * 4;
+}
+
+SEC("sockops")
+int inject_sockops(struct bpf_sock_ops *c)
+{
+	struct inject_sock *i;
+	struct bpf_sock *sk;
+
+	switch (c->op) {
+	case WS_OPS_ACTIVE_ESTABLISHED:
+		enrol(c);
+		break;
+	case WS_OPS_PARSE_HDR:
+	case WS_OPS_HDR_LEN:
+		sk = c->sk;
+		if (!sk)
+			break;
+		i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
+		if (i && !i->gone && (i->leave || (c->op == WS_OPS_PARSE_HDR && brings_bytes(c))))
+			leave_map(c, i);
+		break;
+	}
+	return 1;
+}
+
+static long message_byte(__u32 n, struct head *h)
+{
+	struct sk_msg_md *m = h->source;
+	__u8 *data = m->data, *end = m->data_end;
+
+	n &= WS_INJECT_LONGEST * 2 - 1;
+	if (data + n + 1 > end)
+		return 1;
+	return head_byte(h, n, data[n]);
+}
+
+/* Nothing of the socket is on its way, so that TCP takes the whole call at once. */
+static __always_inline bool takes_all(struct bpf_sock *sk, struct inject_sock *i)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct sock *full = (struct sock *)tp;
+	int room;
+
+	if (!tp)
+		return false;
+	i->start = tp->write_seq;
+	room = BPF_CORE_READ(full, sk_sndbuf) - BPF_CORE_READ(full, sk_wmem_queued);
+	return tp->snd_una == tp->write_seq && room >= WS_INJECT_ROOM;
+}
+
+/* Puts the header behind the request line; false if the kernel would not. Whatever it does, the message stays whole. */
+static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u32 at)
+{
+	__u8 text[WS_INJECT_TEXT];
+	__u8 *data, *end;
+
+	write_traceparent(text, &i->sent);
+	if (bpf_msg_push_data(m, at, WS_INJECT_TEXT, 0))
+		return false;
+	/* The new bytes are a piece of their own: this only moves the window, and needs no memory. */
+	if (!bpf_msg_pull_data(m, at, at + WS_INJECT_TEXT, 0)) {
+		data = m->data;
+		end = m->data_end;
+		if (data + WS_INJECT_TEXT <= end) {
+			__builtin_memcpy(data, text, WS_INJECT_TEXT);
+			/* One piece is one packet. If there is no memory for that, three carry the same bytes. */
+			bpf_msg_pull_data(m, 0, m->size, 0);
+			return true;
+		}
+	}
+	bpf_msg_pop_data(m, at, WS_INJECT_TEXT, 0);
+	return false;
+}
+
+/* Looks at what may be a request; what became of it. */
+static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, struct inject_sock *i,
+				  struct sock_state *s, struct task_state *t, struct task_struct *task,
+				  bool *sure)
+{
+	struct head h = { .source = m, .hash = WS_NAME_START };
+	__u8 *data = m->data, *end = m->data_end;
+	__u32 size = m->size;
+
+	if (data + 4 > end || !is_http1_method(*(__u32 *)data))
+		return WS_I_NOT_HTTP;
+	if (size > WS_INJECT_LONGEST)
+		return WS_I_PARTIAL;
+	if (bpf_msg_pull_data(m, 0, size, 0))
+		return WS_I_FAILED;
+	bpf_loop(WS_INJECT_LONGEST, message_byte, &h, 0);
+	if (!h.first_end)
+		return WS_I_NOT_HTTP;
+	if (!h.end)
+		return WS_I_PARTIAL;
+	*sure = !h.open_end && h.lengths <= 1 && h.end + h.length == size;
+	if (h.own)
+		return WS_I_OWN;
+	if (!takes_all(sk, i))
+		return WS_I_BUSY;
+	if (!choose_context(&i->sent, s, acting(task, t), task->pid, i->start))
+		return WS_I_UNKNOWN;
+	if (!put(m, i, h.first_end))
+		return WS_I_FAILED;
+	tell_injected(i, (__u64)sk, s->cookie, t, h.first_end);
+	return WS_I_INJECTED;
+}
+
+SEC("sk_msg")
+int inject_message(struct sk_msg_md *m)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+	struct bpf_sock *sk = m->sk;
+	struct inject_sock *i;
+	struct sock_state *s;
+	bool sure = false;
+	__u32 what;
+
+	if (!sk)
+		return SK_PASS;
+	i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
+	s = bpf_sk_storage_get(&socks, sk, 0, 0);
+	if (!i || !s || i->leave || i->looked == s->calls + 1 || s->run == WS_EGRESS)
+		return SK_PASS;
+	i->looked = s->calls + 1;
+	if (!t || !t->target || !inject_mode || inject_failures >= WS_INJECT_FAILURES) {
+		i->leave = 1;
+		return SK_PASS;
+	}
+	what = look(m, sk, i, s, t, task, &sure);
+	inject_count(what);
+	if (what == WS_I_FAILED)
+		__sync_fetch_and_add(&inject_failures, 1);
+	if (inject_mode == WS_INJECT_FIRST || !sure || what == WS_I_FAILED)
+		i->leave = 1;
+	return SK_PASS;
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The context of requests that targets read over HTTP/1, so that what they cause continues it. Runs behind the program
+ * that follows exchanges, on the same tracepoint.
+ */
+#ifndef WS_INJECT_RECEIVE_H
+#define WS_INJECT_RECEIVE_H
+
+#define WS_RECEIVED_HEAD 2048
+
+static long received_byte(__u32 n, struct head *h)
+{
+	__u8 *bytes = h->source;
+
+	if (n >= WS_RECEIVED_HEAD)
+		return 1;
+	return head_byte(h, n, bytes[n]);
+}
+
+/*
+ * Reads the head that the scratch begins with, and remembers the context of this exchange if it has one. A global function:
+ * the verifier follows it once, and not for each way in which the bytes may have been copied.
+ */
+__noinline int remember_context(__u32 copied, __u64 exchange)
+{
+	struct head h = { .hash = WS_NAME_START };
+	struct trace_context came = {};
+	__u32 zero = 0, at;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &zero);
+
+	if (!r || !is_http1_method(*(__u32 *)r->payload))
+		return 0;
+	h.source = r->payload;
+	bpf_loop(copied, received_byte, &h, 0);
+	if (h.foreign || (h.end && !h.own))
+		return 0;
+	at = h.own & (WS_RECEIVED_HEAD - 1);
+	if (r->payload[at] == ' ')
+		at++;
+	if (!h.own || at + 55 > copied)
+		came.unknown = 1;
+	else if (!read_traceparent(&came, r->payload + at))
+		return 0; /* one that is wrong is continued by nobody */
+	else
+		inject_count(WS_I_RECEIVED);
+	bpf_map_update_elem(&contexts, &exchange, &came, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct location where;
+	struct sock_state *s;
+	struct scratch *r;
+	__u32 zero = 0, copied;
+
+	if (!inject_mode || !t || ret < 4 || msg_flags & MSG_PEEK)
+		return 0;
+	s = bpf_sk_storage_get(&socks, sk, 0, 0);
+	if (!s || s->request_direction != WS_INGRESS || s->tuple.transport != WS_TCP || uses_io_uring(task))
+		return 0;
+	r = bpf_map_lookup_elem(&scratches, &zero);
+	if (!r)
+		return 0;
+	locate(&where, task, t, ret);
+	if (!where.segments)
+		return 0;
+	copied = copy_payload(r->payload, &where, ret, WS_RECEIVED_HEAD);
+	if (copied >= 4)
+		remember_context(copied, exchange_id(s));
+	return 0;
+}
+
+#endif

@@ -1,0 +1,172 @@
+//! Context injection, with what servers received as the truth: the right context, once, and not one other byte.
+
+use crate::harness::{can_trace, has, otlp, root, wirespan, Running, Span, WIRESPAN};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const OWN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
+/// Whether injection works here at all: `wirespan check` says how, or why not.
+fn injects(test: &str) -> bool {
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return false;
+    }
+    let checked = wirespan(&["check", "--format", "json"]);
+    let table: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    let rows = table["features"].as_array().unwrap();
+    let row = rows.iter().find(|f| f["feature"] == "context put into HTTP/1 requests").expect("a row of the table");
+    println!("{row}");
+    if row["active"] == false {
+        crate::harness::skip(test, &format!("stands down: {}", row["remedy"]));
+        assert!(!row["remedy"].as_str().unwrap().is_empty());
+        return false;
+    }
+    true
+}
+
+fn app() -> String {
+    root().join("tests/apps/propagate.py").to_str().unwrap().to_string()
+}
+
+/// What servers received, by target, and the spans.
+fn calls(mode: &str, dir: &Path) -> (BTreeMap<String, Vec<String>>, Vec<Value>, Vec<Span>) {
+    let (config, truth, spans) = (dir.join("wirespan.toml"), dir.join("truth"), dir.join("spans"));
+    std::fs::write(&config, format!("[capture]\npropagate = \"{mode}\"\n")).unwrap();
+    let done = Command::new(WIRESPAN)
+        .arg("--config")
+        .arg(&config)
+        .args(["run", "--no-ui", "--print", "0", "--otlp-file"])
+        .arg(&spans)
+        .args(["--", "python3", &app(), "calls"])
+        .arg(&truth)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = std::fs::read_to_string(&truth).unwrap();
+    let received: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let contexts = |r: &Value| {
+        r["traceparent"].as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let by_target = received.iter().map(|r| (r["target"].as_str().unwrap().to_string(), contexts(r))).collect();
+    (by_target, received, otlp(&spans))
+}
+
+fn parts(traceparent: &str) -> (&str, &str, &str) {
+    let mut parts = traceparent.split('-').skip(1);
+    (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap())
+}
+
+#[test]
+fn requests_carry_the_context_of_their_client_span() {
+    let test = "propagate_calls";
+    if !injects(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (contexts, received, spans) = calls("auto", dir.path());
+    let one = |target: &str| match contexts[target].as_slice() {
+        [one] => one.as_str(),
+        other => panic!("{target} came with {other:?}"),
+    };
+    // One trace over the chain, a span of its own for each call, and the client span that is exported is the one named.
+    let (trace, _, flags) = parts(one("/chain"));
+    assert_eq!(flags, "01");
+    for target in ["/chain", "/chain/0", "/chain/1", "/body"] {
+        let (its_trace, its_span, _) = parts(one(target));
+        let client =
+            spans.iter().find(|s| s.id == its_span).unwrap_or_else(|| panic!("no span {its_span} for {target}"));
+        assert_eq!((client.trace.as_str(), client.attr("url.path")), (its_trace, target));
+        let server =
+            spans.iter().find(|s| s.parent == its_span && s.attr("url.path") == target).expect("a server span");
+        assert_eq!(server.trace, its_trace);
+        assert_eq!(target.starts_with("/chain"), its_trace == trace, "{target}");
+    }
+    assert_ne!(parts(one("/chain/0")).1, parts(one("/chain/1")).1);
+    // The application's own wins, however it is written and sent; `tracestate` stays.
+    assert_eq!(one("/own"), OWN);
+    assert_eq!(one("/writes"), OWN);
+    let own = received.iter().find(|r| r["target"] == "/own").unwrap();
+    assert_eq!(own["tracestate"][0], "a=b");
+    // What was not sampled stays so, behind a service that knows nothing of it.
+    assert_eq!(one("/unsampled"), OWN);
+    for n in 0..2 {
+        let behind = format!("/unsampled/{n}");
+        let (trace, span, flags) = parts(one(&behind));
+        assert_eq!((trace, flags), (parts(OWN).0, "00"));
+        assert_ne!(span, parts(OWN).1);
+    }
+    // First requests always; the others as far as the kernel allows.
+    one("/alive/0");
+    one("/piped/0");
+    assert!(contexts.values().all(|c| c.len() <= 1), "{contexts:?}");
+    let body = received.iter().find(|r| r["target"] == "/body").unwrap();
+    assert_eq!((body["length"].as_u64(), body["host"].as_array().unwrap().len()), (Some(2048), 1));
+    // Bytes on the wire that nobody wrote do not tear client and server apart.
+    for target in contexts.keys() {
+        let both: Vec<_> = spans.iter().filter(|s| s.attr("url.path") == target).collect();
+        let joined = both.iter().filter(|s| both.iter().any(|c| c.id == s.parent)).count();
+        assert_eq!((both.len(), joined), (2, 1), "{target}: {both:?}");
+    }
+}
+
+/// Random requests and lookalikes in random writes: the program compares every byte.
+fn soak(mode: &str, connections: &str) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("wirespan.toml");
+    std::fs::write(&config, format!("[capture]\npropagate = \"{mode}\"\n")).unwrap();
+    let done = Command::new(WIRESPAN)
+        .arg("--config")
+        .arg(&config)
+        .args(["run", "--no-ui", "--print", "0", "--", "python3", &app(), "soak", connections])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).to_string();
+    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    let report = said.lines().find(|l| l.starts_with('{')).expect("a report");
+    println!("{mode}: {report}");
+    serde_json::from_str(report).unwrap()
+}
+
+#[test]
+fn no_byte_is_lost_or_changed() {
+    let test = "propagate_soak";
+    if !injects(test) {
+        return;
+    }
+    let report = soak("auto", "200");
+    assert!(report["injected"].as_u64() > Some(20), "{report}");
+    assert_eq!(soak("off", "20")["injected"], 0);
+}
+
+/// The agent dies in the middle: its links die with it, and sockets that it had enrolled go on.
+#[test]
+fn nothing_hangs_when_the_agent_is_killed() {
+    let test = "propagate_kill";
+    if !injects(test) {
+        return;
+    }
+    let mut program = Command::new("python3");
+    program.args([&app(), "soak", "0"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = Running(program.spawn().unwrap());
+    let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        let pid = program.pid().to_string();
+        let mut agent = Running::start(WIRESPAN, &["up", "--pid", &pid, "--no-ui", "--propagate"]);
+        agent.wait_for("tracing process");
+        assert_eq!(lines.next().unwrap().unwrap(), "injected");
+        agent.0.kill().unwrap();
+        agent.0.wait().unwrap();
+    }
+    drop(program.0.stdin.take());
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    let status = program.0.wait().unwrap();
+    let mut complaint = String::new();
+    program.0.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+    assert!(status.success(), "{said:?}{complaint}");
+    let report: Value = serde_json::from_str(said.last().expect("a report")).unwrap();
+    println!("{report}");
+    assert!(report["injected"].as_u64() >= Some(15), "{report}");
+}
