@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod abi;
+mod brokers;
 mod bystander;
 mod causes;
 mod cli;

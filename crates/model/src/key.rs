@@ -18,15 +18,24 @@ pub enum KeyKind {
     RequestId = 5,
     /// Id of the parent span that a message carried.
     Parent = 6,
+    /// Messages at a broker: who sent them and who received them, in different traces.
+    Message = 7,
 }
 
 impl KeyKind {
     /// All kinds.
-    pub const ALL: [KeyKind; 6] =
-        [KeyKind::Span, KeyKind::Trace, KeyKind::Exchange, KeyKind::Wire, KeyKind::RequestId, KeyKind::Parent];
+    pub const ALL: [KeyKind; 7] = [
+        KeyKind::Span,
+        KeyKind::Trace,
+        KeyKind::Exchange,
+        KeyKind::Wire,
+        KeyKind::RequestId,
+        KeyKind::Parent,
+        KeyKind::Message,
+    ];
 }
 
-/// A key: equal keys mean that two spans belong to the same trace.
+/// A key: equal keys mean that two spans belong to the same trace, but for those of messages, which link traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// Kind.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attr;
+pub mod broker;
 pub mod event;
 pub mod flow;
 pub mod key;
@@ -25,4 +26,4 @@ pub use key::{Key, KeyKind};
 pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Late, Message, Outcome, Side, L7};
 pub use net::{Endpoint, FiveTuple, Transport};
 pub use span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId};
-pub use trace::{Evidence, ParentLink, Trace, TraceSpan};
+pub use trace::{Evidence, ParentLink, SpanLink, Trace, TraceSpan};

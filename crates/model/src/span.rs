@@ -341,6 +341,7 @@ impl Span {
             keys.push(self.exchange_key(c));
         }
         keys.extend(self.wire_keys());
+        keys.extend(crate::broker::passages(self).iter().flat_map(|p| p.keys().collect::<SmallVec<[Key; 2]>>()));
         keys.sort_unstable();
         keys.dedup();
         keys

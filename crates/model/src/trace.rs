@@ -31,6 +31,8 @@ pub enum Evidence {
     TraceId = 10,
     /// Timing and call structure only.
     Inferred = 11,
+    /// The same messages at a broker, by place and offset (links between traces).
+    Broker = 12,
 }
 
 impl Evidence {
@@ -48,6 +50,7 @@ impl Evidence {
             Evidence::EventLoop => "event-loop",
             Evidence::TraceId => "trace-id",
             Evidence::Inferred => "inferred",
+            Evidence::Broker => "broker",
         }
     }
 }
@@ -63,8 +66,23 @@ pub struct ParentLink {
     pub confidence: f32,
 }
 
+/// Link between a span and one of another trace that moved the same messages (OpenTelemetry's span link).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpanLink {
+    /// The other span.
+    pub span: SpanId,
+    /// Its trace, if it is known.
+    pub trace: Option<TraceId>,
+    /// The other span sent what this one received; false if it is the other way round.
+    pub sent: bool,
+    /// Why.
+    pub evidence: Evidence,
+    /// 0–1.
+    pub confidence: f32,
+}
+
 /// A span in its trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceSpan {
     /// The span.
     pub span: Arc<Span>,
@@ -72,6 +90,9 @@ pub struct TraceSpan {
     pub link: Option<ParentLink>,
     /// Depth below its root, 0 for a root.
     pub depth: u32,
+    /// Spans of other traces that moved the same messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<SpanLink>,
 }
 
 /// An assembled trace: depth-first order, siblings by start time.

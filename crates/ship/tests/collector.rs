@@ -81,8 +81,8 @@ fn trace(id: u8) -> Trace {
     let child = Span { id: SpanId(u64::from(id) << 8 | 2), status: Status::Ok, kind: SpanKind::Client, ..root.clone() };
     let link = ParentLink { parent: root.id, evidence: Evidence::Thread, confidence: 0.95 };
     let spans = vec![
-        TraceSpan { span: Arc::new(root), link: None, depth: 0 },
-        TraceSpan { span: Arc::new(child), link: Some(link), depth: 1 },
+        TraceSpan { span: Arc::new(root), link: None, depth: 0, links: Vec::new() },
+        TraceSpan { span: Arc::new(child), link: Some(link), depth: 1, links: Vec::new() },
     ];
     Trace { id: TraceId([id; 16]), spans, complete: true }
 }

@@ -74,7 +74,8 @@ fn trace(spans: u64) -> Trace {
         ..Span::default()
     };
     let link = |i| (i > 0).then_some(ParentLink { parent: SpanId(1), evidence: Evidence::Thread, confidence: 0.95 });
-    let spans = (0..spans).map(|i| TraceSpan { span: Arc::new(span(i)), link: link(i), depth: 0 }).collect();
+    let spans =
+        (0..spans).map(|i| TraceSpan { span: Arc::new(span(i)), link: link(i), depth: 0, links: Vec::new() }).collect();
     Trace { id: TraceId([0xab; 16]), spans, complete: true }
 }
 

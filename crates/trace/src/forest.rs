@@ -141,7 +141,7 @@ fn trace(members: &[u32], spans: &[Arc<Span>], links: &[Option<Candidate>], chil
             evidence: c.evidence,
             confidence: c.confidence,
         });
-        ordered.push(TraceSpan { span: spans[i as usize].clone(), link, depth });
+        ordered.push(TraceSpan { span: spans[i as usize].clone(), link, depth, links: Vec::new() });
         stack.extend(children[i as usize].iter().rev().map(|c| (*c, depth + 1)));
     }
     Trace { id, spans: ordered, complete: true }

@@ -3,6 +3,7 @@
 //! - [`assemble`]: from one span, its whole trace out of a store (DeepFlow's Algorithm 1 as the specification: search by
 //!   keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
+//! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`Stream`]: the same for spans that pass by, for export.
 //! - [`ServiceMap`]: who calls whom, how often, how fast.
 //! - [`tree`]: one trace as text or JSON.
@@ -13,6 +14,7 @@
 mod assemble;
 mod forest;
 mod histogram;
+mod links;
 pub mod map;
 mod related;
 mod rules;
@@ -22,5 +24,6 @@ pub mod tree;
 pub use assemble::{assemble, AssembleError, Limits};
 pub use forest::{derived_trace_id, link};
 pub use histogram::Histogram;
+pub use links::fill_links;
 pub use map::{Edge, Node, NodeKind, Scan, ServiceMap};
 pub use stream::{Stream, StreamConfig, StreamStats};

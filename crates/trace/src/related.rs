@@ -81,6 +81,8 @@ pub(crate) fn normal(key: Key) -> Key {
 /// Keys of a span with parent and own ids as one kind, sorted, no duplicates.
 pub(crate) fn keys(span: &Span) -> smallvec::SmallVec<[Key; 8]> {
     let mut keys = span.keys();
+    // Messages link traces, they do not join them.
+    keys.retain(|k| k.kind != KeyKind::Message);
     keys.iter_mut().for_each(|k| *k = normal(*k));
     keys.sort_unstable();
     keys.dedup();
@@ -94,6 +96,7 @@ pub(crate) fn may_join(a: &Span, b: &Span, kind: KeyKind, window_ns: u64) -> boo
         KeyKind::RequestId => REQUEST_ID_NS,
         KeyKind::Exchange => AFTERMATH_NS,
         KeyKind::Wire => return same_bytes(a, b).is_some() && gap(a, b) <= window_ns,
+        KeyKind::Message => return false,
         KeyKind::Span | KeyKind::Parent | KeyKind::Trace => window_ns,
     };
     gap(a, b) <= limit.min(window_ns)

@@ -5,11 +5,13 @@
 //! are remembered after they were exported, so that a late span gets the trace id and the parent that it belongs to.
 
 use crate::forest::link;
+use crate::links::{nearest, Moves};
 use crate::related::keys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wirespan_model::{Key, Span, TapSide, Trace, TraceId};
+use wirespan_model::broker::{passages, Way};
+use wirespan_model::{Key, KeyKind, Span, SpanId, SpanLink, TapSide, Trace, TraceId};
 
 /// Windows and bounds. Times are ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,8 @@ pub struct Stream {
     groups: FxHashMap<u64, Group>,
     by_key: FxHashMap<Key, u64>,
     due: BTreeSet<(u64, u64)>,
+    /// Spans that sent messages to a broker.
+    sent: Moves,
     next: u64,
     spans: usize,
     now_ns: u64,
@@ -102,6 +106,7 @@ impl Stream {
             groups: FxHashMap::default(),
             by_key: FxHashMap::default(),
             due: BTreeSet::new(),
+            sent: Moves::default(),
             next: 0,
             spans: 0,
             now_ns: 0,
@@ -139,6 +144,9 @@ impl Stream {
         let Some(group) = self.groups.get_mut(&into) else { return };
         if group.fresh == 0 && !group.spans.is_empty() {
             self.stats.late_spans += 1;
+        }
+        if moved(&span, Way::Sent) {
+            self.sent.add(&span);
         }
         group.spans.push(Kept { span, exported: None });
         group.fresh += 1;
@@ -203,6 +211,10 @@ impl Stream {
                 self.schedule(id, patient_until);
                 continue;
             }
+            if self.now_ns < patient_until && self.waits_for_a_sender(group) {
+                self.schedule(id, self.now_ns.saturating_add(self.config.idle_ns).max(at.saturating_add(1)));
+                continue;
+            }
             self.export(id, true, sink);
             self.schedule(id, self.now_ns.saturating_add(self.config.remember_ns).saturating_add(1));
         }
@@ -210,9 +222,11 @@ impl Stream {
 
     /// The end of all spans: exports everything that waits.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Trace)) {
-        let mut all: Vec<u64> = self.groups.keys().copied().collect();
+        // Who received messages names the trace of who sent them: that goes first.
+        let received = |g: &Group| g.spans.iter().any(|k| moved(&k.span, Way::Received));
+        let mut all: Vec<(bool, u64)> = self.groups.iter().map(|(id, g)| (received(g), *id)).collect();
         all.sort_unstable();
-        for id in all {
+        for (_, id) in all {
             self.export(id, true, sink);
             self.forget(id);
         }
@@ -230,13 +244,11 @@ impl Stream {
 
     /// Links all spans of the group, and reports those that were not reported.
     fn export(&mut self, id: u64, complete: bool, sink: &mut dyn FnMut(Trace)) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        if group.fresh == 0 {
-            return;
-        }
+        let Some(group) = self.groups.get(&id).filter(|g| g.fresh > 0) else { return };
         let before: FxHashMap<_, _> = group.spans.iter().filter_map(|k| k.exported.map(|t| (k.span.id, t))).collect();
+        let own: Vec<Arc<Span>> = group.spans.iter().map(|k| k.span.clone()).collect();
         let mut now = FxHashMap::default();
-        for mut trace in link(group.spans.iter().map(|k| k.span.clone()).collect()) {
+        for mut trace in link(own.clone()) {
             let known = trace.spans.iter().find_map(|s| before.get(&s.span.id).copied());
             trace.id = known.unwrap_or(trace.id);
             trace.complete = complete;
@@ -244,17 +256,40 @@ impl Stream {
             if trace.spans.is_empty() {
                 continue;
             }
-            for s in &trace.spans {
+            for s in &mut trace.spans {
                 now.insert(s.span.id, trace.id);
+                if moved(&s.span, Way::Received) && nearest(&s.span, &own) {
+                    s.links = self.senders(&s.span);
+                }
             }
             self.stats.spans_out += trace.spans.len() as u64;
             self.stats.traces_out += 1;
             sink(trace);
         }
+        let Some(group) = self.groups.get_mut(&id) else { return };
         for kept in &mut group.spans {
             kept.exported = kept.exported.or_else(|| now.get(&kept.span.id).copied());
         }
         group.fresh = 0;
+    }
+
+    /// Links to those who sent what this span received, with their traces as far as they were exported.
+    fn senders(&self, span: &Span) -> Vec<SpanLink> {
+        let mut links = self.sent.links(span);
+        links.iter_mut().for_each(|l| l.trace = self.exported(l.span));
+        links
+    }
+
+    /// The trace under which a span was exported.
+    fn exported(&self, id: SpanId) -> Option<TraceId> {
+        let group = self.by_key.get(&Key { kind: KeyKind::Span, value: id.0 })?;
+        self.groups.get(group)?.spans.iter().find(|k| k.span.id == id)?.exported
+    }
+
+    /// Whether it received messages of somebody whose trace has not been exported yet.
+    fn waits_for_a_sender(&self, group: &Group) -> bool {
+        let received = group.spans.iter().filter(|k| k.exported.is_none() && moved(&k.span, Way::Received));
+        received.flat_map(|k| self.senders(&k.span)).any(|l| l.trace.is_none())
     }
 
     fn forget(&mut self, id: u64) {
@@ -267,8 +302,14 @@ impl Stream {
                     self.by_key.remove(&key);
                 }
             }
+            self.sent.remove(&kept.span);
         }
     }
+}
+
+/// Whether a span moved messages of a broker this way.
+fn moved(span: &Span, way: Way) -> bool {
+    passages(span).iter().any(|p| p.way == way)
 }
 
 /// Whether a span that has not been exported acted for a request whose span has not come yet.

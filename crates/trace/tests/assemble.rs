@@ -222,5 +222,5 @@ proptest! {
 #[test]
 fn keys_of_every_kind_are_used() {
     // If a kind is added to the model, the search has to learn what it means.
-    assert_eq!(KeyKind::ALL.len(), 6);
+    assert_eq!(KeyKind::ALL.len(), 7);
 }

@@ -37,6 +37,16 @@ pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiErro
     })
 }
 
+/// The same with links to other traces, through the messages of a broker.
+pub(crate) fn assemble_linked(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
+    let mut trace = assemble(store, from)?;
+    match wirespan_trace::fill_links(store, &mut trace, &Limits::default()) {
+        // A linked span that retention took in the meantime is no reason to show nothing.
+        Ok(()) | Err(AssembleError::NotFound(_)) => Ok(trace),
+        Err(AssembleError::Store(e)) => Err(e.into()),
+    }
+}
+
 /// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a trace
 /// that is there already needs no assembly. Ends early, and says so, after [`LIST_TIME`].
 pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, ApiError> {

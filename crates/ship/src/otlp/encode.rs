@@ -16,7 +16,7 @@ use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
-use wirespan_model::{semconv, Attr, ParentLink, Resource, Span, SpanId, Trace, TraceId, TraceSpan, Value};
+use wirespan_model::{semconv, Attr, ParentLink, Resource, Span, SpanId, SpanLink, Trace, TraceId, TraceSpan, Value};
 
 /// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
 pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportRequest {
@@ -37,23 +37,32 @@ pub(crate) struct Item {
     trace_id: TraceId,
     parent: Option<SpanId>,
     link: Option<ParentLink>,
+    links: Vec<SpanLink>,
     incomplete: bool,
 }
 
 impl Item {
     pub(crate) fn of_trace(trace: &Trace) -> impl Iterator<Item = Item> + '_ {
-        trace.spans.iter().map(|TraceSpan { span, link, .. }| Item {
+        trace.spans.iter().map(|TraceSpan { span, link, links, .. }| Item {
             span: span.clone(),
             trace_id: trace.id,
             parent: link.map(|l| l.parent),
             link: *link,
+            links: links.clone(),
             incomplete: !trace.complete && link.is_none(),
         })
     }
 
     pub(crate) fn of_span(span: &Arc<Span>) -> Item {
         let trace_id = span.trace_id.unwrap_or_else(|| own_trace_id(span));
-        Item { span: span.clone(), trace_id, parent: span.parent_span_id, link: None, incomplete: false }
+        Item {
+            span: span.clone(),
+            trace_id,
+            parent: span.parent_span_id,
+            link: None,
+            links: Vec::new(),
+            incomplete: false,
+        }
     }
 }
 
@@ -132,9 +141,24 @@ fn encode_span(item: &Item) -> proto::Span {
         start_time_unix_nano: span.start_ns,
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
+        links: item.links.iter().filter_map(encode_link).collect(),
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
     }
+}
+
+/// A link to who sent what this span received. The other way round it is not told: OpenTelemetry's links point back.
+fn encode_link(link: &SpanLink) -> Option<proto::Link> {
+    let trace = link.trace.filter(|_| link.sent)?;
+    Some(proto::Link {
+        trace_id: trace.0.to_vec(),
+        span_id: link.span.0.to_be_bytes().to_vec(),
+        attributes: vec![
+            key_value("wirespan.evidence", link.evidence.as_str()),
+            key_value("wirespan.confidence", (f64::from(link.confidence) * 100.0).round() / 100.0),
+        ],
+        ..proto::Link::default()
+    })
 }
 
 fn attributes(span: &Span, link: Option<&ParentLink>) -> Vec<KeyValue> {

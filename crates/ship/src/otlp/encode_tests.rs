@@ -68,8 +68,8 @@ fn failed_call() -> Trace {
     Trace {
         id: TraceId(*b"0123456789abcdef"),
         spans: vec![
-            TraceSpan { span: Arc::new(client), link: None, depth: 0 },
-            TraceSpan { span: Arc::new(server), link: Some(link), depth: 1 },
+            TraceSpan { span: Arc::new(client), link: None, depth: 0, links: Vec::new() },
+            TraceSpan { span: Arc::new(server), link: Some(link), depth: 1, links: Vec::new() },
         ],
         complete: true,
     }
@@ -193,7 +193,7 @@ fn protobuf_bytes_are_those_of_the_schema() {
 fn attrs_of(span: Span) -> Vec<String> {
     let trace = Trace {
         id: TraceId([1; 16]),
-        spans: vec![TraceSpan { span: Arc::new(span), link: None, depth: 0 }],
+        spans: vec![TraceSpan { span: Arc::new(span), link: None, depth: 0, links: Vec::new() }],
         complete: false,
     };
     let request = encode_traces([&trace]);

@@ -82,7 +82,12 @@ mod tests {
     use wirespan_model::{Span, SpanId, TraceId, TraceSpan};
 
     fn trace(n: u64) -> Trace {
-        let span = |i| TraceSpan { span: Arc::new(Span { id: SpanId(i), ..Span::default() }), link: None, depth: 0 };
+        let span = |i| TraceSpan {
+            span: Arc::new(Span { id: SpanId(i), ..Span::default() }),
+            link: None,
+            depth: 0,
+            links: Vec::new(),
+        };
         Trace { id: TraceId([7; 16]), spans: (1..=n).map(span).collect(), complete: true }
     }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use wirespan_model::{Key, KeyKind};
 
 /// First bytes; the digits are the format version.
-const MAGIC: &[u8; 8] = b"WSKEYS01";
+const MAGIC: &[u8; 8] = b"WSKEYS02";
 /// Numbers per group.
 const GROUP: usize = 128;
 /// Rows per block, as a power of two.
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_is_found(keys in prop::collection::vec((1u8..=6, any::<u64>(), 0u32..100_000), 1..600), few in any::<bool>()) {
+        fn every_key_is_found(keys in prop::collection::vec((1u8..=7, any::<u64>(), 0u32..100_000), 1..600), few in any::<bool>()) {
             let kind = |k: u8| KeyKind::ALL[usize::from(k) - 1];
             // Few distinct values make long runs of one hash.
             let value = |v: u64| if few { v % 3 } else { v };

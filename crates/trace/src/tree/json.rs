@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 use wirespan_model::semconv::{attributes, resource_attributes};
-use wirespan_model::{ParentLink, Span, SpanKind, Trace, TraceId};
+use wirespan_model::{ParentLink, Span, SpanKind, SpanLink, Trace, TraceId};
 
 fn kind(kind: SpanKind) -> &'static str {
     match kind {
@@ -47,9 +47,25 @@ pub fn span_json(span: &Span, trace: Option<TraceId>, link: Option<&ParentLink>)
     };
     if let Some(l) = link {
         put("wirespan.evidence", l.evidence.as_str().into());
-        put("wirespan.confidence", json!((f64::from(l.confidence) * 1000.0).round() / 1000.0));
+        put("wirespan.confidence", rounded(l.confidence));
     }
     Value::Object(o)
+}
+
+fn link_json(link: &SpanLink) -> Value {
+    let mut o = Map::new();
+    o.insert("spanId".into(), link.span.to_string().into());
+    if let Some(trace) = link.trace {
+        o.insert("traceId".into(), trace.to_string().into());
+    }
+    o.insert("wirespan.link".into(), if link.sent { "from-producer" } else { "to-consumer" }.into());
+    o.insert("wirespan.evidence".into(), link.evidence.as_str().into());
+    o.insert("wirespan.confidence".into(), rounded(link.confidence));
+    Value::Object(o)
+}
+
+fn rounded(confidence: f32) -> Value {
+    json!((f64::from(confidence) * 1000.0).round() / 1000.0)
 }
 
 /// A trace: its id, whether it is complete, and its spans in depth-first order.
@@ -61,6 +77,9 @@ pub fn trace_json(trace: &Trace) -> Value {
             let mut v = span_json(&s.span, Some(trace.id), s.link.as_ref());
             if let Value::Object(o) = &mut v {
                 o.insert("wirespan.depth".into(), s.depth.into());
+                if !s.links.is_empty() {
+                    o.insert("links".into(), s.links.iter().map(link_json).collect());
+                }
             }
             v
         })

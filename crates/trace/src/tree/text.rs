@@ -1,7 +1,7 @@
 //! A trace as a tree of lines.
 
 use std::fmt::Write;
-use wirespan_model::{Evidence, Span, SpanId, SpanKind, TapSide, Trace, TraceSpan};
+use wirespan_model::{Evidence, Span, SpanId, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
 
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,13 +103,29 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
                 took: duration(i128::from(span.duration_ns())),
                 hop: hop(s, &by_id),
                 evidence: match &s.link {
-                    Some(l) => format!("{} {:.2}{error}", l.evidence.as_str(), l.confidence),
-                    None => error.trim_start().to_string(),
+                    Some(l) => format!("{} {:.2}{error}{}", l.evidence.as_str(), l.confidence, links(&s.links)),
+                    None => format!("{error}{}", links(&s.links)).trim_start().to_string(),
                 },
                 error: span.status.is_error(span.kind),
             }
         })
         .collect()
+}
+
+/// Links shown per span; of more, the number.
+const SHOWN_LINKS: usize = 3;
+
+/// Spans of other traces that sent (`⇠`) or received (`⇢`) the same messages. `wirespan trace` takes their ids.
+fn links(links: &[SpanLink]) -> String {
+    let mut text = String::new();
+    for l in links.iter().take(SHOWN_LINKS) {
+        let arrow = if l.sent { '⇠' } else { '⇢' };
+        let _ = write!(text, "  {arrow} {} {} {:.2}", l.span, l.evidence.as_str(), l.confidence);
+    }
+    if links.len() > SHOWN_LINKS {
+        let _ = write!(text, "  and {} more", links.len() - SHOWN_LINKS);
+    }
+    text
 }
 
 /// Time on the way from the observation point before this one, and back. `~` where two clocks are compared.

@@ -1,6 +1,6 @@
 //! One trace, one span.
 
-use crate::assemble::{assemble, find_trace, parse_span_id};
+use crate::assemble::{assemble_linked, find_trace, parse_span_id};
 use crate::error::{ApiError, ErrorBody};
 use crate::shape::{SpanView, TraceView};
 use crate::ViewState;
@@ -15,14 +15,14 @@ use wirespan_model::Trace;
 pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<TraceView>, ApiError> {
     let trace = state.query(move |store| {
         let from = find_trace(store, &id)?;
-        Ok(TraceView::from(&assemble(store, from)?))
+        Ok(TraceView::from(&assemble_linked(store, from)?))
     });
     Ok(Json(trace.await?))
 }
 
 /// The same as the model's own structure, for clients of the same version (`wirespan trace`). Not part of the description.
 pub(super) async fn model(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<Trace>, ApiError> {
-    let trace = state.query(move |store| assemble(store, find_trace(store, &id)?));
+    let trace = state.query(move |store| assemble_linked(store, find_trace(store, &id)?));
     Ok(Json(trace.await?))
 }
 

@@ -10,7 +10,7 @@ mod trace;
 
 pub use attributes::attributes;
 pub use span::SpanView;
-pub(crate) use span::{kind, LinkView, SpanList};
+pub(crate) use span::{kind, LinkView, SpanLinkView, SpanList};
 pub(crate) use status::StatusView;
 pub use status::{AgentStatus, Counter, Stage};
 pub use trace::TraceView;

@@ -4,7 +4,7 @@ use super::attributes;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use utoipa::ToSchema;
-use wirespan_model::{ParentLink, Span, SpanKind, Transport};
+use wirespan_model::{ParentLink, Span, SpanKind, SpanLink, Transport};
 
 /// One request and its response at one observation point.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -120,6 +120,34 @@ impl From<&ParentLink> for LinkView {
     fn from(link: &ParentLink) -> Self {
         LinkView {
             span_id: link.parent.to_string(),
+            evidence: link.evidence.as_str(),
+            confidence: (link.confidence * 1000.0).round() / 1000.0,
+        }
+    }
+}
+
+/// Why two spans of different traces belong together.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SpanLinkView {
+    /// The other span, 16 hex digits.
+    pub span_id: String,
+    /// Its trace, 32 hex digits, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// `from-producer`: it sent what this span received; `to-consumer`: it received what this span sent.
+    pub way: &'static str,
+    /// `broker`.
+    pub evidence: &'static str,
+    /// 0–1.
+    pub confidence: f32,
+}
+
+impl From<&SpanLink> for SpanLinkView {
+    fn from(link: &SpanLink) -> Self {
+        SpanLinkView {
+            span_id: link.span.to_string(),
+            trace_id: link.trace.map(|t| t.to_string()),
+            way: if link.sent { "from-producer" } else { "to-consumer" },
             evidence: link.evidence.as_str(),
             confidence: (link.confidence * 1000.0).round() / 1000.0,
         }

@@ -1,6 +1,6 @@
 //! A trace, and a trace in one line, as JSON.
 
-use super::{LinkView, SpanView};
+use super::{LinkView, SpanLinkView, SpanView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -35,6 +35,9 @@ pub struct TraceSpanView {
     /// Its parent; absent for a root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<LinkView>,
+    /// Spans of other traces that moved the same messages through a broker.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<SpanLinkView>,
     /// Start of the span since the start of the trace, ns.
     pub offset_ns: u64,
     /// First byte of the response since the start of the trace, ns.
@@ -137,6 +140,7 @@ impl From<&Trace> for TraceView {
                 .map(|s| TraceSpanView {
                     depth: s.depth,
                     parent: s.link.as_ref().map(LinkView::from),
+                    links: s.links.iter().map(SpanLinkView::from).collect(),
                     offset_ns: s.span.start_ns - start,
                     response_offset_ns: (s.span.response_ns != 0).then(|| s.span.response_ns.saturating_sub(start)),
                     span: SpanView::from(s.span.as_ref()),

@@ -1,0 +1,120 @@
+//! Links between traces: who sent the messages that a span received from a broker, and who received those that it sent.
+//!
+//! Many to many: a fetch takes what several produced, and several groups fetch the same. A link joins the ends that are
+//! nearest to the applications: client spans where they were observed, those of the broker where not.
+
+use crate::assemble::{assemble, AssembleError, Limits};
+use crate::related::same_bytes;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
+use wirespan_model::broker::{passages, Passage, Way};
+use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, Trace, TraceId};
+use wirespan_store::{Store, TimeRange};
+
+/// Longest time for which messages may lie at the broker and still be linked, ns.
+const SHELF_NS: u64 = 86_400_000_000_000;
+/// Most links of a span, the nearest in time.
+const MAX_LINKS: usize = 64;
+/// Most other traces whose id is looked up.
+const MAX_TRACES: usize = 64;
+/// Most messages of one span that are looked at from their middle.
+const LONGEST: u64 = 4096;
+
+/// The broker that both spoke to is the same one.
+const SAME_BROKER: f32 = 0.99;
+/// Places of two brokers have the same name: of one cluster, or of two.
+const OTHER_BROKER: f32 = 0.7;
+
+/// Writes into a trace the links of its spans to other traces.
+pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Result<(), AssembleError> {
+    let own: Vec<Arc<Span>> = trace.spans.iter().map(|s| s.span.clone()).collect();
+    let mut keys: Vec<Key> = own.iter().flat_map(|s| passages(s)).flat_map(|p| p.keys().collect::<Vec<_>>()).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let from_ns = own.iter().map(|s| s.start_ns).min().unwrap_or(0).saturating_sub(SHELF_NS);
+    let to_ns = own.iter().map(|s| s.end_ns).max().unwrap_or(0).saturating_add(SHELF_NS);
+    let found = store.find(&keys, TimeRange { from_ns, to_ns }, limits.max_spans)?;
+    let mut all = Moves::default();
+    found.iter().for_each(|s| all.add(s));
+    let mut traces: FxHashMap<SpanId, Option<TraceId>> = own.iter().map(|s| (s.id, Some(trace.id))).collect();
+    for s in &mut trace.spans {
+        if !nearest(&s.span, &own) {
+            continue;
+        }
+        s.links = all.links(&s.span);
+        for link in &mut s.links {
+            if traces.len() < own.len() + MAX_TRACES && !traces.contains_key(&link.span) {
+                let other = assemble(store, link.span, limits)?;
+                traces.extend(other.spans.iter().map(|s| (s.span.id, Some(other.id))));
+            }
+            link.trace = traces.get(&link.span).copied().flatten();
+        }
+    }
+    Ok(())
+}
+
+/// Whether no other of these saw the same request nearer to its sender.
+pub(crate) fn nearest(span: &Span, all: &[Arc<Span>]) -> bool {
+    !all.iter().any(|o| o.tap < span.tap && same_bytes(o, span).is_some())
+}
+
+/// Spans that moved messages, by place and first offset.
+#[derive(Default)]
+pub(crate) struct Moves(BTreeMap<(u64, u64), Vec<(Passage, Arc<Span>)>>);
+
+impl Moves {
+    pub(crate) fn add(&mut self, span: &Arc<Span>) {
+        for passage in passages(span) {
+            self.0.entry((passage.place, passage.first)).or_default().push((passage, span.clone()));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, span: &Span) {
+        for passage in passages(span) {
+            if let Entry::Occupied(mut entry) = self.0.entry((passage.place, passage.first)) {
+                entry.get_mut().retain(|(_, s)| s.id != span.id);
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+            }
+        }
+    }
+
+    /// Links of a span to those that moved the same messages the other way, earliest first.
+    pub(crate) fn links(&self, span: &Span) -> Vec<SpanLink> {
+        let mut found: Vec<Arc<Span>> = Vec::new();
+        let mut seen = FxHashSet::default();
+        for mine in passages(span) {
+            let range = (mine.place, mine.first.saturating_sub(LONGEST))..=(mine.place, mine.last);
+            for (other, o) in self.0.range(range).flat_map(|(_, list)| list) {
+                if other.way != mine.way && other.overlaps(&mine) && in_order(&mine, span, o) && seen.insert(o.id) {
+                    found.push(o.clone());
+                }
+            }
+        }
+        found.sort_by_key(|o| (o.start_ns.abs_diff(span.start_ns), o.id));
+        found.truncate(2 * MAX_LINKS);
+        let mut found: Vec<&Arc<Span>> = found.iter().filter(|o| nearest(o, &found)).take(MAX_LINKS).collect();
+        found.sort_by_key(|o| (o.start_ns, o.id));
+        let sent = |o: &Span| passages(o).first().is_some_and(|p| p.way == Way::Sent);
+        let link = |o: &Arc<Span>| SpanLink {
+            span: o.id,
+            trace: None,
+            sent: sent(o),
+            evidence: Evidence::Broker,
+            confidence: if o.tuple.server == span.tuple.server { SAME_BROKER } else { OTHER_BROKER },
+        };
+        found.into_iter().map(link).collect()
+    }
+}
+
+/// Nobody receives what has not been sent: a place whose offsets began anew has messages that look alike.
+fn in_order(mine: &Passage, span: &Span, other: &Span) -> bool {
+    let (sent, received) = if mine.way == Way::Sent { (span, other) } else { (other, span) };
+    let tolerance = crate::related::tolerance(sent, received);
+    sent.start_ns <= received.end_ns.saturating_add(tolerance)
+}

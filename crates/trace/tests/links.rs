@@ -1,0 +1,124 @@
+//! Links between traces: who sent the messages that somebody else received.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::{Mem, MS, S, T0};
+use std::sync::Arc;
+use wirespan_model::{Endpoint, Evidence, Span, SpanId, SpanKind, Status, TapSide, Trace, Value};
+use wirespan_trace::{assemble, fill_links, Limits, Stream, StreamConfig};
+
+fn kafka(id: u64, operation: &'static str, first: i64, last: i64, at: u64) -> Span {
+    Span {
+        id: SpanId(id),
+        tap: TapSide::ClientProcess,
+        kind: SpanKind::Client,
+        protocol: "kafka".into(),
+        operation: operation.into(),
+        status: Status::Ok,
+        start_ns: at,
+        end_ns: at + MS,
+        pid: id as u32,
+        host_id: 1,
+        request_seq: Some(id as u32 * 1000),
+        response_seq: Some(id as u32 * 1000 + 1),
+        attrs: vec![
+            ("messaging.destination.name".into(), "orders".into()),
+            ("messaging.destination.partition.id".into(), "0".into()),
+            ("messaging.kafka.offset".into(), Value::Int(first)),
+            ("wirespan.kafka.last_offset".into(), Value::Int(last)),
+        ],
+        ..Span::default()
+    }
+}
+
+/// The same request as the broker saw it.
+fn at_broker(id: u64, span: &Span) -> Span {
+    Span { id: SpanId(id), tap: TapSide::ServerProcess, kind: SpanKind::Server, pid: 99, ..span.clone() }
+}
+
+fn arcs(spans: Vec<Span>) -> Vec<Arc<Span>> {
+    spans.into_iter().map(Arc::new).collect()
+}
+
+fn linked(trace: &Trace, id: u64) -> Vec<u64> {
+    let span = trace.spans.iter().find(|s| s.span.id == SpanId(id)).unwrap();
+    assert!(span.links.iter().all(|l| l.evidence == Evidence::Broker));
+    span.links.iter().map(|l| l.span.0).collect()
+}
+
+/// Two batches and one of another time; a fetch that takes the end of the first and the second, and one that takes all.
+fn story() -> Vec<Span> {
+    let mut spans = vec![
+        kafka(1, "Produce", 0, 4, T0),
+        kafka(2, "Produce", 5, 5, T0 + 10 * MS),
+        kafka(3, "Produce", 6, 9, T0 + 20 * MS),
+        kafka(4, "Fetch", 3, 5, T0 + 30 * MS),
+        kafka(5, "Fetch", 0, 9, T0 + 40 * MS),
+    ];
+    let brokers: Vec<Span> = spans.iter().map(|s| at_broker(s.id.0 + 10, s)).collect();
+    spans.extend(brokers);
+    spans
+}
+
+#[test]
+fn many_to_many_in_both_directions_at_the_ends() {
+    let store = Mem::of(arcs(story()));
+    let whole = |id| {
+        let mut trace = assemble(&store, SpanId(id), &Limits::default()).unwrap();
+        assert_eq!(trace.spans.len(), 2, "messages link traces, they do not join them");
+        fill_links(&store, &mut trace, &Limits::default()).unwrap();
+        trace
+    };
+    assert_eq!(linked(&whole(4), 4), [1, 2]);
+    assert_eq!(linked(&whole(5), 5), [1, 2, 3]);
+    assert_eq!(linked(&whole(1), 1), [4, 5]);
+    assert_eq!(linked(&whole(3), 3), [5]);
+    assert!(linked(&whole(5), 15).is_empty(), "the broker's span of the same request says it once");
+    let link = whole(4).spans.iter().find(|s| s.span.id == SpanId(4)).unwrap().links[0];
+    assert!(link.sent && link.confidence > 0.9);
+    assert_eq!(link.trace, Some(whole(1).id));
+    assert!(!whole(1).spans.iter().find(|s| s.span.id == SpanId(1)).unwrap().links[0].sent);
+}
+
+#[test]
+fn what_came_before_it_was_sent_is_of_another_time() {
+    let mut spans = story();
+    spans.push(kafka(6, "Fetch", 6, 9, T0 - S));
+    let mut other = kafka(7, "Fetch", 6, 9, T0 + S);
+    other.tuple.server = Endpoint { ip: "10.0.0.9".parse().unwrap(), port: 9092 };
+    spans.push(other);
+    let store = Mem::of(arcs(spans));
+    let mut trace = assemble(&store, SpanId(6), &Limits::default()).unwrap();
+    fill_links(&store, &mut trace, &Limits::default()).unwrap();
+    assert!(linked(&trace, 6).is_empty());
+    let mut trace = assemble(&store, SpanId(7), &Limits::default()).unwrap();
+    fill_links(&store, &mut trace, &Limits::default()).unwrap();
+    assert_eq!(linked(&trace, 7), [3]);
+    assert!(trace.spans[0].links[0].confidence < 0.9, "another address may be another cluster");
+}
+
+#[test]
+fn exported_traces_name_their_senders() {
+    for reversed in [false, true] {
+        let mut spans = arcs(story());
+        if reversed {
+            spans.reverse();
+        }
+        let mut out: Vec<Trace> = Vec::new();
+        let mut stream = Stream::new(StreamConfig::default());
+        stream.tick(T0, &mut |t| out.push(t));
+        spans.into_iter().for_each(|s| stream.push(s, &mut |t| out.push(t)));
+        for second in 1..40 {
+            stream.tick(T0 + second * S, &mut |t| out.push(t));
+        }
+        assert_eq!(out.len(), 5);
+        let of = |id| out.iter().find(|t| t.spans.iter().any(|s| s.span.id == SpanId(id))).unwrap();
+        assert_eq!(linked(of(5), 5), [1, 2, 3]);
+        assert!(linked(of(5), 15).is_empty() && linked(of(1), 1).is_empty(), "export points back only");
+        for link in &of(4).spans.iter().find(|s| s.span.id == SpanId(4)).unwrap().links {
+            assert_eq!(link.trace, Some(of(link.span.0).id));
+        }
+        stream.tick(T0 + 200 * S, &mut |t| out.push(t));
+        assert_eq!(stream.kept(), 0);
+    }
+}
