@@ -226,8 +226,10 @@ impl Stream {
         let received = |g: &Group| g.spans.iter().any(|k| moved(&k.span, Way::Received));
         let mut all: Vec<(bool, u64)> = self.groups.iter().map(|(id, g)| (received(g), *id)).collect();
         all.sort_unstable();
+        for (_, id) in &all {
+            self.export(*id, true, sink);
+        }
         for (_, id) in all {
-            self.export(id, true, sink);
             self.forget(id);
         }
     }

@@ -99,7 +99,7 @@ fn what_came_before_it_was_sent_is_of_another_time() {
 
 #[test]
 fn exported_traces_name_their_senders() {
-    for reversed in [false, true] {
+    for (reversed, ended) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut spans = arcs(story());
         if reversed {
             spans.reverse();
@@ -108,6 +108,9 @@ fn exported_traces_name_their_senders() {
         let mut stream = Stream::new(StreamConfig::default());
         stream.tick(T0, &mut |t| out.push(t));
         spans.into_iter().for_each(|s| stream.push(s, &mut |t| out.push(t)));
+        if ended {
+            stream.finish(&mut |t| out.push(t));
+        }
         for second in 1..40 {
             stream.tick(T0 + second * S, &mut |t| out.push(t));
         }
