@@ -62,9 +62,12 @@ pub(crate) fn nearest(span: &Span, all: &[Arc<Span>]) -> bool {
     !all.iter().any(|o| o.tap < span.tap && same_bytes(o, span).is_some())
 }
 
-/// Spans that moved messages, by place and first offset.
+/// Place and first offset.
+type Start = (u64, u64);
+
+/// Spans that moved messages, by where these begin.
 #[derive(Default)]
-pub(crate) struct Moves(BTreeMap<(u64, u64), Vec<(Passage, Arc<Span>)>>);
+pub(crate) struct Moves(BTreeMap<Start, Vec<(Passage, Arc<Span>)>>);
 
 impl Moves {
     pub(crate) fn add(&mut self, span: &Arc<Span>) {
