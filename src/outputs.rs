@@ -147,7 +147,7 @@ impl Outputs {
             traces.finish();
         }
         if let Some(map) = self.map.take() {
-            if let Err(error) = map.write() {
+            if let Err(error) = map.write(self.store.as_deref()) {
                 eprintln!("wirespan: {error:#}");
             }
         }

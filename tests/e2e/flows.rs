@@ -143,6 +143,8 @@ fn tcp_is_told_to_the_byte() {
         let edges = map["edges"].as_array().unwrap();
         assert!(edges.iter().any(|e| e["port"] == 7731), "{map:#}");
         assert!(edges.iter().any(|e| e["port"] == 7730), "a dependency that fails is one, too: {map:#}");
+        let draw = Command::new(WIRESPAN).arg("map").arg("--file").arg(bench.path("map.json")).output().unwrap();
+        assert!(draw.status.success() && String::from_utf8_lossy(&draw.stdout).contains("flows"), "{draw:?}");
     }
 }
 

@@ -58,6 +58,7 @@ static __always_inline void locate(struct location *l, struct task_struct *task,
 
 	l->abi = WS_ABI_OTHER;
 	l->segments = 0;
+	l->buffer = (struct user_iovec){ 0 }; /* stays so for a vector, which a caller may say lies at 0 */
 	l->name = 0;
 	l->vector = 0;
 	if (!regs || WS_COMPAT_TASK(task))

@@ -122,6 +122,19 @@ fn reason() -> String {
     line.map(|l| l.trim().trim_start_matches("libbpf: ").to_string()).unwrap_or_default()
 }
 
+/// The program at which loading ended, by libbpf's words: `prog 'NAME': failed to load: …`.
+fn failed_program() -> Option<String> {
+    let lines = LAST_WORDS.lock().ok()?;
+    let line = lines.iter().rev().find(|l| l.contains("': failed to load"))?;
+    line.split('\'').nth(1).map(str::to_string)
+}
+
+fn forget_words() {
+    if let Ok(mut lines) = LAST_WORDS.lock() {
+        lines.clear();
+    }
+}
+
 struct Batch {
     clock: Clock,
     events: Vec<Event>,
@@ -200,28 +213,28 @@ struct Loaded {
     refused: Vec<(&'static str, String)>,
 }
 
-/// Loads what can be loaded: all at once, or, if the kernel refuses that, each program that it takes on its own.
+/// Loads what can be loaded: whatever the kernel refuses is left out, and the rest is tried again.
 fn load_survivors(options: &Options, targets: &Targets, wanted: &[&'static Program]) -> Result<Loaded, CaptureError> {
-    if let Ok(skel) = open(options, targets, wanted)?.load() {
-        return Ok(Loaded { skel, programs: wanted.to_vec(), refused: Vec::new() });
-    }
-    let mut survivors = Vec::new();
+    let mut programs = wanted.to_vec();
     let mut refused = Vec::new();
-    for program in wanted {
-        match open(options, targets, &[program])?.load() {
-            Ok(_) => survivors.push(*program),
-            Err(error) => {
-                let why = reason();
-                let why = if why.is_empty() { error.to_string() } else { why };
-                if program.required {
-                    return Err(CaptureError::Refused { program: program.name, lost: program.lost, reason: why });
-                }
-                refused.push((program.name, why));
-            }
+    loop {
+        forget_words();
+        let error = match open(options, targets, &programs)?.load() {
+            Ok(skel) => return Ok(Loaded { skel, programs, refused }),
+            Err(error) => error,
+        };
+        // It names the program unless something else is wrong: no memory, a map that this kernel does not know.
+        let Some(at) = failed_program().and_then(|name| programs.iter().position(|p| p.name == name)) else {
+            return Err(bpf("loading the kernel programs")(error));
+        };
+        let program = programs.remove(at);
+        let why = reason();
+        let why = if why.is_empty() { error.to_string() } else { why };
+        if program.required {
+            return Err(CaptureError::Refused { program: program.name, lost: program.lost, reason: why });
         }
+        refused.push((program.name, why));
     }
-    let skel = open(options, targets, &survivors)?.load().map_err(bpf("loading the kernel programs"))?;
-    Ok(Loaded { skel, programs: survivors, refused })
 }
 
 /// Where every process of this machine (or container) is below.

@@ -80,17 +80,19 @@ impl ServiceMap {
         range: TimeRange,
         series: Option<(EdgeId, Series)>,
     ) -> Result<(ServiceMap, Option<Series>), StoreError> {
-        let lookups = store.search(&Query {
-            range: TimeRange { from_ns: range.from_ns.saturating_sub(LOOKUP_BEFORE_NS), ..range },
-            protocol: Some("dns".into()),
-            limit: MAX_LOOKUPS,
-            ..Query::default()
-        })?;
-        let mut directory = Directory::default();
-        lookups.iter().for_each(|span| directory.learn_names(span));
-        drop(lookups);
+        let directory = names_looked_up(store, range)?;
         let mut flows = |visit: &mut dyn FnMut(&Flow)| store.flows(range, visit);
         build(directory, &mut |visit| store.scan_outline(range, visit), &mut flows, series)
+    }
+
+    /// The map of the spans in a store that start in the range, and of these flow records instead of the store's.
+    pub fn of_spans_and_flows(store: &dyn Store, range: TimeRange, flows: &[Flow]) -> Result<ServiceMap, StoreError> {
+        let directory = names_looked_up(store, range)?;
+        let mut flows = |visit: &mut dyn FnMut(&Flow)| {
+            flows.iter().for_each(visit);
+            Ok(())
+        };
+        Ok(build(directory, &mut |visit| store.scan_outline(range, visit), &mut flows, None)?.0)
     }
 
     /// The map of some spans.
@@ -115,6 +117,19 @@ impl ServiceMap {
             Err(never) => match never {},
         }
     }
+}
+
+/// What addresses were called when they were looked up.
+fn names_looked_up(store: &dyn Store, range: TimeRange) -> Result<Directory, StoreError> {
+    let lookups = store.search(&Query {
+        range: TimeRange { from_ns: range.from_ns.saturating_sub(LOOKUP_BEFORE_NS), ..range },
+        protocol: Some("dns".into()),
+        limit: MAX_LOOKUPS,
+        ..Query::default()
+    })?;
+    let mut directory = Directory::default();
+    lookups.iter().for_each(|span| directory.learn_names(span));
+    Ok(directory)
 }
 
 /// The map of the spans that `scan` shows, and of the flow records that `flows` shows, each time they are called.
