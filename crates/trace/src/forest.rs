@@ -5,7 +5,7 @@ use crate::rules::{candidates, Candidate};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
-use wirespan_model::{ParentLink, Span, SpanId, TapSide, Trace, TraceId, TraceSpan};
+use wirespan_model::{Evidence, ParentLink, Span, SpanId, TapSide, Trace, TraceId, TraceSpan};
 
 /// Disjoint sets with path halving.
 pub(crate) struct Sets(Vec<u32>);
@@ -101,9 +101,10 @@ fn join_by_name(spans: &[Arc<Span>], links: &[Option<Candidate>], sets: &mut Set
             let first = *parents.entry(p).or_insert(i);
             sets.join(first, i);
         }
-        let Some(cause) = span.cause.filter(|_| links[i as usize].is_none() && span.tap != TapSide::App) else {
-            continue;
-        };
+        // A guess names no trace.
+        let named =
+            links[i as usize].is_none() && span.tap != TapSide::App && span.cause_evidence != Some(Evidence::Inferred);
+        let Some(cause) = span.cause.filter(|_| named) else { continue };
         let end = span.end_ns;
         causes
             .entry((span.host_id, cause))

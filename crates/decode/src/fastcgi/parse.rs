@@ -294,7 +294,7 @@ impl FastCgiParser {
         let offset = self.server.offset;
         if request.answered {
             out(Item::End { side: Side::Server, id: Some(u64::from(request.id)), offset, late: Late::default() });
-        } else {
+        } else if offset > self.server.emitted {
             let place = self.place(Side::Server, request.id, offset, true);
             emit::silent(Late::default(), place, out);
         }

@@ -39,11 +39,20 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
         let Some(list) = span.cause.and_then(|c| owners.get(&(span.host_id, c))) else { continue };
         let Some((parent, factor)) = owner(i as u32, span, list, spans) else { continue };
         let evidence = span.cause_evidence.unwrap_or(Evidence::Thread);
+        if guess_refuted(evidence, span, &spans[parent as usize]) {
+            continue;
+        }
         found.insert(i as u32, parent);
         let confidence = trust(evidence) * factor;
         out.push(Candidate { child: i as u32, parent, rule: Rule::Cause, evidence, confidence });
     }
     found
+}
+
+/// A guess does not stand against what the messages themselves say: both carry a trace, and not the same.
+fn guess_refuted(evidence: Evidence, span: &Span, parent: &Span) -> bool {
+    evidence == Evidence::Inferred
+        && matches!((span.trace_id, parent.trace_id), (Some(own), Some(other)) if own != other)
 }
 
 /// Which owner of the exchange, and how sure. Pipelined requests share an exchange: a thread answers them one after the
