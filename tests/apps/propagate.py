@@ -14,11 +14,9 @@ import select
 import signal
 import socket
 import sys
-import threading
 import time
 
 OWN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
-RECEIVED = []
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -29,7 +27,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        RECEIVED.append({
+        received = {
             "server": self.server.label,
             "target": self.path,
             "traceparent": self.headers.get_all("traceparent") or [],
@@ -37,7 +35,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "host": self.headers.get_all("host") or [],
             "body": hashlib.sha256(body).hexdigest(),
             "length": len(body),
-        })
+        }
+        os.write(self.server.truth, (json.dumps(received) + "\n").encode())
         if self.server.behind:
             for n in range(2):
                 call(self.server.behind, f"{self.path}/{n}")
@@ -50,12 +49,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_GET
 
 
-def serve(label, behind=None):
+def serve(label, truth, behind=None):
+    """A process of its own, as services are: its port and its pid."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    server.label, server.behind = label, behind
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_address[1]
+    server.label, server.behind, server.truth = label, behind, truth
+    pid = os.fork()
+    if not pid:
+        server.serve_forever()
+    server.socket.close()
+    return server.server_address[1], pid
 
 
 def call(port, path, body=None, headers=()):
@@ -76,8 +79,9 @@ def answers(s, n):
 
 
 def calls(truth):
-    back = serve("back")
-    front = serve("front", back)
+    truth = os.open(truth, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    back, back_pid = serve("back", truth)
+    front, front_pid = serve("front", truth, back)
     call(front, "/chain")
     call(back, "/own", headers={"X-A": "1", "tracestate": "a=b", "TraceParent": OWN}.items())
     call(front, "/unsampled", headers={"traceparent": OWN}.items())
@@ -95,8 +99,8 @@ def calls(truth):
     with socket.create_connection(("127.0.0.1", back)) as s:
         s.sendall(b"".join(b"GET /piped/%d HTTP/1.1\r\nHost: x\r\n\r\n" % n for n in range(3)))
         answers(s, 3)
-    with open(truth, "w") as f:
-        f.writelines(json.dumps(r) + "\n" for r in RECEIVED)
+    os.kill(front_pid, signal.SIGKILL)
+    os.kill(back_pid, signal.SIGKILL)
 
 
 def request(r):
