@@ -1,7 +1,7 @@
 //! The shapes of `tests/apps/shapes`, in short: in every runtime and way of making calls, no link may be claimed for certain
 //! that is wrong, and what is reached by every way of running must be reached here.
 //!
-//! `bench/accuracy` measures the same with many users; `docs/accuracy.md` has its figures.
+//! `bench/accuracy` measures the same with many users; `docs/accuracy.md` says what is known.
 
 use crate::harness::{can_trace, root, skip, WIRESPAN};
 use serde_json::Value;
