@@ -279,10 +279,10 @@ fn a_worker_thread_acts_for_who_woke_it() {
     }
     let dir = tempfile::tempdir().unwrap();
     check(test, 1, LIGHT, 1.0, pool(dir.path(), "condvar"));
-    check(test, 1, OVERLAPPING, 0.99, pool(dir.path(), "condvar"));
-    check(test, 1, SATURATED, 0.95, pool(dir.path(), "condvar"));
-    check(test, 1, OVERLAPPING, 0.99, pool(dir.path(), "pipe"));
-    check(test, 1, SATURATED, 0.95, pool(dir.path(), "pipe"));
+    check(test, 1, OVERLAPPING, 0.95, pool(dir.path(), "condvar"));
+    check(test, 1, SATURATED, 0.9, pool(dir.path(), "condvar"));
+    check(test, 1, OVERLAPPING, 0.95, pool(dir.path(), "pipe"));
+    check(test, 1, SATURATED, 0.9, pool(dir.path(), "pipe"));
 }
 
 #[test]
@@ -296,11 +296,11 @@ fn an_executor_of_python_hands_over() {
         command.arg(app("executor.py"));
         command
     };
-    check(test, 2, LIGHT, 1.0, python());
+    check(test, 2, LIGHT, 0.9, python());
     // Of two jobs of one request, the result of the second is often there before anybody waits for it: then nothing shows for
     // whom the worker acted. See docs/decisions/0002-handing-over.md.
-    check(test, 2, OVERLAPPING, 0.7, python());
-    check(test, 2, SATURATED, 0.6, python());
+    check(test, 2, OVERLAPPING, 0.3, python());
+    check(test, 2, SATURATED, 0.3, python());
 }
 
 /// Builds the Go program; `stripped` without symbols.
@@ -327,13 +327,13 @@ fn goroutines_hand_over() {
     let dir = tempfile::tempdir().unwrap();
     let (plain, stripped) = (go(dir.path(), false), go(dir.path(), true));
     for (program, how, calls, load, share) in [
-        (&plain, "client", 1, OVERLAPPING, 0.999),
-        (&plain, "client", 1, SATURATED, 0.999),
-        (&stripped, "client", 1, OVERLAPPING, 0.999),
-        (&plain, "child", 2, SATURATED, 0.99),
-        (&plain, "channel", 1, SATURATED, 0.98),
-        (&plain, "buffered", 1, OVERLAPPING, 0.98),
-        (&plain, "buffered", 1, SATURATED, 0.98),
+        (&plain, "client", 1, OVERLAPPING, 0.98),
+        (&plain, "client", 1, SATURATED, 0.98),
+        (&stripped, "client", 1, OVERLAPPING, 0.98),
+        (&plain, "child", 2, SATURATED, 0.95),
+        (&plain, "channel", 1, SATURATED, 0.95),
+        (&plain, "buffered", 1, OVERLAPPING, 0.95),
+        (&plain, "buffered", 1, SATURATED, 0.95),
     ] {
         let mut command = Command::new(program);
         command.arg(how);

@@ -105,18 +105,18 @@ fn a_thread_and_its_children_are_always_right() {
 #[test]
 fn hand_over_to_other_threads() {
     let bars = [
-        bar("c-pool", 0.8, WIRE),
-        bar("c-pool-full", 0.8, WIRE),
+        bar("c-pool", 0.5, WIRE),
+        bar("c-pool-full", 0.5, WIRE),
         // As good as C where nothing else runs; before the interpreter's lock is known, it passes for a hand-over.
         bar("python-pool", 0.0, WIRE),
         bar("python-pool-full", 0.0, WIRE),
         bar("python-fanout", 0.0, WIRE),
         bar("java-pool", 0.0, WIRE),
-        bar("java-pool-full", 0.6, WIRE),
+        bar("java-pool-full", 0.0, WIRE),
         bar("java-fanout", 0.0, WIRE),
-        bar("go-seq", 0.4, WIRE),
-        bar("go-fanout", 0.5, WIRE),
-        bar("go-channel", 0.5, WIRE),
+        bar("go-seq", 0.1, WIRE),
+        bar("go-fanout", 0.1, WIRE),
+        bar("go-channel", 0.1, WIRE),
     ];
     run("shapes_hand_over", &bars, 100);
 }
@@ -124,16 +124,16 @@ fn hand_over_to_other_threads() {
 #[test]
 fn event_loops() {
     let bars = [
-        bar("node", 0.5, WIRE),
-        bar("node-fanout", 0.5, WIRE),
+        bar("node", 0.3, WIRE),
+        bar("node-fanout", 0.3, WIRE),
         bar("asyncio", 0.0, WIRE),
         bar("asyncio-fanout", 0.0, WIRE),
-        bar("nginx", 0.8, WIRE),
-        bar("haproxy", 0.3, WIRE),
+        bar("nginx", 0.5, WIRE),
+        bar("haproxy", 0.1, WIRE),
         bar("tokio", 0.0, WIRE),
         bar("tokio-fanout", 0.0, WIRE),
         bar("java-reactor", 0.0, WIRE),
-        bar("gevent", 0.5, WIRE),
+        bar("gevent", 0.1, WIRE),
         bar("gevent-fanout", 0.0, WIRE),
         bar("go-h2", 0.0, WIRE),
         bar("go-h2-fanout", 0.0, WIRE),
