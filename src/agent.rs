@@ -27,9 +27,14 @@ use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources};
 use wirespan_model::event::Actor;
 use wirespan_model::{Event, Flow, Resource, Span};
 
-/// Pause between two looks into the ring: while events come, and at the longest while none do.
-const POLL: Duration = Duration::from_millis(1);
+/// Pause between two looks into the ring: while processes and connections are young, which wait to be named and for a
+/// verdict; while events come; and at the longest while none do. The ring holds what a busy machine writes in a tenth of a
+/// second.
+const POLL_YOUNG: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(4);
 const POLL_IDLE: Duration = Duration::from_millis(10);
+/// After a birth or a verdict there are likely more to come.
+const YOUNG: Duration = Duration::from_millis(250);
 /// Spans go out in batches of this many, or after this time.
 const BATCH: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
@@ -161,14 +166,22 @@ impl Loop {
     fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
         let mut events = Vec::new();
         let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
-        let mut pause = POLL;
+        let mut young = Instant::now();
+        let mut pause = POLL_YOUNG;
         while !stop.load(Ordering::Relaxed) {
             for Order::AddPid(pid, answer) in orders.try_iter() {
                 let _ = answer.send(self.capture.add_pid(pid).map_err(|e| anyhow!(e)));
             }
             self.capture.drain(&mut events)?;
-            pause = if events.is_empty() { (pause * 2).min(POLL_IDLE) } else { POLL };
-            self.take(&mut events, out);
+            let idle = events.is_empty();
+            if self.take(&mut events, out) {
+                young = Instant::now();
+            }
+            pause = match idle {
+                _ if young.elapsed() < YOUNG => POLL_YOUNG,
+                true => (pause * 2).min(POLL_IDLE),
+                false => POLL,
+            };
             if ticked.elapsed() >= Duration::from_millis(100) {
                 ticked = Instant::now();
                 self.tick();
@@ -197,10 +210,13 @@ impl Loop {
         Ok(())
     }
 
-    fn take(&mut self, events: &mut Vec<Event>, out: &Sender<Batch>) {
+    /// Returns whether there were births or verdicts.
+    fn take(&mut self, events: &mut Vec<Event>, out: &Sender<Batch>) -> bool {
+        let mut young = false;
         for event in events.drain(..) {
             if let Event::Task(task) = &event {
                 self.enricher.task_event(task);
+                young = true;
             }
             let Loop { joiner, batch, nat, .. } = self;
             joiner.event(event, &mut |span| keep(batch, nat, span));
@@ -213,6 +229,7 @@ impl Loop {
         if let Err(error) = self.capture.decide(&verdicts) {
             tracing::warn!(%error, "verdicts did not reach the kernel; connections stay at their default");
         }
+        young || !verdicts.is_empty()
     }
 
     fn tick(&mut self) {

@@ -28,7 +28,7 @@ impl SpanMetrics {
 
     /// Counts spans.
     pub(crate) fn observe(&self, batch: &[Arc<Span>]) {
-        batch.iter().for_each(|span| self.red.observe(span));
+        self.red.observe(batch.iter().map(|span| &**span));
         let now = Instant::now();
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         batch.iter().for_each(|span| map.span(span, now));

@@ -22,7 +22,7 @@ static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __
 	struct flow_owner o;
 	struct flow_sock f;
 
-	if (!target_task(task) || !tp)
+	if (!tp)
 		return 0;
 	flow_init(&f, sk, role);
 	flow_fill_owner(&o, task);
@@ -47,12 +47,15 @@ static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __
 	return 0;
 }
 
-/* A connection beyond `flow_sockets`: nothing sweeps it, so each message goes into the bundle. */
+/* A connection beyond `flow_sockets`: nothing sweeps it, so each message goes into the bundle. Or one of nobody that was chosen. */
 static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
 {
-	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
 	struct flow_tcp now = {};
+	struct flow_sock *f;
 
+	if (!target_task(task))
+		return 0;
+	f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
 	if (!f)
 		return flow_unknown(sk, task, direction, ret);
 	if (!f->owned)
@@ -147,8 +150,8 @@ static __noinline int flow_new_datagrams(struct sock *sk, struct task_struct *ta
 
 static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
 {
-	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
 	struct task_state *t = target_task(task);
+	struct flow_sock *f;
 	__u16 own = sk->__sk_common.skc_num;
 	struct ws_tuple other = {};
 	struct ws_flow_key key;
@@ -157,6 +160,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 
 	if (!t || (ret < 0 && ret != -ECONNREFUSED))
 		return 0;
+	f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
 	other.remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
 	if (!other.remote_port && direction == WS_EGRESS) {
 		read_name(&other, flow_name(task, t, ret));
@@ -222,6 +226,7 @@ static __always_inline void flow_message(struct sock *sk, __u8 direction, int re
 		flow_datagram(sk, bpf_get_current_task_btf(), direction, ret);
 }
 
+/* Where messages are seen on the same tracepoints, their programs do this: a hook costs more than what it does. */
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(flow_send, struct sock *sk, int ret, int msg_flags)
 {
@@ -238,18 +243,12 @@ int BPF_PROG(flow_receive, struct sock *sk, int ret, int msg_flags)
 }
 
 /* Bytes that leave a socket by splice(), past sock_recvmsg: as many as its sequence numbers say beyond those counted. */
-SEC("tp_btf/tcp_rcv_space_adjust")
-int BPF_PROG(flow_splice, struct sock *sk)
+static __noinline int flow_spliced(struct sock *sk, struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct flow_sock *f;
-	struct tcp_sock *tp;
 	__s32 more;
 
-	if (WS_NR(regs) != NR_SPLICE)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
 	f = flow_find(sk);
 	if (!f) {
 		flow_unlisted(sk, task, WS_INGRESS, 0);
@@ -263,6 +262,17 @@ int BPF_PROG(flow_splice, struct sock *sk)
 	       (__u32)f->bytes[WS_INGRESS];
 	if (more > 0)
 		flow_add(f, WS_INGRESS, more);
+	return 0;
+}
+
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(flow_splice, struct sock *sk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	if (WS_NR(regs) == NR_SPLICE)
+		flow_spliced(sk, task);
 	return 0;
 }
 

@@ -25,8 +25,8 @@ __noinline int remember_context(__u32 copied, __u64 exchange)
 {
 	struct head h = { .hash = WS_NAME_START };
 	struct trace_context came = {};
-	__u32 zero = 0, at;
-	struct scratch *r = bpf_map_lookup_elem(&scratches, &zero);
+	__u32 cpu = bpf_get_smp_processor_id(), at;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
 
 	if (!r || !is_http1_method(*(__u32 *)r->payload))
 		return 0;
@@ -55,14 +55,14 @@ int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 	struct location where;
 	struct sock_state *s;
 	struct scratch *r;
-	__u32 zero = 0, copied;
+	__u32 cpu = bpf_get_smp_processor_id(), copied;
 
 	if (!inject_mode || !t || ret < 4 || msg_flags & MSG_PEEK)
 		return 0;
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!s || s->request_direction != WS_INGRESS || s->tuple.transport != WS_TCP || uses_io_uring(task))
 		return 0;
-	r = bpf_map_lookup_elem(&scratches, &zero);
+	r = bpf_map_lookup_elem(&scratches, &cpu);
 	if (!r)
 		return 0;
 	locate(&where, task, t, ret);

@@ -224,11 +224,13 @@ const volatile bool by_netns = false;
 const volatile bool everything = false;
 const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
+const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */
 /* Changed at run time. */
 __u32 target_generation; /* 1 before load */
 __u32 verdict_epoch;
 __u64 next_socket_id;
 __u64 next_provisional;
+bool flows_open;	/* the self-test's own sockets, before, are nobody's flows */
 
 static __always_inline void count(__u32 which)
 {

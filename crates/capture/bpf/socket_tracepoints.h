@@ -12,6 +12,23 @@
 
 #define WS_LONG_SEND 16384
 
+/* A cast that the verifier checks and that costs nothing, where bpf_skc_to_tcp_sock() is a call. */
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __weak __ksym;
+
+static __always_inline const struct tcp_sock *tcp_of(struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	if (sk->sk_protocol != IPPROTO_TCP || sk->sk_type != SOCK_STREAM || (family != AF_INET && family != AF_INET6))
+		return NULL;
+	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
+static __always_inline bool counts_flows(void)
+{
+	return flows_with_messages && flows_open;
+}
+
 /* Ends the call in progress; when it began to move bytes of this socket, 0 if that was not seen. */
 static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
 {
@@ -41,8 +58,8 @@ int BPF_PROG(tcp_sendmsg_locked, struct sock *sk, const struct msghdr *msg)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool uring = uses_io_uring(task);
+	const struct tcp_sock *tp;
 	struct task_state *t;
-	struct tcp_sock *tp;
 
 	if (!uring && msg->msg_iter.count < WS_LONG_SEND)
 		return 0;
@@ -50,7 +67,7 @@ int BPF_PROG(tcp_sendmsg_locked, struct sock *sk, const struct msghdr *msg)
 	/* Called for each segment of a long message: the first one counts. */
 	if (!t || t->enter_sk == (__u64)sk)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_of(sk);
 	if (!tp)
 		return 0;
 	t->enter_sk = (__u64)sk;
@@ -82,17 +99,19 @@ int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	const struct tcp_sock *tp;
 	struct task_state *t;
 	struct sock_state *s;
-	struct tcp_sock *tp;
 	__u32 from, to;
 
 	if (WS_NR(regs) != NR_SPLICE)
 		return 0;
 	t = target_task(task);
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_of(sk);
 	if (!t || !tp)
 		return 0;
+	if (counts_flows())
+		flow_spliced(sk, task);
 	s = use_sock(sk, task);
 	if (!s)
 		return 0;
@@ -109,14 +128,16 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct tcp_sock *tp;
+	const struct tcp_sock *tp;
 	__u64 enter_ns;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
 	if (!t)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
+	if (counts_flows())
+		flow_message(sk, WS_EGRESS, ret);
+	tp = tcp_of(sk);
 	enter_ns = end_call(t, sk);
 	if (tp) {
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
@@ -136,21 +157,23 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
+	const struct tcp_sock *tp;
 	struct sock_state *s;
-	struct tcp_sock *tp;
 	__u64 enter_ns = 0;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
 	if (!t)
 		return 0;
+	if (counts_flows() && !(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
+		flow_message(sk, WS_INGRESS, ret);
 	if (msg_flags & MSG_PEEK) {
 		count(WS_C_PEEK);
 		forget_held(task);
 		return 0;
 	}
 	s = use_sock(sk, task);
-	tp = bpf_skc_to_tcp_sock(sk);
+	tp = tcp_of(sk);
 	if (tp && s) {
 		seq = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - ret;
 		flags = WS_F_HAS_SEQ;

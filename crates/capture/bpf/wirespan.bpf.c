@@ -23,6 +23,7 @@
 #include "flow_maps.h"
 #include "flow_bundle.h"
 #include "flow_socket.h"
+#include "flow_message.h"
 #include "inject.h"
 #include "inject_head.h"
 
@@ -36,7 +37,6 @@
 #include "tls.h"
 #include "tls_go.h"
 #include "flow_state.h"
-#include "flow_message.h"
 #include "flow_trouble.h"
 #include "flow_sweep.h"
 

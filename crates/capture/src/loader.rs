@@ -173,6 +173,8 @@ fn open(
         rodata.everything = targets.all;
         rodata.inject_salt = [random(), random()];
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
+        // All or none: one that was left out is not to come in with the messages.
+        rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 3;
         rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
@@ -190,11 +192,12 @@ fn open(
     flow::size(&mut skel, options.flows.filter(|_| flows)).map_err(bpf("sizing the tables of flows"))?;
     let processors = libbpf_rs::num_possible_cpus().map_err(bpf("counting the processors"))?;
     skel.maps.scratches.set_max_entries(processors as u32).map_err(bpf("making room for records"))?;
+    let joined = skel.maps.rodata_data.as_ref().is_some_and(|r| r.flows_with_messages);
     for mut program in skel.open_object_mut().progs_mut() {
-        let wanted = program
-            .name()
-            .to_str()
-            .is_some_and(|n| load.iter().any(|p| p.name == n) || (flows && flow::RUN.contains(&n)));
+        let wanted = program.name().to_str().is_some_and(|n| {
+            let own = load.iter().any(|p| p.name == n && !(joined && p.joins_messages(load)));
+            own || (flows && flow::RUN.contains(&n))
+        });
         program.set_autoload(wanted);
     }
     Ok(skel)
@@ -327,6 +330,9 @@ impl Capture {
                 ring.consume().map_err(bpf("reading the ring buffer"))?;
                 batch.borrow_mut().events.clear();
             }
+        }
+        if let Some(bss) = skel.maps.bss_data.as_mut() {
+            bss.flows_open = true;
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
         let mut features = features::table(rung, &names, &refused, has);

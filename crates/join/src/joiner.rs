@@ -50,7 +50,8 @@ pub struct Joiner {
     /// Last time that the caller told; 0 if it never did.
     clock_ns: u64,
     epoch_ns: u64,
-    naming: Naming,
+    /// Lent out while work goes on whose spans it takes: a pointer, as that is every event.
+    naming: Option<Box<Naming>>,
 }
 
 impl Joiner {
@@ -73,7 +74,7 @@ impl Joiner {
             ticked_ns: 0,
             clock_ns: 0,
             epoch_ns: 0,
-            naming: Naming::default(),
+            naming: Some(Box::default()),
         }
     }
 
@@ -91,17 +92,17 @@ impl Joiner {
             }
             Event::Alias(a) => {
                 self.env.stats.named_causes += u64::from(a.kind == AliasKind::Name);
-                self.naming.name(&a, sink);
+                self.naming.get_or_insert_default().name(&a, sink);
             }
         }
     }
 
     /// Does something whose spans may wait until their cause has its name.
     fn named(&mut self, sink: &mut dyn FnMut(Span), work: impl FnOnce(&mut Self, &mut dyn FnMut(Span))) {
-        let mut naming = std::mem::take(&mut self.naming);
+        let mut naming = self.naming.take().unwrap_or_default();
         work(self, &mut |span| naming.pass(span, sink));
-        self.naming = naming;
-        self.env.stats.unnamed_causes += self.naming.give_up(self.now_ns, sink);
+        self.env.stats.unnamed_causes += naming.give_up(self.now_ns, sink);
+        self.naming = Some(naming);
     }
 
     fn data(&mut self, d: DataEvent, sink: &mut dyn FnMut(Span)) {
@@ -246,7 +247,7 @@ impl Joiner {
                 joiner.drop_slot(slot, sink);
             }
         });
-        self.env.stats.unnamed_causes += self.naming.give_up(u64::MAX, sink);
+        self.env.stats.unnamed_causes += self.naming.get_or_insert_default().give_up(u64::MAX, sink);
         self.timers.clear();
     }
 

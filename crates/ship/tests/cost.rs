@@ -76,7 +76,7 @@ fn cost_per_span() {
 
     let red = RedMetrics::default();
     let start = cpu_ns();
-    all.iter().for_each(|s| red.observe(black_box(s)));
+    red.observe(black_box(&all).iter().map(|span| &**span));
     report("RED metrics", n, start, "");
 
     let start = cpu_ns();

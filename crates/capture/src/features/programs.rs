@@ -48,6 +48,13 @@ impl Program {
         self.name.starts_with("flow_")
     }
 
+    /// Whether the programs of messages do its work as well, if they hang on the same tracepoint: a hook costs more than
+    /// what it does.
+    pub(crate) fn joins_messages(&self, others: &[&Program]) -> bool {
+        matches!(self.name, "flow_send" | "flow_receive" | "flow_splice")
+            && others.iter().any(|p| p.tracepoint == self.tracepoint && p.sees_messages())
+    }
+
     /// Whether it sees messages, or serves only them.
     pub(crate) fn sees_messages(&self) -> bool {
         !self.is_flow() && !self.is_cgroup() && !self.name.starts_with("sched_process_")

@@ -115,8 +115,13 @@ impl RedMetrics {
         RedMetrics { config, ..RedMetrics::default() }
     }
 
-    /// Counts a span, if it is a request seen at one of its two processes; other observation points would count it twice.
-    pub fn observe(&self, span: &Span) {
+    /// Counts spans that are requests seen at one of their two processes; other observation points would count them twice.
+    pub fn observe<'a>(&self, spans: impl IntoIterator<Item = &'a Span>) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.into_iter().for_each(|span| self.count(&mut series, span));
+    }
+
+    fn count(&self, series: &mut FxHashMap<u64, Series>, span: &Span) {
         let mut hasher = FxHasher::default();
         let Some(name) = visit(span, &mut |key, part| {
             key.hash(&mut hasher);
@@ -131,7 +136,6 @@ impl RedMetrics {
         name.hash(&mut hasher);
         let id = hasher.finish();
         let seconds = span.duration_ns() as f64 / 1e9;
-        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let full = series.len() >= self.config.max_series;
         if let Some(known) = series.get_mut(&id) {
             known.add(seconds);
@@ -273,12 +277,12 @@ mod tests {
     #[test]
     fn requests_are_counted_once_and_named_as_opentelemetry_names_them() {
         let red = RedMetrics::default();
-        red.observe(&http(SpanKind::Server, TapSide::ServerProcess, 200, 3));
-        red.observe(&http(SpanKind::Server, TapSide::ServerProcess, 200, 60));
-        red.observe(&http(SpanKind::Server, TapSide::ServerProcess, 503, 20_000));
-        red.observe(&http(SpanKind::Server, TapSide::ServerNic, 200, 3));
-        red.observe(&http(SpanKind::Server, TapSide::App, 200, 3));
-        red.observe(&http(SpanKind::Client, TapSide::ClientProcess, 200, 3));
+        red.observe([&http(SpanKind::Server, TapSide::ServerProcess, 200, 3)]);
+        red.observe([&http(SpanKind::Server, TapSide::ServerProcess, 200, 60)]);
+        red.observe([&http(SpanKind::Server, TapSide::ServerProcess, 503, 20_000)]);
+        red.observe([&http(SpanKind::Server, TapSide::ServerNic, 200, 3)]);
+        red.observe([&http(SpanKind::Server, TapSide::App, 200, 3)]);
+        red.observe([&http(SpanKind::Client, TapSide::ClientProcess, 200, 3)]);
         let out = text(red);
         let ok = r#"{service_name="cart",http_request_method="GET",http_response_status_code="200""#;
         assert!(out.contains(&format!("http_server_request_duration_seconds_bucket{ok},le=\"0.005\"}} 1\n")), "{out}");
@@ -297,7 +301,7 @@ mod tests {
         for i in 0..10 {
             let mut span = http(SpanKind::Server, TapSide::ServerProcess, 200 + i, 1);
             span.operation = "BREW".into();
-            red.observe(&span);
+            red.observe([&span]);
         }
         assert_eq!(red.overflowed(), 7);
         let out = text(red);
@@ -312,10 +316,10 @@ mod tests {
             protocol: protocol.into(),
             ..http(SpanKind::Client, TapSide::ClientProcess, 0, 1)
         };
-        red.observe(&Span { attrs: vec![("db.system.name".into(), "redis".into())], ..span("redis") });
-        red.observe(&span("dns"));
-        red.observe(&span("kafka"));
-        red.observe(&span("tcp"));
+        red.observe([&Span { attrs: vec![("db.system.name".into(), "redis".into())], ..span("redis") }]);
+        red.observe([&span("dns")]);
+        red.observe([&span("kafka")]);
+        red.observe([&span("tcp")]);
         let out = text(red);
         for want in [
             r#"db_client_operation_duration_seconds_count{service_name="cart",db_system_name="redis",db_operation_name="GET"} 1"#,

@@ -19,7 +19,7 @@ pub(crate) fn write(out: &mut String, attrs: &[Attr]) {
         out.push(':');
         match value {
             Value::Str(s) => text(out, s),
-            Value::Int(n) => push(out, format_args!("{n}")),
+            Value::Int(n) => out.push_str(itoa::Buffer::new().format(*n)),
             Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
             // `{:?}` keeps the point of 1.0, so that it is read back as a float.
             Value::Float(x) if x.is_finite() => push(out, format_args!("{x:?}")),
@@ -51,6 +51,12 @@ fn push(out: &mut String, args: std::fmt::Arguments<'_>) {
 
 fn text(out: &mut String, s: &str) {
     out.push('"');
+    // Nearly all text: told without a branch per byte.
+    if !s.bytes().fold(false, |escape, b| escape | (b < 0x20) | (b == b'"') | (b == b'\\')) {
+        out.push_str(s);
+        out.push('"');
+        return;
+    }
     let mut from = 0;
     for (i, b) in s.bytes().enumerate() {
         if b >= 0x20 && b != b'"' && b != b'\\' {

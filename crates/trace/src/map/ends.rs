@@ -60,7 +60,7 @@ fn connection(span: &Span) -> u64 {
 }
 
 /// The request's and the response's first sequence number: the same at both ends, whatever was rewritten on the way.
-fn wire(span: &Span) -> Option<u64> {
+pub(super) fn wire(span: &Span) -> Option<u64> {
     let (request, response) = (span.request_seq?, span.response_seq?);
     Some(u64::from(request) << 32 | u64::from(response))
 }
@@ -252,6 +252,11 @@ impl Directory {
         half(|c| c.client) && half(|c| c.server)
     }
 
+    /// Whether both ends of the span's connection were seen.
+    pub(super) fn is_whole(&self, span: &Span) -> bool {
+        self.connections.get(&connection(span)).is_none_or(|c| c.client != NOBODY && c.server != NOBODY)
+    }
+
     /// Second round: every span again.
     pub(super) fn learn_wire(&mut self, span: &Span) {
         let side = match span.tap {
@@ -260,8 +265,7 @@ impl Directory {
             _ => return,
         };
         let (Some(wire), key) = (wire(span), connection(span)) else { return };
-        let whole = self.connections.get(&key).is_none_or(|c| c.client != NOBODY && c.server != NOBODY);
-        if whole || (self.wires.len() >= self.max && !self.wires.contains_key(&wire)) {
+        if self.is_whole(span) || (self.wires.len() >= self.max && !self.wires.contains_key(&wire)) {
             return;
         }
         let sides = self.wires.entry(wire).or_default();

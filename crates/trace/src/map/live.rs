@@ -1,13 +1,16 @@
 //! The map as it happens: sums per edge that only grow, for metrics.
 //!
 //! A span waits a moment, until the span of the other end has come; then its edge is known, and it is counted on it as in
-//! the whole map. What is known of connections is forgotten after a minute or two.
+//! the whole map. Spans that must come to the same edge (one end, one connection) wait as one sum: who knows a connection
+//! has learnt nothing from its next request. What is known of connections is forgotten after a minute or two.
 
 use super::build::is_opaque;
 use super::ends::{self, Directory, NodeKey};
 use super::top::Top;
 use super::NodeKind;
+use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wirespan_model::{Flow, Span, SpanKind, TapSide, Transport};
@@ -21,7 +24,7 @@ pub const BOUNDS_S: [f64; 16] =
 pub struct LiveConfig {
     /// For how long a span waits for that of the other end.
     pub wait: Duration,
-    /// Most spans that wait; beyond it the oldest are counted early.
+    /// Most sums of spans, and flow records, that wait; beyond it the oldest are counted early.
     pub max_waiting: usize,
     /// Most connections that are known at once.
     pub max_connections: usize,
@@ -83,6 +86,11 @@ impl Durations {
         self.counts[bucket] += 1;
         self.sum_s += seconds;
     }
+
+    fn merge(&mut self, other: &Durations) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(n, more)| *n += more);
+        self.sum_s += other.sum_s;
+    }
 }
 
 /// Requests of an edge.
@@ -130,15 +138,35 @@ pub struct LiveStats {
     pub folded_flows: u64,
 }
 
-enum Waiting {
-    Span(Arc<Span>),
-    Flow(Box<Flow>),
+/// Spans of one end of one connection.
+struct Group {
+    first: Arc<Span>,
+    requests: u64,
+    failed: u64,
+    times: Durations,
+    /// Both ends were known when it began: there is no NAT to look behind.
+    whole: bool,
 }
+
+/// What came within [`SLOT`].
+struct Slot {
+    first: Instant,
+    last: Instant,
+    groups: FxHashMap<u64, Group>,
+    flows: Vec<Flow>,
+}
+
+/// Long against the time between the requests of a busy connection, short against the wait.
+const SLOT: Duration = Duration::from_millis(250);
+/// Of the exchanges of a half-seen connection this share is kept to find its other end. Both ends choose the same ones.
+const WIRES: u64 = 16;
 
 /// Sums per edge.
 pub struct LiveMap {
     config: LiveConfig,
-    waiting: VecDeque<(Instant, Waiting)>,
+    waiting: VecDeque<Slot>,
+    /// Groups and flow records in it.
+    waits: usize,
     /// What is known: the first is asked, both learn; the second takes its place when it is old enough.
     known: [Directory; 2],
     turned: Instant,
@@ -153,6 +181,7 @@ impl LiveMap {
         let max = config.max_connections;
         LiveMap {
             waiting: VecDeque::new(),
+            waits: 0,
             known: [Directory::new(max), Directory::new(max)],
             turned: now,
             calls: Top::new(config.max_edges),
@@ -167,11 +196,38 @@ impl LiveMap {
         let request = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess) && !is_opaque(&span.protocol);
         for directory in &mut self.known {
             directory.learn_names(span);
+        }
+        if !request {
+            self.learn(span);
+            return;
+        }
+        let id = group_of(span);
+        let slot = slot_of(&mut self.waiting, now);
+        if let Some(group) = slot.groups.get_mut(&id) {
+            group.add(span);
+            let kept = !group.whole && ends::wire(span).is_some_and(|wire| wire.is_multiple_of(WIRES));
+            if kept {
+                self.known.iter_mut().for_each(|directory| directory.learn_wire(span));
+            }
+            return;
+        }
+        self.learn(span);
+        let mut group = Group {
+            first: Arc::clone(span),
+            requests: 0,
+            failed: 0,
+            times: Durations::default(),
+            whole: self.known[0].is_whole(span),
+        };
+        group.add(span);
+        slot_of(&mut self.waiting, now).groups.insert(id, group);
+        self.waits_more();
+    }
+
+    fn learn(&mut self, span: &Span) {
+        for directory in &mut self.known {
             directory.learn(span);
             directory.learn_wire(span);
-        }
-        if request {
-            self.wait(Waiting::Span(Arc::clone(span)), now);
         }
     }
 
@@ -179,25 +235,26 @@ impl LiveMap {
     pub fn flow(&mut self, flow: &Flow, now: Instant) {
         self.known.iter_mut().for_each(|directory| directory.learn_flow(flow));
         if !flow.key.remote.is_unspecified() {
-            self.wait(Waiting::Flow(Box::new(flow.clone())), now);
+            slot_of(&mut self.waiting, now).flows.push(flow.clone());
+            self.waits_more();
         }
     }
 
-    fn wait(&mut self, what: Waiting, now: Instant) {
-        if self.waiting.len() >= self.config.max_waiting {
-            if let Some((_, first)) = self.waiting.pop_front() {
-                self.stats.early += 1;
-                self.count(first);
+    fn waits_more(&mut self) {
+        self.waits += 1;
+        if self.waits > self.config.max_waiting {
+            if let Some(slot) = self.waiting.pop_front() {
+                self.stats.early += slot.groups.values().map(|g| g.requests).sum::<u64>() + slot.flows.len() as u64;
+                self.count(slot);
             }
         }
-        self.waiting.push_back((now, what));
     }
 
     /// Counts what has waited long enough.
     pub fn tick(&mut self, now: Instant) {
-        while self.waiting.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= self.config.wait) {
-            if let Some((_, first)) = self.waiting.pop_front() {
-                self.count(first);
+        while self.waiting.front().is_some_and(|slot| now.saturating_duration_since(slot.last) >= self.config.wait) {
+            if let Some(slot) = self.waiting.pop_front() {
+                self.count(slot);
             }
         }
         if now.saturating_duration_since(self.turned) >= self.config.memory {
@@ -212,19 +269,19 @@ impl LiveMap {
 
     /// Counts everything, at the end.
     pub fn finish(&mut self) {
-        while let Some((_, first)) = self.waiting.pop_front() {
-            self.count(first);
+        while let Some(slot) = self.waiting.pop_front() {
+            self.count(slot);
         }
     }
 
-    fn count(&mut self, waiting: Waiting) {
-        match waiting {
-            Waiting::Span(span) => self.count_span(&span),
-            Waiting::Flow(flow) => self.count_flow(&flow),
-        }
+    fn count(&mut self, slot: Slot) {
+        self.waits = self.waits.saturating_sub(slot.groups.len() + slot.flows.len());
+        slot.groups.values().for_each(|group| self.count_group(group));
+        slot.flows.iter().for_each(|flow| self.count_flow(flow));
     }
 
-    fn count_span(&mut self, span: &Span) {
+    fn count_group(&mut self, group: &Group) {
+        let span = &*group.first;
         let own = NodeKey::new(NodeKind::Service, ends::service(span));
         let directory = &self.known[0];
         let serves = span.tap == TapSide::ServerProcess;
@@ -246,13 +303,13 @@ impl LiveMap {
         // The called one's span of a request that its caller's span has counted.
         let again = serves && client.kind == NodeKind::Service;
         let edge = GraphEdge { client: client.name, server: server.name, connection_type };
-        let sums = self.calls.at(edge, u64::from(!again));
+        let sums = self.calls.at(edge, if again { 0 } else { group.requests });
         let times = if serves { &mut sums.server } else { &mut sums.client };
-        times.add(span.duration_ns());
+        times.merge(&group.times);
         if !again {
-            sums.requests += 1;
-            sums.failed += u64::from(span.status.is_error(span.kind));
-            self.stats.unpaired += u64::from(!paired);
+            sums.requests += group.requests;
+            sums.failed += group.failed;
+            self.stats.unpaired += if paired { 0 } else { group.requests };
         }
     }
 
@@ -300,6 +357,33 @@ impl LiveMap {
             ..self.stats
         }
     }
+}
+
+impl Group {
+    fn add(&mut self, span: &Span) {
+        self.requests += 1;
+        self.failed += u64::from(span.status.is_error(span.kind));
+        self.times.add(span.duration_ns());
+    }
+}
+
+/// The slot that is open now.
+fn slot_of(waiting: &mut VecDeque<Slot>, now: Instant) -> &mut Slot {
+    if waiting.back().is_none_or(|slot| now.saturating_duration_since(slot.first) >= SLOT) {
+        waiting.push_back(Slot { first: now, last: now, groups: FxHashMap::default(), flows: Vec::new() });
+    }
+    let last = waiting.len() - 1;
+    let slot = &mut waiting[last];
+    slot.last = now;
+    slot
+}
+
+/// Everything that decides on which edge a span is counted.
+fn group_of(span: &Span) -> u64 {
+    let mut hasher = FxHasher::default();
+    (span.tap, span.kind, span.host_id, span.netns, span.tuple).hash(&mut hasher);
+    (&*span.protocol, ends::service(span)).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Protocols of databases and caches, as service graphs tell them apart.
