@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
+use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources};
 use wirespan_model::event::Actor;
@@ -148,6 +149,7 @@ impl Agent {
 struct Loop {
     capture: Capture,
     joiner: Joiner,
+    protocols: Registry,
     enricher: Arc<Enricher>,
     /// True ends behind NAT; `None` where connection tracking cannot be asked.
     nat: Option<Nat>,
@@ -158,9 +160,10 @@ struct Loop {
 
 impl Loop {
     fn new(capture: Capture, config: JoinConfig, enricher: Arc<Enricher>, counters: Arc<Counters>) -> Self {
+        let protocols = config.protocols.clone();
         let joiner = Joiner::new(config, enricher.host_id(), Box::new(Processes(Arc::clone(&enricher))));
         let nat = Nat::new(Path::new("/proc"));
-        Loop { capture, joiner, enricher, nat, counters, batch: Vec::with_capacity(BATCH), dropped: 0 }
+        Loop { capture, joiner, protocols, enricher, nat, counters, batch: Vec::with_capacity(BATCH), dropped: 0 }
     }
 
     fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
@@ -252,6 +255,7 @@ impl Loop {
     fn publish(&self) {
         self.counters.set("capture", self.capture.counters());
         self.counters.set("join", self.joiner.stats().counters());
+        self.counters.set("plugin", self.protocols.counters());
         let mut own = vec![("spans_dropped_queue_full", self.dropped)];
         own.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
         self.counters.set("agent", own);

@@ -17,6 +17,10 @@ pub(crate) struct Config {
     pub(crate) flows: Flows,
     /// Protocols that the user adds; see docs/protocols/custom.md.
     pub(crate) protocols: Protocols,
+    /// Protocols that WebAssembly plug-ins read; see docs/plugins.md.
+    pub(crate) plugin: Vec<Plugin>,
+    /// What is shown of messages beyond names and numbers; see docs/privacy.md.
+    pub(crate) mask: Mask,
     /// How requests and responses are paired.
     pub(crate) join: Join,
     /// Where spans are kept.
@@ -99,6 +103,96 @@ impl Default for Protocols {
     fn default() -> Self {
         Protocols { dir: "/etc/wirespan/protocols".into(), files: Vec::new() }
     }
+}
+
+/// A protocol that a WebAssembly plug-in reads, see docs/plugins.md; one such table for each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Plugin {
+    /// The module: WebAssembly, binary (`.wasm`) or as text (`.wat`).
+    pub(crate) path: PathBuf,
+    /// Name of the protocol; empty takes that of the file.
+    pub(crate) name: String,
+    /// Ports of servers; if there are any, the plug-in is asked about connections to these only.
+    pub(crate) ports: Vec<u16>,
+    /// Most fuel of one call; a unit is about one instruction.
+    pub(crate) fuel: u64,
+    /// Most memory of the module, MiB.
+    pub(crate) memory_mib: u64,
+    /// Faults (each costs a connection) after which the plug-in is switched off.
+    pub(crate) faults: u32,
+}
+
+impl Default for Plugin {
+    fn default() -> Self {
+        Plugin {
+            path: PathBuf::new(),
+            name: String::new(),
+            ports: Vec::new(),
+            fuel: 1_000_000,
+            memory_mib: 16,
+            faults: 3,
+        }
+    }
+}
+
+impl Plugin {
+    /// A plug-in of which only the file is told.
+    pub(crate) fn of_file(path: PathBuf) -> Self {
+        Plugin { path, ..Plugin::default() }
+    }
+}
+
+/// What is shown of messages beyond names and numbers, and what is not shown at all; see docs/privacy.md. Masking happens in
+/// the process that captures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Mask {
+    /// HTTP, gRPC.
+    pub(crate) http: MaskHttp,
+    /// PostgreSQL.
+    pub(crate) postgresql: MaskSql,
+    /// MySQL, MariaDB.
+    pub(crate) mysql: MaskSql,
+    /// SQL Server.
+    pub(crate) mssql: MaskSql,
+    /// ClickHouse.
+    pub(crate) clickhouse: MaskSql,
+    /// Cassandra.
+    pub(crate) cassandra: MaskSql,
+    /// Redis.
+    pub(crate) redis: MaskRedis,
+    /// By protocol, attributes that are left out; `operation`, `target` and `error` too: `kafka = ["messaging.destination.name"]`.
+    pub(crate) hide: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+/// What is kept of HTTP. Nothing of a URL but its path is shown otherwise, and no header field but those that OpenTelemetry
+/// has attributes for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MaskHttp {
+    /// Fields of HTTP/1 requests that are kept as `http.request.header.NAME`.
+    pub(crate) request_headers: Vec<String>,
+    /// Fields of HTTP/1 responses that are kept as `http.response.header.NAME`.
+    pub(crate) response_headers: Vec<String>,
+    /// Parameters of the query that are kept in `url.query`; the others are not shown, their names neither.
+    pub(crate) query: Vec<String>,
+}
+
+/// What is kept of SQL.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MaskSql {
+    /// Keep literals in `db.query.text`, except those that look like credentials and those of statements about passwords.
+    pub(crate) literals: bool,
+}
+
+/// What is kept of Redis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MaskRedis {
+    /// Keep the first key of a command in `db.query.text`, up to 64 bytes, unless it looks like a credential.
+    pub(crate) keys: bool,
 }
 
 /// How requests and responses are paired.
@@ -203,13 +297,23 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Config> {
 
 fn parse(text: &str) -> Result<Config> {
     let table: toml::Table = text.parse()?;
-    let known = toml::Table::try_from(Config::default())?;
-    check_keys("", &table, &known)?;
+    check_keys("", &table, &template()?)?;
     Ok(toml::Table::try_into(table)?)
 }
 
 /// Tables whose keys are the user's own.
-const FREE: &[&str] = &["export.otlp_headers"];
+const FREE: &[&str] = &["export.otlp_headers", "mask.hide"];
+
+/// Every key with its default; of a list of tables, one.
+fn template() -> Result<toml::Table> {
+    let config = Config { plugin: vec![Plugin::default()], ..Config::default() };
+    Ok(toml::Table::try_from(config)?)
+}
+
+/// The table that a list of tables has one of.
+fn only(list: &[toml::Value]) -> Option<&toml::Table> {
+    list.first().and_then(toml::Value::as_table)
+}
 
 fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<()> {
     for (key, value) in table {
@@ -218,6 +322,14 @@ fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<
             (_, None) => bail!("unknown key `{path}`{}", nearest(&path)),
             (toml::Value::Table(_), Some(_)) if FREE.contains(&path.as_str()) => {}
             (toml::Value::Table(inner), Some(toml::Value::Table(known))) => check_keys(&path, inner, known)?,
+            (value, Some(toml::Value::Array(list))) if only(list).is_some() => {
+                let tables =
+                    value.as_array().and_then(|a| a.iter().map(toml::Value::as_table).collect::<Option<Vec<_>>>());
+                let (Some(tables), Some(known)) = (tables, only(list)) else {
+                    bail!("`{path}` is a list of tables: write [[{path}]]")
+                };
+                tables.into_iter().try_for_each(|table| check_keys(&path, table, known))?;
+            }
             (_, Some(toml::Value::Table(_))) => bail!("`{path}` is a section: write [{path}]"),
             _ => {}
         }
@@ -232,40 +344,77 @@ pub(crate) fn keys() -> Vec<String> {
             let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
             match value {
                 toml::Value::Table(inner) if !FREE.contains(&path.as_str()) => walk(&path, inner, out),
+                toml::Value::Array(list) if only(list).is_some_and(|t| !t.is_empty()) => {
+                    if let Some(inner) = only(list) {
+                        walk(&path, inner, out);
+                    }
+                }
                 _ => out.push(path),
             }
         }
     }
     let mut out = Vec::new();
-    if let Ok(table) = toml::Table::try_from(Config::default()) {
+    if let Ok(table) = template() {
         walk("", &table, &mut out);
     }
     out
 }
 
+/// The sections that a struct of this file describes.
+const SECTIONS: &[(&str, &[&str])] = &[
+    ("Capture", &["capture"]),
+    ("Flows", &["flows"]),
+    ("Protocols", &["protocols"]),
+    ("Plugin", &["plugin"]),
+    ("Mask", &["mask"]),
+    ("MaskHttp", &["mask.http"]),
+    ("MaskSql", &["mask.postgresql", "mask.mysql", "mask.mssql", "mask.clickhouse", "mask.cassandra"]),
+    ("MaskRedis", &["mask.redis"]),
+    ("Join", &["join"]),
+    ("Store", &["store"]),
+    ("Serve", &["serve"]),
+    ("Export", &["export"]),
+    ("Metrics", &["metrics"]),
+];
+
+/// The table of a section.
+fn section<'a>(all: &'a toml::Table, path: &str) -> Option<&'a toml::Table> {
+    path.split('.').try_fold(all, |table, key| match table.get(key)? {
+        toml::Value::Array(list) => only(list),
+        value => value.as_table(),
+    })
+}
+
 /// `docs/configuration.md`: every key with its default and the words that stand above it in this file.
 pub(crate) fn reference() -> Result<String> {
-    let defaults = toml::Table::try_from(Config::default())?;
+    let defaults = template()?;
     let mut out = String::from(
         "# Configuration\n\nGenerated by `wirespan __config`; do not edit. `/etc/wirespan/wirespan.toml` is read if it exists, \
          or the file named by `--config` or `WIRESPAN_CONFIG`.\nUnknown keys are errors that name the nearest key.\n",
     );
-    let (mut section, mut words) = (String::new(), Vec::new());
+    let (mut sections, mut words): (&[&str], _) = (&[], Vec::new());
     for line in include_str!("config.rs").lines().map(str::trim) {
         if let Some(text) = line.strip_prefix("///") {
             words.push(text.trim());
         } else if let Some(name) = line.strip_prefix("pub(crate) struct ").and_then(|l| l.split_whitespace().next()) {
-            section = name.to_lowercase();
-            if defaults.contains_key(&section) {
+            sections = SECTIONS.iter().find(|(of, _)| *of == name).map_or(&[], |(_, sections)| sections);
+            let list = sections.iter().any(|s| matches!(defaults.get(*s), Some(toml::Value::Array(_))));
+            let heads: Vec<_> =
+                sections.iter().map(|s| if list { format!("[[{s}]]") } else { format!("[{s}]") }).collect();
+            if !heads.is_empty() {
                 out.push_str(&format!(
-                    "\n## [{section}]\n\n{}\n\n| key | default | |\n|---|---|---|\n",
+                    "\n## {}\n\n{}\n\n| key | default | |\n|---|---|---|\n",
+                    heads.join(", "),
                     words.join(" ")
                 ));
             }
             words.clear();
         } else if let Some((key, _)) = line.strip_prefix("pub(crate) ").and_then(|l| l.split_once(": ")) {
-            if let Some(default) = defaults.get(&section).and_then(|s| s.get(key)) {
-                out.push_str(&format!("| `{key}` | `{default}` | {} |\n", words.join(" ")));
+            if let Some(default) = sections.first().and_then(|s| section(&defaults, s)).and_then(|s| s.get(key)) {
+                // What has sections of its own is described there.
+                if !default.is_table() || FREE.iter().any(|f| f.ends_with(&format!(".{key}"))) {
+                    out.push_str(&format!("| `{key}` | `{default}` | {} |\n", words.join(" ")));
+                }
             }
             words.clear();
         } else if !line.starts_with("#[") {

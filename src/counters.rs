@@ -8,11 +8,23 @@ use wirespan_ship::metrics::Registry;
 use wirespan_view::{Counter, Stage};
 
 /// Stages in the order of the data flow; others follow by name.
-const ORDER: &[&str] = &["capture", "join", "flows", "agent", "store", "export", "link", "receive"];
+const ORDER: &[&str] = &["capture", "join", "plugin", "flows", "agent", "store", "export", "link", "receive"];
 
 /// Names that tell of something lost.
-const LOSS: &[&str] =
-    &["lost", "drop", "evicted", "overflow", "gaps", "gap_bytes", "bad_", "refused", "malformed", "unseen", "resync"];
+const LOSS: &[&str] = &[
+    "lost",
+    "drop",
+    "evicted",
+    "overflow",
+    "gaps",
+    "gap_bytes",
+    "bad_",
+    "refused",
+    "malformed",
+    "unseen",
+    "resync",
+    "fault",
+];
 
 /// Counters by stage and name, since the start of the process.
 #[derive(Default)]

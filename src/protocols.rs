@@ -1,12 +1,13 @@
-//! The protocols that the user adds: descriptions (TOML), read once at the start.
+//! The protocols that the user adds: descriptions (TOML) and plug-ins (WebAssembly), read once at the start.
 
-use crate::config::Config;
+use crate::config::{Config, Mask};
 use anyhow::{bail, Context as _, Result};
 use std::path::{Path, PathBuf};
 use wirespan_decode::custom::{Custom, Definition};
-use wirespan_decode::{Protocol, Registry};
+use wirespan_decode::{Keep, Protocol, Registry};
+use wirespan_plugin::{Limits, Plugin, Settings};
 
-/// The built-in protocols and those of the configuration, in the order in which they are named there.
+/// The built-in protocols, then descriptions, then plug-ins, each in the order in which the configuration names them.
 pub(crate) fn registry(config: &Config) -> Result<Registry> {
     let settings = &config.protocols;
     let mut added: Vec<&'static dyn Protocol> = Vec::new();
@@ -18,12 +19,54 @@ pub(crate) fn registry(config: &Config) -> Result<Registry> {
             added.push(Box::leak(Box::new(protocol)));
         }
     }
+    for plugin in &config.plugin {
+        let d = Limits::default();
+        let settings = Settings {
+            path: plugin.path.clone(),
+            name: plugin.name.clone(),
+            ports: plugin.ports.clone(),
+            limits: Limits {
+                fuel: plugin.fuel.clamp(1_000, 1_000_000_000),
+                memory_bytes: usize::try_from(plugin.memory_mib.saturating_mul(1 << 20)).unwrap_or(d.memory_bytes),
+                faults: plugin.faults.max(1),
+            },
+        };
+        added.push(Box::leak(Box::new(Plugin::load(&settings)?)));
+    }
     for (i, protocol) in added.iter().enumerate() {
         if added.iter().take(i).any(|p| p.name() == protocol.name()) {
             bail!("two added protocols have the name `{}`", protocol.name());
         }
     }
-    Ok(Registry::with(added))
+    let registry = Registry::with(added);
+    let keep = keep(&config.mask, &registry)?;
+    Ok(registry.keeping(keep))
+}
+
+/// What `[mask]` lets through and takes out.
+fn keep(mask: &Mask, registry: &Registry) -> Result<Keep> {
+    let http = &mask.http;
+    let kept = Keep::default().http(&http.request_headers, &http.response_headers, &http.query);
+    let mut keep = kept.map_err(|why| anyhow::anyhow!("mask.http: {why}"))?.redis_keys(mask.redis.keys);
+    for (protocol, sql) in [
+        ("postgresql", &mask.postgresql),
+        ("mysql", &mask.mysql),
+        ("microsoft.sql_server", &mask.mssql),
+        ("clickhouse", &mask.clickhouse),
+        ("cassandra", &mask.cassandra),
+    ] {
+        if sql.literals {
+            keep = keep.literals(protocol);
+        }
+    }
+    for (protocol, attributes) in &mask.hide {
+        if registry.find(protocol).is_none() && protocol != "grpc" {
+            let names: Vec<_> = registry.iter().map(|p| p.name()).collect();
+            bail!("mask.hide: there is no protocol `{protocol}`; the protocols are grpc, {}", names.join(", "));
+        }
+        keep = keep.hide(protocol, attributes);
+    }
+    Ok(keep)
 }
 
 /// The `*.toml` of a directory, sorted; none if there is no such directory.

@@ -33,6 +33,9 @@ pub(crate) struct Cli {
     /// Describe protocols of your own (TOML, see docs/protocols/custom.md); may be given more than once
     #[arg(long, global = true, value_name = "FILE")]
     protocol_file: Vec<PathBuf>,
+    /// Read a protocol with a WebAssembly plug-in (see docs/plugins.md); may be given more than once
+    #[arg(long, global = true, value_name = "FILE")]
+    plugin: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -137,6 +140,7 @@ impl Cli {
         }
         let mut config = config::load(self.config.as_deref())?;
         config.protocols.files.extend(self.protocol_file);
+        config.plugin.extend(self.plugin.into_iter().map(config::Plugin::of_file));
         match self.command {
             Command::Run(args) => run::run(args, config),
             Command::Up(args) => up::up(args, config),

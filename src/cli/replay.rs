@@ -60,6 +60,7 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         joiner.finish(&mut |span| spans.push(span));
         counters.set("capture", reader.stats().counters());
         counters.set("join", joiner.stats().counters());
+        counters.set("plugin", join.protocols.counters());
         spans.sort_by_key(|s| (s.start_ns, s.end_ns));
         total += spans.len();
         print(&spans, args.format)?;

@@ -14,6 +14,8 @@ mod flows;
 mod harness;
 mod io_uring;
 mod map;
+mod masks;
+mod plugin;
 mod propagate;
 mod shapes;
 mod shop;

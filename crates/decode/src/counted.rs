@@ -130,6 +130,13 @@ pub(crate) struct FramedParser<S> {
     session: S,
 }
 
+impl<S> FramedParser<S> {
+    /// A parser whose session begins so.
+    pub(crate) fn of(session: S) -> Self {
+        FramedParser { client: Stream::default(), server: Stream::default(), session }
+    }
+}
+
 impl<S: Session> Parser for FramedParser<S> {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
         let side = chunk.side;

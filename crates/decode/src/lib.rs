@@ -72,6 +72,7 @@ mod infer_tests;
 mod testing;
 
 pub use infer::{infer, Verdict, PATIENCE};
+pub use mask::Keep;
 pub use registry::Registry;
 
 use wirespan_model::{Attr, Chunk, Item, Transport, L7};
@@ -144,8 +145,16 @@ pub trait Protocol: Sync {
             Pairing::ById => Need::EveryCall(0),
         }
     }
+    /// What it counted, if it counts: for `/metrics` and `wirespan status`.
+    fn counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
     /// A fresh parser for one connection (for UDP: for one pair of ends).
     fn parser(&self, transport: Transport) -> Box<dyn Parser>;
+    /// The same, showing what the user lets through. What the user hides is left out by [`Registry::parser`].
+    fn parser_with(&self, transport: Transport, _keep: &Keep) -> Box<dyn Parser> {
+        self.parser(transport)
+    }
 }
 
 /// Reads the bytes of one connection.

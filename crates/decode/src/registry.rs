@@ -3,14 +3,16 @@
 //! A value, not a global: who makes a joiner hands it over, so that it is there before the first connection, two runs in one
 //! process may differ (tests do), and nobody can add to it while connections look.
 
-use crate::{Detect, Probe, Protocol, Verdict, PATIENCE, REGISTRY};
+use crate::{Detect, Keep, Parser, Probe, Protocol, Verdict, PATIENCE, REGISTRY};
 use std::fmt;
 use std::sync::Arc;
+use wirespan_model::Transport;
 
 /// The built-in protocols and, behind them, those that were added.
 #[derive(Clone, Default)]
 pub struct Registry {
     more: Arc<[&'static dyn Protocol]>,
+    keep: Arc<Keep>,
 }
 
 impl Registry {
@@ -18,7 +20,18 @@ impl Registry {
     ///
     /// Of two protocols with one name the earlier is found by it.
     pub fn with(more: Vec<&'static dyn Protocol>) -> Self {
-        Registry { more: more.into() }
+        Registry { more: more.into(), keep: Arc::default() }
+    }
+
+    /// Shows and hides what the user wants.
+    pub fn keeping(self, keep: Keep) -> Self {
+        Registry { keep: Arc::new(keep), ..self }
+    }
+
+    /// A parser of this protocol for one connection.
+    pub fn parser(&self, protocol: &dyn Protocol, transport: Transport) -> Box<dyn Parser> {
+        let parser = protocol.parser_with(transport, &self.keep);
+        self.keep.without_hidden(protocol.name(), parser)
     }
 
     /// All, in the order in which they are asked.
@@ -29,6 +42,11 @@ impl Registry {
     /// The protocol of this name.
     pub fn find(&self, name: &str) -> Option<&'static dyn Protocol> {
         self.iter().find(|p| p.name() == name)
+    }
+
+    /// What the added protocols counted.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        self.more.iter().flat_map(|p| p.counters()).collect()
     }
 
     /// Asks every protocol; see [`infer`](crate::infer()).
@@ -60,7 +78,8 @@ impl fmt::Debug for Registry {
 /// Registries are equal if they added the same protocols.
 impl PartialEq for Registry {
     fn eq(&self, other: &Self) -> bool {
-        self.more.len() == other.more.len()
+        self.keep == other.keep
+            && self.more.len() == other.more.len()
             && self.more.iter().zip(other.more.iter()).all(|(a, b)| std::ptr::addr_eq(*a, *b))
     }
 }

@@ -19,7 +19,8 @@ mod session;
 mod tests;
 
 use crate::counted::FramedParser;
-use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
+use crate::mask::Masker;
+use crate::{Detect, Keep, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -51,7 +52,12 @@ impl Protocol for Cassandra {
         Need::EveryCall(0)
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<FramedParser<session::CqlSession>>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        let masker = Masker::keeping(keep.keeps_literals(self.name()));
+        Box::new(FramedParser::of(session::CqlSession::with(masker)))
     }
 }

@@ -35,6 +35,10 @@ fn ix(side: Side) -> usize {
 }
 
 impl CqlSession {
+    pub(super) fn with(masker: Masker) -> Self {
+        CqlSession { masker, ..CqlSession::default() }
+    }
+
     fn is_segmented(&self, side: Side, bytes: &[u8]) -> bool {
         let known = self.segmented.get(ix(side)).copied().flatten();
         known.unwrap_or_else(|| Envelope::read(side, bytes).is_none() && segment(bytes).is_some())

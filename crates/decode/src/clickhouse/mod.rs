@@ -20,7 +20,8 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
+use crate::mask::Masker;
+use crate::{Detect, Keep, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -52,7 +53,11 @@ impl Protocol for ClickHouse {
         Need::FirstCall
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<parse::ClickHouseParser>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(parse::ClickHouseParser::with(Masker::keeping(keep.keeps_literals(self.name()))))
     }
 }

@@ -86,6 +86,10 @@ impl Parser for ClickHouseParser {
 }
 
 impl ClickHouseParser {
+    pub(super) fn with(masker: Masker) -> Self {
+        ClickHouseParser { masker, ..ClickHouseParser::default() }
+    }
+
     fn stream(&mut self, side: Side) -> &mut Stream {
         match side {
             Side::Client => &mut self.client,

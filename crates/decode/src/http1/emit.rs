@@ -4,6 +4,7 @@ use super::head::{Fields, Length, Transfer};
 use super::parse::{Asked, Waiting};
 use super::reason;
 use super::start::{cut_request_line, request_line, status_line, target, METHODS};
+use crate::mask::KeptHttp;
 use crate::semantics::{grpc, Ask, Peek};
 use crate::text::{clean, len64};
 use crate::url::{host_port, shown, MAX_PATH};
@@ -61,7 +62,13 @@ fn size(n: u64) -> AttrVal<'static> {
 }
 
 /// Emits a request.
-pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(Item<'_>)) -> (Framing, Waiting) {
+pub(super) fn request(
+    head: &[u8],
+    offset: u64,
+    seen: Seen,
+    kept: Option<&KeptHttp>,
+    out: &mut dyn FnMut(Item<'_>),
+) -> (Framing, Waiting) {
     let (line, block) = split(head);
     // The caller has checked the line; a cut one has no version.
     let Some(start) = request_line(line).or_else(|| cut_request_line(line)) else {
@@ -143,6 +150,10 @@ pub(super) fn request(head: &[u8], offset: u64, seen: Seen, out: &mut dyn FnMut(
     if let Some(peek) = &peek {
         peek.asked(&mut m.attrs);
     }
+    if let Some(kept) = kept {
+        kept.fields(true, block, &mut m.attrs);
+        kept.query(start.target, &mut m.attrs);
+    }
     if seen != Seen::Whole {
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
@@ -163,6 +174,7 @@ pub(super) fn response(
     offset: u64,
     seen: Seen,
     asked: &mut VecDeque<Waiting>,
+    kept: Option<&KeptHttp>,
     out: &mut dyn FnMut(Item<'_>),
 ) -> Answered {
     let (line, block) = split(head);
@@ -216,6 +228,9 @@ pub(super) fn response(
     }
     if let Some(peek) = &peek {
         peek.answered(fields.product, fields.search_version, &mut m.attrs);
+    }
+    if let Some(kept) = kept {
+        kept.fields(false, block, &mut m.attrs);
     }
     if seen != Seen::Whole {
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));

@@ -3,7 +3,7 @@
 //! | concern | what is done |
 //! |---|---|
 //! | target | the path only: query, fragment, user info and `;jsessionid=` are dropped, segments that look like credentials become `*` |
-//! | secrets | header fields other than those listed in [`head`] are never looked at |
+//! | secrets | header fields other than those listed in [`head`] are never looked at, unless the user lets them through ([`Keep`](crate::Keep)) |
 //! | head | read in place when one chunk holds it, else buffered up to [`MAX_BUFFERED`](crate::MAX_BUFFERED) |
 //! | head too long, or not captured to its end | emitted with what was seen and `wirespan.truncated`, its body is [`Open`](wirespan_model::Body) |
 //! | head never completed | emitted in the same way when the response comes or the connection ends |
@@ -27,7 +27,7 @@ mod tests;
 #[cfg(test)]
 mod tests_gaps;
 
-use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -73,7 +73,11 @@ impl Protocol for Http1 {
         Pairing::InOrder
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<parse::Http1Parser>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(parse::Http1Parser::keeping(keep.of_http()))
     }
 }

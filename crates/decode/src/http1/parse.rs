@@ -4,11 +4,13 @@ use super::emit::{self, Framing, Seen};
 use super::reason;
 use super::scan::{chunk_size, fields_end, find, Found};
 use super::start::{cut_request_line, status_line};
+use crate::mask::KeptHttp;
 use crate::semantics::Peek;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use memchr::memchr;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use wirespan_model::{Chunk, Item, Side};
 
 /// Unanswered requests whose method is remembered.
@@ -30,6 +32,8 @@ pub struct Http1Parser {
     server_lost: bool,
     /// The connection speaks another protocol now.
     upgraded: bool,
+    /// What the user lets through.
+    kept: Option<Arc<KeptHttp>>,
 }
 
 /// A request that waits for its response.
@@ -126,6 +130,10 @@ impl Parser for Http1Parser {
 }
 
 impl Http1Parser {
+    pub(super) fn keeping(kept: Option<Arc<KeptHttp>>) -> Self {
+        Http1Parser { kept, ..Http1Parser::default() }
+    }
+
     fn stream(&mut self, side: Side) -> &mut Stream {
         match side {
             Side::Client => &mut self.client,
@@ -322,13 +330,13 @@ impl Http1Parser {
         let told;
         let framing = match side {
             Side::Client => {
-                let (framing, waiting) = emit::request(head, offset, seen, out);
+                let (framing, waiting) = emit::request(head, offset, seen, self.kept.as_deref(), out);
                 told = waiting.peek.as_ref().is_some_and(|p| p.wants_request());
                 self.ask(waiting, out);
                 framing
             }
             Side::Server => {
-                let answered = emit::response(head, offset, seen, &mut self.asked, out);
+                let answered = emit::response(head, offset, seen, &mut self.asked, self.kept.as_deref(), out);
                 told = answered.peek.is_some();
                 self.answer = answered.peek;
                 let framing = answered.framing;

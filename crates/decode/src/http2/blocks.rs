@@ -127,7 +127,7 @@ impl Http2Parser {
             agent: head.get(Field::UserAgent).unwrap_or_default(),
             body: !place.last,
         });
-        let rpc = emit::request(head, place, peek.as_deref(), out);
+        let rpc = emit::request(head, place, peek.as_deref(), self.kept.as_deref(), out);
         if let Some(stream) = self.streams.open(place.stream) {
             (stream.rpc, stream.asked, stream.peek) = (rpc, true, peek);
             stream.ended = [place.last, stream.ended[1]];

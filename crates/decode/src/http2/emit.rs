@@ -4,6 +4,7 @@ use super::hpack::{Field, Head, CONTEXT};
 use super::streams::Rpc;
 use crate::carried::Context;
 use crate::http1::start::METHODS;
+use crate::mask::KeptHttp;
 use crate::semantics::{grpc, Peek};
 use crate::text::{clean, decimal};
 use crate::url::{host_port, shown, without_user};
@@ -76,7 +77,7 @@ fn unknown(head: &Head, place: Place, fields: &[(Field, &'static str)]) -> Optio
 }
 
 /// Emits a request. Says what kind of call it is.
-pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, out: Out<'_>) -> Rpc {
+pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, kept: Option<&KeptHttp>, out: Out<'_>) -> Rpc {
     let content_type = head.get(Field::ContentType);
     let hidden_type = content_type.is_none() && (head.unknown > 0 || place.cut);
     let rpc = content_type.map_or(if hidden_type { Rpc::Unknown } else { Rpc::No }, Rpc::of);
@@ -99,6 +100,9 @@ pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, out: Out<'
     if let Some(path) = head.get(Field::Path).filter(|p| !p.is_empty()) {
         m.target = shown(path);
         m.attrs.push(("url.path", AttrVal::Str(m.target.clone())));
+        if let Some(kept) = kept {
+            kept.query(path, &mut m.attrs);
+        }
     } else if method == "CONNECT" {
         m.target = clean(authority, crate::url::MAX_PATH);
     }

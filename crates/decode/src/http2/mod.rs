@@ -30,7 +30,7 @@ mod tests;
 #[cfg(test)]
 mod tests_join;
 
-use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -64,7 +64,11 @@ impl Protocol for Http2 {
         Need::WholeCalls
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<parse::Http2Parser>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(parse::Http2Parser { kept: keep.of_http(), ..Default::default() })
     }
 }

@@ -8,8 +8,10 @@ use super::frame::{Frame, CONTINUATION, DATA, END_STREAM, GOAWAY, HEADER, HEADER
 use super::hpack::{Decoder, Head};
 use super::reason;
 use super::streams::Streams;
+use crate::mask::KeptHttp;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
+use std::sync::Arc;
 use wirespan_model::{Chunk, Item, Side};
 
 /// Most bytes of one header block, and of one frame of it, that are kept; the rest counts as not captured.
@@ -27,6 +29,8 @@ pub struct Http2Parser {
     pub(super) ends: [End; 2],
     pub(super) streams: Streams,
     pub(super) head: Head,
+    /// What the user lets through.
+    pub(super) kept: Option<Arc<KeptHttp>>,
 }
 
 /// One direction.

@@ -3,6 +3,7 @@
 //! | what | how |
 //! |---|---|
 //! | [`sql::Masker`] | one pass over a statement; writes masked text, operation, first table and summary into memory that it reuses: no allocation once warm |
+//! | [`Keep`] | what the user lets through, and what the user takes out |
 //! | [`text`](text::text) | error texts: whatever stands in quotes, parentheses after `is`/`=`, and numbers |
 //!
 //! Bias: to mask. What a dialect could read as a string *or* as a name is masked (`"x"` in MySQL and SQL Server), a literal
@@ -14,6 +15,7 @@
 //! same text whatever the number of its values.
 
 mod describe;
+mod keep;
 pub mod sql;
 pub mod statements;
 mod summary;
@@ -22,8 +24,12 @@ mod words;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_keep;
 
 pub use describe::Described;
+pub use keep::Keep;
+pub(crate) use keep::KeptHttp;
 pub use sql::{Backslash, Dialect, Masker, Rules};
 pub use statements::{Statement, Statements};
 pub use text::text;

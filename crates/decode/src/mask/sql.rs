@@ -3,6 +3,8 @@
 use super::summary::Summary;
 use super::words::{is, one_of};
 
+/// Longest literal that is shown, bytes.
+const MAX_LITERAL: usize = 256;
 /// Longest masked text that is written, bytes.
 pub const MAX_TEXT: usize = 2048;
 
@@ -65,9 +67,27 @@ pub struct Masker {
     rules: Rules,
     /// A space is due before the next word.
     space: bool,
+    /// The user wants to see literals.
+    keep: bool,
+    /// …but the statement is about credentials.
+    hush: bool,
+    /// The token that was read is a value, whose mark ends the text.
+    marked: bool,
+}
+
+/// Whether a name says that its statement is about credentials: its literals are not shown, whatever the user wants.
+fn about_credentials(name: &str) -> bool {
+    const PARTS: [&str; 6] = ["passw", "identified", "secret", "credential", "token", "apikey"];
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "user" | "login" | "role" | "pin" | "api_key") || PARTS.iter().any(|p| name.contains(p))
 }
 
 impl Masker {
+    /// Keeps literals, if that is wanted; see [`Keep`](super::Keep).
+    pub(crate) fn keeping(literals: bool) -> Self {
+        Masker { keep: literals, ..Masker::default() }
+    }
+
     /// Masked text.
     pub fn text(&self) -> &str {
         &self.text
@@ -97,7 +117,7 @@ impl Masker {
     pub fn clear(&mut self) {
         self.text.clear();
         self.summary.clear();
-        self.space = false;
+        (self.space, self.hush, self.marked) = (false, false, false);
     }
 
     /// Bytes of memory held.
@@ -112,8 +132,24 @@ impl Masker {
         let mut rest = sql;
         while !rest.is_empty() && self.text.len() < MAX_TEXT {
             let taken = self.token(rest).max(1);
+            if std::mem::take(&mut self.marked) {
+                self.show(rest.get(..taken).unwrap_or(rest));
+            }
             rest = rest.get(taken..).unwrap_or_default();
         }
+    }
+
+    /// Writes a value that was masked, if it may be shown.
+    fn show(&mut self, raw: &[u8]) {
+        let quotes = |b: &u8| matches!(b, b'\'' | b'"' | b'$');
+        let bare = raw.split(quotes).any(crate::url::looks_secret);
+        // Where it ends depends on what a backslash means: it may hold more than one value.
+        let unsure = self.rules.backslash == Backslash::Unknown && raw.contains(&b'\\');
+        if self.hush || bare || unsure || raw.len() > MAX_LITERAL || !self.text.ends_with('?') {
+            return;
+        }
+        self.text.pop();
+        self.text.extend(String::from_utf8_lossy(raw).chars().map(|c| if c.is_control() { ' ' } else { c }));
     }
 
     /// Reads one token; returns its length.
@@ -202,6 +238,7 @@ impl Masker {
         self.gap(text.as_bytes().first().copied().unwrap_or_default());
         self.text.push_str(&text);
         self.summary.word(&text);
+        self.hush |= self.keep && about_credentials(&text);
         if self.rules.dialect == Dialect::ClickHouse && is(word, "FORMAT") && self.operation() == "INSERT" {
             return len.saturating_add(self.inline_data(rest.get(len..).unwrap_or_default()));
         }
@@ -220,6 +257,8 @@ impl Masker {
         if behind.iter().any(|b| !b.is_ascii_whitespace() && *b != b';') {
             self.space = true;
             self.value();
+            // These are data, not a literal.
+            self.marked = false;
         }
         rest.len()
     }
@@ -245,6 +284,7 @@ impl Masker {
         self.text.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
         self.text.push(char::from(close));
         self.summary.quoted(&text);
+        self.hush |= self.keep && about_credentials(&text);
         at
     }
 
@@ -312,7 +352,7 @@ impl Masker {
         // A sign that can only be the number's.
         let sign = self.text.trim_end_matches(['-', '+']);
         let bare = sign.trim_end_matches(' ');
-        if sign.len() < self.text.len() && !self.space && bare.ends_with(['(', ',', '=', '<', '>']) {
+        if sign.len() < self.text.len() && !self.space && !self.keep && bare.ends_with(['(', ',', '=', '<', '>']) {
             let keep = sign.len();
             self.text.truncate(keep);
             self.space = self.text.ends_with(' ');
@@ -345,7 +385,11 @@ impl Masker {
     /// A value. Lists of them are written once.
     fn value(&mut self) {
         self.summary.literal();
-        if self.text.ends_with("?,") {
+        if self.keep {
+            self.gap(b'?');
+            self.text.push('?');
+            self.marked = true;
+        } else if self.text.ends_with("?,") {
             let keep = self.text.len().saturating_sub(1);
             self.text.truncate(keep);
         } else if !(self.text.ends_with('?') && self.space) {

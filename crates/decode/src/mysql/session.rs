@@ -90,6 +90,10 @@ pub(super) struct MySession {
 }
 
 impl MySession {
+    pub(super) fn with(masker: Masker) -> Self {
+        MySession { masker, ..MySession::default() }
+    }
+
     pub(super) fn rules(&self) -> Rules {
         Rules { dialect: Dialect::MySql, backslash: self.backslash, double_byte: self.double_byte }
     }

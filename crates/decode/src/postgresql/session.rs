@@ -92,6 +92,10 @@ pub(super) struct PgSession {
 }
 
 impl PgSession {
+    pub(super) fn with(masker: Masker) -> Self {
+        PgSession { masker, ..PgSession::default() }
+    }
+
     pub(super) fn rules(&self) -> Rules {
         Rules { dialect: Dialect::Postgres, backslash: self.backslash, double_byte: false }
     }

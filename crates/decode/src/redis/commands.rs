@@ -360,3 +360,9 @@ pub fn key_count(name: &str, arguments: u64) -> Option<u64> {
         _ => NAMES.binary_search(&name).is_ok().then_some(arguments.min(1)),
     }
 }
+
+/// Whether the first argument of a command of the core is a key.
+pub fn key_is_first(name: &str, arguments: u64) -> bool {
+    let more = has_channel(name) || is_container(name) || is_secret(name) || name == "BITOP";
+    !more && key_count(name, arguments).is_some_and(|n| n > 0)
+}

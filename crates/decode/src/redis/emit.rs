@@ -22,8 +22,9 @@ pub(super) fn query_text(command: &Command, text: &mut String) -> usize {
         text.push_str(sub.as_str());
     }
     let operation = text.len();
-    for _ in 0..command.arguments.min(MAX_MARKS) {
-        text.push_str(" ?");
+    for argument in 0..command.arguments.min(MAX_MARKS) {
+        text.push(' ');
+        text.push_str(command.key.as_ref().filter(|_| argument == 0).map_or("?", |key| key.as_str()));
     }
     if let Some(more) = command.arguments.checked_sub(MAX_MARKS).filter(|n| *n > 0) {
         // Writing to a string cannot fail.

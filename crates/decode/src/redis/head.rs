@@ -1,6 +1,6 @@
 //! The head of a command: its name, the words that belong to the operation, the number of its arguments.
 
-use super::commands::{has_channel, is_container, Name, MAX_NAME};
+use super::commands::{has_channel, is_container, key_is_first, Name, MAX_NAME};
 use crate::text::decimal;
 
 /// Longest head of a command or reply that is kept while incomplete, bytes.
@@ -46,6 +46,8 @@ pub(super) struct Command {
     pub(super) mode: Option<ReplyMode>,
     /// Channel of `PUBLISH` and `SUBSCRIBE` and their kin: the first.
     pub(super) channel: Option<Channel>,
+    /// First key, if it may be shown.
+    pub(super) key: Option<Channel>,
 }
 
 /// Longest name of a channel that is kept, bytes.
@@ -157,8 +159,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Reads the head of a command; also says how long it is. If the rest was `cut` off, the name is enough.
-pub(super) fn command(bytes: &[u8], cut: bool) -> Result<(Command, usize), Stop> {
+/// Reads the head of a command; also says how long it is. If the rest was `cut` off, the name is enough. `keys` asks for the
+/// first key.
+pub(super) fn command(bytes: &[u8], cut: bool, keys: bool) -> Result<(Command, usize), Stop> {
     let mut at = Cursor::new(bytes);
     if at.peek()? != b'*' {
         return inline(bytes);
@@ -170,7 +173,7 @@ pub(super) fn command(bytes: &[u8], cut: bool) -> Result<(Command, usize), Stop>
     }
     let mut command = Command { left: count, arguments: count.saturating_sub(1), ..Command::default() };
     if count > 0 {
-        match words(&mut at, &mut command) {
+        match words(&mut at, &mut command, keys) {
             Err(Stop::More) if cut && command.name.is_some() => {}
             read => read?,
         }
@@ -179,12 +182,17 @@ pub(super) fn command(bytes: &[u8], cut: bool) -> Result<(Command, usize), Stop>
 }
 
 /// The name and what belongs to it.
-fn words(at: &mut Cursor<'_>, command: &mut Command) -> Result<(), Stop> {
+fn words(at: &mut Cursor<'_>, command: &mut Command, keys: bool) -> Result<(), Stop> {
     let Some(name) = word(at, command, MAX_NAME)? else { return Ok(()) };
     command.name = Name::new(name);
     let Some(name) = command.name else { return Ok(()) };
     let select = name.as_str() == "SELECT";
     let channel = has_channel(name.as_str());
+    if keys && command.left > 0 && key_is_first(name.as_str(), command.arguments) {
+        let key = word(at, command, MAX_CHANNEL)?.unwrap_or_default();
+        command.key = Channel::new(key).filter(|_| !key.is_empty() && !crate::url::looks_secret(key));
+        return Ok(());
+    }
     if command.left == 0 || !(select || channel || is_container(name.as_str())) {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //!
 //! | concern | what is done |
 //! |---|---|
-//! | secrets | the command, its subcommand, and the *number* of arguments and keys are kept, never an argument (`SET ? ?`); of errors of scripts, and of errors whose command was not seen, only the code |
+//! | secrets | the command, its subcommand, and the *number* of arguments and keys are kept, never an argument (`SET ? ?`), unless the user lets the first key through; of errors of scripts, and of errors whose command was not seen, only the code |
 //! | bodies | arguments and replies are skipped by their lengths and never kept; bytes not captured are skipped exactly as long as they lie inside one string |
 //! | pub/sub | the confirmation answers the command; messages and further confirmations are one-way; the channel is `messaging.destination.name` |
 //! | cluster | `MOVED` and `ASK` are no errors: slot and node are `wirespan.redis.slot` and `wirespan.redis.redirect` |
@@ -28,7 +28,7 @@ mod tests;
 #[cfg(test)]
 mod tests_gaps;
 
-use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -62,7 +62,11 @@ impl Protocol for Redis {
         Pairing::InOrder
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<parse::RedisParser>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(parse::RedisParser::showing(keep.keeps_redis_keys()))
     }
 }

@@ -20,6 +20,8 @@ pub struct RedisParser {
     session: Session,
     /// Operation and masked arguments of the last command; kept for its memory only.
     text: String,
+    /// The first key of a command may be shown.
+    keys: bool,
 }
 
 type Out<'o> = &'o mut dyn FnMut(Item<'_>);
@@ -67,6 +69,11 @@ impl Parser for RedisParser {
 }
 
 impl RedisParser {
+    /// A parser that shows first keys, if that is wanted.
+    pub(super) fn showing(keys: bool) -> Self {
+        RedisParser { keys, ..RedisParser::default() }
+    }
+
     fn stream(&mut self, side: Side) -> &mut Stream {
         match side {
             Side::Client => &mut self.client,
@@ -135,7 +142,7 @@ impl RedisParser {
         if lost && view.first() != Some(&b'*') {
             return Err(Stop::Bad);
         }
-        let (head, len) = command(view, cut)?;
+        let (head, len) = command(view, cut, self.keys)?;
         if lost && head.name.is_none() {
             return Err(Stop::Bad);
         }

@@ -36,6 +36,10 @@ pub(super) struct TdsSession {
 }
 
 impl TdsSession {
+    pub(super) fn with(masker: Masker) -> Self {
+        TdsSession { masker, ..TdsSession::default() }
+    }
+
     fn asks(&mut self, frame: &Frame<'_>, packet: Packet, out: Out<'_>) {
         let begins = !std::mem::replace(&mut self.inside, !packet.last);
         let body = frame.bytes.get(HEADER..).unwrap_or_default();

@@ -62,7 +62,7 @@ impl Conn {
                 _ => Role::Server,
             };
         }
-        self.start(protocol);
+        self.start(protocol, env);
         let copy = match protocol.need() {
             Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
             Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
@@ -71,10 +71,10 @@ impl Conn {
         self.decide(protocol.name(), copy, env);
     }
 
-    fn start(&mut self, protocol: &'static dyn Protocol) {
+    fn start(&mut self, protocol: &'static dyn Protocol, env: &Env) {
         self.base = [self.streams[0].offset, self.streams[1].offset];
         self.session = Session::new(protocol.pairing());
-        self.mode = Mode::Reading { protocol, parser: protocol.parser(self.transport) };
+        self.mode = Mode::Reading { protocol, parser: env.config.protocols.parser(protocol, self.transport) };
     }
 
     pub(super) fn not_understood(&mut self, env: &mut Env) {
@@ -201,7 +201,7 @@ impl Conn {
         match next {
             _ if self.upgrades > MAX_UPGRADES => self.not_understood(env),
             Some(protocol) => {
-                self.start(protocol);
+                self.start(protocol, env);
                 if let Some(first) = first {
                     self.session.wait(1, first);
                 }

@@ -1,0 +1,196 @@
+//! What the user lets through, and what the user takes out: settings of `[mask]`, by protocol.
+//!
+//! The defaults show names and numbers only. What is kept here is kept in the process that captures: nothing else ever sees it.
+
+use crate::text::clean;
+use crate::Parser;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wirespan_model::message::AttrList;
+use wirespan_model::{AttrVal, Chunk, Item, L7};
+
+/// Longest value of a header field or of a query that is kept, bytes.
+const MAX_VALUE: usize = 256;
+
+/// What is kept beyond the defaults, and what is left out. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    http: Option<Arc<KeptHttp>>,
+    literals: Vec<String>,
+    redis_keys: bool,
+    hide: BTreeMap<String, Arc<[String]>>,
+}
+
+/// What is kept of HTTP.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptHttp {
+    request: Vec<(String, &'static str)>,
+    response: Vec<(String, &'static str)>,
+    query: Vec<String>,
+}
+
+/// Names of fields, lower case, with the attribute of each. Each is leaked: make one `Keep` per process.
+fn fields(names: &[String], prefix: &str) -> Result<Vec<(String, &'static str)>, String> {
+    let mut fields = Vec::new();
+    for name in names {
+        let name = name.to_ascii_lowercase();
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_graphic() && b != b':') {
+            return Err(format!("`{name}` is no name of a header field"));
+        }
+        let key: &'static str = Box::leak(format!("{prefix}{name}").into_boxed_str());
+        fields.push((name, key));
+    }
+    Ok(fields)
+}
+
+impl Keep {
+    /// Keeps these header fields of HTTP/1 requests and responses, and these parameters of queries.
+    pub fn http(mut self, request: &[String], response: &[String], query: &[String]) -> Result<Self, String> {
+        let kept = KeptHttp {
+            request: fields(request, "http.request.header.")?,
+            response: fields(response, "http.response.header.")?,
+            query: query.to_vec(),
+        };
+        self.http = (kept != KeptHttp::default()).then(|| Arc::new(kept));
+        Ok(self)
+    }
+
+    /// Keeps the literals of this protocol's SQL.
+    pub fn literals(mut self, protocol: &str) -> Self {
+        self.literals.push(protocol.to_owned());
+        self
+    }
+
+    /// Keeps the first key of Redis commands.
+    pub fn redis_keys(mut self, keep: bool) -> Self {
+        self.redis_keys = keep;
+        self
+    }
+
+    /// Leaves these attributes of this protocol out (`operation`, `target` and `error` too).
+    pub fn hide(mut self, protocol: &str, attributes: &[String]) -> Self {
+        self.hide.insert(protocol.to_owned(), attributes.into());
+        self
+    }
+
+    pub(crate) fn of_http(&self) -> Option<Arc<KeptHttp>> {
+        self.http.clone()
+    }
+
+    pub(crate) fn keeps_literals(&self, protocol: L7) -> bool {
+        self.literals.iter().any(|p| p == protocol)
+    }
+
+    pub(crate) fn keeps_redis_keys(&self) -> bool {
+        self.redis_keys
+    }
+
+    /// The parser, without what is to be left out.
+    pub(crate) fn without_hidden(&self, protocol: L7, parser: Box<dyn Parser>) -> Box<dyn Parser> {
+        // gRPC is read by the parsers of HTTP.
+        let names: &[L7] = if matches!(protocol, "http" | "http2") { &["http", "http2", "grpc"] } else { &[protocol] };
+        let hide: Vec<_> = names.iter().filter_map(|name| Some((*name, self.hide.get(*name)?.clone()))).collect();
+        match hide.is_empty() {
+            true => parser,
+            false => Box::new(Hiding { parser, hide, protocol }),
+        }
+    }
+}
+
+impl KeptHttp {
+    /// Writes the fields of a header block that are kept.
+    pub(crate) fn fields<'a>(&self, request: bool, block: &'a [u8], attrs: &mut AttrList<'a>) {
+        let kept = if request { &self.request } else { &self.response };
+        if kept.is_empty() {
+            return;
+        }
+        for line in block.split(|b| *b == b'\n') {
+            let Some((name, value)) = memchr::memchr(b':', line).and_then(|i| line.split_at_checked(i)) else {
+                continue;
+            };
+            let Some((_, key)) = kept.iter().find(|(k, _)| name.eq_ignore_ascii_case(k.as_bytes())) else { continue };
+            let value = value.get(1..).unwrap_or_default().trim_ascii();
+            if !attrs.iter().any(|(k, _)| k == key) {
+                attrs.push((key, AttrVal::Str(clean(value, MAX_VALUE))));
+            }
+        }
+    }
+
+    /// Writes the parameters of a request target that are kept.
+    pub(crate) fn query<'a>(&self, target: &'a [u8], attrs: &mut AttrList<'a>) {
+        let Some(start) = memchr::memchr(b'?', target).filter(|_| !self.query.is_empty()) else { return };
+        let query = target.get(start.saturating_add(1)..).unwrap_or_default();
+        let query = query.split(|b| *b == b'#').next().unwrap_or_default();
+        let mut shown = String::new();
+        for pair in query.split(|b| matches!(b, b'&' | b';')) {
+            let name = pair.split(|b| *b == b'=').next().unwrap_or_default();
+            if self.query.iter().any(|k| k.as_bytes() == name) && shown.len() < MAX_VALUE {
+                if !shown.is_empty() {
+                    shown.push('&');
+                }
+                shown.push_str(&clean(pair, MAX_VALUE.saturating_sub(shown.len())));
+            }
+        }
+        if !shown.is_empty() {
+            attrs.push(("url.query", AttrVal::Str(Cow::Owned(shown))));
+        }
+    }
+}
+
+/// Leaves attributes out of what a parser says.
+struct Hiding {
+    parser: Box<dyn Parser>,
+    hide: Vec<(L7, Arc<[String]>)>,
+    protocol: L7,
+}
+
+fn without<'a>(mut item: Item<'a>, protocol: L7, hide: &[(L7, Arc<[String]>)]) -> Item<'a> {
+    let of = match &item {
+        Item::Message(m) => m.protocol,
+        _ => protocol,
+    };
+    let hidden = |name: &str| hide.iter().any(|(p, names)| *p == of && names.iter().any(|n| n == name));
+    match &mut item {
+        Item::Message(m) => {
+            m.attrs.retain(|(key, _)| !hidden(key));
+            if hidden("operation") {
+                m.operation = "";
+            }
+            if hidden("target") {
+                m.target = "".into();
+            }
+            if hidden("error") {
+                m.error = "".into();
+            }
+        }
+        Item::End { late, .. } => {
+            late.attrs.retain(|(key, _)| !hidden(key));
+            if hidden("error") {
+                late.error = "".into();
+            }
+        }
+        _ => {}
+    }
+    item
+}
+
+impl Parser for Hiding {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+        let Hiding { parser, hide, protocol } = self;
+        parser.feed(chunk, &mut |item| out(without(item, protocol, hide)));
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+        let Hiding { parser, hide, protocol } = self;
+        parser.finish(&mut |item| out(without(item, protocol, hide)));
+    }
+
+    fn buffered(&self) -> usize {
+        self.parser.buffered()
+    }
+
+    fn handover(&mut self) -> crate::Handover {
+        self.parser.handover()
+    }
+}
