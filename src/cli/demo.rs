@@ -38,6 +38,9 @@ pub(crate) struct DemoArgs {
     ui: UiArgs,
 }
 
+/// What the shop has more in the demo than in the tests: a TLS hop, PostgreSQL, Kafka; as far as they are installed.
+const PARTS: &str = "payment,shipping";
+
 /// A cgroup that ends with everything in it.
 struct Cgroup(PathBuf);
 
@@ -122,6 +125,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
 fn command(args: &DemoArgs, dir: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["python3".into(), args.shop.clone().into(), "--netns".into(), "--dir".into()];
     words.push(dir.into());
+    words.extend(["--with".into(), PARTS.into()]);
     for (flag, n) in [("--users", args.users), ("--rate", args.rate), ("--load", u32::MAX / 2)] {
         words.push(flag.into());
         words.push(n.to_string().into());
@@ -131,7 +135,11 @@ fn command(args: &DemoArgs, dir: &Path) -> Vec<OsString> {
 
 /// Builds the shop's programs before it is traced: compilers are not part of the demo.
 fn build(shop: &Path) -> Result<()> {
-    let status = std::process::Command::new("python3").arg(shop).arg("--build-only").stdout(Stdio::null()).status();
+    let status = std::process::Command::new("python3")
+        .arg(shop)
+        .args(["--build-only", "--with", PARTS])
+        .stdout(Stdio::null())
+        .status();
     match status.context("python3")? {
         s if s.success() => Ok(()),
         s => bail!("building the demo shop failed ({s})"),

@@ -93,7 +93,7 @@ def read_truth(folder):
         if record["kind"] != "client":
             continue
         client, server = port(record["local"]), port(record["peer"])
-        to = listening.get(server) or ("redis" if record["protocol"] == "redis" else "gateway")
+        to = listening.get(server) or (record["protocol"] if record["protocol"] != "http" else "gateway")
         call = Call(record, client, server, record["service"], to)
         calls.append(call)
         made_in.append(record["in"])

@@ -127,13 +127,18 @@ impl Drop for Running {
 }
 
 /// Tries until it is so, for at most ten seconds.
-pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
+    within(Duration::from_secs(10), what, attempt)
+}
+
+/// Tries until it is so, for at most this long.
+pub(crate) fn within<T>(patience: Duration, what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(value) = attempt() {
             return value;
         }
-        assert!(started.elapsed() < Duration::from_secs(10), "never: {what}");
+        assert!(started.elapsed() < patience, "never: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -5,7 +5,9 @@
                                                  → cart (Java)  → redis
                                                  → redis
 
-usage: run.py --dir WORKDIR [--load N] [--users K] [--rate R] [--seed S] [--base-port P] [--netns]
+With --with payment,shipping, as the demo does, checkouts are also paid (TLS, PostgreSQL) and shipped (Kafka); see more.py.
+
+usage: run.py --dir WORKDIR [--load N] [--users K] [--rate R] [--seed S] [--base-port P] [--with PARTS] [--netns]
        run.py --build-only
 
 Without --load it serves until SIGINT or SIGTERM, with customers only if --rate is given. WORKDIR gets truth/ (see
@@ -23,9 +25,14 @@ import subprocess
 import sys
 import time
 
+import more
+
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE / "build"
 SERVICES = ["gateway", "storefront", "catalog", "cart", "pricing", "redis"]  # ports: base, base + 1, …
+MORE = ["payment", "postgres", "shipping", "kafka", "controller"]  # the same, behind those
+PARTS = {"payment": ["payment", "postgres"], "shipping": []}  # what has to answer before customers come
+SLOW = ("kafka", "shipping", "warehouse")  # what the shop can do without
 TOOLS = {  # command → package of Debian and Ubuntu
     "nginx": "nginx", "redis-server": "redis-server", "go": "golang-go", "javac": "default-jdk-headless", "java": "default-jdk-headless",
     "cc": "gcc", "ip": "iproute2",
@@ -50,7 +57,7 @@ def check_tools():
         fail(f"missing programs; install them with: apt-get install {' '.join(lost)}")
 
 
-def build():
+def build(parts):
     """Compiles what is older than its sources."""
     BUILD.mkdir(exist_ok=True)
     go = dict(os.environ, GOTOOLCHAIN="local", GOFLAGS="", GOPROXY="off", CGO_ENABLED="0")
@@ -63,15 +70,21 @@ def build():
         ("Cart.class", ["Cart.java"], ["javac", "-d", BUILD, "Cart.java"], None),
         ("catalog", ["catalog/main.go", "catalog/go.mod"], ["go", "build", "-o", BUILD / "catalog", "."], go),
     ]
-    for name, sources, command, env in steps:
-        made = BUILD / name
-        if made.exists() and all((HERE / s).stat().st_mtime <= made.stat().st_mtime for s in sources):
-            continue
-        say(f"building {name}")
-        cwd = (HERE / sources[0]).parent
-        done = subprocess.run([str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            fail(f"building {name} failed:\n{done.stdout}")
+    for each in steps:
+        step(*each)
+    if "shipping" in parts:
+        more.build(BUILD, step)
+
+
+def step(name, sources, command, env=None):
+    made = BUILD / name
+    if made.exists() and all((HERE / s).stat().st_mtime <= made.stat().st_mtime for s in sources):
+        return
+    say(f"building {name}")
+    cwd = (HERE / sources[0]).parent
+    done = subprocess.run([str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        fail(f"building {name} failed:\n{done.stdout}")
 
 
 def nginx_conf(work, ports):
@@ -103,9 +116,10 @@ http {{
 
 
 class Shop:
-    def __init__(self, work, base_port):
+    def __init__(self, work, base_port, parts):
         self.work = work
-        self.ports = {name: base_port + i for i, name in enumerate(SERVICES)}
+        self.ports = {name: base_port + i for i, name in enumerate(SERVICES + MORE)}
+        self.parts = parts
         self.children = []
         self.ending = False
         self.paced = False
@@ -113,13 +127,16 @@ class Shop:
     def at(self, name):
         return f"127.0.0.1:{self.ports[name]}"
 
-    def start(self, name, command, **env):
+    def python(self, name, script, **env):
+        self.start(name, [sys.executable, script], **env)
+
+    def start(self, name, command, user=None, cwd=None, **env):
         log = open(self.work / "logs" / f"{name}.log", "ab")
         stdout = subprocess.PIPE if name == "load" else log
         full = dict(os.environ, GROUND_TRUTH_DIR=str(self.work / "truth"), PYTHONDONTWRITEBYTECODE="1", **env)
         libc = ctypes.CDLL(None)
         child = subprocess.Popen(
-            [str(w) for w in command], cwd=self.work, env=full, stdin=subprocess.DEVNULL, stdout=stdout, stderr=log,
+            [str(w) for w in command], cwd=cwd or self.work, user=user, env=full, stdin=subprocess.DEVNULL, stdout=stdout, stderr=log,
             start_new_session=True, preexec_fn=lambda: libc.prctl(1, signal.SIGTERM),  # PR_SET_PDEATHSIG: never outlive this program
         )
         log.close()
@@ -140,12 +157,18 @@ class Shop:
         java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-cp", BUILD, "Cart"]
         self.start("cart", java, LISTEN=self.at("cart"), REDIS=self.at("redis"))
         upstreams = {name.upper(): self.at(name) for name in ("catalog", "cart", "redis")}
-        self.start("storefront", [sys.executable, HERE / "storefront.py"], LISTEN=self.at("storefront"), **upstreams)
+        if "payment" in self.parts:
+            upstreams.update(more.payment(self))
+        if "shipping" in self.parts:
+            upstreams["SHIPPING"] = self.at("shipping")
+        self.python("storefront", HERE / "storefront.py", LISTEN=self.at("storefront"), **upstreams)
         self.start("gateway", ["nginx", "-p", self.work / "nginx", "-c", self.work / "nginx" / "conf"])
 
     def wait_ready(self):
         deadline = time.monotonic() + READY_SECONDS
-        for name, port in self.ports.items():
+        names = SERVICES + [name for part in self.parts for name in PARTS[part]]
+        for name in names:
+            port = self.ports[name]
             while True:
                 self.check_alive()
                 with socket.socket() as probe:
@@ -154,11 +177,14 @@ class Shop:
                 if time.monotonic() > deadline:
                     fail(f"{name} does not answer on port {port}; see {self.work}/logs/{name}.log")
                 time.sleep(0.05)
-        say(f"six services are up, http://{self.at('gateway')}/home")
+        say(f"{len(names)} services are up, http://{self.at('gateway')}/home")
 
     def check_alive(self):
         for name, child in self.children:
-            if name != "load" and child.poll() is not None:
+            if name in SLOW and child.poll() is not None:
+                say(f"{name} ended with code {child.returncode}; the shop goes on; see {self.work}/logs/{name}.log")
+                self.children = [(n, c) for n, c in self.children if c is not child]
+            elif name != "load" and child.poll() is not None:
                 tail = (self.work / "logs" / f"{name}.log").read_text(errors="replace")[-600:]
                 fail(f"{name} ended with code {child.returncode}: {tail.strip() or 'no output'}")
 
@@ -224,17 +250,25 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--base-port", type=int, default=8000, help="gateway's port; the others follow (8000)")
     parser.add_argument("--netns", action="store_true", help="run in a network namespace of its own (root)")
+    parser.add_argument("--with", dest="parts", default="", metavar="PARTS", help="payment, shipping: more services, as far as they are installed")
     parser.add_argument("--build-only", action="store_true")
     args = parser.parse_args()
     if not args.dir and not args.build_only:
         parser.error("--dir is needed")
+    parts = [part for part in args.parts.split(",") if part]
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"--with {unknown.pop()}: there are {', '.join(PARTS)}")
     check_tools()
-    build()
+    for part in list(parts):
+        if lost := more.missing(part):
+            say(f"without {part}: {lost} is missing")
+            parts.remove(part)
+    build(parts)
     if args.build_only:
         return 0
     if args.netns:
         own_network()
-    shop = Shop(args.dir.resolve(), args.base_port)
+    shop = Shop(args.dir.resolve(), args.base_port, parts)
 
     def on_signal(*_):
         shop.ending = True
@@ -247,6 +281,8 @@ def main():
         shop.wait_ready()
         if args.load or args.rate:
             load = shop.customers(args)
+        if "shipping" in parts:
+            more.shipping(shop, BUILD)
         shop.wait(load)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,47 +1,31 @@
 """The shop's front: HTTP/1.1, one blocking thread per connection, standard library only.
 
 Calls catalog and cart over keep-alive HTTP and Redis over its own connection, all from the thread that read the
-request. Configured by the environment: LISTEN, CATALOG, CART, REDIS (host:port) and GROUND_TRUTH_DIR.
+request. Configured by the environment: LISTEN, CATALOG, CART, REDIS (host:port) and GROUND_TRUTH_DIR; PAYMENT (with
+PAYMENT_CERTIFICATE) and SHIPPING if the shop has them.
 """
 
 import http.client
-import itertools
 import json
 import os
 import socket
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-
-def address(name):
-    host, port = os.environ[name].rsplit(":", 1)
-    return host, int(port)
-
-
-class Truth:
-    """Appends one JSON line per finished call; one write each, so that nothing is lost when the process is ended."""
-
-    def __init__(self, service):
-        path = os.path.join(os.environ["GROUND_TRUTH_DIR"], f"{service}.jsonl")
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self.service = service
-        self.numbers = itertools.count(1)
-
-    def next_id(self):
-        return f"{self.service}-{next(self.numbers)}"
-
-    def write(self, **record):
-        record["service"] = self.service
-        os.write(self.fd, (json.dumps(record) + "\n").encode())
-
-
-def text(pair):
-    return f"{pair[0]}:{pair[1]}"
+from truth import Truth, address, text
 
 
 truth = Truth("storefront")
 local = threading.local()
+
+
+def connection_to(name):
+    certificate = os.environ.get(f"{name}_CERTIFICATE")
+    if certificate:
+        return http.client.HTTPSConnection(*address(name), timeout=30, context=ssl.create_default_context(cafile=certificate))
+    return http.client.HTTPConnection(*address(name), timeout=30)
 
 
 class Upstreams:
@@ -57,9 +41,16 @@ class Upstreams:
         """One HTTP call: status and parsed body."""
         connection = self.http.get(name)
         if connection is None:
-            connection = http.client.HTTPConnection(*address(name), timeout=30)
+            connection = connection_to(name)
+            start = time.time_ns()
             connection.connect()
             self.http[name] = connection
+            if isinstance(connection, http.client.HTTPSConnection):
+                # The handshake is an exchange of its own, made for the request that needs the connection.
+                truth.write(
+                    kind="client", id=truth.next_id(), **{"in": self.current}, local=text(connection.sock.getsockname()),
+                    peer=text(connection.sock.getpeername()), start=start, end=time.time_ns(), protocol="tls", operation="handshake", target="", status=0,
+                )
         ends = {"local": text(connection.sock.getsockname()), "peer": text(connection.sock.getpeername())}
         start = time.time_ns()
         headers = {"Content-Type": "application/json"} if body is not None else {}
@@ -195,8 +186,21 @@ class Handler(BaseHTTPRequestHandler):
             return 409, {"error": "the cart is empty"}
         order = self.up.redis("INCR", "orders")
         self.up.redis("SET", f"order:{order}", user)
+        if "PAYMENT" in os.environ:
+            status, _ = self.up.call("PAYMENT", "POST", f"/payments/{order}", body=str(len(items)))
+            if status != 201:
+                return 502, {"error": "not paid"}
+        if "SHIPPING" in os.environ:
+            self.ship(order, len(items))
         status, _ = self.up.call("CART", "DELETE", f"/carts/{user}")
         return (201 if status == 204 else status), {"order": order, "items": len(items)}
+
+    def ship(self, order, items):
+        """Orders are taken whether or not they can be shipped yet."""
+        try:
+            self.up.call("SHIPPING", "POST", f"/shipments/{order}", body=str(items))
+        except OSError:
+            self.up.http.pop("SHIPPING", None)
 
     def log_message(self, *_):
         pass
