@@ -2,6 +2,7 @@
 
 use crate::harness::{can_trace, has, root, skip, wirespan, within, Running};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const PROGRAMS: &[&str] = &["python3", "nginx", "redis-server", "go", "javac", "java", "cc", "unshare"];
@@ -71,6 +72,12 @@ fn every_trace_is_exact_over_tls_and_postgresql() {
     exact_with("shop_payment", 600, 10, None, "payment");
 }
 
+/// One demo at a time: what a demo leaves is looked for by its name.
+fn one_demo() -> MutexGuard<'static, ()> {
+    static DEMO: Mutex<()> = Mutex::new(());
+    DEMO.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn the_demo_pays_over_tls_and_ships_through_kafka() {
     let test = "demo_parts";
@@ -80,6 +87,7 @@ fn the_demo_pays_over_tls_and_ships_through_kafka() {
     if !root().join("target/servers/kafka").is_dir() {
         return skip(test, "Kafka's jars are not there (scripts/deps demo)");
     }
+    let _one = one_demo();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("spans.jsonl");
     let shop = root().join("tests/apps/shop/run.py");
@@ -102,6 +110,7 @@ fn the_demo_shows_a_trace_and_leaves_nothing() {
     if !can_trace(test) || !has(test, PROGRAMS) {
         return;
     }
+    let _one = one_demo();
     let cgroups = || {
         let found =
             Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "2", "-name", "wirespan-demo-*"]).output();
