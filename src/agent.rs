@@ -12,14 +12,14 @@
 
 use crate::counters::Counters;
 use crate::flows::{Rhythm, Windows};
-use crate::outputs::Outputs;
+use crate::outputs::{now_ns, Outputs};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_decode::Registry;
@@ -236,9 +236,8 @@ impl Loop {
     }
 
     fn tick(&mut self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
         let Loop { joiner, batch, nat, .. } = self;
-        joiner.tick(now, &mut |span| keep(batch, nat, span));
+        joiner.tick(now_ns(), &mut |span| keep(batch, nat, span));
     }
 
     fn send(&mut self, out: &Sender<Batch>) {

@@ -3,7 +3,6 @@
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use wirespan_model::{Flow, FlowKey};
 use wirespan_store::{Store, TimeRange};
 use wirespan_trace::map::{Document, ServiceMap};
@@ -23,7 +22,12 @@ impl MapFile {
     /// Checks that the file can be written; it is complete or absent at the end, never half of it.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         std::fs::write(path, "").with_context(|| format!("--map-file {}", path.display()))?;
-        Ok(MapFile { path: path.to_owned(), started_ns: now_ns(), flows: FxHashMap::default(), left_out: 0 })
+        Ok(MapFile {
+            path: path.to_owned(),
+            started_ns: crate::outputs::now_ns(),
+            flows: FxHashMap::default(),
+            left_out: 0,
+        })
     }
 
     /// Adds flows.
@@ -41,7 +45,7 @@ impl MapFile {
 
     /// Writes the file. The store, if there is one, has the spans of this run.
     pub(crate) fn write(self, store: Option<&dyn Store>) -> Result<()> {
-        let range = TimeRange { from_ns: self.started_ns, to_ns: now_ns().saturating_add(1) };
+        let range = TimeRange { from_ns: self.started_ns, to_ns: crate::outputs::now_ns().saturating_add(1) };
         let flows: Vec<Flow> = self.flows.into_values().collect();
         let map = match store {
             Some(store) => ServiceMap::of_spans_and_flows(store, range, &flows)?,
@@ -55,8 +59,4 @@ impl MapFile {
         let written = std::fs::write(&half, text).and_then(|()| std::fs::rename(&half, &self.path));
         written.with_context(|| format!("--map-file {}", self.path.display()))
     }
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }

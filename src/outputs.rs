@@ -198,7 +198,8 @@ fn export_config(args: &OutputArgs, config: &Config) -> Result<Option<ExportConf
     Ok(Some(export))
 }
 
-fn now_ns() -> u64 {
+/// Unix time, ns.
+pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 

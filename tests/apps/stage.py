@@ -10,8 +10,8 @@ A file servers/NAME.py defines a subclass of `Server`; serve.py runs it. The run
 4. At the end of stdin, or when it is told to end, the processes it started end, by their pids.
 
 The truth file has JSON lines. The first has `ports` (of the servers), `also` (operations that the client's library or the
-server makes by itself, as `protocol` or `protocol operation`: they must look alike on both ends, but are not counted),
-`unlike` and `secrets`. Each other line is one operation: `protocol`, `operation`, `target`, `status` (as `wirespan.status` writes it),
+server makes by itself, as `protocol` or `protocol operation`: they must look alike on both ends, but are not counted)
+and `secrets`. Each other line is one operation: `protocol`, `operation`, `target`, `status` (as `wirespan.status` writes it),
 `attrs` (those that must be so), `late`, `start` and `end` (Unix ns, around the call),
 `port` (the server's) and `end_port` (the client's, 0: not known).
 """
@@ -48,7 +48,6 @@ class Server:
     modules = ()  # of Python, in the venv
     files = ()  # below CACHE
     also = ()  # see above
-    unlike = {}  # "side transport" → why the spans of that end are not compared: a known mistake, shown with each run
     LATE, FRESH, PARALLEL = 2, 2, 4
 
     def __init__(self, work, truth):
@@ -247,7 +246,7 @@ class Server:
             early.append(self.open())
             self.warm(early[-1])
         with open(self.truth_file, "w") as self.truth:
-            self.write({"ports": [self.port, *self.more_ports], "also": list(self.also), "unlike": self.unlike, "secrets": [self.token]})
+            self.write({"ports": [self.port, *self.more_ports], "also": list(self.also), "secrets": [self.token]})
             print("ready", flush=True)
             if sys.stdin.readline().strip() != "go":
                 return

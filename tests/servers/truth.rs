@@ -27,8 +27,6 @@ struct Done {
 pub(crate) struct Truth {
     ports: Vec<u64>,
     also: Vec<String>,
-    /// Ends of a transport (`server udp`) that are known to be wrong, and why.
-    unlike: Vec<(String, String)>,
     pub(crate) secrets: Vec<String>,
     done: Vec<Done>,
 }
@@ -90,7 +88,6 @@ pub(crate) fn read(path: &Path) -> Truth {
     Truth {
         ports: words("ports").iter().map(|p| p.parse().unwrap()).collect(),
         also: words("also"),
-        unlike: head["unlike"].as_object().unwrap().iter().map(|(k, v)| (k.clone(), text(v))).collect(),
         secrets: words("secrets"),
         done,
     }
@@ -122,9 +119,6 @@ pub(crate) fn spans(path: &Path, truth: &Truth) -> Vec<Seen> {
                 ends.reverse();
             }
             let side = ends[0];
-            if truth.unlike.iter().any(|(end, _)| *end == format!("{side} {}", attr("network.transport"))) {
-                continue;
-            }
             if !truth.ports.contains(&port) {
                 continue;
             }
@@ -234,10 +228,6 @@ impl Truth {
             let mut taken = vec![false; spans.len()];
             let mut missing = Vec::new();
             for done in &self.done {
-                let unlike = done.attrs.get("network.transport").map(|t| format!("{side} {t}"));
-                if self.unlike.iter().any(|(end, _)| Some(end) == unlike.as_ref()) {
-                    continue;
-                }
                 match (0..spans.len()).find(|i| !taken[*i] && done.is(spans[*i])) {
                     Some(i) => taken[i] = true,
                     None => missing.push(done),
@@ -266,10 +256,9 @@ impl Truth {
         }
         let late = self.done.iter().filter(|d| d.late).count();
         let summary = format!(
-            "{} operations, {late} of them on connections older than the tracing; {} spans, {also} of them made by the library; {pairs} pairs of ends{}",
+            "{} operations, {late} of them on connections older than the tracing; {} spans, {also} of them made by the library; {pairs} pairs of ends",
             self.done.len(),
             spans.len(),
-            self.unlike.iter().map(|(end, why)| format!("; {end} not compared: {why}")).collect::<String>(),
         );
         assert!(!self.done.is_empty() && late > 0, "the client did nothing: {summary}");
         Report { summary, differences }

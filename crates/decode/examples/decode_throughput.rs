@@ -4,11 +4,16 @@
 //! ```text
 //! cargo run --release -p wirespan-decode --example decode_throughput [PART OF A NAME]
 //! ```
-#![allow(clippy::arithmetic_side_effects, clippy::cast_precision_loss, clippy::unwrap_used)]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::unwrap_used
+)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use wirespan_decode::{dns::Dns, http1::Http1, redis::Redis, Protocol};
+use wirespan_decode::{dns::Dns, http1::Http1, mysql::Mysql, postgresql::Postgresql, redis::Redis, Protocol};
 use wirespan_model::{Chunk, Item, Side, Transport};
 
 /// Time per measurement.
@@ -64,6 +69,39 @@ fn redis_list() -> Turns {
     ]
 }
 
+/// A message of PostgreSQL.
+fn pg(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind], &(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
+}
+
+fn postgresql() -> Turns {
+    let row = [b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x20".as_slice(), &[b'v'; 32]].concat();
+    let columns = b"\0\x02id\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0name\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
+    let rows = [pg(b'T', columns), pg(b'D', &row).repeat(10), pg(b'C', b"SELECT 10\0"), pg(b'Z', b"I")].concat();
+    vec![
+        (Side::Client, pg(b'Q', b"SELECT id, name FROM items WHERE cart = 4711 AND kind = 'book'\0"), 0),
+        (Side::Server, rows, 0),
+    ]
+}
+
+/// A packet of MySQL.
+fn my(number: u8, body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_le_bytes()[..3], &[number], body].concat()
+}
+
+fn mysql() -> Turns {
+    let column = b"\x03def\x04shop\x05items\x05items\x04name\x04name\x0c\x2d\0\x80\0\0\0\xfd\0\0\0\0\0";
+    let end = b"\xfe\0\0\x02\0";
+    let row = [b"\x20".as_slice(), &[b'v'; 32]].concat();
+    let mut answer = [my(1, b"\x01"), my(2, column), my(3, end)].concat();
+    (4..14).for_each(|n| answer.extend(my(n, &row)));
+    answer.extend(my(14, end));
+    vec![
+        (Side::Client, my(0, b"\x03SELECT name FROM items WHERE cart = 4711 AND kind = 'book'"), 0),
+        (Side::Server, answer, 0),
+    ]
+}
+
 fn dns() -> Turns {
     let question = b"\x03www\x07example\x03org\x00\x00\x01\x00\x01".as_slice();
     let answer = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x0a\x00\x00\x01".as_slice();
@@ -96,13 +134,15 @@ fn rate(mut work: impl FnMut()) -> f64 {
 }
 
 fn main() {
-    let cases: [(&str, &dyn Protocol, Transport, Turns); 7] = [
+    let cases: [(&str, &dyn Protocol, Transport, Turns); 9] = [
         ("http, request+response", &Http1, Transport::Tcp, http()),
         ("http, heads in two pieces", &Http1, Transport::Tcp, http_split()),
         ("http, 64 KiB chunked", &Http1, Transport::Tcp, http_chunked()),
         ("redis, SET+OK", &Redis, Transport::Tcp, redis()),
         ("redis, 100 GETs pipelined", &Redis, Transport::Tcp, redis_pipeline()),
         ("redis, list of 300", &Redis, Transport::Tcp, redis_list()),
+        ("postgresql, query, 10 rows", &Postgresql, Transport::Tcp, postgresql()),
+        ("mysql, query, 10 rows", &Mysql, Transport::Tcp, mysql()),
         ("dns, query+answer", &Dns, Transport::Udp, dns()),
     ];
     println!("| case | messages/s | ns/message | GB/s | memchr GB/s | memcpy GB/s | of memchr |");

@@ -28,6 +28,11 @@ impl Transport {
             Transport::UnixStream | Transport::UnixDgram => "unix",
         }
     }
+
+    /// Whether bytes come in order and without the borders of what was sent.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Transport::Tcp | Transport::UnixStream)
+    }
 }
 
 /// One end of a connection. IPv4-mapped IPv6 addresses are stored as IPv4. Unix sockets have address `0.0.0.0:0`.

@@ -290,7 +290,7 @@ def main():
         shop.end()
         if load:
             print(load.stdout.read().decode(), end="", flush=True)
-    say(f"ended; ground truth in {shop.work}/truth")
+    say("ended")
     return 1 if load and load.returncode else 0
 
 

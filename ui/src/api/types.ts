@@ -6,6 +6,7 @@ type Schemas = components["schemas"];
 export type SpanView = Schemas["SpanView"];
 export type TraceView = Schemas["TraceView"];
 export type TraceSpan = Schemas["TraceSpanView"];
+export type SpanLink = Schemas["SpanLinkView"];
 export type TraceList = Schemas["TraceList"];
 export type TraceSummary = Schemas["TraceSummary"];
 export type ServiceMap = Schemas["ServiceMap"];

@@ -17,6 +17,7 @@ const WORDS: Record<string, Words> = {
   connect: { label: "connect", title: "The handling thread opened the connection" },
   "wake-up": { label: "wake-up", title: "The handling thread woke the thread that sent it" },
   "event-loop": { label: "event loop", title: "The event loop had last read the parent's socket" },
+  broker: { label: "broker", title: "A broker's own name of the message: topic, partition and offset, stream sequence or message id" },
   "trace-id": { label: "trace id", title: "Both carry the same trace id" },
   inferred: { label: "inferred", title: "Timing and call structure only" },
 };
@@ -32,7 +33,8 @@ export function evidenceTitle(evidence: string): string {
 /** How far the evidence can be trusted: seen in the bytes or the kernel, followed inside a process, or guessed. */
 export function strength(evidence: string, confidence: number): "strong" | "fair" | "weak" {
   if (evidence === "inferred" || confidence < 0.5) return "weak";
-  if (["carried", "wire", "request-id", "thread", "coroutine", "child-task"].includes(evidence) && confidence >= 0.9) return "strong";
+  if (["carried", "wire", "request-id", "thread", "coroutine", "child-task", "broker"].includes(evidence) && confidence >= 0.9)
+    return "strong";
   return "fair";
 }
 

@@ -2,7 +2,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import type { ServiceMap, StatusView, TraceList } from "../api/types";
-import { shop } from "../testing/data";
+import { item, shop, span, trace } from "../testing/data";
 import { aNode, anEdge, noCalls, noTcp } from "../testing/map";
 import { show } from "../testing/render";
 
@@ -184,6 +184,23 @@ describe("trace", () => {
     expect(panel.textContent).toContain("TCP sequence number 1234");
     fireEvent.click(within(panel).getByText(/^↑/));
     expect(here()).toBe("/trace/t?span=d");
+  });
+
+  test("what a span got through a broker leads to who sent it", async () => {
+    const fetch = item(span("a", { name: "poll orders", kind: "consumer" }));
+    const links = [
+      { span_id: "p1", trace_id: "t1", way: "from-producer", evidence: "broker", confidence: 1 },
+      { span_id: "p2", way: "from-producer", evidence: "broker", confidence: 1 },
+      { span_id: "c1", trace_id: "t3", way: "to-consumer", evidence: "broker", confidence: 0.9 },
+    ];
+    show("/trace/t?span=a", { "/api/v1/trace/t": trace([{ ...fetch, links }]) });
+    const panel = await screen.findByRole("complementary");
+    expect(panel.textContent).toContain("Messages (3)");
+    const hrefs = within(panel)
+      .getAllByText(/^[←→] span/)
+      .map((a) => a.getAttribute("href"));
+    expect(hrefs).toEqual(["/trace/t1?span=p1", "/trace/p2?span=p2", "/trace/t3?span=c1"]);
+    expect(panel.textContent).toContain("Received what this span sent");
   });
 
   test("copy as JSON", async () => {

@@ -6,7 +6,7 @@
 use super::methods::{method, Sender};
 use super::reader::{frame_head, known_method};
 use crate::{Detect, Probe};
-use wirespan_model::{Side, Transport};
+use wirespan_model::Side;
 
 /// What one end's bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn header(bytes: &[u8]) -> Option<Detect> {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     if let Some(said) = header(probe.first) {

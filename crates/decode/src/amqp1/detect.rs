@@ -5,7 +5,6 @@
 
 use super::frame::{head, performative};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// What one end's bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ fn looks(bytes: &[u8]) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     match (looks(probe.first), looks(probe.second)) {

@@ -9,7 +9,7 @@ use crate::counted::View;
 use crate::mask::{Dialect, Masker, Rules};
 use crate::text::at_most;
 use crate::{Detect, Probe};
-use wirespan_model::{Side, Transport};
+use wirespan_model::Side;
 
 /// The first message of one end, and how sure it is that it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(super) fn chain(side: Side, bytes: &[u8]) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let ask = |client: &[u8], server: &[u8]| match (looks(Side::Client, client), looks(Side::Server, server)) {

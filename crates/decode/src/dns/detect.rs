@@ -8,7 +8,6 @@
 use super::name::BadName;
 use super::wire::{self, Header, HEADER};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// Most questions, and most records per section, of a first message.
 const MAX_FIRST: u16 = 256;
@@ -105,7 +104,7 @@ pub(super) fn whole_stream(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    let stream = matches!(probe.transport, Transport::Tcp | Transport::UnixStream);
+    let stream = probe.transport.is_stream();
     let (first, second) = (looks(probe.first, stream), looks(probe.second, stream));
     match (first, second) {
         (Looks::Whole(head), _) => Detect::Yes { first_is_client: !head.response },

@@ -34,7 +34,7 @@ type Out<'o> = &'o mut dyn FnMut(Item<'_>);
 impl DnsParser {
     /// A fresh parser.
     pub fn new(transport: Transport) -> Self {
-        let stream = matches!(transport, Transport::Tcp | Transport::UnixStream);
+        let stream = transport.is_stream();
         DnsParser { stream, client: Stream::default(), server: Stream::default(), scratch: Scratch::default() }
     }
 }

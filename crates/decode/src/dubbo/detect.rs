@@ -7,7 +7,6 @@ use super::header::{self, Header, HEADER};
 use super::hessian::Hessian;
 use crate::framed::{decide, Looks};
 use crate::{rpc, Detect, Probe};
-use wirespan_model::Transport;
 
 /// Whether the body begins as it must.
 pub(super) fn body_fits(h: &Header, bytes: &[u8]) -> bool {
@@ -45,7 +44,7 @@ fn looks(bytes: &[u8]) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     decide(probe, looks(probe.first), looks(probe.second))

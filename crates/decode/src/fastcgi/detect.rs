@@ -5,10 +5,10 @@
 
 use super::record::{begins, Record};
 use crate::{Detect, Probe};
-use wirespan_model::{Side, Transport};
+use wirespan_model::Side;
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (begins(probe.first), begins(probe.second));

@@ -7,7 +7,6 @@
 
 use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line, METHODS};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// What one end's bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +54,7 @@ fn method_begins(line: &[u8]) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (looks(probe.first), looks(probe.second));

@@ -7,7 +7,7 @@
 
 use super::chain::{walk, Chain, PREFACE};
 use crate::{Detect, Probe};
-use wirespan_model::{Side, Transport};
+use wirespan_model::Side;
 
 /// Points of both ends together.
 pub(super) const ENOUGH: u32 = 5;
@@ -19,7 +19,7 @@ const SEARCHED: usize = 4096;
 const TELLING: usize = 16;
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (preface(probe.first), preface(probe.second));

@@ -11,7 +11,6 @@ use super::request::{self, Read};
 use super::wire::Stop;
 use crate::text::at_most;
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// Most frames of one end that are looked at.
 const MAX_FRAMES: usize = 8;
@@ -120,7 +119,7 @@ fn verdict(asks: Looks, other: &[u8]) -> Option<bool> {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (looks(probe.first), looks(probe.second));

@@ -33,7 +33,7 @@ impl Protocol for Krpc {
     }
 
     fn detect(&self, probe: &Probe<'_>) -> Detect {
-        if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+        if !probe.transport.is_stream() {
             return Detect::No;
         }
         decide(probe, looks(probe.first), looks(probe.second))

@@ -7,7 +7,6 @@ use super::emit;
 use super::parse::{envelope, first_number};
 use crate::ber::{elements, Stop};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
@@ -72,7 +71,7 @@ fn fits(asks: u8, answers: u8) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let client = |first_is_client: bool| match probe.first_is_client {

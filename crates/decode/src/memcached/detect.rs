@@ -6,10 +6,9 @@
 use super::binary;
 use super::text::{self, Class, Line};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 fn stream(probe: &Probe<'_>) -> bool {
-    matches!(probe.transport, Transport::Tcp | Transport::UnixStream)
+    probe.transport.is_stream()
 }
 
 /// The first line, if it is whole.

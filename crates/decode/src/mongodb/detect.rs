@@ -6,7 +6,6 @@
 use super::bson::{self, int32};
 use super::parse::{header, op, Header, CHECKSUM, EXHAUST_ALLOWED, HEADER, MORE_TO_COME};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
@@ -86,7 +85,7 @@ pub(super) fn is_message(header: &Header, body: &[u8]) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     match (looks(probe.first), looks(probe.second)) {

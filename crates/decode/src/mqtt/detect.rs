@@ -7,7 +7,7 @@
 use super::packet::{allowed, connect_start, header, is_topic, kind, plausible, Header};
 use crate::frames::Fields;
 use crate::{Detect, Probe};
-use wirespan_model::{Side, Transport};
+use wirespan_model::Side;
 
 /// Most packets of an end that are looked at.
 const LOOKED_AT: usize = 16;
@@ -104,7 +104,7 @@ fn answers(a: (Header, u16), b: (Header, u16)) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     for (bytes, first_is_client) in [(probe.first, true), (probe.second, false)] {

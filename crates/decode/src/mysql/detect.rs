@@ -8,7 +8,6 @@ use crate::counted::View;
 use crate::mask::{Masker, Rules};
 use crate::text::at_most;
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// How much one end's bytes look like MySQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,7 +204,7 @@ pub(super) fn resumes_server(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let ask = |client: &[u8], server: &[u8]| match (command(client), answer(server)) {

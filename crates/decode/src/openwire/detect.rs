@@ -8,7 +8,7 @@ use super::marshal::{Format, Values};
 use super::reader::MAGIC;
 use crate::frames::Fields;
 use crate::{Detect, Probe};
-use wirespan_model::{Side, Transport};
+use wirespan_model::Side;
 
 /// Most commands of an end that are looked at.
 const LOOKED_AT: usize = 32;
@@ -60,7 +60,7 @@ fn wire_format(bytes: &[u8]) -> Detect {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     match wire_format(probe.first) {

@@ -9,7 +9,6 @@ use crate::counted::{Measure, View};
 use crate::mask::{Masker, Rules};
 use crate::text::at_most;
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// How much one end's bytes look like PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +130,7 @@ pub(super) fn resumes_server(bytes: &[u8], asked: bool) -> bool {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let one = |client_bytes: &[u8], server_bytes: &[u8]| {

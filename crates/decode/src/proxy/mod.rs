@@ -37,7 +37,7 @@ impl Protocol for Proxy {
 
     /// A whole header is needed, which nothing else can be; only the first speaker sends one.
     fn detect(&self, probe: &Probe<'_>) -> Detect {
-        let stream = matches!(probe.transport, Transport::Tcp | Transport::UnixStream);
+        let stream = probe.transport.is_stream();
         if !stream || probe.first_is_client == Some(false) {
             return Detect::No;
         }

@@ -8,7 +8,6 @@ use super::commands::{self, Start, BEFORE};
 use super::emit::from_client;
 use super::fields::Fields;
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// What one end's bytes look like.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +38,7 @@ fn looks(bytes: &[u8]) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (looks(probe.first), looks(probe.second));

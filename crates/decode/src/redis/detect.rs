@@ -9,7 +9,6 @@ use super::commands::{Name, MAX_NAME};
 use super::head::{Cursor, Stop, Text};
 use super::reply::{reply, Shape};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// What one end's bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +90,7 @@ fn as_line(bytes: &[u8]) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let client = |first_is_client| Detect::Yes { first_is_client };

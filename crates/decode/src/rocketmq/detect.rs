@@ -9,7 +9,6 @@ use super::codes;
 use super::head::{self, Form, BEFORE};
 use super::json::Stop;
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 /// What one end's bytes look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ fn looks(bytes: &[u8]) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (looks(probe.first), looks(probe.second));

@@ -5,7 +5,6 @@
 use super::parse::verb;
 use super::reply::reply;
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 fn line(bytes: &[u8]) -> Option<&[u8]> {
     let window = bytes.get(..1024).unwrap_or(bytes);
@@ -29,7 +28,7 @@ fn client(bytes: &[u8]) -> Option<bool> {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let yes = |first_is_client: bool| match probe.first_is_client {

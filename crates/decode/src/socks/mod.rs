@@ -38,7 +38,7 @@ impl Protocol for Socks {
 
     /// A few small bytes are easily something else: both ends must have spoken, and the answer must be one to the question.
     fn detect(&self, probe: &Probe<'_>) -> Detect {
-        let stream = matches!(probe.transport, Transport::Tcp | Transport::UnixStream);
+        let stream = probe.transport.is_stream();
         if !stream || probe.first_is_client == Some(false) {
             return Detect::No;
         }

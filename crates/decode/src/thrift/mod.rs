@@ -42,7 +42,7 @@ impl Protocol for Thrift {
     }
 
     fn detect(&self, probe: &Probe<'_>) -> Detect {
-        if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+        if !probe.transport.is_stream() {
             return Detect::No;
         }
         let (first, second) = (head::read(probe.first), head::read(probe.second));

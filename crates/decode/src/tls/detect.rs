@@ -5,7 +5,6 @@
 
 use super::parse::{record, ALERT, CHANGE_CIPHER, DATA, HANDSHAKE, HEAD};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
@@ -72,7 +71,7 @@ fn hello(body: &[u8], record: usize) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let client = |first_is_client: bool| match probe.first_is_client {

@@ -6,10 +6,9 @@
 
 use super::command::{begun, greeting, Begun};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let (first, second) = (begun(probe.first), begun(probe.second));

@@ -6,7 +6,6 @@
 use super::names;
 use super::parse::{frame, int32, is_connect, is_connected, path};
 use crate::{Detect, Probe};
-use wirespan_model::Transport;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
@@ -58,7 +57,7 @@ fn looks(bytes: &[u8]) -> Looks {
 }
 
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
-    if !matches!(probe.transport, Transport::Tcp | Transport::UnixStream) {
+    if !probe.transport.is_stream() {
         return Detect::No;
     }
     let client = |first_is_client: bool| match probe.first_is_client {

@@ -10,6 +10,7 @@ import { Service } from "../../parts/Service";
 import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import { Evidence } from "./Evidence";
+import { Messages } from "./Messages";
 import css from "./SpanPanel.module.css";
 
 interface Props {
@@ -82,6 +83,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
           {children.length > 0 && ` ${children.length} ${children.length === 1 ? "span follows" : "spans follow"} from it.`}
         </p>
       </Section>
+
+      {item.links && item.links.length > 0 && (
+        <Section title={`Messages (${item.links.length})`}>
+          <Messages links={item.links} />
+        </Section>
+      )}
 
       <Section title="Network">
         <Facts rows={networkFacts(span)} />
