@@ -39,6 +39,8 @@ const YOUNG: Duration = Duration::from_millis(250);
 /// Spans go out in batches of this many, or after this time.
 const BATCH: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
+/// How long a server's span waits for news of the loss of its answer: TCP sends it again after 200 ms at the earliest.
+const SETTLE: Duration = Duration::from_millis(300);
 /// Batches that may wait for the out thread.
 const QUEUE: usize = 64;
 
@@ -159,7 +161,10 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(capture: Capture, config: JoinConfig, enricher: Arc<Enricher>, counters: Arc<Counters>) -> Self {
+    fn new(capture: Capture, mut config: JoinConfig, enricher: Arc<Enricher>, counters: Arc<Counters>) -> Self {
+        if capture.sees_retransmits() {
+            config.settle_ns = SETTLE.as_nanos() as u64;
+        }
         let protocols = config.protocols.clone();
         let joiner = Joiner::new(config, enricher.host_id(), Box::new(Processes(Arc::clone(&enricher))));
         let nat = Nat::new(Path::new("/proc"));

@@ -2,26 +2,34 @@
 //! with the names of who they are.
 //!
 //! What is due is never lost for want of a reader: while the out thread has no room, windows stay here and grow together.
+//! A window that holds many bundles is told before its time, so that memory does not grow with the number of peers.
+//!
+//! Who is at the other end of NAT, connection tracking tells of one connection of the bundle, at each drain.
 
 use crate::agent::Batch;
 use crate::counters::Counters;
 use anyhow::Result;
 use crossbeam_channel::{Sender, TrySendError};
 use rustc_hash::FxHashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_capture::{Bundle, FlowSource, Flows};
-use wirespan_enrich::Enricher;
+use wirespan_enrich::{Enricher, Nat};
 use wirespan_model::event::Actor;
-use wirespan_model::{Flow, FlowCounts, FlowKey};
+use wirespan_model::{Endpoint, FiveTuple, Flow, FlowCounts, FlowKey, Resource, Role};
 
 /// How often the thread looks whether it shall end.
 const LOOK: Duration = Duration::from_millis(100);
 /// A bundle whose connections are silent is reported this often, so that it stays on the map.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 /// Records per message to the out thread.
-const PART: usize = 4096;
+const PART: usize = 512;
+/// Bundles at which a window ends before its time.
+const FULL: usize = 4096;
+/// Connections through NAT that are remembered.
+const TRANSLATIONS: usize = 4096;
 /// Bundles that may wait for a stuck out thread; beyond it they are dropped, and counted.
 const MAX_WAITING: usize = 500_000;
 
@@ -37,9 +45,29 @@ pub(crate) struct Rhythm {
 /// A bundle with open connections.
 struct Open {
     count: i64,
-    /// Its last record, without counts.
-    last: Flow,
+    /// How it is told: with its true ends.
+    told_as: FlowKey,
+    comm: Box<str>,
+    cgroup_id: u64,
+    client_port: u16,
+    resource: Arc<Resource>,
     told: Instant,
+}
+
+impl Open {
+    /// A record of silence.
+    fn silent(&self) -> Flow {
+        Flow {
+            start_ns: 0,
+            end_ns: 0,
+            key: self.told_as,
+            comm: self.comm.clone(),
+            cgroup_id: self.cgroup_id,
+            client_port: self.client_port,
+            resource: Arc::clone(&self.resource),
+            counts: FlowCounts::default(),
+        }
+    }
 }
 
 /// The thread's state.
@@ -48,7 +76,10 @@ pub(crate) struct Windows {
     rhythm: Rhythm,
     begun_ns: u64,
     window: FxHashMap<FlowKey, Flow>,
+    /// By what their sockets say, not by their true ends.
     open: FxHashMap<FlowKey, Open>,
+    /// True ends behind NAT; `None` where connection tracking cannot be asked.
+    nat: Option<Nat>,
     drains: u64,
     bundles: u64,
     records: u64,
@@ -67,6 +98,7 @@ impl Windows {
             begun_ns: now_ns(),
             window: FxHashMap::default(),
             open: FxHashMap::default(),
+            nat: None,
             drains: 0,
             bundles: 0,
             records: 0,
@@ -83,7 +115,7 @@ impl Windows {
         counters: &Counters,
     ) -> Result<()> {
         let mut flows = source.open()?;
-        let mut bundles = Vec::new();
+        self.nat = Nat::with_room(Path::new("/proc"), TRANSLATIONS);
         let mut drained = Instant::now();
         let mut window = Instant::now();
         while !stop.load(Ordering::Relaxed) {
@@ -93,18 +125,16 @@ impl Windows {
                 continue;
             }
             drained = Instant::now();
-            self.drain(&mut flows, &mut bundles);
+            // Connection tracking may be loaded later, with the first container.
+            self.nat = self.nat.take().or_else(|| Nat::with_room(Path::new("/proc"), TRANSLATIONS));
+            self.drain(&mut flows, out);
             if window.elapsed() >= self.rhythm.window {
                 window = Instant::now();
-                for part in self.close_window() {
-                    if let Err(TrySendError::Full(Batch::Flows(back))) = out.try_send(Batch::Flows(part)) {
-                        back.into_iter().for_each(|flow| self.keep(flow));
-                    }
-                }
+                self.offer_window(out);
             }
             self.publish(counters);
         }
-        self.drain(&mut flows, &mut bundles);
+        self.drain(&mut flows, out);
         for part in self.close_window() {
             // The end waits for room, as for spans.
             let _ = out.send(Batch::Flows(part));
@@ -113,18 +143,50 @@ impl Windows {
         Ok(())
     }
 
-    fn drain(&mut self, flows: &mut Flows, bundles: &mut Vec<Bundle>) {
-        if let Err(error) = flows.drain(bundles) {
+    fn drain(&mut self, flows: &mut Flows, out: &Sender<Batch>) {
+        let drained = flows.drain(&mut |bundle| {
+            self.bundles += 1;
+            self.add(bundle);
+            if self.window.len() >= FULL && self.bundles.is_multiple_of(FULL as u64) {
+                self.offer_window(out);
+            }
+        });
+        if let Err(error) = drained {
             tracing::warn!(%error, "flows stay in the kernel until the next drain");
         }
         self.drains += 1;
-        self.bundles += bundles.len() as u64;
-        bundles.drain(..).for_each(|bundle| self.add(bundle));
+    }
+
+    /// Ends the window; what the out thread has no room for begins the next one.
+    fn offer_window(&mut self, out: &Sender<Batch>) {
+        for part in self.close_window() {
+            if let Err(TrySendError::Full(Batch::Flows(back))) = out.try_send(Batch::Flows(part)) {
+                back.into_iter().for_each(|flow| self.keep(flow));
+            }
+        }
+    }
+
+    /// The key with the ends that the packets have where they are not translated any more.
+    fn true_ends(&mut self, key: FlowKey, client_port: u16) -> FlowKey {
+        let Some(nat) = &mut self.nat else { return key };
+        let (serves, mut real) = (key.role == Role::Server, key);
+        if key.role == Role::Unknown || client_port == 0 || key.local.is_unspecified() || key.remote.is_unspecified() {
+            return key;
+        }
+        let (client, server) = if serves { (key.remote, key.local) } else { (key.local, key.remote) };
+        let (client, server) = (Endpoint::new(client, client_port), Endpoint::new(server, key.port));
+        let seen = FiveTuple { transport: key.transport, client, server };
+        if let Some(ends) = nat.ends(seen, serves, key.netns, key.pid) {
+            (real.local, real.remote) =
+                if serves { (ends.server.ip, ends.client.ip) } else { (ends.client.ip, ends.server.ip) };
+            real.port = ends.server.port;
+        }
+        real
     }
 
     fn add(&mut self, bundle: Bundle) {
         let k = bundle.key;
-        let key = FlowKey {
+        let seen = FlowKey {
             host_id: self.enricher.host_id(),
             role: k.role,
             transport: k.transport,
@@ -134,6 +196,11 @@ impl Windows {
             pid: k.pid,
             process_start_ns: k.process_start_ns,
             netns: k.netns,
+        };
+        // Of a bundle without a new connection, the ends are those of before.
+        let key = match self.open.get(&seen) {
+            Some(open) if bundle.counts.opened == 0 => open.told_as,
+            _ => self.true_ends(seen, bundle.client_port),
         };
         if let Some(flow) = self.window.get_mut(&key) {
             flow.counts.add(&bundle.counts);
@@ -163,14 +230,19 @@ impl Windows {
         if bundle.active_change == 0 {
             return;
         }
-        match self.open.get_mut(&key) {
-            Some(open) => open.count += bundle.active_change,
-            None => {
-                if let Some(flow) = self.window.get(&key) {
-                    let last = Flow { counts: FlowCounts::default(), ..flow.clone() };
-                    self.open.insert(key, Open { count: bundle.active_change, last, told: Instant::now() });
-                }
-            }
+        if let Some(open) = self.open.get_mut(&seen) {
+            (open.count, open.told_as) = (open.count + bundle.active_change, key);
+        } else if let Some(flow) = self.window.get(&key) {
+            let open = Open {
+                count: bundle.active_change,
+                told_as: key,
+                comm: flow.comm.clone(),
+                cgroup_id: flow.cgroup_id,
+                client_port: flow.client_port,
+                resource: Arc::clone(&flow.resource),
+                told: Instant::now(),
+            };
+            self.open.insert(seen, open);
         }
     }
 
@@ -189,19 +261,23 @@ impl Windows {
     fn close_window(&mut self) -> Vec<Vec<Flow>> {
         let end_ns = now_ns().max(self.begun_ns);
         let now = Instant::now();
-        for (key, open) in &mut self.open {
-            if !self.window.contains_key(key) && open.count > 0 && now.duration_since(open.told) >= HEARTBEAT {
-                self.window.insert(*key, Flow { start_ns: self.begun_ns, ..open.last.clone() });
+        // What found no room has been here before.
+        self.window.values_mut().for_each(|flow| flow.counts.active = 0);
+        for open in self.open.values_mut() {
+            let silent = !self.window.contains_key(&open.told_as);
+            if silent && open.count > 0 && now.duration_since(open.told) >= HEARTBEAT {
+                self.window.insert(open.told_as, Flow { start_ns: self.begun_ns, ..open.silent() });
+            }
+            // Several may be one behind NAT.
+            if let Some(flow) = self.window.get_mut(&open.told_as) {
+                flow.counts.active += open.count.max(0) as u64;
+                open.told = now;
             }
         }
         let mut parts = Vec::new();
         let mut part = Vec::with_capacity(self.window.len().min(PART));
-        for (key, mut flow) in std::mem::take(&mut self.window) {
+        for mut flow in std::mem::take(&mut self.window).into_values() {
             flow.end_ns = end_ns;
-            if let Some(open) = self.open.get_mut(&key) {
-                flow.counts.active = open.count.max(0) as u64;
-                open.told = now;
-            }
             part.push(flow);
             if part.len() == PART {
                 parts.push(std::mem::replace(&mut part, Vec::with_capacity(PART)));
@@ -224,7 +300,9 @@ impl Windows {
             ("records_dropped", self.dropped),
             ("open_bundles", self.open.len() as u64),
         ];
-        counters.set("flows", values.to_vec());
+        let mut values = values.to_vec();
+        values.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
+        counters.set("flows", values);
     }
 }
 

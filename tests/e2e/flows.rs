@@ -47,7 +47,7 @@ fn truths(stdout: &str) -> Vec<Truth> {
 }
 
 /// Flows of a store, one per key.
-fn flows(store: &Path) -> Vec<Flow> {
+pub(crate) fn flows(store: &Path) -> Vec<Flow> {
     let store = Embedded::open(store, Options::default()).unwrap();
     let mut all: HashMap<FlowKey, Flow> = HashMap::new();
     store

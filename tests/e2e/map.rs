@@ -1,80 +1,10 @@
 //! The dependency map: NAT between namespaces of our own, and the command line's `map`.
 
-use crate::harness::{can_trace, eventually, has, skip, wirespan, Running, WIRESPAN};
+use crate::harness::{can_trace, compile, eventually, has, skip, wirespan, Running, WIRESPAN};
+use crate::spaces::Spaces;
 use serde_json::Value;
-use std::process::{Command, Output, Stdio};
-
-fn ip(args: &str) -> Output {
-    Command::new("ip").args(args.split_whitespace()).output().unwrap()
-}
-
-/// Network namespaces with names of their own, removed at the end.
-struct Spaces {
-    names: [String; 3],
-}
-
-impl Spaces {
-    /// client — router — server; the router forwards 10.213.1.1:8080 to the server's port 80, and hides the client.
-    fn new() -> Result<Self, String> {
-        let names = ["c", "r", "s"].map(|n| format!("wsmap-{n}-{}", std::process::id()));
-        let spaces = Spaces { names };
-        let [c, r, s] = &spaces.names;
-        let script = [
-            format!("netns add {c}"),
-            format!("netns add {r}"),
-            format!("netns add {s}"),
-            format!("-n {r} link add toc type veth peer name eth0 netns {c}"),
-            format!("-n {r} link add tos type veth peer name eth0 netns {s}"),
-            format!("-n {c} addr add 10.213.1.2/24 dev eth0"),
-            format!("-n {r} addr add 10.213.1.1/24 dev toc"),
-            format!("-n {r} addr add 10.213.2.1/24 dev tos"),
-            format!("-n {s} addr add 10.213.2.2/24 dev eth0"),
-            format!("-n {c} link set eth0 up"),
-            format!("-n {r} link set toc up"),
-            format!("-n {r} link set tos up"),
-            format!("-n {r} link set lo up"),
-            format!("-n {s} link set eth0 up"),
-            format!("-n {s} link set lo up"),
-            format!("-n {c} route add default via 10.213.1.1"),
-            // The server has no way back but to the router: without masquerade nothing would work.
-        ];
-        for line in &script {
-            let done = ip(line);
-            if !done.status.success() {
-                return Err(format!("ip {line}: {}", String::from_utf8_lossy(&done.stderr).trim()));
-            }
-        }
-        let rules = "table ip wsmap {\n\
-            chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 10.213.2.2:80; }\n\
-            chain post { type nat hook postrouting priority srcnat; oifname \"tos\" masquerade; }\n}\n";
-        spaces.inside(1, &["sysctl", "-qw", "net.ipv4.ip_forward=1"])?;
-        spaces.inside(1, &["nft", rules])?;
-        Ok(spaces)
-    }
-
-    fn command(&self, space: usize, args: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[space]]).args(args);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn inside(&self, space: usize, args: &[&str]) -> Result<(), String> {
-        let done = self.command(space, args).output().unwrap();
-        match done.status.success() {
-            true => Ok(()),
-            false => Err(format!("{args:?}: {}", String::from_utf8_lossy(&done.stderr).trim())),
-        }
-    }
-}
-
-impl Drop for Spaces {
-    fn drop(&mut self) {
-        for name in &self.names {
-            ip(&format!("netns del {name}"));
-        }
-    }
-}
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
 
 const SERVER: &str = "import http.server, signal\n\
     class H(http.server.BaseHTTPRequestHandler):\n\
@@ -94,7 +24,7 @@ fn nat_unbundles_into_the_true_peer() {
     if !can_trace(test) || !has(test, &["ip", "nft", "sysctl", "python3"]) {
         return;
     }
-    let spaces = match Spaces::new() {
+    let spaces = match Spaces::behind_nat("map") {
         Ok(spaces) => spaces,
         Err(reason) => return skip(test, &reason),
     };
@@ -145,6 +75,71 @@ fn nat_unbundles_into_the_true_peer() {
     assert_eq!((&edges[0]["from"], &edges[0]["to"]), (&"service:reader".into(), &"service:shelf".into()), "{map:#}");
     assert!(!edges[0]["client"].is_null(), "{map:#}");
     up.end();
+}
+
+/// The same path, no message looked at: flow records alone.
+#[test]
+fn nat_unbundles_flows_without_spans() {
+    let test = "map_nat_flows";
+    if !can_trace(test) || !has(test, &["ip", "nft", "sysctl"]) {
+        return;
+    }
+    let spaces = match Spaces::behind_nat("natflow") {
+        Ok(spaces) => spaces,
+        Err(reason) => return skip(test, &reason),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile("flows/flows.c", dir.path()).display().to_string();
+    let config = dir.path().join("config.toml");
+    std::fs::write(&config, "[capture]\nmessages = false\n[flows]\nwindow_s = 1\ndrain_ms = 200\n").unwrap();
+    let start = |space, name: &str, args: &[&str]| {
+        let name = format!("OTEL_SERVICE_NAME={name}");
+        let command = [&["env", &name, &program][..], args].concat();
+        let mut running = Running(spaces.command(space, &command).stdin(Stdio::piped()).spawn().unwrap());
+        running.wait_for("ready");
+        running
+    };
+    let mut server = start(2, "shelf", &["serve", "tcp", "10.213.2.2", "80"]);
+    let mut clients: Vec<Running> =
+        (0..3).map(|_| start(0, "reader", &["call", "tcp", "10.213.1.1", "8080", "-n", "40", "-1", "-h"])).collect();
+    let (c, s) = (clients.iter().map(|c| c.pid().to_string()).collect::<Vec<_>>(), server.pid().to_string());
+    // One end at a time, then both.
+    for (n, (sees_client, sees_server, want)) in [
+        (true, false, ("service:reader", "address:10.213.2.2:80")),
+        (false, true, ("caller:10.213.1.2", "service:shelf")),
+        (true, true, ("service:reader", "service:shelf")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = dir.path().join(format!("{n}.json"));
+        let (config, file) = (config.display().to_string(), file.display().to_string());
+        let mut args = vec![WIRESPAN, "--config", &config, "up", "--no-ui", "--map-file", &file];
+        if sees_client {
+            args.extend(["--pid", &c[n]]);
+        }
+        if sees_server {
+            args.extend(["--pid", &s]);
+        }
+        let mut up = Running(spaces.command(1, &args).spawn().unwrap());
+        up.wait_for("tracing");
+        let mut client = clients.remove(0);
+        // It lives until it is told to end: who it is, is asked when its flows are drained.
+        client.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut said = String::new();
+        BufReader::new(client.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("\"opened\":40"), "{said}");
+        up.end();
+        let map: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let edges = map["edges"].as_array().unwrap();
+        assert_eq!(edges.len(), 1, "{map:#}");
+        let edge = &edges[0];
+        assert_eq!((edge["from"].as_str().unwrap(), edge["to"].as_str().unwrap()), want, "{map:#}");
+        assert_eq!((edge["port"].as_u64(), edge["tcp"]["opened"].as_u64()), (Some(80), Some(40)), "{map:#}");
+        assert_eq!((!edge["client"].is_null(), !edge["server"].is_null()), (sees_client, sees_server), "{map:#}");
+        assert_eq!(edge["calls"]["count"], 0, "no span says this: {map:#}");
+    }
+    assert!(server.0.try_wait().unwrap().is_none());
 }
 
 #[test]

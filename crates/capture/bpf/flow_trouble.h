@@ -67,6 +67,8 @@ int BPF_PROG(flow_drop, struct sk_buff *skb, void *location, __u32 reason, struc
 		return 0;
 	cookie = flow_cookie(sk);
 	f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
+	if (!f && rx_sk)
+		f = bpf_sk_storage_get(&flow_others, rx_sk, 0, 0);
 	if (f)
 		flow_bundle(&f->key, &f->owner, &d);
 	return 0;

@@ -126,7 +126,7 @@ struct sock_state {
 	__u32 received;		/* sequence number behind the last byte that was read; 0 if not known */
 	__u32 shown;		/* bytes of records while young */
 	__u32 run_shown;	/* payload bytes copied of the current run */
-	__u32 pad;
+	__u32 srtt_us;		/* at the last call */
 	__u8 run;		/* direction of the current run of calls */
 	__u8 request_direction;
 	__u8 evidence;
@@ -220,6 +220,7 @@ const volatile __u32 young_bytes = 256 * 1024;
 #define WS_RUN_BYTES 131072 /* after so many bytes of a run, its calls show no more than their beginning */
 #define WS_CALL_BYTES 4096  /* …which is this */
 const volatile __u32 cgroup_count = 0;
+const volatile __u32 tick_ns = 4000000; /* of the kernel's coarse clock */
 const volatile bool by_netns = false;
 const volatile bool everything = false;
 const volatile bool by_syscalls = false;

@@ -233,6 +233,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	r->data.exit_ns = bpf_ktime_get_ns();
 	r->data.enter_ns = enter_ns ? enter_ns : r->data.exit_ns;
 	r->data.len = parts ? WS_MAX_PAYLOAD : ret > 0 ? ret : 0;
+	r->data.srtt_us = s->srtt_us;
 	r->data.exchange = c.exchange;
 	r->data.cause = c.id;
 	r->data.tuple = s->tuple;

@@ -6,6 +6,9 @@
  * When a call began is not measured, which would cost a program and a clock read more per call, but read from the clock
  * that TCP keeps itself: of a send, when its last packet left, if that was before the end of the call; of a receive, when
  * the last packet arrived. Only long sends, which may block, are timed from their entry.
+ *
+ * That clock also moves with what came and went since (an acknowledgement, before Linux 6.16 the read itself). When data
+ * came last is kept, too, but in ticks: it says so if the bytes had lain there for long.
  */
 #ifndef WS_SOCKET_TRACEPOINTS_H
 #define WS_SOCKET_TRACEPOINTS_H
@@ -51,6 +54,20 @@ static __always_inline __u64 left_at(const struct tcp_sock *tp)
 	clock = tp->tcp_clock_cache;
 	left = bpf_core_field_exists(tp->tcp_wstamp_ns) ? tp->tcp_wstamp_ns : clock;
 	return left < clock ? left : clock;
+}
+
+#define WS_FEW_TICKS 2
+
+/* When the last of what is being read had arrived; 0 if that is not known. */
+static __always_inline __u64 arrived_at(const struct tcp_sock *tp)
+{
+	__u64 clock = bpf_core_field_exists(tp->tcp_clock_cache) ? tp->tcp_clock_cache : 0, coarse;
+	__u32 ticks = (__u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime;
+
+	if (ticks <= WS_FEW_TICKS)
+		return clock;
+	coarse = bpf_ktime_get_ns() - (__u64)ticks * tick_ns;
+	return clock && clock < coarse + tick_ns ? clock : coarse;
 }
 
 SEC("tp_btf/tcp_sendmsg_locked")
@@ -129,6 +146,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	const struct tcp_sock *tp;
+	struct sock_state *s;
 	__u64 enter_ns;
 	__u32 seq = 0;
 	__u16 flags = 0;
@@ -137,9 +155,11 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 		return 0;
 	if (counts_flows())
 		flow_message(sk, WS_EGRESS, ret);
+	s = use_sock(sk, task);
 	tp = tcp_of(sk);
 	enter_ns = end_call(t, sk);
-	if (tp) {
+	if (tp && s) {
+		s->srtt_us = tp->srtt_us >> 3;
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
 		flags = WS_F_HAS_SEQ;
 		if (!enter_ns && (__s32)(tp->snd_nxt - seq) > 0)
@@ -147,7 +167,7 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	}
 	if (enter_ns)
 		flags |= WS_F_ENTER;
-	message(sk, use_sock(sk, task), task, t, WS_EGRESS, ret, seq, flags, enter_ns);
+	message(sk, s, task, t, WS_EGRESS, ret, seq, flags, enter_ns);
 	forget_held(task);
 	return 0;
 }
@@ -179,10 +199,10 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 		flags = WS_F_HAS_SEQ;
 		if (ret > 0) {
 			s->received = seq + ret;
-			if (bpf_core_field_exists(tp->tcp_clock_cache) && tp->tcp_clock_cache) {
-				enter_ns = tp->tcp_clock_cache;
-				flags |= WS_F_ENTER;
-			}
+			s->srtt_us = tp->srtt_us >> 3;
+			enter_ns = arrived_at(tp);
+			if (enter_ns)
+				flags |= WS_F_ENTER | WS_F_ARRIVED;
 		}
 	}
 	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);

@@ -142,7 +142,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	d->len = len;
 	d->tuple = conn->note.tuple;
 	if (n->cookie == conn->note.cookie && (n->calls || direction == WS_INGRESS)) {
-		d->flags |= WS_F_ENTER | (n->has_seq ? WS_F_HAS_SEQ : 0);
+		d->flags |= WS_F_ENTER | n->known;
 		d->seq = n->seq;
 		d->enter_ns = n->enter_ns;
 		d->exit_ns = n->exit_ns;

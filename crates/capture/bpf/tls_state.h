@@ -23,7 +23,7 @@ struct tls_note {
 	__u32 netns;
 	__u32 calls;	/* since a TLS call of this thread last began or ended */
 	__u8 evidence;
-	__u8 has_seq;
+	__u8 known;		/* WS_F_HAS_SEQ, WS_F_ARRIVED */
 	__u8 fresh;	/* no TLS call has taken it yet */
 	__u8 pad;
 	struct ws_tuple tuple;
@@ -105,7 +105,7 @@ static __always_inline void tls_note(struct task_struct *task, struct sock_state
 		return; /* the first call of a long write is where it begins */
 	if (start) {
 		n->seq = d->seq;
-		n->has_seq = d->flags & WS_F_HAS_SEQ;
+		n->known = d->flags & (WS_F_HAS_SEQ | WS_F_ARRIVED);
 		n->enter_ns = d->enter_ns;
 	}
 	n->cookie = d->socket;

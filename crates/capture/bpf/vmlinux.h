@@ -109,7 +109,14 @@ struct sock {
 	struct socket *sk_socket;
 };
 
+struct inet_connection_sock {
+	struct {
+		__u32 lrcvtime;
+	} icsk_ack;
+};
+
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
 	__u32 write_seq;
@@ -145,6 +152,8 @@ struct sk_buff {
 
 struct tcp_skb_cb {
 	__u32 seq;
+	__u32 end_seq;
+	__u16 tcp_gso_segs;
 };
 
 enum iter_type { ITER_UBUF, ITER_IOVEC, ITER_BVEC };

@@ -12,7 +12,7 @@
 #define WS_PARTS 4 /* records that tell of one call, if it is to be seen whole */
 #define WS_COMM_LEN 16
 
-enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_CONTEXT = 8 };
+enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_TROUBLE = 5, WS_CONTEXT = 8 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
 enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
@@ -57,6 +57,7 @@ enum ws_data_flag {
 	WS_F_FIRST = 2,		/* first call of its direction run */
 	WS_F_ENTER = 4,		/* `enter_ns` was measured; else it equals `exit_ns` */
 	WS_F_UNREADABLE = 8,	/* payload was wanted and could not be read */
+	WS_F_ARRIVED = 32,	/* `enter_ns` is when what was received had arrived */
 	WS_F_PLAINTEXT = 16,	/* the bytes are what a TLS library gave or took; the rest tells of its ciphertext */
 };
 
@@ -93,7 +94,8 @@ struct ws_data {
 	__u64 socket;
 	__u64 enter_ns;
 	__u64 exit_ns;
-	__u64 len;
+	__u32 len;
+	__u32 srtt_us;		/* of TCP; 0 if not known */
 	__u64 exchange;
 	__u64 cause;
 	struct ws_tuple tuple;
@@ -118,6 +120,20 @@ struct ws_socket {
 	__u32 retransmits;
 	struct ws_tuple tuple;
 	struct ws_actor actor;
+};
+
+/* What went wrong below the bytes of a connection. */
+enum ws_trouble_what { WS_RETRANSMIT = 1, WS_RESET_SENT = 2, WS_RESET_RECEIVED = 3 };
+
+struct ws_trouble {
+	__u8 kind;
+	__u8 what;
+	__u16 segments;
+	__u32 from;		/* sequence numbers that were sent again, … */
+	__u64 socket;
+	__u64 time_ns;
+	__u32 to;		/* …up to this one */
+	__u32 pad;
 };
 
 enum ws_task_change { WS_FORK = 1, WS_EXEC = 2, WS_EXIT = 3 };
@@ -268,6 +284,7 @@ _Static_assert(sizeof(struct ws_actor) == 48, "contract");
 _Static_assert(sizeof(struct ws_tuple) == 40, "contract");
 _Static_assert(sizeof(struct ws_data) == 152, "contract");
 _Static_assert(sizeof(struct ws_socket) == 152, "contract");
+_Static_assert(sizeof(struct ws_trouble) == 32, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
 _Static_assert(sizeof(struct ws_alias) == 32, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");

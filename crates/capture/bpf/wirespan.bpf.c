@@ -31,6 +31,7 @@
 #include "wake.h"
 #include "socket_state.h"
 #include "socket_tracepoints.h"
+#include "tcp_trouble.h"
 #include "inject_http.h"
 #include "inject_receive.h"
 #include "syscall_tracepoints.h"

@@ -1,6 +1,6 @@
 //! Kernel time (CLOCK_MONOTONIC) → Unix time.
 
-use rustix::time::{clock_gettime, ClockId};
+use rustix::time::{clock_getres, clock_gettime, ClockId};
 
 /// Offset between the two clocks, sampled. NTP may step the wall clock: [`Clock::refresh`] follows it.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,11 @@ pub struct Clock {
 fn ns(id: ClockId) -> u64 {
     let t = clock_gettime(id);
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
+/// Length of a tick of the kernel's coarse clock (`jiffies`), ns.
+pub(crate) fn tick_ns() -> u32 {
+    u32::try_from(clock_getres(ClockId::MonotonicCoarse).tv_nsec).unwrap_or(4_000_000)
 }
 
 impl Clock {

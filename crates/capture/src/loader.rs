@@ -1,6 +1,6 @@
 //! Loads and attaches the programs that this kernel takes, and reads what they emit.
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
 use crate::flow::{self, FlowOptions, FlowSource};
 use crate::inject::{self, Propagate};
@@ -152,6 +152,7 @@ pub struct Capture {
     batch: Rc<RefCell<Batch>>,
     features: Vec<Feature>,
     rung: MessageRung,
+    retransmits: bool,
     /// Whether flows are bundled; and their source, until it is taken.
     bundles: bool,
     flows: Option<FlowSource>,
@@ -168,6 +169,7 @@ fn open(
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.default_bytes = options.payload_bytes;
         rodata.young_bytes = options.young_bytes;
+        rodata.tick_ns = clock::tick_ns();
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
@@ -352,12 +354,18 @@ impl Capture {
         } else {
             None
         };
-        Ok(Capture { links, tls, ring, skel, batch, features, rung, bundles: flows.is_some(), flows })
+        let (retransmits, bundles) = (names.contains(&"tcp_retransmit_skb"), flows.is_some());
+        Ok(Capture { links, tls, ring, skel, batch, features, rung, retransmits, bundles, flows })
     }
 
     /// The rung by which messages are seen.
     pub fn rung(&self) -> MessageRung {
         self.rung
+    }
+
+    /// Whether [`Event::Trouble`] tells of segments that are sent again.
+    pub fn sees_retransmits(&self) -> bool {
+        self.retransmits
     }
 
     /// What works, and what does not.

@@ -5,7 +5,9 @@
 
 use crate::clock::Clock;
 use std::net::{IpAddr, Ipv6Addr};
-use wirespan_model::event::{Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, TaskChange, TcpTotals};
+use wirespan_model::event::{
+    Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, TaskChange, TcpTotals, TcpTrouble, TroubleKind,
+};
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
 };
@@ -17,10 +19,12 @@ const DATA: usize = 152;
 const SOCKET: usize = 152;
 const TASK: usize = 64;
 const ALIAS: usize = 32;
+const TROUBLE: usize = 32;
 const CONTEXT: usize = 56;
 
 const F_HAS_SEQ: u16 = 1;
 const F_PLAINTEXT: u16 = 16;
+const F_ARRIVED: u16 = 32;
 
 /// Why a record was not understood: the kernel side is of another version.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +114,9 @@ fn data(f: &Fields<'_>, clock: &Clock) -> Option<Event> {
         socket: SocketId(f.u64(16)),
         enter_ns: clock.to_unix(f.u64(24)),
         exit_ns: clock.to_unix(f.u64(32)),
-        len: f.u64(40),
+        waited_ns: if f.u16(4) & F_ARRIVED == 0 { 0 } else { f.u64(32).saturating_sub(f.u64(24)) },
+        srtt_ns: u64::from(f.u32(44)) * 1000,
+        len: u64::from(f.u32(40)),
         exchange: f.u64(48),
         cause: f.u64(56),
         role,
@@ -178,6 +184,19 @@ fn alias(f: &Fields<'_>, clock: &Clock) -> Event {
     })
 }
 
+fn trouble(f: &Fields<'_>, clock: &Clock) -> Event {
+    Event::Trouble(TcpTrouble {
+        kind: match f.u8(1) {
+            1 => TroubleKind::Retransmit { segments: f.u16(2), from: f.u32(4), to: f.u32(24) },
+            2 => TroubleKind::ResetSent,
+            _ => TroubleKind::ResetReceived,
+        },
+        direction: Direction::Egress,
+        socket: SocketId(f.u64(8)),
+        time_ns: clock.to_unix(f.u64(16)),
+    })
+}
+
 fn context(f: &Fields<'_>, clock: &Clock) -> Event {
     Event::Context(ContextEvent {
         direction: if f.u8(1) == 0 { Direction::Ingress } else { Direction::Egress },
@@ -227,6 +246,7 @@ fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
         (Some(2), n) if n >= SOCKET => Some(socket(&f, clock)),
         (Some(3), n) if n >= TASK => Some(task(&f, clock)),
         (Some(4), n) if n >= ALIAS => Some(alias(&f, clock)),
+        (Some(5), n) if n >= TROUBLE => Some(trouble(&f, clock)),
         (Some(8), n) if n >= CONTEXT => Some(context(&f, clock)),
         _ => None,
     };
@@ -247,7 +267,7 @@ mod tests {
                     *first = kind;
                 }
                 let read = read(&record, &clock, &mut Vec::new());
-                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4, 32..) | (8, 63..));
+                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4 | 5, 32..) | (8, 63..));
                 // A data record full of 0xff claims 65535 payload bytes that are not there.
                 assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");
             }

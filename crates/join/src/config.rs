@@ -31,6 +31,8 @@ pub struct JoinConfig {
     pub pipelined_bytes: u32,
     /// Payload bytes per call asked of the kernel once messages were lost because calls were not copied to their end.
     pub whole_bytes: u32,
+    /// How long a span whose last bytes this end sent waits for news of their loss; 0 where none come (capture files).
+    pub settle_ns: u64,
     /// Calls of a connection that are looked at before it counts as not understood.
     pub probe_calls: u32,
 }
@@ -51,6 +53,7 @@ impl Default for JoinConfig {
             copy_bytes: 512,
             pipelined_bytes: 4096,
             whole_bytes: 32_768,
+            settle_ns: 0,
             probe_calls: 8,
         }
     }

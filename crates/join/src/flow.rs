@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use wirespan_model::event::Actor;
 use wirespan_model::{
     DataEvent, Direction, Evidence, ExchangeRange, FiveTuple, Role, SocketEvent, Span, SpanKind, Status, TapSide,
-    Transport, Value,
+    TcpHealth, Transport, Value,
 };
 
 /// What went over a connection since its last span.
@@ -46,6 +46,7 @@ impl Flow {
                 direction: d.direction,
                 enter_ns: d.enter_ns,
                 exit_ns: d.exit_ns,
+                waited_ns: d.waited_ns,
                 exchange: d.exchange,
                 cause: d.cause,
                 cause_evidence: d.cause_evidence,
@@ -187,6 +188,7 @@ pub(crate) fn connect_failed(e: &SocketEvent, errno: i32, ctx: &Ctx<'_>) -> Span
         host_id: ctx.host_id,
         cause: (e.cause != 0).then_some(e.cause),
         cause_evidence: (e.cause != 0).then_some(e.cause_evidence.unwrap_or(Evidence::Thread)),
+        tcp: TcpHealth { connect_ns: e.totals.connect_ns, retransmits: e.totals.retransmits, ..ctx.tcp },
         resource: ctx.resource.clone(),
         ..Span::default()
     }

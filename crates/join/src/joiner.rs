@@ -3,13 +3,14 @@
 use crate::config::JoinConfig;
 use crate::conn::Conn;
 use crate::naming::Naming;
+use crate::settle::Settling;
 use crate::stats::JoinStats;
 use crate::table::{ConnKey, Table};
 use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, TaskChange};
+use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, TaskChange, TcpTrouble};
 use wirespan_model::{DataEvent, Endpoint, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
 /// Verdicts kept while nobody asks for them.
@@ -39,6 +40,13 @@ pub(crate) struct Env {
     pub(crate) scratch: [Vec<u8>; 2],
 }
 
+/// Spans that wait: for the name of their cause, then for news of the loss of their bytes.
+#[derive(Default)]
+struct Waiting {
+    naming: Naming,
+    settling: Settling,
+}
+
 /// Turns the events of one host into spans. See the crate's documentation.
 pub struct Joiner {
     env: Env,
@@ -51,7 +59,7 @@ pub struct Joiner {
     clock_ns: u64,
     epoch_ns: u64,
     /// Lent out while work goes on whose spans it takes: a pointer, as that is every event.
-    naming: Option<Box<Naming>>,
+    waiting: Option<Box<Waiting>>,
 }
 
 impl Joiner {
@@ -74,7 +82,7 @@ impl Joiner {
             ticked_ns: 0,
             clock_ns: 0,
             epoch_ns: 0,
-            naming: Some(Box::default()),
+            waiting: Some(Box::default()),
         }
     }
 
@@ -84,6 +92,10 @@ impl Joiner {
             Event::Data(d) => self.named(sink, |joiner, sink| joiner.data(d, sink)),
             Event::Socket(e) => self.named(sink, |joiner, sink| joiner.socket(&e, sink)),
             Event::Context(c) => self.context(&c, sink),
+            Event::Trouble(t) => {
+                self.waiting.get_or_insert_default().settling.trouble(&t, self.env.config.settle_ns);
+                self.named(sink, |joiner, sink| joiner.trouble(&t, sink));
+            }
             Event::Task(t) => {
                 self.env.stats.task_in += 1;
                 if t.change == TaskChange::Exec {
@@ -92,17 +104,24 @@ impl Joiner {
             }
             Event::Alias(a) => {
                 self.env.stats.named_causes += u64::from(a.kind == AliasKind::Name);
-                self.naming.get_or_insert_default().name(&a, sink);
+                let settle_ns = self.env.config.settle_ns;
+                let Waiting { naming, settling } = &mut **self.waiting.get_or_insert_default();
+                naming.name(&a, &mut |span| settling.pass(span, settle_ns, sink));
             }
         }
     }
 
     /// Does something whose spans may wait until their cause has its name.
     fn named(&mut self, sink: &mut dyn FnMut(Span), work: impl FnOnce(&mut Self, &mut dyn FnMut(Span))) {
-        let mut naming = self.naming.take().unwrap_or_default();
-        work(self, &mut |span| naming.pass(span, sink));
-        self.env.stats.unnamed_causes += naming.give_up(self.now_ns, sink);
-        self.naming = Some(naming);
+        let mut waiting = self.waiting.take().unwrap_or_default();
+        let Waiting { naming, settling } = &mut *waiting;
+        let wait_ns = self.env.config.settle_ns;
+        let mut settle = |span| settling.pass(span, wait_ns, sink);
+        work(self, &mut |span| naming.pass(span, &mut settle));
+        self.env.stats.unnamed_causes += naming.give_up(self.now_ns, &mut settle);
+        settling.release(self.now_ns, sink);
+        self.env.stats.settled_spans = settling.waited;
+        self.waiting = Some(waiting);
     }
 
     fn data(&mut self, d: DataEvent, sink: &mut dyn FnMut(Span)) {
@@ -130,6 +149,16 @@ impl Joiner {
         if let Some(conn) = self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
             self.env.stats.contexts_in += 1;
             conn.context(c);
+        }
+    }
+
+    /// Befalls the spans of a connection that are not over, and those that were handed on and wait.
+    fn trouble(&mut self, t: &TcpTrouble, sink: &mut dyn FnMut(Span)) {
+        self.env.stats.trouble_in += 1;
+        self.advance(t.time_ns, sink);
+        let key = ConnKey::new(t.socket, Transport::Tcp, &Endpoint::UNSPECIFIED);
+        if let Some(conn) = self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
+            conn.trouble(t);
         }
     }
 
@@ -247,7 +276,10 @@ impl Joiner {
                 joiner.drop_slot(slot, sink);
             }
         });
-        self.env.stats.unnamed_causes += self.naming.get_or_insert_default().give_up(u64::MAX, sink);
+        let Waiting { naming, settling } = &mut **self.waiting.get_or_insert_default();
+        let mut settle = |span| settling.pass(span, 0, sink);
+        self.env.stats.unnamed_causes += naming.give_up(u64::MAX, &mut settle);
+        settling.release(u64::MAX, sink);
         self.timers.clear();
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Pending {
     pub(crate) request_end: u64,
     pub(crate) response: Option<Response>,
     pub(crate) exchanges: Option<ExchangeRange>,
+    /// Segments of the handshake that were sent again, if it was made for this request.
+    pub(crate) handshake: u32,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use crate::config::JoinConfig;
 use crate::pending::{Pending, OPEN};
+use crate::resent::Resent;
 use crate::stream::{Mark, Stream};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(crate) struct Ctx<'a> {
     /// Offsets at which the parser was made, by direction.
     pub(crate) base: [u64; 2],
     pub(crate) tcp: TcpHealth,
+    pub(crate) resent: Option<&'a Resent>,
     /// Causal id of the thread that connected the socket.
     pub(crate) connect_cause: u64,
 }
@@ -55,6 +57,13 @@ impl Ctx<'_> {
     /// Bytes that this side sent.
     pub(crate) fn stream(&self, side: Side) -> &Stream {
         &self.streams[self.direction(side)]
+    }
+
+    /// Segments sent again that held bytes of this side from `first` to the offset `end`.
+    fn resent(&self, side: Side, first: Option<u32>, end: u64) -> u32 {
+        let (Some(resent), Some(first)) = (self.resent, first) else { return 0 };
+        let behind = self.stream(side).seq_behind(end);
+        behind.map_or(0, |behind| resent.inside(self.direction(side), first, behind))
     }
 
     /// Offset of the stream for an offset of the parser.
@@ -106,6 +115,11 @@ pub(crate) fn span_id(host_id: u64, socket: SocketId, peer: u64, tag: u8, offset
         id ^= id >> 32;
     }
     SpanId(id.max(1))
+}
+
+/// How long what was received had waited for its reader, µs.
+fn queue_us(mark: &Mark) -> u32 {
+    u32::try_from(mark.waited_ns.div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
 /// Text of a NUL-padded thread name.
@@ -184,6 +198,7 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
     if let Some(c) = span.request_seq.and_then(|seq| ctx.stream(m.side).context_at(seq)) {
         beside(&mut span, c);
     }
+    span.tcp.queue_us = queue_us(mark);
     let mut pending = Pending {
         span,
         side: m.side,
@@ -195,6 +210,7 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
         request_end: end,
         response: None,
         exchanges: None,
+        handshake: ctx.tcp.retransmits,
     };
     if one_way {
         pending.span.status = Status::OneWay;
@@ -224,6 +240,7 @@ pub(crate) fn orphan(m: &Message<'_>, mark: &Mark, start: u64, end: u64, late: b
         request_end: 0,
         response: None,
         exchanges: None,
+        handshake: ctx.tcp.retransmits,
     };
     answer(&mut pending, m, mark, start, end);
     if late {
@@ -238,6 +255,9 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
     span.response_ns = mark.first_ns();
     span.end_ns = mark.exit_ns.max(span.start_ns);
     span.response_seq = mark.seq_at(start);
+    if mark.direction == Direction::Ingress {
+        span.tcp.queue_us = queue_us(mark);
+    }
     span.status_code = m.status_code;
     span.status = status(m.outcome);
     if !m.error.is_empty() {
@@ -290,6 +310,7 @@ pub(crate) fn adopt(request: &mut Pending, orphan: Pending) {
     if to.request_id.is_none() {
         to.request_id = from.request_id;
     }
+    to.tcp.queue_us = to.tcp.queue_us.max(from.tcp.queue_us);
     request.response = orphan.response;
     for id in orphan.exchanges.iter().flat_map(|e| [e.first, e.last]) {
         touch_exchange(request, id);
@@ -300,6 +321,7 @@ pub(crate) fn adopt(request: &mut Pending, orphan: Pending) {
 /// there is none).
 pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
     let asker = pending.side;
+    let mut resent = pending.handshake;
     if !pending.orphan {
         let stream = ctx.stream(asker);
         let request_end = match pending.request_end {
@@ -308,6 +330,7 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
             end => end.min(stream.marked_to()),
         };
         pending.span.request_bytes = request_end.saturating_sub(pending.request_start);
+        resent += ctx.resent(asker, pending.span.request_seq, request_end);
         if pending.response.is_none() {
             if let Some(mark) = stream.mark_before(request_end) {
                 pending.span.end_ns = pending.span.end_ns.max(mark.exit_ns);
@@ -318,6 +341,7 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         let stream = ctx.stream(asker.peer());
         let end = end.min(stream.marked_to());
         pending.span.response_bytes = end.saturating_sub(r.start);
+        resent += ctx.resent(asker.peer(), pending.span.response_seq, end);
         let mark = stream.mark_before(end).map(|m| (m.exit_ns, m.exchange));
         if let Some((exit_ns, exchange)) = mark {
             pending.span.end_ns = pending.span.end_ns.max(exit_ns);
@@ -328,7 +352,8 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
     if span.tap == TapSide::ServerProcess {
         span.exchange = pending.exchanges;
     }
-    span.tcp = ctx.tcp;
+    let tcp = &mut span.tcp;
+    (tcp.srtt_ns, tcp.resets, tcp.retransmits) = (ctx.tcp.srtt_ns, ctx.tcp.resets, resent);
 }
 
 /// Widens the range of exchanges. Ids of one socket count up; anything else is not believed.

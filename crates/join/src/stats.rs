@@ -13,6 +13,10 @@ pub struct JoinStats {
     pub task_in: u64,
     /// Contexts that travel beside the bytes of a request, in.
     pub contexts_in: u64,
+    /// Retransmissions and resets in.
+    pub trouble_in: u64,
+    /// Spans that waited for news of the loss of their last bytes.
+    pub settled_spans: u64,
     /// Spans out.
     pub spans_out: u64,
     /// Spans out that describe a connection that was not understood.
@@ -71,6 +75,8 @@ impl JoinStats {
             ("socket_in", self.socket_in),
             ("task_in", self.task_in),
             ("contexts_in", self.contexts_in),
+            ("trouble_in", self.trouble_in),
+            ("settled_spans", self.settled_spans),
             ("spans_out", self.spans_out),
             ("flow_spans_out", self.flow_spans_out),
             ("connections", self.connections),

@@ -22,6 +22,8 @@ pub(crate) struct Mark {
     pub(crate) direction: Direction,
     pub(crate) enter_ns: u64,
     pub(crate) exit_ns: u64,
+    /// How long the bytes had lain in the socket, ns; 0 if not known.
+    pub(crate) waited_ns: u64,
     pub(crate) exchange: u64,
     pub(crate) cause: u64,
     pub(crate) cause_evidence: Option<Evidence>,
@@ -224,6 +226,7 @@ impl Stream {
             direction: d.direction,
             enter_ns: d.enter_ns,
             exit_ns: d.exit_ns,
+            waited_ns: d.waited_ns,
             exchange: d.exchange,
             cause: d.cause,
             cause_evidence: d.cause_evidence,
@@ -240,6 +243,11 @@ impl Stream {
     /// The call that brought the last byte before `end`.
     pub(crate) fn mark_before(&self, end: u64) -> Option<&Mark> {
         self.mark_at(end.saturating_sub(1))
+    }
+
+    /// TCP sequence number behind the last byte before `end`.
+    pub(crate) fn seq_behind(&self, end: u64) -> Option<u32> {
+        self.mark_before(end)?.seq_at(end)
     }
 
     /// Offset behind the last byte known of, those of a hole that is just being passed included.

@@ -4,8 +4,8 @@
 mod common;
 use common::{end, get, End, Stage, MS, S, T0};
 use wirespan_join::{CopyRule, JoinConfig};
-use wirespan_model::event::{Actor, SocketChange};
-use wirespan_model::{Direction, Endpoint, Event, Role, SpanKind, Status, TapSide, Transport};
+use wirespan_model::event::{Actor, SocketChange, TcpTrouble, TroubleKind};
+use wirespan_model::{Direction, Endpoint, Event, Role, SocketId, Span, SpanKind, Status, TapSide, Transport};
 
 #[test]
 fn redis_pipelining_pairs_in_order() {
@@ -275,4 +275,42 @@ fn an_idle_silent_connection_costs_no_time() {
         stage.tick(T0 + i * S);
     }
     assert_eq!((stage.spans.len(), stage.joiner.connections()), (1000, 1000));
+}
+
+#[test]
+fn what_is_sent_again_is_told_by_the_span_whose_bytes_it_holds() {
+    let again = |socket, at, from, to| {
+        let kind = TroubleKind::Retransmit { from, to, segments: 1 };
+        Event::Trouble(TcpTrouble { socket: SocketId(socket), kind, direction: Direction::Egress, time_ns: at })
+    };
+    let get = |n| format!("GET /{n} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes();
+    let ok = b"HTTP/1.1 204 No Content\r\n\r\n".to_vec();
+    let (q, a) = (get(1).len() as u32, ok.len() as u32);
+    let mut stage = Stage::with(JoinConfig { settle_ns: 300 * MS, ..JoinConfig::default() });
+    let (mut c, mut s) = (End::client(1), End::server(2));
+    for n in 1..=3u64 {
+        let at = T0 + n * 10 * MS;
+        stage.event(c.send(at, &get(n)));
+        if n == 2 {
+            stage.event(again(1, at + MS, 1000 + q, 1000 + 2 * q));
+        }
+        stage.event(s.recv(at + 2 * MS, &get(n)));
+        stage.event(s.send(at + 3 * MS, &ok));
+        stage.event(c.recv(at + 4 * MS, &ok));
+    }
+    // A server's span waits for news of its answer; the third is lost twice.
+    let server = |s: &&Span| s.tap == TapSide::ServerProcess;
+    assert_eq!((stage.spans.len(), stage.spans.iter().filter(server).count()), (3, 0));
+    stage.event(again(2, T0 + 240 * MS, 5000 + 2 * a, 5000 + 3 * a));
+    stage.tick(T0 + 400 * MS);
+    assert_eq!(stage.spans.iter().filter(server).count(), 2);
+    stage.event(again(2, T0 + 640 * MS, 5000 + 2 * a, 5000 + 3 * a));
+    stage.tick(T0 + 2 * S);
+    let of = |server: bool| {
+        let mine = stage.spans.iter().filter(|s| (s.tap == TapSide::ServerProcess) == server);
+        mine.map(|s| (s.target.to_string(), s.tcp.retransmits)).collect::<Vec<_>>()
+    };
+    let told = |again: [u32; 3]| (1..=3).map(|n| format!("/{n}")).zip(again).collect::<Vec<_>>();
+    assert_eq!(of(false), told([0, 1, 0]));
+    assert_eq!(of(true), told([0, 0, 2]));
 }

@@ -43,6 +43,8 @@ pub enum Event {
     Alias(CauseAlias),
     /// A request got or brought a trace context beside its bytes. Comes before the bytes.
     Context(ContextEvent),
+    /// Something went wrong below the bytes of a TCP connection.
+    Trouble(TcpTrouble),
 }
 
 /// The process and thread behind an event. All zero for a capture file.
@@ -86,6 +88,10 @@ pub struct DataEvent {
     pub enter_ns: u64,
     /// When the call returned, Unix ns.
     pub exit_ns: u64,
+    /// Received over TCP: how long the last packet that was there had waited to be read, ns; 0 if not known.
+    pub waited_ns: u64,
+    /// Smoothed RTT of TCP, ns; 0 if not known.
+    pub srtt_ns: u64,
     /// Total bytes moved (may exceed `payload.len()`).
     pub len: u64,
     /// 0, or the errno of a call that failed.
@@ -150,6 +156,37 @@ pub struct TcpTotals {
     pub retransmits: u32,
     /// Handshake time, ns; 0 if not seen.
     pub connect_ns: u64,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleKind {
+    /// Segments of these sequence numbers were sent again.
+    Retransmit {
+        /// First.
+        from: u32,
+        /// First behind them.
+        to: u32,
+        /// How many segments.
+        segments: u16,
+    },
+    /// This end reset the connection.
+    ResetSent,
+    /// The other end did.
+    ResetReceived,
+}
+
+/// Something went wrong below the bytes of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpTrouble {
+    /// Socket.
+    pub socket: SocketId,
+    /// What.
+    pub kind: TroubleKind,
+    /// Who sent the segments (of a process that is observed: itself).
+    pub direction: Direction,
+    /// When, Unix ns.
+    pub time_ns: u64,
 }
 
 /// What happened to a socket.

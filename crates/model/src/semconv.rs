@@ -73,7 +73,9 @@ pub fn attributes(span: &Span) -> Vec<Attr> {
     }
     a.known("wirespan.tcp.srtt_ns", span.tcp.srtt_ns);
     a.known("wirespan.tcp.retransmits", u64::from(span.tcp.retransmits));
+    a.known("wirespan.tcp.resets", u64::from(span.tcp.resets));
     a.known("wirespan.tcp.connect_ns", span.tcp.connect_ns);
+    a.known("wirespan.tcp.queue_ns", u64::from(span.tcp.queue_us) * 1000);
     a.known("wirespan.socket", span.socket);
     a.known("wirespan.coroutine", span.coroutine);
     a.text("wirespan.request_id", span.request_id.as_deref().unwrap_or(""));

@@ -171,15 +171,19 @@ pub struct Resource {
     pub extra: Vec<(Box<str>, Box<str>)>,
 }
 
-/// TCP facts of the connection at the time of the span.
+/// What TCP did for the bytes of a span, as its observation point saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpHealth {
-    /// Smoothed RTT, ns; 0 if unknown.
+    /// Smoothed RTT when the last of the span's messages was sent or read, ns; 0 if unknown.
     pub srtt_ns: u64,
-    /// Segments retransmitted on the connection up to the end of the span.
+    /// Segments sent again that held bytes which this end sent for the span (of a connection's first, its SYN too).
     pub retransmits: u32,
-    /// Handshake time, ns; 0 if unknown.
+    /// Handshake time, ns, on the first span of a connection; 0 if unknown.
     pub connect_ns: u64,
+    /// How long the bytes that this end received had lain in the socket when their first was read, µs; 0 if unknown.
+    pub queue_us: u32,
+    /// Resets that ended the connection before the span was over, sent or received.
+    pub resets: u32,
 }
 
 /// One request and its response at one observation point.

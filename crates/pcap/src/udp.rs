@@ -69,6 +69,8 @@ impl Table {
             seq: None,
             enter_ns: now_ns,
             exit_ns: now_ns,
+            waited_ns: 0,
+            srtt_ns: 0,
             len: u64::from(datagram.len),
             errno: 0,
             exchange: 0,

@@ -172,7 +172,7 @@ fn another_format_is_refused() {
     drop(Embedded::open(dir.path(), support::options()).unwrap());
     let manifest = dir.path().join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("\"format\":2", "\"format\":99")).unwrap();
+    std::fs::write(&manifest, text.replace("\"format\":3", "\"format\":99")).unwrap();
     let error = Embedded::open(dir.path(), support::options()).err().unwrap().to_string();
     assert!(error.contains("format 99") && error.contains("manifest.json"), "{error}");
     std::fs::write(&manifest, "{").unwrap();

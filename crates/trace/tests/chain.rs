@@ -72,6 +72,8 @@ impl Sim {
             seq: Some(seq),
             enter_ns: at - 200,
             exit_ns: at,
+            waited_ns: 0,
+            srtt_ns: 0,
             len: bytes.len() as u64,
             errno: 0,
             exchange: if server { socket << 24 | c.exchange } else { 0 },

@@ -22,7 +22,7 @@ export function span(id: string, changes: Partial<SpanView> = {}): SpanView {
     server: "10.0.0.2:80",
     pid: 7,
     tid: 8,
-    tcp: { srtt_ns: 50_000, retransmits: 0, connect_ns: 0, request_seq: 1234 },
+    tcp: { srtt_ns: 50_000, retransmits: 0, resets: 0, connect_ns: 0, queue_ns: 0, request_seq: 1234 },
     attributes: { "service.name": "web", "http.request.method": "GET" },
     ...changes,
   };

@@ -22,6 +22,8 @@ export const noTcp = {
   rtt_p95_ns: 0,
   connect_p50_ns: 0,
   connect_p95_ns: 0,
+  queue_p50_ns: 0,
+  queue_p95_ns: 0,
 };
 
 export function aNode(id: string, rest: Partial<MapNode> = {}): MapNode {

@@ -111,19 +111,19 @@ impl Flows {
         !self.spilled.borrow().is_empty()
     }
 
-    /// Takes all that was bundled since the last drain; `into` is not cleared. One key may come more than once.
+    /// Takes all that was bundled since the last drain. One key may come more than once.
     ///
     /// # Errors
     /// The kernel refused; what it holds stays there for the next drain.
-    pub fn drain(&mut self, into: &mut Vec<Bundle>) -> std::io::Result<()> {
+    pub fn drain(&mut self, sink: &mut dyn FnMut(Bundle)) -> std::io::Result<()> {
         // Room first: to turn the tables takes a while.
         let _ = self.ring.consume();
         table::run(self.sweep.as_fd(), &mut [])?;
         let reasons = &self.reasons;
-        self.tables.take(&mut |key, counts| into.push(wire::read(key, counts, reasons)))?;
+        self.tables.take(&mut |key, counts| sink(wire::read(key, counts, reasons)))?;
         let _ = self.ring.consume();
         let spilled = std::mem::take(&mut *self.spilled.borrow_mut());
-        into.extend(spilled.chunks_exact(wire::RECORD).map(|r| wire::read(&r[..wire::KEY], &r[wire::KEY..], reasons)));
+        spilled.chunks_exact(wire::RECORD).for_each(|r| sink(wire::read(&r[..wire::KEY], &r[wire::KEY..], reasons)));
         Ok(())
     }
 }

@@ -92,6 +92,7 @@ impl Namespace {
 /// Looks connections up. Belongs to one thread.
 pub struct Nat {
     proc: PathBuf,
+    room: usize,
     own: Namespace,
     own_netns: u32,
     /// By inode.
@@ -107,9 +108,14 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// Looks into `proc` (`/proc`) for the namespaces of processes. `None` if this user may not ask, or if connection
-    /// tracking is not loaded: asking would load it, and that may change (ask again later).
+    /// [`Nat::with_room`] for the spans of an agent.
     pub fn new(proc: &Path) -> Option<Self> {
+        Nat::with_room(proc, MAX_KNOWN)
+    }
+
+    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections. `None` if this user may not ask, or if connection
+    /// tracking is not loaded: asking would load it, and that may change (ask again later).
+    pub fn with_room(proc: &Path, room: usize) -> Option<Self> {
         if !proc.join("sys/net/netfilter/nf_conntrack_max").exists() {
             return None;
         }
@@ -122,6 +128,7 @@ impl Nat {
         Some(Nat {
             own_netns: socket::netns(&proc.join("self")).unwrap_or(0),
             proc: proc.into(),
+            room: room.max(1),
             own: Namespace::new(Some(own)),
             others: FxHashMap::default(),
             plain: FxHashMap::default(),
@@ -196,7 +203,7 @@ impl Nat {
         if found.is_some() {
             self.stats.translated += 1;
         } else if !serves {
-            if self.plain.len() >= MAX_KNOWN {
+            if self.plain.len() >= self.room {
                 self.plain.clear();
             }
             self.plain.insert(pair, now);
@@ -205,7 +212,7 @@ impl Nat {
     }
 
     fn keep(&mut self, key: (u32, bool, FiveTuple), found: Option<FiveTuple>) {
-        if self.known.len() >= MAX_KNOWN {
+        if self.known.len() >= self.room {
             if let Some(old) = self.order.pop_front() {
                 self.known.remove(&old);
             }

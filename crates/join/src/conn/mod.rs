@@ -7,6 +7,7 @@ use crate::config::JoinConfig;
 use crate::errno;
 use crate::flow::{connect_failed, Flow};
 use crate::joiner::Env;
+use crate::resent::{Resent, Segments};
 use crate::session::{Ending, Out, Session};
 use crate::spans::{index, Ctx};
 use crate::stream::{Placed, Stream};
@@ -15,7 +16,7 @@ use crate::tls::Tls;
 use crate::verdict::CopyRule;
 use std::sync::Arc;
 use wirespan_decode::{Pairing, Parser, Protocol};
-use wirespan_model::event::{Actor, ContextEvent, SocketChange, TcpTotals};
+use wirespan_model::event::{Actor, ContextEvent, SocketChange, TcpTotals, TcpTrouble};
 use wirespan_model::{Attr, DataEvent, Direction, Endpoint, Resource, Role, SocketEvent, Span, TcpHealth, Transport};
 
 /// Complaints of a parser without a message after which the guess of the protocol counts as wrong.
@@ -54,6 +55,8 @@ pub(crate) struct Conn {
     session: Session,
     flow: Flow,
     tcp: TcpHealth,
+    /// What was sent again; `None` while nothing was.
+    resent: Option<Box<Resent>>,
     connect_cause: u64,
     /// What every span of the connection is told (a proxy's header).
     attrs: Vec<Attr>,
@@ -96,6 +99,7 @@ impl Conn {
             session: Session::new(Pairing::InOrder),
             flow: Flow::default(),
             tcp: TcpHealth::default(),
+            resent: None,
             connect_cause: 0,
             attrs: Vec::new(),
             upgrades: 0,
@@ -132,6 +136,9 @@ impl Conn {
             self.remote = d.remote;
         }
         self.last_ns = self.last_ns.max(d.exit_ns);
+        if d.srtt_ns != 0 {
+            self.tcp.srtt_ns = d.srtt_ns;
+        }
         if d.errno != 0 && errno::is_fatal(d.errno) {
             self.errno = d.errno;
         }
@@ -238,6 +245,8 @@ impl Conn {
         self.health(&e.totals);
         match e.change {
             SocketChange::Open => {
+                // What the handshake cost is told by the first span.
+                (self.tcp.connect_ns, self.tcp.retransmits) = (e.totals.connect_ns, e.totals.retransmits);
                 if self.role == Role::Client && self.session.messages == 0 {
                     self.connect_cause = e.cause;
                 }
@@ -264,10 +273,14 @@ impl Conn {
         if totals.srtt_ns != 0 {
             self.tcp.srtt_ns = totals.srtt_ns;
         }
-        if totals.connect_ns != 0 {
-            self.tcp.connect_ns = totals.connect_ns;
+    }
+
+    /// Something went wrong below the bytes.
+    pub(crate) fn trouble(&mut self, t: &TcpTrouble) {
+        match Segments::of(&t.kind) {
+            Some(segments) => self.resent.get_or_insert_default().add(t.direction, segments),
+            None => self.tcp.resets = self.tcp.resets.saturating_add(1),
         }
-        self.tcp.retransmits = self.tcp.retransmits.max(totals.retransmits);
     }
 
     /// Time passed. True if the connection is over and can be forgotten.
@@ -368,14 +381,17 @@ impl Conn {
             _ => self.transport.as_str(),
         };
         let mut flow = std::mem::take(&mut self.flow);
+        let again = self.resent.as_mut().map_or(0, |r| std::mem::take(&mut r.since));
         self.with(env, sink, |_, ctx, out| {
-            if let Some(span) = flow.span(protocol, ending, at_ns, ctx) {
+            if let Some(mut span) = flow.span(protocol, ending, at_ns, ctx) {
+                span.tcp.retransmits += again;
                 out.stats.spans_out += 1;
                 out.stats.flow_spans_out += 1;
                 (out.sink)(span);
             }
         });
         self.flow = flow;
+        (self.tcp.connect_ns, self.tcp.retransmits) = (0, 0);
     }
 
     /// Runs `work` on the session with the connection's facts.
@@ -399,6 +415,7 @@ impl Conn {
             streams: &self.streams,
             base: self.base,
             tcp: self.tcp,
+            resent: self.resent.as_deref(),
             connect_cause: self.connect_cause,
         };
         work(&mut self.session, &ctx, &mut Out { stats: &mut env.stats, sink });

@@ -151,6 +151,7 @@ impl Conn {
                 streams: &self.streams,
                 base: self.base,
                 tcp: self.tcp,
+                resent: self.resent.as_deref(),
                 connect_cause: self.connect_cause,
             };
             let mut out = Out { stats: &mut env.stats, sink };
@@ -163,7 +164,7 @@ impl Conn {
             self.streams[i].forget_before(settled);
         }
         if self.session.messages > 0 {
-            self.connect_cause = 0;
+            (self.connect_cause, self.tcp.connect_ns, self.tcp.retransmits) = (0, 0, 0);
         }
         if self.session.malformed >= MAX_MALFORMED {
             self.wind_up(Ending::Abandoned, env, sink);

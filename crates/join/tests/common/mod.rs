@@ -87,6 +87,8 @@ impl End {
             seq,
             enter_ns: at - 1000,
             exit_ns: at,
+            waited_ns: 0,
+            srtt_ns: 0,
             len: bytes.len() as u64,
             errno: 0,
             exchange: self.exchange,

@@ -9,7 +9,7 @@ use super::half::{Brought, Half, Part};
 use crate::packet::Segment;
 use crate::stats::Stats;
 use std::collections::VecDeque;
-use wirespan_model::event::{Actor, SocketChange, TcpTotals};
+use wirespan_model::event::{Actor, SocketChange, TcpTotals, TcpTrouble, TroubleKind};
 use wirespan_model::{DataEvent, Direction, Endpoint, Event, Role, SocketEvent, SocketId, Transport};
 
 const HELD_MAX: usize = 16;
@@ -331,10 +331,19 @@ impl Flow {
             Brought::Late | Brought::Mixed | Brought::Old => {
                 self.retransmits += 1;
                 stats.bump("tcp_retransmitted");
+                let to = seq.wrapping_add(segment.len);
+                self.trouble(TroubleKind::Retransmit { from: seq, to, segments: 1 }, from, segment.time_ns, out);
             }
             Brought::Far => stats.bump("tcp_far_ahead"),
         }
         self.deliver(from, segment.time_ns, out);
+    }
+
+    /// Tells it of the connection as it is told of so far: who is the client, its first bytes say.
+    fn trouble(&self, kind: TroubleKind, from: usize, time_ns: u64, out: &mut dyn FnMut(Event)) {
+        let client = self.client.or(self.taken).unwrap_or_default();
+        let direction = if from == client { Direction::Egress } else { Direction::Ingress };
+        out(Event::Trouble(TcpTrouble { socket: self.id, kind, direction, time_ns }));
     }
 
     fn reset(&mut self, segment: &Segment<'_>, from: usize, stats: &mut Stats, out: &mut dyn FnMut(Event)) {
@@ -354,6 +363,11 @@ impl Flow {
             _ if self.halves.iter().all(Half::has_fin) => SocketChange::Close,
             _ => SocketChange::Reset(ECONNRESET),
         };
+        if change != SocketChange::Close {
+            let sent = Some(from) == self.client.or(self.taken);
+            let kind = if sent { TroubleKind::ResetSent } else { TroubleKind::ResetReceived };
+            self.trouble(kind, from, now_ns, out);
+        }
         self.over(change, now_ns, out);
     }
 
@@ -432,6 +446,8 @@ impl Flow {
             seq: Some(self.halves[from].seq_at(at)),
             enter_ns: part.time_ns,
             exit_ns: now_ns.max(part.time_ns),
+            waited_ns: 0,
+            srtt_ns: self.halves[0].srtt_ns + self.halves[1].srtt_ns,
             len: part.len,
             errno: 0,
             exchange: 0,

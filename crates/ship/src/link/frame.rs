@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wirespan_model::{Flow, Resource, Span};
 
 /// Version of the link and of the encoding of spans.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 const MAGIC: &[u8; 4] = b"WSPN";
 /// Largest body of a frame, bytes.
 pub const MAX_FRAME: usize = 1 << 20;

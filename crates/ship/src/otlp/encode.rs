@@ -8,7 +8,7 @@
 //! | `wirespan.request.bytes`, `wirespan.response.bytes` | bytes on the wire, heads included |
 //! | `wirespan.first_byte_ns` | first byte of the request to first byte of the response |
 //! | `wirespan.tcp.request_seq`, `wirespan.tcp.response_seq` | TCP sequence number of the first byte |
-//! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.connect_ns` | health of the connection |
+//! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.resets`, `.connect_ns`, `.queue_ns` | what TCP did for its bytes ([`TcpHealth`](wirespan_model::TcpHealth)) |
 //! | `wirespan.socket`, `wirespan.coroutine`, `wirespan.request_id` | where they are known |
 //! | `wirespan.trace.incomplete` | on roots of a trace that a limit cut short |
 

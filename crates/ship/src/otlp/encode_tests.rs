@@ -46,7 +46,7 @@ fn failed_call() -> Trace {
         comm: "pool-1".into(),
         request_seq: Some(4_000_000_000),
         attrs: vec![("http.request.method".into(), "GET".into()), ("server.address".into(), "cart".into())],
-        tcp: TcpHealth { srtt_ns: 150_000, retransmits: 1, connect_ns: 0 },
+        tcp: TcpHealth { srtt_ns: 150_000, retransmits: 1, queue_us: 310, ..TcpHealth::default() },
         resource: resource("web"),
         ..Span::default()
     };
@@ -112,7 +112,8 @@ const EXPECTED: &str = r#"{"resourceSpans":[
   {"key":"wirespan.first_byte_ns","value":{"intValue":"2000000"}},
   {"key":"wirespan.tcp.request_seq","value":{"intValue":"4000000000"}},
   {"key":"wirespan.tcp.srtt_ns","value":{"intValue":"150000"}},
-  {"key":"wirespan.tcp.retransmits","value":{"intValue":"1"}}],
+  {"key":"wirespan.tcp.retransmits","value":{"intValue":"1"}},
+  {"key":"wirespan.tcp.queue_ns","value":{"intValue":"310000"}}],
  "status":{"message":"server-error","code":2}}]}]},
 {"resource":{"attributes":[
  {"key":"service.name","value":{"stringValue":"cart"}},

@@ -151,7 +151,7 @@ impl Load {
                 ),
                 (Cow::Borrowed("http.request.body.size"), Value::Int((random % 900) as i64)),
             ],
-            tcp: TcpHealth { srtt_ns: 40_000 + own % 60_000, retransmits: 0, connect_ns: 0 },
+            tcp: TcpHealth { srtt_ns: 40_000 + own % 60_000, queue_us: 5 + (own % 40) as u32, ..TcpHealth::default() },
             resource: self.resources[at as usize].clone(),
         }
     }

@@ -164,6 +164,8 @@ pub(crate) fn encode(spans: Spans<'_>, n: &mut Names) -> Result<RecordBatch, Arr
         column::<UInt64Type>(spans, |s| s.tcp.srtt_ns),
         column::<UInt32Type>(spans, |s| s.tcp.retransmits),
         column::<UInt64Type>(spans, |s| s.tcp.connect_ns),
+        column::<UInt32Type>(spans, |s| s.tcp.queue_us),
+        column::<UInt32Type>(spans, |s| s.tcp.resets),
         host,
         executable,
         container,

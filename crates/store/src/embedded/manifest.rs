@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 /// Version of the format of all files of the directory.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What the store consists of. A file that is not named here is a leftover of a crash, and is removed at the next start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

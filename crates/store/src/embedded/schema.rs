@@ -100,6 +100,8 @@ columns! {
     SrttNs "tcp_srtt_ns" U64 Delta false,
     Retransmits "tcp_retransmits" U32 Delta false,
     ConnectNs "tcp_connect_ns" U64 Delta false,
+    QueueUs "tcp_queue_us" U32 Delta false,
+    Resets "tcp_resets" U32 Delta false,
     Host "host" Name Dict false,
     Executable "executable" Name Dict false,
     Container "container" Name Dict false,
@@ -158,6 +160,8 @@ pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
     Col::SrttNs,
     Col::Retransmits,
     Col::ConnectNs,
+    Col::QueueUs,
+    Col::Resets,
     Col::Host,
 ];
 

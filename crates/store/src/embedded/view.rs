@@ -195,6 +195,8 @@ impl View {
                 srtt_ns: self.get::<UInt64Type>(Col::SrttNs, row),
                 retransmits: self.get::<UInt32Type>(Col::Retransmits, row),
                 connect_ns: self.get::<UInt64Type>(Col::ConnectNs, row),
+                queue_us: self.get::<UInt32Type>(Col::QueueUs, row),
+                resets: self.get::<UInt32Type>(Col::Resets, row),
             },
             resource: self.resource(row),
         }

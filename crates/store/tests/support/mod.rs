@@ -138,7 +138,7 @@ prop_compose! {
                   status in prop::sample::select(&STATUS[..]), protocol in few(&["http", "redis", "amqp", ""]),
                   status_code in any::<Option<i32>>(), words in (text(), few(&["", "GET", "POST", "SET"]), few(&["", "/", "/cart/1", "/cart/2"])),
                   bytes in any::<(u64, u64)>(), attrs in prop::collection::vec((text().prop_map(|t| Cow::Owned(t.into())), value()), 0..4),
-                  tcp in any::<(u64, u32, u64)>(), resource in resource())
+                  tcp in any::<(u64, u32, u64, u32, u32)>(), resource in resource())
         -> Span {
         Span {
             tap, kind, status, status_code, attrs, resource,
@@ -146,7 +146,7 @@ prop_compose! {
             start_ns: time.0, end_ns: time.1, response_ns: time.2,
             error: words.0, operation: words.1, target: words.2,
             request_bytes: bytes.0, response_bytes: bytes.1,
-            tcp: TcpHealth { srtt_ns: tcp.0, retransmits: tcp.1, connect_ns: tcp.2 },
+            tcp: TcpHealth { srtt_ns: tcp.0, retransmits: tcp.1, connect_ns: tcp.2, queue_us: tcp.3, resets: tcp.4 },
             ..base
         }
     }

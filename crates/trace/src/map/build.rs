@@ -57,8 +57,6 @@ struct Builder<'a> {
     nodes: Pool<NodeKey>,
     tallies: FxHashMap<u32, NodeTally>,
     edges: FxHashMap<EdgeKey, Tally>,
-    /// Retransmissions that a connection reported last.
-    retransmits: FxHashMap<(EdgeKey, Side, u64), u32>,
     /// Connections whose handshake was counted.
     connected: FxHashSet<(Side, u64)>,
     /// The last record of each flow: its end, the connections open then, and where that stands.
@@ -150,7 +148,6 @@ fn build<E>(
         nodes: Pool::default(),
         tallies: FxHashMap::default(),
         edges: FxHashMap::default(),
-        retransmits: FxHashMap::default(),
         connected: FxHashSet::default(),
         active: FxHashMap::default(),
         series,
@@ -255,10 +252,11 @@ impl Builder<'_> {
         if span.tcp.connect_ns > 0 && self.connected.insert((side, connection)) {
             view.connect.add(span.tcp.connect_ns);
         }
-        if span.tcp.retransmits > 0 {
-            let last = self.retransmits.entry((key, side, connection)).or_default();
-            *last = (*last).max(span.tcp.retransmits);
+        if span.tcp.queue_us > 0 {
+            view.queue.add(u64::from(span.tcp.queue_us) * 1000);
         }
+        view.retransmits += u64::from(span.tcp.retransmits);
+        view.resets += u64::from(span.tcp.resets);
         if let Some((id, series)) = &mut self.series {
             if id.is(&client, &server, span.tuple.transport, port) {
                 series.span(span, totals && !opaque, failed);
@@ -302,11 +300,6 @@ impl Builder<'_> {
     }
 
     fn finish(mut self) -> (ServiceMap, Option<Series>) {
-        for ((key, side, _), n) in std::mem::take(&mut self.retransmits) {
-            if let Some(view) = self.view(key, side) {
-                view.retransmits += u64::from(n);
-            }
-        }
         for (_, active, key, side) in std::mem::take(&mut self.active).into_values() {
             if let Some(view) = self.view(key, side) {
                 view.flow.active += active;

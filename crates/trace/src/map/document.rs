@@ -169,6 +169,15 @@ pub struct TcpStats {
     pub connect_p50_ns: u64,
     /// Its 95th percentile.
     pub connect_p95_ns: u64,
+    /// Median of how long what was received had lain in the socket, ns, by spans: the callee's requests, of an edge of
+    /// which it was not observed the caller's responses; 0 if unknown.
+    #[serde(default)]
+    #[schema(required)]
+    pub queue_p50_ns: u64,
+    /// Its 95th percentile.
+    #[serde(default)]
+    #[schema(required)]
+    pub queue_p95_ns: u64,
 }
 
 impl From<&Calls> for CallStats {
@@ -237,12 +246,17 @@ impl TcpStats {
         let first = |of: fn(&View) -> &Histogram| views().map(of).find(|h| h.count() > 0);
         if !stats.from_flows {
             stats.retransmits = views().map(|v| v.retransmits).sum();
+            stats.resets = views().map(|v| v.resets).max().unwrap_or_default();
         }
         if let (0, Some(rtt)) = (stats.rtt_p50_ns, first(|v| &v.rtt)) {
             (stats.rtt_p50_ns, stats.rtt_p95_ns) = (rtt.percentile_ns(0.5), rtt.percentile_ns(0.95));
         }
         if let (0, Some(connect)) = (stats.connect_p50_ns, first(|v| &v.connect)) {
             (stats.connect_p50_ns, stats.connect_p95_ns) = (connect.percentile_ns(0.5), connect.percentile_ns(0.95));
+        }
+        let queue = [server, client].into_iter().flatten().map(|v| &v.queue).find(|h| h.count() > 0);
+        if let Some(queue) = queue {
+            (stats.queue_p50_ns, stats.queue_p95_ns) = (queue.percentile_ns(0.5), queue.percentile_ns(0.95));
         }
         stats
     }

@@ -129,6 +129,10 @@ pub struct View {
     pub opaque: Calls,
     /// Segments that this end retransmitted, as its spans say.
     pub retransmits: u64,
+    /// Resets that ended connections in the middle of spans.
+    pub resets: u64,
+    /// How long what this end received had lain in the socket, at each span.
+    pub queue: Histogram,
     /// Smoothed RTT at each span.
     pub rtt: Histogram,
     /// Handshakes, one per connection.

@@ -95,7 +95,8 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
                 Some(code) => format!("{} {code}", span.status.as_str()),
                 None => span.status.as_str().to_string(),
             };
-            let error = if span.error.is_empty() { String::new() } else { format!("  {}", clean(&span.error)) };
+            let mut error = if span.error.is_empty() { String::new() } else { format!("  {}", clean(&span.error)) };
+            error.push_str(&trouble(span));
             Row {
                 label: cut(label, width),
                 status,
@@ -111,6 +112,27 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
         })
         .collect()
 }
+
+/// What the network or a busy reader cost the span, where it did.
+fn trouble(span: &Span) -> String {
+    let tcp = &span.tcp;
+    let mut text = String::new();
+    for (n, what) in [(tcp.retransmits, "retransmitted"), (tcp.resets, "reset")] {
+        if n > 0 {
+            let _ = write!(text, "  {n} {what}");
+        }
+    }
+    let queue_ns = u64::from(tcp.queue_us) * 1000;
+    for (ns, what) in [(tcp.connect_ns, "connect"), (queue_ns, "queued")] {
+        if ns >= SHOWN_NS {
+            let _ = write!(text, "  {what} {}", duration(i128::from(ns)));
+        }
+    }
+    text
+}
+
+/// Waits from which on they are shown.
+const SHOWN_NS: u64 = 1_000_000;
 
 /// Links shown per span; of more, the number.
 const SHOWN_LINKS: usize = 3;

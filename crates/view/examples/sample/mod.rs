@@ -143,7 +143,12 @@ impl Shop {
             request_seq: (!dns).then_some(request_seq),
             response_seq: (!dns).then_some(response_seq),
             message_id: dns.then_some(u64::from(request_seq & 0xffff)),
-            tcp: TcpHealth { srtt_ns: 40 * US + self.random(90) * US, retransmits: 0, connect_ns: 60 * US },
+            tcp: TcpHealth {
+                srtt_ns: 40 * US + self.random(90) * US,
+                connect_ns: 60 * US,
+                queue_us: 5 + self.random(40) as u32,
+                ..TcpHealth::default()
+            },
             ..Span::default()
         };
         if let Some(c) = from {

@@ -8,7 +8,7 @@ use wirespan_model::{semconv, Span};
 use wirespan_store::{Query, Store, StoreError};
 
 /// Names that [`semconv`] derives.
-const DERIVED: [&str; 34] = [
+const DERIVED: [&str; 36] = [
     "http.request.method",
     "url.path",
     "http.response.status_code",
@@ -39,7 +39,9 @@ const DERIVED: [&str; 34] = [
     "wirespan.tcp.response_seq",
     "wirespan.tcp.srtt_ns",
     "wirespan.tcp.retransmits",
+    "wirespan.tcp.resets",
     "wirespan.tcp.connect_ns",
+    "wirespan.tcp.queue_ns",
     "wirespan.socket",
     "wirespan.coroutine",
     "wirespan.request_id",
@@ -132,6 +134,7 @@ mod tests {
         span.request_id = Some("r".into());
         (span.request_seq, span.response_seq) = (Some(1), Some(1));
         (span.tcp.srtt_ns, span.tcp.retransmits, span.tcp.connect_ns) = (1, 1, 1);
+        (span.tcp.queue_us, span.tcp.resets) = (1, 1);
         (span.tuple.client.port, span.tuple.server.port) = (1, 1);
         span.resource = Arc::new(Resource { executable: "/e".into(), ..Resource::default() });
         // These the store keeps, or nobody searches for them.

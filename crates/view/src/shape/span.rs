@@ -93,10 +93,14 @@ pub(crate) enum AttributeValue {
 pub struct TcpView {
     /// Smoothed round-trip time, ns; 0 if unknown.
     pub srtt_ns: u64,
-    /// Segments retransmitted on the connection.
+    /// Segments sent again that held bytes which this end sent for the span.
     pub retransmits: u32,
-    /// Handshake time, ns; 0 if unknown.
+    /// Resets that ended the connection before the span was over.
+    pub resets: u32,
+    /// Handshake time, ns, on the first span of a connection; 0 if unknown.
     pub connect_ns: u64,
+    /// How long the bytes that this end received had lain in the socket, ns; 0 if unknown.
+    pub queue_ns: u64,
     /// Sequence number of the request's first byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_seq: Option<u32>,
@@ -210,7 +214,9 @@ impl From<&Span> for SpanView {
             tcp: TcpView {
                 srtt_ns: span.tcp.srtt_ns,
                 retransmits: span.tcp.retransmits,
+                resets: span.tcp.resets,
                 connect_ns: span.tcp.connect_ns,
+                queue_ns: u64::from(span.tcp.queue_us) * 1000,
                 request_seq: span.request_seq,
                 response_seq: span.response_seq,
             },

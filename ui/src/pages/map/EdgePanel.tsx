@@ -97,6 +97,7 @@ function Views({ edge }: { edge: MapEdge }) {
     ["p99", (v) => time(v.calls.p99_ns)],
     ["RTT p50", (v) => time(v.tcp.rtt_p50_ns)],
     ["handshake p50", (v) => time(v.tcp.connect_p50_ns)],
+    ["in the socket p50", (v) => time(v.tcp.queue_p50_ns)],
     ["retransmitted", (v) => compact(v.tcp.retransmits)],
     ["sent", (v) => formatBytes(v.tcp.from_flows ? v.tcp.request_bytes : v.calls.request_bytes)],
     ["answered", (v) => formatBytes(v.tcp.from_flows ? v.tcp.response_bytes : v.calls.response_bytes)],

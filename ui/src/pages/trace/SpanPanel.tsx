@@ -118,7 +118,9 @@ function networkFacts(span: SpanView): Fact[] {
   facts.push(["Request", formatBytes(span.request_bytes)], ["Response", formatBytes(span.response_bytes)]);
   if (tcp.srtt_ns > 0) facts.push(["Round trip (smoothed)", formatDuration(tcp.srtt_ns)]);
   if (tcp.connect_ns > 0) facts.push(["Handshake", formatDuration(tcp.connect_ns)]);
+  if (tcp.queue_ns > 0) facts.push(["Waited in the socket", formatDuration(tcp.queue_ns)]);
   if (tcp.srtt_ns > 0 || tcp.retransmits > 0) facts.push(["Segments retransmitted", String(tcp.retransmits)]);
+  if (tcp.resets > 0) facts.push(["Resets", String(tcp.resets)]);
   if (tcp.request_seq != null) facts.push(["Sequence of the request", String(tcp.request_seq)]);
   if (tcp.response_seq != null) facts.push(["Sequence of the response", String(tcp.response_seq)]);
   return facts;

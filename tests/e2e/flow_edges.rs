@@ -1,0 +1,177 @@
+//! Flows where counting is easy to get wrong: bytes that no message call moves, what the kernel refuses, pids used twice.
+
+use crate::flows::flows;
+use crate::harness::{can_trace, has, skip, WIRESPAN};
+use crate::spaces::Spaces;
+use serde_json::Value;
+use std::process::{Command, Output};
+use wirespan_model::{Flow, Role};
+
+/// Runs a Python program, traced without messages; what it says of itself, a JSON document, and its flows.
+fn traced(command: impl Fn(&[&str]) -> Command, program: &[&str]) -> (Value, Vec<Flow>) {
+    let dir = tempfile::tempdir().unwrap();
+    let (toml, store) = (dir.path().join("config.toml"), dir.path().join("store"));
+    std::fs::write(&toml, "[capture]\nmessages = false\n").unwrap();
+    let (toml, path) = (toml.display().to_string(), store.display().to_string());
+    let own = [WIRESPAN, "--config", &toml, "run", "--no-ui", "--print=0", "--store", &path, "--"];
+    let Output { status, stdout, stderr } = command(&[&own[..], program].concat()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{out}{err}");
+    (serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}")), flows(&store))
+}
+
+fn here(args: &[&str]) -> Command {
+    let mut command = Command::new(args[0]);
+    command.args(&args[1..]);
+    command
+}
+
+/// A file goes out by sendfile(), and what comes back is spliced into a pipe; some of it is read before, and after.
+const UNCOPIED: &str = r#"
+import json, os, socket, tempfile
+listener = socket.create_server(("127.0.0.1", 0))
+client = os.fork()
+if client == 0:
+    c = socket.create_connection(listener.getsockname())
+    got = 0
+    while got < 300000:
+        got += len(c.recv(65536))
+    c.sendall(b"x" * 200000)
+    c.shutdown(socket.SHUT_WR)
+    c.recv(1)
+    os._exit(0)
+c, _ = listener.accept()
+with tempfile.TemporaryFile() as f:
+    f.write(b"y" * 300000)
+    f.flush()
+    sent = 0
+    while sent < 300000:
+        sent += os.sendfile(c.fileno(), f.fileno(), sent, 300000 - sent)
+read, write = os.pipe()
+null = os.open("/dev/null", os.O_WRONLY)
+got = len(c.recv(1000))
+while got < 199000:
+    n = os.splice(c.fileno(), write, 199000 - got)
+    while n:
+        m = os.splice(read, null, n)
+        n, got = n - m, got + m
+while more := c.recv(4096):
+    got += len(more)
+c.close()
+os.waitpid(client, 0)
+print(json.dumps({"client": client, "server": os.getpid(), "got": got}))
+"#;
+
+#[test]
+fn bytes_that_are_never_copied_are_told() {
+    let test = "flows_uncopied";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let (truth, flows) = traced(here, &["python3", "-c", UNCOPIED]);
+    assert_eq!(truth["got"], 200_000);
+    let of = |who: &str, role| {
+        let pid = truth[who].as_u64().unwrap() as u32;
+        let mine = flows.iter().filter(|f| f.key.pid == pid && f.key.role == role && !f.key.remote.is_unspecified());
+        let mine: Vec<&Flow> = mine.collect();
+        assert_eq!(mine.len(), 1, "{who}: {flows:#?}");
+        (mine[0].counts.bytes_sent, mine[0].counts.bytes_received)
+    };
+    assert_eq!(of("server", Role::Server), (300_000, 200_000));
+    assert_eq!(of("client", Role::Client), (200_000, 300_000));
+}
+
+/// A reader that is too slow for its datagrams, and a listener that accepts nobody; how much the kernel refused it says
+/// itself: SK_MEMINFO_DROPS of the socket, ListenDrops of the namespace.
+const REFUSED: &str = r#"
+import array, json, os, socket, time
+slow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+slow.bind(("127.0.0.1", 7751))
+fast = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+fast.connect(("127.0.0.1", 7751))
+fast.send(b"first")
+slow.recv(100)
+for _ in range(200):
+    fast.send(b"x" * 1000)
+drops = array.array("I", slow.getsockopt(socket.SOL_SOCKET, 55, 64))[8]
+listener = socket.socket()
+listener.bind(("127.0.0.1", 7752))
+listener.listen(1)
+waiting = []
+for _ in range(6):
+    c = socket.socket()
+    c.setblocking(False)
+    c.connect_ex(("127.0.0.1", 7752))
+    waiting.append(c)
+def refused():
+    names, values = [l.split() for l in open("/proc/net/netstat") if l.startswith("TcpExt:")]
+    return int(values[names.index("ListenDrops")])
+while not refused():
+    time.sleep(0.01)
+for c in waiting:
+    c.close()
+listener.close()
+print(json.dumps({"pid": os.getpid(), "drops": drops, "refused": refused()}))
+"#;
+
+#[test]
+fn what_the_kernel_refuses_is_told_with_its_reason() {
+    let test = "flows_refused";
+    if !can_trace(test) || !has(test, &["python3", "ip"]) {
+        return;
+    }
+    let spaces = match Spaces::new("refused", 1, &[]) {
+        Ok(spaces) => spaces,
+        Err(reason) => return skip(test, &reason),
+    };
+    let (truth, flows) = traced(|args| spaces.command(0, args), &["python3", "-c", REFUSED]);
+    let n = |key: &str| truth[key].as_u64().unwrap();
+    assert!(n("drops") > 0 && n("refused") > 0, "{truth}");
+    let all = |reason: &str| flows.iter().filter_map(|f| f.counts.drops.get(reason)).sum::<u64>();
+    assert_eq!(all("SOCKET_RCVBUFF"), n("drops"), "{flows:#?}");
+    let listening: Vec<&Flow> = flows.iter().filter(|f| f.key.port == 7752 && f.counts.listen_overflows > 0).collect();
+    assert_eq!(listening.len(), 1, "{flows:#?}");
+    assert_eq!((listening[0].counts.listen_overflows, listening[0].key.role), (n("refused"), Role::Server));
+}
+
+/// Processes of a pid namespace of their own, one after the other, that all have the same pid there.
+const SAME_PID: &str = r#"
+import json, os, socket
+listener = socket.create_server(("127.0.0.1", 0))
+pids = []
+for n in range(3):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as f:
+        f.write("999")
+    child = os.fork()
+    if child == 0:
+        for _ in range(n + 1):
+            c = socket.create_connection(listener.getsockname())
+            c.sendall(b"x" * 10)
+            c.close()
+        os._exit(0)
+    for _ in range(n + 1):
+        listener.accept()[0].close()
+    os.waitpid(child, 0)
+    pids.append(child)
+print(json.dumps(pids))
+"#;
+
+#[test]
+fn a_pid_that_is_used_again_is_another_process() {
+    let test = "flows_pids";
+    if !can_trace(test) || !has(test, &["python3", "unshare"]) {
+        return;
+    }
+    if !std::path::Path::new("/proc/sys/kernel/ns_last_pid").exists() {
+        return skip(test, "this kernel lets nobody choose a pid (CONFIG_CHECKPOINT_RESTORE)");
+    }
+    let own = ["unshare", "--pid", "--fork", "--mount-proc", "python3", "-c", SAME_PID];
+    let (pids, flows) = traced(here, &own);
+    assert_eq!(pids, serde_json::json!([1000, 1000, 1000]));
+    let mut clients: Vec<_> = flows.iter().filter(|f| f.key.role == Role::Client).collect();
+    clients.sort_by_key(|f| f.counts.opened);
+    let opened: Vec<_> = clients.iter().map(|f| (f.counts.opened, f.counts.bytes_sent)).collect();
+    assert_eq!(opened, [(1, 10), (2, 20), (3, 30)], "{flows:#?}");
+    assert!(clients.windows(2).all(|w| w[0].key.process_start_ns <= w[1].key.process_start_ns), "{flows:#?}");
+}

@@ -1,0 +1,99 @@
+//! Network namespaces of a test's own.
+
+use std::process::{Command, Output, Stdio};
+
+fn ip(args: &str) -> Output {
+    Command::new("ip").args(args.split_whitespace()).output().unwrap()
+}
+
+/// Network namespaces with names of their own, removed at the end.
+pub(crate) struct Spaces {
+    names: Vec<String>,
+}
+
+impl Spaces {
+    /// `count` namespaces, and what `ip` is asked for with their names: `{0}` in a line is the first one's.
+    pub(crate) fn new(tag: &str, count: usize, script: &[&str]) -> Result<Self, String> {
+        let names = (0..count).map(|n| format!("ws{tag}-{n}-{}", std::process::id())).collect();
+        let spaces = Spaces { names };
+        let up = spaces.names.iter().flat_map(|n| [format!("netns add {n}"), format!("-n {n} link set lo up")]);
+        let named = |line: &&str| {
+            let each = spaces.names.iter().enumerate();
+            each.fold((*line).to_string(), |line, (n, name)| line.replace(&format!("{{{n}}}"), name))
+        };
+        for line in up.chain(script.iter().map(named)) {
+            let done = ip(&line);
+            if !done.status.success() {
+                return Err(format!("ip {line}: {}", String::from_utf8_lossy(&done.stderr).trim()));
+            }
+        }
+        Ok(spaces)
+    }
+
+    /// 10.214.1.1 and 10.214.1.2, on one link.
+    pub(crate) fn pair(tag: &str) -> Result<Self, String> {
+        Spaces::new(
+            tag,
+            2,
+            &[
+                "-n {0} link add eth0 type veth peer name eth0 netns {1}",
+                "-n {0} addr add 10.214.1.1/24 dev eth0",
+                "-n {1} addr add 10.214.1.2/24 dev eth0",
+                "-n {0} link set eth0 up",
+                "-n {1} link set eth0 up",
+            ],
+        )
+    }
+
+    /// client — router — server; the router forwards 10.213.1.1:8080 to the server's port 80, and hides the client.
+    pub(crate) fn behind_nat(tag: &str) -> Result<Self, String> {
+        let spaces = Spaces::new(
+            tag,
+            3,
+            &[
+                "-n {1} link add toc type veth peer name eth0 netns {0}",
+                "-n {1} link add tos type veth peer name eth0 netns {2}",
+                "-n {0} addr add 10.213.1.2/24 dev eth0",
+                "-n {1} addr add 10.213.1.1/24 dev toc",
+                "-n {1} addr add 10.213.2.1/24 dev tos",
+                "-n {2} addr add 10.213.2.2/24 dev eth0",
+                "-n {0} link set eth0 up",
+                "-n {1} link set toc up",
+                "-n {1} link set tos up",
+                "-n {2} link set eth0 up",
+                // The server has no way back but to the router: without masquerade nothing would work.
+                "-n {0} route add default via 10.213.1.1",
+            ],
+        )?;
+        let rules = "table ip wsmap {\n\
+            chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 10.213.2.2:80; }\n\
+            chain post { type nat hook postrouting priority srcnat; oifname \"tos\" masquerade; }\n}\n";
+        spaces.inside(1, &["sysctl", "-qw", "net.ipv4.ip_forward=1"])?;
+        spaces.inside(1, &["nft", rules])?;
+        Ok(spaces)
+    }
+
+    pub(crate) fn command(&self, space: usize, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[space]]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// What it printed, or why it failed.
+    pub(crate) fn inside(&self, space: usize, args: &[&str]) -> Result<String, String> {
+        let done = self.command(space, args).output().unwrap();
+        match done.status.success() {
+            true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+            false => Err(format!("{args:?}: {}", String::from_utf8_lossy(&done.stderr).trim())),
+        }
+    }
+}
+
+impl Drop for Spaces {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&format!("netns del {name}"));
+        }
+    }
+}
