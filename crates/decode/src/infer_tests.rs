@@ -258,8 +258,38 @@ fn patience_ends() {
     assert_eq!(verdict(Transport::Tcp, first, b"HTTP/1.1 200 OK\r\n", (2, 2)), Some("http"));
 }
 
+/// Starts per property; `WIRESPAN_STARTS` asks for more.
+fn starts() -> ProptestConfig {
+    let asked = std::env::var("WIRESPAN_STARTS").ok().and_then(|n| n.parse().ok());
+    ProptestConfig::with_cases(asked.unwrap_or(20_000))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(starts())]
+    /// One end of one conversation, joined and cut anywhere, with an end of another: nobody but these two may claim it.
+    #[test]
+    fn crossed_conversations_are_not_claimed_by_third_ones(
+        one in 0..OTHERS.len(),
+        other in 0..OTHERS.len(),
+        from in any::<prop::sample::Index>(),
+        cut in any::<prop::sample::Index>(),
+        swapped in any::<bool>(),
+    ) {
+        let (name, first, answer) = OTHERS[one];
+        let (second_name, question, second) = OTHERS[other];
+        let first = &first[from.index(first.len())..];
+        let second = if swapped { question } else { second };
+        let second = &second[..cut.index(second.len() + 1)];
+        let own = |name: &str| name.split(' ').next().map(str::to_string);
+        for (first, second) in [(first, second), (second, first), (first, &answer[..answer.len().min(second.len())])] {
+            let said = verdict(Transport::Tcp, first, second, (1, 1));
+            // `get key` with `+OK` is a conversation of Redis, whoever the halves are from.
+            let typed = said == Some("redis") && first.first().is_some_and(u8::is_ascii_alphabetic);
+            let fair = typed || matches!(said, None | Some("more")) || [own(name), own(second_name)].contains(&said.map(str::to_string));
+            prop_assert!(fair, "{name} and {second_name} are taken for {said:?}");
+        }
+    }
+
     #[test]
     fn random_bytes_are_not_claimed(
         first in prop::collection::vec(any::<u8>(), 0..80),

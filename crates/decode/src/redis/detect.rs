@@ -89,6 +89,15 @@ fn as_line(bytes: &[u8]) -> Looks {
     }
 }
 
+/// Whether Redis answers this line so. NATS has these words too, and other answers to them.
+fn fits(line: &[u8], reply: &[u8]) -> bool {
+    match line.get(..4).unwrap_or_default().to_ascii_lowercase().as_slice() {
+        b"ping" => reply.starts_with(b"+PONG"),
+        b"info" => matches!(reply.first(), Some(b'$' | b'=')),
+        _ => true,
+    }
+}
+
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     if !probe.transport.is_stream() {
         return Detect::No;
@@ -109,6 +118,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         (Looks::Shaped, Looks::Reply | Looks::WeakReply) => client(true),
         (Looks::Reply | Looks::WeakReply, Looks::Shaped) => client(false),
         (Looks::Shaped, Looks::Silent) if probe.first_is_client == Some(true) => client(true),
+        (Looks::Inline, Looks::Reply | Looks::WeakReply) if !fits(probe.first, probe.second) => Detect::No,
         (Looks::Inline, Looks::Reply) => client(true),
         (Looks::Inline, Looks::WeakReply) if probe.second == b"+OK\r\n" => client(true),
         (
