@@ -72,9 +72,8 @@ impl PluginParser {
             let reason = match answer {
                 Answer::Over => return None,
                 Answer::Consumed(0, _) if !stuck => return Some(at),
-                // Its bytes are missing behind the end of these, and that is told when they are counted.
-                Answer::Consumed(0, _) if last == CUT && window.len() == rest.len() => return Some(at),
-                Answer::Consumed(0, _) if last == LAST && window.len() == rest.len() => return Some(bytes.len()),
+                // Nobody will complete it; that is told when what is missing is counted.
+                Answer::Consumed(0, _) if last != 0 && window.len() == rest.len() => return Some(at),
                 Answer::Consumed(0, _) => plugin.gap,
                 Answer::Consumed(n, skip) => {
                     stream.lost = false;
@@ -107,13 +106,17 @@ impl PluginParser {
 
     fn datagram(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
         let last = if chunk.missing > 0 { CUT } else { LAST };
-        if self.walk(chunk.side, chunk.bytes, chunk.bytes.len(), last, out).is_none() {
+        let Some(at) = self.walk(chunk.side, chunk.bytes, chunk.bytes.len(), last, out) else {
             return self.give_up(len64(chunk.bytes.len()), out);
+        };
+        let unread = len64(chunk.bytes.len().saturating_sub(at));
+        if unread > 0 {
+            out(Item::Malformed { side: chunk.side, reason: self.plugin.bad });
         }
         let stream = &mut self.sides[chunk.side as usize];
         // Each datagram is its own beginning.
         (stream.skip, stream.lost) = (0, false);
-        stream.offset = stream.offset.saturating_add(chunk.missing);
+        stream.offset = stream.offset.saturating_add(unread).saturating_add(chunk.missing);
     }
 }
 

@@ -36,8 +36,12 @@ fn conversation() -> Vec<(Side, Vec<u8>)> {
 }
 
 fn say(protocol: &dyn Protocol, turns: &[(Side, Vec<u8>, u64)]) -> Vec<String> {
+    say_over(protocol, Transport::Tcp, turns)
+}
+
+fn say_over(protocol: &dyn Protocol, transport: Transport, turns: &[(Side, Vec<u8>, u64)]) -> Vec<String> {
     let mut said = Vec::new();
-    let mut parser = protocol.parser(Transport::Tcp);
+    let mut parser = protocol.parser(transport);
     let mut write = |item: Item<'_>| match item {
         Item::Message(m) => {
             let kind = match m.kind {
@@ -241,6 +245,21 @@ fn what_goes_wrong_costs_the_plugin_only() {
     let words = "(call $message (i32.const 0) (i32.const 0) (i32.const 1))
         (loop $l (call $operation (i32.const 0) (i32.const 1000)) (br $l)) (i64.const 1)";
     read(words, "flood");
+}
+
+#[test]
+fn datagrams_are_their_own_beginning() {
+    // A request in each datagram that begins with `r`; of others nothing is read.
+    let read = "(if (i32.ne (i32.load8_u (local.get 2)) (i32.const 0x72)) (then (return (i64.const 0))))
+        (call $message (i32.const 0) (i32.const 0) (local.get 3)) (i64.extend_i32_u (local.get 3))";
+    let more = "(func (export \"wirespan_transport\") (result i32) (i32.const 2))";
+    let plugin = Bad { read, more, ..Bad::default() }.load();
+    assert_eq!(plugin.detect(&PROBE), Detect::No);
+    assert!(matches!(plugin.detect(&Probe { transport: Transport::Udp, ..PROBE }), Detect::Yes { .. }));
+    let turns = [b"r1".to_vec(), b"??".to_vec(), b"r22".to_vec()].map(|bytes| (Side::Client, bytes, 0));
+    let said = say_over(&plugin, Transport::Udp, &turns);
+    assert!(said[0].starts_with("Client req @0+2 ") && said[2].starts_with("Client req @4+3 "), "{said:#?}");
+    assert!(said[1].contains("bad_bad_message") && said.len() == 3, "{said:#?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
@@ -19,11 +20,12 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Shipments of the shop through Kafka. Only in the demo: it keeps no ground truth.
  *
- * <p>As "shipping": POST /shipments/ORDER produces a record, and is answered with 503 until Kafka is there. As "warehouse": fetches the
+ * <p>As "shipping": POST /shipments/ORDER produces a record; what comes before Kafka is there waits for it. As "warehouse": fetches the
  * records and notes each in Redis. Configured by the environment: KAFKA, and LISTEN or REDIS (host:port). Written for Java 11.
  */
 public final class Shipping {
     private static final String TOPIC = "shipments";
+    private static final List<ProducerRecord<String, String>> EARLY = new ArrayList<>();
     private static volatile KafkaProducer<String, String> producer;
 
     public static void main(String[] args) throws Exception {
@@ -58,7 +60,10 @@ public final class Shipping {
             while (true) {
                 try {
                     made.partitionsFor(TOPIC); // Kafka makes it when it is asked for it
-                    producer = made;
+                    synchronized (EARLY) {
+                        producer = made;
+                        EARLY.forEach(made::send);
+                    }
                     return;
                 } catch (RuntimeException e) {
                     // not there yet
@@ -92,17 +97,21 @@ public final class Shipping {
                 String body = new String(in.readNBytes(length), StandardCharsets.UTF_8);
                 String[] words = request.split(" ");
                 String order = words.length > 1 ? words[1].substring(words[1].lastIndexOf('/') + 1) : "";
-                String status = "202 Accepted";
-                KafkaProducer<String, String> to = producer;
-                if (to == null) {
-                    status = "503 Service Unavailable";
-                } else {
-                    to.send(new ProducerRecord<>(TOPIC, 0, order, body)).get(10, TimeUnit.SECONDS);
+                ProducerRecord<String, String> shipment = new ProducerRecord<>(TOPIC, 0, order, body);
+                if (!early(shipment)) {
+                    producer.send(shipment).get(10, TimeUnit.SECONDS);
                 }
-                socket.getOutputStream().write(("HTTP/1.1 " + status + "\r\nContent-Length: 0\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
+                socket.getOutputStream().write("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
             }
         } catch (Exception e) {
             // the caller or Kafka went away
+        }
+    }
+
+    /** Keeps what comes before Kafka is there. */
+    private static boolean early(ProducerRecord<String, String> shipment) {
+        synchronized (EARLY) {
+            return producer == null && EARLY.add(shipment);
         }
     }
 

@@ -25,11 +25,11 @@ def initdb():
 
 def missing(part):
     if part == "payment":
-        lost = [] if initdb() else ["the server of PostgreSQL (apt-get install postgresql)"]
+        lost = [] if initdb() else ["server of PostgreSQL (apt-get install postgresql)"]
         lost += [] if shutil.which("openssl") else ["openssl"]
     else:
-        lost = [] if list(JARS.glob("kafka_2.13-*.jar")) else ["Kafka's jars (tests/apps/fetch.py kafka)"]
-    return ", ".join(lost)
+        lost = [] if list(JARS.glob("kafka_2.13-*.jar")) else ["Kafka (tests/apps/fetch.py kafka)"]
+    return ", no ".join(lost)
 
 
 def build(build_folder, step):

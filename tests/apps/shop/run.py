@@ -261,8 +261,9 @@ def main():
     check_tools()
     for part in list(parts):
         if lost := more.missing(part):
-            say(f"without {part}: {lost} is missing")
             parts.remove(part)
+            if not args.build_only:
+                say(f"without {part}, as there is no {lost}")
     build(parts)
     if args.build_only:
         return 0
