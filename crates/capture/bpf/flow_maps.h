@@ -2,8 +2,9 @@
 /*
  * Flows: connections bundled by process, remote address and listening port.
  *
- * A TCP socket in use has an entry in `flow_sockets`, to which a message costs one look-up and two additions. What it
- * gathered goes into its bundle when the socket closes, and when `flow_sweep` passes, just before each drain. Two tables of
+ * A TCP socket in use has an entry in `flow_sockets`. What was exchanged on it TCP counts itself; only calls are counted
+ * here, in a slot of an array, which costs a message next to nothing. All goes into the socket's bundle when it closes, and
+ * when `flow_sweep` passes, just before each drain. Two tables of
  * bundles take turns: user space puts the empty one into `flow_current`, for which the kernel waits until no program works
  * with the other (maybe_wait_bpf_programs), and only then empties that one: no count is ever written to a bundle that has
  * been read.
@@ -23,12 +24,11 @@ struct flow_owner {
 	char comm[WS_COMM_LEN];
 };
 
-/* A socket, and what was exchanged on it. Where two hold a total and what of it was bundled, the difference is due. */
+/* A socket. Where something is bundled, the difference to the total is due. */
 struct flow_sock {
 	__u64 sk;		/* 0 until a program meets it */
-	__u64 bytes[2];		/* by enum ws_direction, as all pairs */
-	__u64 bytes_bundled[2];
-	__u64 messages[2];
+	__u64 bytes[2];		/* bundled; by enum ws_direction, as all pairs */
+	__u64 messages[2];	/* besides those in its slot */
 	__u64 messages_bundled[2];
 	__u64 connect_ns;	/* start of the handshake */
 	__u32 handshake_us;	/* due if not 0 */
@@ -39,7 +39,7 @@ struct flow_sock {
 	__u32 retransmits;	/* bundled, as the following */
 	__u32 out_of_order;
 	__u32 drops;		/* of a listener: connections refused */
-	__u32 first_byte;	/* sequence number of the first byte received */
+	__u32 based;		/* `bytes` holds what was exchanged before our time */
 	__u16 client_port;
 	__u8 owned;		/* a message told which process uses it */
 	__u8 listens;
@@ -57,6 +57,21 @@ struct {
 	__type(key, __u64);
 	__type(value, struct flow_sock);
 } flow_sockets SEC(".maps");
+
+/* Calls on a connection of which all is known, by the low bits of its cookie; those that find their slot taken do without. */
+struct flow_slot {
+	__u64 cookie;
+	__u32 calls[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536); /* set by user space, a power of two */
+	__type(key, __u32);
+	__type(value, struct flow_slot);
+} flow_slots SEC(".maps");
+
+const volatile __u32 flow_slot_mask = 65535;
 
 /* Sockets of UDP, which end without a sign; and of TCP for which `flow_sockets` has no room. */
 struct {

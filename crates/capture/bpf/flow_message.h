@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What targets send and receive: counted on the socket (TCP), or straight into the bundle of the other end (UDP). */
+/* What targets send and receive: calls on connections of TCP; of UDP all, straight into the bundle of the other end. */
 #ifndef WS_FLOW_MESSAGE_H
 #define WS_FLOW_MESSAGE_H
 
@@ -7,12 +7,6 @@
 #define SOCK_BINDPORT_LOCK 8
 #define ECONNREFUSED 111
 #define FIRST_EPHEMERAL_PORT 32768
-
-static __always_inline void flow_add(struct flow_sock *f, __u8 direction, __u64 bytes)
-{
-	__sync_fetch_and_add(&f->bytes[direction & 1], bytes);
-	__sync_fetch_and_add(&f->messages[direction & 1], 1);
-}
 
 /* A connection that is not known: of before our time, or a read of what came before it was closed. */
 static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
@@ -28,21 +22,18 @@ static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __
 	flow_fill_owner(&o, task);
 	flow_set_owner(&f, &o);
 	f.owned = 1;
-	if (ret > 0)
-		flow_add(&f, direction, ret);
+	f.messages[direction & 1] = ret > 0;
 	if (sk->__sk_common.skc_state == TCP_CLOSE) {
 		if (ret <= 0)
 			return 0;
-		/* A closed socket has given its port back. */
+		/* A closed socket has given its port back, and its bytes have been told. */
 		if (role == WS_SERVER && !f.key.port)
 			f.key.port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
-		flow_settle(&f, NULL, FLOW_LIVES);
+		flow_settle(&f, NULL, NULL, FLOW_LIVES);
 		return 0;
 	}
 	f.adopted = 1;
-	f.retransmits = tp->total_retrans;
-	f.out_of_order = tp->rcv_ooopack;
-	f.first_byte = tp->copied_seq - (direction == WS_INGRESS && ret > 0 ? ret : 0);
+	flow_base(&f, sk, tp, direction, ret);
 	flow_keep(sk, &f);
 	return 0;
 }
@@ -61,26 +52,43 @@ static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, _
 	if (!f->owned)
 		flow_own(f, sk, task);
 	if (ret > 0) {
-		flow_add(f, direction, ret);
+		__sync_fetch_and_add(&f->messages[direction & 1], 1);
 		flow_read_tcp(&now, sk, false);
-		flow_settle(f, &now, FLOW_LIVES);
+		flow_settle(f, &now, NULL, FLOW_LIVES);
 	}
+	return 0;
+}
+
+/* A connection without a slot: its first call, mostly, which tells whose it is. */
+static __noinline int flow_without_slot(struct sock *sk, __u8 direction, int ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 cookie = flow_cookie(sk);
+	struct flow_sock *f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (!f)
+		return flow_unlisted(sk, task, direction, ret);
+	if (!f->owned)
+		flow_own(f, sk, task);
+	if (!f->based && tp)
+		flow_base(f, sk, tp, direction, ret);
+	if (ret > 0)
+		__sync_fetch_and_add(&f->messages[direction & 1], 1);
+	if (f->owned && f->based)
+		flow_take_slot(cookie);
 	return 0;
 }
 
 static __always_inline void flow_segment(struct sock *sk, __u8 direction, int ret)
 {
 	__u64 cookie = flow_cookie(sk);
-	struct flow_sock *f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
+	struct flow_slot *s = flow_slot(cookie);
 
-	if (!f) {
-		flow_unlisted(sk, bpf_get_current_task_btf(), direction, ret);
-		return;
-	}
-	if (!f->owned)
-		flow_own(f, sk, bpf_get_current_task_btf());
-	if (ret > 0)
-		flow_add(f, direction, ret);
+	if (!s || s->cookie != cookie)
+		flow_without_slot(sk, direction, ret);
+	else if (ret > 0)
+		__sync_fetch_and_add(&s->calls[direction & 1], 1);
 }
 
 /* User address of the other end's name, from the registers of the call. */
@@ -239,40 +247,6 @@ int BPF_PROG(flow_receive, struct sock *sk, int ret, int msg_flags)
 {
 	if (!(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
 		flow_message(sk, WS_INGRESS, ret);
-	return 0;
-}
-
-/* Bytes that leave a socket by splice(), past sock_recvmsg: as many as its sequence numbers say beyond those counted. */
-static __noinline int flow_spliced(struct sock *sk, struct task_struct *task)
-{
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct flow_sock *f;
-	__s32 more;
-
-	f = flow_find(sk);
-	if (!f) {
-		flow_unlisted(sk, task, WS_INGRESS, 0);
-		f = flow_find(sk);
-	}
-	if (!f || !tp)
-		return 0;
-	if (!f->owned)
-		flow_own(f, sk, task);
-	more = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - f->first_byte -
-	       (__u32)f->bytes[WS_INGRESS];
-	if (more > 0)
-		flow_add(f, WS_INGRESS, more);
-	return 0;
-}
-
-SEC("tp_btf/tcp_rcv_space_adjust")
-int BPF_PROG(flow_splice, struct sock *sk)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-
-	if (WS_NR(regs) == NR_SPLICE)
-		flow_spliced(sk, task);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ static __always_inline void flow_fill_owner(struct flow_owner *o, struct task_st
 {
 	struct task_struct *leader = task->group_leader;
 
-	o->cgroup_id = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	o->cgroup_id = task->cgroups->dfl_cgrp->kn->id;
 	o->start_ns = leader->start_boottime / NS_PER_TICK * NS_PER_TICK;
 	o->pid = task->tgid;
 	o->pad = 0;
@@ -90,12 +90,12 @@ static __always_inline struct flow_sock *flow_keep(struct sock *sk, const struct
 	return kept;
 }
 
-static __always_inline __u64 due_u64(__u64 *total, __u64 *bundled)
+static __always_inline __u64 due_u64(__u64 now, __u64 *bundled)
 {
-	__u64 old = *bundled, now = *total;
+	__u64 old = *bundled;
 
-	/* A sweep and a close may meet: one of them gets it. */
-	return now != old && __sync_val_compare_and_swap(bundled, old, now) == old ? now - old : 0;
+	/* A sweep and a close may meet: one of them gets it, and what the other has seen is older. */
+	return now > old && __sync_val_compare_and_swap(bundled, old, now) == old ? now - old : 0;
 }
 
 static __always_inline __u32 due_u32(__u32 *bundled, __u32 now)
@@ -110,14 +110,70 @@ static __always_inline __u32 take_u32(__u32 *due)
 	return *due ? __sync_lock_test_and_set(due, 0) : 0;
 }
 
+static __always_inline struct flow_slot *flow_slot(__u64 cookie)
+{
+	__u32 at = cookie & flow_slot_mask;
+
+	return cookie ? bpf_map_lookup_elem(&flow_slots, &at) : NULL;
+}
+
+/* Calls go into the slot from now on, if it is free. */
+static __always_inline void flow_take_slot(__u64 cookie)
+{
+	struct flow_slot *s = flow_slot(cookie);
+
+	if (s && !s->cookie)
+		__sync_val_compare_and_swap(&s->cookie, 0, cookie);
+}
+
+static __always_inline void flow_leave_slot(struct flow_sock *f, __u64 cookie)
+{
+	struct flow_slot *s = flow_slot(cookie);
+
+	if (!s || s->cookie != cookie)
+		return;
+	for (int i = 0; i < 2; i++) {
+		f->messages[i] += s->calls[i];
+		s->calls[i] = 0;
+	}
+	s->cookie = 0;
+}
+
 /* What TCP counts itself. */
 struct flow_tcp {
+	__u64 bytes[2];		/* given to it and received by it in order; by enum ws_direction */
+	__u32 unread;
 	__u32 retransmits;
 	__u32 out_of_order;
 	__u32 srtt_us;
 	__u32 window;
 	__u32 drops;
 };
+
+#define SOCK_DONE 1 /* a FIN came */
+
+/* A FIN has a sequence number, and counts as a byte received, but is none. What is sent again is not sent. */
+#define FLOW_BYTES(now, READ)                                                                                      \
+	do {                                                                                                       \
+		__u32 fin = READ(sk, __sk_common.skc_flags) >> SOCK_DONE & 1;                                      \
+		(now)->bytes[WS_EGRESS] = READ(tp, bytes_sent) - READ(tp, bytes_retrans) +                         \
+					  (__u32)(READ(tp, write_seq) - READ(tp, snd_nxt));                        \
+		(now)->bytes[WS_INGRESS] = READ(tp, bytes_received) - fin;                                         \
+		(now)->unread = READ(tp, rcv_nxt) - fin - READ(tp, copied_seq);                                    \
+	} while (0)
+
+#define FLOW_FIELD(p, field) ((p)->field)
+#define FLOW_PROBE(p, field) BPF_CORE_READ(p, field)
+
+/* Of a socket that the verifier knows. */
+static __always_inline void flow_look(struct flow_tcp *now, struct sock *sk, struct tcp_sock *tp)
+{
+	FLOW_BYTES(now, FLOW_FIELD);
+	now->retransmits = tp->total_retrans;
+	now->out_of_order = tp->rcv_ooopack;
+	now->srtt_us = tp->srtt_us >> 3;
+	now->window = tp->snd_wnd;
+}
 
 static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk, bool listens)
 {
@@ -127,6 +183,7 @@ static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk,
 		now->drops = BPF_CORE_READ(sk, sk_drops.counter);
 		return;
 	}
+	FLOW_BYTES(now, FLOW_PROBE);
 	now->retransmits = BPF_CORE_READ(tp, total_retrans);
 	now->out_of_order = BPF_CORE_READ(tp, rcv_ooopack);
 	now->srtt_us = BPF_CORE_READ(tp, srtt_us) >> 3;
@@ -135,8 +192,8 @@ static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk,
 
 enum flow_end { FLOW_LIVES, FLOW_CLOSED, FLOW_FAILED };
 
-/* Brings what is due into the bundle. `now` is NULL if the socket cannot be asked. */
-__noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, enum flow_end end)
+/* Brings what is due into the bundle. `now` is NULL if the socket cannot be asked, `slot` if it has none. */
+__noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, const struct flow_slot *slot, enum flow_end end)
 {
 	struct flow_due d = {};
 	__u64 moved = 0;
@@ -144,9 +201,10 @@ __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, enum
 	if (!f)
 		return 0;
 	for (int i = 0; i < 2; i++) {
-		d.bytes[i] = due_u64(&f->bytes[i], &f->bytes_bundled[i]);
-		d.messages[i] = due_u64(&f->messages[i], &f->messages_bundled[i]);
-		moved |= d.messages[i];
+		if (now && f->based)
+			d.bytes[i] = due_u64(now->bytes[i], &f->bytes[i]);
+		d.messages[i] = due_u64(f->messages[i] + (slot ? slot->calls[i] : 0), &f->messages_bundled[i]);
+		moved |= d.messages[i] | d.bytes[i];
 	}
 	d.opened = take_u32(&f->opened);
 	d.adopted = take_u32(&f->adopted);
@@ -160,11 +218,11 @@ __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, enum
 	} else if (now) {
 		d.retransmits = due_u32(&f->retransmits, now->retransmits);
 		d.out_of_order = due_u32(&f->out_of_order, now->out_of_order);
-		d.zero_windows = end == FLOW_LIVES && f->opened + f->bytes[WS_EGRESS] && !now->window;
+		d.zero_windows = end == FLOW_LIVES && f->based && now->bytes[WS_EGRESS] && !now->window;
 		if (moved || d.opened)
 			d.srtt_us = now->srtt_us;
 	}
-	if (!(moved | d.bytes[0] | d.bytes[1] | d.opened | d.adopted | d.resets_sent | d.resets_received | d.closed |
+	if (!(moved | d.opened | d.adopted | d.resets_sent | d.resets_received | d.closed |
 	      d.failed | d.listen_overflows | d.retransmits | d.out_of_order | d.zero_windows))
 		return 0;
 	d.client_port = f->client_port;
@@ -193,9 +251,22 @@ static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task
 		}
 		flow_set_owner(f, &o);
 	}
-	f->sk = (__u64)sk;
 	f->owned = 1;
 	return 0;
+}
+
+/* What was exchanged before is not ours: all but the call that is just over, and what waits to be read. */
+static __always_inline void flow_base(struct flow_sock *f, struct sock *sk, struct tcp_sock *tp, __u8 direction, int ret)
+{
+	struct flow_tcp now = {};
+
+	flow_look(&now, sk, tp);
+	f->sk = (__u64)sk;
+	f->retransmits = now.retransmits;
+	f->out_of_order = now.out_of_order;
+	f->bytes[WS_EGRESS] = now.bytes[WS_EGRESS] - (direction == WS_EGRESS && ret > 0 ? ret : 0);
+	f->bytes[WS_INGRESS] = now.bytes[WS_INGRESS] - now.unread - (direction == WS_INGRESS && ret > 0 ? ret : 0);
+	f->based = 1;
 }
 
 #endif

@@ -15,6 +15,7 @@ static __always_inline void flow_connecting(struct sock *sk)
 	flow_fill_owner(&o, task);
 	flow_set_owner(&f, &o);
 	f.owned = 1;
+	f.based = 1;
 	f.connect_ns = bpf_ktime_get_ns();
 	flow_keep(sk, &f);
 }
@@ -78,7 +79,6 @@ static __always_inline void flow_established(struct sock *sk, int old)
 	struct flow_listener_key key;
 	struct flow_listener *l;
 	struct flow_sock *known, f;
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	__u64 us;
 
 	known = flow_find(sk);
@@ -88,8 +88,6 @@ static __always_inline void flow_established(struct sock *sk, int old)
 		known->opened = 1;
 		known->client_port = sk->__sk_common.skc_num;
 		flow_addresses(&known->key, sk); /* the local address is known only now */
-		if (tp)
-			known->first_byte = tp->copied_seq;
 		return;
 	}
 	if (old != TCP_SYN_RECV)
@@ -105,8 +103,7 @@ static __always_inline void flow_established(struct sock *sk, int old)
 		return;
 	flow_set_owner(&f, &l->owner);
 	f.opened = 1;
-	if (tp)
-		f.first_byte = tp->copied_seq;
+	f.based = 1;
 	flow_keep(sk, &f);
 }
 
@@ -114,14 +111,19 @@ static __always_inline void flow_closed(struct sock *sk, int old)
 {
 	__u64 cookie = flow_cookie(sk);
 	struct flow_sock *f = flow_find(sk);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct flow_tcp now = {};
 
-	if (!f)
+	if (!f || !tp)
 		return;
-	flow_read_tcp(&now, sk, f->listens);
+	if (f->listens)
+		now.drops = BPF_CORE_READ(sk, sk_drops.counter);
+	else
+		flow_look(&now, sk, tp);
+	flow_leave_slot(f, cookie);
 	if (old == TCP_SYN_SENT)
 		flow_addresses(&f->key, sk);
-	flow_settle(f, &now, old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED);
+	flow_settle(f, &now, NULL, old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED);
 	if (f->listens)
 		flow_listens_no_more(f);
 	bpf_map_delete_elem(&flow_sockets, &cookie);

@@ -8,23 +8,26 @@ struct bpf_map;
 static long flow_sweep_one(struct bpf_map *map, __u64 *cookie, struct flow_sock *f, void *unused)
 {
 	struct sock *sk = (struct sock *)f->sk;
+	struct flow_slot *slot = flow_slot(*cookie);
 	struct flow_tcp now = {};
 
+	if (slot && slot->cookie != *cookie)
+		slot = NULL;
 	/* Its owner may be told by the first message, so an accepted connection may wait for that once. */
 	if (!f->owned && !f->swept) {
 		f->swept = 1;
 		return 0;
 	}
 	if (!sk) {
-		flow_settle(f, NULL, FLOW_LIVES);
+		flow_settle(f, NULL, slot, FLOW_LIVES);
 		return 0;
 	}
 	flow_read_tcp(&now, sk, f->listens);
 	/* Not locked: it may be gone, and its memory another's. */
 	if ((__u64)BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != *cookie)
-		flow_settle(f, NULL, FLOW_LIVES);
+		flow_settle(f, NULL, slot, FLOW_LIVES);
 	else
-		flow_settle(f, &now, FLOW_LIVES);
+		flow_settle(f, &now, slot, FLOW_LIVES);
 	return 0;
 }
 

@@ -127,8 +127,6 @@ int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
 	tp = tcp_of(sk);
 	if (!t || !tp)
 		return 0;
-	if (counts_flows())
-		flow_spliced(sk, task);
 	s = use_sock(sk, task);
 	if (!s)
 		return 0;

@@ -88,6 +88,7 @@ struct sock_common {
 	__u16 skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned long skc_flags;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -129,6 +130,8 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u64 bytes_received;
 	__u64 bytes_acked;
+	__u64 bytes_sent;
+	__u64 bytes_retrans;
 	__u32 total_retrans;
 };
 

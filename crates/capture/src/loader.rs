@@ -176,7 +176,7 @@ fn open(
         rodata.inject_salt = [random(), random()];
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
         // All or none: one that was left out is not to come in with the messages.
-        rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 3;
+        rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 2;
         rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {

@@ -51,7 +51,7 @@ impl Program {
     /// Whether the programs of messages do its work as well, if they hang on the same tracepoint: a hook costs more than
     /// what it does.
     pub(crate) fn joins_messages(&self, others: &[&Program]) -> bool {
-        matches!(self.name, "flow_send" | "flow_receive" | "flow_splice")
+        matches!(self.name, "flow_send" | "flow_receive")
             && others.iter().any(|p| p.tracepoint == self.tracepoint && p.sees_messages())
     }
 
@@ -321,15 +321,6 @@ pub const PROGRAMS: &[Program] = &[
         rung: None,
         feature: "flows: bytes and messages received, datagrams",
         lost: "flows do not count what is received, and know no UDP",
-        required: false,
-    },
-    Program {
-        name: "flow_splice",
-        tracepoint: "tcp_rcv_space_adjust",
-        since: "Linux 4.15",
-        rung: None,
-        feature: "flows: bytes taken by splice()",
-        lost: "flows do not count what splice() takes out of a socket",
         required: false,
     },
     Program {

@@ -50,6 +50,12 @@ pub(crate) fn size(
     skel.maps.flow_bundles_a.set_max_entries(sizes.bundles.max(1))?;
     skel.maps.flow_bundles_b.set_max_entries(sizes.bundles.max(1))?;
     skel.maps.flow_sockets.set_max_entries(sizes.sockets.max(1))?;
+    // Twice as many, so that few find theirs taken.
+    let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
+    skel.maps.flow_slots.set_max_entries(slots)?;
+    if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+        rodata.flow_slot_mask = slots - 1;
+    }
     if options.is_none() {
         skel.maps.flow_spills.set_max_entries(4096)?;
     }
