@@ -24,7 +24,7 @@ use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
-use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources};
+use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
 use wirespan_model::event::Actor;
 use wirespan_model::{Event, Flow, Resource, Span};
 
@@ -232,8 +232,7 @@ impl Loop {
                 self.send(out);
             }
         }
-        let verdicts: Vec<_> =
-            self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(v.copy, v.plaintext))).collect();
+        let verdicts: Vec<_> = self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(&v))).collect();
         if let Err(error) = self.capture.decide(&verdicts) {
             tracing::warn!(%error, "verdicts did not reach the kernel; connections stay at their default");
         }
@@ -274,10 +273,11 @@ fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, mut span: Span) {
     batch.push(Arc::new(span));
 }
 
-fn to_kernel(rule: CopyRule, plaintext: bool) -> Verdict {
-    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext };
+fn to_kernel(decided: &Decided) -> Verdict {
+    let (plaintext, shared) = (decided.plaintext, decided.shared);
+    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared };
     let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
-    match rule {
+    match decided.copy {
         CopyRule::FirstCallOnly(n) => verdict(Copy::First, bytes(n)),
         // Nothing is to be read of it: its totals come when it closes.
         CopyRule::EveryCall(0) => verdict(Copy::Lengths, 0),

@@ -23,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) mask: Mask,
     /// How requests and responses are paired.
     pub(crate) join: Join,
+    /// Which request a call was made for, where only time and structure tell.
+    pub(crate) inference: Inference,
     /// Where spans are kept.
     pub(crate) store: Store,
     /// What is served.
@@ -208,6 +210,24 @@ pub(crate) struct Join {
 impl Default for Join {
     fn default() -> Self {
         Join { window_s: 30, max_connections: 50_000 }
+    }
+}
+
+/// Which request a call was made for, where only time and structure tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Inference {
+    /// Infer; without it such calls have no parent.
+    pub(crate) enabled: bool,
+    /// Least confidence of an inferred link; below it a call has no parent.
+    pub(crate) min_confidence: f32,
+    /// Longest time for which a call waits until the requests that may have made it have ended, s.
+    pub(crate) max_wait_s: u64,
+}
+
+impl Default for Inference {
+    fn default() -> Self {
+        Inference { enabled: true, min_confidence: 0.5, max_wait_s: 10 }
     }
 }
 

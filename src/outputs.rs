@@ -1,7 +1,7 @@
 //! Where finished spans go: the store, the exporters (as whole traces), a server.
 
 use crate::cli::OutputArgs;
-use crate::config::{Config, Store as StoreConfig};
+use crate::config::{Config, Inference, Store as StoreConfig};
 use crate::counters::Counters;
 use crate::map_file::MapFile;
 use crate::span_metrics::SpanMetrics;
@@ -14,10 +14,11 @@ use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Exporter};
 use wirespan_ship::otlp::OtlpFile;
 use wirespan_store::{Embedded, Store};
-use wirespan_trace::{Stream, StreamConfig};
+use wirespan_trace::{Solver, SolverConfig, Stream, StreamConfig};
 
 /// Every output that was asked for.
 pub(crate) struct Outputs {
+    solver: Solver,
     store: Option<Arc<dyn Store>>,
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
@@ -79,7 +80,18 @@ impl Outputs {
             exporter,
             synced: Instant::now(),
         });
-        Ok(Outputs { store, traces, link, metrics, map: None, store_failures: 0, failed_spans: 0, failed_flows: 0 })
+        let solver = Solver::new(solver_config(&config.inference));
+        Ok(Outputs {
+            solver,
+            store,
+            traces,
+            link,
+            metrics,
+            map: None,
+            store_failures: 0,
+            failed_spans: 0,
+            failed_flows: 0,
+        })
     }
 
     /// Writes the dependency map of this run to a file at the end.
@@ -88,8 +100,16 @@ impl Outputs {
         Ok(())
     }
 
-    /// A batch of finished spans.
+    /// A batch of finished spans. Those whose cause is to be inferred go on later.
     pub(crate) fn take(&mut self, batch: Vec<Arc<Span>>) {
+        let mut ready = Vec::with_capacity(batch.len());
+        for span in batch {
+            self.solver.push(span, &mut |s| ready.push(s));
+        }
+        self.hand_on(ready);
+    }
+
+    fn hand_on(&mut self, batch: Vec<Arc<Span>>) {
         if batch.is_empty() {
             return;
         }
@@ -136,6 +156,12 @@ impl Outputs {
 
     /// What is due by the clock.
     pub(crate) fn tick(&mut self) {
+        let mut solved = Vec::new();
+        self.solver.tick(now_ns(), &mut |s| solved.push(s));
+        self.hand_on(solved);
+        if let Some(traces) = &mut self.traces {
+            traces.stream.expect_delay(self.solver.delay_ns());
+        }
         if let Some(traces) = &mut self.traces {
             traces.tick();
         }
@@ -143,6 +169,9 @@ impl Outputs {
 
     /// The end: everything goes out.
     pub(crate) fn finish(&mut self) {
+        let mut solved = Vec::new();
+        self.solver.finish(&mut |s| solved.push(s));
+        self.hand_on(solved);
         if let Some(traces) = &mut self.traces {
             traces.finish();
         }
@@ -166,6 +195,7 @@ impl Outputs {
 
     /// Counters of every output.
     pub(crate) fn publish(&self, counters: &Counters) {
+        counters.set("inference", self.solver.stats().counters());
         if let Some(store) = &self.store {
             let status = store.status();
             let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
@@ -180,6 +210,15 @@ impl Outputs {
         if let Some(link) = &self.link {
             counters.set("link", link.status().counters());
         }
+    }
+}
+
+fn solver_config(config: &Inference) -> SolverConfig {
+    SolverConfig {
+        enabled: config.enabled,
+        min_confidence: config.min_confidence,
+        max_wait_ns: config.max_wait_s.saturating_mul(1_000_000_000),
+        ..SolverConfig::default()
     }
 }
 

@@ -71,7 +71,7 @@ impl Echo {
     }
 
     fn decide(&mut self, copy: Copy, bytes: u16) {
-        self.capture.decide(&[(self.socket, Verdict { copy, bytes, plaintext: false })]).unwrap();
+        self.capture.decide(&[(self.socket, Verdict { copy, bytes, plaintext: false, shared: false })]).unwrap();
     }
 }
 

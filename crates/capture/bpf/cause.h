@@ -6,8 +6,9 @@
  *    same thread connected happens for what it acted for when it connected (an event loop may have moved on);
  *  - reading the response makes the reader act again for what the request was sent for;
  *  - what io_uring received, or a thread that waits for many sockets, may have been received together with other
- *    requests: that is an event loop, not a thread.
- * Who acts, and what else may change it, is the matter of context.h.
+ *    requests: that is an event loop, not a thread;
+ *  - a connection that carries many requests at a time says of a response only that it is for one of them.
+ * Who acts, and what else may change it, is the matter of context.h; whether that holds in this process, of doubt.h.
  */
 #ifndef WS_CAUSE_H
 #define WS_CAUSE_H
@@ -18,38 +19,79 @@ struct cause {
 	__u8 evidence;
 };
 
+/* A response is sent. Datagram servers answer in any order, and who shares a connection answers for many. */
+static __always_inline void follow_answer(struct sock_state *s, struct context *a, struct cause *c, bool first, __u32 pid)
+{
+	if (s->shared || s->tuple.transport == WS_UDP) {
+		if (a->cause >> 24 == s->cookie)
+			c->exchange = a->cause;
+	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED) {
+		if (a->cause != c->exchange)
+			out_of_turn(pid);
+		else if (a->crowd)
+			in_turn(pid);
+	}
+	if (a->cause == c->exchange) {
+		a->acted = 1;
+		if (a->state == ACTS_OWN)
+			a->state = ACTS_ANSWERED;
+	}
+}
+
+/* A request is sent: for whom is noted for the time of its response. */
+static __always_inline void follow_request(struct sock_state *s, struct context *a, __u32 tid, __u32 pid)
+{
+	bool doubtful = is_doubtful(a, pid);
+
+	act(a, USED_SEND);
+	a->acted = 1;
+	if (s->shared && s->cause && s->cause != a->cause)
+		s->mixed = 1;
+	s->cause = doubtful ? 0 : a->cause;
+	s->evidence = doubtful ? WS_EV_INFERRED : a->evidence;
+	if (s->exchange == 1 && s->connect_tid == tid && s->connect_doubtful) {
+		s->cause = 0;
+		s->evidence = WS_EV_INFERRED;
+	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause) {
+		s->cause = s->connect_cause;
+		s->evidence = WS_EV_CONNECT;
+	}
+}
+
 static __always_inline struct cause follow_cause(struct sock_state *s, struct context *a, __u8 direction,
-						 bool first, __u32 tid, __u8 how)
+						 bool first, __u32 tid, __u32 pid, __u8 how)
 {
 	struct cause c = { .exchange = exchange_id(s) };
 
 	if (s->request_direction == WS_INGRESS) { /* we serve on this socket */
-		if (direction == WS_INGRESS) {
-			take(a, c.exchange, how);
+		if (direction == WS_EGRESS) {
+			follow_answer(s, a, &c, first, pid);
 			return c;
 		}
-		if (a->cause >> 24 == s->cookie)
-			c.exchange = a->cause; /* datagram servers answer in any order */
-		if (a->cause == c.exchange && a->state == ACTS_OWN)
+		/* Who asks again has been answered, maybe by somebody else. */
+		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
+		take(a, c.exchange, how);
 		return c;
 	}
 	if (direction == WS_EGRESS) {
-		if (first) {
-			act(a, USED_SEND);
-			s->cause = a->cause;
-			s->evidence = a->evidence;
-			if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause &&
-			    s->connect_cause != a->cause) {
-				s->cause = s->connect_cause;
-				s->evidence = WS_EV_CONNECT;
-			}
-		}
+		if (first || s->shared)
+			follow_request(s, a, tid, pid);
+	} else if (s->shared && s->mixed) {
+		/* Who reads for all and hands on acts for nobody; who acts itself acts for one of them. */
+		if (a->state <= ACTS_ANSWERED && a->cause)
+			take(a, 0, WS_EV_INFERRED);
+	} else if (!s->cause && (s->evidence == WS_EV_INFERRED || how == WS_EV_EVENT_LOOP)) {
+		/* A loop acts now for whom this was sent, and no more for what it read before. */
+		if (a->state <= ACTS_ANSWERED)
+			take(a, 0, WS_EV_INFERRED);
 	} else if (s->cause && s->cause != a->cause) {
 		take(a, s->cause, s->evidence);
+	} else {
+		a->acted = 0;
 	}
 	c.id = s->cause;
-	c.evidence = s->cause ? s->evidence : WS_EV_NONE;
+	c.evidence = s->cause || s->evidence == WS_EV_INFERRED ? s->evidence : WS_EV_NONE;
 	return c;
 }
 

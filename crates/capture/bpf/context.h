@@ -22,9 +22,22 @@ static __always_inline bool is_provisional(__u64 cause)
 	return (cause & WS_PROVISIONAL) == WS_PROVISIONAL;
 }
 
-/* Acts now for this, by its own doing. */
+/*
+ * Whether it acts for somebody alone, since it last slept: beside the request that is read now there is one that is not
+ * answered (SEVERAL), for which nothing was sent since its last event (MIXED): both are to be acted for.
+ */
+enum crowd { ALONE = 0, SEVERAL = 1, MIXED = 2 };
+
+/* Acts now for this, by its own doing; WS_EV_INFERRED without a cause: for somebody, it is not known for whom. */
 static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
 {
+	bool busy = c->state == ACTS_OWN && (c->cause || c->evidence == WS_EV_INFERRED);
+
+	if (!cause && evidence == WS_EV_NONE)
+		c->crowd = ALONE;
+	else if (busy && c->cause != cause && c->crowd != MIXED)
+		c->crowd = c->acted ? SEVERAL : MIXED;
+	c->acted = 0;
 	c->cause = cause;
 	c->place = c->guess = 0;
 	c->evidence = evidence;
@@ -41,7 +54,7 @@ static __always_inline void inherit(struct context *to, const struct context *fr
 	to->place = to->guess = 0;
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
-	to->used = to->pending = 0;
+	to->used = to->pending = to->crowd = to->acted = 0;
 }
 
 static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
@@ -104,7 +117,7 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->place = place;
 	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
-	to->used = to->pending = 0;
+	to->used = to->pending = to->crowd = to->acted = 0;
 }
 
 /* `from` wakes `to`, which waits at `place`. */
@@ -115,6 +128,11 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 	if (to->cause && to->state == ACTS_OWN) { /* it waits for a result */
 		if (how == HOW_CHAIN)
 			return;
+		/* …or for a further request of the connection that it has begun to read itself. */
+		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {
+			lend(from, to, place, how);
+			return;
+		}
 		if (from->state == ACTS_OWN && !from->cause && from->used) /* a worker, seen late */
 			from->state = ACTS_RETURNED;
 		if (from->state != ACTS_LENT)

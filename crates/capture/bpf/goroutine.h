@@ -81,6 +81,12 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	return c ? c : &t->acts;
 }
 
+/* After acting(): the process of a thread; 0 if it was a goroutine. */
+static __always_inline __u32 thread_group(struct task_struct *task, const struct task_state *t)
+{
+	return t->goroutine ? 0 : task->tgid;
+}
+
 /* After acting(): who that was, to be known again. */
 static __always_inline __u32 actor_id(struct task_struct *task, const struct task_state *t)
 {

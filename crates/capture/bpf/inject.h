@@ -119,12 +119,15 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
  * For which exchange the next request on this socket will be sent: what follow_cause() will say when the call has ended. A
  * provisional cause gets its name too late for us: who woke the worker for it is good enough, anything less is not.
  */
-static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct context *a, __u32 tid)
+static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct context *a, __u32 tid, __u32 pid)
 {
 	bool connected = s->exchange == 0 && s->connect_tid == tid && s->connect_cause;
 	__u64 cause = connected ? s->connect_cause : a->cause;
+	bool doubtful = !connected && is_doubtful(a, pid);
 	bool known = connected || (a->state != ACTS_RETURNED && (a->cause || a->state != ACTS_LENT));
 
+	if (doubtful)
+		return WS_PROVISIONAL;
 	if (known && !is_provisional(cause))
 		return cause;
 	return a->guess && a->woken ? a->guess : WS_PROVISIONAL;
@@ -132,10 +135,10 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 
 /* The context for the next request of this socket; false if it must not have one. */
 static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
-					   const struct context *a, __u32 tid, __u32 seq)
+					   const struct context *a, __u32 tid, __u32 pid, __u32 seq)
 {
 	__u64 exchange = s->cookie << 24 | ((s->exchange + 1) & 0xffffff);
-	__u64 cause = cause_of_next(s, a, tid);
+	__u64 cause = cause_of_next(s, a, tid, pid);
 	struct trace_context *came = cause ? bpf_map_lookup_elem(&contexts, &cause) : NULL;
 
 	__builtin_memset(c, 0, sizeof(*c));

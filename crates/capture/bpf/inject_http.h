@@ -134,6 +134,7 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 				  bool *sure)
 {
 	struct head h = { .source = m, .hash = WS_NAME_START };
+	struct context *a;
 	__u8 *data = m->data, *end = m->data_end;
 	__u32 size = m->size;
 
@@ -153,7 +154,8 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 		return WS_I_OWN;
 	if (!takes_all(sk, i))
 		return WS_I_BUSY;
-	if (!choose_context(&i->sent, s, acting(task, t), task->pid, i->start))
+	a = acting(task, t);
+	if (!choose_context(&i->sent, s, a, task->pid, thread_group(task, t), i->start))
 		return WS_I_UNKNOWN;
 	if (!put(m, i, h.first_end))
 		return WS_I_FAILED;

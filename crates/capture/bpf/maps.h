@@ -58,7 +58,9 @@ struct context {
 	__u8 used;		/* something was sent for it since */
 	__u8 woken;		/* the guess is who woke it where it waits for work */
 	__u8 pending;		/* the guess is newer than the cause */
-	__u8 pad[3];
+	__u8 crowd;		/* enum crowd: requests read together */
+	__u8 acted;		/* something was sent since it was last known for whom it acts */
+	__u8 pad;
 };
 
 /* Where Go's runtime keeps what is read of it. */
@@ -135,6 +137,9 @@ struct sock_state {
 	__u8 announced : 1;
 	__u8 verdict : 1;	/* user space has spoken */
 	__u8 begun_short : 1;	/* the run has begun, and its calls so far were too short to be a head */
+	__u8 shared : 1;	/* carries many requests at a time */
+	__u8 connect_doubtful : 1;
+	__u8 mixed : 1;		/* …for different requests that this process serves */
 	__u8 tls;		/* carries records of TLS, of a thread that calls a TLS library */
 	struct ws_tuple tuple;
 	struct ws_actor actor;

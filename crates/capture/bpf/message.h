@@ -194,7 +194,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		first = turn(s, direction);
 		a = acting(task, t);
 		c = follow_cause(s, a, direction, first || (t->tls && tls_begins_run(task, direction)),
-				 actor_id(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
+				 actor_id(task, t), thread_group(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}

@@ -151,8 +151,9 @@ static __always_inline void take_verdict(struct sock_state *s)
 	if (v) {
 		s->verdict = 1;
 		/* Ciphertext shows its first records whole: session tickets stand before the first answer. */
-		s->copy = v->plaintext ? WS_COPY_DEFAULT : v->copy;
-		s->bytes = v->plaintext ? WS_CIPHERTEXT_BYTES : v->bytes;
+		s->copy = v->flags & WS_V_PLAINTEXT ? WS_COPY_DEFAULT : v->copy;
+		s->bytes = v->flags & WS_V_PLAINTEXT ? WS_CIPHERTEXT_BYTES : v->bytes;
+		s->shared = !!(v->flags & WS_V_SHARED);
 	}
 }
 
@@ -162,8 +163,9 @@ static __always_inline __u64 exchange_id(const struct sock_state *s)
 }
 
 /*
- * Follows direction runs and exchanges: an exchange begins where the direction turns to that of requests, and with
- * each datagram of a UDP server. Returns true for the first call of a run.
+ * Follows direction runs and exchanges: an exchange begins where the direction turns to that of requests, with each
+ * datagram of a UDP server, and with each call that may bring a further request of many. Returns true for the first call of
+ * a run.
  */
 static __always_inline bool turn(struct sock_state *s, __u8 direction)
 {
@@ -177,7 +179,7 @@ static __always_inline bool turn(struct sock_state *s, __u8 direction)
 		else
 			s->request_direction = direction;
 	}
-	if (direction == s->request_direction && (first || s->tuple.transport == WS_UDP))
+	if (direction == s->request_direction && (first || s->shared || s->tuple.transport == WS_UDP))
 		s->exchange++;
 	s->run = direction;
 	return first || s->tuple.transport == WS_UDP || s->tuple.transport == WS_UNIX_DGRAM;

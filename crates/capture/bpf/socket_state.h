@@ -34,6 +34,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	struct task_state *t = target_task(task);
 	struct context *c;
 	struct sock_state *s;
+	bool doubtful;
 
 	if (!t)
 		return;
@@ -43,8 +44,11 @@ static __always_inline void on_connecting(struct sock *sk)
 		return;
 	s->tuple.role = WS_CLIENT;
 	s->connect_ns = bpf_ktime_get_ns();
+	doubtful = is_doubtful(c, thread_group(task, t));
 	act(c, USED_CONNECT);
-	s->connect_cause = c->cause;
+	c->acted = 1;
+	s->connect_cause = doubtful ? 0 : c->cause;
+	s->connect_doubtful = doubtful;
 	s->connect_tid = actor_id(task, t);
 	if (!by_syscalls)
 		return;
@@ -53,7 +57,8 @@ static __always_inline void on_connecting(struct sock *sk)
 	if (!s)
 		return;
 	s->tuple.role = WS_CLIENT;
-	s->connect_cause = c->cause;
+	s->connect_cause = doubtful ? 0 : c->cause;
+	s->connect_doubtful = doubtful;
 	s->connect_tid = actor_id(task, t);
 }
 

@@ -97,7 +97,7 @@ static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
 {
 	const struct ws_verdict *v = bpf_map_lookup_elem(&verdicts, &conn->note.cookie);
 
-	if (v && v->plaintext)
+	if (v && v->flags & WS_V_PLAINTEXT)
 		return wanted(v->copy, v->bytes, false, first, false, 0);
 	return wanted(WS_COPY_DEFAULT, 0, conn->shown < young_bytes, first, false, 0);
 }

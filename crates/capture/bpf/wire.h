@@ -26,6 +26,7 @@ enum ws_evidence {
 	WS_EV_CONNECT = 7,
 	WS_EV_WAKE_UP = 8,
 	WS_EV_EVENT_LOOP = 9,
+	WS_EV_INFERRED = 11, /* with no cause: for one of several requests, and it is not known for which */
 };
 
 /*
@@ -183,6 +184,11 @@ struct ws_context {
 	__u8 span[8];
 };
 
+enum ws_verdict_flag {
+	WS_V_PLAINTEXT = 1,	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
+	WS_V_SHARED = 2,	/* carries many requests at a time, answered in any order */
+};
+
 /* Verdict of user space about a connection. */
 enum ws_copy {
 	WS_COPY_DEFAULT = 0,	/* whole calls while young, then the beginning of each */
@@ -196,7 +202,7 @@ enum ws_copy {
 struct ws_verdict {
 	__u16 bytes;
 	__u8 copy;
-	__u8 plaintext;	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
+	__u8 flags;	/* enum ws_verdict_flag */
 };
 
 /* A bundle of connections: which. Addresses as in ws_tuple; `port` is that at which the server's side listens. */

@@ -13,6 +13,7 @@
 #include "sock.h"
 #include "context.h"
 #include "goroutine.h"
+#include "doubt.h"
 #include "cause.h"
 #include "syscall.h"
 #include "tls_state.h"

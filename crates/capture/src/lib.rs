@@ -29,6 +29,8 @@ pub struct Verdict {
     pub bytes: u16,
     /// The connection speaks TLS: this is about its plaintext.
     pub plaintext: bool,
+    /// The connection carries many requests at a time, answered in any order.
+    pub shared: bool,
 }
 
 /// Which calls carry payload.

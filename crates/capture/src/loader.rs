@@ -426,7 +426,8 @@ impl Capture {
         }
         for (socket, verdict) in verdicts {
             let [low, high] = verdict.bytes.to_ne_bytes();
-            let value = [low, high, verdict.copy as u8, u8::from(verdict.plaintext)];
+            let flags = u8::from(verdict.plaintext) | u8::from(verdict.shared) << 1;
+            let value = [low, high, verdict.copy as u8, flags];
             self.skel
                 .maps
                 .verdicts

@@ -99,6 +99,7 @@ fn evidence(n: u8) -> Option<Evidence> {
         7 => Evidence::Connect,
         8 => Evidence::WakeUp,
         9 => Evidence::EventLoop,
+        11 => Evidence::Inferred,
         _ => return None,
     })
 }

@@ -141,6 +141,9 @@ fn blank(m: &Message<'_>, mark: &Mark, start: u64, ctx: &Ctx<'_>, asker: Side) -
     if asker_is_local {
         if mark.cause != 0 {
             (cause, cause_evidence) = (Some(mark.cause), Some(mark.cause_evidence.unwrap_or(Evidence::Thread)));
+        } else if mark.cause_evidence == Some(Evidence::Inferred) {
+            // For one of several requests: which is left to who knows them all.
+            cause_evidence = Some(Evidence::Inferred);
         } else if ctx.connect_cause != 0 {
             (cause, cause_evidence) = (Some(ctx.connect_cause), Some(Evidence::Connect));
         }
@@ -222,6 +225,11 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
     pending
 }
 
+/// It was sent for one of several requests, not known which.
+pub(crate) fn doubt(pending: &mut Pending) {
+    (pending.span.cause, pending.span.cause_evidence) = (None, Some(Evidence::Inferred));
+}
+
 /// A pending span from a response whose request was not seen. Its status is that of the response until it is reported.
 pub(crate) fn orphan(m: &Message<'_>, mark: &Mark, start: u64, end: u64, late: bool, ctx: &Ctx<'_>) -> Pending {
     let asker = m.side.peer();
@@ -270,7 +278,7 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
         span.request_id = m.carried.request_id.map(Into::into);
     }
     pending.response = Some(crate::pending::Response { start, end });
-    touch_exchange(pending, mark.exchange);
+    touch_by_response(pending, mark.exchange);
 }
 
 /// Sets an attribute; of one that both messages have, the response's counts.
@@ -331,6 +339,12 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         };
         pending.span.request_bytes = request_end.saturating_sub(pending.request_start);
         resent += ctx.resent(asker, pending.span.request_seq, request_end);
+        if pending.span.message_id.is_some() {
+            // The last call of the request may be the one for which its reader acted.
+            if let Some(last) = stream.mark_before(request_end).map(|m| m.exchange) {
+                touch_exchange(pending, last);
+            }
+        }
         if pending.response.is_none() {
             if let Some(mark) = stream.mark_before(request_end) {
                 pending.span.end_ns = pending.span.end_ns.max(mark.exit_ns);
@@ -345,7 +359,7 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         let mark = stream.mark_before(end).map(|m| (m.exit_ns, m.exchange));
         if let Some((exit_ns, exchange)) = mark {
             pending.span.end_ns = pending.span.end_ns.max(exit_ns);
-            touch_exchange(pending, exchange);
+            touch_by_response(pending, exchange);
         }
     }
     let span = &mut pending.span;
@@ -354,6 +368,13 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
     }
     let tcp = &mut span.tcp;
     (tcp.srtt_ns, tcp.resets, tcp.retransmits) = (ctx.tcp.srtt_ns, ctx.tcp.resets, resent);
+}
+
+/// A response is sent in the exchange of its request, unless others were read in the meantime, which are answered in any order.
+fn touch_by_response(pending: &mut Pending, id: u64) {
+    if pending.orphan || pending.span.message_id.is_none() {
+        touch_exchange(pending, id);
+    }
 }
 
 /// Widens the range of exchanges. Ids of one socket count up; anything else is not believed.

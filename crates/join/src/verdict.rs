@@ -24,4 +24,6 @@ pub struct Verdict {
     pub copy: CopyRule,
     /// The connection speaks TLS, and the protocol is that of its plaintext.
     pub plaintext: bool,
+    /// The connection carries many requests at a time, answered in any order (HTTP/2): what it receives is for one of them.
+    pub shared: bool,
 }

@@ -60,6 +60,28 @@ fn interleaved_streams_find_their_responses_and_trailers() {
 }
 
 #[test]
+fn requests_that_share_a_connection_are_exchanges_of_their_own() {
+    let mut stage = Stage::new();
+    let mut s = End::server(1);
+    s.cut = 4096;
+    let x = 1 << 24;
+    s.exchange = x | 1;
+    stage.event(s.recv(T0, &[PREFACE, &frame(4, 0, 0, b""), &ask(1, "/a", "text/plain")].concat()));
+    assert!(stage.verdicts().iter().all(|v| !v.shared), "one request at a time so far");
+    s.exchange = x | 2;
+    stage.event(s.recv(T0 + MS, &ask(3, "/b", "text/plain")));
+    assert!(stage.verdicts().last().unwrap().shared);
+    // Answered in any order, long after others were read.
+    s.exchange = x | 3;
+    for stream in [3, 1] {
+        stage.event(s.send(T0 + 2 * MS, &[headers(0, stream, &[0x88], &[]), frame(0, 1, stream, b"abc")].concat()));
+    }
+    let owned: Vec<_> =
+        stage.spans.iter().map(|s| (&*s.target, s.exchange.unwrap().first, s.exchange.unwrap().last)).collect();
+    assert_eq!(owned, [("/b", x | 2, x | 2), ("/a", x | 1, x | 1)]);
+}
+
+#[test]
 fn a_cancelled_request_ends_when_it_is_cancelled() {
     let mut stage = Stage::new();
     let mut c = End::client(1);

@@ -4,6 +4,7 @@
 //!   keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
+//! - [`solve`]: for whom a process made a call, by time and structure, where nothing is certain.
 //! - [`Stream`]: the same for spans that pass by, for export.
 //! - [`ServiceMap`]: who calls whom, how often, how fast.
 //! - [`tree`]: one trace as text or JSON.
@@ -18,6 +19,7 @@ mod links;
 pub mod map;
 mod related;
 mod rules;
+pub mod solve;
 mod stream;
 pub mod tree;
 
@@ -26,4 +28,5 @@ pub use forest::{derived_trace_id, link};
 pub use histogram::Histogram;
 pub use links::fill_links;
 pub use map::{Edge, Node, NodeKind, Scan, ServiceMap};
+pub use solve::{Solver, SolverConfig, SolverStats};
 pub use stream::{Stream, StreamConfig, StreamStats};

@@ -95,6 +95,8 @@ pub struct Stream {
     next: u64,
     spans: usize,
     now_ns: u64,
+    /// How long spans may be on their way.
+    delay_ns: u64,
     stats: StreamStats,
 }
 
@@ -110,8 +112,14 @@ impl Stream {
             next: 0,
             spans: 0,
             now_ns: 0,
+            delay_ns: 0,
             stats: StreamStats::default(),
         }
+    }
+
+    /// Spans come so much later than others of their trace: groups wait that much longer.
+    pub fn expect_delay(&mut self, delay_ns: u64) {
+        self.delay_ns = delay_ns;
     }
 
     /// Takes a span. Traces that must go early, because too many spans wait, go to `sink`.
@@ -153,7 +161,7 @@ impl Stream {
         group.last_ns = self.now_ns;
         let too_many = group.spans.len() >= self.config.max_group;
         self.spans += 1;
-        self.schedule(into, self.now_ns.saturating_add(self.config.idle_ns));
+        self.schedule(into, self.now_ns.saturating_add(self.config.idle_ns + self.delay_ns));
         if too_many {
             self.stats.early_groups += 1;
             self.export(into, false, sink);

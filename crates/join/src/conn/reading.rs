@@ -86,15 +86,20 @@ impl Conn {
     fn decide(&mut self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
         if self.copy != Some(copy) && self.owner_pid != 0 {
             self.copy = Some(copy);
-            env.verdict(self.key.socket, Verdict { protocol, copy, plaintext: self.is_plaintext() });
+            self.tell(protocol, copy, env);
         }
+    }
+
+    fn tell(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
+        let (plaintext, shared) = (self.is_plaintext(), self.session.shared);
+        env.verdict(self.key.socket, Verdict { protocol, copy, plaintext, shared });
     }
 
     /// Gives a call to the parser.
     pub(super) fn read(&mut self, d: &DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         let stream = &mut self.streams[index(d.direction)];
         let side = side_of(self.role, d.direction);
-        let before = self.session.messages;
+        let (before, shared) = (self.session.messages, self.session.shared);
         let open = self.session.is_open(side);
         stream.mark(d, !open);
         let captured = d.payload.len().min(usize::try_from(d.len).unwrap_or(usize::MAX));
@@ -104,6 +109,9 @@ impl Conn {
         }
         let Mode::Reading { protocol, .. } = &self.mode else { return };
         let (name, first_only) = (protocol.name(), protocol.need() == Need::FirstCall);
+        if let Some(copy) = self.copy.filter(|_| self.session.shared != shared && self.owner_pid != 0) {
+            self.tell(name, copy, env);
+        }
         let unseen = first_only && d.payload.is_empty() && !open && self.session.messages == before;
         env.stats.unseen_calls += u64::from(unseen);
         // One call carries many messages: what is cut off of it are whole messages. Where answers of one request may be

@@ -7,7 +7,7 @@ use crate::spans::{self, Ctx};
 use crate::stats::JoinStats;
 use std::borrow::Cow;
 use wirespan_decode::Pairing;
-use wirespan_model::{Body, Item, Kind, Late, Message, Outcome, Side, Span, Status, Transport, Value};
+use wirespan_model::{Body, Evidence, Item, Kind, Late, Message, Outcome, Side, Span, Status, Transport, Value};
 
 /// Where finished spans and counters go.
 pub(crate) struct Out<'a> {
@@ -49,6 +49,10 @@ pub(crate) struct Session {
     pub(crate) head_end: [u64; 2],
     /// Two requests were waiting at once.
     pub(crate) pipelined: bool,
+    /// Requests waited together on a stream, and are answered in any order.
+    pub(crate) shared: bool,
+    /// The call that carried the last request of an event loop, and its slot.
+    gathered: Option<(u64, u32)>,
     /// Messages seen.
     pub(crate) messages: u64,
     /// Complaints of the parser since the last message.
@@ -77,6 +81,8 @@ impl Session {
             upgraded: None,
             head_end: [0, 0],
             pipelined: false,
+            shared: false,
+            gathered: None,
             messages: 0,
             malformed: 0,
             holed: false,
@@ -172,6 +178,14 @@ impl Session {
         let mark = *ctx.stream(m.side).mark_at(start)?;
         let one_way = m.kind == Kind::OneWay;
         let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
+        let loops = mark.cause_evidence == Some(Evidence::EventLoop);
+        if self.pairing == Pairing::ById && loops {
+            // An event loop sends in one call what it has gathered for several requests.
+            if self.gathered.is_some_and(|(call, _)| call == mark.start) {
+                spans::doubt(&mut pending);
+                self.gathered.and_then(|(_, slot)| self.queue.get_mut(slot)).map(spans::doubt);
+            }
+        }
         if one_way {
             return Some((self.queue.store(pending), false));
         }
@@ -199,7 +213,9 @@ impl Session {
             self.give_up_oldest(ctx, out);
         }
         let slot = self.queue.push(m.id, pending);
+        self.gathered = loops.then_some((mark.start, slot));
         self.pipelined |= self.queue.len() > 1;
+        self.shared |= self.queue.len() > 1 && self.pairing == Pairing::ById && ctx.transport != Transport::Udp;
         Some((slot, false))
     }
 

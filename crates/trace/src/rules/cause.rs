@@ -39,11 +39,14 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
         let Some(list) = span.cause.and_then(|c| owners.get(&(span.host_id, c))) else { continue };
         let Some((parent, factor)) = owner(i as u32, span, list, spans) else { continue };
         let evidence = span.cause_evidence.unwrap_or(Evidence::Thread);
+        // Read in one call from a connection that carries many at a time: one of them, and not known which.
+        let together = factor < 1.0 && spans[parent as usize].message_id.is_some();
+        let evidence = if together { Evidence::Inferred } else { evidence };
         if guess_refuted(evidence, span, &spans[parent as usize]) {
             continue;
         }
         found.insert(i as u32, parent);
-        let confidence = trust(evidence) * factor;
+        let confidence = crate::solve::confidence(span).unwrap_or_else(|| trust(evidence)) * factor;
         out.push(Candidate { child: i as u32, parent, rule: Rule::Cause, evidence, confidence });
     }
     found

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Whether a thread may be believed to act for what it read last, learnt from its answers, each of which says for whom it is:
+ * a process that answers another request than the one it is believed to act for puts its work off (asyncio and HAProxy read
+ * what several sockets have, then act for one after the other; reactors hand work to whoever is free). There a request is
+ * sent for a certain cause only by who has read nothing else since it slept, and has sent nothing since. A process whose
+ * answers were in turn, though several requests were being served, is believed (nginx and Node deal with one event after
+ * the other). Before either is known, who has read one request after the other without acting in between is not believed.
+ * Goroutines do one thing at a time, and are always believed: their process is 0 here.
+ */
+#ifndef WS_DOUBT_H
+#define WS_DOUBT_H
+
+#define WS_DOUBT_NEW 8	 /* so many answers in turn, and it is believed */
+#define WS_DOUBT_MORE 32 /* what an answer out of turn adds */
+#define WS_DOUBT_MOST 255
+
+/* By thread group; one that is not here has WS_DOUBT_NEW. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u32);
+} doubts SEC(".maps");
+
+static __always_inline __u32 doubt_of(__u32 pid)
+{
+	__u32 *doubt;
+
+	if (!pid)
+		return 0;
+	doubt = bpf_map_lookup_elem(&doubts, &pid);
+	return doubt ? *doubt : WS_DOUBT_NEW;
+}
+
+static __always_inline void out_of_turn(__u32 pid)
+{
+	__u32 doubt = doubt_of(pid) + WS_DOUBT_MORE;
+
+	if (!pid)
+		return;
+	if (doubt > WS_DOUBT_MOST)
+		doubt = WS_DOUBT_MOST;
+	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
+}
+
+static __always_inline void in_turn(__u32 pid)
+{
+	__u32 doubt = doubt_of(pid);
+
+	if (!pid || !doubt)
+		return;
+	doubt--;
+	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
+}
+
+/* Whether what is sent now may be for another request than that for which the sender is believed to act. */
+static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
+{
+	__u32 doubt;
+
+	if (!c->cause && c->evidence == WS_EV_INFERRED)
+		return true;
+	if (c->state > ACTS_ANSWERED)
+		return doubt_of(pid) > WS_DOUBT_NEW;
+	/* Where work is put off, a thread of no loop may have read for another who acts, and act for another. */
+	if (!c->cause || (!c->crowd && !c->acted && c->evidence != WS_EV_THREAD))
+		return false;
+	doubt = doubt_of(pid);
+	return doubt > WS_DOUBT_NEW || (doubt && c->crowd == MIXED);
+}
+
+#endif

@@ -1,0 +1,428 @@
+//! Several ways to explain the calls of a process, followed together through its events.
+//!
+//! A way says of each call for which request it was made, and so where each open request stands. At a call whose maker is
+//! not known each way splits; at an answer, whose request is known, ways in which it was not this request's turn, or in
+//! which it had not done yet what such requests do, lose. The likeliest are kept.
+
+use super::model::{Act, Last, Model, Place, Turn};
+use super::timeline::{Call, Event, Maker, Request};
+use rustc_hash::FxHashMap;
+
+/// Weights are flattened by this before they become a confidence: what a way is judged by is not independent.
+const TEMPER: f64 = 0.7;
+/// ln of how much less likely than the best a way may be.
+const HOPELESS: f64 = 18.0;
+/// Calls that wait for their decision at most.
+const MAX_PENDING: usize = 1024;
+/// Steps that lead back to decisions, before those that no longer matter are cleared away.
+const MAX_STEPS: usize = 16_384;
+/// ln of what a guess of the kernel is worth.
+const HINT: f64 = 1.5;
+/// An inference is never certain.
+const SUREST: f64 = 0.99;
+/// Answers that tell how often one is surprised; how often one may be; and what more of it takes from the confidence
+/// (measured with `bench/accuracy`).
+const SURPRISES: f64 = 200.0;
+const CALM: f64 = 0.05;
+const DISTRUST: f64 = 0.6;
+/// Work of one call: open requests times ways.
+const MAX_WORK: usize = 8192;
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    last: Last,
+    last_ns: u64,
+    /// Calls of its own that wait for an answer.
+    waits: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    before: u32,
+    call: u32,
+    /// Id of the request; 0 is none.
+    request: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Way {
+    /// ln of its likelihood, less that of the best.
+    score: f64,
+    /// By place in the list of open requests.
+    states: Vec<State>,
+    /// Calls that wait for an answer, and for which request they were made.
+    calls: Vec<(u32, u32)>,
+    /// Who acted last.
+    acted: u32,
+    /// Index of the last decision, plus one.
+    step: u32,
+}
+
+/// A call whose maker is not known.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    call: u32,
+    /// When all that might have made it have answered.
+    until_ns: u64,
+}
+
+/// What was decided of a call: its request (id, exchange), if any, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Decision {
+    pub(super) call: u32,
+    pub(super) request: Option<(u32, u64)>,
+    pub(super) confidence: f32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Beam {
+    open: Vec<Request>,
+    ways: Vec<Way>,
+    steps: Vec<Step>,
+    pending: Vec<Pending>,
+    /// Exchanges of requests that decisions may name.
+    exchanges: FxHashMap<u32, u64>,
+    /// ln of how likely the best explanation so far was, fading.
+    pub(super) likelihood: f64,
+    /// How often it was not the turn of who answered, of late, as the best way had it. An answer says for whom it is: what is
+    /// wrong of answers is likely as wrong of calls.
+    surprise: f64,
+}
+
+impl Default for Beam {
+    fn default() -> Self {
+        Beam {
+            open: Vec::new(),
+            ways: vec![Way::default()],
+            steps: Vec::new(),
+            pending: Vec::new(),
+            exchanges: FxHashMap::default(),
+            likelihood: 0.0,
+            surprise: 0.1,
+        }
+    }
+}
+
+/// Of the requests that may act, those at the ends of the queue; and the weight of everybody's turn.
+struct Queue {
+    longest_ns: u64,
+    shortest_ns: u64,
+    all: f64,
+}
+
+impl Queue {
+    fn of(way: &Way, open: &[Request], model: &Model) -> Queue {
+        let mut q = Queue { longest_ns: u64::MAX, shortest_ns: 0, all: 0.0 };
+        for s in way.states.iter().filter(|s| s.waits == 0) {
+            q.longest_ns = q.longest_ns.min(s.last_ns);
+            q.shortest_ns = q.shortest_ns.max(s.last_ns);
+        }
+        let turns = open.iter().zip(&way.states).map(|(r, s)| model.turn(q.turn(way, r.id, s)));
+        q.all = turns.sum::<f64>().max(1e-9);
+        q
+    }
+
+    fn turn(&self, way: &Way, request: u32, s: &State) -> Turn {
+        match s.waits {
+            0 if s.last_ns <= self.longest_ns => Turn::Longest,
+            0 if s.last_ns >= self.shortest_ns => Turn::Shortest,
+            0 => Turn::Between,
+            _ if way.acted == request => Turn::GoesOn,
+            _ => Turn::Waits,
+        }
+    }
+}
+
+fn place(request: &Request, s: &State) -> Place {
+    Place { class: request.class, last: s.last, waits: s.waits > 0 }
+}
+
+impl Beam {
+    /// Follows events; `width` ways at most. Decisions go to `out`.
+    pub(super) fn run(&mut self, events: &[Event], model: &Model, width: usize, out: &mut Vec<Decision>) {
+        for event in events {
+            match *event {
+                Event::Read(r) => self.read(r),
+                Event::Replied(c) => {
+                    self.replied(&c, Some(model));
+                }
+                Event::Sent(c) => self.sent(&c, model, width),
+                Event::Answered(r) => {
+                    self.answered(&r, model);
+                    self.decide(event.at_ns(), out);
+                }
+            }
+        }
+        if let Some(last) = events.last() {
+            self.decide(last.at_ns(), out);
+        }
+        self.clear_away();
+    }
+
+    /// What the best way says of every call that is not decided.
+    pub(super) fn guesses(&self, out: &mut FxHashMap<u32, u32>) {
+        let Some(best) = self.ways.first() else { return };
+        let mut at = best.step;
+        while let Some(step) = at.checked_sub(1).and_then(|i| self.steps.get(i as usize)) {
+            out.insert(step.call, step.request);
+            at = step.before;
+        }
+    }
+
+    /// Teaches a model what these events say if calls were made as `makers` has it; this is the state before them.
+    pub(super) fn teach(&self, events: &[Event], makers: &FxHashMap<u32, u32>, model: &mut Model) {
+        let mut one = Beam { ways: self.ways[..1].to_vec(), ..Beam::default() };
+        one.open.clone_from(&self.open);
+        for event in events {
+            match *event {
+                Event::Read(r) => {
+                    one.read(r);
+                    one.visit(one.open.len() - 1, model);
+                }
+                Event::Replied(c) => {
+                    if let Some(slot) = one.replied(&c, None) {
+                        one.visit(slot, model);
+                    }
+                }
+                Event::Sent(c) => {
+                    let request = match c.maker {
+                        Maker::Known(exchange) => one.open.iter().position(|r| r.owns(exchange)),
+                        Maker::Unknown(_) => {
+                            let maker = makers.get(&c.id).copied().unwrap_or(0);
+                            let slot = one.open.iter().position(|r| r.id == maker);
+                            model.learn_call(c.somebody, slot.is_none());
+                            slot
+                        }
+                        Maker::Other => None,
+                    };
+                    if let Some(slot) = request {
+                        one.learn(slot, Act::Call(c.class), c.start_ns, model);
+                        sends(&mut one.ways[0], &one.open, slot, &c);
+                        one.visit(slot, model);
+                    }
+                }
+                Event::Answered(r) => {
+                    if let Some(slot) = one.open.iter().position(|o| o.id == r.id) {
+                        one.learn(slot, Act::Answer, r.end_ns, model);
+                        one.close(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn learn(&self, slot: usize, act: Act, at_ns: u64, model: &mut Model) {
+        let way = &self.ways[0];
+        let queue = Queue::of(way, &self.open, model);
+        let mut possible = [false; 5];
+        for (r, s) in self.open.iter().zip(&way.states) {
+            possible[queue.turn(way, r.id, s) as usize] = true;
+        }
+        let (r, s) = (&self.open[slot], &way.states[slot]);
+        model.learn_turn(queue.turn(way, r.id, s), possible);
+        model.learn_act(place(r, s), act, at_ns.saturating_sub(s.last_ns));
+    }
+
+    fn visit(&self, slot: usize, model: &mut Model) {
+        model.visit(place(&self.open[slot], &self.ways[0].states[slot]));
+    }
+
+    fn read(&mut self, r: Request) {
+        self.open.push(r);
+        let state = State { last: Last::Read, last_ns: r.start_ns, waits: 0 };
+        self.ways.iter_mut().for_each(|w| w.states.push(state));
+    }
+
+    /// The slot of the request for which it was, in the last way.
+    fn replied(&mut self, c: &Call, model: Option<&Model>) -> Option<usize> {
+        let mut found = None;
+        for way in &mut self.ways {
+            let Some(at) = way.calls.iter().position(|(call, _)| *call == c.id) else { continue };
+            let (_, request) = way.calls.swap_remove(at);
+            found = self.open.iter().position(|r| r.id == request);
+            let Some(slot) = found else { continue };
+            let s = &mut way.states[slot];
+            way.score += model.map_or(0.0, |m| m.rests(place(&self.open[slot], s)));
+            (s.last, s.last_ns, s.waits) = (Last::Replied(c.class), c.end_ns, s.waits.saturating_sub(1));
+        }
+        if model.is_some() {
+            self.settle();
+        }
+        found
+    }
+
+    /// ln of how likely this request acts now: by its own chain, and by whose turn it is.
+    fn likely(&self, way: &Way, slot: usize, act: Act, at_ns: u64, model: &Model, queue: &Queue) -> f64 {
+        let (r, s) = (&self.open[slot], &way.states[slot]);
+        let turn = model.turn(queue.turn(way, r.id, s)) / queue.all;
+        model.act(place(r, s), act, at_ns.saturating_sub(s.last_ns)) + turn.max(1e-9).ln()
+    }
+
+    /// The same of every way, of one request.
+    fn scores(&self, slot: usize, act: Act, at_ns: u64, model: &Model) -> Vec<f64> {
+        let of = |way: &Way| self.likely(way, slot, act, at_ns, model, &Queue::of(way, &self.open, model));
+        self.ways.iter().map(of).collect()
+    }
+
+    fn sent(&mut self, c: &Call, model: &Model, width: usize) {
+        match c.maker {
+            Maker::Other => {}
+            Maker::Known(exchange) => {
+                let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
+                let scores = self.scores(slot, Act::Call(c.class), c.start_ns, model);
+                for (way, more) in self.ways.iter_mut().zip(scores) {
+                    way.score += more;
+                    sends(way, &self.open, slot, c);
+                }
+                self.settle();
+            }
+            Maker::Unknown(hint) => self.split(c, hint, model, width),
+        }
+    }
+
+    fn split(&mut self, c: &Call, hint: Option<u64>, model: &Model, width: usize) {
+        let fits = |r: &&Request| r.start_ns <= c.start_ns && r.end_ns >= c.end_ns;
+        let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
+        let alone = model.alone(c.somebody);
+        let width = width.min(MAX_WORK / self.open.len().max(1)).max(4);
+        let mut next: Vec<(f64, usize, Option<usize>)> = Vec::new();
+        for (w, way) in self.ways.iter().enumerate() {
+            next.push((way.score + alone, w, None));
+            let queue = Queue::of(way, &self.open, model);
+            for (slot, r) in self.open.iter().enumerate().filter(|(_, r)| fits(r)) {
+                let hinted = if hint.is_some_and(|x| r.owns(x)) { HINT } else { 0.0 };
+                let more = self.likely(way, slot, Act::Call(c.class), c.start_ns, model, &queue);
+                next.push((way.score + more + hinted, w, Some(slot)));
+            }
+        }
+        next.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        next.truncate(width);
+        let best = next.first().map_or(0.0, |n| n.0);
+        next.retain(|n| n.0 >= best - HOPELESS);
+        self.likelihood += best;
+        let before = std::mem::take(&mut self.ways);
+        for (score, w, slot) in next {
+            let mut way = before[w].clone();
+            way.score = score - best;
+            let request = slot.map_or(0, |s| self.open[s].id);
+            self.steps.push(Step { before: way.step, call: c.id, request });
+            way.step = self.steps.len() as u32;
+            if let Some(slot) = slot {
+                self.exchanges.insert(request, self.open[slot].exchange.first);
+                sends(&mut way, &self.open, slot, c);
+            }
+            self.ways.push(way);
+        }
+        self.pending.push(Pending { call: c.id, until_ns });
+    }
+
+    fn answered(&mut self, r: &Request, model: &Model) {
+        let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
+        if let Some(best) = self.ways.first() {
+            let queue = Queue::of(best, &self.open, model);
+            let turn = model.turn(queue.turn(best, r.id, &best.states[slot])) / queue.all;
+            self.surprise += (1.0 - turn - self.surprise) / SURPRISES;
+        }
+        let scores = self.scores(slot, Act::Answer, r.end_ns, model);
+        self.ways.iter_mut().zip(scores).for_each(|(way, more)| way.score += more);
+        self.close(slot);
+        self.settle();
+    }
+
+    fn close(&mut self, slot: usize) {
+        let r = self.open.swap_remove(slot);
+        for way in &mut self.ways {
+            way.states.swap_remove(slot);
+            way.acted = r.id;
+        }
+    }
+
+    /// Orders the ways, best first, and drops the hopeless.
+    fn settle(&mut self) {
+        self.ways.sort_by(|a, b| b.score.total_cmp(&a.score));
+        let best = self.ways.first().map_or(0.0, |w| w.score);
+        self.likelihood += best;
+        self.ways.retain_mut(|w| {
+            w.score -= best;
+            w.score >= -HOPELESS
+        });
+    }
+
+    /// Decides the calls all of whose possible makers have answered, and keeps the ways that agree.
+    fn decide(&mut self, now_ns: u64, out: &mut Vec<Decision>) {
+        let trust = (1.0 - DISTRUST * (self.surprise - CALM).max(0.0)).min(SUREST);
+        let mut at = 0;
+        while at < self.pending.len() {
+            if self.pending[at].until_ns > now_ns && self.pending.len() <= MAX_PENDING {
+                at += 1;
+                continue;
+            }
+            let call = self.pending.remove(at).call;
+            let said: Vec<u32> = self.ways.iter().map(|w| self.said(w, call)).collect();
+            let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
+            let mut all = 0.0;
+            for (way, request) in self.ways.iter().zip(&said) {
+                let weight = (TEMPER * way.score).exp();
+                *shares.entry(*request).or_default() += weight;
+                all += weight;
+            }
+            let best = shares.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
+            let Some((&request, &share)) = best else { continue };
+            let mut keep = said.iter().map(|s| *s == request);
+            self.ways.retain(|_| keep.next().unwrap_or(false));
+            self.settle();
+            let named = self.exchanges.get(&request).map(|x| (request, *x));
+            out.push(Decision { call, request: named, confidence: (share / all * trust) as f32 });
+        }
+    }
+
+    /// What a way says of a call.
+    fn said(&self, way: &Way, call: u32) -> u32 {
+        let mut at = way.step;
+        while let Some(step) = at.checked_sub(1).and_then(|i| self.steps.get(i as usize)) {
+            if step.call == call {
+                return step.request;
+            }
+            at = step.before;
+        }
+        0
+    }
+
+    /// Forgets steps that lead to no open decision.
+    fn clear_away(&mut self) {
+        if self.pending.is_empty() {
+            self.steps.clear();
+            self.exchanges.clear();
+            self.ways.truncate(1);
+            self.ways.iter_mut().for_each(|w| (w.step, w.score) = (0, 0.0));
+        } else if self.steps.len() > MAX_STEPS {
+            let wanted: rustc_hash::FxHashSet<u32> = self.pending.iter().map(|p| p.call).collect();
+            let mut kept: Vec<Step> = Vec::new();
+            for way in &mut self.ways {
+                let mut path = Vec::new();
+                let mut at = way.step;
+                while let Some(step) = at.checked_sub(1).and_then(|i| self.steps.get(i as usize)) {
+                    path.extend(wanted.contains(&step.call).then_some(*step));
+                    at = step.before;
+                }
+                way.step = 0;
+                for step in path.into_iter().rev() {
+                    kept.push(Step { before: way.step, ..step });
+                    way.step = kept.len() as u32;
+                }
+            }
+            let named: rustc_hash::FxHashSet<u32> = kept.iter().map(|s| s.request).collect();
+            self.exchanges.retain(|id, _| named.contains(id));
+            self.steps = kept;
+        }
+    }
+}
+
+/// A request makes a call.
+fn sends(way: &mut Way, open: &[Request], slot: usize, c: &Call) {
+    let s = &mut way.states[slot];
+    (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
+    way.calls.push((c.id, open[slot].id));
+    way.acted = open[slot].id;
+}

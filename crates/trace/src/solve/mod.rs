@@ -1,0 +1,214 @@
+//! Rung 7 of the causality ladder: for which request a call was made, by time and call structure, where nothing is certain.
+//!
+//! An event loop reads what several sockets have and then acts for one after the other; a worker takes from a queue. The
+//! kernel says then that a request was sent for *somebody*, and the span has no cause. Here such spans wait until the
+//! requests that their process served meanwhile have ended; then each is given to one of them, or to none:
+//!
+//! - a call lies within the request for which it was made (never against it);
+//! - what a request of an endpoint does next, and how soon, is learnt per process ([`model`]): from calls whose cause is
+//!   certain, from the answers, each of which says for whom it is, and from what was solved before;
+//! - so is whose turn it is: of those who may act, the one that waits longest (a queue), the last, or any;
+//! - several ways to explain what was seen are followed together ([`beam`]); the confidence of a link is the share of those
+//!   that agree on it once all that might have made the call have answered.
+//!
+//! A solved span has `Evidence::Inferred` and its confidence as the attribute [`CONFIDENCE`]. Work and memory are bounded:
+//! beyond the bounds spans go on as they came, and are counted.
+
+mod beam;
+mod model;
+mod process;
+mod timeline;
+
+use process::Process;
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::sync::Arc;
+use wirespan_model::{Evidence, Span, TapSide, Value};
+
+/// Attribute of a span whose cause was inferred: how sure that is, 0–1.
+pub const CONFIDENCE: &str = "wirespan.cause.confidence";
+
+/// Bounds of the inference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SolverConfig {
+    /// Infer at all; else spans go on as they came.
+    pub enabled: bool,
+    /// Least confidence of a link; below it the span has no cause.
+    pub min_confidence: f32,
+    /// Ways to explain a process's calls that are followed together.
+    pub beam: usize,
+    /// Longest time that a span waits for the requests that may have made it to end, ns.
+    pub max_wait_ns: u64,
+    /// Most spans that wait.
+    pub max_spans: usize,
+}
+
+impl Default for SolverConfig {
+    fn default() -> Self {
+        SolverConfig { enabled: true, min_confidence: 0.5, beam: 48, max_wait_ns: 10_000_000_000, max_spans: 50_000 }
+    }
+}
+
+/// Counters; all only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SolverStats {
+    /// Spans whose cause was inferred.
+    pub inferred: u64,
+    /// Spans for which no request was likely enough.
+    pub open: u64,
+    /// Spans that came too late, after the time they belong to was solved.
+    pub late: u64,
+    /// Spans that went on unsolved because too many waited.
+    pub overflow: u64,
+}
+
+impl SolverStats {
+    /// All counters with their names, for `/metrics` and `wirespan status`.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("inferred", self.inferred), ("open", self.open), ("late", self.late), ("overflow", self.overflow)]
+    }
+}
+
+/// How long a process without spans is remembered, ns.
+const FORGET_NS: u64 = 60_000_000_000;
+
+/// Gives spans their cause. One thread; time comes with [`Solver::tick`].
+pub struct Solver {
+    config: SolverConfig,
+    processes: FxHashMap<(u64, u32), Process>,
+    /// Spans that wait.
+    waiting: usize,
+    now_ns: u64,
+    /// The latest end of a span, and when that span came: a busy machine shows all spans late.
+    seen_ns: u64,
+    came_ns: u64,
+    stats: SolverStats,
+}
+
+impl Solver {
+    /// Without any knowledge.
+    pub fn new(config: SolverConfig) -> Self {
+        Solver {
+            config,
+            processes: FxHashMap::default(),
+            waiting: 0,
+            now_ns: 0,
+            seen_ns: 0,
+            came_ns: 0,
+            stats: SolverStats::default(),
+        }
+    }
+
+    /// Takes a span; it goes to `sink` now, unless it waits for its cause.
+    pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
+        let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some();
+        let calls = span.tap == TapSide::ClientProcess;
+        if !self.config.enabled || span.pid == 0 || !(serves || calls) {
+            return sink(span);
+        }
+        if span.end_ns > self.seen_ns {
+            (self.seen_ns, self.came_ns) = (span.end_ns, self.now_ns);
+        }
+        let process = self.processes.entry((span.host_id, span.pid)).or_default();
+        process.last_ns = process.last_ns.max(self.now_ns);
+        if serves {
+            process.served(&span);
+            return sink(span);
+        }
+        if is_certain(&span) {
+            process.called(&span, None);
+            return sink(span);
+        }
+        if self.waiting >= self.config.max_spans {
+            self.stats.overflow += 1;
+            return sink(span);
+        }
+        match process.called(&span.clone(), Some(span)) {
+            None => self.waiting += 1,
+            Some(late) => {
+                self.stats.late += 1;
+                sink(late);
+            }
+        }
+    }
+
+    /// Time passed: solves what is old enough.
+    pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Arc<Span>)) {
+        self.now_ns = self.now_ns.max(now_ns);
+        let now = self.now_ns;
+        let time = self.seen_ns.saturating_add(now.saturating_sub(self.came_ns)).min(now);
+        self.solve(&|p, config| time.saturating_sub(p.patience_ns(config.max_wait_ns)), sink);
+        self.processes.retain(|_, p| p.waits() || now.saturating_sub(p.last_ns) < FORGET_NS);
+    }
+
+    /// The end of all spans: solves everything that waits.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
+        self.solve(&|_, _| u64::MAX, sink);
+    }
+
+    /// How long spans wait at present, at the longest, ns.
+    pub fn delay_ns(&self) -> u64 {
+        let waiting = self.processes.values().filter(|p| p.waits());
+        waiting.map(|p| p.patience_ns(self.config.max_wait_ns)).max().unwrap_or(0)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> SolverStats {
+        self.stats
+    }
+
+    fn solve(&mut self, until: &dyn Fn(&Process, &SolverConfig) -> u64, sink: &mut dyn FnMut(Arc<Span>)) {
+        let Solver { config, processes, waiting, stats, .. } = self;
+        for process in processes.values_mut() {
+            let until = until(process, config);
+            process.solve(until, config, &mut |span, found| {
+                *waiting -= 1;
+                match found.filter(|f| f.confidence >= config.min_confidence) {
+                    Some(f) => {
+                        stats.inferred += 1;
+                        sink(solved(span, f));
+                    }
+                    None => {
+                        stats.open += 1;
+                        sink(unsolved(span));
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// The request for which a call was made, probably.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Found {
+    exchange: u64,
+    confidence: f32,
+}
+
+/// Whether nothing is to be inferred: the cause is known, or the message names its parent itself.
+fn is_certain(span: &Span) -> bool {
+    (span.cause.is_some() && span.cause_evidence != Some(Evidence::Inferred)) || span.parent_span_id.is_some()
+}
+
+fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
+    let own = Arc::make_mut(&mut span);
+    (own.cause, own.cause_evidence) = (Some(found.exchange), Some(Evidence::Inferred));
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
+    span
+}
+
+/// A guess of the kernel stays what it was; a cause that is not known has no evidence.
+fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
+    if span.cause.is_none() && span.cause_evidence.is_some() {
+        Arc::make_mut(&mut span).cause_evidence = None;
+    }
+    span
+}
+
+/// How sure the cause of a span is, if it was inferred here.
+pub(crate) fn confidence(span: &Span) -> Option<f32> {
+    span.attrs.iter().find_map(|(key, value)| match value {
+        Value::Float(c) if key == CONFIDENCE => Some(*c as f32),
+        _ => None,
+    })
+}

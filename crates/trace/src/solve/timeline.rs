@@ -1,0 +1,215 @@
+//! What a process did, in order of time: requests read and answered, calls sent and answered.
+
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hash::{Hash, Hasher};
+use wirespan_model::{ExchangeRange, Span};
+
+/// Class of a request or of a call: what has the same structure. 0 is "any other".
+pub(super) type Class = u16;
+
+/// Most classes of a kind.
+const MAX_CLASSES: usize = 127;
+/// Parts of a path that count.
+const MAX_PARTS: usize = 8;
+/// Longest value that may be a name, and how many values make a part one that has values.
+const MAX_VALUE: usize = 4;
+const FEW_VALUES: usize = 12;
+
+/// A request that the process served.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Request {
+    pub(super) id: u32,
+    pub(super) class: Class,
+    pub(super) start_ns: u64,
+    /// When its answer began to leave; that is what a call lies before.
+    pub(super) end_ns: u64,
+    pub(super) exchange: ExchangeRange,
+}
+
+impl Request {
+    pub(super) fn owns(&self, exchange: u64) -> bool {
+        self.exchange.contains(exchange)
+    }
+}
+
+/// Who made a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// The request that owns this exchange, for certain.
+    Known(u64),
+    /// One of the requests; the exchange is a guess.
+    Unknown(Option<u64>),
+    /// Nobody knows, and nobody asks: the call is in the way of nothing.
+    Other,
+}
+
+/// A call that the process made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Call {
+    pub(super) id: u32,
+    pub(super) class: Class,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) maker: Maker,
+    /// The kernel knows that it was made for some request.
+    pub(super) somebody: bool,
+}
+
+/// Something that happened, in the order in which things of one moment happen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Event {
+    Read(Request),
+    Replied(Call),
+    Sent(Call),
+    Answered(Request),
+}
+
+impl Event {
+    fn order(&self) -> u8 {
+        match self {
+            Event::Read(_) => 0,
+            Event::Replied(_) => 1,
+            Event::Sent(_) => 2,
+            Event::Answered(_) => 3,
+        }
+    }
+
+    fn id(&self) -> u32 {
+        match self {
+            Event::Read(r) | Event::Answered(r) => r.id,
+            Event::Sent(c) | Event::Replied(c) => c.id,
+        }
+    }
+
+    pub(super) fn at_ns(&self) -> u64 {
+        match self {
+            Event::Read(r) => r.start_ns,
+            Event::Answered(r) => r.end_ns,
+            Event::Sent(c) => c.start_ns,
+            Event::Replied(c) => c.end_ns,
+        }
+    }
+}
+
+/// An event, and its place among those of one call of a socket: that of its request on the connection.
+#[derive(Debug, PartialEq)]
+struct Due(Event, u64);
+
+impl Eq for Due {}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let key = |d: &Due| (d.0.at_ns(), d.0.order(), d.1, d.0.id());
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Events that were not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    due: BinaryHeap<Reverse<Due>>,
+    /// Everything before this was taken.
+    taken_to: u64,
+    next: u32,
+    classes: [FxHashMap<u64, Class>; 2],
+    /// Values with digits that a part of a path had, by what surrounds it.
+    values: FxHashMap<u64, FxHashSet<u64>>,
+}
+
+impl Timeline {
+    /// A request; false if it came too late.
+    pub(super) fn request(&mut self, span: &Span) -> bool {
+        let Some(exchange) = span.exchange else { return false };
+        self.next = self.next.wrapping_add(1);
+        let class = self.class(0, span);
+        let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
+        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange };
+        self.add([Event::Read(r), Event::Answered(r)], span)
+    }
+
+    /// A call, and its number; `None` if it came too late.
+    pub(super) fn call(&mut self, span: &Span, maker: Maker) -> Option<u32> {
+        self.next = self.next.wrapping_add(1);
+        let class = self.class(1, span);
+        let end_ns = span.end_ns.max(span.start_ns);
+        let somebody = span.cause_evidence.is_some();
+        let c = Call { id: self.next, class, start_ns: span.start_ns, end_ns, maker, somebody };
+        self.add([Event::Sent(c), Event::Replied(c)], span).then_some(c.id)
+    }
+
+    fn add(&mut self, events: [Event; 2], span: &Span) -> bool {
+        if events[0].at_ns() < self.taken_to {
+            return false;
+        }
+        self.due.extend(events.map(|e| Reverse(Due(e, span.message_id.unwrap_or(0)))));
+        true
+    }
+
+    /// Takes all events up to a time.
+    pub(super) fn take(&mut self, until_ns: u64) -> Vec<Event> {
+        let mut taken = Vec::new();
+        while self.due.peek().is_some_and(|Reverse(due)| due.0.at_ns() <= until_ns) {
+            taken.extend(self.due.pop().map(|Reverse(due)| due.0));
+        }
+        self.taken_to = self.taken_to.max(until_ns);
+        taken
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    fn class(&mut self, kind: usize, span: &Span) -> Class {
+        let signature = self.signature(kind, span);
+        let known = &mut self.classes[kind];
+        let next = known.len() + 1;
+        match known.get(&signature) {
+            Some(class) => *class,
+            None if next > MAX_CLASSES => 0,
+            None => {
+                known.insert(signature, next as Class);
+                next as Class
+            }
+        }
+    }
+
+    /// What is the same in requests of one kind: protocol, operation, the fixed parts of the path, and of a call the called.
+    fn signature(&mut self, kind: usize, span: &Span) -> u64 {
+        let mut h = FxHasher::default();
+        (kind, span.protocol.as_ref(), span.operation.as_ref()).hash(&mut h);
+        if kind == 1 {
+            span.tuple.server.hash(&mut h);
+        }
+        let path = span.target.split(['?', '#']).next().unwrap_or_default();
+        for part in path.split('/').take(MAX_PARTS) {
+            self.is_name(h.finish(), part).then_some(part).hash(&mut h);
+        }
+        h.finish()
+    }
+
+    /// Whether a part of a path is a name. What carries a digit is a value, unless it is short and one of a few (`v1`).
+    fn is_name(&mut self, before: u64, part: &str) -> bool {
+        if !part.bytes().any(|b| b.is_ascii_digit()) {
+            return true;
+        }
+        let room = self.values.len() < MAX_CLASSES;
+        if part.len() > MAX_VALUE || !(room || self.values.contains_key(&before)) {
+            return false;
+        }
+        let mut h = FxHasher::default();
+        part.hash(&mut h);
+        let seen = self.values.entry(before).or_default();
+        if seen.len() < FEW_VALUES {
+            seen.insert(h.finish());
+        }
+        seen.len() < FEW_VALUES
+    }
+}
