@@ -339,12 +339,6 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         };
         pending.span.request_bytes = request_end.saturating_sub(pending.request_start);
         resent += ctx.resent(asker, pending.span.request_seq, request_end);
-        if pending.span.message_id.is_some() {
-            // The last call of the request may be the one for which its reader acted.
-            if let Some(last) = stream.mark_before(request_end).map(|m| m.exchange) {
-                touch_exchange(pending, last);
-            }
-        }
         if pending.response.is_none() {
             if let Some(mark) = stream.mark_before(request_end) {
                 pending.span.end_ns = pending.span.end_ns.max(mark.exit_ns);
@@ -368,6 +362,14 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
     }
     let tcp = &mut span.tcp;
     (tcp.srtt_ns, tcp.resets, tcp.retransmits) = (ctx.tcp.srtt_ns, ctx.tcp.resets, resent);
+}
+
+/// More of a request came with this call. On a connection that many requests share each call is an exchange of its own, and the
+/// reader of the request acts for the one that completed it.
+pub(crate) fn touch_by_request(pending: &mut Pending, mark: Option<&Mark>) {
+    if let Some(mark) = mark.filter(|_| pending.span.message_id.is_some()) {
+        touch_exchange(pending, mark.exchange);
+    }
 }
 
 /// A response is sent in the exchange of its request, unless others were read in the meantime, which are answered in any order.

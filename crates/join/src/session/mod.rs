@@ -178,6 +178,7 @@ impl Session {
         let mark = *ctx.stream(m.side).mark_at(start)?;
         let one_way = m.kind == Kind::OneWay;
         let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
+        spans::touch_by_request(&mut pending, ctx.stream(m.side).mark_before(ctx.stream(m.side).marked_to()));
         let loops = mark.cause_evidence == Some(Evidence::EventLoop);
         if self.pairing == Pairing::ById && loops {
             // An event loop sends in one call what it has gathered for several requests.
@@ -378,6 +379,7 @@ impl Session {
             self.emit(slot, ctx, out);
         } else {
             p.request_end = end;
+            spans::touch_by_request(p, ctx.stream(side).mark_before(end));
             if p.one_way {
                 self.emit(slot, ctx, out);
             } else if let Some(mark) = ctx.stream(side).mark_before(end) {
