@@ -391,6 +391,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("MaskSql", &["mask.postgresql", "mask.mysql", "mask.mssql", "mask.clickhouse", "mask.cassandra"]),
     ("MaskRedis", &["mask.redis"]),
     ("Join", &["join"]),
+    ("Inference", &["inference"]),
     ("Store", &["store"]),
     ("Serve", &["serve"]),
     ("Export", &["export"]),
