@@ -115,7 +115,8 @@ impl Solver {
             process.served(&span);
             return sink(span);
         }
-        if is_certain(&span) {
+        // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own.
+        if is_certain(&span) || (span.cause_evidence.is_none() && !process.in_doubt) {
             process.called(&span, None);
             return sink(span);
         }

@@ -23,7 +23,7 @@ pub(super) struct Process {
     /// The longest request of late, ns.
     longest_ns: u64,
     /// There was something to solve.
-    in_doubt: bool,
+    pub(super) in_doubt: bool,
     pub(super) last_ns: u64,
 }
 
