@@ -40,7 +40,7 @@ const YOUNG: Duration = Duration::from_millis(250);
 const BATCH: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
 /// How long a server's span waits for news of the loss of its answer: TCP sends it again after 200 ms at the earliest.
-const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE: Duration = Duration::from_millis(600);
 /// Batches that may wait for the out thread.
 const QUEUE: usize = 64;
 

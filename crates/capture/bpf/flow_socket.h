@@ -152,29 +152,43 @@ struct flow_tcp {
 
 #define SOCK_DONE 1 /* a FIN came */
 
-/* A FIN has a sequence number, and counts as a byte received, but is none. What is sent again is not sent. */
+/*
+ * A FIN has a sequence number, and counts as a byte received, but is none. What is sent again is not sent. In this order,
+ * whoever looks without a lock sees too little rather than too much, and the rest the next time.
+ */
 #define FLOW_BYTES(now, READ)                                                                                      \
 	do {                                                                                                       \
-		__u32 fin = READ(sk, __sk_common.skc_flags) >> SOCK_DONE & 1;                                      \
-		(now)->bytes[WS_EGRESS] = READ(tp, bytes_sent) - READ(tp, bytes_retrans) +                         \
-					  (__u32)(READ(tp, write_seq) - READ(tp, snd_nxt));                        \
-		(now)->bytes[WS_INGRESS] = READ(tp, bytes_received) - fin;                                         \
+		__u64 sent = READ(tp, bytes_sent), received = READ(tp, bytes_received), again;                     \
+		__u32 fin;                                                                                         \
+		barrier();                                                                                         \
+		again = READ(tp, bytes_retrans);                                                                   \
+		fin = READ(sk, __sk_common.skc_flags) >> SOCK_DONE & 1;                                            \
+		(now)->bytes[WS_EGRESS] = sent > again ? sent - again : 0;                                         \
+		(now)->bytes[WS_INGRESS] = received > fin ? received - fin : 0;                                    \
 		(now)->unread = READ(tp, rcv_nxt) - fin - READ(tp, copied_seq);                                    \
 	} while (0)
 
 #define FLOW_FIELD(p, field) ((p)->field)
 #define FLOW_PROBE(p, field) BPF_CORE_READ(p, field)
 
-/* Of a socket that the verifier knows. */
+#define SEND_SHUTDOWN 2
+
+/* Of a socket that the verifier knows, where TCP holds its lock or rests: what was given to TCP, sent or not. */
 static __always_inline void flow_look(struct flow_tcp *now, struct sock *sk, struct tcp_sock *tp)
 {
+	__u32 unsent = tp->write_seq - tp->snd_nxt;
+
 	FLOW_BYTES(now, FLOW_FIELD);
+	if (unsent && sk->sk_shutdown & SEND_SHUTDOWN)
+		unsent--; /* the FIN */
+	now->bytes[WS_EGRESS] += unsent;
 	now->retransmits = tp->total_retrans;
 	now->out_of_order = tp->rcv_ooopack;
 	now->srtt_us = tp->srtt_us >> 3;
 	now->window = tp->snd_wnd;
 }
 
+/* Of a socket that others may be using: what waits to be sent is left for later. */
 static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk, bool listens)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;

@@ -100,6 +100,7 @@ struct socket;
 struct sock {
 	struct sock_common __sk_common;
 	int sk_err;
+	__u8 sk_shutdown;
 	__u16 sk_protocol;
 	__u16 sk_type;
 	__u32 sk_max_ack_backlog;

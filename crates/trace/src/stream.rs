@@ -214,6 +214,12 @@ impl Stream {
                 self.forget(id);
                 continue;
             }
+            // How late spans come may have turned out since the group's last one came.
+            let delayed_until = group.last_ns.saturating_add(self.config.idle_ns + self.delay_ns);
+            if self.now_ns < delayed_until {
+                self.schedule(id, delayed_until);
+                continue;
+            }
             let patient_until = group.last_ns.saturating_add(self.config.unresolved_ns);
             if self.now_ns < patient_until && misses_a_cause(group) {
                 self.schedule(id, patient_until);

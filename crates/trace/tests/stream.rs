@@ -61,6 +61,21 @@ fn groups_wait_for_spans_that_are_delayed() {
 }
 
 #[test]
+fn groups_wait_for_spans_whose_delay_was_not_known_when_they_came() {
+    let mut w = World::default();
+    chain(&mut w, T0);
+    let mut out: Vec<Trace> = Vec::new();
+    let mut stream = Stream::new(StreamConfig::default());
+    stream.tick(T0, &mut |t| out.push(t));
+    by_end(&w).into_iter().for_each(|s| stream.push(s, &mut |t| out.push(t)));
+    stream.expect_delay(5 * S);
+    stream.tick(T0 + 6 * S, &mut |t| out.push(t));
+    assert!(out.is_empty());
+    stream.tick(T0 + 7 * S, &mut |t| out.push(t));
+    assert_eq!(out, link(w.arcs()));
+}
+
+#[test]
 fn a_group_waits_longer_for_the_request_it_acted_for() {
     let mut w = World::default();
     let calls = chain(&mut w, T0);

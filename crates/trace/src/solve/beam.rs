@@ -4,6 +4,7 @@
 //! not known each way splits; at an answer, whose request is known, ways in which it was not this request's turn, or in
 //! which it had not done yet what such requests do, lose. The likeliest are kept.
 
+use super::calibration::calibrated;
 use super::model::{Act, Last, Model, Place, Turn};
 use super::timeline::{Call, Event, Maker, Request};
 use rustc_hash::FxHashMap;
@@ -373,7 +374,7 @@ impl Beam {
             self.ways.retain(|_| keep.next().unwrap_or(false));
             self.settle();
             let named = self.exchanges.get(&request).map(|x| (request, *x));
-            out.push(Decision { call, request: named, confidence: (share / all * trust) as f32 });
+            out.push(Decision { call, request: named, confidence: calibrated(share / all * trust) as f32 });
         }
     }
 
