@@ -45,11 +45,17 @@ impl Process {
     /// A request was served.
     pub(super) fn served(&mut self, span: &Span) {
         self.longest_ns = self.longest_ns.max(span.duration_ns());
-        self.timeline.request(span);
+        // Whoever made a call ends after it: what ended before the first doubt has nothing to do with it.
+        if self.in_doubt {
+            self.timeline.request(span);
+        }
     }
 
     /// A call was made; one that is to be solved waits, and comes back if it is too late for that.
     pub(super) fn called(&mut self, span: &Span, waits: Option<Arc<Span>>) -> Option<Arc<Span>> {
+        if waits.is_none() && !self.in_doubt {
+            return None;
+        }
         let maker = match (&waits, span.cause) {
             (Some(_), hint) => Maker::Unknown(hint),
             (None, Some(exchange)) => Maker::Known(exchange),
