@@ -12,6 +12,7 @@
 
 use crate::counters::Counters;
 use crate::flows::{Rhythm, Windows};
+use crate::huge_pages;
 use crate::outputs::{now_ns, Outputs};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
@@ -86,6 +87,7 @@ pub(crate) fn start(
     outputs: Outputs,
     counters: Arc<Counters>,
 ) -> Result<Agent> {
+    huge_pages::do_without();
     let enricher = Arc::new(Enricher::new());
     let (orders, orders_in) = bounded(16);
     let (batches, batches_in) = bounded::<Batch>(QUEUE);

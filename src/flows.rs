@@ -8,13 +8,14 @@
 
 use crate::agent::Batch;
 use crate::counters::Counters;
+use crate::outputs::now_ns;
 use anyhow::Result;
 use crossbeam_channel::{Sender, TrySendError};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use wirespan_capture::{Bundle, FlowSource, Flows};
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_model::event::Actor;
@@ -84,10 +85,6 @@ pub(crate) struct Windows {
     bundles: u64,
     records: u64,
     dropped: u64,
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
 impl Windows {

@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod counters;
 mod flows;
+mod huge_pages;
 mod map_file;
 mod outputs;
 mod protocols;
@@ -19,26 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use clap::Parser as _;
 use std::process::ExitCode;
 
-static HUGE_PAGES_WERE_DISABLED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-
-/// They would double the memory of the agent, for nothing that could be measured.
-fn do_without_huge_pages() {
-    // What comes through the gate becomes somebody else's program.
-    if std::env::args_os().nth(1).is_some_and(|first| first == "__gate") {
-        return;
-    }
-    let before = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false);
-    let _ = HUGE_PAGES_WERE_DISABLED.set(before);
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
-}
-
-/// As it was when we were started.
-fn huge_pages_were_disabled() -> bool {
-    HUGE_PAGES_WERE_DISABLED.get().copied().unwrap_or(false)
-}
-
 fn main() -> ExitCode {
-    do_without_huge_pages();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

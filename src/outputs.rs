@@ -161,8 +161,6 @@ impl Outputs {
         self.hand_on(solved);
         if let Some(traces) = &mut self.traces {
             traces.stream.expect_delay(self.solver.delay_ns());
-        }
-        if let Some(traces) = &mut self.traces {
             traces.tick();
         }
     }

@@ -31,15 +31,6 @@ pub(crate) fn gate(args: &GateArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
-/// What `main` forbids itself, children would inherit: a command runs as it would without us.
-fn with_huge_pages<T>(start: impl FnOnce() -> T) -> T {
-    use rustix::thread::disable_transparent_huge_pages as disable;
-    let _ = disable(crate::huge_pages_were_disabled());
-    let started = start();
-    let _ = disable(true);
-    started
-}
-
 /// A command that has been started and waits at the gate.
 pub(crate) struct Gated {
     /// The process: it keeps its pid when it becomes the command.
@@ -54,7 +45,7 @@ impl Gated {
         let (gate, word) = std::io::pipe()?;
         // The child opens its end through our descriptor table, so that it inherits nothing.
         let path = format!("/proc/{}/fd/{}", std::process::id(), gate.as_raw_fd());
-        let child = with_huge_pages(|| {
+        let child = crate::huge_pages::spared(|| {
             Command::new("/proc/self/exe").arg("__gate").arg(path).arg("--").args(command).stdout(stdout).spawn()
         });
         let child = child.context("starting the command")?;

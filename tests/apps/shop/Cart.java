@@ -1,5 +1,4 @@
 import java.io.BufferedInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -100,14 +99,14 @@ public final class Cart {
 
     /** Serves one request; false at the end of the connection. */
     private boolean one(InputStream in) throws IOException {
-        String line = line(in);
+        String line = Lines.next(in);
         if (line == null) {
             return false;
         }
         long start = now();
         String[] words = line.split(" ");
         int length = 0;
-        for (String header = line(in); header != null && !header.isEmpty(); header = line(in)) {
+        for (String header = Lines.next(in); header != null && !header.isEmpty(); header = Lines.next(in)) {
             if (header.toLowerCase().startsWith("content-length:")) {
                 length = Integer.parseInt(header.substring(15).trim());
             }
@@ -167,14 +166,14 @@ public final class Cart {
         }
         long start = now();
         redis.getOutputStream().write(request.toString().getBytes(StandardCharsets.US_ASCII));
-        String head = line(redisIn);
+        String head = Lines.next(redisIn);
         if (head == null || head.isEmpty()) {
             throw new IOException("redis went away");
         }
         List<String> answer = new ArrayList<>();
         if (head.charAt(0) == '*') {
             for (int n = Integer.parseInt(head.substring(1)); n > 0; n--) {
-                answer.add(bulk(line(redisIn)));
+                answer.add(bulk(Lines.next(redisIn)));
             }
         } else {
             answer.add(head.charAt(0) == '$' ? bulk(head) : head.substring(1));
@@ -192,16 +191,5 @@ public final class Cart {
         String value = new String(redisIn.readNBytes(length), StandardCharsets.UTF_8);
         redisIn.readNBytes(2);
         return value;
-    }
-
-    private static String line(InputStream in) throws IOException {
-        ByteArrayOutputStream line = new ByteArrayOutputStream();
-        for (int b = in.read(); b >= 0; b = in.read()) {
-            if (b == '\n') {
-                return line.toString(StandardCharsets.UTF_8).stripTrailing();
-            }
-            line.write(b);
-        }
-        return null;
     }
 }

@@ -1,5 +1,4 @@
 import java.io.BufferedInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetSocketAddress;
@@ -87,9 +86,9 @@ public final class Shipping {
     private static void serve(Socket caller) {
         try (Socket socket = caller) {
             InputStream in = new BufferedInputStream(socket.getInputStream());
-            for (String request = line(in); request != null; request = line(in)) {
+            for (String request = Lines.next(in); request != null; request = Lines.next(in)) {
                 int length = 0;
-                for (String header = line(in); header != null && !header.isEmpty(); header = line(in)) {
+                for (String header = Lines.next(in); header != null && !header.isEmpty(); header = Lines.next(in)) {
                     if (header.toLowerCase().startsWith("content-length:")) {
                         length = Integer.parseInt(header.substring(15).trim());
                     }
@@ -132,7 +131,7 @@ public final class Shipping {
                     String key = "shipped:" + record.key();
                     String command = "*3\r\n$3\r\nSET\r\n$" + key.length() + "\r\n" + key + "\r\n$1\r\n1\r\n";
                     redis.getOutputStream().write(command.getBytes(StandardCharsets.US_ASCII));
-                    line(in);
+                    Lines.next(in);
                 }
             }
         }
@@ -144,16 +143,5 @@ public final class Shipping {
         } catch (RuntimeException e) {
             return false;
         }
-    }
-
-    private static String line(InputStream in) throws IOException {
-        ByteArrayOutputStream line = new ByteArrayOutputStream();
-        for (int b = in.read(); b >= 0; b = in.read()) {
-            if (b == '\n') {
-                return line.toString(StandardCharsets.UTF_8).stripTrailing();
-            }
-            line.write(b);
-        }
-        return null;
     }
 }

@@ -36,7 +36,7 @@ def build(build_folder, step):
     """Compiles shipping, if Kafka's jars are there; formats a log directory for Kafka once, to be copied."""
     if missing("shipping"):
         return
-    step("Shipping.class", ["Shipping.java"], ["javac", "-d", build_folder, "-cp", f"{JARS}/*", "Shipping.java"])
+    step("Shipping.class", ["Shipping.java", "Lines.java"], ["javac", "-d", build_folder, "-cp", f"{JARS}/*", "Shipping.java", "Lines.java"])
     formatted = build_folder / "kafka"
     if not (formatted / "meta.properties").exists():
         shutil.rmtree(formatted, ignore_errors=True)

@@ -67,7 +67,7 @@ def build(parts):
     steps = [
         ("pricing", ["pricing.c", "truth.h"], c + [BUILD / "pricing", "pricing.c"], None),
         ("load", ["load.c", "truth.h"], c + [BUILD / "load", "load.c"], None),
-        ("Cart.class", ["Cart.java"], ["javac", "-d", BUILD, "Cart.java"], None),
+        ("Cart.class", ["Cart.java", "Lines.java"], ["javac", "-d", BUILD, "Cart.java", "Lines.java"], None),
         ("catalog", ["catalog/main.go", "catalog/go.mod"], ["go", "build", "-o", BUILD / "catalog", "."], go),
     ]
     for each in steps:

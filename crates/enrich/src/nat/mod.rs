@@ -113,8 +113,8 @@ impl Nat {
         Nat::with_room(proc, MAX_KNOWN)
     }
 
-    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections. `None` if this user may not ask, or if connection
-    /// tracking is not loaded: asking would load it, and that may change (ask again later).
+    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections. `None` if this user may
+    /// not ask, or if connection tracking is not loaded: asking would load it, and that may change (ask again later).
     pub fn with_room(proc: &Path, room: usize) -> Option<Self> {
         if !proc.join("sys/net/netfilter/nf_conntrack_max").exists() {
             return None;
