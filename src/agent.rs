@@ -12,7 +12,7 @@
 
 use crate::counters::Counters;
 use crate::flows::{Rhythm, Windows};
-use crate::huge_pages;
+use crate::memory;
 use crate::outputs::{now_ns, Outputs};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
@@ -87,7 +87,7 @@ pub(crate) fn start(
     outputs: Outputs,
     counters: Arc<Counters>,
 ) -> Result<Agent> {
-    huge_pages::do_without();
+    memory::sparing();
     let enricher = Arc::new(Enricher::new());
     let (orders, orders_in) = bounded(16);
     let (batches, batches_in) = bounded::<Batch>(QUEUE);
@@ -182,7 +182,7 @@ impl Loop {
             for Order::AddPid(pid, answer) in orders.try_iter() {
                 let _ = answer.send(self.capture.add_pid(pid).map_err(|e| anyhow!(e)));
             }
-            self.capture.drain(&mut events)?;
+            let more = self.capture.drain_some(&mut events)?;
             let idle = events.is_empty();
             if self.take(&mut events, out) {
                 young = Instant::now();
@@ -207,10 +207,14 @@ impl Loop {
                 sent = Instant::now();
                 self.send(out);
             }
-            std::thread::sleep(pause);
+            if !more {
+                std::thread::sleep(pause);
+            }
         }
         self.capture.detach();
-        self.capture.drain(&mut events)?;
+        while self.capture.drain_some(&mut events)? {
+            self.take(&mut events, out);
+        }
         self.take(&mut events, out);
         let Loop { joiner, batch, nat, .. } = &mut self;
         joiner.finish(&mut |span| keep(batch, nat, span));

@@ -1,13 +1,13 @@
 //! wirespan: zero-code distributed tracing. Parses the command line and dispatches; one file per subcommand in `cli/`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod agent;
 mod cli;
 mod config;
 mod counters;
 mod flows;
-mod huge_pages;
 mod map_file;
+mod memory;
 mod outputs;
 mod protocols;
 mod server;

@@ -45,7 +45,7 @@ impl Gated {
         let (gate, word) = std::io::pipe()?;
         // The child opens its end through our descriptor table, so that it inherits nothing.
         let path = format!("/proc/{}/fd/{}", std::process::id(), gate.as_raw_fd());
-        let child = crate::huge_pages::spared(|| {
+        let child = crate::memory::spared(|| {
             Command::new("/proc/self/exe").arg("__gate").arg(path).arg("--").args(command).stdout(stdout).spawn()
         });
         let child = child.context("starting the command")?;

@@ -24,6 +24,8 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use wirespan_model::{Event, SocketId};
 
+/// Records that one call of [`Capture::drain_some`] takes at most.
+const SOME: usize = 64;
 /// The ring of records if there are none of messages, only of tasks.
 const TASKS_RING_BYTES: u32 = 256 << 10;
 
@@ -381,9 +383,18 @@ impl Capture {
 
     /// Takes what the kernel has emitted since the last call, without waiting; `into` is not cleared.
     pub fn drain(&mut self, into: &mut Vec<Event>) -> Result<(), CaptureError> {
-        self.ring.consume().map_err(bpf("reading the ring buffer"))?;
-        into.append(&mut self.batch.borrow_mut().events);
+        while self.drain_some(into)? {}
         Ok(())
+    }
+
+    /// Takes little of it at a time, so that who reads it finds it in the processor's cache; returns whether there may be more.
+    pub fn drain_some(&mut self, into: &mut Vec<Event>) -> Result<bool, CaptureError> {
+        let taken = self.ring.consume_raw_n(SOME);
+        if taken < 0 {
+            return Err(bpf("reading the ring buffer")(libbpf_rs::Error::from_raw_os_error(-taken)));
+        }
+        into.append(&mut self.batch.borrow_mut().events);
+        Ok(taken as usize >= SOME)
     }
 
     /// Follows a stepped wall clock, and makes every task decide anew whether it is a target. Call about once a second.

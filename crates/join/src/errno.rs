@@ -1,5 +1,7 @@
 //! Names of the errors by which connections fail (Linux, same numbers on x86-64 and arm64).
 
+use wirespan_model::Text;
+
 /// Name of an errno, `errno N` semantics left to the caller for others.
 pub(crate) fn name(errno: i32) -> Option<&'static str> {
     Some(match errno {
@@ -25,7 +27,7 @@ pub(crate) fn name(errno: i32) -> Option<&'static str> {
 }
 
 /// Text of an errno for a span's error; empty for 0.
-pub(crate) fn text(errno: i32) -> Box<str> {
+pub(crate) fn text(errno: i32) -> Text {
     match (errno, name(errno)) {
         (0, _) => "".into(),
         (_, Some(name)) => name.into(),

@@ -10,7 +10,7 @@ use wirespan_model::event::{Actor, ContextEvent};
 use wirespan_model::key::hash64;
 use wirespan_model::{
     Attr, AttrVal, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Late, Message, Outcome, Resource,
-    Role, Side, SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId, Transport, Value,
+    Role, Side, SocketId, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, Text, TraceId, Transport, Value,
 };
 
 /// What is known of a connection while its bytes are read.
@@ -123,11 +123,11 @@ fn queue_us(mark: &Mark) -> u32 {
 }
 
 /// Text of a NUL-padded thread name.
-pub(crate) fn comm(actor: &Actor) -> Box<str> {
+pub(crate) fn comm(actor: &Actor) -> Text {
     let end = actor.comm.iter().position(|b| *b == 0).unwrap_or(actor.comm.len());
     match std::str::from_utf8(&actor.comm[..end]) {
         Ok(name) => name.into(),
-        Err(_) => String::from_utf8_lossy(&actor.comm[..end]).into_owned().into_boxed_str(),
+        Err(_) => Text::from_utf8_lossy(&actor.comm[..end]),
     }
 }
 

@@ -19,7 +19,7 @@ pub mod semconv;
 pub mod span;
 pub mod trace;
 
-pub use attr::{Attr, Value};
+pub use attr::{Attr, Text, Value};
 pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};
 pub use flow::{Flow, FlowCounts, FlowKey, Log2Histogram};
 pub use key::{Key, KeyKind};

@@ -135,7 +135,7 @@ pub fn resource_attributes(resource: &Resource, pid: u32) -> Vec<Attr> {
     a.text("process.executable.name", resource.executable.rsplit('/').next().unwrap_or(""));
     a.text("container.id", &resource.container);
     for (key, value) in &resource.extra {
-        a.0.push((Cow::Owned(key.to_string()), Value::Str(value.clone())));
+        a.0.push((Cow::Owned(key.to_string()), Value::Str(value.as_ref().into())));
     }
     a.0
 }

@@ -1,6 +1,6 @@
 //! A span: one request and its response at one observation point.
 
-use crate::attr::Attr;
+use crate::attr::{Attr, Text};
 use crate::key::{hash64, Key, KeyKind};
 use crate::net::{Endpoint, FiveTuple};
 use serde::{Deserialize, Serialize};
@@ -208,11 +208,11 @@ pub struct Span {
     /// Numeric status of the protocol.
     pub status_code: Option<i32>,
     /// Error text, masked.
-    pub error: Box<str>,
+    pub error: Text,
     /// Operation (`GET`, `SET`, `A`).
-    pub operation: Box<str>,
+    pub operation: Text,
     /// Target (`/cart/7`, a DNS name).
-    pub target: Box<str>,
+    pub target: Text,
     /// Bytes of the request.
     pub request_bytes: u64,
     /// Bytes of the response.
@@ -228,7 +228,7 @@ pub struct Span {
     /// Goroutine or coroutine, 0 if none.
     pub coroutine: u64,
     /// Thread name.
-    pub comm: Box<str>,
+    pub comm: Text,
     /// Network namespace inode.
     pub netns: u32,
     /// Cgroup v2 id.
@@ -252,7 +252,7 @@ pub struct Span {
     /// Carried parent span id (of the sender), for spans that saw a carried context; the span's own id for SDK spans is `id`.
     pub parent_span_id: Option<SpanId>,
     /// X-Request-ID of the request, or of the response if the request had none.
-    pub request_id: Option<Box<str>>,
+    pub request_id: Option<Text>,
     /// Further attributes, OpenTelemetry names.
     pub attrs: Vec<Attr>,
     /// TCP facts.

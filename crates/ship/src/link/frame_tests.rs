@@ -3,7 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 use wirespan_model::span::{ExchangeRange, TcpHealth};
-use wirespan_model::{Endpoint, Evidence, FiveTuple, SpanId, SpanKind, Status, TapSide, TraceId, Transport, Value};
+use wirespan_model::{
+    Endpoint, Evidence, FiveTuple, SpanId, SpanKind, Status, TapSide, Text, TraceId, Transport, Value,
+};
 
 /// A span with every field set.
 pub(super) fn full_span() -> Span {
@@ -93,7 +95,7 @@ fn batches_come_back_as_they_were_and_share_their_resources() {
 fn batches_split_by_size_and_a_giant_span_is_counted() {
     // Bytes that do not compress.
     let mut x = 1u64;
-    let mut noise = |len: usize| -> Box<str> {
+    let mut noise = |len: usize| -> Text {
         let mut next = || {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             char::from(b'!' + (x >> 33) as u8 % 90)

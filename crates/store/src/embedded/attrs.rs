@@ -15,7 +15,15 @@ pub(crate) fn write(out: &mut String, attrs: &[Attr]) {
     for (key, value) in attrs {
         out.push(separator);
         separator = ',';
-        text(out, key);
+        match key {
+            // Ours, and none needs escaping.
+            Cow::Borrowed(key) => {
+                out.push('"');
+                out.push_str(key);
+                out.push('"');
+            }
+            Cow::Owned(key) => text(out, key),
+        }
         out.push(':');
         match value {
             Value::Str(s) => text(out, s),

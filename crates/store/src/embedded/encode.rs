@@ -59,6 +59,11 @@ fn texts<'a>(spans: Spans<'a>, get: impl Fn(&'a Span) -> &'a str) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(spans.iter().map(|s| get(s))))
 }
 
+/// A column of texts that most spans do not have.
+fn filled<'a>(spans: Spans<'a>, get: impl Fn(&'a Span) -> Option<&'a str>) -> ArrayRef {
+    Arc::new(spans.iter().map(|s| get(s)).collect::<StringArray>())
+}
+
 fn time(ns: u64) -> i64 {
     ns.min(LAST_NS) as i64
 }
@@ -134,7 +139,7 @@ pub(crate) fn encode(spans: Spans<'_>, n: &mut Names) -> Result<RecordBatch, Arr
         texts(spans, |s| &s.target),
         column::<UInt8Type>(spans, |s| s.status as u8),
         optional::<Int32Type>(spans, |s| s.status_code),
-        texts(spans, |s| &s.error),
+        filled(spans, |s| Some(&*s.error).filter(|e| !e.is_empty())),
         column::<UInt64Type>(spans, |s| s.request_bytes),
         column::<UInt64Type>(spans, |s| s.response_bytes),
         column::<UInt8Type>(spans, |s| s.tuple.transport as u8),
@@ -145,7 +150,7 @@ pub(crate) fn encode(spans: Spans<'_>, n: &mut Names) -> Result<RecordBatch, Arr
         column::<UInt64Type>(spans, |s| s.id.0),
         trace_ids(spans)?,
         optional::<UInt64Type>(spans, |s| s.parent_span_id.map(|p| p.0)),
-        Arc::new(spans.iter().map(|s| s.request_id.as_deref()).collect::<StringArray>()),
+        filled(spans, |s| s.request_id.as_deref()),
         column::<UInt64Type>(spans, |s| s.socket),
         optional::<UInt64Type>(spans, |s| s.exchange.map(|e| e.first)),
         optional::<UInt64Type>(spans, |s| s.exchange.map(|e| e.last.wrapping_sub(e.first))),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use wirespan_model::KeyKind;
 
 /// Rows that are gathered at a time; a multiple of the page.
-const WINDOW: usize = 4 * 1024;
+const WINDOW: usize = 2 * 1024;
 /// Rows that are decoded at a time of each input of a merge.
 const MERGE_ROWS: usize = 1024;
 /// Decoded chunks that are held at a time, about 0.7 MB each.

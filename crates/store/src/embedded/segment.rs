@@ -348,7 +348,6 @@ fn filled_columns(group: &RowGroupMetaData) -> Vec<usize> {
         Some(s) if nullable => s.null_count_opt() == Some(rows as u64),
         Some(Statistics::Int32(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
         Some(Statistics::Int64(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
-        Some(Statistics::ByteArray(s)) => s.max_opt().is_some_and(|m| m.data().is_empty()) && s.max_is_exact(),
         _ => false,
     };
     (0..group.num_columns()).filter(|i| !blank(schema::COLUMNS[*i].nullable, group.column(*i))).collect()

@@ -1,7 +1,8 @@
 //! The two threads of a store: one keeps the log safe, one keeps the files in order.
 
+use super::segment::{self, Segment};
 use super::state::{trouble, State};
-use super::{flush as write, segment, Inner};
+use super::{flush as write, Inner};
 use crate::StoreError;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -125,7 +126,7 @@ impl Inner {
             let Some(frozen) = state.frozen.front().cloned() else { return Ok(false) };
             (frozen, next_id(&mut state))
         };
-        let segment = match write::write_memory(&frozen.view, dir, id) {
+        let segment = match apart(|| write::write_memory(&frozen.view, dir, id)) {
             Ok(segment) => segment,
             Err(e) => {
                 segment::remove(dir, id);
@@ -175,13 +176,7 @@ impl Inner {
     }
 
     /// Makes `kept` the list of segments, unless nothing is `gone`.
-    fn replace(
-        &self,
-        state: &mut State,
-        dir: &Path,
-        kept: Vec<segment::Segment>,
-        gone: &[u64],
-    ) -> Result<(), StoreError> {
+    fn replace(&self, state: &mut State, dir: &Path, kept: Vec<Segment>, gone: &[u64]) -> Result<(), StoreError> {
         if gone.is_empty() {
             return Ok(());
         }
@@ -223,7 +218,7 @@ impl Inner {
             (run, id)
         };
         let inputs = run.iter().map(|s| self.segment(dir, s.id)).collect::<Result<Vec<_>, _>>();
-        let merged = match inputs.and_then(|inputs| write::merge(&inputs, dir, id)) {
+        let merged = match inputs.and_then(|inputs| apart(|| write::merge(&inputs, dir, id))) {
             Ok(merged) => merged,
             Err(e) => {
                 segment::remove(dir, id);
@@ -262,6 +257,16 @@ impl Inner {
     }
 }
 
+/// Does it on a thread of its own. Allocators keep what a thread has freed for that thread; what takes 30 MB once a
+/// minute gives them back when its thread ends.
+fn apart(work: impl FnOnce() -> Result<Segment, StoreError> + Send) -> Result<Segment, StoreError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("store-write".into()).spawn_scoped(scope, work);
+        let thread = thread.map_err(|source| StoreError::Io { context: "start a thread".into(), source })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 fn next_id(state: &mut State) -> u64 {
     let id = state.manifest.next;
     state.manifest.next += 1;
@@ -269,10 +274,10 @@ fn next_id(state: &mut State) -> u64 {
 }
 
 /// The first run of small segments, by time, that is worth merging: at least `count` of them, or enough rows.
-fn merge_run(segments: &[segment::Segment], rows: u64, count: usize) -> Vec<segment::Segment> {
+fn merge_run(segments: &[Segment], rows: u64, count: usize) -> Vec<Segment> {
     let mut sorted: Vec<_> = segments.iter().collect();
     sorted.sort_by_key(|s| (s.first_ns, s.id));
-    let mut run: Vec<segment::Segment> = Vec::new();
+    let mut run: Vec<Segment> = Vec::new();
     let mut sum = 0;
     for s in sorted {
         if s.rows >= rows / 2 {

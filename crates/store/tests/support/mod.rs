@@ -22,15 +22,16 @@ pub(crate) fn options() -> Options {
     }
 }
 
-fn text() -> impl Strategy<Value = Box<str>> {
+/// Texts, of whichever type a field has.
+fn text<T: From<&'static str> + From<String> + Clone + std::fmt::Debug>() -> impl Strategy<Value = T> {
     prop_oneof![
-        Just("".into()),
+        Just("").prop_map(Into::into),
         prop::sample::select(vec!["GET", "/cart", "shop", "ö\"\\\n\u{0}", "a b"]).prop_map(Into::into),
         any::<String>().prop_map(Into::into),
     ]
 }
 
-fn few(values: &'static [&'static str]) -> impl Strategy<Value = Box<str>> {
+fn few<T: From<&'static str> + Clone + std::fmt::Debug>(values: &'static [&'static str]) -> impl Strategy<Value = T> {
     prop::sample::select(values).prop_map(Into::into)
 }
 
@@ -135,14 +136,14 @@ prop_compose! {
 prop_compose! {
     /// A span that uses every field, with values at their limits.
     pub(crate) fn span()(base in links(), time in times(), tap in prop::sample::select(&TAPS[..]), kind in prop::sample::select(&KINDS[..]),
-                  status in prop::sample::select(&STATUS[..]), protocol in few(&["http", "redis", "amqp", ""]),
+                  status in prop::sample::select(&STATUS[..]), protocol in few::<String>(&["http", "redis", "amqp", ""]),
                   status_code in any::<Option<i32>>(), words in (text(), few(&["", "GET", "POST", "SET"]), few(&["", "/", "/cart/1", "/cart/2"])),
-                  bytes in any::<(u64, u64)>(), attrs in prop::collection::vec((text().prop_map(|t| Cow::Owned(t.into())), value()), 0..4),
+                  bytes in any::<(u64, u64)>(), attrs in prop::collection::vec((text::<String>().prop_map(Cow::Owned), value()), 0..4),
                   tcp in any::<(u64, u32, u64, u32, u32)>(), resource in resource())
         -> Span {
         Span {
             tap, kind, status, status_code, attrs, resource,
-            protocol: Cow::Owned(protocol.into()),
+            protocol: Cow::Owned(protocol),
             start_ns: time.0, end_ns: time.1, response_ns: time.2,
             error: words.0, operation: words.1, target: words.2,
             request_bytes: bytes.0, response_bytes: bytes.1,

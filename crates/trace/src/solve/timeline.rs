@@ -184,7 +184,7 @@ impl Timeline {
     /// What is the same in requests of one kind: protocol, operation, the fixed parts of the path, and of a call the called.
     fn signature(&mut self, kind: usize, span: &Span) -> u64 {
         let mut h = FxHasher::default();
-        (kind, span.protocol.as_ref(), span.operation.as_ref()).hash(&mut h);
+        (kind, &*span.protocol, &*span.operation).hash(&mut h);
         if kind == 1 {
             span.tuple.server.hash(&mut h);
         }

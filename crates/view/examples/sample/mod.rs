@@ -12,7 +12,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use wirespan_model::{
-    Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth,
+    Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, Text,
     Transport, Value,
 };
 
@@ -302,7 +302,7 @@ impl Shop {
     }
 }
 
-fn comm(service: &Service) -> Box<str> {
+fn comm(service: &Service) -> Text {
     service.resource.executable.rsplit('/').next().unwrap_or_default().into()
 }
 
