@@ -13,9 +13,15 @@ def libbpf(target):
     return found[0]
 
 
+def program(library, folder, name, work, *flags):
+    """FOLDER/NAME.bpf.c becomes WORK/NAME.o."""
+    include = ["-I", folder, "-I", library.parent / "include"]
+    source = f"{folder}/{name}.bpf.c"
+    subprocess.run(["clang", "-g", "-O2", "-target", "bpf", *flags, *include, "-c", source, "-o", f"{work}/{name}.o"], check=True)
+
+
 def build(library, folder, name, work, *flags):
     """FOLDER/NAME.bpf.c and FOLDER/NAME.c become WORK/NAME.o and WORK/NAME."""
+    program(library, folder, name, work, *flags)
     include = ["-I", folder, "-I", library.parent / "include"]
-    source, made = f"{folder}/{name}", f"{work}/{name}"
-    subprocess.run(["clang", "-g", "-O2", "-target", "bpf", *flags, *include, "-c", f"{source}.bpf.c", "-o", f"{made}.o"], check=True)
-    subprocess.run(["cc", "-O2", *include, f"{source}.c", library, "-lelf", "-lz", "-o", made], check=True)
+    subprocess.run(["cc", "-O2", *include, f"{folder}/{name}.c", library, "-lelf", "-lz", "-o", f"{work}/{name}"], check=True)

@@ -35,6 +35,8 @@ use wirespan_model::{Event, Flow, Resource, Span};
 const POLL_YOUNG: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(4);
 const POLL_IDLE: Duration = Duration::from_millis(10);
+/// The same where there are no messages: the start of a program, which may be short, ends it.
+const PAUSE_WITHOUT_MESSAGES: Duration = Duration::from_millis(50);
 /// After a birth or a verdict there are likely more to come.
 const YOUNG: Duration = Duration::from_millis(250);
 /// Spans go out in batches of this many, or after this time.
@@ -207,8 +209,13 @@ impl Loop {
                 sent = Instant::now();
                 self.send(out);
             }
-            if !more {
+            if more {
+                continue;
+            }
+            if self.capture.sees_messages() {
                 std::thread::sleep(pause);
+            } else {
+                self.capture.wait(PAUSE_WITHOUT_MESSAGES);
             }
         }
         self.capture.detach();

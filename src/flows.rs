@@ -28,7 +28,11 @@ const HEARTBEAT: Duration = Duration::from_secs(60);
 /// Records per message to the out thread.
 const PART: usize = 512;
 /// Bundles at which a window ends before its time.
-const FULL: usize = 4096;
+const FULL: usize = 2048;
+/// Messages to the out thread beyond which it is waited for, and for how long: they are large, and what the kernel holds
+/// meanwhile is smaller.
+const AHEAD: usize = 4;
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Connections through NAT that are remembered.
 const TRANSLATIONS: usize = 4096;
 /// Bundles that may wait for a stuck out thread; beyond it they are dropped, and counted.
@@ -144,7 +148,7 @@ impl Windows {
         let drained = flows.drain(&mut |bundle| {
             self.bundles += 1;
             self.add(bundle);
-            if self.window.len() >= FULL && self.bundles.is_multiple_of(FULL as u64) {
+            if self.window.len() >= FULL && self.bundles.is_multiple_of(PART as u64) {
                 self.offer_window(out);
             }
         });
@@ -156,7 +160,11 @@ impl Windows {
 
     /// Ends the window; what the out thread has no room for begins the next one.
     fn offer_window(&mut self, out: &Sender<Batch>) {
+        let patient_until = Instant::now() + PATIENCE;
         for part in self.close_window() {
+            while out.len() >= AHEAD && Instant::now() < patient_until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             if let Err(TrySendError::Full(Batch::Flows(back))) = out.try_send(Batch::Flows(part)) {
                 back.into_iter().for_each(|flow| self.keep(flow));
             }

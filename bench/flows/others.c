@@ -1,9 +1,10 @@
 /*
- * The methods that bundles are compared with. `others poll|stream|tuples PORT` runs until SIGTERM, then says what it saw:
- * connections opened and bytes sent by clients, and how many peers they had.
+ * The methods that bundles are compared with. `others poll|stream|tuples|floor PORT OBJECT` runs until SIGTERM, then says
+ * what it saw: connections opened and bytes sent by clients, and how many peers they had.
  *
  * poll: the kernel's list of sockets (/proc/net/tcp, /proc/net/udp) once a second. stream: an event for each connection and
- * message, from a ring that is polled each millisecond. tuples: counts for each five-tuple, drained once a second.
+ * message, from a ring that is polled each millisecond. tuples: counts for each five-tuple, drained once a second. floor:
+ * programs that do nothing.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -54,7 +55,8 @@ static void take(const struct tuple *t, uint64_t n, uint64_t bytes)
 	peers += add(remotes, (uint64_t)t->remote << 16 | t->remote_port);
 }
 
-static void snapshot(const char *path)
+/* What is there before the load (TIME_WAIT of the run before) is only remembered. */
+static void snapshot(const char *path, int counts)
 {
 	FILE *f = fopen(path, "r");
 	char line[512];
@@ -68,8 +70,8 @@ static void snapshot(const char *path)
 		t.local_port = lp;
 		t.remote_port = rp;
 		/* A connection is counted when it is first seen; bytes are not in the list. */
-		if (rp == port)
-			take(&t, add(sockets, (uint64_t)t.remote << 32 ^ (uint64_t)lp << 16 ^ rp), 0);
+		if (rp == port && add(sockets, (uint64_t)t.remote << 32 ^ (uint64_t)lp << 16 ^ rp) && counts)
+			take(&t, 1, 0);
 	}
 	if (f)
 		fclose(f);
@@ -117,16 +119,17 @@ int main(int argc, char **argv)
 	int stream, table;
 
 	if (argc != 4) {
-		fprintf(stderr, "usage: %s poll|stream|tuples PORT OBJECT\n", argv[0]);
+		fprintf(stderr, "usage: %s poll|stream|tuples|floor PORT OBJECT\n", argv[0]);
 		return 2;
 	}
 	port = atoi(argv[2]);
 	sigaction(SIGTERM, &term, NULL);
 	if (!strcmp(argv[1], "poll")) {
+		snapshot("/proc/net/tcp", 0);
 		fprintf(stderr, "tracing\n");
 		while (!stop) {
-			snapshot("/proc/net/tcp");
-			snapshot("/proc/net/udp");
+			snapshot("/proc/net/tcp", 1);
+			snapshot("/proc/net/udp", 1);
 			nanosleep(&second, NULL);
 		}
 		goto end;
@@ -134,6 +137,17 @@ int main(int argc, char **argv)
 	stream = !strcmp(argv[1], "stream");
 	libbpf_set_print(quiet);
 	o = bpf_object__open(argv[3]);
+	if (!strcmp(argv[1], "floor")) {
+		if (!o || bpf_object__load(o))
+			return 1;
+		bpf_object__for_each_program(p, o)
+			if (!bpf_program__attach(p))
+				return 1;
+		fprintf(stderr, "tracing\n");
+		while (!stop)
+			nanosleep(&second, NULL);
+		goto end;
+	}
 	m = o ? bpf_object__find_map_by_name(o, ".rodata") : NULL;
 	if (!m)
 		return 1;

@@ -5,6 +5,7 @@ mod agent;
 mod check;
 mod client;
 mod demo;
+mod flows;
 mod gate;
 mod map;
 mod replay;
@@ -58,6 +59,8 @@ enum Command {
     Trace(traces::TraceArgs),
     /// The dependency map of a running wirespan
     Map(map::MapArgs),
+    /// Flow records of a running wirespan, or of a store: who exchanged how much with whom
+    Flows(flows::FlowsArgs),
     /// What this kernel allows, and what is lost
     Check(check::CheckArgs),
     /// State and counters of a running wirespan
@@ -150,6 +153,7 @@ impl Cli {
             Command::Traces(args) => traces::traces(args, &config),
             Command::Trace(args) => traces::trace(args, &config),
             Command::Map(args) => map::map(args, &config),
+            Command::Flows(args) => flows::flows(args, &config),
             Command::Check(args) => check::check(args, &config),
             Command::Status(args) => status::status(args, &config),
             Command::Demo(args) => demo::demo(args, config),

@@ -130,6 +130,10 @@ fn what_the_kernel_refuses_is_told_with_its_reason() {
     assert!(n("drops") > 0 && n("refused") > 0, "{truth}");
     let all = |reason: &str| flows.iter().filter_map(|f| f.counts.drops.get(reason)).sum::<u64>();
     assert_eq!(all("SOCKET_RCVBUFF"), n("drops"), "{flows:#?}");
+    // The reader is not connected: who sent what was dropped, the packet says.
+    let refused = flows.iter().filter(|f| f.counts.drops.contains_key("SOCKET_RCVBUFF"));
+    let whose: Vec<_> = refused.map(|f| (f.key.remote.to_string(), f.key.port, f.key.role)).collect();
+    assert_eq!(whose, [("127.0.0.1".to_string(), 7751, Role::Server)], "{flows:#?}");
     let listening: Vec<&Flow> = flows.iter().filter(|f| f.key.port == 7752 && f.counts.listen_overflows > 0).collect();
     assert_eq!(listening.len(), 1, "{flows:#?}");
     assert_eq!((listening[0].counts.listen_overflows, listening[0].key.role), (n("refused"), Role::Server));
@@ -174,4 +178,25 @@ fn a_pid_that_is_used_again_is_another_process() {
     let opened: Vec<_> = clients.iter().map(|f| (f.counts.opened, f.counts.bytes_sent)).collect();
     assert_eq!(opened, [(1, 10), (2, 20), (3, 30)], "{flows:#?}");
     assert!(clients.windows(2).all(|w| w[0].key.process_start_ns <= w[1].key.process_start_ns), "{flows:#?}");
+}
+
+/// Connects to itself, and is gone before bundles are first drained.
+const SHORT: &str = r#"
+import json, socket
+listener = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(listener.getsockname()).sendall(b"x")
+print(json.dumps(listener.getsockname()[1]))
+"#;
+
+#[test]
+fn a_process_that_ends_before_the_first_drain_has_its_name() {
+    let test = "flows_short_process";
+    if !can_trace(test) || !has(test, &["python3", "env"]) {
+        return;
+    }
+    let (port, flows) = traced(here, &["env", "OTEL_SERVICE_NAME=batch", "python3", "-c", SHORT]);
+    let ends: Vec<&Flow> =
+        flows.iter().filter(|f| u64::from(f.key.port) == port.as_u64().unwrap() && f.counts.opened > 0).collect();
+    assert_eq!(ends.len(), 2, "{flows:#?}");
+    assert!(ends.iter().all(|f| &*f.resource.service == "batch" && f.key.process_start_ns > 0), "{flows:#?}");
 }

@@ -143,6 +143,19 @@ fn tcp_is_told_to_the_byte() {
         let edges = map["edges"].as_array().unwrap();
         assert!(edges.iter().any(|e| e["port"] == 7731), "{map:#}");
         assert!(edges.iter().any(|e| e["port"] == 7730), "a dependency that fails is one, too: {map:#}");
+        // The records themselves, as the command line tells them.
+        let store = bench.path(name);
+        let mut list = Command::new(WIRESPAN);
+        list.args(["flows", "--format", "json", "--port", "7731", "--store"]).arg(&store);
+        let list = list.output().unwrap();
+        let lines: Vec<Value> =
+            String::from_utf8_lossy(&list.stdout).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let told = |pid: u32, key: &str| {
+            lines.iter().filter(|l| l["pid"] == pid).map(|l| l[key].as_u64().unwrap()).sum::<u64>()
+        };
+        for t in truth.iter().filter(|t| t.failed == 0) {
+            assert_eq!((told(t.pid, "bytes_sent"), told(t.pid, "opened")), (t.sent_bytes, t.opened), "{list:?}");
+        }
         let draw = Command::new(WIRESPAN).arg("map").arg("--file").arg(bench.path("map.json")).output().unwrap();
         assert!(draw.status.success() && String::from_utf8_lossy(&draw.stdout).contains("flows"), "{draw:?}");
     }

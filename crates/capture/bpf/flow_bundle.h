@@ -103,6 +103,18 @@ static __always_inline void add_due(struct ws_flow_counts *c, const struct flow_
 
 static const struct ws_flow_counts no_counts;
 
+/* The table fills up: an early drain is cheaper than what does not fit. A record that is given back wakes who waits, too. */
+static __always_inline void flow_made_one(void)
+{
+	struct ws_flow *nothing;
+
+	if (__sync_fetch_and_add(&flow_made, 1) + 1 != flow_many)
+		return;
+	nothing = bpf_ringbuf_reserve(&flow_spills, sizeof(*nothing), 0);
+	if (nothing)
+		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+}
+
 /* Global, as are others here: the verifier goes through it once and not once per call. */
 __noinline int flow_bundle(const struct ws_flow_key *key, const struct flow_owner *owner, const struct flow_due *d)
 {
@@ -123,6 +135,7 @@ __noinline int flow_bundle(const struct ws_flow_key *key, const struct flow_owne
 		if (c) {
 			c->cgroup_id = owner->cgroup_id;
 			__builtin_memcpy(c->comm, owner->comm, WS_COMM_LEN);
+			flow_made_one();
 		}
 	}
 	if (c) {

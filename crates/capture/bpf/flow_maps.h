@@ -2,14 +2,15 @@
 /*
  * Flows: connections bundled by process, remote address and listening port.
  *
- * A TCP socket in use has an entry in `flow_sockets`. What was exchanged on it TCP counts itself; only calls are counted
- * here, in a slot of an array, which costs a message next to nothing. All goes into the socket's bundle when it closes, and
- * when `flow_sweep` passes, just before each drain. Two tables of
+ * A TCP socket in use has a place in two arrays: a slot, which a message looks at, and its state. The place follows from
+ * the socket's cookie, so that nothing is hashed, allocated or freed for a connection. What was exchanged on it TCP counts
+ * itself; only calls are counted here, in the slot, which costs a message next to nothing. All goes into the socket's bundle
+ * when it closes, and when `flow_sweep` passes, just before each drain. Two tables of
  * bundles take turns: user space puts the empty one into `flow_current`, for which the kernel waits until no program works
  * with the other (maybe_wait_bpf_programs), and only then empties that one: no count is ever written to a bundle that has
  * been read.
  *
- * Every table is bounded and none may lose a dependency: a socket without room in `flow_sockets` has its state in socket
+ * Every table is bounded and none may lose a dependency: a socket whose places are all taken has its state in socket
  * storage, and is bundled with each message; a bundle without room goes out on its own through `flow_spills`.
  */
 #ifndef WS_FLOW_MAPS_H
@@ -28,9 +29,8 @@ struct flow_owner {
 struct flow_sock {
 	__u64 sk;		/* 0 until a program meets it */
 	__u64 bytes[2];		/* bundled; by enum ws_direction, as all pairs */
-	__u64 messages[2];	/* besides those in its slot */
-	__u64 messages_bundled[2];
-	__u64 connect_ns;	/* start of the handshake */
+	__u64 connect_jiffies;	/* start of the handshake */
+	__u32 calls[2];		/* due; of a socket with a slot they are there */
 	__u32 handshake_us;	/* due if not 0 */
 	__u32 opened;		/* due */
 	__u32 adopted;		/* due */
@@ -39,41 +39,47 @@ struct flow_sock {
 	__u32 retransmits;	/* bundled, as the following */
 	__u32 out_of_order;
 	__u32 drops;		/* of a listener: connections refused */
-	__u32 based;		/* `bytes` holds what was exchanged before our time */
+	__u32 swept_now;	/* a sweep looks at it: who closes it leaves its place to the sweep to free */
 	__u16 client_port;
+	__u8 based;		/* `bytes` holds what was exchanged before our time */
 	__u8 owned;		/* a message told which process uses it */
 	__u8 listens;
 	__u8 swept;
 	__u8 bundled;		/* its bundle knows of it */
-	__u8 pad[6];
+	__u8 pad[5];
 	struct flow_owner owner;
 	struct ws_flow_key key;
 };
 
-/* By cookie. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32768); /* set by user space */
-	__type(key, __u64);
-	__type(value, struct flow_sock);
-} flow_sockets SEC(".maps");
-
-/* Calls on a connection of which all is known, by the low bits of its cookie; those that find their slot taken do without. */
+/* Whose place it is, and calls on that socket that are due. */
 struct flow_slot {
-	__u64 cookie;
+	__u64 cookie;		/* 0: free */
 	__u32 calls[2];
 };
 
+#define FLOW_NEW (1ULL << 63)	/* beside the cookie: the next call tells who uses it, or where its counts begin */
+#define FLOW_TAKEN (~0ULL)	/* being filled */
+#define FLOW_ENDED (~0ULL - 1)	/* closed while a sweep looks at it */
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 65536); /* set by user space, a power of two */
+	__uint(max_entries, 65536); /* set by user space, a power of two, as the next */
 	__type(key, __u32);
 	__type(value, struct flow_slot);
 } flow_slots SEC(".maps");
 
-const volatile __u32 flow_slot_mask = 65535;
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct flow_sock);
+} flow_sockets SEC(".maps");
 
-/* Sockets of UDP, which end without a sign; and of TCP for which `flow_sockets` has no room. */
+const volatile __u32 flow_slot_mask = 65535;
+bool flow_unlisted_tcp;		/* there were sockets of TCP without a place */
+__u32 flow_bound_listeners;	/* listening sockets at one address only */
+
+/* Sockets of UDP, which end without a sign; and of TCP whose places are taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -120,7 +126,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 * 1024 * 1024); /* ten thousand bundles, while user space wakes up and turns the tables */
+	__uint(max_entries, 2 * 1024 * 1024); /* five thousand bundles, while user space wakes up and turns the tables */
 } flow_spills SEC(".maps");
+
+const volatile __u32 flow_many = 8192;	/* bundles at which user space is woken: set by it to half a table */
+__u32 flow_made;	/* bundles since it drained */
 
 #endif

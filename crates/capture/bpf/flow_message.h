@@ -8,37 +8,58 @@
 #define ECONNREFUSED 111
 #define FIRST_EPHEMERAL_PORT 32768
 
-/* A connection that is not known: of before our time, or a read of what came before it was closed. */
-static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
+/* A read of what came before the connection was closed: that has given its port back, and its bytes have been told. */
+static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *task, __u8 direction)
 {
-	__u8 role = sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT; /* see tcp_role() */
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct flow_owner o;
 	struct flow_sock f;
 
-	if (!tp)
-		return 0;
-	flow_init(&f, sk, role);
+	flow_init(&f, sk, sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT); /* see tcp_role() */
+	if (f.key.role == WS_SERVER && !f.key.port)
+		f.key.port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 	flow_fill_owner(&o, task);
 	flow_set_owner(&f, &o);
-	f.owned = 1;
-	f.messages[direction & 1] = ret > 0;
-	if (sk->__sk_common.skc_state == TCP_CLOSE) {
-		if (ret <= 0)
-			return 0;
-		/* A closed socket has given its port back, and its bytes have been told. */
-		if (role == WS_SERVER && !f.key.port)
-			f.key.port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
-		flow_settle(&f, NULL, NULL, FLOW_LIVES);
-		return 0;
-	}
-	f.adopted = 1;
-	flow_base(&f, sk, tp, direction, ret);
-	flow_keep(sk, &f);
+	/* Not by index: an address on the stack would be made with a bitwise operator, which the verifier refuses. */
+	if (direction == WS_EGRESS)
+		f.calls[WS_EGRESS] = 1;
+	else
+		f.calls[WS_INGRESS] = 1;
+	flow_settle(&f, NULL, NULL, FLOW_LIVES);
 	return 0;
 }
 
-/* A connection beyond `flow_sockets`: nothing sweeps it, so each message goes into the bundle. Or one of nobody that was chosen. */
+/* A connection that is not known, mostly of before our time. */
+static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f;
+	struct flow_owner o;
+	__u64 cookie;
+
+	if (!tp)
+		return 0;
+	if (sk->__sk_common.skc_state == TCP_CLOSE)
+		return ret > 0 ? flow_after_the_end(sk, task, direction) : 0;
+	cookie = bpf_get_socket_cookie(sk);
+	f = flow_room(sk, cookie, &slot);
+	if (!f)
+		return 0;
+	flow_init(f, sk, sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT);
+	flow_fill_owner(&o, task);
+	flow_set_owner(f, &o);
+	f->owned = 1;
+	f->adopted = 1;
+	flow_base(f, sk, tp, direction, ret);
+	if (ret > 0 && slot)
+		slot->calls[direction & 1] = 1;
+	else if (ret > 0)
+		f->calls[direction & 1] = 1;
+	flow_publish(slot, cookie);
+	return 0;
+}
+
+/* A connection without a slot: nothing sweeps it, so each message goes into the bundle. Or one of nobody that was chosen. */
 static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
 {
 	struct flow_tcp now = {};
@@ -46,49 +67,64 @@ static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, _
 
 	if (!target_task(task))
 		return 0;
-	f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	f = flow_unlisted_tcp ? bpf_sk_storage_get(&flow_others, sk, 0, 0) : NULL;
 	if (!f)
 		return flow_unknown(sk, task, direction, ret);
 	if (!f->owned)
 		flow_own(f, sk, task);
 	if (ret > 0) {
-		__sync_fetch_and_add(&f->messages[direction & 1], 1);
+		__sync_fetch_and_add(&f->calls[direction & 1], 1);
 		flow_read_tcp(&now, sk, false);
 		flow_settle(f, &now, NULL, FLOW_LIVES);
 	}
 	return 0;
 }
 
-/* A connection without a slot: its first call, mostly, which tells whose it is. */
-static __noinline int flow_without_slot(struct sock *sk, __u8 direction, int ret)
+/* A connection of which something is not known yet, or that has its last place. */
+static __noinline int flow_first_call(struct sock *sk, __u8 direction, int ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 cookie = flow_cookie(sk);
-	struct flow_sock *f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct flow_slot *s = NULL;
+	struct flow_sock *f = cookie ? flow_listed(cookie, &s) : NULL;
+	struct tcp_sock *tp;
 
 	if (!f)
 		return flow_unlisted(sk, task, direction, ret);
+	if (ret > 0)
+		__sync_fetch_and_add(&s->calls[direction & 1], 1);
+	if (!(s->cookie & FLOW_NEW))
+		return 0;
 	if (!f->owned)
 		flow_own(f, sk, task);
-	if (!f->based && tp)
-		flow_base(f, sk, tp, direction, ret);
-	if (ret > 0)
-		__sync_fetch_and_add(&f->messages[direction & 1], 1);
+	if (!f->based) {
+		tp = bpf_skc_to_tcp_sock(sk);
+		if (tp)
+			flow_base(f, sk, tp, direction, ret);
+	}
 	if (f->owned && f->based)
-		flow_take_slot(cookie);
+		__sync_val_compare_and_swap(&s->cookie, cookie | FLOW_NEW, cookie);
 	return 0;
+}
+
+static __always_inline bool flow_call(__u64 cookie, int way, __u8 direction, int ret)
+{
+	__u32 at = flow_place(cookie, way);
+	struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
+
+	if (!s || s->cookie != cookie)
+		return false;
+	if (ret > 0)
+		__sync_fetch_and_add(&s->calls[direction & 1], 1);
+	return true;
 }
 
 static __always_inline void flow_segment(struct sock *sk, __u8 direction, int ret)
 {
 	__u64 cookie = flow_cookie(sk);
-	struct flow_slot *s = flow_slot(cookie);
 
-	if (!s || s->cookie != cookie)
-		flow_without_slot(sk, direction, ret);
-	else if (ret > 0)
-		__sync_fetch_and_add(&s->calls[direction & 1], 1);
+	if (!cookie || (!flow_call(cookie, 0, direction, ret) && !flow_call(cookie, 1, direction, ret)))
+		flow_first_call(sk, direction, ret);
 }
 
 /* User address of the other end's name, from the registers of the call. */

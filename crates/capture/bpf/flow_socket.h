@@ -8,14 +8,12 @@ static __always_inline __u64 flow_cookie(const struct sock *sk)
 	return sk->__sk_common.skc_cookie.counter;
 }
 
-#define NS_PER_TICK 10000000 /* /proc/PID/stat tells the start in hundredths of a second: the same here, to be the same process */
-
 static __always_inline void flow_fill_owner(struct flow_owner *o, struct task_struct *task)
 {
 	struct task_struct *leader = task->group_leader;
 
 	o->cgroup_id = task->cgroups->dfl_cgrp->kn->id;
-	o->start_ns = leader->start_boottime / NS_PER_TICK * NS_PER_TICK;
+	o->start_ns = leader->start_boottime;
 	o->pid = task->tgid;
 	o->pad = 0;
 	__builtin_memcpy(o->comm, leader->comm, WS_COMM_LEN);
@@ -65,29 +63,92 @@ static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8
 	f->client_port = role == WS_CLIENT ? own : other;
 }
 
-static __always_inline struct flow_sock *flow_find(struct sock *sk)
-{
-	__u64 cookie = flow_cookie(sk);
-	struct flow_sock *f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
+#define FLOW_PLACES 3
+#define FLOW_HOT 1024
 
-	return f ?: bpf_sk_storage_get(&flow_others, sk, 0, 0);
+/*
+ * Where a socket may have its place: first in a part of the arrays that stays in the cache, so that short connections do not
+ * wander through memory. Neighbours do not share a line of the cache.
+ */
+static __always_inline __u32 flow_place(__u64 cookie, int way)
+{
+	__u64 at = way == 2 ? cookie * 0x9e3779b97f4a7c15ULL >> 32 : cookie * 5;
+
+	return at & flow_slot_mask & (way == 0 ? FLOW_HOT - 1 : ~0U);
 }
 
-/* Keeps a new state; where there is room. NULL if there is no memory at all. */
-static __always_inline struct flow_sock *flow_keep(struct sock *sk, const struct flow_sock *f)
+static __always_inline struct flow_sock *flow_listed(__u64 cookie, struct flow_slot **slot)
 {
-	__u64 cookie = bpf_get_socket_cookie(sk);
-	struct flow_sock *kept;
+	for (int way = 0; way < FLOW_PLACES; way++) {
+		__u32 at = flow_place(cookie, way);
+		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
 
-	if (!bpf_map_update_elem(&flow_sockets, &cookie, f, BPF_ANY))
-		return bpf_map_lookup_elem(&flow_sockets, &cookie);
+		if (s && (s->cookie & ~FLOW_NEW) == cookie) {
+			*slot = s;
+			return bpf_map_lookup_elem(&flow_sockets, &at);
+		}
+	}
+	return NULL;
+}
+
+/* State of a socket of TCP; its slot, if it has one. */
+static __always_inline struct flow_sock *flow_find(struct sock *sk, struct flow_slot **slot)
+{
+	__u64 cookie = flow_cookie(sk);
+	struct flow_sock *f;
+
+	if (!cookie)
+		return NULL;
+	f = flow_listed(cookie, slot);
+	if (f || !flow_unlisted_tcp)
+		return f;
+	return bpf_sk_storage_get(&flow_others, sk, 0, 0);
+}
+
+/* A free place for a new socket, which is nobody's to see before flow_publish(). */
+static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slot **slot)
+{
+	for (int way = 0; way < FLOW_PLACES; way++) {
+		__u32 at = flow_place(cookie, way);
+		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
+
+		if (s && !s->cookie && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
+			s->calls[0] = s->calls[1] = 0;
+			*slot = s;
+			return bpf_map_lookup_elem(&flow_sockets, &at);
+		}
+	}
+	return NULL;
+}
+
+/* Room for the state of a new socket, where there is some. NULL if there is no memory at all. */
+static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie, struct flow_slot **slot)
+{
+	struct flow_sock *f = flow_take(cookie, slot);
+
+	if (f)
+		return f;
+	flow_unlisted_tcp = true;
 	count(WS_C_FLOW_UNLISTED);
-	kept = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (kept)
-		*kept = *f;
-	else
+	f = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!f)
 		count(WS_C_LOST_STATE);
-	return kept;
+	return f;
+}
+
+/* The exchange is a barrier: whoever sees the cookie sees the state. */
+static __always_inline void flow_publish(struct flow_slot *slot, __u64 cookie)
+{
+	if (slot)
+		__sync_lock_test_and_set(&slot->cookie, cookie);
+}
+
+/* A sweep says that it looks before it looks whether the socket is there, who closes it does both the other way round. */
+static __always_inline void flow_leave(struct flow_slot *slot, struct flow_sock *f)
+{
+	__sync_lock_test_and_set(&slot->cookie, FLOW_ENDED);
+	if (!f->swept_now)
+		__sync_val_compare_and_swap(&slot->cookie, FLOW_ENDED, 0);
 }
 
 static __always_inline __u64 due_u64(__u64 now, __u64 *bundled)
@@ -108,35 +169,6 @@ static __always_inline __u32 due_u32(__u32 *bundled, __u32 now)
 static __always_inline __u32 take_u32(__u32 *due)
 {
 	return *due ? __sync_lock_test_and_set(due, 0) : 0;
-}
-
-static __always_inline struct flow_slot *flow_slot(__u64 cookie)
-{
-	__u32 at = cookie & flow_slot_mask;
-
-	return cookie ? bpf_map_lookup_elem(&flow_slots, &at) : NULL;
-}
-
-/* Calls go into the slot from now on, if it is free. */
-static __always_inline void flow_take_slot(__u64 cookie)
-{
-	struct flow_slot *s = flow_slot(cookie);
-
-	if (s && !s->cookie)
-		__sync_val_compare_and_swap(&s->cookie, 0, cookie);
-}
-
-static __always_inline void flow_leave_slot(struct flow_sock *f, __u64 cookie)
-{
-	struct flow_slot *s = flow_slot(cookie);
-
-	if (!s || s->cookie != cookie)
-		return;
-	for (int i = 0; i < 2; i++) {
-		f->messages[i] += s->calls[i];
-		s->calls[i] = 0;
-	}
-	s->cookie = 0;
 }
 
 /* What TCP counts itself. */
@@ -207,7 +239,7 @@ static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk,
 enum flow_end { FLOW_LIVES, FLOW_CLOSED, FLOW_FAILED };
 
 /* Brings what is due into the bundle. `now` is NULL if the socket cannot be asked, `slot` if it has none. */
-__noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, const struct flow_slot *slot, enum flow_end end)
+__noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, struct flow_slot *slot, enum flow_end end)
 {
 	struct flow_due d = {};
 	__u64 moved = 0;
@@ -217,7 +249,7 @@ __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, cons
 	for (int i = 0; i < 2; i++) {
 		if (now && f->based)
 			d.bytes[i] = due_u64(now->bytes[i], &f->bytes[i]);
-		d.messages[i] = due_u64(f->messages[i] + (slot ? slot->calls[i] : 0), &f->messages_bundled[i]);
+		d.messages[i] = take_u32(slot ? &slot->calls[i] : &f->calls[i]);
 		moved |= d.messages[i] | d.bytes[i];
 	}
 	d.opened = take_u32(&f->opened);
@@ -255,17 +287,17 @@ static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task
 
 	if (!f || !target_task(task))
 		return 0;
-	flow_fill_owner(&o, task);
-	if (f->key.pid != o.pid || f->key.start_ns != o.start_ns) {
-		if (f->bundled) {
-			struct flow_due d = { .moved = 1 };
-
-			flow_bundle(&f->key, &f->owner, &d);
-			f->adopted = 1;
-		}
-		flow_set_owner(f, &o);
-	}
 	f->owned = 1;
+	if (f->key.pid == task->tgid && f->key.start_ns == task->group_leader->start_boottime)
+		return 0;
+	flow_fill_owner(&o, task);
+	if (f->bundled) {
+		struct flow_due d = { .moved = 1 };
+
+		flow_bundle(&f->key, &f->owner, &d);
+		f->adopted = 1;
+	}
+	flow_set_owner(f, &o);
 	return 0;
 }
 

@@ -6,18 +6,24 @@
 static __always_inline void flow_connecting(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct flow_owner o;
-	struct flow_sock f;
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f;
+	__u64 cookie;
 
 	if (!target_task(task))
 		return;
-	flow_init(&f, sk, WS_CLIENT);
-	flow_fill_owner(&o, task);
-	flow_set_owner(&f, &o);
-	f.owned = 1;
-	f.based = 1;
-	f.connect_ns = bpf_ktime_get_ns();
-	flow_keep(sk, &f);
+	cookie = bpf_get_socket_cookie(sk);
+	f = flow_room(sk, cookie, &slot);
+	if (!f)
+		return;
+	flow_init(f, sk, WS_CLIENT);
+	flow_fill_owner(&f->owner, task);
+	f->key.pid = f->owner.pid;
+	f->key.start_ns = f->owner.start_ns;
+	f->owned = 1;
+	f->based = 1;
+	f->connect_jiffies = bpf_jiffies64();
+	flow_publish(slot, cookie);
 }
 
 static __always_inline void flow_listener_key(struct flow_listener_key *key, const struct ws_flow_key *of)
@@ -28,12 +34,21 @@ static __always_inline void flow_listener_key(struct flow_listener_key *key, con
 	key->pad = 0;
 }
 
+static __always_inline bool flow_is_bound(const struct flow_listener_key *key)
+{
+	const __u64 *local = (const __u64 *)key->local;
+
+	return local[0] | local[1];
+}
+
 static __always_inline void flow_listens(struct flow_sock *f)
 {
 	struct flow_listener_key key;
 	struct flow_listener *l, new = { .sockets = 1 };
 
 	flow_listener_key(&key, &f->key);
+	if (flow_is_bound(&key))
+		__sync_fetch_and_add(&flow_bound_listeners, 1);
 	l = bpf_map_lookup_elem(&flow_listeners, &key);
 	if (l) {
 		__sync_fetch_and_add(&l->sockets, 1);
@@ -50,6 +65,8 @@ static __always_inline void flow_listens_no_more(struct flow_sock *f)
 	struct flow_listener *l;
 
 	flow_listener_key(&key, &f->key);
+	if (flow_is_bound(&key))
+		__sync_fetch_and_add(&flow_bound_listeners, -1);
 	l = bpf_map_lookup_elem(&flow_listeners, &key);
 	/* SO_REUSEPORT: several sockets at one address. */
 	if (l && __sync_fetch_and_sub(&l->sockets, 1) <= 1)
@@ -59,80 +76,116 @@ static __always_inline void flow_listens_no_more(struct flow_sock *f)
 static __always_inline void flow_listening(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct flow_owner o;
-	struct flow_sock f;
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f;
+	__u64 cookie;
 
 	if (!target_task(task))
 		return;
-	flow_init(&f, sk, WS_SERVER);
-	flow_fill_owner(&o, task);
-	flow_set_owner(&f, &o);
-	f.owned = 1;
-	f.listens = 1;
-	f.drops = BPF_CORE_READ(sk, sk_drops.counter);
-	flow_keep(sk, &f);
-	flow_listens(&f);
+	cookie = bpf_get_socket_cookie(sk);
+	f = flow_room(sk, cookie, &slot);
+	if (!f)
+		return;
+	flow_init(f, sk, WS_SERVER);
+	flow_fill_owner(&f->owner, task);
+	f->key.pid = f->owner.pid;
+	f->key.start_ns = f->owner.start_ns;
+	f->owned = 1;
+	f->listens = 1;
+	f->drops = BPF_CORE_READ(sk, sk_drops.counter);
+	flow_listens(f);
+	flow_publish(slot, cookie);
 }
 
-static __always_inline void flow_established(struct sock *sk, int old)
+static __always_inline void flow_connected(struct sock *sk, struct flow_sock *f)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	__u64 us = 0;
+
+	/* The first RTT is that of the handshake, as TCP's clock saw it; if it had to be tried again, ticks tell. */
+	if (tp && !tp->total_retrans)
+		us = tp->srtt_us >> 3;
+	if (!us)
+		us = (bpf_jiffies64() - f->connect_jiffies) * tick_ns / 1000;
+	f->handshake_us = us > 0xffffffff ? 0xffffffff : us ?: 1;
+	f->opened = 1;
+	f->client_port = sk->__sk_common.skc_num;
+	flow_addresses(&f->key, sk); /* the local address is known only now */
+}
+
+static __always_inline struct flow_listener *flow_listener_of(const struct ws_flow_key *of)
 {
 	struct flow_listener_key key;
-	struct flow_listener *l;
-	struct flow_sock *known, f;
-	__u64 us;
+	struct flow_listener *l = NULL;
 
-	known = flow_find(sk);
-	if (known) {
-		us = (bpf_ktime_get_ns() - known->connect_ns) / 1000;
-		known->handshake_us = us > 0xffffffff ? 0xffffffff : us ?: 1;
-		known->opened = 1;
-		known->client_port = sk->__sk_common.skc_num;
-		flow_addresses(&known->key, sk); /* the local address is known only now */
-		return;
-	}
-	if (old != TCP_SYN_RECV)
-		return;
-	flow_init(&f, sk, WS_SERVER);
-	flow_listener_key(&key, &f.key);
-	l = bpf_map_lookup_elem(&flow_listeners, &key);
-	if (!l) {
-		__builtin_memset(key.local, 0, sizeof(key.local));
+	flow_listener_key(&key, of);
+	if (flow_bound_listeners)
 		l = bpf_map_lookup_elem(&flow_listeners, &key);
-	}
+	if (l)
+		return l;
+	__builtin_memset(key.local, 0, sizeof(key.local));
+	return bpf_map_lookup_elem(&flow_listeners, &key);
+}
+
+/* A connection that nobody has accepted yet. */
+static __always_inline void flow_served(struct sock *sk)
+{
+	struct flow_slot *slot = NULL;
+	struct ws_flow_key key;
+	struct flow_listener *l;
+	struct flow_sock *f;
+	__u64 cookie;
+
+	flow_addresses(&key, sk);
+	key.netns = sk->__sk_common.skc_net.net->ns.inum;
+	key.port = sk->__sk_common.skc_num;
+	l = flow_listener_of(&key);
 	if (!l)
 		return;
-	flow_set_owner(&f, &l->owner);
-	f.opened = 1;
-	f.based = 1;
-	flow_keep(sk, &f);
+	cookie = bpf_get_socket_cookie(sk);
+	f = flow_room(sk, cookie, &slot);
+	if (!f)
+		return;
+	flow_init(f, sk, WS_SERVER);
+	flow_set_owner(f, &l->owner);
+	f->opened = 1;
+	f->based = 1;
+	flow_publish(slot, cookie | FLOW_NEW);
 }
 
 static __always_inline void flow_closed(struct sock *sk, int old)
 {
-	__u64 cookie = flow_cookie(sk);
-	struct flow_sock *f = flow_find(sk);
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f = flow_find(sk, &slot);
 	struct flow_tcp now = {};
+	struct tcp_sock *tp;
 
-	if (!f || !tp)
+	if (!f)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
 		return;
 	if (f->listens)
 		now.drops = BPF_CORE_READ(sk, sk_drops.counter);
 	else
 		flow_look(&now, sk, tp);
-	flow_leave_slot(f, cookie);
 	if (old == TCP_SYN_SENT)
 		flow_addresses(&f->key, sk);
-	flow_settle(f, &now, NULL, old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED);
+	flow_settle(f, &now, slot, old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED);
 	if (f->listens)
 		flow_listens_no_more(f);
-	bpf_map_delete_elem(&flow_sockets, &cookie);
-	bpf_sk_storage_delete(&flow_others, sk);
+	if (slot)
+		flow_leave(slot, f);
+	else
+		bpf_sk_storage_delete(&flow_others, sk);
 }
 
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(flow_state, struct sock *sk, int old, int new)
 {
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f;
+
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	switch (new) {
@@ -143,7 +196,13 @@ int BPF_PROG(flow_state, struct sock *sk, int old, int new)
 		flow_listening(sk);
 		break;
 	case TCP_ESTABLISHED:
-		flow_established(sk, old);
+		if (old == TCP_SYN_RECV) {
+			flow_served(sk);
+			break;
+		}
+		f = flow_find(sk, &slot);
+		if (f)
+			flow_connected(sk, f);
 		break;
 	case TCP_CLOSE:
 		flow_closed(sk, old);

@@ -5,36 +5,54 @@
 
 struct bpf_map;
 
-static long flow_sweep_one(struct bpf_map *map, __u64 *cookie, struct flow_sock *f, void *unused)
+static __always_inline void flow_sweep_sock(struct flow_slot *slot, struct flow_sock *f, __u64 cookie)
 {
 	struct sock *sk = (struct sock *)f->sk;
-	struct flow_slot *slot = flow_slot(*cookie);
 	struct flow_tcp now = {};
 
-	if (slot && slot->cookie != *cookie)
-		slot = NULL;
 	/* Its owner may be told by the first message, so an accepted connection may wait for that once. */
 	if (!f->owned && !f->swept) {
 		f->swept = 1;
-		return 0;
+		return;
 	}
 	if (!sk) {
 		flow_settle(f, NULL, slot, FLOW_LIVES);
-		return 0;
+		return;
 	}
 	flow_read_tcp(&now, sk, f->listens);
 	/* Not locked: it may be gone, and its memory another's. */
-	if ((__u64)BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != *cookie)
+	if ((__u64)BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != cookie)
 		flow_settle(f, NULL, slot, FLOW_LIVES);
 	else
 		flow_settle(f, &now, slot, FLOW_LIVES);
+}
+
+static long flow_sweep_one(struct bpf_map *map, __u32 *place, struct flow_slot *slot, void *unused)
+{
+	__u64 cookie = slot->cookie;
+	struct flow_sock *f;
+	__u32 at = *place;
+
+	if (!cookie || cookie >= FLOW_ENDED)
+		return 0;
+	cookie &= ~FLOW_NEW;
+	f = bpf_map_lookup_elem(&flow_sockets, &at);
+	if (!f)
+		return 0;
+	__sync_lock_test_and_set(&f->swept_now, 1);
+	if ((slot->cookie & ~FLOW_NEW) == cookie)
+		flow_sweep_sock(slot, f, cookie);
+	__sync_lock_test_and_set(&f->swept_now, 0);
+	if (slot->cookie == FLOW_ENDED)
+		__sync_val_compare_and_swap(&slot->cookie, FLOW_ENDED, 0);
 	return 0;
 }
 
 SEC("syscall")
 int flow_sweep(void *ctx)
 {
-	bpf_for_each_map_elem(&flow_sockets, flow_sweep_one, NULL, 0);
+	flow_made = 0;
+	bpf_for_each_map_elem(&flow_slots, flow_sweep_one, NULL, 0);
 	return 0;
 }
 
@@ -42,22 +60,29 @@ int flow_sweep(void *ctx)
 SEC("syscall")
 int flow_adopt(struct ws_flow_adopt *a)
 {
-	struct flow_sock f = {};
+	struct flow_slot *slot = NULL;
 	__u64 cookie = a->cookie;
+	struct flow_sock *f;
 
-	f.key = a->key;
-	f.client_port = a->client_port;
-	f.owner.cgroup_id = a->cgroup_id;
-	f.owner.pid = a->key.pid;
-	f.owner.start_ns = a->key.start_ns;
-	__builtin_memcpy(f.owner.comm, a->comm, WS_COMM_LEN);
-	f.listens = a->listens;
-	f.adopted = !a->listens;
-	f.swept = 1;
-	if (bpf_map_update_elem(&flow_sockets, &cookie, &f, BPF_NOEXIST))
+	/* Met by a program already, which knows better; or without a place: told by its first message. */
+	if (!cookie || flow_listed(cookie, &slot))
 		return 1;
+	f = flow_take(cookie, &slot);
+	if (!f)
+		return 1;
+	__builtin_memset(f, 0, sizeof(*f));
+	f->key = a->key;
+	f->client_port = a->client_port;
+	f->owner.cgroup_id = a->cgroup_id;
+	f->owner.pid = a->key.pid;
+	f->owner.start_ns = a->key.start_ns;
+	__builtin_memcpy(f->owner.comm, a->comm, WS_COMM_LEN);
+	f->listens = a->listens;
+	f->adopted = !a->listens;
+	f->swept = 1;
+	flow_publish(slot, cookie | FLOW_NEW);
 	if (a->listens)
-		flow_listens(&f);
+		flow_listens(f);
 	return 0;
 }
 

@@ -3,10 +3,19 @@
 #ifndef WS_FLOW_TROUBLE_H
 #define WS_FLOW_TROUBLE_H
 
+/* Where headers of packets have the sender. */
+#define WS_IPV4_SOURCE 12
+#define WS_IPV6_SOURCE 8
+struct ws_udp_ports {
+	__be16 source;
+	__be16 destination;
+};
+
 SEC("tp_btf/tcp_receive_reset")
 int BPF_PROG(flow_reset_received, struct sock *sk)
 {
-	struct flow_sock *f = flow_find(sk);
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f = flow_find(sk, &slot);
 
 	if (f)
 		f->resets_received = 1; /* is bundled when the socket closes, at once */
@@ -40,18 +49,57 @@ static __noinline int flow_reset_at_close(struct sock *sk)
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(flow_reset_sent, struct sock *sk, const struct sk_buff *skb)
 {
-	__u64 cookie;
+	struct flow_slot *slot = NULL;
 	struct flow_sock *f;
+	__u64 cookie;
 
 	/* A reset in the name of no socket, or of one in TIME_WAIT or not yet accepted (which lack most of their fields). */
 	if (!sk || sk->__sk_common.skc_state == TCP_TIME_WAIT || sk->__sk_common.skc_state == TCP_NEW_SYN_RECV)
 		return 0;
 	cookie = flow_cookie(sk);
-	f = bpf_map_lookup_elem(&flow_sockets, &cookie);
+	f = cookie ? flow_listed(cookie, &slot) : NULL;
 	if (f)
 		__sync_fetch_and_add(&f->resets_sent, 1);
 	else if (sk->__sk_common.skc_state == TCP_CLOSE && !skb)
 		flow_reset_at_close(sk);
+	return 0;
+}
+
+/* Who sent what is dropped on its way to a socket that is not connected. */
+static __always_inline void flow_sender(struct ws_flow_key *key, const struct sk_buff *skb)
+{
+	const unsigned char *head = BPF_CORE_READ(skb, head), *network = head + BPF_CORE_READ(skb, network_header);
+	struct ws_udp_ports ports = {};
+	__u8 version = 0;
+	__be32 v4;
+
+	bpf_probe_read_kernel(&version, sizeof(version), network);
+	if (version >> 4 == 4 && !bpf_probe_read_kernel(&v4, sizeof(v4), network + WS_IPV4_SOURCE))
+		put_v4(key->remote, v4);
+	else if (version >> 4 == 6)
+		bpf_probe_read_kernel(key->remote, sizeof(key->remote), network + WS_IPV6_SOURCE);
+	bpf_probe_read_kernel(&ports, sizeof(ports), head + BPF_CORE_READ(skb, transport_header));
+	if (key->role == WS_CLIENT)
+		key->port = bpf_ntohs(ports.source);
+	else if (bpf_ntohs(ports.source) == key->port)
+		key->role = WS_ROLE_UNKNOWN; /* as in flow_datagram() */
+}
+
+/* At a socket of UDP; of TCP only if it has no place. */
+static __noinline int flow_drop_elsewhere(struct sock *sk, const struct sk_buff *skb, const struct flow_due *d)
+{
+	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
+	struct ws_flow_key key;
+
+	if (!f)
+		return 0;
+	key = f->key;
+	if (sk->sk_protocol == IPPROTO_UDP) {
+		flow_addresses(&key, sk); /* may have been bound to an address, or connected, since */
+		if (!sk->__sk_common.skc_dport)
+			flow_sender(&key, skb);
+	}
+	flow_bundle(&key, &f->owner, d);
 	return 0;
 }
 
@@ -60,17 +108,18 @@ int BPF_PROG(flow_drop, struct sk_buff *skb, void *location, __u32 reason, struc
 {
 	const struct sock *sk = rx_sk ?: skb->sk;
 	struct flow_due d = { .drop_reason = reason, .dropped = 1 };
+	struct flow_slot *slot = NULL;
 	struct flow_sock *f;
 	__u64 cookie;
 
 	if (!sk || reason < 2)
 		return 0;
 	cookie = flow_cookie(sk);
-	f = cookie ? bpf_map_lookup_elem(&flow_sockets, &cookie) : NULL;
-	if (!f && rx_sk)
-		f = bpf_sk_storage_get(&flow_others, rx_sk, 0, 0);
+	f = cookie ? flow_listed(cookie, &slot) : NULL;
 	if (f)
 		flow_bundle(&f->key, &f->owner, &d);
+	else if (rx_sk)
+		flow_drop_elsewhere(rx_sk, skb, &d);
 	return 0;
 }
 

@@ -13,7 +13,8 @@ static __always_inline void emit_task(struct task_struct *task, __u8 change)
 	e.time_ns = bpf_ktime_get_ns();
 	fill_actor(&e.actor, task);
 	e.actor.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
-	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&events, &e, sizeof(e),
+			       waited_for && change == WS_EXEC ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_RING);
 	if (watch_lives) {
 		struct ws_life life = { .pid = e.actor.pid, .change = change };

@@ -152,6 +152,9 @@ struct sk_buff {
 	struct sock *sk;
 	unsigned int len;
 	char cb[48];
+	__u16 transport_header;
+	__u16 network_header;
+	unsigned char *head;
 };
 
 struct tcp_skb_cb {

@@ -22,6 +22,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Mutex;
+use std::time::Duration;
 use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
@@ -155,6 +156,7 @@ pub struct Capture {
     features: Vec<Feature>,
     rung: MessageRung,
     retransmits: bool,
+    messages: bool,
     /// Whether flows are bundled; and their source, until it is taken.
     bundles: bool,
     flows: Option<FlowSource>,
@@ -176,6 +178,7 @@ fn open(
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
         rodata.inject_salt = [random(), random()];
+        rodata.waited_for = !options.messages;
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
         // All or none: one that was left out is not to come in with the messages.
         rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 2;
@@ -357,7 +360,8 @@ impl Capture {
             None
         };
         let (retransmits, bundles) = (names.contains(&"tcp_retransmit_skb"), flows.is_some());
-        Ok(Capture { links, tls, ring, skel, batch, features, rung, retransmits, bundles, flows })
+        let messages = options.messages;
+        Ok(Capture { links, tls, ring, skel, batch, features, rung, retransmits, messages, bundles, flows })
     }
 
     /// The rung by which messages are seen.
@@ -368,6 +372,17 @@ impl Capture {
     /// Whether [`Event::Trouble`] tells of segments that are sent again.
     pub fn sees_retransmits(&self) -> bool {
         self.retransmits
+    }
+
+    /// Whether messages are seen, or flows only.
+    pub fn sees_messages(&self) -> bool {
+        self.messages
+    }
+
+    /// Waits for the start of a program, at most so long: only if there are no messages, which wake nobody up.
+    pub fn wait(&self, at_most: Duration) {
+        // What comes stays in the batch for the next drain; an interruption is no news.
+        let _ = self.ring.poll(at_most);
     }
 
     /// What works, and what does not.

@@ -17,7 +17,7 @@ mod shape;
 mod stats;
 mod when;
 
-pub use api::openapi;
+pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords};
 pub use error::{ApiError, ErrorBody, Problem};
 pub use guard::Hosts;
 pub use shape::{attributes, AgentStatus, Counter, SpanView, Stage, TraceView};

@@ -11,6 +11,8 @@ use axum::Router;
 use serde_json::Value;
 use std::sync::Arc;
 use tower::ServiceExt;
+use wirespan_model::event::Role;
+use wirespan_model::{Flow, FlowCounts, FlowKey, Transport};
 use wirespan_view::{router, AgentStatus, Hosts, ViewState};
 
 const NOW: u64 = 1_800_000_000_000_000_000;
@@ -133,6 +135,9 @@ async fn what_cannot_be_understood_is_named() {
         ("/api/v1/map/edge?client=service:web&server=service:cart&port=8081&steps=0", 400),
         ("/api/v1/map/edge?client=service:web&server=service:cart&port=8081&transport=sctp", 400),
         ("/api/v1/map/edge?client=service:web", 400),
+        ("/api/v1/flows?limit=0", 400),
+        ("/api/v1/flows?remote=nowhere", 400),
+        ("/api/v1/flows?colour=red", 400),
         ("/api/v1/nothing", 404),
     ] {
         let (got, body) = get(&app, path).await;
@@ -190,6 +195,54 @@ async fn an_edge_over_time() {
 }
 
 #[tokio::test]
+async fn flow_records_are_told_as_they_were_written() {
+    let store = sample::store().unwrap();
+    let flow = |pid: u32, remote: [u8; 4], port: u16| {
+        let key = FlowKey {
+            host_id: 1,
+            role: Role::Client,
+            transport: Transport::Tcp,
+            local: [10, 0, 0, 1].into(),
+            remote: remote.into(),
+            port,
+            pid,
+            process_start_ns: 7,
+            netns: 3,
+        };
+        let mut counts = FlowCounts { opened: u64::from(pid), ..FlowCounts::default() };
+        counts.drops.insert("NO_SOCKET".into(), 2);
+        counts.srtt.0[3] = 5;
+        let (resource, comm) = (Arc::default(), "batch".into());
+        Flow { start_ns: NOW, end_ns: NOW + 10, key, comm, cgroup_id: 0, client_port: 9, resource, counts }
+    };
+    store.append_flows(&[flow(1, [10, 0, 0, 2], 80), flow(2, [10, 0, 0, 2], 80), flow(3, [10, 0, 0, 3], 443)]).unwrap();
+    let app = router(ViewState::new(store));
+    let pids = |answer: &Value| -> Vec<u64> {
+        answer["flows"].as_array().unwrap().iter().map(|f| f["pid"].as_u64().unwrap()).collect()
+    };
+    let all = ok(&app, &format!("/api/v1/flows?{DAY}")).await;
+    assert_eq!((pids(&all), all["matched"].as_u64()), (vec![1, 2, 3], Some(3)));
+    let first = &all["flows"][0];
+    assert_eq!(
+        (&first["service"], &first["role"], &first["remote"]),
+        (&"batch".into(), &"client".into(), &"10.0.0.2".into())
+    );
+    assert_eq!((first["opened"].as_u64(), first["drops"]["NO_SOCKET"].as_u64()), (Some(1), Some(2)));
+    assert_eq!(first["srtt"], serde_json::json!([0, 0, 0, 5]));
+    assert_eq!(first["start_ns"], NOW.to_string());
+    for (query, want) in [
+        ("remote=10.0.0.3", vec![3]),
+        ("port=80", vec![1, 2]),
+        ("pid=2&service=batch", vec![2]),
+        ("service=other", vec![]),
+    ] {
+        assert_eq!(pids(&ok(&app, &format!("/api/v1/flows?{DAY}&{query}")).await), want, "{query}");
+    }
+    let latest = ok(&app, &format!("/api/v1/flows?{DAY}&limit=2")).await;
+    assert_eq!((pids(&latest), latest["matched"].as_u64()), (vec![2, 3], Some(3)));
+}
+
+#[tokio::test]
 async fn status_metrics_health() {
     let mode = || AgentStatus { mode: "test".into(), ..AgentStatus::default() };
     let app = router(state().with_status(Arc::new(mode)).with_metrics(Arc::new(|| "a_metric 1\n".into())));
@@ -232,7 +285,9 @@ async fn only_reading_and_only_known_hosts() {
 async fn the_description_names_every_endpoint() {
     let app = app();
     let description = ok(&app, "/api/v1/openapi.json").await;
-    for path in ["spans", "traces", "trace/{id}", "span/{id}", "suggest", "services", "map", "map/edge", "status"] {
+    for path in
+        ["spans", "traces", "trace/{id}", "span/{id}", "suggest", "services", "map", "map/edge", "flows", "status"]
+    {
         assert!(description["paths"].get(format!("/api/v1/{path}")).is_some(), "{path}");
     }
     let parameters = description["paths"]["/api/v1/spans"]["get"]["parameters"].as_array().unwrap();

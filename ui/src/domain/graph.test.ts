@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import cases from "../../../crates/trace/tests/layouts.json";
 import { layout } from "./graph";
 
 const edges = (...pairs: string[]) => pairs.map((pair) => ({ from: pair[0] ?? "", to: pair[1] ?? "" }));
@@ -36,4 +37,16 @@ test("a thousand nodes in a chain", () => {
   const ids = Array.from({ length: 1000 }, (_, n) => `n${n}`);
   const chain = ids.slice(1).map((to, n) => ({ from: ids[n] ?? "", to }));
   expect(Math.max(...[...layout(ids, chain).nodes.values()].map((place) => place.layer))).toBe(999);
+});
+
+// `wirespan map --format svg` draws without a browser: both have to put everything at the same place (docs/map.md).
+test.each(cases)("$name: as the picture has it", (shared) => {
+  const ids = Array.from({ length: shared.nodes }, (_, n) => `${n}`);
+  const drawn = layout(
+    ids,
+    shared.edges.map(([from, to]) => ({ from: `${from}`, to: `${to}` })),
+  );
+  const places = ids.map((id) => drawn.nodes.get(id)).map((place) => [place?.layer, place?.row]);
+  expect(places).toEqual(shared.places);
+  expect(drawn.stops.map((stops) => stops.map((place) => [place.layer, place.row]))).toEqual(shared.stops);
 });

@@ -1,13 +1,11 @@
 //! Sockets that targets hold already when tracing begins: whose they are, and which way they go.
 
 use super::diag::{self, Socket};
-use super::wire::Known;
+use super::wire::{Known, NS_PER_TICK};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
-
-const NS_PER_TICK: u64 = 10_000_000;
 
 /// A process that holds sockets.
 #[derive(Clone)]

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use table::Tables;
 pub use wire::{Bundle, BundleKey};
 
@@ -28,7 +28,7 @@ pub use wire::{Bundle, BundleKey};
 pub struct FlowOptions {
     /// Bundles between two drains; each takes about 900 bytes, as there are two tables.
     pub bundles: u32,
-    /// TCP sockets followed at once; each takes about 350 bytes.
+    /// TCP sockets followed at once; each takes 400 to 800 bytes, as there are twice as many places (a power of two).
     pub sockets: u32,
 }
 
@@ -37,6 +37,9 @@ impl Default for FlowOptions {
         FlowOptions { bundles: 16_384, sockets: 32_768 }
     }
 }
+
+/// A wait that ends so much before its time was ended.
+const EARLY: Duration = Duration::from_millis(5);
 
 /// Programs that user space runs; they hang on no tracepoint.
 pub(crate) const RUN: [&str; 2] = ["flow_sweep", "flow_adopt"];
@@ -49,12 +52,13 @@ pub(crate) fn size(
     let sizes = options.unwrap_or(FlowOptions { bundles: 1, sockets: 1 });
     skel.maps.flow_bundles_a.set_max_entries(sizes.bundles.max(1))?;
     skel.maps.flow_bundles_b.set_max_entries(sizes.bundles.max(1))?;
-    skel.maps.flow_sockets.set_max_entries(sizes.sockets.max(1))?;
-    // Twice as many, so that few find theirs taken.
+    // Twice as many, so that few find all of theirs taken.
     let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
     skel.maps.flow_slots.set_max_entries(slots)?;
+    skel.maps.flow_sockets.set_max_entries(slots)?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.flow_slot_mask = slots - 1;
+        rodata.flow_many = (sizes.bundles / 2).max(1);
     }
     if options.is_none() {
         skel.maps.flow_spills.set_max_entries(4096)?;
@@ -111,10 +115,12 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Waits for the next drain; returns early, with true, if bundles find no room any more.
+    /// Waits for the next drain; returns early, with true, if the table fills up, or bundles find no room any more.
     pub fn wait(&mut self, at_most: Duration) -> bool {
+        let begun = Instant::now();
         let _ = self.ring.poll(at_most);
-        !self.spilled.borrow().is_empty()
+        // Nothing but that wakes it; a signal costs an early drain. The clock of the wait may be a tick ahead of ours.
+        !self.spilled.borrow().is_empty() || begun.elapsed() + EARLY < at_most
     }
 
     /// Takes all that was bundled since the last drain. One key may come more than once.

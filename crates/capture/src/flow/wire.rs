@@ -12,6 +12,8 @@ pub(super) const KEY: usize = 56;
 pub(super) const COUNTS: usize = 336;
 pub(super) const RECORD: usize = KEY + COUNTS;
 const DROPS: usize = 4;
+/// `/proc/PID/stat` tells the start of a process in hundredths of a second: the same here, so that it is the same process.
+pub(super) const NS_PER_TICK: u64 = 10_000_000;
 
 /// What makes two bundles the same on one host; the fields of [`wirespan_model::FlowKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +64,7 @@ pub(super) fn read(key: &[u8], counts: &[u8], reasons: &FxHashMap<u32, Box<str>>
     let key = BundleKey {
         local: ip(k.array(0)),
         remote: ip(k.array(16)),
-        process_start_ns: k.u64(32),
+        process_start_ns: k.u64(32) / NS_PER_TICK * NS_PER_TICK,
         pid: k.u32(40),
         netns: k.u32(44),
         port: k.u16(48),
@@ -178,7 +180,7 @@ mod tests {
         let mut key = [0u8; KEY];
         key[10..16].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 7]);
         key[31] = 1;
-        key[32..40].copy_from_slice(&90u64.to_ne_bytes());
+        key[32..40].copy_from_slice(&90_000_017u64.to_ne_bytes());
         key[40..44].copy_from_slice(&5u32.to_ne_bytes());
         key[48..50].copy_from_slice(&443u16.to_ne_bytes());
         (key[50], key[51]) = (1, 1);
@@ -196,7 +198,7 @@ mod tests {
         counts[320..322].copy_from_slice(b"ng");
         let b = read(&key, &counts, &FxHashMap::from_iter([(3, "NO_SOCKET".into())]));
         assert_eq!((b.key.local.to_string(), b.key.remote.to_string()), ("10.0.0.7".into(), "::1".into()));
-        assert_eq!((b.key.role, b.key.port, b.key.pid, b.key.process_start_ns), (Role::Client, 443, 5, 90));
+        assert_eq!((b.key.role, b.key.port, b.key.pid, b.key.process_start_ns), (Role::Client, 443, 5, 90_000_000));
         let c = &b.counts;
         assert_eq!((c.bytes_sent, c.opened, c.failed, c.closed, b.active_change), (77, 1, 3, 4, 1 + 2 - 4 - 5));
         assert_eq!((c.retransmits, c.listen_overflows, c.drops["NO_SOCKET"], c.drops["other"]), (6, 11, 9, 12));

@@ -1,6 +1,6 @@
 //! Counts spans and flow records on the edges.
 
-use super::ends::{self, Directory, NodeKey};
+use super::ends::{self, Directory, FlowEnds, NodeKey};
 use super::pool::Pool;
 use super::series::Series;
 use super::{Calls, Edge, EdgeId, Node, NodeKind, ServiceMap, View, MAX_HOSTS};
@@ -138,7 +138,7 @@ fn build<E>(
     series: Option<(EdgeId, Series)>,
 ) -> Result<(ServiceMap, Option<Series>), E> {
     scan(&mut |span| directory.learn(span))?;
-    flows(&mut |flow| directory.learn_flow(flow))?;
+    flows(&mut |flow| directory.learn_flow(&FlowEnds::of(flow), ends::flow_service(flow)))?;
     if directory.wants_wires() {
         scan(&mut |span| directory.learn_wire(span))?;
     }
@@ -266,16 +266,16 @@ impl Builder<'_> {
 
     fn flow(&mut self, flow: &Flow) {
         self.seen(flow.start_ns, flow.end_ns);
-        let own = NodeKey::new(NodeKind::Service, ends::flow_service(flow));
-        self.observed(&own, &flow.resource.host);
+        let (service, ends) = (ends::flow_service(flow), FlowEnds::of(flow));
+        self.observed(&NodeKey::new(NodeKind::Service, service), &flow.resource.host);
         // A listening socket's own record is nobody's edge; neither is one end of a link that several services share.
-        if flow.key.remote.is_unspecified() {
+        if ends.alone {
             return;
         }
-        let Ok((client, server, _)) = self.directory.of_flow(flow) else { return };
+        let Ok((client, server, _)) = self.directory.of_flow(&ends, service) else { return };
         let port = flow.key.port;
         let key = self.key(&client, &server, flow.key.transport, port);
-        let serves = ends::flow_serves(flow);
+        let serves = ends.serves;
         let tally = self.edges.entry(key).or_default();
         let (view, side) = if serves { (&mut tally.server, Side::Server) } else { (&mut tally.client, Side::Client) };
         view.get_or_insert_default().flow.add(&flow.counts, serves);

@@ -36,6 +36,10 @@ fn place(host: u64, netns: u32, end: Endpoint) -> Place {
     }
 }
 
+fn place_id((host, netns, end): Place) -> u64 {
+    hash64(&[&host.to_le_bytes(), &netns.to_le_bytes(), &ip_bytes(end.ip), &end.port.to_le_bytes()])
+}
+
 fn ip_bytes(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v) => v.to_ipv6_mapped().octets(),
@@ -78,21 +82,33 @@ fn link(transport: Transport, client: IpAddr, server: Endpoint, host: u64, netns
     ])
 }
 
-/// The ends of a flow record: client address, server address and port.
-pub(super) fn flow_ends(flow: &Flow) -> (IpAddr, Endpoint) {
-    let k = &flow.key;
-    // Peers of equal rank stand in the order of their addresses, so that both name the same edge.
-    let serves = k.role == Role::Server || (k.role == Role::Unknown && k.remote < k.local);
-    if serves {
-        (k.remote, Endpoint::new(k.local, k.port))
-    } else {
-        (k.local, Endpoint::new(k.remote, k.port))
-    }
+/// What a flow record says of its two ends.
+#[derive(Clone, Copy)]
+pub(super) struct FlowEnds {
+    link: u64,
+    from: IpAddr,
+    to: Place,
+    /// The record is of the server's side.
+    pub(super) serves: bool,
+    /// The other end is not told: a listening socket's own record.
+    pub(super) alone: bool,
 }
 
-/// Whether the record is of the server's side.
-pub(super) fn flow_serves(flow: &Flow) -> bool {
-    flow_ends(flow).0 == flow.key.remote && flow.key.role != Role::Client
+impl FlowEnds {
+    pub(super) fn of(flow: &Flow) -> Self {
+        let k = &flow.key;
+        // Peers of equal rank stand in the order of their addresses, so that both name the same edge.
+        let serves = k.role == Role::Server || (k.role == Role::Unknown && k.remote < k.local);
+        let (from, ip) = if serves { (k.remote, k.local) } else { (k.local, k.remote) };
+        let server = Endpoint::new(ip, k.port);
+        FlowEnds {
+            link: link(k.transport, from, server, k.host_id, k.netns),
+            from,
+            to: place(k.host_id, k.netns, server),
+            serves: serves || (k.role != Role::Client && k.remote == k.local),
+            alone: k.remote.is_unspecified(),
+        }
+    }
 }
 
 /// Service of a span; the thread's name if it has none.
@@ -123,6 +139,13 @@ struct Ends {
     to: Place,
 }
 
+/// Who is at the two ends of a link.
+#[derive(Clone, Copy)]
+struct Pair {
+    client: u32,
+    server: u32,
+}
+
 /// The other end of a connection that NAT hides.
 #[derive(Clone, Copy)]
 struct Peer {
@@ -135,9 +158,12 @@ pub(super) struct Directory {
     /// Most connections, and most of everything else that is kept per connection.
     max: usize,
     services: Pool<Box<str>>,
-    listeners: FxHashMap<Place, u32>,
+    /// By [`place_id`].
+    listeners: FxHashMap<u64, u32>,
     connections: FxHashMap<u64, Ends>,
-    links: FxHashMap<u64, Ends>,
+    links: FxHashMap<u64, Pair>,
+    /// The addresses of all links, if it is to be settled: as many peers as there are, so kept nowhere else.
+    addresses: Option<Vec<(u64, IpAddr, Place)>>,
     /// Half-seen connections by the sequence numbers of their exchanges: as the client saw it, as the server saw it.
     wires: FxHashMap<u64, [u64; 2]>,
     peers: FxHashMap<u64, Peer>,
@@ -164,12 +190,12 @@ fn only(known: u32, service: u32) -> u32 {
 
 impl Default for Directory {
     fn default() -> Self {
-        Directory::new(MAX_CONNECTIONS)
+        Directory { addresses: Some(Vec::new()), ..Directory::new(MAX_CONNECTIONS) }
     }
 }
 
 impl Directory {
-    /// Knows nothing yet; matches at most so many connections.
+    /// Knows nothing yet; matches at most so many connections. Not to be settled: ends that nobody observed keep their address.
     pub(super) fn new(max: usize) -> Self {
         Directory {
             max,
@@ -177,6 +203,7 @@ impl Directory {
             listeners: FxHashMap::default(),
             connections: FxHashMap::default(),
             links: FxHashMap::default(),
+            addresses: None,
             wires: FxHashMap::default(),
             peers: FxHashMap::default(),
             remote: Remote::default(),
@@ -216,23 +243,24 @@ impl Directory {
         }
     }
 
-    /// First round: every flow record.
-    pub(super) fn learn_flow(&mut self, flow: &Flow) {
-        let id = self.services.text(flow_service(flow));
-        let ((from, server), serves) = (flow_ends(flow), flow_serves(flow));
-        let k = &flow.key;
-        let to = place(k.host_id, k.netns, server);
-        if serves && !server.ip.is_unspecified() {
-            self.listen(to, id);
+    /// First round: every flow record, with the service whose it is.
+    pub(super) fn learn_flow(&mut self, ends: &FlowEnds, service: &str) {
+        let id = self.services.text(service);
+        if ends.serves && !ends.to.2.ip.is_unspecified() {
+            self.listen(ends.to, id);
         }
-        if !k.remote.is_unspecified() {
-            self.link(link(k.transport, from, server, k.host_id, k.netns), from, to, serves, id);
+        if !ends.alone {
+            self.link(ends.link, ends.from, ends.to, ends.serves, id);
         }
     }
 
     /// Several processes behind one address: the least name, so that the order does not matter.
     fn listen(&mut self, at: Place, id: u32) {
-        let known = self.listeners.entry(at).or_insert(NOBODY);
+        let key = place_id(at);
+        if self.listeners.len() >= self.max && !self.listeners.contains_key(&key) {
+            return;
+        }
+        let known = self.listeners.entry(key).or_insert(NOBODY);
         *known = lesser(&self.services, *known, id);
     }
 
@@ -241,7 +269,13 @@ impl Directory {
             self.unmatched += 1;
             return;
         }
-        let ends = self.links.entry(key).or_insert(Ends { client: NOBODY, server: NOBODY, from, to });
+        let addresses = &mut self.addresses;
+        let ends = self.links.entry(key).or_insert_with(|| {
+            if let Some(all) = addresses {
+                all.push((key, from, to));
+            }
+            Pair { client: NOBODY, server: NOBODY }
+        });
         let end = if serves { &mut ends.server } else { &mut ends.client };
         *end = only(*end, id);
     }
@@ -284,15 +318,24 @@ impl Directory {
     /// No more to learn: names are chosen for what nobody observed.
     pub(super) fn settle(&mut self) {
         self.wires = FxHashMap::default();
-        let unseen = |key: &u64, ends: &Ends| {
-            let unix = ends.to.2.port == 0 && ends.from.is_unspecified();
-            let found = self.peers.contains_key(key);
-            let client = (ends.client == NOBODY && !found && !unix).then_some(ends.from);
-            let server = (ends.server == NOBODY && !found && !unix && !self.listeners.contains_key(&ends.to))
-                .then_some(ends.to.2.ip);
+        let unseen = |key: u64, who: Pair, from: IpAddr, to: Place| {
+            let unix = to.2.port == 0 && from.is_unspecified();
+            let found = self.peers.contains_key(&key);
+            let client = (who.client == NOBODY && !found && !unix).then_some(from);
+            let heard = || self.listeners.contains_key(&place_id(to));
+            let server = (who.server == NOBODY && !found && !unix && !heard()).then_some(to.2.ip);
             [client, server].into_iter().flatten()
         };
-        let ends: Vec<IpAddr> = self.connections.iter().chain(&self.links).flat_map(|(k, e)| unseen(k, e)).collect();
+        let connections = self.connections.iter().map(|(key, c)| {
+            let who = Pair { client: c.client, server: c.server };
+            (*key, who, c.from, c.to)
+        });
+        let links = self.addresses.iter().flatten().filter_map(|(key, from, to)| {
+            let who = self.links.get(key)?;
+            Some((*key, *who, *from, *to))
+        });
+        let ends: Vec<IpAddr> =
+            connections.chain(links).flat_map(|(k, who, from, to)| unseen(k, who, from, to)).collect();
         self.remote.fold(ends.into_iter());
     }
 
@@ -313,7 +356,7 @@ impl Directory {
     }
 
     fn at(&self, place: Place) -> NodeKey {
-        let known = self.listeners.get(&place).and_then(|id| self.named(*id));
+        let known = self.listeners.get(&place_id(place)).and_then(|id| self.named(*id));
         known.unwrap_or_else(|| self.remote.server(place.2))
     }
 
@@ -337,24 +380,23 @@ impl Directory {
         }
     }
 
-    /// The two nodes of a flow record. `Err` if several services share the other end, so that it is not known which.
-    pub(super) fn of_flow(&self, flow: &Flow) -> Result<(NodeKey, NodeKey, bool), NodeKey> {
-        let own = NodeKey::new(NodeKind::Service, flow_service(flow));
-        let (from, server) = flow_ends(flow);
-        let k = &flow.key;
-        let ends = self.links.get(&link(k.transport, from, server, k.host_id, k.netns));
-        if flow_serves(flow) {
-            return match ends.map_or(NOBODY, |e| e.client) {
+    /// The two nodes of a flow record of this service, and whether its client was observed. `Err` if several services share
+    /// the other end, so that it is not known which.
+    pub(super) fn of_flow(&self, ends: &FlowEnds, service: &str) -> Result<(NodeKey, NodeKey, bool), NodeKey> {
+        let own = NodeKey::new(NodeKind::Service, service);
+        let known = self.links.get(&ends.link);
+        if ends.serves {
+            return match known.map_or(NOBODY, |e| e.client) {
                 SEVERAL => Err(own),
                 id => {
                     let seen = self.named(id);
                     let observed = seen.is_some();
-                    Ok((seen.unwrap_or_else(|| self.remote.caller(from)), own, observed))
+                    Ok((seen.unwrap_or_else(|| self.remote.caller(ends.from)), own, observed))
                 }
             };
         }
-        let known = ends.and_then(|e| self.named(e.server));
-        Ok((own, known.unwrap_or_else(|| self.at(place(k.host_id, k.netns, server))), true))
+        let server = known.and_then(|e| self.named(e.server));
+        Ok((own, server.unwrap_or_else(|| self.at(ends.to)), true))
     }
 
     /// Connections that were not matched for want of room.

@@ -5,7 +5,7 @@
 //! has learnt nothing from its next request. What is known of connections is forgotten after a minute or two.
 
 use super::build::is_opaque;
-use super::ends::{self, Directory, NodeKey};
+use super::ends::{self, Directory, FlowEnds, NodeKey};
 use super::top::Top;
 use super::NodeKind;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wirespan_model::{Flow, Span, SpanKind, TapSide, Transport};
+use wirespan_model::{Flow, Resource, Span, SpanKind, TapSide, Transport};
 
 /// Upper bounds of the buckets of durations, seconds: those of OpenTelemetry's service-graph connector.
 pub const BOUNDS_S: [f64; 16] =
@@ -148,12 +148,50 @@ struct Group {
     whole: bool,
 }
 
+/// What is counted of a flow record; a fifth of its size.
+struct FlowPart {
+    ends: FlowEnds,
+    transport: Transport,
+    port: u16,
+    resource: Arc<Resource>,
+    /// The process's name, if the resource has none.
+    comm: Option<Box<str>>,
+    sums: FlowSums,
+}
+
+impl FlowPart {
+    fn new(flow: &Flow, ends: FlowEnds) -> Self {
+        let c = &flow.counts;
+        let (request_bytes, response_bytes) =
+            if ends.serves { (c.bytes_received, c.bytes_sent) } else { (c.bytes_sent, c.bytes_received) };
+        FlowPart {
+            ends,
+            transport: flow.key.transport,
+            port: flow.key.port,
+            resource: Arc::clone(&flow.resource),
+            comm: flow.resource.service.is_empty().then(|| flow.comm.clone()),
+            sums: FlowSums {
+                opened: c.opened,
+                failed: c.failed,
+                request_bytes,
+                response_bytes,
+                retransmits: c.retransmits,
+                resets: c.resets_sent + c.resets_received,
+            },
+        }
+    }
+
+    fn service(&self) -> &str {
+        self.comm.as_deref().unwrap_or(&self.resource.service)
+    }
+}
+
 /// What came within [`SLOT`].
 struct Slot {
     first: Instant,
     last: Instant,
     groups: FxHashMap<u64, Group>,
-    flows: Vec<Flow>,
+    flows: Vec<FlowPart>,
 }
 
 /// Long against the time between the requests of a busy connection, short against the wait.
@@ -233,9 +271,10 @@ impl LiveMap {
 
     /// A flow record has come.
     pub fn flow(&mut self, flow: &Flow, now: Instant) {
-        self.known.iter_mut().for_each(|directory| directory.learn_flow(flow));
-        if !flow.key.remote.is_unspecified() {
-            slot_of(&mut self.waiting, now).flows.push(flow.clone());
+        let ends = FlowEnds::of(flow);
+        self.known.iter_mut().for_each(|directory| directory.learn_flow(&ends, ends::flow_service(flow)));
+        if !ends.alone {
+            slot_of(&mut self.waiting, now).flows.push(FlowPart::new(flow, ends));
             self.waits_more();
         }
     }
@@ -313,24 +352,22 @@ impl LiveMap {
         }
     }
 
-    fn count_flow(&mut self, flow: &Flow) {
-        let Ok((client, server, observed)) = self.known[0].of_flow(flow) else { return };
-        let (key, c) = (&flow.key, &flow.counts);
-        let serves = ends::flow_serves(flow);
-        let edge = LinkEdge { client: client.name, server: server.name, transport: key.transport, port: key.port };
-        let again = serves && observed;
+    fn count_flow(&mut self, flow: &FlowPart) {
+        let Ok((client, server, observed)) = self.known[0].of_flow(&flow.ends, flow.service()) else { return };
+        let (transport, port) = (flow.transport, flow.port);
+        let edge = LinkEdge { client: client.name, server: server.name, transport, port };
+        let again = flow.ends.serves && observed;
         let sums = self.flows.at(edge, if again { 0 } else { 1 });
-        sums.retransmits += c.retransmits;
+        let more = &flow.sums;
+        sums.retransmits += more.retransmits;
         if again {
             return;
         }
-        let (request, response) =
-            if serves { (c.bytes_received, c.bytes_sent) } else { (c.bytes_sent, c.bytes_received) };
-        sums.opened += c.opened;
-        sums.failed += c.failed;
-        sums.request_bytes += request;
-        sums.response_bytes += response;
-        sums.resets += c.resets_sent + c.resets_received;
+        sums.opened += more.opened;
+        sums.failed += more.failed;
+        sums.request_bytes += more.request_bytes;
+        sums.response_bytes += more.response_bytes;
+        sums.resets += more.resets;
     }
 
     /// Requests by edge, sorted; the rest, if there is one, as `other` calls `other`.

@@ -97,7 +97,7 @@ impl EdgePoint {
     }
 }
 
-fn range(from: Option<&str>, to: Option<&str>) -> Result<TimeRange, ApiError> {
+pub(super) fn range(from: Option<&str>, to: Option<&str>) -> Result<TimeRange, ApiError> {
     let now = now_ns();
     let time = |param: &str, text: Option<&str>, default: &str| {
         let text = text.filter(|t| !t.is_empty()).unwrap_or(default);

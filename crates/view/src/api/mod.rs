@@ -1,10 +1,13 @@
 //! Wirespan's own API, below `/api/v1`, and `/metrics`, `/healthz`.
 
+mod flows;
 mod map;
 mod names;
 mod search;
 mod status;
 mod trace;
+
+pub use flows::{flow_records, FlowFilter, FlowRecord, FlowRecords};
 
 use crate::ViewState;
 use axum::routing::get;
@@ -23,6 +26,7 @@ use utoipa::OpenApi;
         names::services,
         map::map,
         map::edge,
+        flows::flows,
         status::status
     ),
     components(schemas(crate::error::ErrorBody))
@@ -45,6 +49,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/services", get(names::services))
         .route("/api/v1/map", get(map::map))
         .route("/api/v1/map/edge", get(map::edge))
+        .route("/api/v1/flows", get(flows::flows))
         .route("/api/v1/status", get(status::status))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
         .route("/metrics", get(status::metrics))

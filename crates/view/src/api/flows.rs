@@ -1,0 +1,247 @@
+//! Flow records as they were written: one per bundle of connections and window.
+
+use super::map::range;
+use crate::error::{ApiError, ErrorBody};
+use crate::filter::params;
+use crate::ViewState;
+use axum::extract::{RawQuery, State};
+use axum::Json;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use utoipa::{IntoParams, ToSchema};
+use wirespan_model::event::Role;
+use wirespan_model::{Flow, Log2Histogram, Transport};
+use wirespan_store::{Store, StoreError, TimeRange};
+
+/// Records, if not said.
+const LIMIT: usize = 1000;
+/// Most records.
+const MAX_LIMIT: usize = 100_000;
+
+/// Parameters of the search for flow records.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FlowParams {
+    /// Earliest window: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
+    from: Option<String>,
+    /// Windows before. Default `now`.
+    to: Option<String>,
+    /// Name of the service whose flow it is.
+    service: Option<String>,
+    /// Address of the other end.
+    remote: Option<String>,
+    /// Port at which the server's side listens.
+    port: Option<u16>,
+    /// Process id.
+    pid: Option<u32>,
+    /// At most so many, the latest; at most 100000. Default 1000.
+    limit: Option<usize>,
+}
+
+/// Which flow records are wanted; everything that is given must hold.
+#[derive(Clone, Debug, Default)]
+pub struct FlowFilter {
+    /// Name of the service whose flow it is.
+    pub service: Option<String>,
+    /// Address of the other end.
+    pub remote: Option<IpAddr>,
+    /// Port at which the server's side listens.
+    pub port: Option<u16>,
+    /// Process id.
+    pub pid: Option<u32>,
+}
+
+impl FlowFilter {
+    fn takes(&self, flow: &Flow) -> bool {
+        let key = &flow.key;
+        self.service.as_deref().is_none_or(|s| s == service(flow))
+            && self.remote.is_none_or(|ip| ip == key.remote)
+            && self.port.is_none_or(|port| port == key.port)
+            && self.pid.is_none_or(|pid| pid == key.pid)
+    }
+}
+
+fn service(flow: &Flow) -> &str {
+    match &*flow.resource.service {
+        "" => &flow.comm,
+        name => name,
+    }
+}
+
+/// Flow records of a time, oldest first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct FlowRecords {
+    /// The records.
+    pub flows: Vec<FlowRecord>,
+    /// How many matched; those before the ones above are left out.
+    pub matched: u64,
+}
+
+/// What one process exchanged with one address at one listening port in a window of time.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FlowRecord {
+    /// Begin of the window, Unix ns.
+    pub start_ns: String,
+    /// End of the window, Unix ns.
+    pub end_ns: String,
+    /// Service whose flow it is; the process's name if it has none.
+    pub service: String,
+    /// Name of the process.
+    pub comm: String,
+    /// Process id.
+    pub pid: u32,
+    /// When that process started, ns since boot.
+    pub process_start_ns: String,
+    /// Name of the host.
+    pub host: String,
+    /// Id of the container; empty if there is none.
+    pub container: String,
+    /// `client`, `server` or `peer`.
+    pub role: String,
+    /// `tcp` or `udp`.
+    pub transport: String,
+    /// Address of the process.
+    pub local: String,
+    /// Address of the other end; `::` if there is none or it is not known.
+    pub remote: String,
+    /// Port at which the server's side listens.
+    pub port: u16,
+    /// Port of the client's end of one of the connections; 0 if not known.
+    pub client_port: u16,
+    /// Inode of the network namespace.
+    pub netns: u32,
+    /// Connections opened.
+    pub opened: u64,
+    /// Attempts to connect that failed.
+    pub failed: u64,
+    /// Connections closed.
+    pub closed: u64,
+    /// Connections open at the end of the window.
+    pub active: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Calls that sent (UDP: datagrams).
+    pub messages_sent: u64,
+    /// Calls that received.
+    pub messages_received: u64,
+    /// Segments retransmitted.
+    pub retransmits: u64,
+    /// Resets sent.
+    pub resets_sent: u64,
+    /// Resets received.
+    pub resets_received: u64,
+    /// Times that the peer's receive window was found closed.
+    pub zero_windows: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Connections refused for a full accept queue.
+    pub listen_overflows: u64,
+    /// Packets dropped by the kernel, by its reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Handshakes: bucket `i` counts those of `2^i` to `2^(i+1)-1` µs; empty buckets at the end are left out.
+    pub handshake: Vec<u64>,
+    /// Smoothed RTT, likewise.
+    pub srtt: Vec<u64>,
+}
+
+fn buckets(h: &Log2Histogram) -> Vec<u64> {
+    let used = h.0.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+    h.0.iter().take(used).copied().collect()
+}
+
+impl FlowRecord {
+    fn new(flow: &Flow) -> Self {
+        let (k, c) = (&flow.key, &flow.counts);
+        FlowRecord {
+            start_ns: flow.start_ns.to_string(),
+            end_ns: flow.end_ns.to_string(),
+            service: service(flow).into(),
+            comm: flow.comm.to_string(),
+            pid: k.pid,
+            process_start_ns: k.process_start_ns.to_string(),
+            host: flow.resource.host.to_string(),
+            container: flow.resource.container.to_string(),
+            role: match k.role {
+                Role::Client => "client",
+                Role::Server => "server",
+                Role::Unknown => "peer",
+            }
+            .into(),
+            transport: match k.transport {
+                Transport::Udp => "udp",
+                _ => "tcp",
+            }
+            .into(),
+            local: k.local.to_string(),
+            remote: k.remote.to_string(),
+            port: k.port,
+            client_port: flow.client_port,
+            netns: k.netns,
+            opened: c.opened,
+            failed: c.failed,
+            closed: c.closed,
+            active: c.active,
+            bytes_sent: c.bytes_sent,
+            bytes_received: c.bytes_received,
+            messages_sent: c.messages_sent,
+            messages_received: c.messages_received,
+            retransmits: c.retransmits,
+            resets_sent: c.resets_sent,
+            resets_received: c.resets_received,
+            zero_windows: c.zero_windows,
+            out_of_order: c.out_of_order,
+            listen_overflows: c.listen_overflows,
+            drops: c.drops.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
+            handshake: buckets(&c.handshake),
+            srtt: buckets(&c.srtt),
+        }
+    }
+}
+
+/// The latest `limit` records of a time.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn flow_records(
+    store: &dyn Store,
+    range: TimeRange,
+    filter: &FlowFilter,
+    limit: usize,
+) -> Result<FlowRecords, StoreError> {
+    let (mut latest, mut matched) = (VecDeque::new(), 0);
+    store.flows(range, &mut |flow| {
+        if filter.takes(flow) {
+            matched += 1;
+            if latest.len() >= limit {
+                latest.pop_front();
+            }
+            latest.push_back(FlowRecord::new(flow));
+        }
+    })?;
+    Ok(FlowRecords { flows: latest.into(), matched })
+}
+
+/// Flow records as they were written, one per bundle of connections and window.
+#[utoipa::path(get, path = "/api/v1/flows", params(FlowParams), responses(
+    (status = 200, body = FlowRecords), (status = 400, body = ErrorBody)))]
+pub(super) async fn flows(
+    State(state): State<ViewState>,
+    RawQuery(raw): RawQuery,
+) -> Result<Json<FlowRecords>, ApiError> {
+    let p: FlowParams = params(raw.as_deref())?;
+    let range = range(p.from.as_deref(), p.to.as_deref())?;
+    let limit = p.limit.unwrap_or(LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::bad_query("limit", format!("{limit} records: give 1 to {MAX_LIMIT}")));
+    }
+    let remote = match p.remote.as_deref().filter(|r| !r.is_empty()) {
+        Some(text) => Some(text.parse::<IpAddr>().map_err(|e| ApiError::bad_query("remote", format!("{text}: {e}")))?),
+        None => None,
+    };
+    let filter = FlowFilter { service: p.service, remote, port: p.port, pid: p.pid };
+    Ok(Json(state.query(move |store| Ok(flow_records(store, range, &filter, limit)?)).await?))
+}
