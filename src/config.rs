@@ -53,6 +53,8 @@ pub(crate) struct Capture {
     pub(crate) messages: bool,
     /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first` or `every`.
     pub(crate) propagate: String,
+    /// Put trace context into an option of TCP beside requests that are not HTTP/1, as `--propagate-option`.
+    pub(crate) propagate_option: bool,
 }
 
 impl Default for Capture {
@@ -65,6 +67,7 @@ impl Default for Capture {
             without: Vec::new(),
             messages: true,
             propagate: "off".into(),
+            propagate_option: false,
         }
     }
 }

@@ -17,8 +17,11 @@ pub(crate) struct CheckArgs {
 pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
     // Loads and attaches everything, with no target: nothing is traced.
     // Context injection is tried on sockets of our own only.
-    let options =
-        wirespan_capture::Options { propagate: wirespan_capture::Propagate::Auto, ..capture_options(config)? };
+    let options = wirespan_capture::Options {
+        propagate: wirespan_capture::Propagate::Auto,
+        propagate_options: true,
+        ..capture_options(config)?
+    };
     let capture = Capture::open(&options, &Targets::default())?;
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy();

@@ -113,6 +113,9 @@ pub(crate) struct PropagateArgs {
     /// Put trace context (W3C traceparent) into HTTP/1 requests of the targets, as far as a self-test shows it to be safe
     #[arg(long)]
     propagate: bool,
+    /// Put trace context beside other requests, into an option of TCP; not every network lets it pass
+    #[arg(long)]
+    propagate_option: bool,
 }
 
 impl PropagateArgs {
@@ -121,6 +124,7 @@ impl PropagateArgs {
         if self.propagate && config.capture.propagate == "off" {
             config.capture.propagate = "auto".into();
         }
+        config.capture.propagate_option |= self.propagate_option;
     }
 }
 
@@ -182,6 +186,7 @@ fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
             .flows
             .enabled
             .then_some(wirespan_capture::FlowOptions { bundles: config.flows.bundles, sockets: config.flows.sockets }),
+        propagate_options: c.propagate_option,
         propagate: propagate.map_err(|why| anyhow::anyhow!("capture.propagate: {why}"))?,
     })
 }

@@ -16,6 +16,8 @@ import socket
 import sys
 import time
 
+# SOAK_LARGE=1: for a run of gigabytes.
+LARGE = (4_000_000, 16_000_000) if os.environ.get("SOAK_LARGE") else ()
 OWN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
 
@@ -106,7 +108,7 @@ def calls(truth):
 def request(r):
     """A request, or something that only looks like one."""
     kind = r.random()
-    body = r.randbytes(r.choice((0, 0, 10, 1000, 5000, 70000, 300000)))
+    body = r.randbytes(r.choice((0, 0, 10, 1000, 5000, 70000, 300000, *LARGE)))
     lines = [b"POST /soak HTTP/1.1", b"Host: x", b"Content-Length: %d" % len(body)]
     lines += [b"X-%d: %s" % (n, b"v" * r.randrange(200)) for n in range(r.choice((0, 1, 5, 40)))]
     if kind < 0.1:
@@ -120,7 +122,7 @@ def send(s, data, r):
     at = 0
     whole = r.random() < 0.5
     while at < len(data):
-        size = len(data) if whole else r.choice((1, 7, 100, 1500, 4096, 20000))
+        size = len(data) if whole else r.choice((1, 7, 100, 1500, 4096, 20000, *(LARGE and (1 << 20,))))
         select.select([], [s], [])
         try:
             at += s.send(data[at:at + size])
@@ -132,8 +134,8 @@ def echo(listener, r):
     """Sends each connection's bytes back when they have ended; a process of its own, so that it wakes nobody in this one."""
     while True:
         server, _ = listener.accept()
-        got = b""
-        while piece := server.recv(r.choice((100, 5000, 65536))):
+        got = bytearray()
+        while piece := server.recv(r.choice((100, 5000, 65536, 1 << 20))):
             got += piece
         server.sendall(got)
         server.close()

@@ -18,6 +18,7 @@ mod map;
 mod masks;
 mod plugin;
 mod propagate;
+mod propagate_option;
 mod shapes;
 mod shop;
 mod spaces;

@@ -124,7 +124,7 @@ fn requests_carry_the_context_of_their_client_span() {
 fn soak(mode: &str, connections: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("wirespan.toml");
-    std::fs::write(&config, format!("[capture]\npropagate = \"{mode}\"\n")).unwrap();
+    std::fs::write(&config, format!("[capture]\npropagate = \"{mode}\"\npropagate_option = true\n")).unwrap();
     let done = Command::new(WIRESPAN)
         .arg("--config")
         .arg(&config)
@@ -162,7 +162,7 @@ fn nothing_hangs_when_the_agent_is_killed() {
     let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
     for _ in 0..3 {
         let pid = program.pid().to_string();
-        let mut agent = Running::start(WIRESPAN, &["up", "--pid", &pid, "--no-ui", "--propagate"]);
+        let mut agent = Running::start(WIRESPAN, &["up", "--pid", &pid, "--no-ui", "--propagate", "--propagate-option"]);
         agent.wait_for("tracing process");
         assert_eq!(lines.next().unwrap().unwrap(), "injected");
         agent.0.kill().unwrap();

@@ -73,6 +73,11 @@ impl Spaces {
         Ok(spaces)
     }
 
+    /// As `ip netns` knows it.
+    pub(crate) fn name(&self, space: usize) -> &str {
+        &self.names[space]
+    }
+
     pub(crate) fn command(&self, space: usize, args: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[space]]).args(args);

@@ -26,6 +26,9 @@ enum ws_inject_counter {
 	WS_I_FAILED,		/* the kernel gave no memory */
 	WS_I_LEFT,
 	WS_I_RECEIVED,		/* requests with a context */
+	WS_I_OPTION,		/* segments sent with a context in an option of TCP */
+	WS_I_NO_ROOM,		/* other options left no room for it */
+	WS_I_OPTION_RECEIVED,	/* requests that came with such an option */
 	WS_I_MAX,
 };
 
@@ -35,6 +38,7 @@ enum ws_inject_counter {
 const volatile __u64 inject_salt[2];
 __u32 inject_mode;
 __u32 inject_failures;
+__u32 inject_options;	/* contexts go into an option of TCP, too */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -63,8 +67,12 @@ struct inject_sock {
 	struct trace_context sent;
 	__u32 start;	/* sequence number of the first byte of the request */
 	__u32 looked;	/* 1 + number of calls when the program looked at the socket */
+	__u32 optioned;	/* 1 + number of calls when a context was last chosen for an option */
 	__u8 leave;	/* is to leave the map at the next packet */
 	__u8 gone;
+	__u8 options;	/* may carry contexts in options */
+	__u8 due;	/* `sent` is to go out beside the byte `start` */
+	__u8 carried;	/* the call that was looked at has a context in its bytes */
 };
 
 struct {

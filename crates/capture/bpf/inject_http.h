@@ -18,7 +18,8 @@ static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock
 	if (!bpf_map_delete_elem(&inject_sockets, &cookie))
 		inject_count(WS_I_LEFT);
 	i->gone = 1;
-	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags & ~(WS_OPS_WRITE_FLAG | WS_OPS_PARSE_ALL_FLAG));
+	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags &
+		~((i->options ? 0 : WS_OPS_WRITE_FLAG) | WS_OPS_PARSE_ALL_FLAG));
 }
 
 static __always_inline void enrol(struct bpf_sock_ops *c)
@@ -28,7 +29,7 @@ static __always_inline void enrol(struct bpf_sock_ops *c)
 	struct inject_sock *i;
 	__u64 cookie;
 
-	if (!sk || !inject_mode)
+	if (!sk || (!inject_mode && !inject_options))
 		return;
 	/* Only a target's connect() leaves a state behind. */
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
@@ -36,6 +37,12 @@ static __always_inline void enrol(struct bpf_sock_ops *c)
 		return;
 	i = bpf_sk_storage_get(&inject_socks, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!i)
+		return;
+	if (inject_options) {
+		i->options = 1;
+		bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags | WS_OPS_WRITE_FLAG);
+	}
+	if (!inject_mode)
 		return;
 	cookie = s->cookie;
 	if (bpf_sock_hash_update(c, &inject_sockets, &cookie, BPF_NOEXIST)) {
@@ -66,14 +73,25 @@ int inject_sockops(struct bpf_sock_ops *c)
 	case WS_OPS_ACTIVE_ESTABLISHED:
 		enrol(c);
 		break;
+	case WS_OPS_PASSIVE_ESTABLISHED:
+		expect_option(c);
+		break;
 	case WS_OPS_PARSE_HDR:
 	case WS_OPS_HDR_LEN:
+	case WS_OPS_WRITE_HDR:
 		sk = c->sk;
 		if (!sk)
 			break;
 		i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
-		if (i && !i->gone && (i->leave || (c->op == WS_OPS_PARSE_HDR && brings_bytes(c))))
+		if (!i) {
+			if (c->op == WS_OPS_PARSE_HDR)
+				keep_option(c, sk);
+			break;
+		}
+		if (inject_mode && !i->gone && (i->leave || (c->op == WS_OPS_PARSE_HDR && brings_bytes(c))))
 			leave_map(c, i);
+		if (i->options)
+			send_option(c, sk, i);
 		break;
 	}
 	return 1;
@@ -186,6 +204,7 @@ int inject_message(struct sk_msg_md *m)
 		return SK_PASS;
 	}
 	what = look(m, sk, i, s, t, task, &sure);
+	i->carried = what == WS_I_INJECTED || what == WS_I_OWN;
 	inject_count(what);
 	if (what == WS_I_FAILED)
 		__sync_fetch_and_add(&inject_failures, 1);

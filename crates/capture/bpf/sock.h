@@ -3,6 +3,18 @@
 #ifndef WS_SOCK_H
 #define WS_SOCK_H
 
+/* A cast that the verifier checks and that costs nothing, where bpf_skc_to_tcp_sock() is a call. */
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __weak __ksym;
+
+static __always_inline const struct tcp_sock *tcp_of(struct sock *sk)
+{
+	__u16 family = sk->__sk_common.skc_family;
+
+	if (sk->sk_protocol != IPPROTO_TCP || sk->sk_type != SOCK_STREAM || (family != AF_INET && family != AF_INET6))
+		return NULL;
+	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
+}
+
 static __always_inline void put_v4(__u8 *to, __be32 addr)
 {
 	__builtin_memset(to, 0, 10);

@@ -310,9 +310,12 @@ struct sk_msg_md {
 /* Context of sockops programs, likewise. */
 struct bpf_sock_ops {
 	__u32 op;
-	__u32 unused0[20];
+	__u32 args[4];
+	__u32 unused0[16];
 	__u32 bpf_sock_ops_cb_flags;
-	__u32 unused1[24];
+	__u32 unused1[4];
+	__u32 snd_nxt;
+	__u32 unused2[19];
 	struct bpf_sock *sk;
 	void *skb_data;
 	void *skb_data_end;
@@ -321,6 +324,7 @@ struct bpf_sock_ops {
 
 _Static_assert(__builtin_offsetof(struct sk_msg_md, size) == 68, "the kernel's layout");
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, bpf_sock_ops_cb_flags) == 84, "the kernel's layout");
+_Static_assert(__builtin_offsetof(struct bpf_sock_ops, snd_nxt) == 104, "the kernel's layout");
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "the kernel's layout");
 
 enum { SK_DROP = 0, SK_PASS = 1 };
@@ -331,6 +335,7 @@ enum {
 	WS_OPS_HDR_LEN = 14,
 	WS_OPS_WRITE_HDR = 15,
 };
+enum { WS_OPS_FOR_MSS = 1 }; /* args[0] of HDR_LEN: how long may segments be? */
 enum { WS_OPS_PARSE_ALL_FLAG = 1 << 4, WS_OPS_PARSE_UNKNOWN_FLAG = 1 << 5, WS_OPS_WRITE_FLAG = 1 << 6 };
 
 /* User-space layouts of the system-call ABI: fixed, never relocated. */

@@ -31,6 +31,7 @@
 #include "task.h"
 #include "wake.h"
 #include "socket_state.h"
+#include "inject_option.h" /* before the next: its program runs first */
 #include "socket_tracepoints.h"
 #include "tcp_trouble.h"
 #include "inject_http.h"

@@ -49,6 +49,8 @@ pub struct Options {
     pub flows: Option<FlowOptions>,
     /// Put trace context into what targets send.
     pub propagate: Propagate,
+    /// Put trace context into an option of TCP where no header of HTTP/1 carries it.
+    pub propagate_options: bool,
 }
 
 impl Default for Options {
@@ -62,6 +64,7 @@ impl Default for Options {
             messages: true,
             flows: Some(FlowOptions::default()),
             propagate: Propagate::Off,
+            propagate_options: false,
         }
     }
 }
@@ -282,8 +285,10 @@ impl Capture {
             _ => true,
         };
         wanted.retain(|p| asked(p));
-        if options.propagate != Propagate::Off && rung == MessageRung::SocketTracepoints {
+        let propagates = options.propagate != Propagate::Off || options.propagate_options;
+        if propagates && rung == MessageRung::SocketTracepoints {
             wanted.extend(inject::PROGRAMS);
+            wanted.extend(inject::OPTION_PROGRAMS.iter().filter(|_| options.propagate_options));
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
@@ -304,7 +309,7 @@ impl Capture {
         let ring = builder.build().map_err(bpf("mapping the ring buffer"))?;
         let mut links = Vec::new();
         let sockets = skel.maps.inject_sockets.as_fd().as_raw_fd();
-        let mut injection = None;
+        let mut injection = Vec::new();
         // Flows last: they would bundle the sockets of the self-test.
         for flows in [false, true] {
             for program in skel.object_mut().progs_mut() {
@@ -330,9 +335,14 @@ impl Capture {
                     links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
                 }
             }
-            if !flows && options.propagate != Propagate::Off {
+            if !flows && propagates {
                 let names: Vec<_> = programs.iter().map(|p| p.name).collect();
-                injection = Some(inject::start(&mut skel, options.propagate, &names, targets));
+                if options.propagate != Propagate::Off {
+                    injection.push(inject::start(&mut skel, options.propagate, &names, targets));
+                }
+                if options.propagate_options {
+                    injection.push(inject::start_options(&mut skel, &names, targets));
+                }
                 // What the self-test left behind.
                 ring.consume().map_err(bpf("reading the ring buffer"))?;
                 batch.borrow_mut().events.clear();

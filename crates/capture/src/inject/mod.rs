@@ -1,5 +1,5 @@
-//! Trace context put into what targets send: `traceparent` in HTTP/1 requests (`bpf/inject*.h`). Opt-in, and only as far as
-//! a [self-test](selftest) on sockets of our own shows that nobody would notice.
+//! Trace context put into what targets send: `traceparent` in HTTP/1 requests, and an option of TCP beside any other
+//! (`bpf/inject*.h`). Opt-in, and only as far as a [self-test](selftest) on sockets of our own shows that nobody would notice.
 //!
 //! A socket can be seen before TCP only while it is in a socket map, and there some kernels answer FIONREAD with 0 while bytes
 //! are queued (commit 929e30f93125 without its mend). A verdict program for received bytes mends that, but then splice() out
@@ -28,8 +28,18 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("inject_received", "sock_recv_length", "Linux 6.3"),
 ];
 
+const OPTIONS_LOST: &str = "requests other than HTTP/1 carry no trace context";
+
+const fn option(name: &'static str, tracepoint: &'static str) -> Program {
+    Program { feature: "context in options of TCP", lost: OPTIONS_LOST, ..program(name, tracepoint, "Linux 6.3") }
+}
+
+/// Further programs of `--propagate-option`; the first of [`PROGRAMS`] writes and reads the option.
+pub(crate) const OPTION_PROGRAMS: &[Program] =
+    &[option("option_send", "tcp_sendmsg_locked"), option("option_received", "sock_recv_length")];
+
 /// Names of `inject_counters`, in their order.
-const COUNTERS: [&str; 11] = [
+const COUNTERS: [&str; 14] = [
     "inject_enrolled",
     "inject_refused",
     "injected",
@@ -41,6 +51,9 @@ const COUNTERS: [&str; 11] = [
     "inject_failed",
     "inject_left",
     "received_contexts",
+    "option_sent",
+    "option_no_room",
+    "option_received",
 ];
 
 /// `enum ws_inject_mode`.
@@ -126,18 +139,7 @@ pub(crate) fn start(
     if let Some(missing) = PROGRAMS.iter().find(|p| !loaded.contains(&p.name)) {
         return row("none", false, LOST, format!("the kernel did not take {}", missing.name));
     }
-    let own = std::process::id();
-    let is_target = targets.all || targets.pids.contains(&own);
-    if !is_target {
-        if let Err(error) = set_target(skel, own, true) {
-            return row("none", false, LOST, format!("the self-test did not start: {error}"));
-        }
-    }
-    let outcome = test(skel, wanted);
-    if !is_target {
-        let _ = set_target(skel, own, false);
-    }
-    match outcome {
+    match as_target(skel, targets, |skel| test(skel, wanted)) {
         Ok((Mode::Every, _)) => row("every request", true, "", String::new()),
         Ok((_, why)) if why.is_empty() => row("first request of each connection", true, "", String::new()),
         Ok((_, why)) => {
@@ -146,6 +148,22 @@ pub(crate) fn start(
         }
         Err(why) => row("none", false, LOST, why),
     }
+}
+
+/// Does it while this process is a target.
+fn as_target<T>(
+    skel: &mut WirespanSkel<'static>,
+    targets: &Targets,
+    test: impl FnOnce(&mut WirespanSkel<'static>) -> Result<T, String>,
+) -> Result<T, String> {
+    let own = std::process::id();
+    if targets.all || targets.pids.contains(&own) {
+        return test(skel);
+    }
+    set_target(skel, own, true).map_err(|error| format!("the self-test did not start: {error}"))?;
+    let outcome = test(skel);
+    let _ = set_target(skel, own, false);
+    outcome
 }
 
 /// The best mode that passes, and why the one before it did not.
@@ -163,6 +181,51 @@ fn test(skel: &mut WirespanSkel<'static>, wanted: Propagate) -> Result<(Mode, St
         set_mode(skel, Mode::Off);
     }
     Err(format!("its self-test failed: {before}"))
+}
+
+/// Tests options of TCP, beside what [`start`] chose, and says what came of it.
+pub(crate) fn start_options(skel: &mut WirespanSkel<'static>, loaded: &[&str], targets: &Targets) -> Feature {
+    let row = |rung, lost: &str, remedy: String| Feature {
+        feature: "context put into options of TCP",
+        rung,
+        active: remedy.is_empty(),
+        lost: lost.to_string(),
+        remedy,
+    };
+    let needed = PROGRAMS.iter().take(1).chain(OPTION_PROGRAMS).map(|p| p.name).chain(["sock_send_length"]);
+    if let Some(missing) = needed.into_iter().find(|name| !loaded.contains(name)) {
+        return row("none", OPTIONS_LOST, format!("the kernel did not take {missing}"));
+    }
+    match as_target(skel, targets, test_options) {
+        Ok(()) => row("first segment of each request", "", String::new()),
+        Err(why) => {
+            set_options(skel, false);
+            row("none", OPTIONS_LOST, why)
+        }
+    }
+}
+
+fn set_options(skel: &mut WirespanSkel<'static>, on: bool) {
+    if let Some(bss) = skel.maps.bss_data.as_mut() {
+        bss.inject_options = u32::from(on);
+    }
+}
+
+/// Everything must be as it is without, alone and beside headers, and an option must have come.
+fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
+    let received = |skel: &WirespanSkel<'static>| counters(skel).last().map_or(0, |(_, n)| *n);
+    let headers = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.inject_mode);
+    let before = received(skel);
+    set_options(skel, true);
+    let all = [(Mode::Every, Expect::Every), (Mode::First, Expect::First)];
+    let chosen = all.into_iter().find(|(mode, _)| *mode as u32 == headers);
+    set_mode(skel, Mode::Off);
+    let alone = selftest::run(Expect::Nothing);
+    set_mode(skel, chosen.map_or(Mode::Off, |(mode, _)| mode));
+    alone
+        .and_then(|()| chosen.map_or(Ok(()), |(_, expect)| selftest::run(expect)))
+        .and_then(|()| if received(skel) == before { Err("no option came with what was sent".into()) } else { Ok(()) })
+        .map_err(|why| format!("its self-test failed: {why}"))
 }
 
 /// What was injected, and what was not and why.

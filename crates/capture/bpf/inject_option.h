@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Trace context beside the bytes of a request, whatever they are: an experimental option of TCP (RFC 6994) on the segment
+ * that begins the request. It is bound to the sequence number of that segment, so that what is split, merged or sent again
+ * on the way cannot give it to other bytes; a segment that is sent again goes without.
+ *
+ * The whole option is 28 bytes, which is what timestamps leave; its identifier says whether the trace is sampled.
+ */
+#ifndef WS_INJECT_OPTION_H
+#define WS_INJECT_OPTION_H
+
+#define WS_OPTION_KIND 253
+#define WS_OPTION_SAMPLED 'S'
+#define WS_OPTION_NOT_SAMPLED 's'
+#define WS_OPTIONS_KEPT 4
+
+struct context_option {
+	__u8 kind;
+	__u8 length;
+	__u8 id[2]; /* 'W', and one of the letters above */
+	__u8 trace[16];
+	__u8 span[8];
+};
+
+_Static_assert(sizeof(struct context_option) == 28, "40 bytes of options less 12 of timestamps");
+
+struct option_came {
+	struct trace_context context;
+	__u32 seq;
+	__u32 full;
+};
+
+/* Contexts that came to a socket and whose bytes were not read yet. */
+struct option_sock {
+	struct option_came came[WS_OPTIONS_KEPT];
+	__u32 next;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct option_sock);
+} option_socks SEC(".maps");
+
+/*
+ * Whose an accepted socket is shows when it is read. Until then the kernel looks only at options that it does not know, and
+ * nothing of them leaves it.
+ */
+static __always_inline void expect_option(struct bpf_sock_ops *c)
+{
+	if (inject_options)
+		bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags | WS_OPS_PARSE_UNKNOWN_FLAG);
+}
+
+/*
+ * How long segments may be is asked before a call's first byte is queued, and holds for all of the call. So they are shorter
+ * for the call that may begin a request; else the segment with the option would not fit through.
+ */
+static __always_inline void shorten_segments(struct bpf_sock_ops *c, struct bpf_sock *sk, const struct inject_sock *i)
+{
+	struct sock_state *s = bpf_sk_storage_get(&socks, sk, 0, 0);
+
+	if (i->due || (s && s->run != WS_EGRESS && !s->shared))
+		bpf_reserve_hdr_opt(c, sizeof(struct context_option), 0);
+}
+
+/* Before a segment leaves. */
+static __always_inline void send_option(struct bpf_sock_ops *c, struct bpf_sock *sk, struct inject_sock *i)
+{
+	struct context_option o = { .kind = WS_OPTION_KIND, .length = sizeof(o), .id = { 'W' } };
+
+	if (c->op == WS_OPS_HDR_LEN) {
+		if (c->args[0] == WS_OPS_FOR_MSS) {
+			shorten_segments(c, sk, i);
+		} else if (i->due && c->skb_len && c->snd_nxt == i->start && bpf_reserve_hdr_opt(c, sizeof(o), 0)) {
+			i->due = 0;
+			inject_count(WS_I_NO_ROOM);
+		}
+		return;
+	}
+	if (c->op != WS_OPS_WRITE_HDR || !i->due)
+		return;
+	o.id[1] = i->sent.flags & 1 ? WS_OPTION_SAMPLED : WS_OPTION_NOT_SAMPLED;
+	__builtin_memcpy(o.trace, i->sent.trace, sizeof(o.trace));
+	__builtin_memcpy(o.span, i->sent.span, sizeof(o.span));
+	i->due = 0;
+	inject_count(bpf_store_hdr_opt(c, &o, sizeof(o), 0) ? WS_I_NO_ROOM : WS_I_OPTION);
+}
+
+/* A segment that comes with options of which the kernel knows nothing. Each piece of a segment that was split has them. */
+static __always_inline void keep_option(struct bpf_sock_ops *c, struct bpf_sock *sk)
+{
+	struct context_option o = { .kind = WS_OPTION_KIND, .length = 4, .id = { 'W', WS_OPTION_SAMPLED } };
+	__u8 *header = c->skb_data, *end = c->skb_data_end;
+	struct option_sock *kept;
+	struct option_came *last, *came;
+	__u64 known, span;
+	__u8 sampled = 1;
+
+	if (!inject_options || header + 8 > end)
+		return;
+	if (bpf_load_hdr_opt(c, &o, sizeof(o), 0) != sizeof(o)) {
+		__builtin_memset(&o, 0, sizeof(o));
+		o.kind = WS_OPTION_KIND;
+		o.length = 4;
+		o.id[0] = 'W';
+		o.id[1] = WS_OPTION_NOT_SAMPLED;
+		sampled = 0;
+		if (bpf_load_hdr_opt(c, &o, sizeof(o), 0) != sizeof(o))
+			return;
+	}
+	kept = bpf_sk_storage_get(&option_socks, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!kept)
+		return;
+	last = &kept->came[(kept->next - 1) % WS_OPTIONS_KEPT];
+	__builtin_memcpy(&known, last->context.span, sizeof(known));
+	__builtin_memcpy(&span, o.span, sizeof(span));
+	if (known == span)
+		return;
+	came = &kept->came[kept->next % WS_OPTIONS_KEPT];
+	__builtin_memcpy(came->context.trace, o.trace, sizeof(o.trace));
+	__builtin_memcpy(came->context.span, o.span, sizeof(o.span));
+	came->context.flags = sampled;
+	came->seq = bpf_ntohl(*(__u32 *)(header + 4));
+	came->full = 1;
+	kept->next++;
+}
+
+static __always_inline void tell_option(const struct trace_context *c, __u64 cookie, __u8 direction, __u32 seq)
+{
+	struct ws_context e = { .kind = WS_CONTEXT, .direction = direction, .flags = c->flags };
+
+	e.seq = seq;
+	e.socket = cookie;
+	e.time_ns = bpf_ktime_get_ns();
+	__builtin_memcpy(e.trace, c->trace, sizeof(e.trace));
+	__builtin_memcpy(e.span, c->span, sizeof(e.span));
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+}
+
+/* Chooses the context of a request before its first byte is queued. */
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(option_send, struct sock *sk, const struct msghdr *msg)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+	const struct tcp_sock *tp;
+	struct inject_sock *i;
+	struct sock_state *s;
+	struct trace_context chosen;
+
+	if (!inject_options || !t || !t->target || !msg->msg_iter.count)
+		return 0;
+	i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
+	s = bpf_sk_storage_get(&socks, sk, 0, 0);
+	tp = tcp_of(sk);
+	/* Who shares a connection sends many requests in a segment. */
+	if (!i || !s || !tp || !i->options || s->run == WS_EGRESS || s->shared || i->optioned == s->calls + 1)
+		return 0;
+	i->optioned = s->calls + 1;
+	if (i->looked == s->calls + 1 && i->carried)
+		return 0;
+	if (!choose_context(&chosen, s, acting(task, t), task->pid, thread_group(task, t), tp->write_seq)) {
+		inject_count(WS_I_UNKNOWN);
+		return 0;
+	}
+	i->sent = chosen;
+	i->start = tp->write_seq;
+	i->due = 1;
+	tell_option(&i->sent, s->cookie, WS_EGRESS, i->start);
+	return 0;
+}
+
+/* Before the program that follows exchanges: the context comes to user space ahead of the bytes. */
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(option_received, struct sock *sk, int ret, int msg_flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct option_sock *kept;
+	const struct tcp_sock *tp;
+	struct sock_state *s;
+	__u64 exchange;
+	__u32 from;
+
+	if (!inject_options || ret <= 0 || msg_flags & MSG_PEEK)
+		return 0;
+	kept = bpf_sk_storage_get(&option_socks, sk, 0, 0);
+	if (!kept || !target_task(task))
+		return 0;
+	s = use_sock(sk, task);
+	tp = tcp_of(sk);
+	if (!s || !tp)
+		return 0;
+	from = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - ret;
+	exchange = s->cookie << 24 | ((s->exchange + (s->run != WS_INGRESS)) & 0xffffff);
+	for (int n = 0; n < WS_OPTIONS_KEPT; n++) {
+		struct option_came *came = &kept->came[n];
+
+		if (!came->full || came->seq - from >= (__u32)ret)
+			continue;
+		came->full = 0;
+		inject_count(WS_I_OPTION_RECEIVED);
+		bpf_map_update_elem(&contexts, &exchange, &came->context, BPF_ANY);
+		tell_option(&came->context, s->cookie, WS_INGRESS, came->seq);
+	}
+	return 0;
+}
+
+#endif
