@@ -162,7 +162,8 @@ fn nothing_hangs_when_the_agent_is_killed() {
     let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
     for _ in 0..3 {
         let pid = program.pid().to_string();
-        let mut agent = Running::start(WIRESPAN, &["up", "--pid", &pid, "--no-ui", "--propagate", "--propagate-option"]);
+        let mut agent =
+            Running::start(WIRESPAN, &["up", "--pid", &pid, "--no-ui", "--propagate", "--propagate-option"]);
         agent.wait_for("tracing process");
         assert_eq!(lines.next().unwrap().unwrap(), "injected");
         agent.0.kill().unwrap();
