@@ -36,7 +36,9 @@ const POLL_YOUNG: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(4);
 const POLL_IDLE: Duration = Duration::from_millis(10);
 /// The same where there are no messages: the start of a program, which may be short, ends it.
-const PAUSE_WITHOUT_MESSAGES: Duration = Duration::from_millis(50);
+const PAUSE_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
+/// How often the out thread tells its counters.
+const PUBLISH: Duration = Duration::from_secs(1);
 /// After a birth or a verdict there are likely more to come.
 const YOUNG: Duration = Duration::from_millis(250);
 /// Spans go out in batches of this many, or after this time.
@@ -302,6 +304,8 @@ fn to_kernel(decided: &Decided) -> Verdict {
 
 /// The out thread: hands every batch to every output, and gives them time to do what is due.
 fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) -> Outputs {
+    outputs.publish(counters);
+    let mut published = Instant::now();
     loop {
         match batches.recv_timeout(Duration::from_millis(200)) {
             Ok(Batch::Spans(batch)) => outputs.take(batch),
@@ -310,7 +314,10 @@ fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) ->
             Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
         }
         outputs.tick();
-        outputs.publish(counters);
+        if published.elapsed() >= PUBLISH {
+            published = Instant::now();
+            outputs.publish(counters);
+        }
     }
     outputs.finish();
     outputs.publish(counters);

@@ -76,6 +76,6 @@ pub(super) fn wait(
         if !alive() {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -76,6 +76,15 @@ struct {
 } flow_sockets SEC(".maps");
 
 const volatile __u32 flow_slot_mask = 65535;
+
+/* Whether anything is, or was since the last sweep, in so many places: a sweep need not look at all of them. */
+#define FLOW_BLOCK 64
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024); /* set by user space */
+	__type(key, __u32);
+	__type(value, __u32);
+} flow_blocks SEC(".maps");
 bool flow_unlisted_tcp;		/* there were sockets of TCP without a place */
 __u32 flow_bound_listeners;	/* listening sockets at one address only */
 

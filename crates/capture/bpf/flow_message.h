@@ -119,14 +119,6 @@ static __always_inline bool flow_call(__u64 cookie, int way, __u8 direction, int
 	return true;
 }
 
-static __always_inline void flow_segment(struct sock *sk, __u8 direction, int ret)
-{
-	__u64 cookie = flow_cookie(sk);
-
-	if (!cookie || (!flow_call(cookie, 0, direction, ret) && !flow_call(cookie, 1, direction, ret)))
-		flow_first_call(sk, direction, ret);
-}
-
 /* User address of the other end's name, from the registers of the call. */
 static __always_inline __u64 flow_name(struct task_struct *task, struct task_state *t, int ret)
 {
@@ -258,16 +250,26 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 	return 0;
 }
 
-static __always_inline void flow_message(struct sock *sk, __u8 direction, int ret)
+static __noinline int flow_other_message(struct sock *sk, __u8 direction, int ret)
 {
 	__u16 family = sk->__sk_common.skc_family;
 
 	if (family != AF_INET && family != AF_INET6)
-		return;
+		return 0;
 	if (sk->sk_protocol == IPPROTO_TCP)
-		flow_segment(sk, direction, ret);
-	else if (sk->sk_protocol == IPPROTO_UDP)
-		flow_datagram(sk, bpf_get_current_task_btf(), direction, ret);
+		return flow_first_call(sk, direction, ret);
+	if (sk->sk_protocol == IPPROTO_UDP)
+		return flow_datagram(sk, bpf_get_current_task_btf(), direction, ret);
+	return 0;
+}
+
+/* What has a slot is a connection: nothing else of the socket is looked at. */
+static __always_inline void flow_message(struct sock *sk, __u8 direction, int ret)
+{
+	__u64 cookie = flow_cookie(sk);
+
+	if (!cookie || (!flow_call(cookie, 0, direction, ret) && !flow_call(cookie, 1, direction, ret)))
+		flow_other_message(sk, direction, ret);
 }
 
 /* Where messages are seen on the same tracepoints, their programs do this: a hook costs more than what it does. */

@@ -113,6 +113,10 @@ static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slo
 		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
 
 		if (s && !s->cookie && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
+			__u32 block = at / FLOW_BLOCK, *used = bpf_map_lookup_elem(&flow_blocks, &block);
+
+			if (used)
+				*used = 1; /* after the place is taken: see flow_sweep_block() */
 			s->calls[0] = s->calls[1] = 0;
 			*slot = s;
 			return bpf_map_lookup_elem(&flow_sockets, &at);

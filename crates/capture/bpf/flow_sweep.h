@@ -27,14 +27,18 @@ static __always_inline void flow_sweep_sock(struct flow_slot *slot, struct flow_
 		flow_settle(f, &now, slot, FLOW_LIVES);
 }
 
-static long flow_sweep_one(struct bpf_map *map, __u32 *place, struct flow_slot *slot, void *unused)
+/* Whether somebody has the place. */
+__noinline int flow_sweep_place(__u32 at)
 {
-	__u64 cookie = slot->cookie;
+	struct flow_slot *slot = bpf_map_lookup_elem(&flow_slots, &at);
 	struct flow_sock *f;
-	__u32 at = *place;
+	__u64 cookie;
 
-	if (!cookie || cookie >= FLOW_ENDED)
+	if (!slot)
 		return 0;
+	cookie = slot->cookie;
+	if (!cookie || cookie >= FLOW_ENDED)
+		return !!cookie;
 	cookie &= ~FLOW_NEW;
 	f = bpf_map_lookup_elem(&flow_sockets, &at);
 	if (!f)
@@ -45,6 +49,21 @@ static long flow_sweep_one(struct bpf_map *map, __u32 *place, struct flow_slot *
 	__sync_lock_test_and_set(&f->swept_now, 0);
 	if (slot->cookie == FLOW_ENDED)
 		__sync_val_compare_and_swap(&slot->cookie, FLOW_ENDED, 0);
+	return 1;
+}
+
+/* Who takes a place says so afterwards, and this forgets it before it looks: so it sees the place, or what was said stays. */
+static long flow_sweep_block(struct bpf_map *map, __u32 *block, __u32 *used, void *unused)
+{
+	__u32 first = *block * FLOW_BLOCK, taken = 0;
+
+	if (!*used)
+		return 0;
+	__sync_lock_test_and_set(used, 0);
+	for (int i = 0; i < FLOW_BLOCK; i++)
+		taken |= flow_sweep_place(first + i);
+	if (taken)
+		*used = 1;
 	return 0;
 }
 
@@ -52,7 +71,7 @@ SEC("syscall")
 int flow_sweep(void *ctx)
 {
 	flow_made = 0;
-	bpf_for_each_map_elem(&flow_slots, flow_sweep_one, NULL, 0);
+	bpf_for_each_map_elem(&flow_blocks, flow_sweep_block, NULL, 0);
 	return 0;
 }
 

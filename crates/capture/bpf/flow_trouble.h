@@ -114,6 +114,9 @@ int BPF_PROG(flow_drop, struct sk_buff *skb, void *location, __u32 reason, struc
 
 	if (!sk || reason < 2)
 		return 0;
+	/* What a closed connection leaves unread, mostly the FIN: its place is gone. */
+	if (!rx_sk && sk->__sk_common.skc_state == TCP_CLOSE)
+		return 0;
 	cookie = flow_cookie(sk);
 	f = cookie ? flow_listed(cookie, &slot) : NULL;
 	if (f)

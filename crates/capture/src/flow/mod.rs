@@ -38,6 +38,8 @@ impl Default for FlowOptions {
     }
 }
 
+/// Places whose use is noted together (`FLOW_BLOCK`).
+const BLOCK: u32 = 64;
 /// A wait that ends so much before its time was ended.
 const EARLY: Duration = Duration::from_millis(5);
 
@@ -56,6 +58,7 @@ pub(crate) fn size(
     let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
     skel.maps.flow_slots.set_max_entries(slots)?;
     skel.maps.flow_sockets.set_max_entries(slots)?;
+    skel.maps.flow_blocks.set_max_entries(slots.div_ceil(BLOCK))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.flow_slot_mask = slots - 1;
         rodata.flow_many = (sizes.bundles / 2).max(1);
