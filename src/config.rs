@@ -49,6 +49,9 @@ pub(crate) struct Capture {
     pub(crate) rung: String,
     /// Optional kernel programs to leave out, by the names of `wirespan check --format json`.
     pub(crate) without: Vec<String>,
+    /// Attach at once also the kernel programs that are else attached when a target first needs them (io_uring, splice(), the begin
+    /// of long sends): nothing of the first such call is missed, and every call on every socket costs more.
+    pub(crate) hooks_from_start: bool,
     /// See messages and make spans of them; without it there are flows only, at a small part of the cost.
     pub(crate) messages: bool,
     /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first` or `every`.
@@ -65,6 +68,7 @@ impl Default for Capture {
             ring_mib: 8,
             rung: String::new(),
             without: Vec::new(),
+            hooks_from_start: false,
             messages: true,
             propagate: "off".into(),
             propagate_option: false,

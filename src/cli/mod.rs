@@ -186,6 +186,7 @@ fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
             .flows
             .enabled
             .then_some(wirespan_capture::FlowOptions { bundles: config.flows.bundles, sockets: config.flows.sockets }),
+        hooks_from_start: c.hooks_from_start,
         propagate_options: c.propagate_option,
         propagate: propagate.map_err(|why| anyhow::anyhow!("capture.propagate: {why}"))?,
     })

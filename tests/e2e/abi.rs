@@ -32,7 +32,13 @@ fn every_abi(test: &str, rung: &str) {
     }
     let dir = tempfile::tempdir().unwrap();
     let program = compile("abi/abi.c", dir.path());
-    let options = Options { rung: Some(rung.into()), payload_bytes: 128, young_bytes: 0, ..Options::default() };
+    let options = Options {
+        rung: Some(rung.into()),
+        payload_bytes: 128,
+        young_bytes: 0,
+        hooks_from_start: true,
+        ..Options::default()
+    };
     let mut capture = Capture::open(&options, &Targets::default()).unwrap();
     // The shell waits for a line until it is a target; the program then has its pid.
     let mut child = Command::new("sh")

@@ -23,7 +23,7 @@ fn every_form(test: &str, arguments: &str, young_bytes: u32) {
     }
     let dir = tempfile::tempdir().unwrap();
     let program = compile_with("uring/uring.c", dir.path(), &["-luring"]);
-    let options = Options { young_bytes, ..Options::default() };
+    let options = Options { young_bytes, hooks_from_start: true, ..Options::default() };
     let mut capture = Capture::open(&options, &Targets::default()).unwrap();
     if capture.rung().as_str() != "socket-tracepoints" {
         return skip(test, "this kernel shows io_uring only on the socket-tracepoint rung");

@@ -16,6 +16,7 @@ mod harness;
 mod io_uring;
 mod map;
 mod masks;
+mod on_demand;
 mod plugin;
 mod propagate;
 mod propagate_option;

@@ -235,6 +235,7 @@ const volatile bool flows_with_messages = false; /* programs of messages count f
 /* Changed at run time. */
 __u32 target_generation; /* 1 before load */
 __u32 verdict_epoch;
+__u32 hooks_wanted; /* enum ws_hooks: user space attaches them */
 __u64 next_socket_id;
 __u64 next_provisional;
 bool flows_open;	/* the self-test's own sockets, before, are nobody's flows */

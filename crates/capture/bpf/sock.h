@@ -15,6 +15,13 @@ static __always_inline const struct tcp_sock *tcp_of(struct sock *sk)
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 }
 
+/* Not atomic: what is lost is said again by the next call that needs it. */
+static __always_inline void want_hooks(__u32 hooks)
+{
+	if ((hooks_wanted & hooks) != hooks)
+		hooks_wanted |= hooks;
+}
+
 static __always_inline void put_v4(__u8 *to, __be32 addr)
 {
 	__builtin_memset(to, 0, 10);

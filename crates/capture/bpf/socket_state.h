@@ -62,6 +62,14 @@ static __always_inline void on_connecting(struct sock *sk)
 	s->connect_tid = actor_id(task, t);
 }
 
+/* Whether bytes were read that no receive was seen of; a FIN takes one number. */
+static __always_inline bool was_spliced(struct sock *sk, const struct sock_state *s)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	return tp && s->received && (__s32)(tp->copied_seq - s->received) > 1;
+}
+
 /* Nothing was read of this connection yet. */
 static __always_inline void read_from_here(struct sock *sk, struct sock_state *s)
 {
@@ -129,6 +137,8 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old, int new)
 		if (!s || old == TCP_LISTEN)
 			break;
 		release_held(sk);
+		if (was_spliced(sk, s))
+			want_hooks(WS_HOOK_SPLICE);
 		error = sk->sk_err;
 		if (old == TCP_SYN_SENT) {
 			s->connect_ns = s->connect_ns ? bpf_ktime_get_ns() - s->connect_ns : 0;

@@ -83,6 +83,15 @@ int BPF_PROG(tcp_sendmsg_locked, struct sock *sk, const struct msghdr *msg)
 	return 0;
 }
 
+/* From now on the bytes of calls without registers are to be kept. */
+SEC("tp_btf/io_uring_create")
+int BPF_PROG(io_uring_create)
+{
+	if (target_task(bpf_get_current_task_btf()))
+		want_hooks(WS_HOOK_SENDS | WS_HOOK_IO_URING);
+	return 0;
+}
+
 /* Only for io_uring: elsewhere the registers tell where the bytes are. */
 SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(skb_copy_datagram_iovec, struct sk_buff *skb, int len)
@@ -148,6 +157,8 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 		s->srtt_us = tp->srtt_us >> 3;
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
 		flags = WS_F_HAS_SEQ;
+		if (!enter_ns && ret >= WS_LONG_SEND)
+			want_hooks(WS_HOOK_SENDS);
 		if (!enter_ns && (__s32)(tp->snd_nxt - seq) > 0)
 			enter_ns = left_at(tp);
 	}
@@ -184,6 +195,8 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 		seq = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - ret;
 		flags = WS_F_HAS_SEQ;
 		if (ret > 0) {
+			if (s->received && s->received != seq)
+				want_hooks(WS_HOOK_SPLICE);
 			s->received = seq + ret;
 			s->srtt_us = tp->srtt_us >> 3;
 			enter_ns = arrived_at(tp);

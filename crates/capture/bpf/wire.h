@@ -184,6 +184,9 @@ struct ws_context {
 	__u8 span[8];
 };
 
+/* Programs that are attached once a target needs them: src/on_demand.rs. */
+enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4 };
+
 enum ws_verdict_flag {
 	WS_V_PLAINTEXT = 1,	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
 	WS_V_SHARED = 2,	/* carries many requests at a time, answered in any order */

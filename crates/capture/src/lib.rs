@@ -11,6 +11,7 @@ mod flow;
 mod inject;
 mod loader;
 mod object;
+mod on_demand;
 pub mod targets;
 mod tls;
 pub mod wire;

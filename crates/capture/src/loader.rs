@@ -5,6 +5,7 @@ use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
 use crate::flow::{self, FlowOptions, FlowSource};
 use crate::inject::{self, Propagate};
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
+use crate::on_demand::{self, OnDemand};
 use crate::targets::{descendants, Targets};
 use crate::tls::{FactMaps, Programs, TlsPrograms, Watcher};
 use crate::wire;
@@ -49,6 +50,8 @@ pub struct Options {
     pub flows: Option<FlowOptions>,
     /// Put trace context into what targets send.
     pub propagate: Propagate,
+    /// Attach at once what is attached when a target first needs it (io_uring, splice(), the begin of long sends).
+    pub hooks_from_start: bool,
     /// Put trace context into an option of TCP where no header of HTTP/1 carries it.
     pub propagate_options: bool,
 }
@@ -64,6 +67,7 @@ impl Default for Options {
             messages: true,
             flows: Some(FlowOptions::default()),
             propagate: Propagate::Off,
+            hooks_from_start: false,
             propagate_options: false,
         }
     }
@@ -151,6 +155,7 @@ struct Batch {
 pub struct Capture {
     // Dropped in this order: first nothing fires any more, then nothing reads, then the maps go.
     links: Vec<Link>,
+    on_demand: OnDemand,
     /// Attaches to TLS libraries.
     tls: Option<Watcher>,
     ring: RingBuffer<'static>,
@@ -317,6 +322,9 @@ impl Capture {
                 if PROGRAMS.iter().any(|p| name == Some(p.name) && p.is_flow()) != flows {
                     continue;
                 }
+                if on_demand::waits(name.unwrap_or_default()) {
+                    continue;
+                }
                 if program.autoload() && !matches!(program.prog_type(), ProgramType::Kprobe | ProgramType::Syscall) {
                     if program.prog_type() == ProgramType::SkMsg {
                         program.attach_sockmap(sockets).map_err(bpf("attaching to the map of sockets"))?;
@@ -352,6 +360,11 @@ impl Capture {
             bss.flows_open = true;
         }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
+        if options.hooks_from_start {
+            on_demand::want_all(&mut skel);
+        }
+        let mut on_demand = OnDemand::new(&names, &mut skel, targets);
+        on_demand.attach(&mut skel, &mut links);
         let mut features = features::table(rung, &names, &refused, has);
         features.retain(|f| PROGRAMS.iter().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
@@ -371,7 +384,7 @@ impl Capture {
         };
         let (retransmits, bundles) = (names.contains(&"tcp_retransmit_skb"), flows.is_some());
         let messages = options.messages;
-        Ok(Capture { links, tls, ring, skel, batch, features, rung, retransmits, messages, bundles, flows })
+        Ok(Capture { on_demand, links, tls, ring, skel, batch, features, rung, retransmits, messages, bundles, flows })
     }
 
     /// The rung by which messages are seen.
@@ -414,6 +427,7 @@ impl Capture {
 
     /// Takes little of it at a time, so that who reads it finds it in the processor's cache; returns whether there may be more.
     pub fn drain_some(&mut self, into: &mut Vec<Event>) -> Result<bool, CaptureError> {
+        self.on_demand.attach(&mut self.skel, &mut self.links);
         let taken = self.ring.consume_raw_n(SOME);
         if taken < 0 {
             return Err(bpf("reading the ring buffer")(libbpf_rs::Error::from_raw_os_error(-taken)));
@@ -449,6 +463,7 @@ impl Capture {
             }
         }
         self.bump_generation();
+        on_demand::look_for_rings(&mut self.skel, &pids);
         if self.bundles {
             flow::adopt(&self.skel, &pids);
         }
@@ -505,6 +520,7 @@ impl Capture {
             })
             .collect();
         out.extend(inject::counters(&self.skel));
+        out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("bad_records", self.batch.borrow().bad));
         out
     }

@@ -116,6 +116,15 @@ pub const PROGRAMS: &[Program] = &[
         required: false,
     },
     Program {
+        name: "io_uring_create",
+        tracepoint: "io_uring_create",
+        since: "Linux 5.5",
+        rung: SOCKET,
+        feature: "io_uring, as soon as it is set up",
+        lost: "the programs for io_uring are attached from the start, and cost every call",
+        required: false,
+    },
+    Program {
         name: "tcp_rcv_space_adjust",
         tracepoint: "tcp_rcv_space_adjust",
         since: "Linux 4.15",

@@ -1,0 +1,83 @@
+//! Kernel programs that are attached when a target first needs them.
+
+use crate::harness::{can_trace, eventually, has, skip};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use wirespan_capture::{Capture, Options, Targets};
+use wirespan_model::{Direction, Event};
+
+/// Does on a line of its input what the line says, and answers with a line.
+const PROGRAM: &str = r#"
+import ctypes, os, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(listener.getsockname())
+server, _ = listener.accept()
+read, write = os.pipe()
+libc = ctypes.CDLL(None, use_errno=True)
+print(client.getsockname()[1], flush=True)
+for line in sys.stdin:
+    if line == "splice\n":
+        server.sendall(b"s" * 1000)
+        left = 1000
+        while left:
+            n = os.splice(client.fileno(), write, left)
+            os.read(read, n)
+            left -= n
+        server.sendall(b"read")
+        done = client.recv(4) == b"read"
+    elif line == "ring\n":
+        done = libc.syscall(425, 8, ctypes.create_string_buffer(120)) >= 0
+    print(done, flush=True)
+"#;
+
+#[test]
+fn what_no_target_needs_is_not_attached() {
+    let test = "on_demand";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let mut capture = Capture::open(&Options::default(), &Targets::default()).unwrap();
+    if capture.rung().as_str() != "socket-tracepoints" {
+        return skip(test, "all programs of the other rung are needed");
+    }
+    let mut child =
+        Command::new("python3").args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+    let mut answer = move || output.next().unwrap().unwrap();
+    let port: u16 = answer().parse().unwrap();
+    capture.add_pid(child.id()).unwrap();
+    let mut events = Vec::new();
+    let mut after = |word: &str, capture: &mut Capture| {
+        writeln!(input, "{word}").unwrap();
+        let done = answer();
+        events.clear();
+        capture.drain(&mut events).unwrap();
+        let is_ours = |d: &&wirespan_model::event::DataEvent| d.local.port == port && d.direction == Direction::Ingress;
+        let received = events.iter().filter_map(|e| if let Event::Data(d) = e { Some(d) } else { None });
+        (done, received.filter(is_ours).map(|d| d.len).sum::<u64>())
+    };
+    let attached = |capture: &Capture| {
+        let counters = capture.counters();
+        counters.iter().find(|c| c.0 == "hooks_attached_later").expect("a counter").1
+    };
+    assert_eq!(attached(&capture), 0);
+    // Of a connection from before our time the first read tells where it stands; so the second splice is the first gap.
+    let firsts: Vec<_> = (0..2).map(|_| after("splice", &mut capture)).collect();
+    assert_eq!(firsts, [("True".to_string(), 4), ("True".to_string(), 4)]);
+    eventually("splice() to be watched", || {
+        capture.drain(&mut Vec::new()).unwrap();
+        (attached(&capture) == 1).then_some(())
+    });
+    assert_eq!(after("splice", &mut capture), ("True".to_string(), 1004));
+    let (made, _) = after("ring", &mut capture);
+    if made == "True" {
+        eventually("io_uring to be watched", || {
+            capture.drain(&mut Vec::new()).unwrap();
+            (attached(&capture) == 3).then_some(())
+        });
+    } else {
+        println!("{test}: io_uring_setup() is refused here, so that its part is left out");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
