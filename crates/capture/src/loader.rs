@@ -198,7 +198,12 @@ fn open(
     let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
     skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
     if !options.messages {
-        skel.maps.verdicts.set_max_entries(1).map_err(bpf("sizing the table of verdicts"))?;
+        let m = &mut skel.maps;
+        let only_of_messages =
+            [&mut m.verdicts, &mut m.tls_conns, &mut m.goroutines, &mut m.go_calls, &mut m.contexts, &mut m.doubts];
+        for map in only_of_messages {
+            map.set_max_entries(1).map_err(bpf("sizing the tables of messages"))?;
+        }
     }
     if !load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints)) {
         skel.maps.socks_by_address.set_max_entries(1).map_err(bpf("sizing the table of sockets"))?;
