@@ -533,6 +533,7 @@ impl Capture {
     /// Detaches every program; what is in the ring buffer can still be drained.
     pub fn detach(&mut self) {
         self.links.clear();
+        self.on_demand.end();
         self.tls = None;
     }
 }

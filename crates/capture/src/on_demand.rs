@@ -43,15 +43,19 @@ impl OnDemand {
         OnDemand { waiting, attached: 0 }
     }
 
+    /// Nothing more is attached.
+    pub(crate) fn end(&mut self) {
+        self.waiting.clear();
+    }
+
     /// Attaches what has become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
             return;
         }
-        let (now, later) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, hook)| wanted & hook != 0);
+        let (now, later): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(_, hook)| wanted & hook != 0);
         self.waiting = later;
-        let now: Vec<_> = now;
         for program in skel.object_mut().progs_mut() {
             if !now.iter().any(|(name, _)| program.name().to_str() == Some(*name)) {
                 continue;
