@@ -5,20 +5,26 @@
 //!
 //! Nothing of a process that is not a target is copied: the filter is the first thing each program does.
 
+mod capture;
 pub mod clock;
+mod error;
 pub mod features;
 mod flow;
 mod inject;
-mod loader;
+mod load;
+
 mod object;
 mod on_demand;
+mod options;
 pub mod targets;
 mod tls;
 pub mod wire;
 
+pub use capture::Capture;
+pub use error::CaptureError;
 pub use flow::{Bundle, BundleKey, FlowOptions, FlowSource, Flows};
 pub use inject::Propagate;
-pub use loader::{Capture, CaptureError, Options};
+pub use options::Options;
 pub use targets::Targets;
 
 /// What user space decided about a connection (see `bpf/wire.h`, `struct ws_verdict`).

@@ -1,0 +1,170 @@
+//! Into the kernel: sizes and targets of maps, and those programs that it takes.
+
+use crate::clock;
+use crate::error::{bpf, failed_program, forget_words, reason, CaptureError};
+use crate::features::{MessageRung, Program};
+use crate::flow;
+use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
+use crate::targets::{descendants, Targets};
+use crate::tls::{Programs, TlsPrograms};
+use crate::Options;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, ProgramMut};
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
+
+/// The ring of records if there are none of messages, only of tasks.
+const TASKS_RING_BYTES: u32 = 256 << 10;
+
+fn open(
+    options: &Options,
+    targets: &Targets,
+    load: &[&'static Program],
+) -> Result<OpenWirespanSkel<'static>, CaptureError> {
+    // One loaded object per process, alive until its end: its few bytes are not worth a self-referential struct.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut skel = WirespanSkelBuilder::default().open(storage).map_err(bpf("opening the kernel programs"))?;
+    if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+        rodata.default_bytes = options.payload_bytes;
+        rodata.young_bytes = options.young_bytes;
+        rodata.tick_ns = clock::tick_ns();
+        rodata.cgroup_count = targets.cgroups.len() as u32;
+        rodata.by_netns = !targets.netns.is_empty();
+        rodata.everything = targets.all;
+        rodata.inject_salt = [random(), random()];
+        rodata.waited_for = !options.messages;
+        rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
+        // All or none: one that was left out is not to come in with the messages.
+        rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 2;
+        rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
+    }
+    if let Some(bss) = skel.maps.bss_data.as_mut() {
+        bss.target_generation = 1;
+    }
+    let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
+    skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
+    if !options.messages {
+        let m = &mut skel.maps;
+        let only_of_messages =
+            [&mut m.verdicts, &mut m.tls_conns, &mut m.goroutines, &mut m.go_calls, &mut m.contexts, &mut m.doubts];
+        for map in only_of_messages {
+            map.set_max_entries(1).map_err(bpf("sizing the tables of messages"))?;
+        }
+    }
+    if !load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints)) {
+        skel.maps.socks_by_address.set_max_entries(1).map_err(bpf("sizing the table of sockets"))?;
+    }
+    let flows = load.iter().any(|p| p.is_flow());
+    flow::size(&mut skel, options.flows.filter(|_| flows)).map_err(bpf("sizing the tables of flows"))?;
+    let processors = libbpf_rs::num_possible_cpus().map_err(bpf("counting the processors"))?;
+    skel.maps.scratches.set_max_entries(processors as u32).map_err(bpf("making room for records"))?;
+    let joined = skel.maps.rodata_data.as_ref().is_some_and(|r| r.flows_with_messages);
+    for mut program in skel.open_object_mut().progs_mut() {
+        let wanted = program.name().to_str().is_some_and(|n| {
+            let own = load.iter().any(|p| p.name == n && !(joined && p.joins_messages(load)));
+            own || (flows && flow::RUN.contains(&n))
+        });
+        program.set_autoload(wanted);
+    }
+    Ok(skel)
+}
+
+/// The standard library's source of unpredictable numbers.
+fn random() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// What became of the programs: the loaded object, those in it, and those that the kernel refused, with its words.
+pub(crate) struct Loaded {
+    pub(crate) skel: WirespanSkel<'static>,
+    pub(crate) programs: Vec<&'static Program>,
+    pub(crate) refused: Vec<(&'static str, String)>,
+}
+
+/// Loads what can be loaded: whatever the kernel refuses is left out, and the rest is tried again.
+pub(crate) fn load_survivors(
+    options: &Options,
+    targets: &Targets,
+    wanted: &[&'static Program],
+) -> Result<Loaded, CaptureError> {
+    let mut programs = wanted.to_vec();
+    let mut refused = Vec::new();
+    loop {
+        forget_words();
+        let error = match open(options, targets, &programs)?.load() {
+            Ok(skel) => return Ok(Loaded { skel, programs, refused }),
+            Err(error) => error,
+        };
+        // It names the program unless something else is wrong: no memory, a map that this kernel does not know.
+        let Some(at) = failed_program().and_then(|name| programs.iter().position(|p| p.name == name)) else {
+            return Err(bpf("loading the kernel programs")(error));
+        };
+        let program = programs.remove(at);
+        let why = reason();
+        let why = if why.is_empty() { error.to_string() } else { why };
+        if program.required {
+            return Err(CaptureError::Refused { program: program.name, lost: program.lost, reason: why });
+        }
+        refused.push((program.name, why));
+    }
+}
+
+/// Where every process of this machine (or container) is below.
+const ROOT_CGROUPS: [&str; 2] = ["/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/unified/cgroup.controllers"];
+
+pub(crate) fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {
+    let root = ROOT_CGROUPS.iter().map(Path::new).find(|p| p.exists()).and_then(Path::parent);
+    let root = root.ok_or("no cgroup v2 is mounted at /sys/fs/cgroup")?;
+    let directory = File::open(root).map_err(|e| format!("{}: {e}", root.display()))?;
+    program.attach_cgroup(directory.as_raw_fd()).map_err(|e| format!("attaching to {}: {e}", root.display()))
+}
+
+/// The uprobe programs that were loaded.
+pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs {
+    let progs = &skel.progs;
+    let fd = |name: &str, program: &libbpf_rs::Program<'_>| {
+        loaded.contains(&name).then(|| program.as_fd().as_raw_fd()).filter(|fd| *fd >= 0)
+    };
+    let tls = || {
+        Some(TlsPrograms {
+            enter: fd("tls_enter", &progs.tls_enter)?,
+            exit: fd("tls_exit", &progs.tls_exit)?,
+            go_enter: fd("tls_go_enter", &progs.tls_go_enter)?,
+            go_exit: fd("tls_go_exit", &progs.tls_go_exit)?,
+        })
+    };
+    Programs {
+        tls: tls(),
+        birth: fd("go_birth", &progs.go_birth),
+        send: fd("go_send", &progs.go_send),
+        recv: fd("go_recv", &progs.go_recv),
+    }
+}
+
+/// Writes the targets into the maps.
+pub(crate) fn choose(skel: &mut WirespanSkel<'static>, targets: &Targets) -> Result<(), CaptureError> {
+    let maps = &skel.maps;
+    for pid in targets.pids.iter().flat_map(|p| descendants(*p)) {
+        maps.target_pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(bpf("adding a target process"))?;
+    }
+    for inode in &targets.netns {
+        maps.target_netns
+            .update(&inode.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(bpf("adding a target namespace"))?;
+    }
+    for (i, path) in (0u32..).zip(&targets.cgroups) {
+        let dir = std::fs::File::open(path).map_err(|e| {
+            CaptureError::Config(format!("cgroup {}: {e}; give a directory of the cgroup2 file system", path.display()))
+        })?;
+        maps.target_cgroups.update(&i.to_ne_bytes(), &dir.as_raw_fd().to_ne_bytes(), MapFlags::ANY).map_err(|e| {
+            CaptureError::Config(format!(
+                "cgroup {}: {e}; it must be a directory of a cgroup2 file system",
+                path.display()
+            ))
+        })?;
+    }
+    Ok(())
+}

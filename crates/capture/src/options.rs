@@ -1,0 +1,46 @@
+//! What can be chosen.
+
+use crate::flow::FlowOptions;
+use crate::inject::Propagate;
+
+/// What to capture, and how much of it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Payload bytes per call by default; at most 4096.
+    pub payload_bytes: u32,
+    /// Bytes of records of a new connection that carry all their payload, until a verdict says what to copy.
+    pub young_bytes: u32,
+    /// Size of the ring buffer, bytes; a power of two.
+    pub ring_bytes: u32,
+    /// Force a rung of [`MessageRung`] by name.
+    pub rung: Option<String>,
+    /// Leave out these optional programs.
+    pub without: Vec<String>,
+    /// See messages; without them only flows are bundled.
+    pub messages: bool,
+    /// Bundle flows.
+    pub flows: Option<FlowOptions>,
+    /// Put trace context into what targets send.
+    pub propagate: Propagate,
+    /// Attach at once what is attached when a target first needs it (io_uring, splice(), the begin of long sends).
+    pub hooks_from_start: bool,
+    /// Put trace context into an option of TCP where no header of HTTP/1 carries it.
+    pub propagate_options: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            payload_bytes: 512,
+            young_bytes: 256 << 10,
+            ring_bytes: 8 << 20,
+            rung: None,
+            without: Vec::new(),
+            messages: true,
+            flows: Some(FlowOptions::default()),
+            propagate: Propagate::Off,
+            hooks_from_start: false,
+            propagate_options: false,
+        }
+    }
+}
