@@ -89,7 +89,9 @@ impl Naming {
             }
             self.order.pop_front();
             for mut span in self.release(cause) {
-                (span.cause, span.cause_evidence) = self.best_guess(cause).unzip();
+                // Of a worker without a name it is known that it acted for somebody.
+                let guess = self.best_guess(cause).map_or((None, Evidence::Inferred), |(c, e)| (Some(c), e));
+                (span.cause, span.cause_evidence) = (guess.0, Some(guess.1));
                 given_up += u64::from(span.cause.is_none());
                 sink(span);
             }
@@ -171,7 +173,8 @@ mod tests {
         assert_eq!(naming.give_up(100 + WAIT_NS - 1, &mut |s| out.push(s)), 0);
         assert!(out.is_empty());
         assert_eq!(naming.give_up(100 + WAIT_NS, &mut |s| out.push(s)), 1);
-        let expected = [(Some(9), Some(Evidence::WakeUp)), (Some(9), Some(Evidence::Inferred)), (None, None)];
+        let expected =
+            [(Some(9), Some(Evidence::WakeUp)), (Some(9), Some(Evidence::Inferred)), (None, Some(Evidence::Inferred))];
         assert_eq!(causes(&out), expected);
     }
 

@@ -37,7 +37,10 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
     let mut found = FxHashMap::default();
     for (i, span) in spans.iter().enumerate() {
         let Some(list) = span.cause.and_then(|c| owners.get(&(span.host_id, c))) else { continue };
-        let Some((parent, factor)) = owner(i as u32, span, list, spans) else { continue };
+        let named = crate::solve::request(span);
+        let named = named.and_then(|id| list.iter().find(|p| spans[**p as usize].id == id));
+        let owner = named.map(|p| (*p, 1.0)).or_else(|| owner(i as u32, span, list, spans));
+        let Some((parent, factor)) = owner else { continue };
         let evidence = span.cause_evidence.unwrap_or(Evidence::Thread);
         // Read in one call from a connection that carries many at a time: one of them, and not known which.
         let together = factor < 1.0 && spans[parent as usize].message_id.is_some();

@@ -5,8 +5,9 @@
 //! which it had not done yet what such requests do, lose. The likeliest are kept.
 
 use super::calibration::calibrated;
-use super::model::{Act, Last, Model, Place, Turn};
-use super::timeline::{Call, Event, Maker, Request};
+use super::model::{Act, Last, Model};
+use super::timeline::{Call, Event, Hint, Maker, Request};
+use super::turns::{place, Queue, State};
 use rustc_hash::FxHashMap;
 
 /// Weights are flattened by this before they become a confidence: what a way is judged by is not independent.
@@ -17,8 +18,6 @@ const HOPELESS: f64 = 18.0;
 const MAX_PENDING: usize = 1024;
 /// Steps that lead back to decisions, before those that no longer matter are cleared away.
 const MAX_STEPS: usize = 16_384;
-/// ln of what a guess of the kernel is worth.
-const HINT: f64 = 1.5;
 /// An inference is never certain.
 const SUREST: f64 = 0.99;
 /// Answers that tell how often one is surprised; how often one may be; and what more of it takes from the confidence
@@ -28,15 +27,6 @@ const CALM: f64 = 0.05;
 const DISTRUST: f64 = 0.6;
 /// Work of one call: open requests times ways.
 const MAX_WORK: usize = 8192;
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug)]
-struct State {
-    last: Last,
-    last_ns: u64,
-    /// Calls of its own that wait for an answer.
-    waits: u32,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -68,12 +58,14 @@ struct Pending {
     until_ns: u64,
 }
 
-/// What was decided of a call: its request (id, exchange), if any, and how sure that is.
+/// What was decided of a call: its request, if any, and how sure that is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Decision {
     pub(super) call: u32,
-    pub(super) request: Option<(u32, u64)>,
+    pub(super) request: Option<Request>,
     pub(super) confidence: f32,
+    /// Nothing was in question.
+    pub(super) stands: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -82,8 +74,12 @@ pub(super) struct Beam {
     ways: Vec<Way>,
     steps: Vec<Step>,
     pending: Vec<Pending>,
-    /// Exchanges of requests that decisions may name.
-    exchanges: FxHashMap<u32, u64>,
+    /// Requests that decisions may name.
+    named: FxHashMap<u32, Request>,
+    /// Calls that proved to be in no question.
+    stand: Vec<u32>,
+    /// Events so far.
+    event: u32,
     /// ln of how likely the best explanation so far was, fading.
     pub(super) likelihood: f64,
     /// How often it was not the turn of who answered, of late, as the best way had it. An answer says for whom it is: what is
@@ -98,57 +94,30 @@ impl Default for Beam {
             ways: vec![Way::default()],
             steps: Vec::new(),
             pending: Vec::new(),
-            exchanges: FxHashMap::default(),
+            named: FxHashMap::default(),
+            stand: Vec::new(),
+            event: 0,
             likelihood: 0.0,
             surprise: 0.1,
         }
     }
 }
 
-/// Of the requests that may act, those at the ends of the queue; and the weight of everybody's turn.
-struct Queue {
-    longest_ns: u64,
-    shortest_ns: u64,
-    all: f64,
-}
-
-impl Queue {
-    fn of(way: &Way, open: &[Request], model: &Model) -> Queue {
-        let mut q = Queue { longest_ns: u64::MAX, shortest_ns: 0, all: 0.0 };
-        for s in way.states.iter().filter(|s| s.waits == 0) {
-            q.longest_ns = q.longest_ns.min(s.last_ns);
-            q.shortest_ns = q.shortest_ns.max(s.last_ns);
-        }
-        let turns = open.iter().zip(&way.states).map(|(r, s)| model.turn(q.turn(way, r.id, s)));
-        q.all = turns.sum::<f64>().max(1e-9);
-        q
-    }
-
-    fn turn(&self, way: &Way, request: u32, s: &State) -> Turn {
-        match s.waits {
-            0 if s.last_ns <= self.longest_ns => Turn::Longest,
-            0 if s.last_ns >= self.shortest_ns => Turn::Shortest,
-            0 => Turn::Between,
-            _ if way.acted == request => Turn::GoesOn,
-            _ => Turn::Waits,
-        }
-    }
-}
-
-fn place(request: &Request, s: &State) -> Place {
-    Place { class: request.class, last: s.last, waits: s.waits > 0 }
-}
-
 impl Beam {
     /// Follows events; `width` ways at most. Decisions go to `out`.
     pub(super) fn run(&mut self, events: &[Event], model: &Model, width: usize, out: &mut Vec<Decision>) {
         for event in events {
+            self.event = self.event.wrapping_add(1);
             match *event {
                 Event::Read(r) => self.read(r),
                 Event::Replied(c) => {
                     self.replied(&c, Some(model));
                 }
-                Event::Sent(c) => self.sent(&c, model, width),
+                Event::Sent(c) => {
+                    self.sent(&c, model, width);
+                    let stands = |call| Decision { call, request: None, confidence: 1.0, stands: true };
+                    out.extend(self.stand.drain(..).map(stands));
+                }
                 Event::Answered(r) => {
                     self.answered(&r, model);
                     self.decide(event.at_ns(), out);
@@ -173,9 +142,10 @@ impl Beam {
 
     /// Teaches a model what these events say if calls were made as `makers` has it; this is the state before them.
     pub(super) fn teach(&self, events: &[Event], makers: &FxHashMap<u32, u32>, model: &mut Model) {
-        let mut one = Beam { ways: self.ways[..1].to_vec(), ..Beam::default() };
+        let mut one = Beam { ways: self.ways[..1].to_vec(), event: self.event, ..Beam::default() };
         one.open.clone_from(&self.open);
         for event in events {
+            one.event = one.event.wrapping_add(1);
             match *event {
                 Event::Read(r) => {
                     one.read(r);
@@ -188,18 +158,27 @@ impl Beam {
                 }
                 Event::Sent(c) => {
                     let request = match c.maker {
-                        Maker::Known(exchange) => one.open.iter().position(|r| r.owns(exchange)),
-                        Maker::Unknown(_) => {
+                        Maker::OneOf(_) if makers.contains_key(&c.id) => {
+                            one.open.iter().position(|r| r.id == makers[&c.id])
+                        }
+                        Maker::Known(x) | Maker::Claimed(x) | Maker::OneOf(x) => {
+                            one.open.iter().position(|r| r.owns(x))
+                        }
+                        Maker::Unknown(hint) => {
                             let maker = makers.get(&c.id).copied().unwrap_or(0);
                             let slot = one.open.iter().position(|r| r.id == maker);
                             model.learn_call(c.somebody, slot.is_none());
+                            if let Some(hint) = hint {
+                                let right = slot.is_some_and(|s| one.open[s].owns(hint.exchange));
+                                model.learn_hint(hint.claimed, right);
+                            }
                             slot
                         }
                         Maker::Other => None,
                     };
                     if let Some(slot) = request {
                         one.learn(slot, Act::Call(c.class), c.start_ns, model);
-                        sends(&mut one.ways[0], &one.open, slot, &c);
+                        one.sends(0, slot, &c);
                         one.visit(slot, model);
                     }
                 }
@@ -215,14 +194,19 @@ impl Beam {
 
     fn learn(&self, slot: usize, act: Act, at_ns: u64, model: &mut Model) {
         let way = &self.ways[0];
-        let queue = Queue::of(way, &self.open, model);
+        let queue = self.queue(way, act, model);
         let mut possible = [false; 5];
         for (r, s) in self.open.iter().zip(&way.states) {
-            possible[queue.turn(way, r.id, s) as usize] = true;
+            possible[queue.turn(r, s) as usize] = true;
         }
         let (r, s) = (&self.open[slot], &way.states[slot]);
-        model.learn_turn(queue.turn(way, r.id, s), possible);
+        let turn = queue.turn(r, s);
+        model.learn_turn(turn, act, possible);
         model.learn_act(place(r, s), act, at_ns.saturating_sub(s.last_ns));
+    }
+
+    fn queue<'a>(&self, way: &Way, act: Act, model: &'a Model) -> Queue<'a> {
+        Queue::of(&way.states, way.acted, &self.open, act, model)
     }
 
     fn visit(&self, slot: usize, model: &mut Model) {
@@ -231,7 +215,7 @@ impl Beam {
 
     fn read(&mut self, r: Request) {
         self.open.push(r);
-        let state = State { last: Last::Read, last_ns: r.start_ns, waits: 0 };
+        let state = State::read(&r, self.event);
         self.ways.iter_mut().for_each(|w| w.states.push(state));
     }
 
@@ -245,7 +229,8 @@ impl Beam {
             let Some(slot) = found else { continue };
             let s = &mut way.states[slot];
             way.score += model.map_or(0.0, |m| m.rests(place(&self.open[slot], s)));
-            (s.last, s.last_ns, s.waits) = (Last::Replied(c.class), c.end_ns, s.waits.saturating_sub(1));
+            (s.last, s.last_ns, s.last_event) = (Last::Replied(c.class), c.end_ns, self.event);
+            s.waits = s.waits.saturating_sub(1);
         }
         if model.is_some() {
             self.settle();
@@ -254,47 +239,59 @@ impl Beam {
     }
 
     /// ln of how likely this request acts now: by its own chain, and by whose turn it is.
-    fn likely(&self, way: &Way, slot: usize, act: Act, at_ns: u64, model: &Model, queue: &Queue) -> f64 {
+    fn likely(&self, way: &Way, slot: usize, act: Act, at_ns: u64, model: &Model, queue: &Queue<'_>) -> f64 {
         let (r, s) = (&self.open[slot], &way.states[slot]);
-        let turn = model.turn(queue.turn(way, r.id, s)) / queue.all;
+        let turn = queue.share(r, s);
         model.act(place(r, s), act, at_ns.saturating_sub(s.last_ns)) + turn.max(1e-9).ln()
     }
 
     /// The same of every way, of one request.
     fn scores(&self, slot: usize, act: Act, at_ns: u64, model: &Model) -> Vec<f64> {
-        let of = |way: &Way| self.likely(way, slot, act, at_ns, model, &Queue::of(way, &self.open, model));
+        let of = |way: &Way| self.likely(way, slot, act, at_ns, model, &self.queue(way, act, model));
         self.ways.iter().map(of).collect()
     }
 
     fn sent(&mut self, c: &Call, model: &Model, width: usize) {
         match c.maker {
             Maker::Other => {}
-            Maker::Known(exchange) => {
-                let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
-                let scores = self.scores(slot, Act::Call(c.class), c.start_ns, model);
-                for (way, more) in self.ways.iter_mut().zip(scores) {
-                    way.score += more;
-                    sends(way, &self.open, slot, c);
-                }
-                self.settle();
+            Maker::Known(x) | Maker::Claimed(x) => self.known(x, c, model),
+            Maker::OneOf(x) if self.open.iter().filter(|r| r.owns(x)).count() > 1 => {
+                self.split(c, None, &|r| r.owns(x), model, width);
             }
-            Maker::Unknown(hint) => self.split(c, hint, model, width),
+            Maker::OneOf(x) => {
+                self.known(x, c, model);
+                self.stand.push(c.id);
+            }
+            Maker::Unknown(hint) => self.split(c, hint, &|_| true, model, width),
         }
     }
 
-    fn split(&mut self, c: &Call, hint: Option<u64>, model: &Model, width: usize) {
-        let fits = |r: &&Request| r.start_ns <= c.start_ns && r.end_ns >= c.end_ns;
+    fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
+        let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
+        let scores = self.scores(slot, Act::Call(c.class), c.start_ns, model);
+        for (way, more) in scores.into_iter().enumerate() {
+            self.ways[way].score += more;
+            self.sends(way, slot, c);
+        }
+        self.settle();
+    }
+
+    fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, width: usize) {
+        let fits = |r: &&Request| r.start_ns <= c.start_ns && r.end_ns >= c.end_ns && may(r);
+        let of = self.open.iter().filter(fits).count() + 1;
+        let named = |slot: Option<usize>| {
+            hint.map_or(0.0, |h| model.hint(h.claimed, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
+        };
         let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.somebody);
         let width = width.min(MAX_WORK / self.open.len().max(1)).max(4);
         let mut next: Vec<(f64, usize, Option<usize>)> = Vec::new();
         for (w, way) in self.ways.iter().enumerate() {
-            next.push((way.score + alone, w, None));
-            let queue = Queue::of(way, &self.open, model);
-            for (slot, r) in self.open.iter().enumerate().filter(|(_, r)| fits(r)) {
-                let hinted = if hint.is_some_and(|x| r.owns(x)) { HINT } else { 0.0 };
+            next.push((way.score + alone + named(None), w, None));
+            let queue = self.queue(way, Act::Call(c.class), model);
+            for (slot, _) in self.open.iter().enumerate().filter(|(_, r)| fits(r)) {
                 let more = self.likely(way, slot, Act::Call(c.class), c.start_ns, model, &queue);
-                next.push((way.score + more + hinted, w, Some(slot)));
+                next.push((way.score + more + named(Some(slot)), w, Some(slot)));
             }
         }
         next.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
@@ -309,20 +306,30 @@ impl Beam {
             let request = slot.map_or(0, |s| self.open[s].id);
             self.steps.push(Step { before: way.step, call: c.id, request });
             way.step = self.steps.len() as u32;
-            if let Some(slot) = slot {
-                self.exchanges.insert(request, self.open[slot].exchange.first);
-                sends(&mut way, &self.open, slot, c);
-            }
             self.ways.push(way);
+            if let Some(slot) = slot {
+                self.named.insert(request, self.open[slot]);
+                self.sends(self.ways.len() - 1, slot, c);
+            }
         }
         self.pending.push(Pending { call: c.id, until_ns });
+    }
+
+    /// As a way has it, a request makes a call.
+    fn sends(&mut self, way: usize, slot: usize, c: &Call) {
+        let (r, way) = (&self.open[slot], &mut self.ways[way]);
+        let s = &mut way.states[slot];
+        s.done = s.done.and(c.class);
+        s.made.add(c.class);
+        (s.last, s.last_ns, s.last_event, s.waits) = (Last::Sent(c.class), c.start_ns, self.event, s.waits + 1);
+        way.calls.push((c.id, r.id));
+        way.acted = r.id;
     }
 
     fn answered(&mut self, r: &Request, model: &Model) {
         let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
         if let Some(best) = self.ways.first() {
-            let queue = Queue::of(best, &self.open, model);
-            let turn = model.turn(queue.turn(best, r.id, &best.states[slot])) / queue.all;
+            let turn = self.queue(best, Act::Answer, model).share(&self.open[slot], &best.states[slot]);
             self.surprise += (1.0 - turn - self.surprise) / SURPRISES;
         }
         let scores = self.scores(slot, Act::Answer, r.end_ns, model);
@@ -373,8 +380,9 @@ impl Beam {
             let mut keep = said.iter().map(|s| *s == request);
             self.ways.retain(|_| keep.next().unwrap_or(false));
             self.settle();
-            let named = self.exchanges.get(&request).map(|x| (request, *x));
-            out.push(Decision { call, request: named, confidence: calibrated(share / all * trust) as f32 });
+            let request = self.named.get(&request).copied();
+            let confidence = calibrated(share / all * trust) as f32;
+            out.push(Decision { call, request, confidence, stands: false });
         }
     }
 
@@ -394,7 +402,7 @@ impl Beam {
     fn clear_away(&mut self) {
         if self.pending.is_empty() {
             self.steps.clear();
-            self.exchanges.clear();
+            self.named.clear();
             self.ways.truncate(1);
             self.ways.iter_mut().for_each(|w| (w.step, w.score) = (0, 0.0));
         } else if self.steps.len() > MAX_STEPS {
@@ -414,16 +422,8 @@ impl Beam {
                 }
             }
             let named: rustc_hash::FxHashSet<u32> = kept.iter().map(|s| s.request).collect();
-            self.exchanges.retain(|id, _| named.contains(id));
+            self.named.retain(|id, _| named.contains(id));
             self.steps = kept;
         }
     }
-}
-
-/// A request makes a call.
-fn sends(way: &mut Way, open: &[Request], slot: usize, c: &Call) {
-    let s = &mut way.states[slot];
-    (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
-    way.calls.push((c.id, open[slot].id));
-    way.acted = open[slot].id;
 }

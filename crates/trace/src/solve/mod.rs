@@ -18,16 +18,22 @@ mod beam;
 mod calibration;
 mod model;
 mod process;
+mod sharing;
 mod timeline;
+mod trial;
+mod turns;
 
 use process::Process;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
-use wirespan_model::{Evidence, Span, TapSide, Value};
+use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
 /// Attribute of a span whose cause was inferred: how sure that is, 0–1.
 pub const CONFIDENCE: &str = "wirespan.cause.confidence";
+
+/// Attribute of a span whose cause was inferred, where several requests share the exchange: id of the request's span.
+pub const REQUEST: &str = "wirespan.cause.span";
 
 /// Bounds of the inference.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,9 +107,12 @@ impl Solver {
     }
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
-    pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
+    pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
         let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some();
         let calls = span.tap == TapSide::ClientProcess;
+        if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
+            Arc::make_mut(&mut span).cause = None;
+        }
         if !self.config.enabled || span.pid == 0 || !(serves || calls) {
             return sink(span);
         }
@@ -117,7 +126,8 @@ impl Solver {
             return sink(span);
         }
         // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own.
-        if is_certain(&span) || (span.cause_evidence.is_none() && !process.in_doubt) {
+        let certain = is_certain(&span) && !process.tries(&span) && !process.shares(&span);
+        if certain || (span.cause_evidence.is_none() && !process.in_doubt) {
             process.called(&span, None);
             return sink(span);
         }
@@ -165,12 +175,13 @@ impl Solver {
             let until = until(process, config);
             process.solve(until, config, &mut |span, found| {
                 *waiting -= 1;
-                match found.filter(|f| f.confidence >= config.min_confidence) {
-                    Some(f) => {
+                match found {
+                    Verdict::Stands => sink(span),
+                    Verdict::Found(f) if f.confidence >= config.min_confidence => {
                         stats.inferred += 1;
                         sink(solved(span, f));
                     }
-                    None => {
+                    Verdict::Found(_) | Verdict::Open => {
                         stats.open += 1;
                         sink(unsolved(span));
                     }
@@ -183,8 +194,18 @@ impl Solver {
 /// The request for which a call was made, probably.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Found {
-    exchange: u64,
+    request: timeline::Request,
     confidence: f32,
+}
+
+/// What becomes of a span that waited.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    /// What the kernel claims is believed.
+    Stands,
+    Found(Found),
+    /// No request is likely enough.
+    Open,
 }
 
 /// Whether nothing is to be inferred: the cause is known, or the message names its parent itself.
@@ -194,17 +215,29 @@ fn is_certain(span: &Span) -> bool {
 
 fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     let own = Arc::make_mut(&mut span);
-    (own.cause, own.cause_evidence) = (Some(found.exchange), Some(Evidence::Inferred));
+    (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
+    if let Some(request) = found.request.span {
+        own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(request.to_string().into())));
+    }
     span
 }
 
-/// A guess of the kernel stays what it was; a cause that is not known has no evidence.
+/// A cause that is not known has no evidence; a guess that is not likely enough is none, and a claim that failed.
 fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
-    if span.cause.is_none() && span.cause_evidence.is_some() {
-        Arc::make_mut(&mut span).cause_evidence = None;
+    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) {
+        let own = Arc::make_mut(&mut span);
+        (own.cause, own.cause_evidence) = (None, None);
     }
     span
+}
+
+/// The very request, if it was inferred here and its exchange does not tell.
+pub(crate) fn request(span: &Span) -> Option<SpanId> {
+    span.attrs.iter().find_map(|(key, value)| match value {
+        Value::Str(id) if key == REQUEST => u64::from_str_radix(id, 16).ok().map(SpanId),
+        _ => None,
+    })
 }
 
 /// How sure the cause of a span is, if it was inferred here.

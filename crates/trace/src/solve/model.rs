@@ -22,12 +22,61 @@ pub(super) enum Last {
     Replied(Class),
 }
 
-/// Where a request stands: its class, what was last, and whether it waits for an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The calls that a request has made, whatever their order: a sum of their classes' hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Done(u32);
+
+impl Done {
+    pub(super) fn and(self, class: Class) -> Done {
+        Done(self.0.wrapping_add((u32::from(class) + 1).wrapping_mul(0x9e37_79b9)))
+    }
+}
+
+/// Kinds of calls of one request that are counted.
+const MADE: usize = 6;
+
+/// How many calls of which class a request has made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Made([(Class, u8); MADE]);
+
+impl Made {
+    pub(super) fn add(&mut self, class: Class) {
+        // Of a place that nobody has taken, the number is 0.
+        if let Some((c, n)) = self.0.iter_mut().find(|(c, n)| *c == class || *n == 0) {
+            (*c, *n) = (class, n.saturating_add(1));
+        }
+    }
+
+    fn of(&self, class: Class) -> f64 {
+        self.0.iter().find(|(c, n)| *c == class && *n > 0).map_or(0.0, |(_, n)| f64::from(*n))
+    }
+}
+
+/// Where a request stands: its class, what was last, whether it waits for an answer, and what it has done.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) class: Class,
     pub(super) last: Last,
     pub(super) waits: bool,
+    pub(super) done: Done,
+    pub(super) made: Made,
+}
+
+impl Place {
+    /// All of it but what was done.
+    fn step(self) -> (Class, Last, bool) {
+        (self.class, self.last, self.waits)
+    }
+
+    /// What was done, and only the kind of what was last.
+    fn stage(self) -> (Class, Done, u8, bool) {
+        let last = match self.last {
+            Last::Read => 0,
+            Last::Sent(_) => 1,
+            Last::Replied(_) => 2,
+        };
+        (self.class, self.done, last, self.waits)
+    }
 }
 
 /// Whose turn it is.
@@ -46,11 +95,36 @@ pub(super) enum Turn {
 }
 
 const TURNS: usize = 5;
-/// What may be believed of whose turn it is before anything is known: one call after the other in a queue; all calls at
-/// once; no order. And how many observations that is worth.
-pub(super) const BELIEFS: [[f64; TURNS]; 3] =
-    [[0.1, 0.6, 0.2, 0.1, 0.01], [0.9, 0.5, 0.1, 0.05, 0.01], [0.3, 0.5, 0.5, 0.5, 0.05]];
+
+/// What may be believed of whose turn it is before anything is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Belief {
+    /// By [`Turn`].
+    turns: [f64; TURNS],
+    /// A queue of calls: all of a request stand there since it was read. Else a queue of requests that can go on.
+    pub(super) of_calls: bool,
+    /// Nothing of this counts before something is learnt: a queue of calls says little as long as it is not known who will
+    /// call what.
+    blind: bool,
+}
+
+/// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice).
+pub(super) const BELIEFS: [Belief; 5] = [
+    Belief { turns: [0.1, 0.6, 0.2, 0.1, 0.01], of_calls: false, blind: false },
+    Belief { turns: [0.9, 0.5, 0.1, 0.05, 0.01], of_calls: false, blind: false },
+    Belief { turns: [0.3, 0.5, 0.5, 0.5, 0.05], of_calls: false, blind: false },
+    Belief { turns: [0.1, 0.8, 0.2, 0.1, 0.02], of_calls: true, blind: false },
+    Belief { turns: [0.1, 0.8, 0.2, 0.1, 0.02], of_calls: true, blind: true },
+];
+/// How many observations that is worth.
 const BELIEF_WEIGHT: f64 = 8.0;
+/// How often failed claims are right before anything is known; and how many observations that is worth.
+const CLAIMS: f64 = 0.5;
+const HINT_WEIGHT: f64 = 16.0;
+/// Answers of a class from which on it is known what its requests call; and how much less likely it is that one does what is
+/// not expected of it.
+const FEW: f64 = 4.0;
+const MISFIT: f64 = 0.05;
 
 const BUCKETS: usize = 52;
 /// Bucket 0 ends here: 2^10 ns.
@@ -111,17 +185,33 @@ struct Next {
     acts: FxHashMap<Act, Delays>,
 }
 
+/// What requests did that had done the same.
+#[derive(Clone, Debug, Default)]
+struct Stage {
+    visits: f64,
+    acted: f64,
+    acts: FxHashMap<Act, f64>,
+}
+
 /// All that is learnt of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
-    next: FxHashMap<Place, Next>,
+    next: FxHashMap<(Class, Last, bool), Next>,
+    stages: FxHashMap<(Class, Done, u8, bool), Stage>,
     /// The same whatever was last.
     of_class: FxHashMap<Class, FxHashMap<Act, f64>>,
     acts: FxHashMap<Act, f64>,
     delays: Delays,
-    belief: [f64; TURNS],
-    chosen: [f64; TURNS],
-    possible: [f64; TURNS],
+    pub(super) belief: Belief,
+    /// How many observations it is worth what requests do that have come to a place on another way.
+    pub(super) step_weight: f64,
+    /// Guesses of the kernel are heeded.
+    pub(super) heeds: bool,
+    /// Of calls, and of answers, which need not stand in the same queue.
+    chosen: [[f64; TURNS]; 2],
+    possible: [[f64; TURNS]; 2],
+    /// Guesses, and failed claims, that were right, and all.
+    hints: [[f64; 2]; 2],
     /// Calls without a request, and all, by whether the kernel knew that there is one.
     alone: [f64; 2],
     calls: [f64; 2],
@@ -131,7 +221,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(belief: [f64; TURNS]) -> Self {
+    pub(super) fn new(belief: Belief) -> Self {
         Model { belief, ..Model::default() }
     }
 
@@ -146,7 +236,7 @@ impl Model {
         let back = (class_act + 1.0 / kinds) / (class_n + 1.0);
         let b = bucket(delay_ns);
         let any = self.delays.share(b, 1.0 / BUCKETS as f64);
-        let (does, share) = match self.next.get(&place) {
+        let (step, share) = match self.next.get(&place.step()) {
             Some(next) => {
                 let known = next.acts.get(&act);
                 let n = known.map_or(0.0, |d| d.n);
@@ -154,19 +244,76 @@ impl Model {
             }
             None => (back, any),
         };
-        (does.max(1e-6) * share.max(1e-6)).ln()
+        let does = self.stages.get(&place.stage()).map_or(step, |stage| {
+            let n = stage.acts.get(&act).copied().unwrap_or(0.0);
+            (n + self.step_weight * step) / (stage.visits + self.step_weight)
+        });
+        (does.max(1e-6) * self.fits(&place, act) * share.max(1e-6)).ln()
+    }
+
+    /// How many calls of a class a request of a class makes on the whole, less those that it has made; `None` if not known.
+    fn owed(&self, request: Class, made: &Made, call: Class) -> Option<f64> {
+        let acts = self.of_class.get(&request)?;
+        let answers = acts.get(&Act::Answer).copied().filter(|n| *n >= FEW)?;
+        Some(acts.get(&Act::Call(call)).copied().unwrap_or(0.0) / answers - made.of(call))
+    }
+
+    /// Whether a request is expected to make a further call of this class.
+    pub(super) fn owes(&self, request: Class, made: &Made, call: Class) -> bool {
+        self.owed(request, made, call).is_none_or(|n| n >= 0.5)
+    }
+
+    /// What is done too often, or too early, is less likely.
+    fn fits(&self, place: &Place, act: Act) -> f64 {
+        let owed = match act {
+            Act::Call(call) => self.owed(place.class, &place.made, call),
+            Act::Answer => self.of_class.get(&place.class).map(|acts| {
+                let calls = acts.keys().filter_map(|a| if let Act::Call(c) = a { Some(*c) } else { None });
+                1.0 - calls.filter_map(|c| self.owed(place.class, &place.made, c)).filter(|n| *n > 0.0).sum::<f64>()
+            }),
+        };
+        owed.map_or(1.0, |n| n.clamp(MISFIT, 1.0))
     }
 
     /// ln of how likely a request leaves a place without an act: an answer to it comes first.
     pub(super) fn rests(&self, place: Place) -> f64 {
-        let rested = self.next.get(&place).map_or(0.5, |n| (n.visits - n.acted + 0.5) / (n.visits + 1.0));
+        let step = self.next.get(&place.step()).map_or(0.5, |n| (n.visits - n.acted + 0.5) / (n.visits + 1.0));
+        let rested = self
+            .stages
+            .get(&place.stage())
+            .map_or(step, |s| (s.visits - s.acted + self.step_weight * step) / (s.visits + self.step_weight));
         rested.clamp(0.02, 1.0).ln()
     }
 
     /// How much more likely it is this one's turn than another's.
-    pub(super) fn turn(&self, turn: Turn) -> f64 {
-        let t = turn as usize;
-        (self.chosen[t] + self.belief[t] * BELIEF_WEIGHT) / (self.possible[t] + BELIEF_WEIGHT)
+    pub(super) fn turn(&self, turn: Turn, act: Act) -> f64 {
+        if self.belief.blind && self.learnt == 0.0 {
+            return 1.0;
+        }
+        let (t, a) = (turn as usize, usize::from(act == Act::Answer));
+        (self.chosen[a][t] + self.belief.turns[t] * BELIEF_WEIGHT) / (self.possible[a][t] + BELIEF_WEIGHT)
+    }
+
+    /// ln of how likely the kernel names this request if it is (not) the right one of `of`.
+    pub(super) fn hint(&self, claimed: bool, right: bool, of: usize) -> f64 {
+        let [good, all] = self.hints[usize::from(claimed)];
+        if !claimed && !self.heeds {
+            return 0.0;
+        }
+        // Before anything is known, a guess says nothing.
+        let prior = if claimed { CLAIMS } else { 1.0 / of.max(1) as f64 };
+        let p = (good + prior * HINT_WEIGHT) / (all + HINT_WEIGHT);
+        if right {
+            p.ln()
+        } else {
+            ((1.0 - p).max(1e-3) / of.saturating_sub(1).max(1) as f64).ln()
+        }
+    }
+
+    pub(super) fn learn_hint(&mut self, claimed: bool, right: bool) {
+        let [good, all] = &mut self.hints[usize::from(claimed)];
+        *good += f64::from(u8::from(right));
+        *all += 1.0;
     }
 
     /// ln of how likely a call is made for no request.
@@ -180,16 +327,24 @@ impl Model {
 
     /// A request came to a place.
     pub(super) fn visit(&mut self, place: Place) {
-        if self.next.len() < MAX_PLACES || self.next.contains_key(&place) {
-            self.next.entry(place).or_default().visits += 1.0;
+        let (step, stage) = (place.step(), place.stage());
+        if self.next.len() < MAX_PLACES || self.next.contains_key(&step) {
+            self.next.entry(step).or_default().visits += 1.0;
+        }
+        if self.stages.len() < MAX_PLACES || self.stages.contains_key(&stage) {
+            self.stages.entry(stage).or_default().visits += 1.0;
         }
     }
 
     /// A request acts where it stands.
     pub(super) fn learn_act(&mut self, place: Place, act: Act, delay_ns: u64) {
-        if let Some(next) = self.next.get_mut(&place) {
+        if let Some(next) = self.next.get_mut(&place.step()) {
             next.acted += 1.0;
             next.acts.entry(act).or_default().add(delay_ns);
+        }
+        if let Some(stage) = self.stages.get_mut(&place.stage()) {
+            stage.acted += 1.0;
+            *stage.acts.entry(act).or_default() += 1.0;
         }
         *self.of_class.entry(place.class).or_default().entry(act).or_default() += 1.0;
         *self.acts.entry(act).or_default() += 1.0;
@@ -199,11 +354,12 @@ impl Model {
     }
 
     /// Whose turn it was, and whose it might have been.
-    pub(super) fn learn_turn(&mut self, chosen: Turn, possible: [bool; TURNS]) {
-        for (n, is) in self.possible.iter_mut().zip(possible) {
+    pub(super) fn learn_turn(&mut self, chosen: Turn, act: Act, possible: [bool; TURNS]) {
+        let a = usize::from(act == Act::Answer);
+        for (n, is) in self.possible[a].iter_mut().zip(possible) {
             *n += f64::from(u8::from(is));
         }
-        self.chosen[chosen as usize] += 1.0;
+        self.chosen[a][chosen as usize] += 1.0;
     }
 
     pub(super) fn learn_call(&mut self, somebody: bool, alone: bool) {
@@ -226,10 +382,15 @@ impl Model {
         }
         self.next.retain(|_, next| next.visits > 0.1);
         let halve = |n: &mut f64| *n /= 2.0;
+        for stage in self.stages.values_mut() {
+            [&mut stage.visits, &mut stage.acted].into_iter().for_each(halve);
+            stage.acts.values_mut().for_each(halve);
+        }
+        self.stages.retain(|_, stage| stage.visits > 0.1);
+        self.hints.iter_mut().flatten().for_each(halve);
         self.of_class.values_mut().flat_map(FxHashMap::values_mut).for_each(halve);
         self.acts.values_mut().for_each(halve);
-        for list in [&mut self.chosen[..], &mut self.possible, &mut self.alone, &mut self.calls] {
-            list.iter_mut().for_each(halve);
-        }
+        self.chosen.iter_mut().chain(&mut self.possible).flatten().for_each(halve);
+        self.alone.iter_mut().chain(&mut self.calls).for_each(halve);
     }
 }

@@ -2,15 +2,22 @@
 
 use super::beam::{Beam, Decision};
 use super::model::{Model, BELIEFS};
-use super::timeline::{Event, Maker, Timeline};
-use super::{Found, SolverConfig};
+use super::sharing::Sharing;
+use super::timeline::{Event, Hint, Maker, Timeline};
+use super::trial::{is_tried, Trial};
+use super::{Found, SolverConfig, Verdict};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use wirespan_model::Span;
+use wirespan_model::{Evidence, Span};
 
-/// A process of which less is learnt looks at its events several times.
+/// A process of which less is learnt looks at its events several times, but not at more than so many.
 const NOVICE: f64 = 2_000.0;
-const NOVICE_ROUNDS: usize = 4;
+const NOVICE_EVENTS: usize = 4_000;
+/// In each round, the weight of what requests do on whatever way (`Model::step_weight`). At first it is all that counts, or
+/// what is learnt of the ways of requests is but what was wrongly supposed of them.
+const ROUNDS: [f64; 6] = [1e9, 1e9, 1e9, 20.0, 5.0, 2.0];
+/// From this round on guesses of the kernel count: how often they are right is learnt without them.
+const HEEDING: usize = 3;
 /// How long one waits for requests to end, ns, beside half as much again as the longest request took: spans whose cause
 /// may still be named come a second late.
 const LEAST_WAIT_NS: u64 = 1_500_000_000;
@@ -24,6 +31,9 @@ pub(super) struct Process {
     longest_ns: u64,
     /// There was something to solve.
     pub(super) in_doubt: bool,
+    /// What the kernel claims by hand-over, if it does.
+    trial: Option<Trial>,
+    sharing: Sharing,
     pub(super) last_ns: u64,
 }
 
@@ -36,6 +46,8 @@ impl Default for Process {
             waiting: FxHashMap::default(),
             longest_ns: 0,
             in_doubt: false,
+            trial: None,
+            sharing: Sharing::default(),
             last_ns: 0,
         }
     }
@@ -46,9 +58,28 @@ impl Process {
     pub(super) fn served(&mut self, span: &Span) {
         self.longest_ns = self.longest_ns.max(span.duration_ns());
         // Whoever made a call ends after it: what ended before the first doubt has nothing to do with it.
-        if self.in_doubt {
+        if self.in_doubt || self.trial.is_some() {
             self.timeline.request(span);
         }
+        if let Some(trial) = &mut self.trial {
+            trial.served(span);
+        }
+        self.sharing.served(span);
+    }
+
+    /// Whether the cause of a call may be one of several requests that were read together.
+    pub(super) fn shares(&self, span: &Span) -> bool {
+        span.parent_span_id.is_none() && span.cause.is_some_and(|exchange| self.sharing.concerns(exchange))
+    }
+
+    /// Whether a claim of the kernel has to wait until it is known how many of them hold.
+    pub(super) fn tries(&mut self, span: &Span) -> bool {
+        if !is_tried(span) {
+            return false;
+        }
+        let trial = self.trial.get_or_insert_default();
+        trial.claimed(span);
+        !trial.is_over()
     }
 
     /// A call was made; one that is to be solved waits, and comes back if it is too late for that.
@@ -57,14 +88,16 @@ impl Process {
             return None;
         }
         let maker = match (&waits, span.cause) {
-            (Some(_), hint) => Maker::Unknown(hint),
+            (Some(span), Some(exchange)) if is_tried(span) => Maker::Claimed(exchange),
+            (Some(span), Some(exchange)) if span.cause_evidence != Some(Evidence::Inferred) => Maker::OneOf(exchange),
+            (Some(_), hint) => Maker::Unknown(hint.map(|exchange| Hint { exchange, claimed: false })),
             (None, Some(exchange)) => Maker::Known(exchange),
             (None, None) => Maker::Other,
         };
         let id = self.timeline.call(span, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {
-                self.in_doubt = true;
+                self.in_doubt |= !matches!(maker, Maker::Claimed(_));
                 self.waiting.insert(id, span);
                 None
             }
@@ -82,19 +115,22 @@ impl Process {
     }
 
     /// Solves all up to a time.
-    pub(super) fn solve(
-        &mut self,
-        until_ns: u64,
-        config: &SolverConfig,
-        out: &mut dyn FnMut(Arc<Span>, Option<Found>),
-    ) {
-        let events = self.timeline.take(until_ns);
+    pub(super) fn solve(&mut self, until_ns: u64, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        let mut events = self.timeline.take(until_ns);
         if !events.is_empty() {
+            self.judge(&mut events, out);
             // Nothing was ever in doubt: there is nobody to learn for.
             if self.in_doubt {
                 for d in self.decisions(&events, config.beam) {
                     let Some(span) = self.waiting.remove(&d.call) else { continue };
-                    out(span, d.request.map(|(_, exchange)| Found { exchange, confidence: d.confidence }));
+                    out(
+                        span,
+                        match d.request {
+                            _ if d.stands => Verdict::Stands,
+                            Some(request) => Verdict::Found(Found { request, confidence: d.confidence }),
+                            None => Verdict::Open,
+                        },
+                    );
                 }
             }
             self.longest_ns -= self.longest_ns / 64;
@@ -102,7 +138,25 @@ impl Process {
         if until_ns == u64::MAX || self.timeline.is_empty() {
             // What no request encloses.
             for (_, span) in self.waiting.drain() {
-                out(span, None);
+                out(span, Verdict::Open);
+            }
+        }
+    }
+
+    /// Claims on trial are believed, or are guesses from now on.
+    fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        let failed = self.trial.as_ref().is_some_and(Trial::has_failed);
+        for event in events {
+            let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
+            let Maker::Claimed(exchange) = call.maker else { continue };
+            if failed {
+                self.in_doubt = true;
+                call.maker = Maker::Unknown(Some(Hint { exchange, claimed: true }));
+            } else {
+                call.maker = Maker::Known(exchange);
+                if let Some(span) = self.waiting.remove(&call.id) {
+                    out(span, Verdict::Stands);
+                }
             }
         }
     }
@@ -133,22 +187,28 @@ struct Mind {
 impl Mind {
     fn run(&mut self, events: &[Event], width: usize) -> Vec<Decision> {
         let start = self.beam.clone();
-        let rounds = if self.model.learnt < NOVICE { NOVICE_ROUNDS } else { 1 };
-        let mut trial = None;
+        let first = if self.model.learnt < NOVICE { 0 } else { ROUNDS.len() - 1 };
+        let mut trial: Option<Model> = None;
         let (mut decided, mut makers) = (Vec::new(), FxHashMap::default());
-        for round in 0..rounds {
+        for (round, weight) in ROUNDS.into_iter().enumerate().skip(first) {
+            let last = round + 1 == ROUNDS.len();
+            let seen = if last { events } else { &events[..events.len().min(NOVICE_EVENTS)] };
+            let model = trial.as_mut().unwrap_or(&mut self.model);
+            (model.step_weight, model.heeds) = (weight, round >= HEEDING);
             let mut beam = start.clone();
             decided.clear();
-            beam.run(events, trial.as_ref().unwrap_or(&self.model), width, &mut decided);
+            beam.run(seen, model, width, &mut decided);
             makers.clear();
             beam.guesses(&mut makers);
-            makers.extend(decided.iter().map(|d| (d.call, d.request.map_or(0, |(id, _)| id))));
-            if round + 1 < rounds {
-                let mut next = self.model.clone();
-                start.teach(events, &makers, &mut next);
-                trial = Some(next);
-            } else {
+            let made = |d: &Decision| (d.call, d.request.map_or(0, |r| r.id));
+            makers.extend(decided.iter().filter(|d| !d.stands).map(made));
+            if last {
                 self.beam = beam;
+            } else {
+                let mut next = self.model.clone();
+                (next.step_weight, next.heeds) = (weight, round >= HEEDING);
+                start.teach(seen, &makers, &mut next);
+                trial = Some(next);
             }
         }
         start.teach(events, &makers, &mut self.model);

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::{Hash, Hasher};
-use wirespan_model::{ExchangeRange, Span};
+use wirespan_model::{ExchangeRange, Span, SpanId};
 
 /// Class of a request or of a call: what has the same structure. 0 is "any other".
 pub(super) type Class = u16;
@@ -26,6 +26,8 @@ pub(super) struct Request {
     /// When its answer began to leave; that is what a call lies before.
     pub(super) end_ns: u64,
     pub(super) exchange: ExchangeRange,
+    /// Its span, if the exchange may be that of others, too: requests of one connection that were read in one call.
+    pub(super) span: Option<SpanId>,
 }
 
 impl Request {
@@ -39,10 +41,22 @@ impl Request {
 pub(super) enum Maker {
     /// The request that owns this exchange, for certain.
     Known(u64),
-    /// One of the requests; the exchange is a guess.
-    Unknown(Option<u64>),
+    /// One of the requests; there may be a guess.
+    Unknown(Option<Hint>),
+    /// The request that owns this exchange, as the kernel claims by a way that is on trial in this process.
+    Claimed(u64),
+    /// One of the requests that own this exchange, for certain.
+    OneOf(u64),
     /// Nobody knows, and nobody asks: the call is in the way of nothing.
     Other,
+}
+
+/// What the kernel takes for the request for which a call was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hint {
+    pub(super) exchange: u64,
+    /// It was claimed, and the claims of this process have failed; else it was a guess from the start.
+    pub(super) claimed: bool,
 }
 
 /// A call that the process made.
@@ -93,9 +107,9 @@ impl Event {
     }
 }
 
-/// An event, and its place among those of one call of a socket: that of its request on the connection.
+/// An event, and its place among those that one call of a socket brought or took: that of its first byte in the stream.
 #[derive(Debug, PartialEq)]
-struct Due(Event, u64);
+struct Due(Event, u32);
 
 impl Eq for Due {}
 
@@ -131,7 +145,8 @@ impl Timeline {
         self.next = self.next.wrapping_add(1);
         let class = self.class(0, span);
         let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
-        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange };
+        let own = span.message_id.map(|_| span.id);
+        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange, span: own };
         self.add([Event::Read(r), Event::Answered(r)], span)
     }
 
@@ -149,7 +164,9 @@ impl Timeline {
         if events[0].at_ns() < self.taken_to {
             return false;
         }
-        self.due.extend(events.map(|e| Reverse(Due(e, span.message_id.unwrap_or(0)))));
+        let [begin, end] = events;
+        self.due.push(Reverse(Due(begin, span.request_seq.unwrap_or(0))));
+        self.due.push(Reverse(Due(end, span.response_seq.unwrap_or(0))));
         true
     }
 

@@ -1,0 +1,85 @@
+//! Connections on which several requests are read in one call, so that the kernel's cause names them all.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use wirespan_model::Span;
+
+/// Connections that are remembered, and exchanges of each.
+const MAX_SOCKETS: usize = 1_024;
+const RECENT: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    recent: FxHashMap<u64, VecDeque<u64>>,
+    /// Connections on which it was seen.
+    sockets: FxHashSet<u64>,
+}
+
+/// The connection of an exchange.
+fn socket(exchange: u64) -> u64 {
+    exchange >> 24
+}
+
+impl Sharing {
+    /// A request was answered.
+    pub(super) fn served(&mut self, span: &Span) {
+        let (Some(range), true) = (span.exchange, span.message_id.is_some()) else { return };
+        let socket = socket(range.first);
+        if self.sockets.contains(&socket) {
+            return;
+        }
+        if self.recent.len() >= MAX_SOCKETS && !self.recent.contains_key(&socket) {
+            self.recent.clear();
+        }
+        let recent = self.recent.entry(socket).or_default();
+        if recent.contains(&range.last) {
+            self.recent.remove(&socket);
+            if self.sockets.len() >= MAX_SOCKETS {
+                self.sockets.clear();
+            }
+            self.sockets.insert(socket);
+            return;
+        }
+        recent.push_back(range.last);
+        if recent.len() > RECENT {
+            recent.pop_front();
+        }
+    }
+
+    /// Whether this exchange may be that of several requests.
+    pub(super) fn concerns(&self, exchange: u64) -> bool {
+        self.sockets.contains(&socket(exchange))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirespan_model::ExchangeRange;
+
+    fn request(socket: u64, exchange: u64) -> Span {
+        let x = socket << 24 | exchange;
+        Span { exchange: Some(ExchangeRange { first: x, last: x }), message_id: Some(exchange), ..Span::default() }
+    }
+
+    #[test]
+    fn one_call_that_brings_two_requests_is_noticed() {
+        let mut sharing = Sharing::default();
+        for exchange in [1, 2, 3, 4] {
+            sharing.served(&request(7, exchange));
+            sharing.served(&request(8, exchange));
+        }
+        assert!(!sharing.concerns(7 << 24 | 9) && !sharing.concerns(8 << 24 | 9));
+        sharing.served(&request(8, 3));
+        assert!(!sharing.concerns(7 << 24 | 9) && sharing.concerns(8 << 24 | 9));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut sharing = Sharing::default();
+        for socket in 0..3 * MAX_SOCKETS as u64 {
+            (0..3).for_each(|x| sharing.served(&request(socket, x / 2)));
+        }
+        assert!(sharing.recent.len() <= MAX_SOCKETS && sharing.sockets.len() <= MAX_SOCKETS);
+    }
+}
