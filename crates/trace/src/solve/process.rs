@@ -12,10 +12,15 @@ use wirespan_model::{Evidence, Span};
 
 /// A process of which less is learnt looks at its events several times, but not at more than so many.
 const NOVICE: f64 = 2_000.0;
-const NOVICE_EVENTS: usize = 4_000;
-/// In each round, the weight of what requests do on whatever way (`Model::step_weight`). At first it is all that counts, or
+const NOVICE_EVENTS: usize = 1_600;
+/// Ways that are followed then, of those that are followed at last.
+const NOVICE_WAYS: usize = 4;
+/// Events from which on it shows which two beliefs are the likeliest.
+const TELLING: usize = 600;
+/// In each round, and at last, the weight of what requests do on whatever way (`Model::step_weight`). At first it is all that counts, or
 /// what is learnt of the ways of requests is but what was wrongly supposed of them.
-const ROUNDS: [f64; 6] = [1e9, 1e9, 1e9, 20.0, 5.0, 2.0];
+const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
+const LAST_WEIGHT: f64 = 2.0;
 /// From this round on guesses of the kernel count: how often they are right is learnt without them.
 const HEEDING: usize = 3;
 /// How long one waits for requests to end, ns, beside half as much again as the longest request took: spans whose cause
@@ -164,11 +169,21 @@ impl Process {
     /// Runs the events by each manner in question; what the likeliest says counts.
     fn decisions(&mut self, events: &[Event], width: usize) -> Vec<Decision> {
         let mut best: Option<(f64, Vec<Decision>)> = None;
-        for mind in &mut self.minds {
-            let decided = mind.run(events, width);
+        let mut trained: Vec<(f64, Mind, Option<Model>)> = Vec::new();
+        for mind in std::mem::take(&mut self.minds) {
+            let (likelihood, trial) = mind.train(events, width.div_ceil(NOVICE_WAYS));
+            trained.push((likelihood, mind, trial));
+        }
+        if trained.len() > 2 && events.len() >= TELLING {
+            trained.sort_by(|a, b| b.0.total_cmp(&a.0));
+            trained.truncate(2);
+        }
+        for (_, mut mind, trial) in trained {
+            let decided = mind.run(events, trial, width);
             if best.as_ref().is_none_or(|b| mind.beam.likelihood > b.0) {
                 best = Some((mind.beam.likelihood, decided));
             }
+            self.minds.push(mind);
         }
         if self.minds.len() > 1 && self.minds.iter().all(|m| m.model.learnt >= NOVICE) {
             self.minds.sort_by(|a, b| b.beam.likelihood.total_cmp(&a.beam.likelihood));
@@ -185,34 +200,43 @@ struct Mind {
 }
 
 impl Mind {
-    fn run(&mut self, events: &[Event], width: usize) -> Vec<Decision> {
-        let start = self.beam.clone();
-        let first = if self.model.learnt < NOVICE { 0 } else { ROUNDS.len() - 1 };
-        let mut trial: Option<Model> = None;
-        let (mut decided, mut makers) = (Vec::new(), FxHashMap::default());
-        for (round, weight) in ROUNDS.into_iter().enumerate().skip(first) {
-            let last = round + 1 == ROUNDS.len();
-            let seen = if last { events } else { &events[..events.len().min(NOVICE_EVENTS)] };
-            let model = trial.as_mut().unwrap_or(&mut self.model);
-            (model.step_weight, model.heeds) = (weight, round >= HEEDING);
-            let mut beam = start.clone();
-            decided.clear();
-            beam.run(seen, model, width, &mut decided);
-            makers.clear();
-            beam.guesses(&mut makers);
-            let made = |d: &Decision| (d.call, d.request.map_or(0, |r| r.id));
-            makers.extend(decided.iter().filter(|d| !d.stands).map(made));
-            if last {
-                self.beam = beam;
-            } else {
-                let mut next = self.model.clone();
-                (next.step_weight, next.heeds) = (weight, round >= HEEDING);
-                start.teach(seen, &makers, &mut next);
-                trial = Some(next);
-            }
+    /// Who made which call, as the beam has it.
+    fn makers(beam: &Beam, decided: &[Decision]) -> FxHashMap<u32, u32> {
+        let mut makers = FxHashMap::default();
+        beam.guesses(&mut makers);
+        let made = |d: &Decision| (d.call, d.request.map_or(0, |r| r.id));
+        makers.extend(decided.iter().filter(|d| !d.stands).map(made));
+        makers
+    }
+
+    /// What a novice learns by looking at the events several times, if it is one; and how likely they are by that.
+    fn train(&self, events: &[Event], width: usize) -> (f64, Option<Model>) {
+        let seen = &events[..events.len().min(NOVICE_EVENTS)];
+        let (mut likelihood, mut trial) = (self.beam.likelihood, None);
+        if self.model.learnt >= NOVICE {
+            return (likelihood, trial);
         }
-        start.teach(events, &makers, &mut self.model);
+        for (round, weight) in ROUNDS.into_iter().enumerate() {
+            let mut model = trial.unwrap_or_else(|| self.model.clone());
+            (model.step_weight, model.heeds) = (weight, round >= HEEDING);
+            let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
+            beam.run(seen, &model, width, &mut decided);
+            likelihood = beam.likelihood;
+            let mut next = self.model.clone();
+            self.beam.teach(seen, &Self::makers(&beam, &decided), &mut next);
+            trial = Some(next);
+        }
+        (likelihood, trial)
+    }
+
+    fn run(&mut self, events: &[Event], trial: Option<Model>, width: usize) -> Vec<Decision> {
+        let mut model = trial.unwrap_or_else(|| self.model.clone());
+        (model.step_weight, model.heeds) = (LAST_WEIGHT, true);
+        let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
+        beam.run(events, &model, width, &mut decided);
+        self.beam.teach(events, &Self::makers(&beam, &decided), &mut self.model);
         self.model.fade();
+        self.beam = beam;
         decided
     }
 }

@@ -57,7 +57,7 @@ impl Trial {
     pub(super) fn claimed(&mut self, span: &Span) {
         let Some(exchange) = span.cause else { return };
         let mut h = FxHasher::default();
-        (span.tuple.server, span.protocol.as_ref(), span.operation.as_ref()).hash(&mut h);
+        (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
         let kind = h.finish();
         if let Some(answered_ns) = self.answers.get(&exchange) {
             return self.judge(kind, span.end_ns <= *answered_ns);
