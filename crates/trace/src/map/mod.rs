@@ -22,6 +22,7 @@ mod live;
 mod pool;
 mod remote;
 mod series;
+mod sums;
 mod svg;
 mod top;
 
@@ -31,8 +32,9 @@ pub use document::{CallStats, Document, MapEdge, MapNode, TcpStats, ViewStats};
 pub use draw::{dot, text};
 pub use flow::EdgeFlow;
 pub use layout::{layout, Layout, Place};
-pub use live::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, LiveConfig, LiveMap, LiveStats, BOUNDS_S};
+pub use live::{LiveConfig, LiveMap, LiveStats};
 pub use series::{EdgeId, Point, Series};
+pub use sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, BOUNDS_S};
 pub use svg::svg;
 
 use crate::histogram::Histogram;
