@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, kafka, dubbo, mongo, cassandra, grpc, grpc_go; all without a name
+usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, mongo, cassandra, grpc, grpc_go; all without a name
 
 The package clients fetch (pip, mvn, go), from the registries that they are set up for. What cannot be had is said and
 left out: its test is then skipped with the reason. The exit code is 0 even then.
@@ -46,6 +46,12 @@ def jars(name, source=None):
         run("javac", "-d", CACHE / f"{name}-classes", "-cp", f"{folder}/*", HERE / "jars" / source)
 
 
+def openssl11():
+    """OpenSSL 1.1, which systems do not have any more: the libraries that a wheel brings along."""
+    wheel = ("--no-deps", "--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux2014_x86_64", "psycopg2-binary==2.9.6")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", CACHE / "openssl11", *wheel)
+
+
 def grpc_go():
     run("go", "build", "-o", CACHE / "grpc_go", ".", cwd=HERE / "grpc_go", GOFLAGS="-mod=readonly")
 
@@ -53,6 +59,7 @@ def grpc_go():
 # name → how, and the files that say what
 PARTS = {
     "python": (python, ["requirements.txt"]),
+    "openssl11": (openssl11, []),
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
     "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
     "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),

@@ -193,7 +193,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		first = turn(s, direction);
 		a = acting(task, t);
-		c = follow_cause(s, a, direction, first || (t->tls && tls_begins_run(task, direction)),
+		c = follow_cause(s, a, direction, first || (t->tls && tls_begins_run(task, s, direction)),
 				 actor_id(task, t), thread_group(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
 		if (s->calls < 0xffffffff)
 			s->calls++;
@@ -256,6 +256,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		s->run_shown += copied;
 		s->shown += copied;
 	}
+	if (t->tls && ret > 0)
+		tls_after(task, s, direction);
 }
 
 #endif

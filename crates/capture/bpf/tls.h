@@ -16,6 +16,7 @@ static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *
 	k->notes[WS_INGRESS].calls = 0;
 	k->notes[WS_EGRESS].calls = 0;
 	k->first = 0;
+	k->written = 0;
 	if (op == TLS_WRITE) {
 		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
 
@@ -102,8 +103,9 @@ static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
 	return wanted(WS_COPY_DEFAULT, 0, conn->shown < young_bytes, first, false, 0);
 }
 
+/* `held`: the bytes stand in the record already. */
 static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
-				     __u64 len)
+				     __u64 len, bool held)
 {
 	const struct tls_note *n = &k->notes[direction & 1];
 	struct ws_data *d = &k->data;
@@ -125,10 +127,12 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		want = len;
 	if (want > WS_MAX_PLAINTEXT)
 		want = WS_MAX_PLAINTEXT;
+	if (held && want > k->held)
+		want = k->held;
 	if (conn->shown < young_bytes)
 		conn->shown += sizeof(*d) + want;
 	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
-	if (want && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
+	if (want && !held && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
 		want = 0;
 		d->flags |= WS_F_UNREADABLE;
 		count(WS_C_UNREADABLE);
@@ -204,7 +208,7 @@ int tls_exit(struct pt_regs *ctx)
 	direction = op == TLS_WRITE ? WS_EGRESS : WS_INGRESS;
 	conn = tls_bind(k, &key, direction);
 	if (op != TLS_HANDSHAKE && ret > 0)
-		tls_emit(task, k, conn, direction, ret);
+		tls_emit(task, k, conn, direction, ret, false);
 	tls_end(k);
 	return 0;
 }

@@ -120,7 +120,7 @@ int tls_go_exit(struct pt_regs *ctx)
 		k->buffer = call->buffer;
 		k->enter_ns = call->enter_ns;
 		k->first = call->first;
-		tls_emit(task, k, go_bind(task, k, call, &conn, direction), direction, len);
+		tls_emit(task, k, go_bind(task, k, call, &conn, direction), direction, len, false);
 	}
 	tls_end(k);
 	call->op = TLS_NONE;

@@ -25,7 +25,7 @@ struct tls_note {
 	__u8 evidence;
 	__u8 known;		/* WS_F_HAS_SEQ, WS_F_ARRIVED */
 	__u8 fresh;	/* no TLS call has taken it yet */
-	__u8 pad;
+	__u8 tls;	/* the socket carries records of TLS */
 	struct ws_tuple tuple;
 };
 
@@ -39,7 +39,13 @@ struct tls_task {
 	__u8 op;
 	__u8 first;		/* a write after a read: it begins a request or response */
 	__u8 begins_run;	/* …and so does the next message that is sent */
-	__u8 pad[5];
+	__u8 pad[1];
+	__u32 held;		/* bytes of `payload` that wait with `written` */
+	__u64 written;		/* rustls has taken so much, and its ciphertext is still to be sent */
+	__u64 fed;		/* what rustls last asked ciphertext for */
+	__u64 chunk;		/* rustls has shown this plaintext… */
+	__u64 chunk_length;	/* …and not been told yet how much of it was read */
+	__u64 chunk_of;		/* its connection */
 	struct tls_note notes[2];	/* by ws_direction */
 	struct ws_data data;
 	__u8 payload[WS_MAX_PLAINTEXT];
@@ -52,14 +58,17 @@ struct {
 	__type(value, struct tls_task);
 } tls_tasks SEC(".maps");
 
+enum tls_key_kind { TLS_BY_ADDRESS = 0, TLS_BY_SOCKET = 1 };
+
 struct tls_key {
-	__u64 ssl;
+	__u64 ssl; /* address of the library's connection, or the socket's cookie */
 	__u32 pid;
-	__u32 pad;
+	__u32 kind;
 };
 
 struct tls_conn {
 	struct tls_note note;
+	__u64 fed; /* of what stands in a rustls reader: into what its ciphertext was received */
 	__u32 shown; /* bytes of records, while young */
 	__u8 run;	/* direction of the last plaintext */
 	__u8 pad[3];
@@ -72,15 +81,24 @@ struct {
 	__type(value, struct tls_conn);
 } tls_conns SEC(".maps");
 
+/* Emits what a library of memory has taken, once the thread has sent its ciphertext (tls_rust.h). */
+static __noinline int tls_sent(struct task_struct *task, struct tls_task *k);
+
 /* Whether this message carries the first plaintext of a run: the ciphertext's own runs hold handshakes, too. */
-static __always_inline bool tls_begins_run(struct task_struct *task, __u8 direction)
+static __always_inline bool tls_begins_run(struct task_struct *task, const struct sock_state *s, __u8 direction)
 {
 	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
+	struct tls_key key = { .ssl = s->cookie, .kind = TLS_BY_SOCKET };
+	struct tls_conn *conn;
 
 	if (!k || direction != WS_EGRESS || !k->begins_run)
 		return false;
 	k->begins_run = 0;
-	return true;
+	if (!k->written)
+		return true;
+	key.pid = task->tgid;
+	conn = bpf_map_lookup_elem(&tls_conns, &key);
+	return s->tls && (!conn || conn->run != WS_EGRESS);
 }
 
 /* Notes a message of a thread that calls a TLS library. */
@@ -113,7 +131,20 @@ static __always_inline void tls_note(struct task_struct *task, struct sock_state
 	n->cause = d->cause;
 	n->evidence = d->evidence;
 	n->netns = d->actor.netns;
+	n->tls = s->tls;
 	n->tuple = d->tuple;
+}
+
+/* The message has been emitted. */
+static __always_inline void tls_after(struct task_struct *task, const struct sock_state *s, __u8 direction)
+{
+	struct tls_task *k;
+
+	if (direction != WS_EGRESS || !s->tls)
+		return;
+	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
+	if (k && k->written)
+		tls_sent(task, k);
 }
 
 #endif

@@ -39,6 +39,7 @@
 #include "syscall_tracepoints.h"
 #include "tls.h"
 #include "tls_go.h"
+#include "tls_rust.h"
 #include "flow_state.h"
 #include "flow_trouble.h"
 #include "flow_sweep.h"

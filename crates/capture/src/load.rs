@@ -134,6 +134,7 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
             exit: fd("tls_exit", &progs.tls_exit)?,
             go_enter: fd("tls_go_enter", &progs.tls_go_enter)?,
             go_exit: fd("tls_go_exit", &progs.tls_go_exit)?,
+            rust: fd("tls_rust_enter", &progs.tls_rust_enter).zip(fd("tls_rust_exit", &progs.tls_rust_exit)),
         })
     };
     Programs {

@@ -137,6 +137,56 @@ fn a_record_read_in_pieces_keeps_its_place() {
     }
 }
 
+/// Go's HTTP/2 reads headers of frames by themselves, others read byte by byte: before anything was read or sent whole.
+#[test]
+fn the_first_record_may_be_read_in_pieces() {
+    // A goroutine that has changed its thread does not know where its record begins.
+    for (first, known) in [(1, true), (20, true), (30, true), (24, false)] {
+        let mut stage = Stage::new();
+        let mut s = End::server(2);
+        handshake(&mut stage, &mut s, false);
+        for path in ["/first", "/second/one"] {
+            let mut request = get(path);
+            // A record that is no multiple of a block.
+            if (request.len() + 17).is_multiple_of(16) {
+                request = get(&format!("{path}x"));
+            }
+            let at = s.seq[0];
+            stage.event(s.recv(T0, &data(&request)));
+            for piece in [&request[..first], &request[first..first + 1], &request[first + 1..]] {
+                stage.event(plain(&s, Direction::Ingress, T0, piece, at.filter(|_| known)));
+            }
+            let back = s.seq[1];
+            stage.event(s.send(T0 + MS, &data(&ok(1))));
+            stage.event(plain(&s, Direction::Egress, T0 + MS, &ok(1), back));
+            let span = stage.spans.last().unwrap();
+            assert!(span.target.starts_with(path), "{first}: {span:?}");
+            assert_eq!((span.request_seq, span.response_seq), (at, back), "{first} {path}");
+        }
+    }
+}
+
+#[test]
+fn the_handshakes_last_words_are_no_piece_of_a_request() {
+    let mut stage = Stage::new();
+    let mut s = End::server(2);
+    stage.event(s.recv(T0 - MS, &record(22, 500)));
+    stage.event(s.send(T0 - MS, &[record(22, 90), record(20, 1), record(23, 900)].concat()));
+    let request = get("/a/path/that/is/long/enough/to/be/no/multiple");
+    // Read by one call: Finished, and the request.
+    let (start, finished) = (s.seq[0], record(23, 52));
+    s.cut = 4096;
+    stage.event(s.recv(T0, &[finished.clone(), data(&request)].concat()));
+    for (piece, known) in [(&request[..24], start), (&request[24..33], None), (&request[33..], start)] {
+        stage.event(plain(&s, Direction::Ingress, T0, piece, known));
+    }
+    let back = s.seq[1];
+    stage.event(s.send(T0 + MS, &data(&ok(1))));
+    stage.event(plain(&s, Direction::Egress, T0 + MS, &ok(1), back));
+    let span = stage.spans.last().unwrap();
+    assert_eq!(span.request_seq, start.map(|at| at + finished.len() as u32), "{span:?}");
+}
+
 #[test]
 fn a_connection_joined_in_the_middle_finds_its_frame() {
     let mut stage = Stage::new();

@@ -54,6 +54,17 @@ impl Image<'_> {
         found
     }
 
+    /// Functions that it defines, for which `wanted` finds something in their names.
+    pub(crate) fn named<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
+        let symbols = self.elf.symbols().filter(|s| s.is_definition() && s.address() != 0 && s.size() != 0);
+        symbols
+            .filter_map(|s| {
+                let found = wanted(s.name_bytes().ok()?)?;
+                Some((Place { address: s.address(), size: s.size() }, found))
+            })
+            .collect()
+    }
+
     /// Offset in the file of an address in code.
     pub(crate) fn offset(&self, address: u64) -> Option<u64> {
         let endian = self.elf.endian();

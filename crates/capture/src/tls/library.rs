@@ -4,12 +4,13 @@ use super::elf::{self, Image, Place};
 use super::go;
 use super::goroutines::{self, Goroutines};
 use super::points::{Exits, Function, Points, STEPPED};
+use super::rust;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// Cookies, as in `bpf/tls.h`.
-const READ: u64 = 1;
-const WRITE: u64 = 2;
+pub(super) const READ: u64 = 1;
+pub(super) const WRITE: u64 = 2;
 const HANDSHAKE: u64 = 3;
 const FREE: u64 = 4;
 const LENGTH_BY_POINTER: u64 = 0x100;
@@ -28,13 +29,22 @@ pub(crate) struct Probe {
     pub(crate) cookie: u64,
 }
 
+/// How a library's functions take their arguments and give their results, which decides what programs look at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Convention {
+    #[default]
+    C,
+    Go,
+    /// Like C's, with results of two words.
+    Rust,
+}
+
 /// What to attach to a process that has the file mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Name of the library's kind.
     pub(crate) library: &'static str,
-    /// Go's calling convention.
-    pub(crate) is_go: bool,
+    pub(crate) convention: Convention,
     pub(crate) enter: Vec<Probe>,
     pub(crate) exit: Vec<Probe>,
     /// Return probes.
@@ -105,6 +115,7 @@ const APIS: [Api; 2] = [
 pub(crate) fn plan(path: &Path) -> Option<Plan> {
     elf::with(path, |image| {
         let plan = plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api)));
+        let plan = plan.or_else(|| plan_rust(image));
         match Locks::of(image) {
             Some(locks) => Some(Plan { locks: Some(locks), ..plan.unwrap_or_default() }),
             None => plan,
@@ -118,7 +129,8 @@ fn plan_go(image: &Image<'_>) -> Option<Plan> {
     if !image.is_x86_64() {
         return None;
     }
-    let mut plan = Plan { library: "go", is_go: true, goroutines: goroutines::plan(image), ..Plan::default() };
+    let mut plan =
+        Plan { library: "go", convention: Convention::Go, goroutines: goroutines::plan(image), ..Plan::default() };
     for (name, place) in go::functions(image, &GO.map(|f| f.0)) {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
         let Some(points) = Function::new(bytes, place.address).go_points() else { continue };
@@ -126,6 +138,19 @@ fn plan_go(image: &Image<'_>) -> Option<Plan> {
         add(&mut plan, image, &points, cookie);
     }
     (!plan.exit.is_empty() || plan.goroutines.is_some()).then_some(plan)
+}
+
+fn plan_rust(image: &Image<'_>) -> Option<Plan> {
+    if !image.is_x86_64() {
+        return None;
+    }
+    let mut plan = Plan { library: "rustls", convention: Convention::Rust, ..Plan::default() };
+    for (place, cookie) in rust::functions(image) {
+        let function = Function::new(image.bytes(place.address, place.size.min(MAX_FUNCTION))?, place.address);
+        let points = if rust::has_result(cookie) { function.rust_points() } else { function.points(false) };
+        add(&mut plan, image, &points, cookie);
+    }
+    (!plan.enter.is_empty()).then_some(plan)
 }
 
 fn plan_api(image: &Image<'_>, api: &Api) -> Option<Plan> {

@@ -3,7 +3,7 @@
 //! | module | concern |
 //! |---|---|
 //! | [`maps`] | which files a process has mapped |
-//! | [`elf`], [`go`], [`library`], [`points`] | which library a file is, and where its functions are best probed |
+//! | [`elf`], [`go`], [`rust`], [`library`], [`points`] | which library a file is, and where its functions are best probed |
 //! | [`goroutines`] | where Go's runtime keeps its goroutines, and where they hand over |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
@@ -20,12 +20,13 @@ mod library;
 mod link;
 mod maps;
 mod points;
+mod rust;
 
 use crate::targets::Targets;
 use crate::wire;
 use detach::Detacher;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
-use library::Plan;
+use library::{Convention, Plan};
 use maps::FileId;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use std::cell::RefCell;
@@ -66,6 +67,19 @@ pub(crate) struct TlsPrograms {
     pub(crate) exit: RawFd,
     pub(crate) go_enter: RawFd,
     pub(crate) go_exit: RawFd,
+    /// Entry and exit.
+    pub(crate) rust: Option<(RawFd, RawFd)>,
+}
+
+impl TlsPrograms {
+    /// The programs for the entries and the exits of a library's functions.
+    fn of(&self, convention: Convention) -> Option<(RawFd, RawFd)> {
+        match convention {
+            Convention::C => Some((self.enter, self.exit)),
+            Convention::Go => Some((self.go_enter, self.go_exit)),
+            Convention::Rust => self.rust,
+        }
+    }
 }
 
 /// What the kernel programs are told of processes.
@@ -399,8 +413,7 @@ impl Search {
 
     fn probe(programs: Programs, process: &mut Process, pid: u32, path: &CString, file: &Path, plan: &Plan) {
         let mut sets = Vec::new();
-        if let Some(tls) = programs.tls {
-            let (enter, exit) = if plan.is_go { (tls.go_enter, tls.go_exit) } else { (tls.enter, tls.exit) };
+        if let Some((enter, exit)) = programs.tls.and_then(|tls| tls.of(plan.convention)) {
             sets.extend([(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)]);
         }
         if let Some(g) = &plan.goroutines {

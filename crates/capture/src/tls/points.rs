@@ -77,6 +77,18 @@ impl Function {
         (!exits.is_empty()).then_some(Points { enter, exits: Exits::At(exits), cost: CHEAP + STEPPED })
     }
 
+    /// Points for a Rust function that returns two words. A return probe would stand in the way when a panic unwinds the stack,
+    /// so that it is used only where the function can be left by other ways than its `ret`s.
+    pub(crate) fn rust_points(&self) -> Points {
+        let rets = |i: &&Instruction| i.mnemonic() == Mnemonic::Ret;
+        let exits: Vec<u64> = self.code.iter().filter(rets).map(Instruction::ip).collect();
+        if exits.is_empty() || self.exits().is_none() {
+            return self.return_points();
+        }
+        let (enter, cost) = self.enter();
+        Points { enter, exits: Exits::At(exits), cost: cost + STEPPED }
+    }
+
     /// The jump of a Go function that looks at the goroutine's stack limit: its arguments are still in their registers.
     pub(crate) fn go_entry(&self) -> Option<u64> {
         let looks = |i: &Instruction| i.mnemonic() == Mnemonic::Cmp && i.memory_base() == Register::R14;

@@ -20,6 +20,12 @@ const FULL: u64 = 16_384;
 const USUAL: [u64; 3] = [17, 24, 16];
 /// …and with CBC and its padding.
 const OVERHEAD: std::ops::RangeInclusive<u64> = 16..=80;
+/// …a multiple of whose blocks their records are.
+const BLOCK: u64 = 16;
+/// What records most likely add while none has told.
+const LIKELY: u64 = 17;
+/// Plaintext of a Finished message of TLS 1.3, which looks like data: its head and a hash.
+const FINISHED: [u64; 2] = [36, 52];
 /// Plaintext that waits for its ciphertext.
 const MAX_WAITING: usize = 64;
 
@@ -114,7 +120,7 @@ impl Tls {
         let begins = self.halves[0].complete().is_some_and(|r| Some(r.seq) == d.seq);
         if let Some((record, left)) = self.rest.take().filter(|(_, left)| *left >= d.len && !begins) {
             // Read on in the same record.
-            let read = record.body().saturating_sub(self.overhead.unwrap_or(*OVERHEAD.start())).saturating_sub(left);
+            let read = record.body().saturating_sub(self.overhead.unwrap_or(LIKELY)).saturating_sub(left);
             record.give(&mut d, read);
             self.rest = (left > d.len).then(|| (record, left - d.len));
             return ready.push(d);
@@ -124,6 +130,9 @@ impl Tls {
         let later = half.position(|r| Some(r.seq) == d.seq).is_some_and(|at| at > 0);
         let next = self.reading && self.overhead.is_some() && half.complete().is_some() && !later;
         if !next {
+            if self.first_piece(&mut d) {
+                return ready.push(d);
+            }
             if let Some(record) = self.fit(&d) {
                 self.reading = true;
                 record.give(&mut d, 0);
@@ -146,6 +155,31 @@ impl Tls {
         ready.push(d);
     }
 
+    /// Takes less than a record, read before it is known what records add; false if it may be a whole one.
+    fn first_piece(&mut self, d: &mut DataEvent) -> bool {
+        if self.overhead.is_some() {
+            return false;
+        }
+        let holds = |r: &Record| r.body().saturating_sub(LIKELY);
+        let half = &mut self.halves[0];
+        let since = |r: &Record| d.seq.is_none_or(|seq| r.seq.wrapping_sub(seq) < 1 << 30);
+        let Some(mut at) = half.position(since) else { return false };
+        let of = |at| half.at(at).filter(|r| holds(r) >= d.len);
+        // The handshake's last words may have come together with the first data.
+        if !self.reading && half.at(at).is_some_and(|r| FINISHED.contains(&holds(&r))) && of(at + 1).is_some() {
+            at += 1;
+        }
+        let Some(record) = of(at).filter(|r| holds(r) > d.len && !may_add(r, r.body() - d.len, Direction::Ingress))
+        else {
+            return false;
+        };
+        half.take(at);
+        self.reading = true;
+        record.give(d, 0);
+        self.rest = Some((record, holds(&record) - d.len));
+        true
+    }
+
     /// The record of this plaintext: the one that the kernel named, or the first that may carry so much; those before it
     /// carried none (the handshake's last words, tickets, alerts).
     fn fit(&mut self, d: &DataEvent) -> Option<Record> {
@@ -153,14 +187,15 @@ impl Tls {
         // What is not sent yet is in no record that was sent before.
         let since_ns = if d.direction == Direction::Egress { d.enter_ns } else { 0 };
         let known = self.overhead;
+        let adds_so = |r: &Record, adds| may_add(r, adds, d.direction);
         let half = &mut self.halves[index(d.direction)];
         let find = |is: &dyn Fn(&Record, u64) -> bool| {
             half.position(|r| r.exit_ns >= since_ns && r.body().checked_sub(first_part).is_some_and(|adds| is(r, adds)))
         };
-        let found = find(&|r, adds| Some(r.seq) == d.seq && OVERHEAD.contains(&adds))
+        let found = find(&|r, adds| Some(r.seq) == d.seq && adds_so(r, adds))
             .or_else(|| find(&|_, adds| Some(adds) == known))
             .or_else(|| find(&|_, adds| USUAL.contains(&adds)))
-            .or_else(|| find(&|_, adds| OVERHEAD.contains(&adds)));
+            .or_else(|| find(&|r, adds| adds_so(r, adds)));
         let Some(found) = found else { return half.unseen(d.len, known?, FULL) };
         let record = half.take(found)?;
         self.overhead = Some(record.body() - first_part);
@@ -181,6 +216,12 @@ impl Tls {
     pub(crate) fn buffered(&self) -> usize {
         self.waiting.iter().map(|d| d.payload.len()).sum()
     }
+}
+
+/// Whether a record may add so much. What is received may be the first piece of a record, which then only seems to add much.
+fn may_add(r: &Record, adds: u64, direction: Direction) -> bool {
+    let padded = || direction == Direction::Egress || r.body().is_multiple_of(BLOCK);
+    USUAL.contains(&adds) || OVERHEAD.contains(&adds) && padded()
 }
 
 /// Cuts the first bytes off.

@@ -246,6 +246,11 @@ impl Half {
         self.records.iter().position(|r| (r.complete) && is(r))
     }
 
+    /// The complete record at a place.
+    pub(crate) fn at(&self, place: usize) -> Option<Record> {
+        self.records.get(place).copied().filter(|r| r.complete)
+    }
+
     /// Takes a record, and forgets those before it.
     pub(crate) fn take(&mut self, at: usize) -> Option<Record> {
         self.records.drain(..=at).next_back()

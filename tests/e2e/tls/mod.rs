@@ -1,5 +1,10 @@
 //! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and cause across a hop.
 
+mod go;
+mod http2;
+mod openssl11;
+mod rustls;
+
 use crate::harness::{can_trace, eventually, has, otlp, Running, Span, WIRESPAN};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -108,53 +113,6 @@ fn openssl_called_by_python_is_read_at_both_ends() {
     assert!(client.attr("http.response.body.size").parse::<u64>().unwrap_or(40_000) == 40_000);
 }
 
-/// A server and a client of Go's, three requests over one connection; built stripped, so that only the runtime's own
-/// table names its functions.
-const GO: &str = r#"
-package main
-import ("crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/http/httptest"; "strings"; "time")
-func main() {
-	time.Sleep(time.Second)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, strings.Repeat("z", 40000))
-	}))
-	s.StartTLS()
-	pool := x509.NewCertPool()
-	pool.AddCert(s.Certificate())
-	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	for i := 0; i < 3; i++ {
-		r, err := c.Get(fmt.Sprintf("%s/go/%d", s.URL, i))
-		if err != nil { panic(err) }
-		io.Copy(io.Discard, r.Body)
-		r.Body.Close()
-	}
-	time.Sleep(300 * time.Millisecond) // the server's last write is still to return
-}
-"#;
-
-#[test]
-fn stripped_go_is_read_with_and_without_fixed_addresses() {
-    let test = "tls_go";
-    if !can_trace(test) || !has(test, &["go"]) {
-        return;
-    }
-    for mode in ["exe", "pie"] {
-        let dir = tempfile::tempdir().unwrap();
-        script(dir.path(), "main.go", GO);
-        script(dir.path(), "go.mod", "module pair\ngo 1.20\n");
-        let built = Command::new("go")
-            .args(["build", "-ldflags", "-s -w", &format!("-buildmode={mode}"), "-o", "pair", "."])
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let spans = run(dir.path(), &["./pair"]);
-        for i in 0..3 {
-            is_joined(&spans, &format!("GET /go/{i}"), "200");
-        }
-    }
-}
-
 /// Node has OpenSSL inside, and gives it memory instead of sockets.
 const NODE: &str = r"
 const https = require('https'), fs = require('fs');
@@ -221,14 +179,15 @@ fn server_at_port() -> String {
     format!("{server}\nopen('ready', 'w').close()\nserver.serve_forever()\n")
 }
 
-fn nginx(dir: &Path, backend: u16) -> (PathBuf, u16) {
+/// A configuration of nginx, and its port; `protocol` is an option of `listen`.
+fn nginx(dir: &Path, backend: u16, protocol: &str) -> (PathBuf, u16) {
     let port = free_port();
     let conf = dir.join("nginx.conf");
     let text = format!(
         "daemon off; pid {0}/pid; error_log stderr; worker_processes 1; events {{}}\n\
          http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
          uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\n\
-         server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {0}/cert.pem; ssl_certificate_key {0}/key.pem;\n\
+         server {{ listen 127.0.0.1:{port} ssl {protocol}; ssl_certificate {0}/cert.pem; ssl_certificate_key {0}/key.pem;\n\
          location /back {{ proxy_pass https://127.0.0.1:{backend}; }}\n\
          location / {{ return 201 \"hello\\n\"; }} }} }}\n",
         dir.display()
@@ -250,7 +209,7 @@ fn a_proxy_keeps_the_cause_across_tls() {
     }
     let dir = certified();
     let back = free_port();
-    let (conf, port) = nginx(dir.path(), back);
+    let (conf, port) = nginx(dir.path(), back, "");
     let server = script(dir.path(), "back.py", &server_at_port());
     // curl starts last, long after the agent: its library is new to its process.
     let all = script(

@@ -1,0 +1,102 @@
+//! Which functions of rustls a Rust program holds. Their names carry a hash per build, so that they are known by what is left
+//! when it is taken away; a program whose symbols were stripped tells nothing.
+//!
+//! Versions 0.20 to 0.23. What is probed is not generic, or stands in a table of virtual functions, so that it is not inlined
+//! into its callers in another crate.
+
+use super::elf::{Image, Place};
+use super::library::{READ, WRITE};
+use std::collections::HashSet;
+
+/// Cookies, as in `bpf/tls_rust.h`.
+const FEED: u64 = 5;
+const CHUNK: u64 = 6;
+const CONSUME: u64 = 7;
+const VECTOR: u64 = 0x200;
+
+/// Whether the end of a function with this cookie is of interest.
+pub(crate) fn has_result(cookie: u64) -> bool {
+    !matches!(cookie, FEED | CONSUME)
+}
+
+/// The functions of all versions of rustls that the program holds, by their cookies; empty if they do not suffice.
+pub(crate) fn functions(image: &Image<'_>) -> Vec<(Place, u64)> {
+    let mut found = image.named(cookie);
+    let mut seen = HashSet::new();
+    found.retain(|(place, _)| seen.insert(place.address)); // equal code has several names
+    let reads = found.iter().any(|f| matches!(f.1, READ | CHUNK));
+    if !reads || !found.iter().any(|f| f.1 & 0xff == WRITE) {
+        found.clear();
+    }
+    found
+}
+
+/// What a function is probed for, by its mangled name.
+fn cookie(mangled: &[u8]) -> Option<u64> {
+    const CRATE: &[u8] = b"rustls";
+    if !mangled.starts_with(b"_") || !mangled.windows(CRATE.len()).any(|w| w == CRATE) {
+        return None;
+    }
+    let name = rustc_demangle::try_demangle(std::str::from_utf8(mangled).ok()?).ok()?;
+    operation(&format!("{name:#}"))
+}
+
+/// …by its name without hashes.
+fn operation(name: &str) -> Option<u64> {
+    let (of, method) = name.rsplit_once("::")?;
+    let of = of.strip_prefix('<').map_or(of, |of| of.strip_suffix('>').unwrap_or(of));
+    if !of.starts_with("rustls::") {
+        return None;
+    }
+    let (own, of_trait) = of.rsplit_once(" as ").map_or((of, ""), |(own, t)| (own, t));
+    let own = own.split('<').next()?;
+    let is = |kind: &str| own.rsplit("::").next() == Some(kind);
+    match (of_trait.rsplit("::").next()?, method) {
+        ("Read", "read") if is("Reader") => Some(READ),
+        ("BufRead", "fill_buf") | ("", "into_first_chunk") if is("Reader") => Some(CHUNK),
+        ("BufRead", "consume") if is("Reader") => Some(CONSUME),
+        ("PlaintextSink", "write") if is("ConnectionCommon") => Some(WRITE),
+        ("PlaintextSink", "write_vectored") if is("ConnectionCommon") => Some(WRITE | VECTOR),
+        ("", "read") if is("DeframerVecBuffer") || is("MessageDeframer") => Some(FEED),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_by_their_names_in_every_form() {
+        for (name, expected) in [
+            ("<rustls::conn::connection::Reader as std::io::Read>::read", Some(READ)),
+            ("<rustls::conn::Reader<'_> as std::io::Read>::read", Some(READ)),
+            ("<rustls::conn::connection::Reader as std::io::BufRead>::consume", Some(CONSUME)),
+            ("rustls::conn::connection::Reader::into_first_chunk", Some(CHUNK)),
+            ("<rustls::conn::connection::Reader>::into_first_chunk", Some(CHUNK)),
+            ("<rustls::conn::ConnectionCommon<T> as rustls::conn::connection::PlaintextSink>::write", Some(WRITE)),
+            (
+                "<rustls::conn::ConnectionCommon<rustls::server::server_conn::ServerConnectionData> as \
+                 rustls::conn::connection::PlaintextSink>::write_vectored",
+                Some(WRITE | VECTOR),
+            ),
+            ("<rustls::conn::connection::Connection as rustls::conn::connection::PlaintextSink>::write", None),
+            ("rustls::msgs::deframer::buffers::DeframerVecBuffer::read", Some(FEED)),
+            ("<rustls::stream::Stream<C, T> as std::io::Read>::read", None),
+            ("<mine::Reader as std::io::Read>::read", None),
+            ("rustls", None),
+        ] {
+            assert_eq!(operation(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn mangled_names_of_both_kinds_are_read() {
+        let legacy =
+            b"_ZN66_$LT$rustls..conn..connection..Reader$u20$as$u20$std..io..Read$GT$4read17h0123456789abcdefE";
+        assert_eq!(cookie(legacy), Some(READ));
+        assert_eq!(cookie(b"_ZN6rustls4conn10connection6Reader16into_first_chunk17h0123456789abcdefE"), Some(CHUNK));
+        assert_eq!(cookie(b"_RNvMNtNtCsabc_6rustls4conn10connectionNtB2_6Reader16into_first_chunk"), Some(CHUNK));
+        assert_eq!(cookie(b"SSL_read"), None);
+    }
+}

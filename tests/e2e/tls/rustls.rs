@@ -1,0 +1,59 @@
+//! rustls, in a program whose symbols were left in.
+
+use super::{both, is_joined, run};
+use crate::harness::{can_trace, has, skip, WIRESPAN};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A certificate for localhost that is no authority, which rustls insists on.
+fn certified_leaf() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[req]\ndistinguished_name = n\nx509_extensions = e\n[n]\n[e]\nbasicConstraints = critical, CA:FALSE\n\
+                subjectAltName = DNS:localhost, IP:127.0.0.1\n";
+    std::fs::write(dir.path().join("leaf.conf"), text).unwrap();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-config", "leaf.conf", "-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(dir.path())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    dir
+}
+
+/// Where cargo puts what is built with the tests.
+fn built(example: &str) -> PathBuf {
+    Path::new(WIRESPAN).parent().unwrap().join("examples").join(example)
+}
+
+/// Requests of tasks that change their threads, and of threads that block; each over a connection of its own.
+#[test]
+fn rustls_is_read_through_its_memory() {
+    let test = "tls_rustls";
+    if !can_trace(test) || !has(test, &["openssl"]) {
+        return;
+    }
+    let program = built("tls_rustls");
+    if !program.exists() {
+        skip(test, "needs cargo build --example tls_rustls");
+        return;
+    }
+    let dir = certified_leaf();
+    let spans = run(dir.path(), &[program.to_str().unwrap(), "cert.pem", "key.pem"]);
+    for size in [0, 100, 40_000] {
+        is_joined(&spans, &format!("GET /blocking/{size}"), "200");
+    }
+    for connection in 0..6 {
+        for (i, size) in [0, 100, 40_000, 5].iter().enumerate() {
+            is_joined(&spans, &format!("GET /tasks/{connection}-{i}/{size}"), "200");
+        }
+    }
+    for n in 0..3 {
+        is_joined(&spans, &format!("GET /hop/{n}"), "200");
+        is_joined(&spans, &format!("GET /leaf/{n}"), "200");
+        let (_, served) = both(&spans, &format!("GET /hop/{n}"));
+        let (sent, _) = both(&spans, &format!("GET /leaf/{n}"));
+        assert_eq!(sent.parent, served.id, "what was sent for a request hangs below it");
+    }
+}
