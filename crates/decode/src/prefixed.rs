@@ -1,6 +1,9 @@
 //! One side of a connection whose messages begin with their length: finds the frames, hands their beginnings on, skips the
 //! rest exactly. Kafka, Pulsar and RocketMQ share it.
 //!
+//! Where a protocol wants it ([`Framing::bridges`]), a frame of which bytes in its middle were not captured is put together with the
+//! hole in it; else it ends where they are missing.
+//!
 //! A frame is handed on once, when `keep` bytes of it (or all of it) are there, or when no more of it will come. Joined in
 //! the middle, and after bytes that were not captured, the next chunk that [`Framing::start`] recognises is where reading
 //! begins again; until then nothing is said.
@@ -27,12 +30,24 @@ pub(crate) enum Start {
     Bad,
 }
 
+/// Bytes that were not captured: where in the bytes that were, and how many.
+pub(crate) type Hole = (usize, u64);
+
+/// Most holes of one frame.
+const MAX_HOLES: usize = 64;
+
+fn missing(holes: &[Hole]) -> u64 {
+    holes.iter().fold(0, |sum, (_, len)| sum.saturating_add(*len))
+}
+
 /// A frame, or its beginning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     pub(crate) side: Side,
     /// Its bytes, the length field included.
     pub(crate) bytes: &'a [u8],
+    /// Bytes between them that were not captured.
+    pub(crate) holes: &'a [Hole],
     /// Offset of its first byte.
     pub(crate) offset: u64,
     /// Length on the wire.
@@ -40,9 +55,14 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Frame<'_> {
+    /// Bytes of it that were handed on, and those missing between them.
+    pub(crate) fn head_len(&self) -> u64 {
+        len64(self.bytes.len()).saturating_add(missing(self.holes))
+    }
+
     /// Bytes of it that were not handed on.
     pub(crate) fn rest(&self) -> u64 {
-        self.len.saturating_sub(len64(self.bytes.len()))
+        self.len.saturating_sub(self.head_len())
     }
 }
 
@@ -54,6 +74,10 @@ pub(crate) trait Framing {
     const GAP: &'static str;
     /// Bytes of a frame that are wanted.
     const KEEP: usize;
+    /// Whether a frame of this side goes on behind bytes in its middle that were not captured.
+    fn bridges(&self, _side: Side) -> bool {
+        false
+    }
     /// What begins with `bytes`; `lost` asks for certainty, since they may be the middle of anything.
     fn start(&self, side: Side, bytes: &[u8], lost: bool) -> Start;
     /// Takes a frame.
@@ -67,6 +91,8 @@ pub(crate) struct Stream {
     offset: u64,
     /// Beginning of a frame.
     buf: Vec<u8>,
+    /// Bytes missing in it.
+    holes: Vec<Hole>,
     /// Bytes of a frame that was handed on which are still to come.
     skip: u64,
     /// Looks for a frame at the start of a chunk.
@@ -75,7 +101,7 @@ pub(crate) struct Stream {
 
 impl Default for Stream {
     fn default() -> Self {
-        Stream { offset: 0, buf: Vec::new(), skip: 0, lost: true }
+        Stream { offset: 0, buf: Vec::new(), holes: Vec::new(), skip: 0, lost: true }
     }
 }
 
@@ -140,7 +166,7 @@ impl Stream {
         }
         let before = self.buf.len();
         let wanted = match framing.start(side, &self.buf, self.lost) {
-            Start::Frame(len) => at_most(len, F::KEEP),
+            Start::Frame(len) => at_most(len.saturating_sub(missing(&self.holes)), F::KEEP),
             _ => before.saturating_add(MAX_START),
         };
         let piece = bytes.get(..wanted.saturating_sub(before)).unwrap_or(bytes);
@@ -149,7 +175,7 @@ impl Stream {
         let taken = match framing.start(side, &buf, self.lost) {
             Start::Frame(len) => {
                 self.lost = false;
-                let want = at_most(len, F::KEEP);
+                let want = at_most(len.saturating_sub(missing(&self.holes)), F::KEEP);
                 match buf.get(..want) {
                     Some(view) => {
                         self.emit(side, view, len, framing, out);
@@ -187,6 +213,7 @@ impl Stream {
         buf.clear();
         buf.shrink_to(1024);
         self.buf = buf;
+        self.holes.clear();
     }
 
     /// Skips `len` bytes from here on.
@@ -212,9 +239,10 @@ impl Stream {
     }
 
     fn emit<F: Framing>(&mut self, side: Side, bytes: &[u8], len: u64, framing: &mut F, out: Out<'_>) {
-        let frame = Frame { side, bytes, offset: self.offset, len };
+        let holes = std::mem::take(&mut self.holes);
+        let frame = Frame { side, bytes, holes: &holes, offset: self.offset, len };
         self.skip = frame.rest();
-        self.pass(bytes.len());
+        self.offset = self.offset.saturating_add(frame.head_len());
         framing.frame(frame, out);
     }
 
@@ -237,7 +265,23 @@ impl Stream {
         self.put_back(buf);
     }
 
+    /// Notes bytes that are missing in the middle of a frame, if it is to go on behind them.
+    fn bridge<F: Framing>(&mut self, side: Side, gap: u64, framing: &F) -> bool {
+        if !framing.bridges(side) || self.lost || self.buf.is_empty() || self.holes.len() >= MAX_HOLES {
+            return false;
+        }
+        let Start::Frame(len) = framing.start(side, &self.buf, false) else { return false };
+        let seen = len64(self.buf.len()).saturating_add(missing(&self.holes)).saturating_add(gap);
+        if seen < len {
+            self.holes.push((self.buf.len(), gap));
+        }
+        seen < len
+    }
+
     fn gap<F: Framing>(&mut self, side: Side, missing: u64, framing: &mut F, out: Out<'_>) {
+        if self.bridge(side, missing, framing) {
+            return;
+        }
         self.broken_off(side, framing, out);
         self.offset = self.offset.saturating_add(missing);
         if missing <= self.skip {

@@ -70,7 +70,7 @@ fn hash(topic: Topic<'_>) -> u64 {
 
 /// Where the message is, and what it pairs by.
 pub(super) fn place(message: &mut Message<'_>, frame: &Frame<'_>, correlation: i32) {
-    message.head_len = crate::text::len64(frame.bytes.len());
+    message.head_len = frame.head_len();
     message.body = if frame.rest() > 0 { Body::Length(frame.rest()) } else { Body::None };
     message.id = Some(u64::from(u32::from_ne_bytes(correlation.to_ne_bytes())));
 }

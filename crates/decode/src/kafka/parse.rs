@@ -68,6 +68,11 @@ impl Framing for Session {
     const GAP: &'static str = reason::GAP;
     const KEEP: usize = MAX_BUFFERED;
 
+    /// Records that a broker sends without copying them stand between the heads of partitions.
+    fn bridges(&self, side: Side) -> bool {
+        side == Side::Server
+    }
+
     fn start(&self, side: Side, bytes: &[u8], lost: bool) -> Start {
         match side {
             Side::Client => self.request_start(bytes, lost),
@@ -181,7 +186,7 @@ impl Session {
 
     fn response(&mut self, frame: Frame<'_>, out: Out<'_>) {
         let mut message = Message::new("kafka", frame.side, Kind::Response, frame.offset);
-        let mut r = Reader::new(frame.bytes, false);
+        let mut r = Reader::with_holes(frame.bytes, frame.holes);
         let (Ok(_), Ok(correlation)) = (r.i32(), r.i32()) else { return };
         emit::place(&mut message, &frame, correlation);
         // Brokers answer in the order of the requests: what stands before this one was lost.
@@ -193,7 +198,7 @@ impl Session {
         let mut facts = Facts::default();
         if let Some(api) = asked.api.filter(|api| asked.version <= api.newest) {
             let flexible = asked.version >= api.flexible;
-            let mut body = Reader::new(r.rest(), flexible);
+            let mut body = r.encoded(flexible);
             // An old broker has to be able to refuse any version: this response has kept its first header.
             let tags = if asked.key == api::API_VERSIONS { Ok(()) } else { body.tags() };
             let mut learn = topics::learn;

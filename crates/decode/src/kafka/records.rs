@@ -7,6 +7,8 @@ use wirespan_model::Carried;
 
 /// Offset, length, leader epoch and magic: where both formats agree.
 const PREFIX: usize = 17;
+/// Shortest batch of magic 2, behind its offset and length.
+const BATCH: u64 = 49;
 /// Records of a batch that are searched for a context.
 const MAX_RECORDS: u32 = 16;
 /// Headers of a record that are searched.
@@ -38,14 +40,14 @@ fn codec(attributes: i16) -> Option<&'static str> {
     }
 }
 
-/// Walks batches of `len` bytes in all, of which `bytes` are there.
-pub(super) fn walk<'a>(bytes: &'a [u8], len: u64) -> Result<Batches<'a>, Stop> {
+/// Walks batches of `len` bytes in all, as far as they were captured.
+pub(super) fn walk(bytes: Reader<'_>, len: u64) -> Result<Batches<'_>, Stop> {
     let mut found = Batches { records: Some(0), ..Batches::default() };
     let mut at = 0u64;
+    let mut rest = bytes.encoded(false);
     // What is left could not hold a batch: an old broker cut the last one off.
     while len.saturating_sub(at) >= len64(PREFIX) {
-        let view = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
-        let mut r = Reader::new(view, false);
+        let mut r = rest;
         let (Ok(first), Ok(size)) = (r.i64(), r.i32()) else { return Ok(found) };
         let size = u64::try_from(size).map_err(|_| Stop::Bad)?;
         let end = at.saturating_add(12).saturating_add(size);
@@ -57,6 +59,7 @@ pub(super) fn walk<'a>(bytes: &'a [u8], len: u64) -> Result<Batches<'a>, Stop> {
         }
         r.i32()?;
         let (last, records) = match r.i8() {
+            Ok(2) if size < BATCH => return Ok(found),
             Ok(2) => match batch(r, first, &mut found) {
                 Ok(seen) => seen,
                 Err(Stop::More) => return Ok(found),
@@ -77,6 +80,11 @@ pub(super) fn walk<'a>(bytes: &'a [u8], len: u64) -> Result<Batches<'a>, Stop> {
         found.last = Some(last);
         found.records = found.records.zip(records).map(|(a, b): (u64, u64)| a.saturating_add(b));
         at = end;
+        if rest.pass(size.saturating_add(12)).is_err() {
+            // It ends where nothing was captured: whether it is the last, the lengths tell.
+            found.whole = len.saturating_sub(at) < len64(PREFIX);
+            return Ok(found);
+        }
     }
     found.whole = true;
     Ok(found)

@@ -114,9 +114,7 @@ fn produce<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), 
 
 /// Looks at the batches of the partition that was pushed last, and passes over them.
 pub(super) fn records<'a>(r: &mut Reader<'a>, len: u32, stored: bool, facts: &mut Facts<'a>) -> Result<(), Stop> {
-    let here = usize::try_from(len).map_err(|_| Stop::Bad)?;
-    let view = r.rest().get(..here).unwrap_or(r.rest());
-    let found = records::walk(view, u64::from(len))?;
+    let found = records::walk(*r, u64::from(len))?;
     if let Some(part) = facts.last_part() {
         part.records = found.records.filter(|_| found.whole);
         if stored {
@@ -128,7 +126,7 @@ pub(super) fn records<'a>(r: &mut Reader<'a>, len: u32, stored: bool, facts: &mu
     if facts.context.is_none() {
         facts.context = found.context;
     }
-    r.take(here).map(drop)
+    r.pass(u64::from(len))
 }
 
 fn fetch<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), Stop> {

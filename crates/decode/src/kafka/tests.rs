@@ -428,6 +428,59 @@ fn java_may_send_a_later_number_first() {
     assert_eq!(Kafka.detect(&probe(&both, &replies)), Detect::Yes { first_is_client: true });
 }
 
+/// The broker sends records with `sendfile`, or of each call the beginning only is seen: what stands behind them is read all the
+/// same.
+#[test]
+fn offsets_behind_records_that_were_not_captured() {
+    let topic = *b"behind cut bytes";
+    let part = |index: i32, records: &W| {
+        let head = w().i32(index).i16(0).i64(99).i64(99).i64(0).uv(0).i32(-1).uv(records.0.len() as u32 + 1);
+        head.raw(&records.0).i8(0)
+    };
+    let two = W([plain_batch(5, 30).0, plain_batch(35, 4).0].concat());
+    let (first, second) = (part(0, &two), part(1, &plain_batch(70, 2)));
+    let body = w().i32(0).i16(0).i32(7).uv(2).raw(topic).uv(3).raw(&first.0).raw(&second.0).i8(0).i8(0);
+    let whole = answer(1, true, body);
+    let asks = c(fetch13(1, topic, 5));
+    let said = |pieces: &[(usize, usize)]| {
+        let mut turns = vec![asks.clone()];
+        let mut end = 0;
+        for (from, to) in pieces.iter().copied().chain([(whole.len(), whole.len())]) {
+            if let Some(last) = turns.last_mut().filter(|_| end > 0) {
+                last.2 = (from - end) as u64;
+            }
+            turns.push(s(&whole[from..to]));
+            end = to;
+        }
+        tcp(&Kafka, &turns)[1].clone()
+    };
+    let all = said(&[(0, whole.len())]);
+    assert!(
+        all.contains(":5-38") && all.contains(":70-71") && all.contains("messaging.batch.message_count=36"),
+        "{all}"
+    );
+    // Where the second batch begins, and where the second partition does.
+    let at = |bytes: &[u8]| whole.windows(bytes.len()).position(|w| w == bytes).expect("it is there");
+    let (batch, partition) = (at(&plain_batch(35, 4).0[..12]), at(&second.0[..26]));
+    let all_but_context = |said: &str| said.split(" traceparent").next().map(str::to_owned);
+    let first = at(&two.0[..12]);
+    for (cut, on) in [(first + 80, batch), (first + 80, batch - 10), (first + 90, first + 200)] {
+        let said = said(&[(0, cut), (on, whole.len())]);
+        assert_eq!(all_but_context(&said), all_but_context(&all), "{cut}-{on}");
+    }
+    // The records of the first partition end in what is missing: their last offset is not known, the others are.
+    let part = said(&[(0, batch + 70), (partition - 5, whole.len())]);
+    assert!(part.contains(":5-38") && part.contains(":70-71"), "{part}");
+    let part = said(&[(0, first + 80), (partition - 1, whole.len())]);
+    assert!(part.contains(":70-71") && !part.contains("-38") && !part.contains("message_count"), "{part}");
+    // None of them was captured.
+    let none = said(&[(0, first), (partition - 1, whole.len())]);
+    assert!(none.contains(":70-71") && !none.contains("message_count"), "{none}");
+    // What is missing ends inside the second partition's head: nothing is made up.
+    let lost = said(&[(0, first + 80), (partition + 6, whole.len())]);
+    assert!(!lost.contains(":70") && !lost.contains("71"), "{lost}");
+}
+
 fn conversation() -> Vec<Turn> {
     let id = *b"kafka conversati";
     vec![

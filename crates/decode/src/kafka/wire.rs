@@ -1,5 +1,8 @@
 //! Kafka's primitive types, in the old encoding and in the compact one of flexible versions (KIP-482).
 
+use crate::prefixed::Hole;
+use crate::text::{at_most, len64};
+
 /// Why reading stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -17,14 +20,62 @@ const MAX_TAGS: u32 = 64;
 /// Reads one field after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
+    /// Up to the next hole.
     bytes: &'a [u8],
+    /// What was captured behind it; its place in all that was.
+    behind: (&'a [u8], usize),
+    holes: &'a [Hole],
     /// Strings and arrays are compact, structures end with tagged fields.
     flexible: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8], flexible: bool) -> Self {
-        Reader { bytes, flexible }
+        Reader { bytes, behind: (&[], 0), holes: &[], flexible }
+    }
+
+    /// Reads bytes of which some between them were not captured.
+    pub(super) fn with_holes(bytes: &'a [u8], holes: &'a [Hole]) -> Self {
+        let mut r = Reader { bytes: &[], behind: (bytes, 0), holes, flexible: false };
+        r.next_piece();
+        r
+    }
+
+    /// The same bytes, in the other encoding.
+    pub(super) fn encoded(self, flexible: bool) -> Self {
+        Reader { flexible, ..self }
+    }
+
+    /// Goes on with what was captured up to the next hole.
+    fn next_piece(&mut self) {
+        let (rest, at) = self.behind;
+        let end = self.holes.first().map_or(rest.len(), |(place, _)| place.saturating_sub(at)).min(rest.len());
+        let (bytes, rest) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        (self.bytes, self.behind) = (bytes, (rest, at.saturating_add(end)));
+    }
+
+    /// Skips bytes, captured or not.
+    pub(super) fn pass(&mut self, mut n: u64) -> Result<(), Stop> {
+        loop {
+            let here = len64(self.bytes.len());
+            if n <= here {
+                return self.take(at_most(n, self.bytes.len())).map(drop);
+            }
+            n = n.saturating_sub(here);
+            let gap = match self.holes.split_first() {
+                Some(((_, gap), rest)) if *gap <= n => {
+                    self.holes = rest;
+                    *gap
+                }
+                // It ends where nothing was captured.
+                _ => {
+                    *self = Reader::new(&[], self.flexible);
+                    return Err(Stop::More);
+                }
+            };
+            n = n.saturating_sub(gap);
+            self.next_piece();
+        }
     }
 
     pub(super) fn rest(&self) -> &'a [u8] {
