@@ -3,13 +3,19 @@
 //!
 //! ```text
 //! cargo run --release -p wirespan-decode --example decode_throughput [PART OF A NAME]
+//! cargo run --release -p wirespan-decode --example decode_throughput captures [FOLDER]
 //! ```
+//!
+//! `captures` replays what the connections of all captures below the folder (`../shared/pcaps`) carry instead.
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::unwrap_used
 )]
+
+mod captures;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -115,18 +121,18 @@ fn cpu_ns() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Calls `work` for [`TIME`], in rounds of many; returns calls per second of processor time.
-fn rate(mut work: impl FnMut()) -> f64 {
-    for _ in 0..1000 {
+/// Calls `work` for [`TIME`], in rounds of so many; returns calls per second of processor time.
+fn rate(round: u64, mut work: impl FnMut()) -> f64 {
+    for _ in 0..4 * round {
         work();
     }
     let (start, cpu) = (Instant::now(), cpu_ns());
     let mut calls = 0u64;
     while start.elapsed() < TIME {
-        for _ in 0..256 {
+        for _ in 0..round {
             work();
         }
-        calls += 256;
+        calls += round;
     }
     let wall = start.elapsed();
     let spent = cpu.zip(cpu_ns()).map_or(wall, |(before, after)| Duration::from_nanos(after - before));
@@ -134,6 +140,9 @@ fn rate(mut work: impl FnMut()) -> f64 {
 }
 
 fn main() {
+    if std::env::args().nth(1).is_some_and(|a| a == "captures") {
+        return captures::print(std::env::args().nth(2));
+    }
     let cases: [(&str, &dyn Protocol, Transport, Turns); 9] = [
         ("http, request+response", &Http1, Transport::Tcp, http()),
         ("http, heads in two pieces", &Http1, Transport::Tcp, http_split()),
@@ -153,7 +162,7 @@ fn main() {
         let mut parser = protocol.parser(*transport);
         let mut messages = 0u64;
         let mut rounds = 0u64;
-        let parsed = rate(|| {
+        let parsed = rate(256, || {
             rounds += 1;
             for (side, bytes, missing) in turns {
                 parser.feed(Chunk { side: *side, bytes: black_box(bytes), missing: *missing }, &mut |item| {
@@ -161,7 +170,7 @@ fn main() {
                 });
             }
         });
-        let searched = rate(|| {
+        let searched = rate(256, || {
             for turn in turns {
                 memchr::memchr_iter(b'\n', black_box(&turn.1)).for_each(|i| {
                     black_box(i);
@@ -169,7 +178,7 @@ fn main() {
             }
         });
         let mut copy = vec![0u8; bytes];
-        let copied = rate(|| {
+        let copied = rate(256, || {
             for turn in turns {
                 copy.get_mut(..turn.1.len()).unwrap().copy_from_slice(black_box(&turn.1));
                 black_box(&mut copy);
