@@ -9,6 +9,7 @@ def same(message):
 
 class Calls(Server):
     protocol = "http"  # of its network; its system is gRPC
+    parser = "http2"
     modules = ("grpc",)
 
     def open(self):

@@ -12,6 +12,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+type Texts = [(String, String)];
+
 /// Files under `folder` with this extension, with their texts.
 fn texts(folder: &Path, extension: &str) -> Vec<(String, String)> {
     let mut found: Vec<_> = fs::read_dir(folder)
@@ -51,7 +53,21 @@ struct Row {
     missing: Vec<&'static str>,
 }
 
-fn row(protocol: &dyn Protocol, servers: &[(String, String)], oracles: &[(String, String)]) -> Row {
+/// Whether a script drives this protocol: it, or the client that it shares with others, says so (`parser` first, where the
+/// protocol of the spans is not that of the parser).
+fn drives(script: &str, clients: &Texts, quoted: &str) -> bool {
+    let shared = clients.iter().filter(|(file, _)| script.contains(&format!("from {file} import")));
+    let texts = || std::iter::once(script).chain(shared.clone().map(|(_, text)| text.as_str()));
+    let says = |key: &str| {
+        let lines = texts().flat_map(str::lines).map(str::trim_start).filter(|l| l.starts_with(key));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let parser = says("parser = ");
+    let lines = if parser.is_empty() { says("protocol = ") } else { parser };
+    lines.iter().any(|l| l.contains(quoted)) || script.contains(&format!("protocol={quoted}"))
+}
+
+fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, oracles: &Texts) -> Row {
     let name = protocol.name();
     let folder = folder(protocol);
     let module = fs::read_to_string(folder.join("mod.rs")).unwrap();
@@ -71,11 +87,12 @@ fn row(protocol: &dyn Protocol, servers: &[(String, String)], oracles: &[(String
     let quoted = format!("\"{name}\"");
     let real = servers
         .iter()
-        .filter(|(_, text)| text.lines().any(|l| l.trim_start().starts_with("protocol") && l.contains(&quoted)))
+        .filter(|(_, text)| drives(text, clients, &quoted))
         .map(|(file, _)| file.replace('_', "-"))
         .collect();
     let oracle = oracles.iter().any(|(_, text)| text.contains(&quoted));
-    let secrets = texts(&folder, "rs").iter().any(|(_, text)| {
+    let tests = texts(&folder, "rs").into_iter().filter(|(file, _)| file.starts_with("tests"));
+    let secrets = tests.into_iter().any(|(_, text)| {
         let text = text.to_lowercase();
         ["canary", "secret", "geheim"].iter().any(|word| text.contains(word))
     });
@@ -104,6 +121,7 @@ fn row(protocol: &dyn Protocol, servers: &[(String, String)], oracles: &[(String
 #[test]
 fn the_page_says_what_is_there() {
     let servers = texts(&root().join("tests/apps/servers"), "py");
+    let clients = texts(&root().join("tests/apps"), "py");
     let oracles = texts(&root().join("crates/decode/tests/oracle"), "rs");
     let mut page = String::from(
         "# Protocols\n\nGenerated from the code by `WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test coverage`; a test keeps it true.\n\n\
@@ -114,7 +132,7 @@ fn the_page_says_what_is_there() {
     );
     let mut incomplete = Vec::new();
     for protocol in REGISTRY {
-        let Row { text, missing } = row(*protocol, &servers, &oracles);
+        let Row { text, missing } = row(*protocol, &servers, &clients, &oracles);
         page += &text;
         if !missing.is_empty() {
             incomplete.push(format!("{} has no {}", protocol.name(), missing.join(", no ")));
