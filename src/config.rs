@@ -170,7 +170,11 @@ pub(crate) struct Mask {
     /// Cassandra.
     pub(crate) cassandra: MaskSql,
     /// Redis.
-    pub(crate) redis: MaskRedis,
+    pub(crate) redis: MaskKeys,
+    /// Memcached.
+    pub(crate) memcached: MaskKeys,
+    /// MongoDB.
+    pub(crate) mongodb: MaskFields,
     /// By protocol, attributes that are left out; `operation`, `target` and `error` too: `kafka = ["messaging.destination.name"]`.
     pub(crate) hide: std::collections::BTreeMap<String, Vec<String>>,
 }
@@ -180,9 +184,9 @@ pub(crate) struct Mask {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MaskHttp {
-    /// Fields of HTTP/1 requests that are kept as `http.request.header.NAME`.
+    /// Fields of HTTP requests that are kept as `http.request.header.NAME`.
     pub(crate) request_headers: Vec<String>,
-    /// Fields of HTTP/1 responses that are kept as `http.response.header.NAME`.
+    /// Fields of HTTP responses that are kept as `http.response.header.NAME`.
     pub(crate) response_headers: Vec<String>,
     /// Parameters of the query that are kept in `url.query`; the others are not shown, their names neither.
     pub(crate) query: Vec<String>,
@@ -196,12 +200,21 @@ pub(crate) struct MaskSql {
     pub(crate) literals: bool,
 }
 
-/// What is kept of Redis.
+/// What is kept of commands with keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct MaskRedis {
+pub(crate) struct MaskKeys {
     /// Keep the first key of a command in `db.query.text`, up to 64 bytes, unless it looks like a credential.
     pub(crate) keys: bool,
+}
+
+/// What is kept of documents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MaskFields {
+    /// Fields whose values in queries are kept as `db.query.parameter.NAME`: texts up to 64 bytes that do not look like a
+    /// credential, and numbers, at the top level of a filter or of an aggregation's first `$match`.
+    pub(crate) fields: Vec<String>,
 }
 
 /// How requests and responses are paired.
@@ -396,7 +409,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Mask", &["mask"]),
     ("MaskHttp", &["mask.http"]),
     ("MaskSql", &["mask.postgresql", "mask.mysql", "mask.mssql", "mask.clickhouse", "mask.cassandra"]),
-    ("MaskRedis", &["mask.redis"]),
+    ("MaskKeys", &["mask.redis", "mask.memcached"]),
+    ("MaskFields", &["mask.mongodb"]),
     ("Join", &["join"]),
     ("Inference", &["inference"]),
     ("Store", &["store"]),

@@ -47,7 +47,14 @@ pub(crate) fn registry(config: &Config) -> Result<Registry> {
 fn keep(mask: &Mask, registry: &Registry) -> Result<Keep> {
     let http = &mask.http;
     let kept = Keep::default().http(&http.request_headers, &http.response_headers, &http.query);
-    let mut keep = kept.map_err(|why| anyhow::anyhow!("mask.http: {why}"))?.redis_keys(mask.redis.keys);
+    let mut keep = kept.map_err(|why| anyhow::anyhow!("mask.http: {why}"))?;
+    for (protocol, settings) in [("redis", &mask.redis), ("memcached", &mask.memcached)] {
+        if settings.keys {
+            keep = keep.keys(protocol);
+        }
+    }
+    let kept = keep.fields("mongodb", &mask.mongodb.fields);
+    keep = kept.map_err(|why| anyhow::anyhow!("mask.mongodb: {why}"))?;
     for (protocol, sql) in [
         ("postgresql", &mask.postgresql),
         ("mysql", &mask.mysql),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speaks HTTP, Redis and PostgreSQL with itself, each with secrets (canary…) beside what a configuration may let through
+"""Speaks HTTP, Redis, Memcached and PostgreSQL with itself, each with secrets (canary…) beside what a configuration may let through
 (allowed…). Servers are threads here: what is tested is what a tracer writes, not how servers answer.
 """
 import socket
@@ -50,6 +50,10 @@ def redis():
     exchange(commands, [b"+OK\r\n", b"+OK\r\n", b"$12\r\ncanary-value\r\n"])
 
 
+def memcached():
+    exchange([b"set allowed:cached 0 0 12\r\ncanary-value\r\n", b"get allowed:cached\r\n"], [b"STORED\r\n", b"VALUE allowed:cached 0 12\r\ncanary-value\r\nEND\r\n"])
+
+
 def message(kind, body):
     return kind + struct.pack(">I", len(body) + 4) + body
 
@@ -72,4 +76,5 @@ def postgresql():
 
 http()
 redis()
+memcached()
 postgresql()

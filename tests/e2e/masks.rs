@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The configuration lets these through, and nothing else.
-const ALLOWED: [&str; 5] = ["allowed-tenant", "page=allowed-page", "allowed-timing", "SET allowed:key", "allowed-row"];
+const ALLOWED: [&str; 6] =
+    ["allowed-tenant", "page=allowed-page", "allowed-timing", "SET allowed:key", "get allowed:cached", "allowed-row"];
 
 const MASK: &str = r#"
 [mask.http]
@@ -13,6 +14,8 @@ request_headers = ["X-Tenant"]
 response_headers = ["Server-Timing"]
 query = ["page"]
 [mask.redis]
+keys = true
+[mask.memcached]
 keys = true
 [mask.postgresql]
 literals = true

@@ -213,6 +213,13 @@ pub(crate) struct Units<R> {
     reader: R,
 }
 
+impl<R: Reader> Units<R> {
+    /// With a reader that has settings.
+    pub(crate) fn of(reader: R) -> Self {
+        Units { lanes: PerSide::default(), reader }
+    }
+}
+
 impl<R: Reader> Parser for Units<R> {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
         self.lanes.of(chunk.side).feed(chunk, &mut self.reader, out);

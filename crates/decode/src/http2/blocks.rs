@@ -85,8 +85,9 @@ impl Http2Parser {
         out: Out<'_>,
     ) {
         let mut head = std::mem::take(&mut self.head);
+        let kept = self.kept.clone();
         let decoder = &mut self.end(side).decoder;
-        let ended = decoder.decode(block, &mut head);
+        let ended = decoder.decode(block, &mut head, kept.as_deref().map_or(&[], |k| k.names(side)));
         if cut || ended != Ended::Whole {
             decoder.lose();
         }
@@ -163,7 +164,7 @@ impl Http2Parser {
             Some(content_type) if rpc == Rpc::Unknown => Rpc::of(content_type),
             _ => rpc,
         };
-        emit::response(head, place, rpc, peek, out);
+        emit::response(head, place, rpc, peek, self.kept.as_deref(), out);
         if (100..200).contains(&status) {
             return;
         }

@@ -104,7 +104,7 @@ fn headers(frame: Frame, payload: &[u8], decoder: &mut Decoder, head: &mut Head,
         chain.refuted = true;
         return 0;
     };
-    if decoder.decode(block, head) != Ended::Whole || head.disorder || head.fields == 0 {
+    if decoder.decode(block, head, &[]) != Ended::Whole || head.disorder || head.fields == 0 {
         chain.refuted = true;
         return 0;
     }

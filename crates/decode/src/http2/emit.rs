@@ -9,6 +9,7 @@ use crate::semantics::{grpc, Peek};
 use crate::text::{clean, decimal};
 use crate::url::{host_port, shown, without_user};
 use std::borrow::Cow;
+use wirespan_model::message::AttrList;
 use wirespan_model::{AttrVal, Body, Item, Kind, Late, Message, Outcome, Side};
 
 /// Longest user agent that is kept, bytes.
@@ -76,6 +77,20 @@ fn unknown(head: &Head, place: Place, fields: &[(Field, &'static str)]) -> Optio
     })
 }
 
+/// Writes the fields that the user lets through.
+fn fields<'a>(head: &'a Head, side: Side, kept: Option<&KeptHttp>, attrs: &mut AttrList<'a>) {
+    let names = kept.map_or(&[][..], |k| k.names(side));
+    for (place, (name, key)) in names.iter().enumerate() {
+        let value = match Field::of(name.as_bytes()) {
+            Field::Other => head.kept(place),
+            known => head.get(known),
+        };
+        if let Some(value) = value.filter(|_| !attrs.iter().any(|(k, _)| k == key)) {
+            attrs.push((key, AttrVal::Str(clean(value.trim_ascii(), KeptHttp::MAX_VALUE))));
+        }
+    }
+}
+
 /// Emits a request. Says what kind of call it is.
 pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, kept: Option<&KeptHttp>, out: Out<'_>) -> Rpc {
     let content_type = head.get(Field::ContentType);
@@ -135,6 +150,7 @@ pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, kept: Opti
     if let Some(peek) = peek {
         peek.asked(&mut m.attrs);
     }
+    fields(head, Side::Client, kept, &mut m.attrs);
     const FIELDS: [(Field, &str); 4] = [
         (Field::Method, "http.request.method"),
         (Field::Path, "url.path"),
@@ -158,7 +174,14 @@ pub(super) fn status(head: &Head) -> u16 {
 }
 
 /// Emits a response, final or interim; with the trailers of gRPC if they are all there is.
-pub(super) fn response(head: &Head, place: Place, rpc: Rpc, peek: Option<&Peek>, out: Out<'_>) {
+pub(super) fn response(
+    head: &Head,
+    place: Place,
+    rpc: Rpc,
+    peek: Option<&Peek>,
+    kept: Option<&KeptHttp>,
+    out: Out<'_>,
+) {
     let status = status(head);
     let interim = (100..200).contains(&status);
     let mut m = message(Side::Server, if interim { Kind::Interim } else { Kind::Response }, place);
@@ -201,6 +224,7 @@ pub(super) fn response(head: &Head, place: Place, rpc: Rpc, peek: Option<&Peek>,
         let product = head.get(Field::ElasticProduct).unwrap_or_default();
         peek.answered(product, head.get(Field::OpenSearchVersion).unwrap_or_default(), &mut m.attrs);
     }
+    fields(head, Side::Server, kept, &mut m.attrs);
     if status == 0 && head.unknown_early > 0 {
         m.attrs.push(("wirespan.unknown", AttrVal::from("http.response.status_code")));
     }

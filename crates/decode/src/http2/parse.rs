@@ -353,6 +353,6 @@ fn begins_block(frame: Frame, bytes: &[u8]) -> bool {
     let mut head = Head::default();
     let payload = bytes.get(HEADER..).unwrap_or_default();
     let Some((block, _)) = super::frame::block(frame, payload, false) else { return false };
-    let ended = Decoder::default().decode(block, &mut head);
+    let ended = Decoder::default().decode(block, &mut head, &[]);
     ended != super::hpack::Ended::Bad && !head.disorder && head.fields > head.unknown
 }

@@ -8,17 +8,20 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wirespan_model::message::AttrList;
-use wirespan_model::{AttrVal, Chunk, Item, L7};
+use wirespan_model::{AttrVal, Chunk, Item, Side, L7};
 
-/// Longest value of a header field or of a query that is kept, bytes.
-const MAX_VALUE: usize = 256;
+const MAX_VALUE: usize = KeptHttp::MAX_VALUE;
+
+/// Names of header fields, lower case, each with its attribute.
+pub(crate) type FieldNames<'a> = &'a [(String, &'static str)];
 
 /// What is kept beyond the defaults, and what is left out. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
     http: Option<Arc<KeptHttp>>,
     literals: Vec<String>,
-    redis_keys: bool,
+    keys: Vec<String>,
+    fields: BTreeMap<String, Arc<[(String, &'static str)]>>,
     hide: BTreeMap<String, Arc<[String]>>,
 }
 
@@ -45,7 +48,7 @@ fn fields(names: &[String], prefix: &str) -> Result<Vec<(String, &'static str)>,
 }
 
 impl Keep {
-    /// Keeps these header fields of HTTP/1 requests and responses, and these parameters of queries.
+    /// Keeps these header fields of HTTP requests and responses, and these parameters of queries.
     pub fn http(mut self, request: &[String], response: &[String], query: &[String]) -> Result<Self, String> {
         let kept = KeptHttp {
             request: fields(request, "http.request.header.")?,
@@ -62,10 +65,22 @@ impl Keep {
         self
     }
 
-    /// Keeps the first key of Redis commands.
-    pub fn redis_keys(mut self, keep: bool) -> Self {
-        self.redis_keys = keep;
+    /// Keeps the first key of this protocol's commands.
+    pub fn keys(mut self, protocol: &str) -> Self {
+        self.keys.push(protocol.to_owned());
         self
+    }
+
+    /// Keeps what this protocol's queries compare these fields with.
+    pub fn fields(mut self, protocol: &str, names: &[String]) -> Result<Self, String> {
+        let one = |name: &String| {
+            let sane = !name.is_empty() && !name.chars().any(char::is_control);
+            let key = || &*Box::leak(format!("db.query.parameter.{name}").into_boxed_str());
+            sane.then(|| (name.clone(), key())).ok_or_else(|| format!("`{name}` is no name of a field"))
+        };
+        let fields: Result<Arc<[_]>, String> = names.iter().map(one).collect();
+        self.fields.insert(protocol.to_owned(), fields?);
+        Ok(self)
     }
 
     /// Leaves these attributes of this protocol out (`operation`, `target` and `error` too).
@@ -82,8 +97,12 @@ impl Keep {
         self.literals.iter().any(|p| p == protocol)
     }
 
-    pub(crate) fn keeps_redis_keys(&self) -> bool {
-        self.redis_keys
+    pub(crate) fn keeps_keys(&self, protocol: L7) -> bool {
+        self.keys.iter().any(|p| p == protocol)
+    }
+
+    pub(crate) fn of_fields(&self, protocol: L7) -> Arc<[(String, &'static str)]> {
+        self.fields.get(protocol).cloned().unwrap_or_default()
     }
 
     /// The parser, without what is to be left out.
@@ -99,6 +118,17 @@ impl Keep {
 }
 
 impl KeptHttp {
+    /// Longest value of a header field or of a query that is kept, bytes.
+    pub(crate) const MAX_VALUE: usize = 256;
+
+    /// The header fields of an end that are kept.
+    pub(crate) fn names(&self, side: Side) -> FieldNames<'_> {
+        match side {
+            Side::Client => &self.request,
+            Side::Server => &self.response,
+        }
+    }
+
     /// Writes the fields of a header block that are kept.
     pub(crate) fn fields<'a>(&self, request: bool, block: &'a [u8], attrs: &mut AttrList<'a>) {
         let kept = if request { &self.request } else { &self.response };

@@ -29,7 +29,7 @@ mod tests_keep;
 
 pub use describe::Described;
 pub use keep::Keep;
-pub(crate) use keep::KeptHttp;
+pub(crate) use keep::{FieldNames, KeptHttp};
 pub use sql::{Backslash, Dialect, Masker, Rules};
 pub use statements::{Statement, Statements};
 pub use text::text;

@@ -1,5 +1,5 @@
 //! What is let through is shown, and nothing beside it.
-#![allow(clippy::indexing_slicing)]
+#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
 use crate::mask::Keep;
 use crate::testing::{c, s, Turn};
@@ -41,6 +41,62 @@ fn http_shows_what_was_allowed_and_nothing_else() {
     assert!(Keep::default().http(&names(&["a b:"]), &[], &[]).is_err());
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// A field that goes into the dynamic table, without Huffman's code.
+fn field(name: &str, value: &str) -> Vec<u8> {
+    [&[0x40, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+}
+
+#[test]
+fn http2_shows_what_was_allowed_and_nothing_else() {
+    let literal = |index: u8, value: &str| [&[0x40 | index, value.len() as u8], value.as_bytes()].concat();
+    // Then once more from the table: 62 is the newest.
+    let asked = [
+        vec![0x82, 0x86],
+        literal(4, "/orders?page=2&token=canary-token"),
+        literal(1, "shop"),
+        field("x-tenant", "acme"),
+        literal(23, "Bearer canary-auth"),
+        literal(32, "canary-cookie"),
+        literal(17, "de"),
+        field("x-other", "canary-other"),
+    ];
+    let again = [0x82, 0x86, 0xc4, 0xc3, 0xc2, 0xc1, 0xc0, 0xbf, 0xbe];
+    let answer = [vec![0x88], literal(54, "httpd"), field("server-timing", "db;dur=5"), literal(55, "canary-set")];
+    let turns = [
+        c(["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_bytes(), &frame(4, 0, 0, &[])].concat()),
+        s(frame(4, 0, 0, &[])),
+        c(frame(1, 5, 1, &asked.concat())),
+        s(frame(1, 5, 1, &answer.concat())),
+        c(frame(1, 5, 3, &again)),
+        s(frame(1, 5, 3, &[0x88, 0xc0, 0xbf, 0xbe])),
+    ];
+    let before = say(&crate::http2::Http2, Keep::default(), &turns).join("\n");
+    assert!(!before.contains("acme") && !before.contains("page") && !before.contains("canary"), "{before}");
+    let keep = Keep::default().http(
+        &names(&["X-Tenant", "accept-language"]),
+        &names(&["server-timing", "Server"]),
+        &names(&["page"]),
+    );
+    let after = say(&crate::http2::Http2, keep.expect("names"), &turns);
+    let messages: Vec<_> = after.iter().filter(|l| l.contains("http.")).collect();
+    assert_eq!(messages.len(), 4, "{after:?}");
+    for request in [messages[0], messages[2]] {
+        assert!(request.contains(" http.request.header.x-tenant=acme"), "{request}");
+        assert!(request.contains(" http.request.header.accept-language=de"), "{request}");
+        assert!(request.contains(" url.query=page=2"), "{request}");
+    }
+    for response in [messages[1], messages[3]] {
+        assert!(response.contains(" http.response.header.server-timing=db;dur=5"), "{response}");
+        assert!(response.contains(" http.response.header.server=httpd"), "{response}");
+    }
+    assert!(!after.join("\n").contains("canary"), "{after:?}");
+}
+
 #[test]
 fn attributes_are_left_out_where_that_is_wanted() {
     let turns = [c(REQUEST), s(RESPONSE)];
@@ -58,7 +114,7 @@ fn redis_shows_the_first_key_and_no_value() {
     let secret = "*2\r\n$3\r\nGET\r\n$40\r\nghp_16C7e42F292c6912E7710c838347Ae178B4a\r\n";
     let eval = "*4\r\n$4\r\nEVAL\r\n$13\r\ncanary-script\r\n$1\r\n1\r\n$6\r\ncart:7\r\n";
     let turns = [c([set, mget, auth, secret, eval].concat())];
-    let said = say(&crate::redis::Redis, Keep::default().redis_keys(true), &turns).join("\n");
+    let said = say(&crate::redis::Redis, Keep::default().keys("redis"), &turns).join("\n");
     assert!(said.contains("db.query.text=SET cart:7 ? ") && said.contains("db.query.text=MGET cart:7 ? "), "{said}");
     assert!(said.contains("db.query.text=GET ? ") && said.contains("db.query.text=EVAL ? ? ?"), "{said}");
     assert!(!said.contains("canary") && !said.contains("ghp_"), "{said}");
@@ -69,10 +125,110 @@ fn redis_shows_the_first_key_and_no_value() {
         let whole = &turns[0].1;
         let cut: Vec<Turn> = whole.chunks(n).map(c).collect();
         let lines = |said: &str| said.lines().filter(|l| l.contains("req")).map(str::to_owned).collect::<Vec<_>>();
-        let pieces = say(&crate::redis::Redis, Keep::default().redis_keys(true), &cut).join("\n");
+        let pieces = say(&crate::redis::Redis, Keep::default().keys("redis"), &cut).join("\n");
         assert_eq!(lines(&pieces).len(), lines(&said).len(), "{n}");
         assert!(pieces.contains("db.query.text=SET cart:7 ? "), "{n}: {pieces}");
     }
+}
+
+#[test]
+fn memcached_shows_the_first_key_and_no_value() {
+    let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let text = format!(
+        "get cart:7 canary-key\r\ngat 60 cart:7\r\nset cart:7 0 0 6\r\ncanary\r\nmg cart:7 v Ocanary\r\nget {token}\r\nstats canary\r\n"
+    );
+    let turns = [c(text.as_str())];
+    let shows = || Keep::default().keys("memcached");
+    let said = say(&crate::memcached::Memcached, shows(), &turns).join("\n");
+    for text in ["get cart:7 ?", "gat ? cart:7", "set cart:7 ? ? ?", "mg cart:7 ? ?", "get ?", "stats ?"] {
+        assert!(said.lines().any(|l| l.contains(&format!("db.query.text={text} ")) || l.ends_with(&format!("db.query.text={text}"))), "{text}: {said}");
+    }
+    assert!(!said.contains("canary") && !said.contains("ghp_"), "{said}");
+    assert!(!say(&crate::memcached::Memcached, Keep::default(), &turns).join("\n").contains("cart:7"));
+
+    let binary = |opcode: u8, extras: &[u8], key: &[u8], value: &[u8]| {
+        let body = extras.len() + key.len() + value.len();
+        let head = [
+            0x80,
+            opcode,
+            0,
+            key.len() as u8,
+            extras.len() as u8,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            body as u8,
+            0,
+            0,
+            0,
+            7,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        [&head, extras, key, value].concat()
+    };
+    let set = binary(1, &[0; 8], b"cart:7", b"canary-value");
+    let all = [set, binary(0, &[], b"cart:8", &[]), binary(0x21, &[], b"canary-PLAIN", b"canary")].concat();
+    for n in [1, 7, all.len()] {
+        let turns: Vec<Turn> = all.chunks(n).map(c).collect();
+        let said = say(&crate::memcached::MemcachedBinary, shows(), &turns).join("\n");
+        assert!(said.contains("db.query.text=set cart:7") && said.contains("db.query.text=get cart:8"), "{n}: {said}");
+        assert!(said.contains("sasl_auth") && !said.contains("canary"), "{n}: {said}");
+    }
+}
+
+#[test]
+fn mongodb_shows_what_queries_compare_the_named_fields_with() {
+    fn element(kind: u8, key: &str, value: &[u8]) -> Vec<u8> {
+        [&[kind], key.as_bytes(), &[0], value].concat()
+    }
+    fn text(key: &str, value: &str) -> Vec<u8> {
+        element(2, key, &[&(value.len() as u32 + 1).to_le_bytes()[..], value.as_bytes(), &[0]].concat())
+    }
+    fn document(elements: &[Vec<u8>]) -> Vec<u8> {
+        let body = elements.concat();
+        [&(body.len() as u32 + 5).to_le_bytes()[..], &body, &[0]].concat()
+    }
+    let number = |key: &str, n: i32| element(0x10, key, &n.to_le_bytes());
+    let filter = || {
+        let nested = document(&[text("tenant", "canary-nested")]);
+        document(&[text("tenant", "acme"), number("page", 7), text("card", "canary-card"), element(3, "or", &nested)])
+    };
+    let list = |name: &str, inner: &str| {
+        let first = document(&[element(3, inner, &filter())]);
+        element(4, name, &document(&[element(3, "0", &first)]))
+    };
+    let commands = [
+        vec![text("find", "orders"), element(3, "filter", &filter())],
+        vec![text("count", "orders"), element(3, "query", &filter())],
+        vec![text("update", "orders"), list("updates", "q")],
+        vec![text("delete", "orders"), list("deletes", "q")],
+        vec![text("aggregate", "orders"), list("pipeline", "$match")],
+    ];
+    let mut turns = Vec::new();
+    for (id, mut command) in (1u32..).zip(commands) {
+        command.push(text("$db", "shop"));
+        let body = [&[0, 0, 0, 0, 0][..], &document(&command)].concat();
+        let head = [body.len() as u32 + 16, id, 0, 2013].map(u32::to_le_bytes).concat();
+        turns.push(c([head, body].concat()));
+    }
+    let keep = Keep::default().fields("mongodb", &names(&["tenant", "page"])).expect("names");
+    let said = say(&crate::mongodb::MongoDb, keep, &turns);
+    let shown = said.iter().filter(|l| l.contains("db.query.parameter.tenant=acme db.query.parameter.page=7")).count();
+    assert_eq!(shown, 5, "{said:?}");
+    assert!(!said.join("\n").contains("canary"), "{said:?}");
+    let before = say(&crate::mongodb::MongoDb, Keep::default(), &turns).join("\n");
+    assert!(before.contains("find") && !before.contains("acme"), "{before}");
+    assert!(Keep::default().fields("mongodb", &names(&[""])).is_err());
 }
 
 #[test]

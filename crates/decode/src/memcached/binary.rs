@@ -82,6 +82,11 @@ pub(super) fn header(bytes: &[u8]) -> Option<Header> {
     (sane && inside && bytes.len() >= HEADER && operation(opcode).is_some()).then_some(header)
 }
 
+/// Whether a request names a key: that of statistics and of authentication is something else.
+pub(super) fn has_key(h: &Header) -> bool {
+    h.key > 0 && !matches!(h.opcode, 0x10 | 0x20..=0x22)
+}
+
 /// Whether lengths are those that the operation has.
 pub(super) fn is_exact(h: &Header) -> bool {
     let fixed = u32::from(h.key).saturating_add(u32::from(h.extras));

@@ -4,7 +4,7 @@
 //! | concern | what is done |
 //! |---|---|
 //! | pairing | text: in order. Binary: by the opaque value. A protocol of the registry each, because that differs; one parser |
-//! | what is kept | the command, the number of keys, the status word, the number of hits; never a key or a value |
+//! | what is kept | the command, the number of keys, the status word, the number of hits; never a value, a key only where the user lets keys through |
 //! | values | skipped by their lengths; a response to several keys ends with its `END` |
 //! | no answer asked for | `noreply`, `quit`, quiet meta commands (`q`) and quiet opcodes are one-way, and so is what answers them after all |
 //! | misses | are no errors: the status word tells them (`NOT_FOUND`, `EN`) |
@@ -24,7 +24,7 @@ mod text;
 mod tests;
 
 use crate::units::Units;
-use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -52,8 +52,12 @@ impl Protocol for Memcached {
         Pairing::InOrder
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<Units<parse::Memcache>>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(Units::of(parse::Memcache::showing(keep.keeps_keys(self.name()))))
     }
 }
 
@@ -74,7 +78,11 @@ impl Protocol for MemcachedBinary {
         Pairing::ById
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<Units<parse::Memcache>>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(Units::of(parse::Memcache::showing(keep.keeps_keys(self.name()))))
     }
 }

@@ -32,6 +32,15 @@ pub struct Memcache {
     stats: Option<u32>,
     /// In the rest of a line longer than [`MAX_HEAD`], by side.
     in_line: PerSide<bool>,
+    /// The user lets keys through.
+    keys: bool,
+}
+
+impl Memcache {
+    /// Shows the first key of each command, if `keys` says so.
+    pub(super) fn showing(keys: bool) -> Self {
+        Memcache { keys, ..Memcache::default() }
+    }
 }
 
 impl Reader for Memcache {
@@ -99,7 +108,11 @@ impl Memcache {
             let noop = command.class == Class::MetaNoop;
             self.asked.push_back(Asked { quiet: command.quiet, noop, opaque: command.opaque });
         }
-        out(Item::Message(request(&command, unit.offset, head, whole)));
+        let mut message = request(&command, unit.offset, head, whole);
+        if self.keys && whole && command.name != "_OTHER" {
+            message.attrs.push(("db.query.text", AttrVal::Str(Cow::Owned(text::shown(line, &command)))));
+        }
+        out(Item::Message(message));
         Some(command.value)
     }
 
@@ -198,6 +211,11 @@ impl Memcache {
             return Step::Bad;
         }
         let Some((name, quiet)) = binary::operation(header.opcode) else { return Step::Bad };
+        let keys = self.keys && asks && binary::has_key(&header);
+        let behind = HEADER.saturating_add(usize::from(header.extras)).saturating_add(usize::from(header.key));
+        if keys && unit.bytes.len() < behind && !unit.cut {
+            return Step::More;
+        }
         let end = unit.offset.saturating_add(len64(HEADER));
         let skip = u64::from(header.body);
         // Each line of statistics is a message of its own, and an empty one ends them.
@@ -229,6 +247,11 @@ impl Memcache {
             m.attrs.push(("db.system.name", AttrVal::from("memcached")));
             m.attrs.push(("db.operation.name", AttrVal::from(name)));
         }
+        if keys {
+            let key = unit.bytes.get(behind.saturating_sub(usize::from(header.key))..behind);
+            let shown = [name, key.and_then(text::key).unwrap_or("?")].join(" ");
+            m.attrs.push(("db.query.text", AttrVal::Str(Cow::Owned(shown))));
+        }
         if !asks {
             m.status_code = Some(i32::from(header.status));
             let (word, fault) = binary::status(header.status).unwrap_or(("_OTHER", 1));
@@ -244,7 +267,9 @@ impl Memcache {
             }
         }
         out(Item::Message(m));
-        Step::Took { head: HEADER, skip }
+        let head = if keys { behind.min(unit.bytes.len()) } else { HEADER };
+        let passed = len64(head.saturating_sub(HEADER));
+        Step::Took { head, skip: skip.saturating_sub(passed) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lines of the text protocol.
 
-use crate::text::decimal;
+use crate::text::{decimal, visible};
+use crate::url::looks_secret;
 
 /// How a command is written and answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,11 @@ const COMMANDS: [(&str, Class); 30] = [
     ("ms", Class::MetaSet),
     ("mn", Class::MetaNoop),
 ];
+
+/// Longest key that is shown, bytes.
+const MAX_KEY: usize = 64;
+/// Arguments that are written as `?` one by one.
+const MAX_MARKS: usize = 8;
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +122,26 @@ pub(super) fn command(line: &[u8], cut: bool) -> Option<Command> {
     }
     let complete = cut || !matches!(class, Class::Get | Class::GetAndTouch) || command.keys > 0;
     complete.then_some(command)
+}
+
+/// A key that may be shown.
+pub(super) fn key(word: &[u8]) -> Option<&str> {
+    visible(word, MAX_KEY).filter(|_| word.len() <= MAX_KEY && !looks_secret(word))
+}
+
+/// A command with its first key; its other arguments are hidden.
+pub(super) fn shown(line: &[u8], command: &Command) -> String {
+    let first = match command.class {
+        _ if command.keys == 0 => None,
+        Class::GetAndTouch => Some(1),
+        _ => Some(0),
+    };
+    let mut text = command.name.to_owned();
+    for (at, word) in words(line).skip(1).take(MAX_MARKS).enumerate() {
+        text.push(' ');
+        text.push_str(key(word).filter(|_| first == Some(at)).unwrap_or("?"));
+    }
+    text
 }
 
 /// A command of another version or a mistake: a word, and text behind it.

@@ -3,7 +3,10 @@
 use super::bson::{elements, Value};
 use super::parse::{op, Body};
 use crate::text::{clean, hide_values, visible};
+use crate::url::looks_secret;
 use std::borrow::Cow;
+use std::sync::Arc;
+use wirespan_model::message::AttrList;
 use wirespan_model::{AttrVal, Kind, Message, Outcome, Side};
 
 /// Longest error text that is kept, bytes.
@@ -41,8 +44,44 @@ const ON_COLLECTION: [&str; 26] = [
     "validate",
 ];
 
+/// Fields of documents whose values in queries are let through, each with its attribute.
+pub(super) type Fields = Arc<[(String, &'static str)]>;
+
+/// Longest value of such a field, bytes.
+const MAX_FIELD: usize = 64;
+
+/// The document by which a command chooses others, if this element of it holds one.
+fn filter<'a>(key: &[u8], value: Value<'a>) -> Option<&'a [u8]> {
+    let Value::Document(inner) = value else { return None };
+    let first = |of: &[u8]| match elements(inner).next()? {
+        (_, Value::Document(first)) => match elements(first).find(|(key, _)| *key == of)? {
+            (_, Value::Document(found)) => Some(found),
+            _ => None,
+        },
+        _ => None,
+    };
+    match key {
+        b"filter" | b"query" => Some(inner),
+        b"updates" | b"deletes" => first(b"q"),
+        b"pipeline" => first(b"$match"),
+        _ => None,
+    }
+}
+
+/// Writes what a query compares the fields with that the user lets through.
+fn parameters<'a>(query: &'a [u8], fields: &Fields, attrs: &mut AttrList<'a>) {
+    for (key, value) in elements(query) {
+        let Some((_, name)) = fields.iter().find(|(field, _)| field.as_bytes() == key) else { continue };
+        match value {
+            Value::Text(text) if !looks_secret(text) => attrs.push((name, AttrVal::Str(clean(text, MAX_FIELD)))),
+            Value::Number(n) => attrs.push((name, AttrVal::Str(Cow::Owned(n.to_string())))),
+            _ => {}
+        }
+    }
+}
+
 /// The message of a command or of an older operation.
-pub(super) fn request<'a>(body: &Body<'a>, offset: u64, kind: Kind) -> Message<'a> {
+pub(super) fn request<'a>(body: &Body<'a>, offset: u64, kind: Kind, fields: &Fields) -> Message<'a> {
     let mut m = Message::new("mongodb", Side::Client, kind, offset);
     m.attrs.push(("db.system.name", AttrVal::from("mongodb")));
     let (mut database, mut collection) = split(body.name);
@@ -55,6 +94,10 @@ pub(super) fn request<'a>(body: &Body<'a>, offset: u64, kind: Kind) -> Message<'
             collection = "";
         }
         command(document, &mut m, &mut database, &mut collection);
+        if !fields.is_empty() {
+            let queries = elements(document).filter_map(|(key, value)| filter(key, value));
+            queries.for_each(|query| parameters(query, fields, &mut m.attrs));
+        }
     } else {
         m.operation = match body.op {
             op::QUERY => "find",

@@ -3,7 +3,7 @@
 //! | concern | what is done |
 //! |---|---|
 //! | pairing | `responseTo` of a reply names the `requestID` of its request |
-//! | what is kept | command, database, collection, and of replies `ok`, `code`, `codeName` and a masked text; no other value |
+//! | what is kept | command, database, collection, and of replies `ok`, `code`, `codeName` and a masked text; no other value, unless the user names a field ([`emit::Fields`]) |
 //! | BSON | the top level is walked, at most [`parse::MAX_HEAD`] bytes; what lies deeper is skipped by its length |
 //! | errors | `ok: 0`, the first of `writeErrors`, `writeConcernError`, and the flags of `OP_REPLY` |
 //! | not captured to its end | what was seen; a reply whose `ok` was not seen has no outcome, unless it holds a cursor |
@@ -23,7 +23,7 @@ pub mod parse;
 mod tests;
 
 use crate::units::Units;
-use crate::{Detect, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -51,7 +51,11 @@ impl Protocol for MongoDb {
         Pairing::ById
     }
 
-    fn parser(&self, _transport: Transport) -> Box<dyn Parser> {
-        Box::<Units<parse::Messages>>::default()
+    fn parser(&self, transport: Transport) -> Box<dyn Parser> {
+        self.parser_with(transport, &Keep::default())
+    }
+
+    fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
+        Box::new(Units::of(parse::Messages::keeping(keep.of_fields(self.name()))))
     }
 }

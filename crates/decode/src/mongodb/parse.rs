@@ -129,6 +129,15 @@ fn document_of_msg(mut sections: &[u8]) -> Option<&[u8]> {
 pub struct Messages {
     /// `requestID` of the last reply that announced another: that one answers nothing new.
     exhaust: Option<u32>,
+    /// The user lets these through.
+    fields: emit::Fields,
+}
+
+impl Messages {
+    /// Shows what queries compare these fields with.
+    pub(super) fn keeping(fields: emit::Fields) -> Self {
+        Messages { fields, ..Messages::default() }
+    }
 }
 
 impl Reader for Messages {
@@ -168,7 +177,7 @@ impl Reader for Messages {
         };
         let skip = len64(header.len).saturating_sub(len64(seen.len()));
         let mut message = match unit.side {
-            Side::Client => emit::request(&body, unit.offset, kind),
+            Side::Client => emit::request(&body, unit.offset, kind, &self.fields),
             Side::Server => emit::response(&body, unit.offset, kind),
         };
         message.head_len = len64(seen.len());

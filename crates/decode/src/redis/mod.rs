@@ -67,6 +67,6 @@ impl Protocol for Redis {
     }
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
-        Box::new(parse::RedisParser::showing(keep.keeps_redis_keys()))
+        Box::new(parse::RedisParser::showing(keep.keeps_keys(self.name())))
     }
 }

@@ -7,7 +7,7 @@
 //! and is not inserted; that too shifts nothing that is referred to later. Everything below what was seen is
 //! [`Field::Unknown`].
 //!
-//! Credentials: the value of a field that is not in [`field`] is not kept, only its length.
+//! Credentials: the value of a field that is not in [`field`], and not named by the user, is not kept, only its length.
 
 mod field;
 mod huffman;
@@ -16,7 +16,8 @@ mod tests;
 
 pub(crate) use field::{Field, CONTEXT, FIELDS};
 
-use field::{fixed, fixed_name_len, STATIC_ENTRIES};
+use crate::mask::FieldNames;
+use field::{fixed, fixed_name, STATIC_ENTRIES};
 use std::collections::VecDeque;
 
 /// Size of a dynamic table that nobody changed.
@@ -39,9 +40,37 @@ pub(crate) enum Ended {
     Bad,
 }
 
+/// What a field's name means.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    field: Field,
+    /// Its place in the list of those that the user lets through.
+    kept: Option<usize>,
+    /// 0 if not known.
+    len: usize,
+}
+
+impl Name {
+    const UNKNOWN: Name = Name { field: Field::Unknown, kept: None, len: 0 };
+
+    fn of(name: &[u8], field: Field, names: FieldNames<'_>) -> Name {
+        let kept = if field.is_wanted() { None } else { names.iter().position(|(k, _)| k.as_bytes() == name) };
+        Name { field, kept, len: name.len() }
+    }
+
+    fn fixed(index: usize, field: Field, names: FieldNames<'_>) -> Name {
+        Name::of(fixed_name(index).as_bytes(), field, names)
+    }
+
+    /// Whether its value matters.
+    fn is_wanted(self) -> bool {
+        self.field.is_wanted() || self.kept.is_some()
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
-    field: Field,
+    name: Name,
     value: Box<[u8]>,
     size: usize,
 }
@@ -67,6 +96,8 @@ impl Default for Decoder {
 pub(crate) struct Head {
     text: Vec<u8>,
     values: [Option<(usize, usize)>; FIELDS],
+    /// Of fields that the user lets through.
+    kept: Vec<(usize, (usize, usize))>,
     /// Fields of any name.
     pub(crate) fields: usize,
     /// Fields that are unknown.
@@ -85,13 +116,22 @@ impl Head {
         self.text.get(from..to)
     }
 
+    /// The value of a field that the user lets through, by its place in the list.
+    pub(crate) fn kept(&self, place: usize) -> Option<&[u8]> {
+        let (_, (from, to)) = *self.kept.iter().find(|(i, _)| *i == place)?;
+        self.text.get(from..to)
+    }
+
     fn clear(&mut self) {
         self.text.clear();
-        *self = Head { text: std::mem::take(&mut self.text), ..Head::default() };
+        self.kept.clear();
+        let (text, kept) = (std::mem::take(&mut self.text), std::mem::take(&mut self.kept));
+        *self = Head { text, kept, ..Head::default() };
     }
 
     /// Counts a field whose value, if it matters, stands in `text` from `from` on.
-    fn take(&mut self, field: Field, from: usize) {
+    fn take(&mut self, name: Name, from: usize) {
+        let field = name.field;
         self.fields = self.fields.saturating_add(1);
         if field == Field::Unknown {
             self.unknown = self.unknown.saturating_add(1);
@@ -101,6 +141,9 @@ impl Head {
         self.regular |= !field.is_pseudo();
         self.disorder |= self.regular && field.is_pseudo();
         let to = self.text.len();
+        if let Some(place) = name.kept {
+            self.kept.push((place, (from, to)));
+        }
         if let Some(place) = self.values.get_mut(field as usize) {
             self.disorder |= place.is_some() && field.is_pseudo();
             if place.is_none() {
@@ -183,53 +226,55 @@ impl Decoder {
     }
 
     /// Reads a block into `head`. What came before a cut or an error stands in it.
-    pub(crate) fn decode(&mut self, block: &[u8], head: &mut Head) -> Ended {
+    /// Of other fields than those in [`field`], the values of `names` are kept.
+    pub(crate) fn decode(&mut self, block: &[u8], head: &mut Head, names: FieldNames<'_>) -> Ended {
         head.clear();
         let mut octets = Octets(block);
         while !octets.0.is_empty() {
-            if let Err(ended) = self.field(&mut octets, head) {
+            if let Err(ended) = self.field(&mut octets, head, names) {
                 return ended;
             }
         }
         Ended::Whole
     }
 
-    fn field(&mut self, octets: &mut Octets<'_>, head: &mut Head) -> Result<(), Ended> {
+    fn field(&mut self, octets: &mut Octets<'_>, head: &mut Head, names: FieldNames<'_>) -> Result<(), Ended> {
         let first = octets.octet()?;
         let from = head.text.len();
         match first {
             0x80.. => {
                 let index = octets.integer(first, 7)?;
-                let field = match fixed(index) {
+                let name = match fixed(index) {
                     Some((field, value)) => {
                         head.text.extend_from_slice(value.as_bytes());
-                        field
+                        Name::fixed(index, field, names)
                     }
                     None if index == 0 => return Err(Ended::Bad),
                     None => match self.entry(index) {
                         Some(entry) => {
                             head.text.extend_from_slice(&entry.value);
-                            entry.field
+                            entry.name
                         }
-                        None => Field::Unknown,
+                        None => Name::UNKNOWN,
                     },
                 };
-                head.take(field, from);
+                head.take(name, from);
             }
             0x40..=0x7f => {
-                let (field, name_len) = self.name(octets, first, 6, head)?;
+                let name = self.name(octets, first, 6, head, names)?;
                 let text = octets.text()?;
                 text.append(&mut head.text)?;
                 let value_len = head.text.len().saturating_sub(from);
-                let kept = head.text.get(from..).filter(|v| field.is_wanted() && v.len() <= MAX_VALUE);
-                let value = kept.unwrap_or_default().into();
-                let field_kept = if field.is_wanted() && value_len > MAX_VALUE { Field::Unknown } else { field };
-                let size = name_len.saturating_add(value_len).saturating_add(ENTRY_OVERHEAD);
-                self.insert(Entry { field: field_kept, value, size });
-                if !field.is_wanted() {
+                let short = value_len <= MAX_VALUE;
+                let value = head.text.get(from..).filter(|_| name.is_wanted() && short).unwrap_or_default().into();
+                let field = if name.field.is_wanted() && !short { Field::Unknown } else { name.field };
+                let later = Name { field, kept: name.kept.filter(|_| short), ..name };
+                let size = name.len.saturating_add(value_len).saturating_add(ENTRY_OVERHEAD);
+                self.insert(Entry { name: later, value, size });
+                if !name.is_wanted() {
                     head.text.truncate(from);
                 }
-                head.take(field, from);
+                head.take(name, from);
             }
             0x20..=0x3f => {
                 // Only at the beginning of a block (RFC 7541, 4.2).
@@ -239,19 +284,26 @@ impl Decoder {
                 self.resize(octets.integer(first, 5)?);
             }
             _ => {
-                let (field, _) = self.name(octets, first, 4, head)?;
+                let name = self.name(octets, first, 4, head, names)?;
                 let text = octets.text()?;
-                if field.is_wanted() {
+                if name.is_wanted() {
                     text.append(&mut head.text)?;
                 }
-                head.take(field, from);
+                head.take(name, from);
             }
         }
         Ok(())
     }
 
-    /// The name of a literal field, and its length (0 if unknown).
-    fn name(&self, octets: &mut Octets<'_>, first: u8, prefix: u32, head: &mut Head) -> Result<(Field, usize), Ended> {
+    /// The name of a literal field.
+    fn name(
+        &self,
+        octets: &mut Octets<'_>,
+        first: u8,
+        prefix: u32,
+        head: &mut Head,
+        names: FieldNames<'_>,
+    ) -> Result<Name, Ended> {
         match octets.integer(first, prefix)? {
             0 => {
                 let text = octets.text()?;
@@ -260,14 +312,14 @@ impl Decoder {
                 let name = head.text.get(from..).unwrap_or_default();
                 // Upper case is malformed, and so is an empty name (RFC 9113, 8.2).
                 let valid = !name.is_empty() && name.iter().all(|b| b.is_ascii_graphic() && !b.is_ascii_uppercase());
-                let found = (Field::of(name), name.len());
+                let found = Name::of(name, Field::of(name), names);
                 head.text.truncate(from);
                 valid.then_some(found).ok_or(Ended::Bad)
             }
-            index => match fixed(index) {
-                Some((field, _)) => Ok((field, fixed_name_len(index))),
-                None => Ok(self.entry(index).map_or((Field::Unknown, 0), |e| (e.field, e.field.name().len()))),
-            },
+            index => Ok(match fixed(index) {
+                Some((field, _)) => Name::fixed(index, field, names),
+                None => self.entry(index).map_or(Name::UNKNOWN, |e| e.name),
+            }),
         }
     }
 

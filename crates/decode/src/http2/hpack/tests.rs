@@ -14,7 +14,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 fn read(decoder: &mut Decoder, block: &[u8]) -> (Ended, Head) {
     let mut head = Head::default();
-    (decoder.decode(block, &mut head), head)
+    (decoder.decode(block, &mut head, &[]), head)
 }
 
 fn get(head: &Head, field: Field) -> String {
