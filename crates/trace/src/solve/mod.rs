@@ -125,9 +125,10 @@ impl Solver {
             process.served(&span);
             return sink(span);
         }
-        // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own.
+        // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own. Where work is
+        // handed over, some hand-overs are not seen.
         let certain = is_certain(&span) && !process.tries(&span) && !process.shares(&span);
-        if certain || (span.cause_evidence.is_none() && !process.in_doubt) {
+        if certain || (span.cause_evidence.is_none() && !process.doubts()) {
             process.called(&span, None);
             return sink(span);
         }

@@ -77,6 +77,11 @@ impl Process {
         span.parent_span_id.is_none() && span.cause.is_some_and(|exchange| self.sharing.concerns(exchange))
     }
 
+    /// Whether a call without a cause may be somebody's.
+    pub(super) fn doubts(&self) -> bool {
+        self.in_doubt || self.trial.is_some()
+    }
+
     /// Whether a claim of the kernel has to wait until it is known how many of them hold.
     pub(super) fn tries(&mut self, span: &Span) -> bool {
         if !is_tried(span) {
