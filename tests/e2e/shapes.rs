@@ -137,7 +137,7 @@ fn hand_over_to_other_threads() {
         bar("java-pool-full", 0.5, WIRE).claimed(0.9),
         bar("java-fanout", 0.0, WIRE),
         bar("go-seq", 0.5, WIRE).claimed(0.9),
-        bar("go-fanout", 0.5, WIRE).claimed(0.9),
+        bar("go-fanout", 0.1, WIRE).claimed(0.9),
         bar("go-channel", 0.5, WIRE).claimed(0.9),
     ];
     run("shapes_hand_over", &bars, 100);
