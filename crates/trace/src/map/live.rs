@@ -6,6 +6,7 @@
 
 use super::build::is_opaque;
 use super::ends::{self, Directory, FlowEnds, NodeKey};
+use super::remote::Crowds;
 use super::sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge};
 use super::top::Top;
 use super::NodeKind;
@@ -128,6 +129,7 @@ pub struct LiveMap {
     /// What is known: the first is asked, both learn; the second takes its place when it is old enough.
     known: [Directory; 2],
     turned: Instant,
+    crowds: Crowds,
     calls: Top<GraphEdge, CallSums>,
     flows: Top<LinkEdge, FlowSums>,
     stats: LiveStats,
@@ -142,6 +144,7 @@ impl LiveMap {
             waits: 0,
             known: [Directory::new(max), Directory::new(max)],
             turned: now,
+            crowds: Crowds::default(),
             calls: Top::new(config.max_edges),
             flows: Top::new(config.max_edges),
             stats: LiveStats::default(),
@@ -252,6 +255,7 @@ impl LiveMap {
         } else {
             (own, directory.server_of(span).0)
         };
+        let (client, server) = (self.crowds.of(client), self.crowds.of(server));
         let paired = client.kind == NodeKind::Service && server.kind == NodeKind::Service;
         let connection_type = match span.kind {
             SpanKind::Producer | SpanKind::Consumer => "messaging_system",
@@ -274,6 +278,7 @@ impl LiveMap {
 
     fn count_flow(&mut self, flow: &FlowPart) {
         let Ok((client, server, observed)) = self.known[0].of_flow(&flow.ends, flow.service()) else { return };
+        let (client, server) = (self.crowds.of(client), self.crowds.of(server));
         let (transport, port) = (flow.transport, flow.port);
         let edge = LinkEdge { client: client.name, server: server.name, transport, port };
         let again = flow.ends.serves && observed;
