@@ -25,11 +25,10 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 	if (s->shared || s->tuple.transport == WS_UDP) {
 		if (a->cause >> 24 == s->cookie)
 			c->exchange = a->cause;
-	} else if (first && s->exchange && a->cause && a->state != ACTS_RETURNED && !is_provisional(a->cause)) {
-		/* Who answers what another has read was handed it: that is tested as well. */
+	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED) {
 		if (a->cause != c->exchange)
 			out_of_turn(pid);
-		else if (a->crowd || a->state == ACTS_LENT)
+		else if (a->crowd)
 			in_turn(pid);
 	}
 	if (a->cause == c->exchange) {
@@ -50,9 +49,8 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 		s->mixed = 1;
 	s->cause = doubtful ? 0 : a->cause;
 	s->evidence = doubtful ? WS_EV_INFERRED : a->evidence;
-	s->hint = doubtful && !is_provisional(a->cause) ? a->cause : 0;
 	if (s->exchange == 1 && s->connect_tid == tid && s->connect_doubtful) {
-		s->cause = s->hint = 0;
+		s->cause = 0;
 		s->evidence = WS_EV_INFERRED;
 	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause) {
 		s->cause = s->connect_cause;
@@ -92,7 +90,7 @@ static __always_inline struct cause follow_cause(struct sock_state *s, struct co
 	} else {
 		a->acted = 0;
 	}
-	c.id = s->cause ? s->cause : s->evidence == WS_EV_INFERRED ? s->hint : 0;
+	c.id = s->cause;
 	c.evidence = s->cause || s->evidence == WS_EV_INFERRED ? s->evidence : WS_EV_NONE;
 	return c;
 }

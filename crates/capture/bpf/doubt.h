@@ -6,8 +6,7 @@
  * sent for a certain cause only by who has read nothing else since it slept, and has sent nothing since. A process whose
  * answers were in turn, though several requests were being served, is believed (nginx and Node deal with one event after
  * the other). Before either is known, who has read one request after the other without acting in between is not believed.
- * Goroutines do one thing at a time, and are always believed: their process is 0 here. Before the program was looked into,
- * its threads stand for them, and are never believed: their process is WS_STRANGERS.
+ * Goroutines do one thing at a time, and are always believed: their process is 0 here.
  */
 #ifndef WS_DOUBT_H
 #define WS_DOUBT_H
@@ -38,7 +37,7 @@ static __always_inline void out_of_turn(__u32 pid)
 {
 	__u32 doubt = doubt_of(pid) + WS_DOUBT_MORE;
 
-	if (!pid || pid == WS_STRANGERS)
+	if (!pid)
 		return;
 	if (doubt > WS_DOUBT_MOST)
 		doubt = WS_DOUBT_MOST;
@@ -49,7 +48,7 @@ static __always_inline void in_turn(__u32 pid)
 {
 	__u32 doubt = doubt_of(pid);
 
-	if (!pid || !doubt || pid == WS_STRANGERS)
+	if (!pid || !doubt)
 		return;
 	doubt--;
 	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
@@ -60,7 +59,7 @@ static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 {
 	__u32 doubt;
 
-	if (pid == WS_STRANGERS || (!c->cause && c->evidence == WS_EV_INFERRED))
+	if (!c->cause && c->evidence == WS_EV_INFERRED)
 		return true;
 	if (c->state > ACTS_ANSWERED)
 		return doubt_of(pid) > WS_DOUBT_NEW;

@@ -30,8 +30,6 @@ struct {
 
 #define GO_G_M 48 /* of runtime.g */
 
-#define WS_STRANGERS 0xffffffff /* stands for the process of goroutines that are not known */
-
 static __always_inline __u64 user_word(__u64 at)
 {
 	__u64 word = 0;
@@ -59,19 +57,6 @@ static __always_inline struct context *goroutine(const struct go_runtime *go, st
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
-/*
- * Whether a program that was not looked into yet is Go: the register of the goroutine leads to the bounds of the stack, and
- * to the guard within them (or a value that no stack reaches, when it is to stop). Which goroutine it is cannot be read.
- */
-static __always_inline bool is_stranger(struct pt_regs *regs)
-{
-	__u64 stack[3], g = WS_GO_G(regs);
-
-	if (bpf_probe_read_user(stack, sizeof(stack), (void *)g) || WS_SP(regs) < stack[0] || WS_SP(regs) > stack[1])
-		return false;
-	return (stack[2] > stack[0] && stack[2] < stack[1]) || stack[2] >= -4096ULL;
-}
-
 /* Who acts: the goroutine in the system call, else the thread. */
 static __always_inline struct context *acting(struct task_struct *task, struct task_state *t)
 {
@@ -80,13 +65,11 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	struct context *c;
 	__u64 stack[2], g;
 
-	t->goroutine = t->stranger = 0;
+	t->goroutine = 0;
 	know_process(task, t);
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	if (!t->facts.go.goid) {
-		t->stranger = !t->facts.go.known && is_stranger(regs);
+	if (!t->facts.go.goid)
 		return &t->acts;
-	}
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	g = WS_GO_G(regs);
 	if (bpf_probe_read_user(stack, sizeof(stack), (void *)g) || WS_SP(regs) < stack[0] || WS_SP(regs) > stack[1])
 		return &t->acts;
@@ -98,10 +81,10 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	return c ? c : &t->acts;
 }
 
-/* After acting(): the process of a thread; 0 if it was a goroutine, WS_STRANGERS if it was one that is not known. */
+/* After acting(): the process of a thread; 0 if it was a goroutine. */
 static __always_inline __u32 thread_group(struct task_struct *task, const struct task_state *t)
 {
-	return t->goroutine ? 0 : t->stranger ? WS_STRANGERS : task->tgid;
+	return t->goroutine ? 0 : task->tgid;
 }
 
 /* After acting(): who that was, to be known again. */

@@ -69,7 +69,7 @@ struct go_runtime {
 	__u16 parent;	/* …the id of the goroutine that started it; 0: not kept (before Go 1.21) */
 	__u16 curg;	/* of runtime.m */
 	__u8 births;	/* their start is probed */
-	__u8 known;	/* the program was looked into: without an offset here, it is not Go */
+	__u8 pad;
 };
 
 /* What user space has learnt of a process; by thread group. */
@@ -97,7 +97,6 @@ struct task_state {
 	__u32 enter_seq;
 	__u8 tls;		/* has called a TLS library */
 	__u8 woken_next;
-	__u8 stranger;		/* the last call was made by a goroutine of a program that was not looked into yet */
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
 	__u16 flow_from_port;	/* from_port, for flows */
@@ -120,7 +119,6 @@ struct {
 struct sock_state {
 	__u64 cookie;
 	__u64 cause;		/* of the current exchange (client sockets) */
-	__u64 hint;		/* who the cause may be where it is not believed */
 	__u64 connect_cause;
 	__u64 connect_ns;	/* start of the handshake; its length once it is over */
 	__u32 connect_tid;

@@ -48,15 +48,8 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *task)
 {
-	struct task_state *t = target_task(task);
-	__u32 pid = task->tgid;
-
-	if (!t)
-		return 0;
-	/* What was learnt of the program before does not hold for this one. */
-	bpf_map_delete_elem(&processes, &pid);
-	__builtin_memset(&t->facts, 0, sizeof(t->facts));
-	emit_task(task, WS_EXEC);
+	if (target_task(task))
+		emit_task(task, WS_EXEC);
 	return 0;
 }
 

@@ -89,9 +89,7 @@ impl Naming {
             }
             self.order.pop_front();
             for mut span in self.release(cause) {
-                // Of a worker without a name it is known that it acted for somebody.
-                let guess = self.best_guess(cause).map_or((None, Evidence::Inferred), |(c, e)| (Some(c), e));
-                (span.cause, span.cause_evidence) = (guess.0, Some(guess.1));
+                (span.cause, span.cause_evidence) = self.best_guess(cause).unzip();
                 given_up += u64::from(span.cause.is_none());
                 sink(span);
             }
@@ -173,8 +171,7 @@ mod tests {
         assert_eq!(naming.give_up(100 + WAIT_NS - 1, &mut |s| out.push(s)), 0);
         assert!(out.is_empty());
         assert_eq!(naming.give_up(100 + WAIT_NS, &mut |s| out.push(s)), 1);
-        let expected =
-            [(Some(9), Some(Evidence::WakeUp)), (Some(9), Some(Evidence::Inferred)), (None, Some(Evidence::Inferred))];
+        let expected = [(Some(9), Some(Evidence::WakeUp)), (Some(9), Some(Evidence::Inferred)), (None, None)];
         assert_eq!(causes(&out), expected);
     }
 

@@ -10,9 +10,6 @@ use super::library::Probe;
 use super::points::Function;
 use std::collections::HashMap;
 
-/// Byte of `struct go_runtime` that says that the program was looked into.
-pub(crate) const KNOWN: usize = 7;
-
 /// Offsets, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -29,7 +26,6 @@ impl Layout {
         out[2..4].copy_from_slice(&self.parent.to_ne_bytes());
         out[4..6].copy_from_slice(&self.curg.to_ne_bytes());
         out[6] = u8::from(births);
-        out[KNOWN] = 1;
         out
     }
 

@@ -344,12 +344,6 @@ impl Search {
             self.attach(pid, &mapping.file, id, Some((mapping.start, mapping.offset)));
         }
         let p = self.processes.get_mut(&pid)?;
-        let mut facts = p.facts;
-        facts.go[goroutines::KNOWN] = 1;
-        if facts != p.facts {
-            p.facts = facts;
-            self.facts.tell(pid, &facts);
-        }
         let now = Instant::now();
         p.look_at = now + if now.duration_since(p.born) < YOUNG { LOOK_YOUNG } else { LOOK };
         Some(())
@@ -391,7 +385,7 @@ impl Search {
         let programs = self.programs;
         let mut facts = process.facts;
         if let Some(goroutines) = &plan.goroutines {
-            facts.go = goroutines.layout.bytes(false);
+            facts.go = goroutines.layout.bytes(programs.birth.is_some() && !goroutines.birth.is_empty());
         }
         if let Some((locks, mapped)) = plan.locks.zip(mapped) {
             facts.locks = locks.range(mapped);
@@ -400,18 +394,9 @@ impl Search {
             process.facts = facts;
             self.facts.tell(pid, &facts);
         }
-        let births = programs.birth.is_some() && plan.goroutines.as_ref().is_some_and(|g| !g.birth.is_empty());
-        if !is_known {
-            Self::probe(programs, process, pid, &path, file, &plan);
+        if is_known {
+            return;
         }
-        // Before its probe was there, no start was seen, and each goroutine's parent is asked for.
-        if let Some(goroutines) = plan.goroutines.as_ref().filter(|_| births) {
-            process.facts.go = goroutines.layout.bytes(true);
-            self.facts.tell(pid, &process.facts);
-        }
-    }
-
-    fn probe(programs: Programs, process: &mut Process, pid: u32, path: &CString, file: &Path, plan: &Plan) {
         let mut sets = Vec::new();
         if let Some((enter, exit)) = programs.tls.and_then(|tls| tls.of(plan.convention)) {
             sets.extend([(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)]);
@@ -421,7 +406,7 @@ impl Search {
             sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
         }
         for (program, probes, at_return) in sets.into_iter().filter(|s| !s.1.is_empty()) {
-            match link::attach(program, path, probes, at_return, pid) {
+            match link::attach(program, &path, probes, at_return, pid) {
                 Ok(link) => process.links.push(link),
                 Err(error) => {
                     tracing::debug!(pid, file = %file.display(), %error, "probes were not attached");
