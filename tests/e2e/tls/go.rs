@@ -29,6 +29,9 @@ func main() {
 }
 "#;
 
+/// In place of what the machine may be set to, which older versions do not all know.
+const FLAGS: &str = "-mod=mod";
+
 /// Builds a program without symbols; `toolchain` as in `GOTOOLCHAIN`.
 pub(super) fn build(dir: &Path, program: &str, mode: &str, toolchain: &str) {
     script(dir, "main.go", program);
@@ -36,6 +39,7 @@ pub(super) fn build(dir: &Path, program: &str, mode: &str, toolchain: &str) {
     let built = Command::new("go")
         .args(["build", "-ldflags", "-s -w", &format!("-buildmode={mode}"), "-o", "pair", "."])
         .env("GOTOOLCHAIN", toolchain)
+        .env("GOFLAGS", FLAGS)
         .current_dir(dir)
         .output()
         .unwrap();
@@ -66,7 +70,13 @@ fn older_versions_of_go_are_read() {
         return;
     }
     for version in ["go1.17.13", "go1.21.13"] {
-        let there = Command::new("go").arg("version").env("GOTOOLCHAIN", version).current_dir("/").output().unwrap();
+        let there = Command::new("go")
+            .arg("version")
+            .env("GOTOOLCHAIN", version)
+            .env("GOFLAGS", FLAGS)
+            .current_dir("/")
+            .output()
+            .unwrap();
         if !String::from_utf8_lossy(&there.stdout).contains(version) {
             skip(test, &format!("{version} cannot be had: {}", String::from_utf8_lossy(&there.stderr).trim()));
             continue;
