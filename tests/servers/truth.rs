@@ -248,7 +248,7 @@ impl Truth {
                 }
             }
         }
-        let pairs = pair(spans, from, &mut differences);
+        let pairs = pair(spans, from, &|span| self.is_also(span), &mut differences);
         let hidden = differences.len().saturating_sub(SHOWN);
         differences.truncate(SHOWN);
         if hidden > 0 {
@@ -266,7 +266,12 @@ impl Truth {
 }
 
 /// Compares both ends of each exchange, found by connection and sequence number of the request's first byte.
-fn pair(spans: &[Seen], from: u64, differences: &mut Vec<String>) -> usize {
+/// A library that says goodbye may leave before it is answered.
+fn pair(spans: &[Seen], from: u64, is_also: &dyn Fn(&Seen) -> bool, differences: &mut Vec<String>) -> usize {
+    let agree = |c: &Seen, s: &Seen| {
+        let left = is_also(c) && c.status == "closed" && (&c.protocol, &c.name) == (&s.protocol, &s.name);
+        left || c.essence() == s.essence()
+    };
     let mut ends: HashMap<_, [Vec<&Seen>; 2]> = HashMap::new();
     for span in spans {
         let Some(seq) = span.attrs.get("wirespan.tcp.request_seq").or(span.attrs.get("wirespan.tcp.response_seq"))
@@ -277,7 +282,7 @@ fn pair(spans: &[Seen], from: u64, differences: &mut Vec<String>) -> usize {
         both[usize::from(span.side == "server")].push(span);
     }
     for [client, server] in ends.values() {
-        let same = client.len() == server.len() && client.iter().zip(server).all(|(c, s)| c.essence() == s.essence());
+        let same = client.len() == server.len() && client.iter().zip(server).all(|(c, s)| agree(c, s));
         if !same {
             let show = |ends: &[&Seen]| ends.iter().map(|s| s.show(from)).collect::<Vec<_>>().join("; ");
             differences.push(format!("ends differ: client: {}\n             server: {}", show(client), show(server)));
