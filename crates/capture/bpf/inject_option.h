@@ -43,13 +43,12 @@ struct {
 	__type(value, struct option_sock);
 } option_socks SEC(".maps");
 
-/*
- * Whose an accepted socket is shows when it is read. Until then the kernel looks only at options that it does not know, and
- * nothing of them leaves it.
- */
+/* A child of a target's listener, and of no other, has a copy of its state. */
 static __always_inline void expect_option(struct bpf_sock_ops *c)
 {
-	if (inject_options)
+	struct bpf_sock *sk = c->sk;
+
+	if (inject_options && sk && bpf_sk_storage_get(&socks, sk, 0, 0))
 		bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags | WS_OPS_PARSE_UNKNOWN_FLAG);
 }
 
@@ -88,28 +87,27 @@ static __always_inline void send_option(struct bpf_sock_ops *c, struct bpf_sock 
 	inject_count(bpf_store_hdr_opt(c, &o, sizeof(o), 0) ? WS_I_NO_ROOM : WS_I_OPTION);
 }
 
+static __always_inline bool load_option(struct bpf_sock_ops *c, struct context_option *o, __u8 letter)
+{
+	*o = (struct context_option){ .kind = WS_OPTION_KIND, .length = 4, .id = { 'W', letter } };
+	return bpf_load_hdr_opt(c, o, sizeof(*o), 0) == sizeof(*o);
+}
+
 /* A segment that comes with options of which the kernel knows nothing. Each piece of a segment that was split has them. */
 static __always_inline void keep_option(struct bpf_sock_ops *c, struct bpf_sock *sk)
 {
-	struct context_option o = { .kind = WS_OPTION_KIND, .length = 4, .id = { 'W', WS_OPTION_SAMPLED } };
+	struct context_option o;
 	__u8 *header = c->skb_data, *end = c->skb_data_end;
 	struct option_sock *kept;
 	struct option_came *last, *came;
 	__u64 known, span;
-	__u8 sampled = 1;
+	bool sampled;
 
 	if (!inject_options || header + 8 > end)
 		return;
-	if (bpf_load_hdr_opt(c, &o, sizeof(o), 0) != sizeof(o)) {
-		__builtin_memset(&o, 0, sizeof(o));
-		o.kind = WS_OPTION_KIND;
-		o.length = 4;
-		o.id[0] = 'W';
-		o.id[1] = WS_OPTION_NOT_SAMPLED;
-		sampled = 0;
-		if (bpf_load_hdr_opt(c, &o, sizeof(o), 0) != sizeof(o))
-			return;
-	}
+	sampled = load_option(c, &o, WS_OPTION_SAMPLED);
+	if (!sampled && !load_option(c, &o, WS_OPTION_NOT_SAMPLED))
+		return;
 	kept = bpf_sk_storage_get(&option_socks, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!kept)
 		return;

@@ -45,12 +45,9 @@ int tls_enter(struct pt_regs *ctx)
 		bpf_map_delete_elem(&tls_conns, &key);
 		return 0;
 	}
-	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!k) {
-		count(WS_C_LOST_STATE);
+	k = tls_enters(task, t);
+	if (!k)
 		return 0;
-	}
-	t->tls = 1;
 	k->enter_ns = 0;
 	k->ssl = key.ssl;
 	k->op = cookie & TLS_COOKIE_OP;

@@ -39,12 +39,9 @@ int tls_go_enter(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
-	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!k) {
-		count(WS_C_LOST_STATE);
+	k = tls_enters(task, t);
+	if (!k)
 		return 0;
-	}
-	t->tls = 1;
 	key.pid = task->tgid;
 	key.ssl = call.conn = WS_GO_ARG1(ctx);
 	call.buffer = WS_GO_ARG2(ctx);

@@ -162,12 +162,9 @@ int tls_rust_enter(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
-	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!k) {
-		count(WS_C_LOST_STATE);
+	k = tls_enters(task, t);
+	if (!k)
 		return 0;
-	}
-	t->tls = 1;
 	if (op == RUST_FEED) {
 		k->notes[WS_INGRESS].calls = 0;
 		k->fed = WS_FN_ARG1(ctx);

@@ -135,6 +135,18 @@ static __always_inline void tls_note(struct task_struct *task, struct sock_state
 	n->tuple = d->tuple;
 }
 
+/* The task has entered a TLS library; NULL if there is no memory to follow it. */
+static __always_inline struct tls_task *tls_enters(struct task_struct *task, struct task_state *t)
+{
+	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (k)
+		t->tls = 1;
+	else
+		count(WS_C_LOST_STATE);
+	return k;
+}
+
 /* The message has been emitted. */
 static __always_inline void tls_after(struct task_struct *task, const struct sock_state *s, __u8 direction)
 {

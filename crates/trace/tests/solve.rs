@@ -3,26 +3,13 @@
 
 mod common;
 
-use common::{proc, World, MS, S, T0, US};
+use common::{proc, Dice, World, MS, S, T0, US};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide, Value};
 use wirespan_trace::solve::CONFIDENCE;
 use wirespan_trace::{Solver, SolverConfig};
-
-/// Numbers that look random (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Order {

@@ -3,25 +3,12 @@
 
 mod common;
 
-use common::{proc, World, MS, T0, US};
+use common::{proc, Dice, World, MS, T0, US};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide};
 use wirespan_trace::{Solver, SolverConfig};
-
-/// Numbers that look random (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    }
-}
 
 /// What a request of each kind calls.
 const KINDS: [&[u16]; 4] = [&[1, 2], &[1, 1, 2], &[1, 2, 2], &[1, 1, 2, 2]];

@@ -9,18 +9,23 @@ use crate::harness::{can_trace, eventually, has, otlp, Running, Span, WIRESPAN};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A folder with a key and a certificate for localhost.
-fn certified() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+/// A folder with a key and a certificate, made as `how` says.
+fn certified_by(dir: tempfile::TempDir, how: &[&str]) -> tempfile::TempDir {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"])
+        .args(how)
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .current_dir(dir.path())
         .stderr(Stdio::null())
         .status()
         .unwrap();
     assert!(made.success());
     dir
+}
+
+/// …for localhost.
+fn certified() -> tempfile::TempDir {
+    certified_by(tempfile::tempdir().unwrap(), &["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
 }
 
 /// Runs a command under `wirespan run` in the folder; its spans.

@@ -1,9 +1,8 @@
 //! rustls, in a program whose symbols were left in.
 
-use super::{both, is_joined, run};
+use super::{both, certified_by, is_joined, run};
 use crate::harness::{can_trace, has, skip, WIRESPAN};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// A certificate for localhost that is no authority, which rustls insists on.
 fn certified_leaf() -> tempfile::TempDir {
@@ -11,15 +10,7 @@ fn certified_leaf() -> tempfile::TempDir {
     let text = "[req]\ndistinguished_name = n\nx509_extensions = e\n[n]\n[e]\nbasicConstraints = critical, CA:FALSE\n\
                 subjectAltName = DNS:localhost, IP:127.0.0.1\n";
     std::fs::write(dir.path().join("leaf.conf"), text).unwrap();
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-config", "leaf.conf", "-keyout", "key.pem", "-out", "cert.pem"])
-        .current_dir(dir.path())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(made.success());
-    dir
+    certified_by(dir, &["-config", "leaf.conf"])
 }
 
 /// Where cargo puts what is built with the tests.
