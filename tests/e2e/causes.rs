@@ -250,13 +250,14 @@ fn judge(events: &[Event], port: u16, back: u16) -> Links {
     links
 }
 
-/// At least this share of the links is right.
+/// At least this share of the links is right; with one user, whose requests cannot be taken for each other's, none is wrong.
 fn check(test: &str, calls: u32, load: Load, share: f64, program: Command) {
     let links = links(program, load);
     println!("{test}: {links:?} of {} users", load.users);
     assert_eq!(links.all(), (load.requests - WARM_UP) * calls, "{test}: {links:?}");
     if std::env::var_os("WIRESPAN_CAUSES").is_none() {
         assert!(links.share() >= share, "{test}: {links:?}: a share of {}", links.share());
+        assert!(load.users > 1 || links.wrong == 0, "{test}: {links:?}");
     }
 }
 
@@ -278,7 +279,9 @@ fn a_worker_thread_acts_for_who_woke_it() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    check(test, 1, LIGHT, 1.0, pool(dir.path(), "condvar"));
+    // On a busy machine, a worker that comes back from the job before may take this one before who was woken for it does:
+    // that hand-over is honestly not known.
+    check(test, 1, LIGHT, 0.9, pool(dir.path(), "condvar"));
     check(test, 1, OVERLAPPING, 0.95, pool(dir.path(), "condvar"));
     check(test, 1, SATURATED, 0.9, pool(dir.path(), "condvar"));
     check(test, 1, OVERLAPPING, 0.95, pool(dir.path(), "pipe"));
