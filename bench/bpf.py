@@ -20,8 +20,13 @@ def program(library, folder, name, work, *flags):
     subprocess.run(["clang", "-g", "-O2", "-target", "bpf", *flags, *include, "-c", source, "-o", f"{work}/{name}.o"], check=True)
 
 
+def loader(library, folder, name, work):
+    """FOLDER/NAME.c becomes WORK/NAME."""
+    include = ["-I", folder, "-I", library.parent / "include"]
+    subprocess.run(["cc", "-O2", *include, f"{folder}/{name}.c", library, "-lelf", "-lz", "-o", f"{work}/{name}"], check=True)
+
+
 def build(library, folder, name, work, *flags):
     """FOLDER/NAME.bpf.c and FOLDER/NAME.c become WORK/NAME.o and WORK/NAME."""
     program(library, folder, name, work, *flags)
-    include = ["-I", folder, "-I", library.parent / "include"]
-    subprocess.run(["cc", "-O2", *include, f"{folder}/{name}.c", library, "-lelf", "-lz", "-o", f"{work}/{name}"], check=True)
+    loader(library, folder, name, work)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* The two hooks of the socket-tracepoint rung with nothing behind them: what no tracer on these hooks can go below. */
-#include <linux/types.h>
+#include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
 SEC("tp_btf/sock_send_length")
