@@ -9,9 +9,14 @@ use wirespan_model::{Flow, Role};
 
 /// Runs a Python program, traced without messages; what it says of itself, a JSON document, and its flows.
 fn traced(command: impl Fn(&[&str]) -> Command, program: &[&str]) -> (Value, Vec<Flow>) {
+    traced_with("", command, program)
+}
+
+/// The same with more configuration.
+fn traced_with(more: &str, command: impl Fn(&[&str]) -> Command, program: &[&str]) -> (Value, Vec<Flow>) {
     let dir = tempfile::tempdir().unwrap();
     let (toml, store) = (dir.path().join("config.toml"), dir.path().join("store"));
-    std::fs::write(&toml, "[capture]\nmessages = false\n").unwrap();
+    std::fs::write(&toml, format!("[capture]\nmessages = false\n{more}")).unwrap();
     let (toml, path) = (toml.display().to_string(), store.display().to_string());
     let own = [WIRESPAN, "--config", &toml, "run", "--no-ui", "--print=0", "--store", &path, "--"];
     let Output { status, stdout, stderr } = command(&[&own[..], program].concat()).output().unwrap();
@@ -137,6 +142,72 @@ fn what_the_kernel_refuses_is_told_with_its_reason() {
     let listening: Vec<&Flow> = flows.iter().filter(|f| f.key.port == 7752 && f.counts.listen_overflows > 0).collect();
     assert_eq!(listening.len(), 1, "{flows:#?}");
     assert_eq!((listening[0].counts.listen_overflows, listening[0].key.role), (n("refused"), Role::Server));
+}
+
+/// Three megabytes of which the network loses some; then a reader that stops reading. What TCP made of it, it says itself.
+const TROUBLED: &str = r#"
+import json, os, socket, struct, subprocess, threading, time
+N = 3000000
+def nft(rules):
+    subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
+def info(s, at):
+    return struct.unpack_from("I", s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), at)[0]
+RETRANSMITTED, OUT_OF_ORDER, WINDOW = 100, 224, 228
+listener = socket.create_server(("127.0.0.1", 7753))
+near = socket.create_connection(("127.0.0.1", 7753))
+far, _ = listener.accept()
+def read(left):
+    while left:
+        left -= len(far.recv(65536))
+reader = threading.Thread(target=read, args=(N,), daemon=True)
+reader.start()
+nft("table ip gate {\n chain in {\n type filter hook input priority 0;\n tcp dport 7753 meta length > 1000 ip id & 7 == 0 drop\n }\n}\n")
+near.sendall(b"x" * N)
+reader.join()
+nft("delete table ip gate")
+near.setblocking(False)
+queued = 0
+try:
+    while True:
+        queued += near.send(b"x" * 65536)
+except BlockingIOError:
+    pass
+while info(near, WINDOW):
+    time.sleep(0.01)
+time.sleep(1)
+read(queued)
+retransmitted = info(near, RETRANSMITTED)
+near.close()
+assert far.recv(1) == b""
+print(json.dumps({"retransmitted": retransmitted, "out_of_order": info(far, OUT_OF_ORDER), "bytes": N + queued}))
+"#;
+
+#[test]
+fn what_tcp_had_to_do_is_told_as_it_counts_it() {
+    let test = "flows_troubled";
+    if !can_trace(test) || !has(test, &["python3", "ip", "nft"]) {
+        return;
+    }
+    let spaces = match Spaces::new("troubled", 1, &[]) {
+        Ok(spaces) => spaces,
+        Err(reason) => return skip(test, &reason),
+    };
+    let rhythm = "[flows]\ndrain_ms = 100\n";
+    let (truth, flows) = traced_with(rhythm, |args| spaces.command(0, args), &["python3", "-c", TROUBLED]);
+    let n = |key: &str| truth[key].as_u64().unwrap();
+    let of = |role| {
+        let mine = flows.iter().filter(|f| f.key.port == 7753 && f.key.role == role && !f.key.remote.is_unspecified());
+        let mine: Vec<&Flow> = mine.collect();
+        assert_eq!(mine.len(), 1, "{flows:#?}");
+        &mine[0].counts
+    };
+    let (near, far) = (of(Role::Client), of(Role::Server));
+    assert_eq!((near.bytes_sent, far.bytes_received), (n("bytes"), n("bytes")));
+    assert!(n("retransmitted") > 0 && n("out_of_order") > 0, "{truth}");
+    assert_eq!((near.retransmits, near.out_of_order), (n("retransmitted"), 0), "{near:#?}");
+    assert_eq!((far.retransmits, far.out_of_order), (0, n("out_of_order")), "{far:#?}");
+    assert!(near.zero_windows > 0, "{near:#?}");
+    assert_eq!(far.zero_windows, 0, "who does not write is not held up: {far:#?}");
 }
 
 /// Processes of a pid namespace of their own, one after the other, that all have the same pid there.

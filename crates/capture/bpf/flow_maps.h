@@ -58,6 +58,7 @@ struct flow_slot {
 };
 
 #define FLOW_NEW (1ULL << 63)	/* beside the cookie: the next call tells who uses it, or where its counts begin */
+#define FLOW_GOING (1ULL << 62)	/* beside the cookie: the socket closes, and is settled for the last time; in the next two */
 #define FLOW_TAKEN (~0ULL)	/* being filled */
 #define FLOW_ENDED (~0ULL - 1)	/* closed while a sweep looks at it */
 

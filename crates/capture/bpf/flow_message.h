@@ -8,7 +8,7 @@
 #define ECONNREFUSED 111
 #define FIRST_EPHEMERAL_PORT 32768
 
-/* A read of what came before the connection was closed: that has given its port back, and its bytes have been told. */
+/* A read of what came before the connection was closed: that may have given its port back, and its bytes have been told. */
 static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *task, __u8 direction)
 {
 	struct flow_owner o;
@@ -91,6 +91,8 @@ static __noinline int flow_first_call(struct sock *sk, __u8 direction, int ret)
 
 	if (!f)
 		return flow_unlisted(sk, task, direction, ret);
+	if (s->cookie & FLOW_GOING)
+		return ret > 0 && target_task(task) ? flow_after_the_end(sk, task, direction) : 0;
 	if (ret > 0)
 		__sync_fetch_and_add(&s->calls[direction & 1], 1);
 	if (!(s->cookie & FLOW_NEW))
@@ -239,7 +241,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 		key.role = WS_ROLE_UNKNOWN;
 	key.port = key.role == WS_CLIENT ? other.remote_port : own;
 	d.client_port = key.role == WS_CLIENT ? own : other.remote_port;
-	d.opened = take_u32(&f->opened);
+	d.opened = take_u32(&f->opened, false);
 	if (ret >= 0) {
 		d.bytes[direction & 1] = ret;
 		d.messages[direction & 1] = 1;

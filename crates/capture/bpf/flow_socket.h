@@ -83,7 +83,7 @@ static __always_inline struct flow_sock *flow_listed(__u64 cookie, struct flow_s
 		__u32 at = flow_place(cookie, way);
 		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
 
-		if (s && (s->cookie & ~FLOW_NEW) == cookie) {
+		if (s && (s->cookie & ~(FLOW_NEW | FLOW_GOING)) == cookie) {
 			*slot = s;
 			return bpf_map_lookup_elem(&flow_sockets, &at);
 		}
@@ -115,7 +115,7 @@ static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slo
 		if (s && !s->cookie && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
 			__u32 block = at / FLOW_BLOCK, *used = bpf_map_lookup_elem(&flow_blocks, &block);
 
-			if (used)
+			if (used && !*used)
 				*used = 1; /* after the place is taken: see flow_sweep_block() */
 			s->calls[0] = s->calls[1] = 0;
 			*slot = s;
@@ -147,32 +147,47 @@ static __always_inline void flow_publish(struct flow_slot *slot, __u64 cookie)
 		__sync_lock_test_and_set(&slot->cookie, cookie);
 }
 
-/* A sweep says that it looks before it looks whether the socket is there, who closes it does both the other way round. */
-static __always_inline void flow_leave(struct flow_slot *slot, struct flow_sock *f)
+/*
+ * Who closes a socket is alone with its state from here on, if no sweep is at it. A sweep says that it looks before it looks
+ * whose the place is, who closes does both the other way round.
+ */
+static __always_inline bool flow_closes(struct sock *sk, struct flow_slot *slot, struct flow_sock *f)
 {
-	__sync_lock_test_and_set(&slot->cookie, FLOW_ENDED);
-	if (!f->swept_now)
+	__sync_lock_test_and_set(&slot->cookie, flow_cookie(sk) | FLOW_GOING);
+	return !f->swept_now;
+}
+
+/* Frees the place, or leaves that to the sweep that is at it. */
+static __always_inline void flow_leave(struct flow_slot *slot, struct flow_sock *f, bool alone)
+{
+	__sync_lock_test_and_set(&slot->cookie, alone ? 0 : FLOW_ENDED);
+	if (!alone && !f->swept_now)
 		__sync_val_compare_and_swap(&slot->cookie, FLOW_ENDED, 0);
 }
 
-static __always_inline __u64 due_u64(__u64 now, __u64 *bundled)
+/*
+ * A sweep and a close may meet: one of them gets it, and what the other has seen is older. Who is alone with the state, which
+ * ends with that, need not pay for it.
+ */
+static __always_inline __u64 due_u64(__u64 now, __u64 *bundled, bool alone)
 {
 	__u64 old = *bundled;
 
-	/* A sweep and a close may meet: one of them gets it, and what the other has seen is older. */
-	return now > old && __sync_val_compare_and_swap(bundled, old, now) == old ? now - old : 0;
+	return now > old && (alone || __sync_val_compare_and_swap(bundled, old, now) == old) ? now - old : 0;
 }
 
-static __always_inline __u32 due_u32(__u32 *bundled, __u32 now)
+static __always_inline __u32 due_u32(__u32 *bundled, __u32 now, bool alone)
 {
 	__u32 old = *bundled;
 
-	return now != old && __sync_val_compare_and_swap(bundled, old, now) == old ? now - old : 0;
+	return now != old && (alone || __sync_val_compare_and_swap(bundled, old, now) == old) ? now - old : 0;
 }
 
-static __always_inline __u32 take_u32(__u32 *due)
+static __always_inline __u32 take_u32(__u32 *due, bool alone)
 {
-	return *due ? __sync_lock_test_and_set(due, 0) : 0;
+	__u32 n = *due;
+
+	return n && !alone ? __sync_lock_test_and_set(due, 0) : n;
 }
 
 /* What TCP counts itself. */
@@ -240,34 +255,40 @@ static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk,
 	now->window = BPF_CORE_READ(tp, snd_wnd);
 }
 
-enum flow_end { FLOW_LIVES, FLOW_CLOSED, FLOW_FAILED };
+/* What became of the socket; and whether who settles it is alone with its state, see flow_closes(). */
+#define FLOW_LIVES 0
+#define FLOW_CLOSED 1
+#define FLOW_FAILED 2
+#define FLOW_ALONE 4
 
 /* Brings what is due into the bundle. `now` is NULL if the socket cannot be asked, `slot` if it has none. */
-__noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, struct flow_slot *slot, enum flow_end end)
+__noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, struct flow_slot *slot, __u32 how)
 {
 	struct flow_due d = {};
+	__u32 end = how & ~FLOW_ALONE;
+	bool alone = how & FLOW_ALONE;
 	__u64 moved = 0;
 
 	if (!f)
 		return 0;
 	for (int i = 0; i < 2; i++) {
 		if (now && f->based)
-			d.bytes[i] = due_u64(now->bytes[i], &f->bytes[i]);
-		d.messages[i] = take_u32(slot ? &slot->calls[i] : &f->calls[i]);
+			d.bytes[i] = due_u64(now->bytes[i], &f->bytes[i], alone);
+		d.messages[i] = take_u32(slot ? &slot->calls[i] : &f->calls[i], alone);
 		moved |= d.messages[i] | d.bytes[i];
 	}
-	d.opened = take_u32(&f->opened);
-	d.adopted = take_u32(&f->adopted);
-	d.resets_sent = take_u32(&f->resets_sent);
-	d.resets_received = take_u32(&f->resets_received);
-	d.handshake_us = take_u32(&f->handshake_us);
+	d.opened = take_u32(&f->opened, alone);
+	d.adopted = take_u32(&f->adopted, alone);
+	d.resets_sent = take_u32(&f->resets_sent, alone);
+	d.resets_received = take_u32(&f->resets_received, alone);
+	d.handshake_us = take_u32(&f->handshake_us, alone);
 	d.closed = end == FLOW_CLOSED && !f->listens;
 	d.failed = end == FLOW_FAILED;
 	if (now && f->listens) {
-		d.listen_overflows = due_u32(&f->drops, now->drops);
+		d.listen_overflows = due_u32(&f->drops, now->drops, alone);
 	} else if (now) {
-		d.retransmits = due_u32(&f->retransmits, now->retransmits);
-		d.out_of_order = due_u32(&f->out_of_order, now->out_of_order);
+		d.retransmits = due_u32(&f->retransmits, now->retransmits, alone);
+		d.out_of_order = due_u32(&f->out_of_order, now->out_of_order, alone);
 		d.zero_windows = end == FLOW_LIVES && f->based && now->bytes[WS_EGRESS] && !now->window;
 		if (moved || d.opened)
 			d.srtt_us = now->srtt_us;

@@ -3,24 +3,35 @@
 #ifndef WS_FLOW_STATE_H
 #define WS_FLOW_STATE_H
 
-static __always_inline void flow_connecting(struct sock *sk)
+/* A socket that the calling task begins to use, if that is a target; nobody's to see before flow_publish(). */
+static __always_inline struct flow_sock *flow_begin(struct sock *sk, __u8 role, __u64 *cookie, struct flow_slot **slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct flow_slot *slot = NULL;
 	struct flow_sock *f;
-	__u64 cookie;
 
 	if (!target_task(task))
-		return;
-	cookie = bpf_get_socket_cookie(sk);
-	f = flow_room(sk, cookie, &slot);
+		return NULL;
+	*cookie = bpf_get_socket_cookie(sk);
+	f = flow_room(sk, *cookie, slot);
 	if (!f)
-		return;
-	flow_init(f, sk, WS_CLIENT);
+		return NULL;
+	flow_init(f, sk, role);
 	flow_fill_owner(&f->owner, task);
 	f->key.pid = f->owner.pid;
 	f->key.start_ns = f->owner.start_ns;
 	f->owned = 1;
+	return f;
+}
+
+static __always_inline void flow_connecting(struct sock *sk)
+{
+	struct flow_slot *slot = NULL;
+	struct flow_sock *f;
+	__u64 cookie = 0;
+
+	f = flow_begin(sk, WS_CLIENT, &cookie, &slot);
+	if (!f)
+		return;
 	f->based = 1;
 	f->connect_jiffies = bpf_jiffies64();
 	flow_publish(slot, cookie);
@@ -75,22 +86,13 @@ static __always_inline void flow_listens_no_more(struct flow_sock *f)
 
 static __always_inline void flow_listening(struct sock *sk)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct flow_slot *slot = NULL;
 	struct flow_sock *f;
-	__u64 cookie;
+	__u64 cookie = 0;
 
-	if (!target_task(task))
-		return;
-	cookie = bpf_get_socket_cookie(sk);
-	f = flow_room(sk, cookie, &slot);
+	f = flow_begin(sk, WS_SERVER, &cookie, &slot);
 	if (!f)
 		return;
-	flow_init(f, sk, WS_SERVER);
-	flow_fill_owner(&f->owner, task);
-	f->key.pid = f->owner.pid;
-	f->key.start_ns = f->owner.start_ns;
-	f->owned = 1;
 	f->listens = 1;
 	f->drops = BPF_CORE_READ(sk, sk_drops.counter);
 	flow_listens(f);
@@ -159,6 +161,7 @@ static __always_inline void flow_closed(struct sock *sk, int old)
 	struct flow_sock *f = flow_find(sk, &slot);
 	struct flow_tcp now = {};
 	struct tcp_sock *tp;
+	bool alone;
 
 	if (!f)
 		return;
@@ -171,11 +174,12 @@ static __always_inline void flow_closed(struct sock *sk, int old)
 		flow_look(&now, sk, tp);
 	if (old == TCP_SYN_SENT)
 		flow_addresses(&f->key, sk);
-	flow_settle(f, &now, slot, old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED);
+	alone = slot && flow_closes(sk, slot, f);
+	flow_settle(f, &now, slot, (old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED) | (alone ? FLOW_ALONE : 0));
 	if (f->listens)
 		flow_listens_no_more(f);
 	if (slot)
-		flow_leave(slot, f);
+		flow_leave(slot, f, alone);
 	else
 		bpf_sk_storage_delete(&flow_others, sk);
 }

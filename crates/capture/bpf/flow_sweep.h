@@ -37,7 +37,7 @@ __noinline int flow_sweep_place(__u32 at)
 	if (!slot)
 		return 0;
 	cookie = slot->cookie;
-	if (!cookie || cookie >= FLOW_ENDED)
+	if (!cookie || cookie & FLOW_GOING)
 		return !!cookie;
 	cookie &= ~FLOW_NEW;
 	f = bpf_map_lookup_elem(&flow_sockets, &at);
