@@ -109,15 +109,23 @@ pub fn svg(map: &Document) -> String {
         map.edges.len()
     );
     let most = arrows.iter().map(Arrow::calls).max().unwrap_or(1).max(1) as f64;
-    let mut labels = String::new();
+    let mut labels = Vec::new();
     for (arrow, stops) in arrows.iter().zip(&places.stops) {
         let (from, to) = (at(&places.nodes[arrow.from]), at(&places.nodes[arrow.to]));
         let stops: Vec<Point> = stops.iter().map(at).collect();
         let weight = 1.2 + 3.0 * (arrow.calls() as f64 / most).sqrt();
         draw(&mut out, &mut labels, arrow, from, to, &stops, weight, map);
     }
-    // Above all lines, so that none goes through a label.
-    out.push_str(&labels);
+    // Above all lines, so that none goes through a label. Where two would lie on each other, the one of fewer calls is left
+    // out; its line says the same when it is pointed at.
+    labels.sort_by_key(|l| std::cmp::Reverse(l.calls));
+    let mut shown: Vec<&Label> = Vec::new();
+    for label in &labels {
+        if shown.iter().all(|other| !label.covers(other)) {
+            label.write(&mut out);
+            shown.push(label);
+        }
+    }
     for (node, place) in map.nodes.iter().zip(&places.nodes) {
         boxed(&mut out, node, at(place));
     }
@@ -128,7 +136,7 @@ pub fn svg(map: &Document) -> String {
 #[allow(clippy::too_many_arguments)] // private, one call
 fn draw(
     out: &mut String,
-    labels: &mut String,
+    labels: &mut Vec<Label>,
     arrow: &Arrow<'_>,
     from: Point,
     to: Point,
@@ -185,16 +193,37 @@ fn draw(
         "<path class=\"e{bad}\" d=\"{path}\" stroke-width=\"{weight:.1}\"><title>{}</title></path>",
         title.lines().map(escape).collect::<Vec<_>>().join("\n")
     );
-    let [what, how] = arrow.label(map.seconds());
-    let (x, y) = label;
-    let _ = writeln!(
-        labels,
-        "<text class=\"l{bad}\" x=\"{x:.1}\" y=\"{:.1}\">{}</text><text class=\"l{bad}\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-        y - 5.0,
-        escape(&what),
-        y + 12.0,
-        escape(&how)
-    );
+    labels.push(Label { at: label, lines: arrow.label(map.seconds()), bad: arrow.fails(), calls: arrow.calls() });
+}
+
+/// What is written beside an arrow.
+struct Label {
+    at: Point,
+    lines: [String; 2],
+    bad: bool,
+    calls: u64,
+}
+
+impl Label {
+    /// Half of its width, as the font has it on average.
+    fn half(&self) -> f64 {
+        let longest = self.lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+        longest as f64 * 2.9
+    }
+
+    fn covers(&self, other: &Label) -> bool {
+        const HEIGHT: f64 = 22.0; // a little may lie on each other, and both can be read
+        (self.at.0 - other.at.0).abs() < self.half() + other.half() && (self.at.1 - other.at.1).abs() < HEIGHT
+    }
+
+    fn write(&self, out: &mut String) {
+        let (x, y) = self.at;
+        let bad = if self.bad { " bad" } else { "" };
+        for (line, y) in self.lines.iter().zip([y - 5.0, y + 12.0]) {
+            let _ = write!(out, "<text class=\"l{bad}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(line));
+        }
+        out.push('\n');
+    }
 }
 
 fn boxed(out: &mut String, node: &MapNode, (x, y): Point) {
