@@ -301,8 +301,10 @@ impl Default for Serve {
 pub(crate) struct Export {
     /// OTLP endpoint of a collector (`http://host:4317` for gRPC, `http://host:4318` for HTTP); empty is off.
     pub(crate) otlp_endpoint: String,
-    /// `grpc` or `http`; empty goes by the port.
+    /// `grpc`, `http/protobuf` or `http/json`; empty goes by the port.
     pub(crate) otlp_protocol: String,
+    /// Seconds between exports of the dependency map's metrics to the same place; 0 is off, or once a minute with `--otlp-metrics`.
+    pub(crate) otlp_metrics_s: u64,
     /// Headers for the collector.
     pub(crate) otlp_headers: std::collections::BTreeMap<String, String>,
 }

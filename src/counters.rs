@@ -8,7 +8,8 @@ use wirespan_ship::metrics::Registry;
 use wirespan_view::{Counter, Stage};
 
 /// Stages in the order of the data flow; others follow by name.
-const ORDER: &[&str] = &["capture", "join", "plugin", "flows", "agent", "store", "export", "link", "receive"];
+const ORDER: &[&str] =
+    &["capture", "join", "plugin", "flows", "agent", "store", "export", "export-metrics", "link", "receive"];
 
 /// Names that tell of something lost.
 const LOSS: &[&str] = &[

@@ -5,6 +5,7 @@ mod agent;
 mod cli;
 mod config;
 mod counters;
+mod export;
 mod flows;
 mod map_file;
 mod memory;

@@ -3,16 +3,16 @@
 use crate::cli::OutputArgs;
 use crate::config::{Config, Inference, Store as StoreConfig};
 use crate::counters::Counters;
+use crate::export::{export_config, metrics_exporter};
 use crate::map_file::MapFile;
 use crate::span_metrics::SpanMetrics;
-use anyhow::{anyhow, Context as _, Result};
+use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_model::{Flow, Span, Trace};
 use wirespan_ship::link::Sender;
-use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Exporter};
-use wirespan_ship::otlp::OtlpFile;
+use wirespan_ship::otlp::{Exporter, MetricsExporter, OtlpFile};
 use wirespan_store::{Embedded, Store};
 use wirespan_trace::{Solver, SolverConfig, Stream, StreamConfig};
 
@@ -23,6 +23,7 @@ pub(crate) struct Outputs {
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
     metrics: Arc<SpanMetrics>,
+    metrics_out: Option<MetricsExporter>,
     map: Option<MapFile>,
     store_failures: u64,
     failed_spans: u64,
@@ -73,6 +74,7 @@ impl Outputs {
             }
             None => None,
         };
+        let metrics_out = metrics_exporter(args, config, &metrics)?;
         let traces = (file.is_some() || exporter.is_some()).then(|| TraceOutputs {
             stream: Stream::new(StreamConfig::default()),
             file,
@@ -87,6 +89,7 @@ impl Outputs {
             traces,
             link,
             metrics,
+            metrics_out,
             map: None,
             store_failures: 0,
             failed_spans: 0,
@@ -173,6 +176,13 @@ impl Outputs {
         if let Some(traces) = &mut self.traces {
             traces.finish();
         }
+        if let Some(exporter) = self.metrics_out.take() {
+            self.metrics.finish();
+            let status = exporter.close(Duration::from_secs(5));
+            if let Some(error) = status.error {
+                eprintln!("wirespan: the last metrics were not exported: {error}");
+            }
+        }
         if let Some(map) = self.map.take() {
             if let Err(error) = map.write(self.store.as_deref()) {
                 eprintln!("wirespan: {error:#}");
@@ -205,6 +215,9 @@ impl Outputs {
         if let Some(traces) = &self.traces {
             counters.set("export", traces.counters());
         }
+        if let Some(exporter) = &self.metrics_out {
+            counters.set("export-metrics", exporter.status().counters());
+        }
         if let Some(link) = &self.link {
             counters.set("link", link.status().counters());
         }
@@ -218,21 +231,6 @@ fn solver_config(config: &Inference) -> SolverConfig {
         max_wait_ns: config.max_wait_s.saturating_mul(1_000_000_000),
         ..SolverConfig::default()
     }
-}
-
-/// Where to export: the command line, then the configuration, then the environment variables of OpenTelemetry's SDKs.
-fn export_config(args: &OutputArgs, config: &Config) -> Result<Option<ExportConfig>> {
-    let endpoint = args.otlp_endpoint.as_deref().unwrap_or(&config.export.otlp_endpoint);
-    if endpoint.is_empty() {
-        return Ok(ExportConfig::from_env(|name| std::env::var(name).ok())?);
-    }
-    let protocol = match config.export.otlp_protocol.as_str() {
-        "" => None,
-        text => Some(parse_protocol(text).map_err(|e| anyhow!("export.otlp_protocol: {e}"))?),
-    };
-    let mut export = ExportConfig::new(endpoint, protocol)?;
-    export.headers.extend(config.export.otlp_headers.iter().map(|(k, v)| (k.clone(), v.clone())));
-    Ok(Some(export))
 }
 
 /// Unix time, ns.

@@ -43,9 +43,19 @@ impl SpanMetrics {
         map.tick(now);
     }
 
+    /// Counts also what waits for its other end: nothing more will come.
+    pub(crate) fn finish(&self) {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner).finish();
+    }
+
     /// Writes everything that is known by now.
     pub(crate) fn write(&self, w: &mut Writer) {
         self.red.write(w);
+        self.write_map(w);
+    }
+
+    /// Writes what is known of the edges of the map.
+    pub(crate) fn write_map(&self, w: &mut Writer) {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         map.tick(Instant::now());
         map.calls().iter().for_each(|(edge, sums)| calls(w, edge, sums));
@@ -132,7 +142,7 @@ mod tests {
             span(TapSide::ServerProcess, "cart", 4001, Status::ServerError),
             span(TapSide::ClientProcess, "web", 4002, Status::Ok),
         ]);
-        metrics.map.lock().expect("no panic").finish();
+        metrics.finish();
         let registry = Registry::new();
         registry.add(move |w| metrics.write(w));
         let text = registry.render();

@@ -94,6 +94,9 @@ pub(crate) struct OutputArgs {
     /// Export to an OpenTelemetry collector: http://HOST:4317 (gRPC) or http://HOST:4318 (HTTP)
     #[arg(long, value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
+    /// Export also the metrics of the dependency map there: OpenTelemetry's service graphs, once a minute
+    #[arg(long)]
+    pub(crate) otlp_metrics: bool,
     /// Keep spans in this directory (else in memory)
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,

@@ -20,6 +20,7 @@ mod on_demand;
 mod plugin;
 mod propagate;
 mod propagate_option;
+mod service_graph;
 mod shapes;
 mod shop;
 mod spaces;

@@ -1,4 +1,5 @@
-//! Metrics as Prometheus text: counters and gauges of the stages, and RED metrics of spans.
+//! Counters and gauges of the stages, and RED metrics of spans; as Prometheus text here, as OTLP in
+//! [`otlp::export`](crate::otlp::export).
 //!
 //! A [`Registry`] holds *sources*: closures that write their current values when somebody asks. So a stage keeps its
 //! counters as it likes (atomics, a status struct), and nothing is counted twice.
@@ -6,9 +7,11 @@
 mod red;
 mod stages;
 mod text;
+mod writer;
 
 pub use red::{RedConfig, RedMetrics};
-pub use text::{Kind, Writer};
+pub use writer::{Kind, Writer};
+pub(crate) use writer::{Number, Point};
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,7 +43,7 @@ impl Registry {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut writer = Writer::default();
         sources.iter().for_each(|source| source(&mut writer));
-        writer.finish()
+        text::render(&writer)
     }
 }
 

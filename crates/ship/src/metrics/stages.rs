@@ -2,7 +2,7 @@
 
 use super::{stage, Writer};
 use crate::link::{ReceiverStatus, SenderState, SenderStatus};
-use crate::otlp::{ExportStatus, ReceiveStatus};
+use crate::otlp::{ExportStatus, MetricsStatus, ReceiveStatus};
 
 fn named(fixed: &[(&str, u64)], dropped: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
     let fixed = fixed.iter().map(|(name, n)| (name.to_string(), *n));
@@ -47,6 +47,13 @@ impl ReceiverStatus {
                 w.gauge("wirespan_agent_report", "Counters of an agent, as last reported", &labels, *value as f64);
             }
         }
+    }
+}
+
+impl MetricsStatus {
+    /// The counters by name.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        named(&[("points_exported", self.points), ("points_dropped", self.dropped), ("retries", self.retries)], [])
     }
 }
 

@@ -1,113 +1,61 @@
 //! Prometheus exposition format 0.0.4.
 
-use std::collections::BTreeMap;
+use super::writer::{Family, Kind, Number, Writer};
 use std::fmt::Write as _;
 
-/// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Buckets, sum and count.
-    Histogram,
+/// All that was written, grouped by name and sorted.
+pub(super) fn render(writer: &Writer) -> String {
+    let mut out = String::new();
+    for (name, family) in writer.families() {
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        samples(&mut out, name, family);
+    }
+    out
 }
 
-struct Family {
-    kind: Kind,
-    help: String,
-    lines: String,
+fn samples(out: &mut String, name: &str, family: &Family) {
+    for point in &family.points {
+        let mut line = |suffix, bound, value| sample(out, name, suffix, &point.labels, bound, value);
+        match &point.number {
+            Number::Counter(n) => line("", None, *n as f64),
+            Number::Gauge(x) => line("", None, *x),
+            Number::Histogram { bounds, counts, sum } => {
+                let mut total = 0;
+                for (i, count) in counts.iter().enumerate() {
+                    total += count;
+                    let bound = bounds.get(i).copied().unwrap_or(f64::INFINITY);
+                    line("_bucket", Some(bound), total as f64);
+                }
+                line("_sum", None, *sum);
+                line("_count", None, total as f64);
+            }
+        }
+    }
 }
 
-/// Collects samples of one scrape. A name that is used with two kinds keeps the first; the other samples are left out.
-#[derive(Default)]
-pub struct Writer {
-    families: BTreeMap<String, Family>,
-}
-
-impl Writer {
-    /// A counter; its name should end in `_total`.
-    pub fn counter(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
-        self.sample(name, Kind::Counter, help, "", labels, None, value as f64);
+fn sample(out: &mut String, name: &str, suffix: &str, labels: &[(String, String)], bound: Option<f64>, value: f64) {
+    out.push_str(name);
+    out.push_str(suffix);
+    let mut sep = '{';
+    for (key, text) in labels {
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let _ = write!(out, "{sep}{key}=\"{text}\"");
+        sep = ',';
     }
-
-    /// A gauge.
-    pub fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
-        self.sample(name, Kind::Gauge, help, "", labels, None, value);
+    if let Some(bound) = bound {
+        let _ = write!(out, "{sep}le=\"{}\"", number(bound));
+        sep = ',';
     }
-
-    /// A histogram: `counts[i]` observations up to `bounds[i]`, and one count more for the rest.
-    pub fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: &[(&str, &str)],
-        bounds: &[f64],
-        counts: &[u64],
-        sum: f64,
-    ) {
-        let mut total = 0;
-        for (i, count) in counts.iter().enumerate() {
-            total += count;
-            let bound = bounds.get(i).copied().unwrap_or(f64::INFINITY);
-            self.sample(name, Kind::Histogram, help, "_bucket", labels, Some(bound), total as f64);
-        }
-        self.sample(name, Kind::Histogram, help, "_sum", labels, None, sum);
-        self.sample(name, Kind::Histogram, help, "_count", labels, None, total as f64);
+    if sep == ',' {
+        out.push('}');
     }
-
-    #[allow(clippy::too_many_arguments)] // private, and each is one part of the line
-    fn sample(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        help: &str,
-        suffix: &str,
-        labels: &[(&str, &str)],
-        bound: Option<f64>,
-        value: f64,
-    ) {
-        let name = legal(name);
-        let family = self.families.entry(name.clone()).or_insert_with(|| Family {
-            kind,
-            help: help.replace('\\', "\\\\").replace('\n', "\\n"),
-            lines: String::new(),
-        });
-        if family.kind != kind {
-            return;
-        }
-        let out = &mut family.lines;
-        out.push_str(&name);
-        out.push_str(suffix);
-        let mut sep = '{';
-        for (key, text) in labels {
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(out, "{sep}{}=\"{text}\"", legal(key));
-            sep = ',';
-        }
-        if let Some(bound) = bound {
-            let _ = write!(out, "{sep}le=\"{}\"", number(bound));
-            sep = ',';
-        }
-        if sep == ',' {
-            out.push('}');
-        }
-        let _ = writeln!(out, " {}", number(value));
-    }
-
-    pub(super) fn finish(self) -> String {
-        let mut out = String::new();
-        for (name, Family { kind, help, lines }) in self.families {
-            let kind = match kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Histogram => "histogram",
-            };
-            let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
-        }
-        out
-    }
+    let _ = writeln!(out, " {}", number(value));
 }
 
 fn number(x: f64) -> String {
@@ -116,15 +64,6 @@ fn number(x: f64) -> String {
         f64::NEG_INFINITY => "-Inf".into(),
         x => x.to_string(),
     }
-}
-
-/// Names are `[a-zA-Z_][a-zA-Z0-9_]*`; everything else becomes `_`, as OpenTelemetry's Prometheus mapping has it.
-fn legal(name: &str) -> String {
-    let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-    if !out.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-        out.insert(0, '_');
-    }
-    out
 }
 
 #[cfg(test)]

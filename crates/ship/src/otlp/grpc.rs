@@ -4,8 +4,10 @@
 use super::gzip::{self, TooLong};
 use hyper::header::{HeaderMap, HeaderValue};
 
-/// Path of the only method.
+/// Path of the method that takes traces.
 pub(crate) const EXPORT_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/// Path of the method that takes metrics.
+pub(crate) const METRICS_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 /// Media type.
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 

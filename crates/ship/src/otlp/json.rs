@@ -39,7 +39,7 @@ pub fn write_response(response: &ExportResponse) -> Json {
 pub fn read_response(bytes: &[u8]) -> ExportResponse {
     let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
     let partial = json.get("partialSuccess").and_then(Json::as_object).map(|p| PartialSuccess {
-        rejected_spans: p.get("rejectedSpans").and_then(integer).unwrap_or(0),
+        rejected_spans: p.get("rejectedSpans").or(p.get("rejectedDataPoints")).and_then(integer).unwrap_or(0),
         error_message: p.get("errorMessage").and_then(Json::as_str).unwrap_or("").into(),
     });
     ExportResponse { partial_success: partial }
@@ -110,6 +110,15 @@ impl Writer<'_> {
         if n != 0 {
             self.key(key);
             self.out.extend_from_slice(n.to_string().as_bytes());
+        }
+    }
+
+    /// JSON has no names for what is not finite; the protobuf mapping writes that as strings.
+    fn double(&mut self, x: f64) {
+        match (x.is_nan(), x.is_infinite()) {
+            (true, _) => self.string("NaN"),
+            (_, true) => self.string(if x > 0.0 { "Infinity" } else { "-Infinity" }),
+            _ => self.out.extend_from_slice(x.to_string().as_bytes()),
         }
     }
 
@@ -216,12 +225,7 @@ fn write_any(w: &mut Writer<'_>, value: Option<&Value>) {
         }
         Some(Value::Double(x)) => {
             w.key("doubleValue");
-            // JSON has no names for these; the protobuf mapping writes them as strings.
-            match (x.is_nan(), x.is_infinite()) {
-                (true, _) => w.string("NaN"),
-                (_, true) => w.string(if *x > 0.0 { "Infinity" } else { "-Infinity" }),
-                _ => w.out.extend_from_slice(x.to_string().as_bytes()),
-            }
+            w.double(*x);
         }
         Some(Value::Array(a)) => {
             w.key("arrayValue");
@@ -252,7 +256,9 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
+mod metrics;
 mod read;
+pub(crate) use metrics::write_metrics;
 use read::integer;
 pub use read::read_request;
 pub(crate) use read::unbase64;

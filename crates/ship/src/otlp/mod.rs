@@ -1,6 +1,7 @@
-//! OTLP: traces → collector or file, and SDK spans → wirespan.
+//! OTLP: traces and metrics → collector or file, and SDK spans → wirespan.
 //!
 //! - [`encode`]: traces → OTLP messages; [`json`]: OTLP messages ↔ OTLP/JSON; [`proto`]: the messages.
+//! - `metrics`: what `/metrics` would show → OTLP messages.
 //! - [`file`]: `--otlp-file`; one request per line, as the OpenTelemetry collector's file exporter writes them.
 //! - [`export`]: to a collector, by gRPC or HTTP.
 //! - [`receive`]: from SDKs and collectors, by gRPC or HTTP.
@@ -11,11 +12,12 @@ pub mod file;
 mod grpc;
 mod gzip;
 pub mod json;
+mod metrics;
 pub mod proto;
 pub mod receive;
 
 pub use encode::{encode_spans, encode_traces};
-pub use export::{ExportConfig, ExportStatus, Exporter};
+pub use export::{ExportConfig, ExportStatus, Exporter, MetricsExporter, MetricsStatus};
 pub use file::OtlpFile;
 pub use receive::{OtlpReceiver, ReceiveConfig, ReceiveStatus};
 

@@ -1,6 +1,8 @@
 //! The messages of OTLP that wirespan reads and writes, field numbers as in opentelemetry-proto 1.x
-//! (`collector/trace/v1`, `trace/v1`, `resource/v1`, `common/v1`). Written by hand: these few do not need the SDK that the
+//! (`collector/trace/v1`, `trace/v1`, `resource/v1`, `common/v1`; [`metrics`]). Written by hand: these few do not need the SDK that the
 //! generated crate brings along.
+
+pub mod metrics;
 
 use prost::{Message, Oneof};
 
@@ -12,7 +14,7 @@ pub struct ExportRequest {
     pub resource_spans: Vec<ResourceSpans>,
 }
 
-/// `ExportTraceServiceResponse`.
+/// `ExportTraceServiceResponse`, and that of metrics.
 #[derive(Clone, PartialEq, Message)]
 pub struct ExportResponse {
     /// Set if not every span was taken.
@@ -20,10 +22,10 @@ pub struct ExportResponse {
     pub partial_success: Option<PartialSuccess>,
 }
 
-/// `ExportTracePartialSuccess`.
+/// `ExportTracePartialSuccess`; for metrics the same with points.
 #[derive(Clone, PartialEq, Message)]
 pub struct PartialSuccess {
-    /// Spans not taken.
+    /// Spans, or points, not taken.
     #[prost(int64, tag = "1")]
     pub rejected_spans: i64,
     /// Why, for people.

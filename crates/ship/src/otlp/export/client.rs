@@ -1,7 +1,8 @@
 //! One request to a collector.
 
 use super::{ExportConfig, Protocol};
-use crate::otlp::json::{read_response, unbase64, write_request};
+use crate::otlp::json::{read_response, unbase64, write_metrics, write_request};
+use crate::otlp::proto::metrics::ExportMetrics;
 use crate::otlp::proto::{ExportRequest, ExportResponse, PartialSuccess, RpcStatus};
 use crate::otlp::{grpc, gzip};
 use http_body_util::{BodyExt, Full, Limited};
@@ -34,6 +35,23 @@ impl Failure {
     }
 }
 
+/// A request of either signal.
+pub(super) trait Outgoing: Message {
+    fn write_json(&self, out: &mut Vec<u8>);
+}
+
+impl Outgoing for ExportRequest {
+    fn write_json(&self, out: &mut Vec<u8>) {
+        write_request(self, out);
+    }
+}
+
+impl Outgoing for ExportMetrics {
+    fn write_json(&self, out: &mut Vec<u8>) {
+        write_metrics(self, out);
+    }
+}
+
 pub(super) struct Client {
     http: Http,
     config: ExportConfig,
@@ -51,14 +69,14 @@ impl Client {
     }
 
     /// The bytes of a request, compressed if asked for; repetitions send them again as they are.
-    pub(super) fn encode(&self, request: &ExportRequest) -> Bytes {
+    pub(super) fn encode(&self, request: &impl Outgoing) -> Bytes {
         let gzip = self.config.gzip;
         let message = match self.config.protocol {
             Protocol::Grpc => return grpc::frame(&request.encode_to_vec(), gzip).into(),
             Protocol::HttpProtobuf => request.encode_to_vec(),
             Protocol::HttpJson => {
                 let mut out = Vec::new();
-                write_request(request, &mut out);
+                request.write_json(&mut out);
                 out
             }
         };

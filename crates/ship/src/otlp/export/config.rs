@@ -14,6 +14,39 @@ pub enum Protocol {
     HttpJson,
 }
 
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Metrics.
+    Metrics,
+}
+
+impl Signal {
+    fn grpc_path(self) -> &'static str {
+        match self {
+            Signal::Traces => grpc::EXPORT_PATH,
+            Signal::Metrics => grpc::METRICS_PATH,
+        }
+    }
+
+    fn http_path(self) -> &'static str {
+        match self {
+            Signal::Traces => "/v1/traces",
+            Signal::Metrics => "/v1/metrics",
+        }
+    }
+
+    /// As in the names of variables.
+    fn word(self) -> &'static str {
+        match self {
+            Signal::Traces => "TRACES",
+            Signal::Metrics => "METRICS",
+        }
+    }
+}
+
 /// What is wrong with a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {what}")]
@@ -50,13 +83,24 @@ pub struct ExportConfig {
 }
 
 impl ExportConfig {
-    /// Exports to a base URL (`http://collector:4318`): for HTTP, `/v1/traces` is appended. Without a protocol, port 4317
-    /// means gRPC and everything else `http/protobuf`. Errors: not a URL that can be used.
+    /// Exports spans to a base URL (`http://collector:4318`): for HTTP, `/v1/traces` is appended. Without a protocol, port
+    /// 4317 means gRPC and everything else `http/protobuf`. Errors: not a URL that can be used.
     pub fn new(endpoint: &str, protocol: Option<Protocol>) -> Result<Self, ConfigError> {
-        ExportConfig::at("--otlp", endpoint, protocol, true)
+        ExportConfig::of(Signal::Traces, endpoint, protocol)
     }
 
-    fn at(name: &str, endpoint: &str, protocol: Option<Protocol>, base: bool) -> Result<Self, ConfigError> {
+    /// The same for either signal; metrics go to `/v1/metrics`.
+    pub fn of(signal: Signal, endpoint: &str, protocol: Option<Protocol>) -> Result<Self, ConfigError> {
+        ExportConfig::at("--otlp", signal, endpoint, protocol, true)
+    }
+
+    fn at(
+        name: &str,
+        signal: Signal,
+        endpoint: &str,
+        protocol: Option<Protocol>,
+        base: bool,
+    ) -> Result<Self, ConfigError> {
         let error = |what: String| ConfigError { name: name.into(), what };
         let text = endpoint.trim();
         let text = if text.contains("://") { text.to_string() } else { format!("http://{text}") };
@@ -79,8 +123,8 @@ impl ExportConfig {
         let authority = if port.is_some() { authority.to_string() } else { format!("{authority}:{usual}") };
         let path = uri.path().trim_end_matches('/');
         let url = match (protocol, base) {
-            (Protocol::Grpc, _) => format!("http://{authority}{}", grpc::EXPORT_PATH),
-            (_, true) => format!("http://{authority}{path}/v1/traces"),
+            (Protocol::Grpc, _) => format!("http://{authority}{}", signal.grpc_path()),
+            (_, true) => format!("http://{authority}{path}{}", signal.http_path()),
             (_, false) => format!("http://{authority}{}", uri.path_and_query().map_or("/", |p| p.as_str())),
         };
         Ok(ExportConfig {
@@ -97,11 +141,12 @@ impl ExportConfig {
         })
     }
 
-    /// Reads `OTEL_EXPORTER_OTLP_{TRACES_,}{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION}` through `get`. `Ok(None)`: no
+    /// Reads `OTEL_EXPORTER_OTLP_{TRACES_,METRICS_,}{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION}` through `get`. `Ok(None)`: no
     /// endpoint is set. Errors name the variable.
-    pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, ConfigError> {
+    pub fn from_env(signal: Signal, get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, ConfigError> {
+        let word = signal.word();
         let var = |what: &str| {
-            let names = [format!("OTEL_EXPORTER_OTLP_TRACES_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
+            let names = [format!("OTEL_EXPORTER_OTLP_{word}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
             // The specification treats an empty variable as one that is not set.
             names.into_iter().find_map(|n| get(&n).filter(|v| !v.trim().is_empty()).map(|v| (n, v)))
         };
@@ -110,8 +155,8 @@ impl ExportConfig {
             None => None,
             Some((name, text)) => Some(parse_protocol(&text).map_err(|what| ConfigError { name, what })?),
         };
-        let base = !name.contains("TRACES");
-        let mut config = ExportConfig::at(&name, &endpoint, protocol, base)?;
+        let base = !name.contains(word);
+        let mut config = ExportConfig::at(&name, signal, &endpoint, protocol, base)?;
         if let Some((name, text)) = var("HEADERS") {
             config.headers = parse_headers(&text).map_err(|what| ConfigError { name, what })?;
         }
@@ -162,7 +207,7 @@ mod tests {
 
     fn env(vars: &[(&str, &str)]) -> Result<Option<ExportConfig>, String> {
         let get = |name: &str| vars.iter().find(|(k, _)| *k == name).map(|(_, v)| v.to_string());
-        ExportConfig::from_env(get).map_err(|e| e.to_string())
+        ExportConfig::from_env(Signal::Traces, get).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -179,6 +224,12 @@ mod tests {
         assert_eq!(url("c", Some(Protocol::Grpc)), grpc("c:4317"));
         let traces = env(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://c:9/x?y=1")]).unwrap().unwrap();
         assert_eq!(traces.url, "http://c:9/x?y=1", "the endpoint of one signal is taken as it is");
+        let metrics = |endpoint| ExportConfig::of(Signal::Metrics, endpoint, None).unwrap().url;
+        assert_eq!(metrics("http://c:4318"), "http://c:4318/v1/metrics");
+        assert_eq!(metrics("c:4317"), format!("http://c:4317{}", grpc::METRICS_PATH));
+        let get = |name: &str| (name == "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT").then(|| "http://c:9/m".to_string());
+        assert_eq!(ExportConfig::from_env(Signal::Metrics, get).unwrap().unwrap().url, "http://c:9/m");
+        assert_eq!(ExportConfig::from_env(Signal::Traces, get), Ok(None));
     }
 
     #[test]

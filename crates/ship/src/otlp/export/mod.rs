@@ -7,8 +7,10 @@
 
 mod client;
 mod config;
+mod metrics;
 
-pub use config::{parse_headers, parse_protocol, ConfigError, ExportConfig, Protocol};
+pub use config::{parse_headers, parse_protocol, ConfigError, ExportConfig, Protocol, Signal};
+pub use metrics::{MetricsExporter, MetricsStatus};
 
 use super::encode::{encode_items, key_value, Item};
 use super::{instance_id, INSTANCE_KEY};

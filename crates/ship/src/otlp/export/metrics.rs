@@ -1,0 +1,171 @@
+//! Metrics to a collector, at intervals. What is sent are counts since the start, so that an export that did not arrive is
+//! made up for by the next one: nothing queues, and what is tried again is given up when newer numbers are due.
+
+use super::client::{Client, Failure};
+use super::{closed, lock, ExportConfig, LAST_BACKOFF};
+use crate::metrics::Writer;
+use crate::otlp::metrics::Encoder;
+use hyper::body::Bytes;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsStatus {
+    /// Points that the collector took.
+    pub points: u64,
+    /// Points that it did not take.
+    pub dropped: u64,
+    /// Requests repeated.
+    pub retries: u64,
+    /// What went wrong last, if the last request failed.
+    pub error: Option<String>,
+}
+
+/// Exports from a thread of its own.
+pub struct MetricsExporter {
+    status: Arc<Mutex<MetricsStatus>>,
+    close: watch::Sender<Option<Instant>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsExporter {
+    /// Starts the thread, which asks `source` for its numbers at each interval. `host` may be empty. Errors: the thread
+    /// cannot be made. An absent collector is not an error.
+    pub fn start(
+        config: ExportConfig,
+        interval: Duration,
+        host: &str,
+        source: impl Fn(&mut Writer) + Send + 'static,
+    ) -> std::io::Result<MetricsExporter> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let status = Arc::new(Mutex::new(MetricsStatus::default()));
+        let (close, closing) = watch::channel(None);
+        let mut worker = Worker {
+            client: Client::new(&config),
+            first_backoff: config.first_backoff,
+            encoder: Encoder::new("wirespan", host, now_ns()),
+            source,
+            status: status.clone(),
+            closing,
+        };
+        let thread = std::thread::Builder::new().name("otlp-metrics".into()).spawn(move || {
+            runtime.block_on(worker.run(interval));
+            // A look-up of a name may hang for longer than anybody waits.
+            runtime.shutdown_background();
+        })?;
+        Ok(MetricsExporter { status, close, thread: Some(thread) })
+    }
+
+    /// State and counts.
+    pub fn status(&self) -> MetricsStatus {
+        lock(&self.status).clone()
+    }
+
+    /// Exports the last numbers, for at most `timeout`; returns the final counts.
+    pub fn close(mut self, timeout: Duration) -> MetricsStatus {
+        self.finish(timeout);
+        self.status()
+    }
+
+    fn finish(&mut self, timeout: Duration) {
+        self.close.send_if_modified(|deadline| {
+            let first = deadline.is_none();
+            deadline.get_or_insert_with(|| Instant::now() + timeout);
+            first
+        });
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for MetricsExporter {
+    fn drop(&mut self) {
+        self.finish(Duration::ZERO);
+    }
+}
+
+struct Worker<S> {
+    client: Client,
+    first_backoff: Duration,
+    encoder: Encoder,
+    source: S,
+    status: Arc<Mutex<MetricsStatus>>,
+    closing: watch::Receiver<Option<Instant>>,
+}
+
+impl<S: Fn(&mut Writer)> Worker<S> {
+    async fn run(&mut self, interval: Duration) {
+        let mut due = Instant::now() + interval;
+        loop {
+            let mut closing = self.closing.clone();
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                // The other end is only gone when this thread is no longer waited for.
+                _ = closing.wait_for(Option::is_some) => {}
+            }
+            let deadline = *self.closing.borrow();
+            due = (due + interval).max(Instant::now());
+            self.export(deadline.unwrap_or(due)).await;
+            if deadline.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Sends the numbers of now, for at most so long.
+    async fn export(&mut self, until: Instant) {
+        let mut written = Writer::default();
+        (self.source)(&mut written);
+        for (request, points) in self.encoder.encode(&written, now_ns()) {
+            let body = self.client.encode(&request);
+            drop(request);
+            let taken = self.deliver(body, points as u64, until).await;
+            let mut status = lock(&self.status);
+            status.points += taken;
+            status.dropped += points as u64 - taken;
+        }
+    }
+
+    /// Points that the collector took.
+    async fn deliver(&mut self, body: Bytes, points: u64, until: Instant) -> u64 {
+        let mut backoff = self.first_backoff;
+        loop {
+            let outcome = tokio::select! {
+                outcome = self.client.call(body.clone()) => outcome,
+                () = closed(&mut self.closing) => return 0,
+            };
+            let Failure { what, retry_after, retryable } = match outcome {
+                Ok(partial) => {
+                    let partial = partial.unwrap_or_default();
+                    let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(points);
+                    lock(&self.status).error = (rejected > 0).then_some(partial.error_message);
+                    return points - rejected;
+                }
+                Err(failure) => failure,
+            };
+            lock(&self.status).error = Some(what);
+            let again = Instant::now() + retry_after.unwrap_or(backoff);
+            if !retryable || again > until {
+                return 0;
+            }
+            let mut closing = self.closing.clone();
+            let first_close = closing.borrow().is_none();
+            tokio::select! {
+                () = tokio::time::sleep_until(again) => {}
+                // The last numbers are newer.
+                _ = closing.wait_for(Option::is_some), if first_close => return 0,
+            }
+            backoff = (backoff * 2).min(LAST_BACKOFF);
+            lock(&self.status).retries += 1;
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
