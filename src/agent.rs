@@ -16,7 +16,7 @@ use crate::memory;
 use crate::outputs::{now_ns, Outputs};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -59,8 +59,8 @@ pub(crate) enum Batch {
 
 /// What the agent is told while it runs.
 pub(crate) enum Order {
-    /// Trace this process and its descendants, too; answers when it does.
-    AddPid(u32, Sender<Result<()>>),
+    /// Trace this process and its descendants, too, and the program that it is about to become; answers when it does.
+    AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
 }
 
 /// A running agent.
@@ -127,10 +127,10 @@ pub(crate) fn start(
 }
 
 impl Agent {
-    /// Traces a process and its descendants from now on.
-    pub(crate) fn add_pid(&self, pid: u32) -> Result<()> {
+    /// Traces a process and its descendants from now on; `program` is the file that it is about to become.
+    pub(crate) fn add_pid(&self, pid: u32, program: Option<PathBuf>) -> Result<()> {
         let (answer, answered) = bounded(1);
-        self.orders.send(Order::AddPid(pid, answer)).map_err(|_| anyhow!("the agent has stopped"))?;
+        self.orders.send(Order::AddPid(pid, program, answer)).map_err(|_| anyhow!("the agent has stopped"))?;
         answered.recv().map_err(|_| anyhow!("the agent has stopped"))?
     }
 
@@ -183,8 +183,8 @@ impl Loop {
         let mut young = Instant::now();
         let mut pause = POLL_YOUNG;
         while !stop.load(Ordering::Relaxed) {
-            for Order::AddPid(pid, answer) in orders.try_iter() {
-                let _ = answer.send(self.capture.add_pid(pid).map_err(|e| anyhow!(e)));
+            for Order::AddPid(pid, program, answer) in orders.try_iter() {
+                let _ = answer.send(self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)));
             }
             let more = self.capture.drain_some(&mut events)?;
             let idle = events.is_empty();

@@ -16,4 +16,5 @@ fuzz_target!(|data: &[u8]| {
     });
     // A gzipped file may hold a thousand times its size; any other holds no more than itself.
     assert!(data.starts_with(&[0x1f, 0x8b]) || captured <= data.len());
+    wirespan_fuzz::tell_heap();
 });

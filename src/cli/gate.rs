@@ -3,7 +3,7 @@
 
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -31,10 +31,21 @@ pub(crate) fn gate(args: &GateArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
+/// The file that `execvp` would find.
+fn program(name: &OsStr) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Some(name.into());
+    }
+    let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(runs)
+}
+
 /// A command that has been started and waits at the gate.
 pub(crate) struct Gated {
     /// The process: it keeps its pid when it becomes the command.
     pub(crate) child: Child,
+    program: Option<PathBuf>,
     word: std::io::PipeWriter,
 }
 
@@ -50,7 +61,7 @@ impl Gated {
         });
         let child = child.context("starting the command")?;
         Self::wait_for_open(&child, gate);
-        Ok(Gated { child, word })
+        Ok(Gated { child, program: command.first().and_then(|name| program(name)), word })
     }
 
     /// Our reading end must outlive the child's opening of it.
@@ -71,10 +82,27 @@ impl Gated {
         }
     }
 
+    /// The file that it will become, as far as that can be told.
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        self.program.clone()
+    }
+
     /// Lets it become the command.
     pub(crate) fn open(mut self) -> Result<Child> {
         use std::io::Write as _;
         self.word.write_all(b"!").context("the command ended before it began")?;
         Ok(self.child)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_command_is_found_as_execvp_finds_it() {
+        assert_eq!(program(OsStr::new("./here")), Some("./here".into()));
+        assert!(program(OsStr::new("sh")).is_some_and(|p| p.is_absolute() && p.ends_with("sh")));
+        assert_eq!(program(OsStr::new("no-such-command-anywhere")), None);
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
         eprintln!("wirespan: UI on {}", view.url());
     }
     let gated = Gated::start(&args.command, Stdio::inherit())?;
-    agent.add_pid(gated.child.id())?;
+    agent.add_pid(gated.child.id(), gated.program())?;
     let mut child = gated.open()?;
 
     let code = wait(&mut child, &mut signals)?;

@@ -61,6 +61,7 @@ fn forms(secret: &str) -> Vec<(&'static str, String)> {
     let mut forms = vec![
         ("as it is", secret.to_string()),
         ("as hexadecimal", secret.bytes().map(|b| format!("{b:02x}")).collect()),
+        ("as UTF-16", secret.chars().flat_map(|c| [c, '\0']).collect()),
     ];
     // The whole groups of three that lie inside, for each of the three places where the first may begin.
     forms.extend((0..3).map(|skip| ("as base64", base64(&secret.as_bytes()[skip..]))));
@@ -117,6 +118,7 @@ fn secrets_are_found_in_each_form() {
         "x zq0123456789abcdef y".into(),
         secret.to_uppercase(),
         "7a7130313233343536373839616263646566".into(),
+        secret.chars().flat_map(|c| [c, '\0']).collect(),
         base64(format!("a:{secret}!").as_bytes()),
         base64(format!("ab:{secret}").as_bytes()),
         base64(format!("abc:{secret}!!").as_bytes()),

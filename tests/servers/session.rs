@@ -1,6 +1,6 @@
 //! One run: the script, the tracer that joins late, the comparison.
 
-use crate::harness::{can_trace, eventually, root, skip, WIRESPAN};
+use crate::harness::{can_trace, root, skip, within, WIRESPAN};
 use crate::{leak, truth};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ impl Tracer {
             .spawn()
             .unwrap();
         let tracer = Tracer { process: Ended(child), log, ui };
-        eventually("wirespan traces", || tracer.said().contains("Ctrl-C ends").then_some(()));
+        within(PATIENCE, "wirespan traces", || tracer.said().contains("Ctrl-C ends").then_some(()));
         tracer
     }
 

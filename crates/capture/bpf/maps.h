@@ -69,12 +69,12 @@ struct go_runtime {
 	__u16 parent;	/* …the id of the goroutine that started it; 0: not kept (before Go 1.21) */
 	__u16 curg;	/* of runtime.m */
 	__u8 births;	/* their start is probed */
-	__u8 pad;
+	__u8 tls;	/* crypto/tls is probed */
 };
 
 /* What user space has learnt of a process; by thread group. */
 struct process_facts {
-	struct go_runtime go;	/* zero if that is no Go program */
+	struct go_runtime go;	/* zero if that is no Go program; no `goid`: of a version that is not known */
 	__u64 locks_from;	/* addresses at which only an interpreter's locks lie */
 	__u64 locks_to;
 };
@@ -140,7 +140,9 @@ struct sock_state {
 	__u8 shared : 1;	/* carries many requests at a time */
 	__u8 connect_doubtful : 1;
 	__u8 mixed : 1;		/* …for different requests that this process serves */
-	__u8 tls;		/* carries records of TLS, of a thread that calls a TLS library */
+	__u8 tls;		/* carries records of TLS, of a thread or Go program that calls a TLS library */
+	__u8 framed;		/* directions of which `record` is known, a bit each */
+	__u32 record[2];	/* sequence number of the next header of TLS, by ws_direction */
 	struct ws_tuple tuple;
 	struct ws_actor actor;
 };

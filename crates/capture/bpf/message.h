@@ -58,18 +58,6 @@ static __always_inline bool would_block(__s64 ret)
 	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
 }
 
-static __always_inline void emit_record(struct scratch *r, __u32 payload, __u32 appended)
-{
-	__u32 size = payload + appended;
-
-	if (size > sizeof(r->payload))
-		size = sizeof(r->payload);
-	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + size, BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
-	else
-		count(WS_C_MESSAGES);
-}
-
 static __always_inline bool is_stream(const struct sock_state *s)
 {
 	return s->tuple.transport == WS_TCP || s->tuple.transport == WS_UNIX_STREAM;
@@ -193,7 +181,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		first = turn(s, direction);
 		a = acting(task, t);
-		c = follow_cause(s, a, direction, first || (t->tls && tls_begins_run(task, s, direction)),
+		c = follow_cause(s, a, direction, first || (uses_tls(t) && tls_begins_run(task, t, s, direction)),
 				 actor_id(task, t), thread_group(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
 		if (s->calls < 0xffffffff)
 			s->calls++;
@@ -246,11 +234,14 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
 	r->data.actor.coroutine = t->goroutine;
-	if (t->tls && ret > 0)
-		tls_note(task, s, r);
+	if (uses_tls(t) && ret > 0)
+		tls_note(task, t, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))
 		return;
-	emit_record(r, r->data.payload_len, 0);
+	if (s->tls && ret > 0 && where.buffer.base && !where.vector)
+		tls_emit_records(s, r, where.buffer.base, ret, parts ? ret : copied);
+	else
+		emit_record(r, r->data.payload_len, 0);
 	if (parts) {
 		copied = emit_rest(where.vector ? where.vector : where.buffer.base, where.vector ? where.segments : 0, ret);
 		s->run_shown += copied;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Plaintext of Go's crypto/tls. A goroutine may enter on one thread and return on another, so that its call is kept by
- * the goroutine (register g), and its socket is found by the descriptor inside the connection:
+ * Plaintext of Go's crypto/tls. A goroutine may enter on one thread, send or receive on a second and return on a third, so that
+ * its call is kept by the goroutine (register g), what was moved meanwhile by the socket (tls_state.h), and the socket is found
+ * by the descriptor inside the connection:
  * tls.Conn.conn (an interface: type, data) -> net.TCPConn.fd -> netFD.pfd.Sysfd, at offsets that have not changed since
  * Go 1.9. Return probes would break the runtime's stacks; user space probes each RET.
  */
@@ -15,6 +16,7 @@ struct go_call {
 	__u64 conn;
 	__u64 buffer;
 	__u64 enter_ns;
+	__u64 cookie;	/* of its socket; 0 if that is not known */
 	__u32 tid;
 	__u8 op;
 	__u8 first;
@@ -27,6 +29,56 @@ struct {
 	__type(key, struct tls_key); /* ssl: address of the goroutine */
 	__type(value, struct go_call);
 } go_calls SEC(".maps");
+
+static __always_inline struct sock *go_socket(struct task_struct *task, __u64 conn)
+{
+	__u64 at = 0, inode;
+	__s64 fd = -1;
+
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)(conn + GO_CONN_DATA)) || !at)
+		return NULL;
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)at) || !at)
+		return NULL;
+	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)(at + GO_SYSFD)) || fd < 0 || fd > 0x7fffffff)
+		return NULL;
+	return sock_of_fd(task, fd, &inode);
+}
+
+static __always_inline __u64 go_cookie(struct task_struct *task, __u64 conn)
+{
+	struct sock *sk = go_socket(task, conn);
+
+	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
+}
+
+/* The address of a connection that has ended may be another's now. */
+static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
+{
+	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
+
+	if (conn && conn->note.cookie != cookie)
+		bpf_map_delete_elem(&tls_conns, key);
+}
+
+/* What the socket moves from now on belongs to this call, on whatever thread. */
+static __always_inline void go_begin(struct task_struct *task, struct tls_task *k, __u64 cookie, __u8 direction)
+{
+	struct tls_conn *moved = go_moved(task, cookie, direction);
+
+	if (!moved) {
+		struct tls_key key = { .ssl = cookie, .pid = task->tgid };
+		struct tls_conn made = { .run = WS_NO_DIRECTION };
+
+		key.kind = direction == WS_EGRESS ? TLS_GO_SENT : TLS_GO_RECEIVED;
+		bpf_map_update_elem(&tls_conns, &key, &made, BPF_ANY);
+		moved = bpf_map_lookup_elem(&tls_conns, &key);
+		if (!moved)
+			return;
+	}
+	moved->note.calls = 0;
+	moved->begins_run = k->begins_run;
+	k->begins_run = 0;
+}
 
 SEC("uprobe.multi")
 int tls_go_enter(struct pt_regs *ctx)
@@ -48,39 +100,42 @@ int tls_go_enter(struct pt_regs *ctx)
 	call.enter_ns = bpf_ktime_get_ns();
 	call.tid = task->pid;
 	call.op = bpf_get_attach_cookie(ctx) & TLS_COOKIE_OP;
+	call.cookie = go_cookie(task, call.conn);
+	if (call.cookie)
+		go_forget(&key, call.cookie);
 	tls_begin(k, &key, call.op);
 	call.first = k->first;
+	if (call.cookie)
+		go_begin(task, k, call.cookie, call.op == TLS_WRITE ? WS_EGRESS : WS_INGRESS);
 	key.ssl = WS_GO_G(ctx);
 	bpf_map_update_elem(&go_calls, &key, &call, BPF_ANY);
 	return 0;
 }
 
-static __always_inline struct sock *go_socket(struct task_struct *task, __u64 conn)
-{
-	__u64 at = 0, inode;
-	__s64 fd = -1;
-
-	if (bpf_probe_read_user(&at, sizeof(at), (void *)(conn + GO_CONN_DATA)) || !at)
-		return NULL;
-	if (bpf_probe_read_user(&at, sizeof(at), (void *)at) || !at)
-		return NULL;
-	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)(at + GO_SYSFD)) || fd < 0 || fd > 0x7fffffff)
-		return NULL;
-	return sock_of_fd(task, fd, &inode);
-}
-
-/* The descriptor is proof; so is a message of this thread if the goroutine stayed on it. */
+/*
+ * The descriptor is proof; without it, so is a message of this thread if the goroutine stayed on it. What was moved for the call
+ * is then noted as if this thread had done it.
+ */
 static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct tls_task *k, const struct go_call *call,
 						const struct tls_key *key, __u8 direction)
 {
-	const struct tls_note *n = &k->notes[direction & 1];
-	struct sock *sk = go_socket(task, call->conn);
+	struct tls_note *n = &k->notes[direction & 1];
+	struct tls_conn *moved;
 	struct tls_note found = {};
+	struct sock *sk;
 
-	if (sk) {
-		found.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
-		if (found.cookie && found.cookie == n->cookie)
+	if (call->cookie) {
+		moved = go_moved(task, call->cookie, direction);
+		if (moved && moved->note.cookie == call->cookie) {
+			*n = moved->note;
+			moved->note.calls = 0;
 			return tls_bound(key, n);
+		}
+	}
+	sk = go_socket(task, call->conn);
+	if (sk) {
+		n->cookie = 0; /* whatever this thread has moved, it was not for this call */
+		found.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 		if (!found.cookie || !read_tuple(&found.tuple, sk))
 			return NULL;
 		found.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);

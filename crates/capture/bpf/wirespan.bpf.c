@@ -20,6 +20,8 @@
 #include "locate.h"
 #include "io_uring.h"
 #include "datagram.h"
+#include "emit.h"
+#include "tls_records.h"
 #include "message.h"
 #include "flow_maps.h"
 #include "flow_bundle.h"

@@ -18,6 +18,7 @@ use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use wirespan_model::{Event, SocketId};
@@ -236,6 +237,11 @@ impl Capture {
 
     /// Adds a process and its living descendants to the targets.
     pub fn add_pid(&mut self, pid: u32) -> Result<(), CaptureError> {
+        self.add_starting(pid, None)
+    }
+
+    /// The same for a process that is about to become a program: what is probed in this file is so before its first instruction.
+    pub fn add_starting(&mut self, pid: u32, program: Option<&Path>) -> Result<(), CaptureError> {
         let pids = descendants(pid);
         for &pid in &pids {
             self.skel
@@ -244,7 +250,7 @@ impl Capture {
                 .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
                 .map_err(bpf("adding a target process"))?;
             if let Some(tls) = &self.tls {
-                tls.cover(pid);
+                tls.cover(pid, program);
             }
         }
         self.bump_generation();

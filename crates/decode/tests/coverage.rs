@@ -67,7 +67,7 @@ fn drives(script: &str, clients: &Texts, quoted: &str) -> bool {
     lines.iter().any(|l| l.contains(quoted)) || script.contains(&format!("protocol={quoted}"))
 }
 
-fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, oracles: &Texts) -> Row {
+fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts, oracles: &Texts) -> Row {
     let name = protocol.name();
     let folder = folder(protocol);
     let module = fs::read_to_string(folder.join("mod.rs")).unwrap();
@@ -85,11 +85,19 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, oracles: &Text
         Need::EveryCall(n) => format!("every call, {n} bytes"),
     };
     let quoted = format!("\"{name}\"");
-    let real = servers
+    let real: Vec<String> = servers
         .iter()
         .filter(|(_, text)| drives(text, clients, &quoted))
         .map(|(file, _)| file.replace('_', "-"))
         .collect();
+    // The function that makes its conversation is named after its folder.
+    let making = format!("fn {}(", folder.file_name().unwrap().to_string_lossy());
+    let by_hand = spoken.iter().any(|(_, text)| text.contains(&making));
+    let searched = match (real.is_empty(), by_hand) {
+        (false, _) => "servers",
+        (true, true) => "by hand",
+        (true, false) => "–",
+    };
     let oracle = oracles.iter().any(|(_, text)| text.contains(&quoted));
     let tests = texts(&folder, "rs").into_iter().filter(|(file, _)| file.starts_with("tests"));
     let secrets = tests.into_iter().any(|(_, text)| {
@@ -102,14 +110,18 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, oracles: &Text
     let targets = root().join("fuzz/fuzz_targets");
     let target = names.iter().any(|n| targets.join(format!("{n}.rs")).exists());
     let mut missing = Vec::new();
-    for (there, part) in [(secrets, "a test that no secret leaves it"), (seeds > 0, "seeds"), (target, "a fuzz target")]
-    {
+    for (there, part) in [
+        (secrets, "a test that no secret leaves it"),
+        (searched != "–", "conversation with secrets"),
+        (seeds > 0, "seeds"),
+        (target, "a fuzz target"),
+    ] {
         if !there {
             missing.push(part);
         }
     }
     let text = format!(
-        "| `{name}` | {what} | {pairs} | {sees} | {} | {} | {} | {} |\n",
+        "| `{name}` | {what} | {pairs} | {sees} | {} | {searched} | {} | {} | {} |\n",
         if secrets { "yes" } else { "–" },
         joined(real),
         if oracle { "tshark" } else { "–" },
@@ -122,17 +134,19 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, oracles: &Text
 fn the_page_says_what_is_there() {
     let servers = texts(&root().join("tests/apps/servers"), "py");
     let clients = texts(&root().join("tests/apps"), "py");
+    let spoken = texts(&root().join("tests/servers/spoken"), "rs");
     let oracles = texts(&root().join("crates/decode/tests/oracle"), "rs");
     let mut page = String::from(
         "# Protocols\n\nGenerated from the code by `WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test coverage`; a test keeps it true.\n\n\
          *Pairs*: how a response finds its request. *Sees*: how much of the calls of a connection the kernel copies for it. *Masks*: its tests prove that\n\
-         no secret leaves the parser. *Real servers*: those in `tests/apps/servers`; `docs/real-servers.md` tells what is compared. *Captures*: read by an\n\
+         no secret leaves the parser. *Secrets*: all that wirespan writes was searched for secrets sent through its real servers, or through a conversation\n\
+         made by hand (`tests/servers/spoken`). *Real servers*: those in `tests/apps/servers`; `docs/real-servers.md` tells what is compared. *Captures*: read by an\n\
          independent oracle, too, differences in [protocols/differences.md](protocols/differences.md).\n\n\
-         | protocol | what | pairs by | sees | masks | real servers | captures | fuzzed |\n|---|---|---|---|---|---|---|---|\n",
+         | protocol | what | pairs by | sees | masks | secrets | real servers | captures | fuzzed |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut incomplete = Vec::new();
     for protocol in REGISTRY {
-        let Row { text, missing } = row(*protocol, &servers, &clients, &oracles);
+        let Row { text, missing } = row(*protocol, &servers, &clients, &spoken, &oracles);
         page += &text;
         if !missing.is_empty() {
             incomplete.push(format!("{} has no {}", protocol.name(), missing.join(", no ")));

@@ -11,7 +11,6 @@ const GO: &str = r#"
 package main
 import ("crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/http/httptest"; "strings"; "time")
 func main() {
-	time.Sleep(time.Second)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, strings.Repeat("z", 40000))
 	}))

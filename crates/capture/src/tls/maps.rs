@@ -9,15 +9,17 @@ use std::path::PathBuf;
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
-    changed_ns: i128,
+    /// Inodes are used again. The time of change would tell as well when a file loses its name, and it is still the same.
+    modified_ns: i128,
+    size: u64,
 }
 
 impl FileId {
     /// Follows the link.
     pub(crate) fn of(path: &std::path::Path) -> Option<Self> {
         let m = fs::metadata(path).ok()?;
-        let changed_ns = i128::from(m.ctime()) * 1_000_000_000 + i128::from(m.ctime_nsec());
-        m.is_file().then(|| FileId { device: m.dev(), inode: m.ino(), changed_ns })
+        let modified_ns = i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec());
+        m.is_file().then(|| FileId { device: m.dev(), inode: m.ino(), modified_ns, size: m.size() })
     }
 }
 

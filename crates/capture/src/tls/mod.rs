@@ -96,6 +96,9 @@ struct Facts {
     locks: (u64, u64),
 }
 
+/// Of `go`: whether `crypto/tls` is probed.
+const GO_TLS: usize = 7;
+
 impl FactMaps {
     fn tell(&self, pid: u32, facts: &Facts) {
         let key = pid.to_ne_bytes();
@@ -116,8 +119,8 @@ impl FactMaps {
 
 #[derive(Default)]
 struct Inbox {
-    /// Processes to look at now.
-    pids: Vec<u32>,
+    /// Processes to look at now, and the program that each is about to become.
+    pids: Vec<(u32, Option<PathBuf>)>,
     stop: bool,
     /// How often somebody asked, and how many of these were answered.
     asked: u64,
@@ -174,10 +177,10 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread) })
     }
 
-    /// Tells of a process that was chosen, and waits until it has been looked at.
-    pub(crate) fn cover(&self, pid: u32) {
+    /// Tells of a process that was chosen, and of the program that it is about to become; waits until both have been looked at.
+    pub(crate) fn cover(&self, pid: u32, program: Option<&Path>) {
         let mut inbox = self.shared.inbox();
-        inbox.pids.push(pid);
+        inbox.pids.push((pid, program.map(Path::to_path_buf)));
         inbox.asked += 1;
         let ticket = inbox.asked;
         self.shared.ring();
@@ -250,7 +253,12 @@ impl Search {
                 }
                 (std::mem::take(&mut inbox.pids), inbox.asked)
             };
-            pids.into_iter().for_each(|pid| self.started(pid));
+            for (pid, program) in pids {
+                self.started(pid);
+                if let Some((program, id)) = program.and_then(|p| FileId::of(&p).map(|id| (p, id))) {
+                    self.attach(pid, &program, id, None);
+                }
+            }
             if self.discovered.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.discover();
             }
@@ -386,6 +394,9 @@ impl Search {
         let mut facts = process.facts;
         if let Some(goroutines) = &plan.goroutines {
             facts.go = goroutines.layout.bytes(programs.birth.is_some() && !goroutines.birth.is_empty());
+        }
+        if plan.convention == Convention::Go && !plan.exit.is_empty() {
+            facts.go[GO_TLS] = u8::from(programs.tls.is_some());
         }
         if let Some((locks, mapped)) = plan.locks.zip(mapped) {
             facts.locks = locks.range(mapped);

@@ -2,7 +2,7 @@
 
 use super::command::{self, begun, command, greeting, head, socket_type, Begun, Head};
 use crate::frames::{Frame, Frames, Measure, Out, Reader};
-use crate::text::{clean, decimal, len64, visible};
+use crate::text::{clean, decimal, hide_values, len64, visible};
 use crate::Parser;
 use std::borrow::Cow;
 use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Late, Message, Outcome, Side};
@@ -181,9 +181,10 @@ impl Session {
                 if m.operation == "ERROR" {
                     let reason = arguments.split_first().map_or(&[][..], |(_, reason)| reason);
                     m.outcome = Outcome::ClientError;
-                    m.error = clean(reason, 128);
                     // ZAP's codes.
                     let code = Some(reason).filter(|r| r.len() == 3).and_then(decimal);
+                    let reason = clean(reason, 128);
+                    m.error = if code.is_some() { reason } else { hide_values(reason) };
                     m.status_code = code.and_then(|c| i32::try_from(c).ok());
                     if code.is_some_and(|c| c >= 500 || c == 300) {
                         m.outcome = Outcome::ServerError;
