@@ -181,6 +181,10 @@ impl Memcache {
 
     /// Says whether a reply answers a command that asked for it.
     fn answer(&mut self, said: &Line<'_>) -> Kind {
+        if self.asked.front().is_some_and(|a| !a.quiet) {
+            self.asked.pop_front();
+            return Kind::Response;
+        }
         let Some(loud) = self.asked.iter().position(|a| !a.quiet) else {
             return match self.asked.pop_front() {
                 Some(_) => Kind::OneWay,
@@ -188,7 +192,6 @@ impl Memcache {
             };
         };
         let fits = match (self.asked.get(loud), said) {
-            _ if loud == 0 => true,
             (Some(Asked { noop: true, .. }), said) => matches!(said, Line::Word { word: "MN", .. }),
             (Some(Asked { opaque: Some(asked), .. }), Line::Word { opaque, .. }) => *opaque == Some(*asked),
             _ => true,

@@ -26,7 +26,7 @@ pub(super) enum Class {
     MetaNoop,
 }
 
-const COMMANDS: [(&str, Class); 30] = [
+static COMMANDS: [(&str, Class); 30] = [
     ("get", Class::Get),
     ("gets", Class::Get),
     ("gat", Class::GetAndTouch),
@@ -79,7 +79,7 @@ pub(super) struct Command {
     pub(super) opaque: Option<u64>,
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
     line.split(|b| *b == b' ').filter(|w| !w.is_empty())
 }
 
@@ -87,24 +87,23 @@ fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
 pub(super) fn command(line: &[u8], cut: bool) -> Option<Command> {
     let mut rest = words(line);
     let first = rest.next()?;
-    let (name, class) = COMMANDS.into_iter().find(|(name, _)| name.as_bytes() == first)?;
+    let (name, class) = *COMMANDS.iter().find(|(name, _)| name.as_bytes() == first)?;
     let mut command = Command { name, class, keys: 0, value: 0, quiet: class == Class::Quit, opaque: None };
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    let arguments = rest.clone().count();
-    let noreply = rest.clone().last() == Some(b"noreply");
+    let noreply = || rest.clone().next_back() == Some(b"noreply");
     match class {
-        Class::Get => command.keys = count(arguments),
-        Class::GetAndTouch => command.keys = count(arguments.saturating_sub(1)),
+        Class::Get => command.keys = count(rest.count()),
+        Class::GetAndTouch => command.keys = count(rest.count().saturating_sub(1)),
         Class::Store => {
-            (command.keys, command.quiet) = (1, noreply);
+            (command.keys, command.quiet) = (1, noreply());
             match rest.nth(3).and_then(decimal) {
                 Some(len) => command.value = len.saturating_add(2),
                 None if cut => {}
                 None => return None,
             }
         }
-        Class::Key => (command.keys, command.quiet) = (1, noreply),
-        Class::Other => command.quiet = noreply,
+        Class::Key => (command.keys, command.quiet) = (1, noreply()),
+        Class::Other => command.quiet = noreply(),
         Class::Meta | Class::MetaSet => {
             command.keys = 1;
             rest.next();
@@ -172,7 +171,7 @@ pub(super) enum Line<'a> {
     Error { word: &'static str, text: &'a [u8] },
 }
 
-const WORDS: [&str; 19] = [
+static WORDS: [&str; 19] = [
     "STORED",
     "NOT_STORED",
     "EXISTS",
@@ -211,7 +210,7 @@ pub(super) fn line(line: &[u8]) -> Option<Line<'_>> {
         }
         _ => {}
     }
-    let word = WORDS.into_iter().find(|w| w.as_bytes() == first)?;
+    let word = *WORDS.iter().find(|w| w.as_bytes() == first)?;
     let mut value = 0;
     if word == "VA" {
         value = rest.next().and_then(decimal)?.saturating_add(2);
