@@ -161,19 +161,21 @@ def read(left):
         left -= len(far.recv(65536))
 reader = threading.Thread(target=read, args=(N,), daemon=True)
 reader.start()
-nft("table ip gate {\n chain in {\n type filter hook input priority 0;\n tcp dport 7753 meta length > 1000 ip id & 7 == 0 drop\n }\n}\n")
+try:
+    nft("table ip gate {\n chain in {\n type filter hook input priority 0;\n tcp dport 7753 meta length > 1000 numgen random mod 8 0 drop\n }\n}\n")
+except subprocess.CalledProcessError:
+    print('{"skip": "nft does not know numgen here"}')
+    os._exit(0)
 near.sendall(b"x" * N)
 reader.join()
 nft("delete table ip gate")
 near.setblocking(False)
 queued = 0
-try:
-    while True:
-        queued += near.send(b"x" * 65536)
-except BlockingIOError:
-    pass
 while info(near, WINDOW):
-    time.sleep(0.01)
+    try:
+        queued += near.send(b"x" * 65536)
+    except BlockingIOError:
+        time.sleep(0.01)
 time.sleep(1)
 read(queued)
 retransmitted = info(near, RETRANSMITTED)
@@ -194,6 +196,9 @@ fn what_tcp_had_to_do_is_told_as_it_counts_it() {
     };
     let rhythm = "[flows]\ndrain_ms = 100\n";
     let (truth, flows) = traced_with(rhythm, |args| spaces.command(0, args), &["python3", "-c", TROUBLED]);
+    if let Some(reason) = truth["skip"].as_str() {
+        return skip(test, reason);
+    }
     let n = |key: &str| truth[key].as_u64().unwrap();
     let of = |role| {
         let mine = flows.iter().filter(|f| f.key.port == 7753 && f.key.role == role && !f.key.remote.is_unspecified());

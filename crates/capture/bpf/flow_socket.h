@@ -64,7 +64,7 @@ static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8
 }
 
 #define FLOW_PLACES 3
-#define FLOW_HOT 1024
+#define FLOW_HOT 256
 
 /*
  * Where a socket may have its place: first in a part of the arrays that stays in the cache, so that short connections do not
@@ -310,11 +310,15 @@ static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task
 {
 	struct flow_owner o;
 
-	if (!f || !target_task(task))
+	if (!f)
+		return 0;
+	if (f->key.pid == task->tgid && f->key.start_ns == task->group_leader->start_boottime) {
+		f->owned = 1; /* who listens is a target */
+		return 0;
+	}
+	if (!target_task(task))
 		return 0;
 	f->owned = 1;
-	if (f->key.pid == task->tgid && f->key.start_ns == task->group_leader->start_boottime)
-		return 0;
 	flow_fill_owner(&o, task);
 	if (f->bundled) {
 		struct flow_due d = { .moved = 1 };

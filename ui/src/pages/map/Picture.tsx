@@ -1,6 +1,7 @@
 import { useMemo, useState } from "react";
 import { formatDuration } from "../../domain/duration";
 import { layout, type Place } from "../../domain/graph";
+import { crowdedOut } from "../../domain/labels";
 import { type Arrow, bare, compact, type Graph, type GraphNode, percent } from "../../domain/servicemap";
 import { hueStyle } from "../../parts/Service";
 import { go, href } from "../../routing/url";
@@ -10,6 +11,9 @@ import { usePanZoom } from "./panzoom";
 const NODE = { width: 168, height: 56 };
 const GAP = { x: 150, y: 34 };
 const MARGIN = 24;
+/** A character of a label, on average; and how far two labels are apart that can both be read. */
+const LETTER = 5.6;
+const LINES = 22;
 
 interface Spot {
   x: number;
@@ -28,6 +32,15 @@ interface Props {
 export function Picture({ graph, colours, chosen, choose }: Props) {
   const [focus, setFocus] = useState<string | null>(null);
   const { spots, stops, width, height } = useMemo(() => spread(graph), [graph]);
+  const lines = useMemo(() => graph.arrows.map((arrow, n) => draw(arrow, spots, stops[n] ?? [])), [graph, spots, stops]);
+  const crowded = useMemo(
+    () =>
+      crowdedOut(
+        lines.flatMap((line) => line?.label ?? []),
+        LINES,
+      ),
+    [lines],
+  );
   const pan = usePanZoom(width, height);
   const most = Math.max(1, ...graph.arrows.map((arrow) => arrow.calls));
   const near = new Set(graph.arrows.filter((a) => a.from === focus || a.to === focus).flatMap((a) => [a.from, a.to]));
@@ -76,11 +89,10 @@ export function Picture({ graph, colours, chosen, choose }: Props) {
           <Line
             key={arrow.id}
             arrow={arrow}
-            from={spots.get(arrow.from)}
-            to={spots.get(arrow.to)}
-            stops={stops[n] ?? []}
+            line={lines[n]}
             weight={arrow.calls / most}
             faded={focus !== null && arrow.from !== focus && arrow.to !== focus}
+            quiet={focus === null && crowded.has(arrow.id)}
             chosen={arrow.id === chosen}
             choose={choose}
           />
@@ -134,20 +146,16 @@ function spread(graph: Graph): Drawing {
   };
 }
 
-interface LineProps {
-  arrow: Arrow;
-  from: Spot | undefined;
-  to: Spot | undefined;
-  stops: readonly Spot[];
-  weight: number;
-  faded: boolean;
-  chosen: boolean;
-  choose: (id: string) => void;
+/** The way of an arrow, and its label. */
+interface Drawn {
+  path: string;
+  label: { id: string; x: number; y: number; width: number; weight: number };
+  texts: readonly [string, string];
 }
 
-function Line({ arrow, from, to, stops, weight, faded, chosen, choose }: LineProps) {
-  if (!from || !to) return null;
-  const bad = arrow.errors > 0;
+function draw(arrow: Arrow, spots: ReadonlyMap<string, Spot>, stops: readonly Spot[]): Drawn | undefined {
+  const [from, to] = [spots.get(arrow.from), spots.get(arrow.to)];
+  if (!from || !to) return undefined;
   const forward = to.x > from.x;
   const middle = NODE.height / 2;
   // An edge back, or to itself, leaves and enters below, in a bow.
@@ -170,10 +178,38 @@ function Line({ arrow, from, to, stops, weight, faded, chosen, choose }: LinePro
   const last = pieces.at(-1);
   const stop = stops[Math.floor(stops.length / 2)];
   const beside = last ? curve(...last, forward ? 0.62 : 0.5) : to;
-  const label = stop ? { x: stop.x + NODE.width / 2, y: stop.y + middle } : beside;
+  const at = stop ? { x: stop.x + NODE.width / 2, y: stop.y + middle } : beside;
+  const protocols = protocolsOf(arrow);
+  const texts = [
+    protocols.length > 2 ? `${protocols.length} protocols` : protocols.join(", "),
+    `${compact(arrow.calls)}${arrow.p95 > 0 ? ` · ${formatDuration(arrow.p95)}` : ""}`,
+  ] as const;
+  const width = LETTER * Math.max(...texts.map((text) => text.length));
+  return { path, label: { id: arrow.id, x: at.x, y: at.y, width, weight: arrow.calls }, texts };
+}
+
+function protocolsOf(arrow: Arrow): string[] {
+  return [...new Set(arrow.edges.map((edge) => edge.protocol))];
+}
+
+interface LineProps {
+  arrow: Arrow;
+  line: Drawn | undefined;
+  weight: number;
+  faded: boolean;
+  /** Its label has no room: it is shown when the line is pointed at, chosen, or one of its ends is. */
+  quiet: boolean;
+  chosen: boolean;
+  choose: (id: string) => void;
+}
+
+function Line({ arrow, line, weight, faded, quiet, chosen, choose }: LineProps) {
+  if (!line) return null;
+  const { path, label, texts } = line;
+  const bad = arrow.errors > 0;
   const width = 1.2 + 3 * Math.sqrt(weight);
-  const protocols = [...new Set(arrow.edges.map((edge) => edge.protocol))];
   const facts = `${arrow.calls} calls, ${arrow.errors} errors, p95 ${formatDuration(arrow.p95)}`;
+  const name = `${bare(arrow.from)} → ${bare(arrow.to)}, ${protocolsOf(arrow).join(", ")}: ${facts}`;
   const head = chosen ? "arrow-chosen" : bad ? "arrow-bad" : "arrow";
   const open = () => choose(chosen ? "" : arrow.id);
   return (
@@ -181,11 +217,12 @@ function Line({ arrow, from, to, stops, weight, faded, chosen, choose }: LinePro
       className={css.edge}
       data-bad={bad || undefined}
       data-faded={faded || undefined}
+      data-quiet={quiet || undefined}
       data-chosen={chosen || undefined}
       role="button"
       tabIndex={0}
       aria-pressed={chosen}
-      aria-label={`${bare(arrow.from)} → ${bare(arrow.to)}, ${protocols.join(", ")}: ${facts}`}
+      aria-label={name}
       onClick={open}
       onKeyDown={(event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
@@ -196,14 +233,13 @@ function Line({ arrow, from, to, stops, weight, faded, chosen, choose }: LinePro
       {/* Wide and unseen: what the pointer hits. */}
       <path d={path} className={css.hit} />
       <path d={path} strokeWidth={width} markerEnd={`url(#${head})`}>
-        <title>{`${bare(arrow.from)} → ${bare(arrow.to)}, ${protocols.join(", ")}: ${facts}`}</title>
+        <title>{name}</title>
       </path>
       <text x={label.x} y={label.y - 7}>
-        {protocols.length > 2 ? `${protocols.length} protocols` : protocols.join(", ")}
+        {texts[0]}
       </text>
       <text x={label.x} y={label.y + 10}>
-        {compact(arrow.calls)}
-        {arrow.p95 > 0 && ` · ${formatDuration(arrow.p95)}`}
+        {texts[1]}
       </text>
     </g>
   );
