@@ -111,6 +111,8 @@ fn run(test: &str, bars: &[Bar], requests: u32) {
 const WIRE: &[&str] = &["wire"];
 /// Evidence of a thread that does one thing at a time: never wrong where that is so.
 const THREAD: &[&str] = &["wire", "thread", "child-task", "connect"];
+/// What a goroutine acts for is told by the program, from when it was looked into.
+const GOROUTINE: &[&str] = &["wire", "coroutine"];
 
 #[test]
 fn a_thread_and_its_children_are_always_right() {
@@ -136,9 +138,9 @@ fn hand_over_to_other_threads() {
         bar("java-pool", 0.0, WIRE).claimed(0.9),
         bar("java-pool-full", 0.5, WIRE).claimed(0.9),
         bar("java-fanout", 0.0, WIRE),
-        bar("go-seq", 0.5, WIRE).claimed(0.9),
-        bar("go-fanout", 0.1, WIRE).claimed(0.9),
-        bar("go-channel", 0.5, WIRE).claimed(0.9),
+        bar("go-seq", 0.7, GOROUTINE).claimed(0.9),
+        bar("go-fanout", 0.7, GOROUTINE).claimed(0.9),
+        bar("go-channel", 0.7, GOROUTINE).claimed(0.9),
     ];
     run("shapes_hand_over", &bars, 100);
 }
@@ -158,10 +160,10 @@ fn event_loops() {
         bar("java-reactor", 0.0, WIRE),
         bar("gevent", 0.1, WIRE),
         bar("gevent-fanout", 0.0, WIRE),
-        bar("go-h2", 0.0, WIRE),
-        bar("go-h2-fanout", 0.0, WIRE),
-        bar("node-h2", 0.0, WIRE),
-        bar("node-h2-fanout", 0.0, WIRE),
+        bar("go-h2", 0.7, GOROUTINE),
+        bar("go-h2-fanout", 0.7, GOROUTINE),
+        bar("node-h2", 0.5, WIRE).claimed(0.98),
+        bar("node-h2-fanout", 0.4, WIRE).claimed(0.98),
     ];
     run("shapes_loops", &bars, 100);
 }

@@ -25,11 +25,11 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 	if (s->shared || s->tuple.transport == WS_UDP) {
 		if (a->cause >> 24 == s->cookie)
 			c->exchange = a->cause;
-	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED) {
+	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED && !is_by_stream(a->cause)) {
 		if (a->cause != c->exchange)
-			out_of_turn(pid);
+			out_of_turn(pid && a->framed ? pid | WS_DOUBT_FRAMES : pid);
 		else if (a->crowd)
-			in_turn(pid);
+			answer_in_turn(a, pid);
 	}
 	if (a->cause == c->exchange) {
 		a->acted = 1;
@@ -75,7 +75,8 @@ static __always_inline struct cause follow_cause(struct sock_state *s, struct co
 		return c;
 	}
 	if (direction == WS_EGRESS) {
-		if (first || s->shared)
+		/* A goroutine knows for whom it acts, or for nobody: another one's request needs no answer between them. */
+		if (first || s->shared || (!pid && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
 	} else if (s->shared && s->mixed) {
 		/* Who reads for all and hands on acts for nobody; who acts itself acts for one of them. */

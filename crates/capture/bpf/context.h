@@ -37,7 +37,7 @@ static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
 		c->crowd = ALONE;
 	else if (busy && c->cause != cause && c->crowd != MIXED)
 		c->crowd = c->acted ? SEVERAL : MIXED;
-	c->acted = 0;
+	c->acted = c->framed = 0;
 	c->cause = cause;
 	c->place = c->guess = 0;
 	c->evidence = evidence;
@@ -54,16 +54,21 @@ static __always_inline void inherit(struct context *to, const struct context *fr
 	to->place = to->guess = 0;
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
-	to->used = to->pending = to->crowd = to->acted = 0;
+	to->used = to->pending = to->crowd = to->acted = to->framed = 0;
 }
 
-static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
+static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)
 {
-	struct ws_alias e = { .kind = WS_ALIAS, .what = what, .provisional = provisional, .cause = cause };
+	struct ws_alias e = { .kind = WS_ALIAS, .what = what, .evidence = evidence, .provisional = provisional, .cause = cause };
 
 	e.time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
 		count(WS_C_LOST_RING);
+}
+
+static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
+{
+	tell_alias_by(provisional, cause, what, WS_EV_NONE);
 }
 
 enum context_use { USED_CONNECT = 1, USED_SEND = 2 };
@@ -117,7 +122,7 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->place = place;
 	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
-	to->used = to->pending = to->crowd = to->acted = 0;
+	to->used = to->pending = to->crowd = to->acted = to->framed = 0;
 }
 
 /* `from` wakes `to`, which waits at `place`. */

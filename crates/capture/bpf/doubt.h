@@ -14,6 +14,7 @@
 #define WS_DOUBT_NEW 8	 /* so many answers in turn, and it is believed */
 #define WS_DOUBT_MORE 32 /* what an answer out of turn adds */
 #define WS_DOUBT_MOST 255
+#define WS_DOUBT_FRAMES (1U << 31) /* with a process id: of what it does for the frame that it was given last */
 
 /* By thread group; one that is not here has WS_DOUBT_NEW. */
 struct {
@@ -54,6 +55,19 @@ static __always_inline void in_turn(__u32 pid)
 	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
 }
 
+static __always_inline void answer_in_turn(const struct context *c, __u32 pid)
+{
+	if (pid && c->framed)
+		in_turn(pid | WS_DOUBT_FRAMES);
+	in_turn(pid);
+}
+
+/* What was learnt before its frames were seen says nothing. */
+static __always_inline void forget_doubt(__u32 pid)
+{
+	bpf_map_delete_elem(&doubts, &pid);
+}
+
 /* Whether what is sent now may be for another request than that for which the sender is believed to act. */
 static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 {
@@ -61,6 +75,8 @@ static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 
 	if (!c->cause && c->evidence == WS_EV_INFERRED)
 		return true;
+	if (c->framed)
+		return doubt_of(pid | WS_DOUBT_FRAMES) > WS_DOUBT_NEW;
 	if (c->state > ACTS_ANSWERED)
 		return doubt_of(pid) > WS_DOUBT_NEW;
 	/* Where work is put off, a thread of no loop may have read for another who acts, and act for another. */

@@ -145,6 +145,10 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	if (!theirs.id)
 		return 0;
 	from = bpf_map_lookup_elem(&goroutines, receiver_waits ? &mine : &theirs);
+	if (receiver_waits && from && from->delivers) {
+		from->delivers = 0;
+		return 0;
+	}
 	to = bpf_map_lookup_elem(&goroutines, receiver_waits ? &theirs : &mine);
 	if (!to && !(from && from->cause))
 		return 0;

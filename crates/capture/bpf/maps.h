@@ -60,7 +60,8 @@ struct context {
 	__u8 pending;		/* the guess is newer than the cause */
 	__u8 crowd;		/* enum crowd: requests read together */
 	__u8 acted;		/* something was sent since it was last known for whom it acts */
-	__u8 pad;
+	__u8 framed : 1;	/* …since the program was given that very frame, or read that socket, and nothing else */
+	__u8 delivers : 1;	/* a goroutine: what it sends next is a connection, not work */
 };
 
 /* Where Go's runtime keeps what is read of it. */
@@ -97,11 +98,14 @@ struct task_state {
 	__u32 enter_seq;
 	__u8 tls;		/* has called a TLS library */
 	__u8 woken_next;
+	__u8 frames;		/* is given frames of HTTP/2 one by one, which are seen */
+	__u8 pad;
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
 	__u16 flow_from_port;	/* from_port, for flows */
 	__u64 flow_vector;	/* as mmsg_vector and mmsg_next, for flows */
 	__u64 flow_next;
+	__u64 received_from;	/* cookie of the socket that it read last */
 };
 
 struct {

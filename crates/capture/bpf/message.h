@@ -183,6 +183,12 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		a = acting(task, t);
 		c = follow_cause(s, a, direction, first || (uses_tls(t) && tls_begins_run(task, t, s, direction)),
 				 actor_id(task, t), thread_group(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
+		if (direction == WS_INGRESS) {
+			t->received_from = s->cookie;
+			/* Who is given frames one by one is given what it reads of a socket in the same way. */
+			if (t->frames && a == &t->acts)
+				a->framed = a->cause != 0;
+		}
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}

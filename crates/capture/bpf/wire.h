@@ -35,6 +35,12 @@ enum ws_evidence {
  */
 #define WS_PROVISIONAL (3ULL << 62)
 
+/*
+ * A request that is named by its HTTP/2 stream, where the program itself tells for which stream it acts: this bit alone of
+ * the two, the socket's cookie, and 24 bits of the stream's id. Several requests may share an exchange, but not this.
+ */
+#define WS_BY_STREAM (1ULL << 62)
+
 /* The system call that moved the bytes. */
 enum ws_abi {
 	WS_ABI_OTHER = 0,
@@ -149,12 +155,18 @@ struct ws_task {
 };
 
 /* For which request a provisional cause stood, or, until that is known, may stand. */
-enum ws_alias_what { WS_ALIAS_NAME = 0, WS_ALIAS_GUESS = 1, WS_ALIAS_WAKE_UP = 2 };
+enum ws_alias_what {
+	WS_ALIAS_NAME = 0,
+	WS_ALIAS_GUESS = 1,
+	WS_ALIAS_WAKE_UP = 2,
+	WS_ALIAS_STREAM = 3, /* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */
+};
 
 struct ws_alias {
 	__u8 kind;
 	__u8 what;
-	__u8 pad0[6];
+	__u8 evidence;	/* of WS_ALIAS_STREAM */
+	__u8 pad0[5];
 	__u64 time_ns;
 	__u64 provisional;
 	__u64 cause;
@@ -286,6 +298,8 @@ enum ws_counter {
 	WS_C_FLOW_SPILLED,	/* bundles that went out on their own: the table was full */
 	WS_C_FLOW_LOST,		/* bundles lost: the ring of spilled ones was full, too */
 	WS_C_FLOW_UNLISTED,	/* connections beyond the table of sockets: bundled with each message instead */
+	WS_C_STREAMS,		/* requests named by their HTTP/2 stream, received or sent */
+	WS_C_STREAMS_UNKNOWN,	/* …whose stream or connection could not be told */
 	WS_C_MAX,
 };
 

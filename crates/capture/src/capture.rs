@@ -284,7 +284,7 @@ impl Capture {
 
     /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        const NAMES: [&str; 13] = [
+        const NAMES: [&str; 15] = [
             "records",
             "lost_ring_full",
             "lost_no_state",
@@ -298,6 +298,8 @@ impl Capture {
             "flows_spilled",
             "lost_flows",
             "flow_sockets_beyond_table",
+            "streams_named",
+            "streams_unknown",
         ];
         let mut out: Vec<_> = (0u32..)
             .zip(NAMES)
@@ -311,6 +313,7 @@ impl Capture {
             })
             .collect();
         out.extend(inject::counters(&self.skel));
+        out.push(("probes_refused", self.tls.as_ref().map_or(0, Watcher::refused)));
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("bad_records", self.batch.borrow().bad));
         out

@@ -47,8 +47,15 @@ fn open(
     skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
     if !options.messages {
         let m = &mut skel.maps;
-        let only_of_messages =
-            [&mut m.verdicts, &mut m.tls_conns, &mut m.goroutines, &mut m.go_calls, &mut m.contexts, &mut m.doubts];
+        let only_of_messages = [
+            &mut m.verdicts,
+            &mut m.tls_conns,
+            &mut m.goroutines,
+            &mut m.carriers,
+            &mut m.go_calls,
+            &mut m.contexts,
+            &mut m.doubts,
+        ];
         for map in only_of_messages {
             map.set_max_entries(1).map_err(bpf("sizing the tables of messages"))?;
         }
@@ -142,6 +149,8 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
         birth: fd("go_birth", &progs.go_birth),
         send: fd("go_send", &progs.go_send),
         recv: fd("go_recv", &progs.go_recv),
+        go_http: fd("go_http", &progs.go_http),
+        node: fd("node_http2", &progs.node_http2),
     }
 }
 

@@ -6,7 +6,8 @@
 use crate::clock::Clock;
 use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::event::{
-    Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, TaskChange, TcpTotals, TcpTrouble, TroubleKind,
+    Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTotals, TcpTrouble,
+    TroubleKind, PROVISIONAL, STREAM_BITS,
 };
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
@@ -173,6 +174,17 @@ fn task(f: &Fields<'_>, clock: &Clock) -> Event {
 }
 
 fn alias(f: &Fields<'_>, clock: &Clock) -> Event {
+    const STREAM: u8 = 3;
+    if f.u8(1) == STREAM {
+        let name = f.u64(16);
+        return Event::Stream(StreamCause {
+            socket: SocketId((name & !PROVISIONAL) >> 24),
+            stream: name & STREAM_BITS,
+            cause: f.u64(24),
+            evidence: evidence(f.u8(2)),
+            time_ns: clock.to_unix(f.u64(8)),
+        });
+    }
     Event::Alias(CauseAlias {
         kind: match f.u8(1) {
             0 => AliasKind::Name,

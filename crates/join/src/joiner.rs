@@ -10,7 +10,7 @@ use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, TaskChange, TcpTrouble};
+use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTrouble};
 use wirespan_model::{DataEvent, Endpoint, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
 /// Verdicts kept while nobody asks for them.
@@ -92,6 +92,7 @@ impl Joiner {
             Event::Data(d) => self.named(sink, |joiner, sink| joiner.data(d, sink)),
             Event::Socket(e) => self.named(sink, |joiner, sink| joiner.socket(&e, sink)),
             Event::Context(c) => self.context(&c, sink),
+            Event::Stream(c) => self.stream(&c, sink),
             Event::Trouble(t) => {
                 self.waiting.get_or_insert_default().settling.trouble(&t, self.env.config.settle_ns);
                 self.named(sink, |joiner, sink| joiner.trouble(&t, sink));
@@ -149,6 +150,16 @@ impl Joiner {
         if let Some(conn) = self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
             self.env.stats.contexts_in += 1;
             conn.context(c);
+        }
+    }
+
+    fn stream(&mut self, c: &StreamCause, sink: &mut dyn FnMut(Span)) {
+        self.env.stats.told_streams += 1;
+        self.advance(c.time_ns, sink);
+        let key = ConnKey::new(c.socket, Transport::Tcp, &Endpoint::UNSPECIFIED);
+        match self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
+            Some(conn) => conn.told(c),
+            None => self.env.stats.told_streams_lost += 1,
         }
     }
 

@@ -5,8 +5,9 @@ use crate::pending::{Pending, OPEN};
 use crate::resent::Resent;
 use crate::stream::{Mark, Stream};
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use wirespan_model::event::{Actor, ContextEvent};
+use wirespan_model::event::{Actor, ContextEvent, StreamCause, STREAM_BITS};
 use wirespan_model::key::hash64;
 use wirespan_model::{
     Attr, AttrVal, Carried, Direction, Endpoint, Evidence, ExchangeRange, FiveTuple, Late, Message, Outcome, Resource,
@@ -34,6 +35,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) resent: Option<&'a Resent>,
     /// Causal id of the thread that connected the socket.
     pub(crate) connect_cause: u64,
+    /// For whom requests are sent, by their streams; the newest last.
+    pub(crate) told: &'a VecDeque<StreamCause>,
 }
 
 /// Place of a direction in arrays.
@@ -223,6 +226,23 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
     }
     touch_exchange(&mut pending, mark.exchange);
     pending
+}
+
+/// Writes for whom it was sent, if the program told that; false if not.
+pub(crate) fn told(pending: &mut Pending, ctx: &Ctx<'_>) -> bool {
+    let Some(id) = pending.span.message_id.filter(|_| ctx.is_local(pending.side)) else { return false };
+    let Some(told) = ctx.told.iter().rev().find(|c| c.stream == id & STREAM_BITS) else { return false };
+    pending.span.cause = (told.cause != 0).then_some(told.cause);
+    pending.span.cause_evidence = told.evidence;
+    true
+}
+
+/// Who connected is no more than a guess where requests of many wait for one connection.
+pub(crate) fn doubt_connect(pending: &mut Pending) {
+    let span = &mut pending.span;
+    if span.cause_evidence == Some(Evidence::Connect) && matches!(&*span.protocol, "http2" | "grpc") {
+        span.cause_evidence = Some(Evidence::Inferred);
+    }
 }
 
 /// It was sent for one of several requests, not known which.

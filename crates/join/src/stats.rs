@@ -63,6 +63,10 @@ pub struct JoinStats {
     pub named_causes: u64,
     /// Spans out without a cause because theirs was never named.
     pub unnamed_causes: u64,
+    /// Requests whose program told for whom it sends them, by their stream.
+    pub told_streams: u64,
+    /// …on connections that are not known.
+    pub told_streams_lost: u64,
     /// Bytes that their protocol forbids, by the parser's reason.
     pub malformed: FxHashMap<&'static str, u64>,
 }
@@ -100,6 +104,8 @@ impl JoinStats {
             ("unknown_protocol", self.unknown_protocol),
             ("named_causes", self.named_causes),
             ("unnamed_causes", self.unnamed_causes),
+            ("told_streams", self.told_streams),
+            ("told_streams_lost", self.told_streams_lost),
         ];
         let mut malformed: Vec<_> = self.malformed.iter().map(|(k, v)| (*k, *v)).collect();
         malformed.sort_unstable();

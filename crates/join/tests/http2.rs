@@ -4,8 +4,8 @@
 mod common;
 
 use common::{End, Stage, MS, S, T0};
-use wirespan_model::event::SocketChange;
-use wirespan_model::{Span, Status};
+use wirespan_model::event::{by_stream, SocketChange, StreamCause};
+use wirespan_model::{Event, Evidence, SocketId, Span, Status};
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, stream];
@@ -137,4 +137,34 @@ fn websocket_messages_follow_the_upgrade_also_in_the_same_call() {
         ]
     );
     assert_eq!(stage.spans[1].request_bytes, 7);
+}
+
+#[test]
+fn a_program_tells_for_whom_it_sends_each_of_the_requests_of_one_write() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    (c.cut, c.cause) = (4096, 99); // what the writer acts for says nothing of the streams
+    let tell = |socket, stream, cause, evidence| {
+        Event::Stream(StreamCause { socket: SocketId(socket), stream, cause, evidence, time_ns: T0 })
+    };
+    stage.event(c.send(T0, &[PREFACE, &frame(4, 0, 0, b"")].concat()));
+    let named = by_stream(7, 5).unwrap();
+    stage.event(tell(1, 1, 40, Some(Evidence::EventLoop)));
+    stage.event(tell(1, 3, named, Some(Evidence::Coroutine)));
+    stage.event(tell(1, 5, 0, Some(Evidence::Inferred)));
+    stage.event(tell(2, 7, 41, Some(Evidence::EventLoop))); // nobody knows that connection
+    let asked: Vec<u8> = [1, 3, 5, 7].iter().flat_map(|s| ask(*s, "/x", "text/plain")).collect();
+    stage.event(c.send(T0 + MS, &asked));
+    let answer = |stream| headers(1, stream, &[0x88], &[]);
+    stage.event(c.recv(T0 + 2 * MS, &[answer(1), answer(3), answer(5), answer(7)].concat()));
+    let mut causes: Vec<_> = stage.spans.iter().map(|s| (s.message_id, s.cause, s.cause_evidence)).collect();
+    causes.sort_unstable_by_key(|c| c.0);
+    let expected = [
+        (Some(1), Some(40), Some(Evidence::EventLoop)),
+        (Some(3), Some(named), Some(Evidence::Coroutine)),
+        (Some(5), None, Some(Evidence::Inferred)),
+        (Some(7), Some(99), Some(Evidence::Thread)),
+    ];
+    assert_eq!(causes, expected);
+    assert_eq!((stage.joiner.stats().told_streams, stage.joiner.stats().told_streams_lost), (4, 1));
 }

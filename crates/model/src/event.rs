@@ -41,6 +41,8 @@ pub enum Event {
     Task(TaskEvent),
     /// For which request a provisional cause stood.
     Alias(CauseAlias),
+    /// A program told for whom it sends a request on a stream of a connection that many share.
+    Stream(StreamCause),
     /// A request got or brought a trace context beside its bytes. Comes before the bytes.
     Context(ContextEvent),
     /// Something went wrong below the bytes of a TCP connection.
@@ -139,6 +141,33 @@ pub struct CauseAlias {
     pub cause: u64,
     /// How that is known.
     pub kind: AliasKind,
+    /// When that was seen, Unix ns.
+    pub time_ns: u64,
+}
+
+/// A cause with this bit, and not both of [`PROVISIONAL`], names a request by its HTTP/2 stream: `cookie << 24`, and the last
+/// 24 bits of the stream's id. Several requests may share an exchange, but not this.
+pub const BY_STREAM: u64 = 1 << 62;
+
+/// Bits of a stream's id that stand in the name of its request.
+pub const STREAM_BITS: u64 = 0xff_ffff;
+
+/// The name of a request by its stream; `None` for sockets that have no number that fits.
+pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
+    (socket != 0 && socket >> 38 == 0 && stream != 0).then_some(BY_STREAM | socket << 24 | (stream & STREAM_BITS))
+}
+
+/// For whom a request is sent that a program is about to write together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamCause {
+    /// Its connection.
+    pub socket: SocketId,
+    /// Last bits of the stream's id ([`STREAM_BITS`]).
+    pub stream: u64,
+    /// As in [`DataEvent`].
+    pub cause: u64,
+    /// As in [`DataEvent`].
+    pub evidence: Option<Evidence>,
     /// When that was seen, Unix ns.
     pub time_ns: u64,
 }

@@ -292,6 +292,18 @@ impl Span {
         }
     }
 
+    /// The name of this request by its stream, where a program may have told for which stream it acts.
+    pub fn stream_exchange(&self) -> Option<u64> {
+        let named = self.tap == TapSide::ServerProcess && matches!(&*self.protocol, "http2" | "grpc");
+        crate::event::by_stream(self.socket, self.message_id.filter(|_| named && self.exchange.is_some())?)
+    }
+
+    /// Every name by which a cause may call this request: its exchanges, as many as are indexed, and its stream.
+    pub fn exchanges(&self) -> impl Iterator<Item = u64> + use<> {
+        let own = self.exchange.map(|e| (e.first..=e.last).take(MAX_EXCHANGES as usize));
+        own.into_iter().flatten().chain(self.stream_exchange())
+    }
+
     /// Key of an exchange on this span's host.
     pub fn exchange_key(&self, exchange: u64) -> Key {
         let value = hash64(&[&self.host_id.to_le_bytes(), &exchange.to_le_bytes()]);
@@ -338,9 +350,7 @@ impl Span {
         if let Some(r) = &self.request_id {
             keys.push(Key { kind: KeyKind::RequestId, value: hash64(&[r.as_bytes()]) });
         }
-        if let Some(e) = self.exchange {
-            keys.extend((e.first..=e.last).take(MAX_EXCHANGES as usize).map(|x| self.exchange_key(x)));
-        }
+        keys.extend(self.exchanges().map(|x| self.exchange_key(x)));
         if let Some(c) = self.cause {
             keys.push(self.exchange_key(c));
         }

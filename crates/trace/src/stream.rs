@@ -338,7 +338,9 @@ fn misses_a_cause(group: &Group) -> bool {
             return false;
         }
         if let Some(e) = span.exchange {
-            missing.retain(|(host, cause)| *host != span.host_id || !e.contains(*cause));
+            let named = span.stream_exchange();
+            let own = |cause: &u64| e.contains(*cause) || named == Some(*cause);
+            missing.retain(|(host, cause)| *host != span.host_id || !own(cause));
         }
     }
     !missing.is_empty()

@@ -4,6 +4,7 @@
 mod common;
 use common::{check, link_of, parents, proc, Call, Proc, World, MS, S, T0, US};
 use std::sync::Arc;
+use wirespan_model::event::by_stream;
 use wirespan_model::{Evidence, ExchangeRange, SpanId, SpanKind, Status, TapSide, TraceId};
 use wirespan_trace::{derived_trace_id, link};
 
@@ -358,4 +359,28 @@ fn spans_of_a_lost_request_stay_together() {
     let traces = link(rest.into_iter().chain(more).collect());
     assert_eq!(traces.len(), 1, "two calls for one request that was not seen");
     assert_eq!(traces[0].spans.iter().filter(|s| s.link.is_none()).count(), 2);
+}
+
+#[test]
+fn a_request_is_named_by_its_stream_where_several_were_read_together() {
+    let mut w = World::default();
+    let both = [0, 1].map(|_| w.call(None, USER, cart(), T0, T0 + 20 * MS));
+    let calls = [0, 1].map(|i| w.call(Some(both[1 - i]), cart(), redis(), T0 + 2 * MS, T0 + 4 * MS));
+    for (i, call) in both.iter().enumerate() {
+        let s = &mut w.spans[call.server];
+        (s.protocol, s.socket, s.message_id) = ("http2".into(), 9, Some(2 * i as u64 + 1));
+        s.exchange = Some(ExchangeRange { first: 9 << 24 | 4, last: 9 << 24 | 4 });
+    }
+    for (i, call) in calls.iter().enumerate() {
+        let c = &mut w.spans[call.client];
+        (c.cause, c.cause_evidence) = (by_stream(9, 2 * (1 - i as u64) + 1), Some(Evidence::Coroutine));
+    }
+    let traces = link(w.arcs());
+    assert_eq!(traces.len(), 2);
+    assert_eq!(parents(&traces), w.truth);
+    for (i, call) in calls.iter().enumerate() {
+        let (parent, evidence, confidence) = link_of(&traces, w.id(call.client)).unwrap();
+        assert_eq!((parent, evidence), (w.id(both[1 - i].server), Evidence::Coroutine));
+        assert!(confidence > 0.9);
+    }
 }

@@ -1,8 +1,9 @@
 //! Symbols and code of an executable or library, read from the file that a process has mapped.
 
+use object::elf::FileHeader64;
 use object::elf::PF_X;
-use object::read::elf::{ElfFile64, ProgramHeader as _};
-use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, ReadCache};
+use object::read::elf::{ElfFile64, ProgramHeader as _, SectionHeader as _, Sym as _, SymbolTable};
+use object::{Endianness, Object as _, ObjectSection as _, ReadCache};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -14,6 +15,7 @@ pub(crate) struct Place {
     pub(crate) size: u64,
 }
 
+type Symbols<'a> = SymbolTable<'a, FileHeader64<Endianness>, &'a ReadCache<File>>;
 type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<File>>;
 
 /// Runs `work` on an ELF file; `None` if it is none.
@@ -33,7 +35,7 @@ pub(crate) struct Image<'a> {
     cache: &'a ReadCache<File>,
 }
 
-impl Image<'_> {
+impl<'a> Image<'a> {
     /// Whether its code is x86-64.
     pub(crate) fn is_x86_64(&self) -> bool {
         self.elf.architecture() == object::Architecture::X86_64
@@ -42,27 +44,31 @@ impl Image<'_> {
     /// Those of the wanted functions that it defines.
     pub(crate) fn functions(&self, wanted: &[&'static str]) -> HashMap<&'static str, Place> {
         let mut found = HashMap::new();
-        for symbol in self.elf.dynamic_symbols().chain(self.elf.symbols()) {
-            if !symbol.is_definition() || symbol.address() == 0 {
-                continue;
-            }
-            let Ok(name) = symbol.name_bytes() else { continue };
+        let (dynamic, all) = (self.elf.elf_dynamic_symbol_table(), self.elf.elf_symbol_table());
+        for (name, place) in self.defined(dynamic).chain(self.defined(all)) {
             if let Some(name) = wanted.iter().find(|w| w.as_bytes() == name) {
-                found.entry(*name).or_insert(Place { address: symbol.address(), size: symbol.size() });
+                found.entry(*name).or_insert(place);
             }
         }
         found
     }
 
+    /// What a table defines, with its names, which are read at once: one by one they would cost two system calls each.
+    fn defined<'s>(&'s self, table: &'s Symbols<'a>) -> impl Iterator<Item = (&'a [u8], Place)> + 's {
+        let endian = self.elf.endian();
+        let names = self.elf.elf_section_table().section(table.string_section()).ok();
+        let names = names.and_then(|section| section.data(endian, self.cache).ok()).unwrap_or_default();
+        table.iter().filter(move |s| s.is_definition(endian) && s.st_value(endian) != 0).filter_map(move |s| {
+            let name = names.get(s.st_name(endian) as usize..)?;
+            let name = name.get(..name.iter().position(|b| *b == 0)?)?;
+            Some((name, Place { address: s.st_value(endian), size: s.st_size(endian) }))
+        })
+    }
+
     /// Functions that it defines, for which `wanted` finds something in their names.
     pub(crate) fn named<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
-        let symbols = self.elf.symbols().filter(|s| s.is_definition() && s.address() != 0 && s.size() != 0);
-        symbols
-            .filter_map(|s| {
-                let found = wanted(s.name_bytes().ok()?)?;
-                Some((Place { address: s.address(), size: s.size() }, found))
-            })
-            .collect()
+        let symbols = self.defined(self.elf.elf_symbol_table()).filter(|(_, place)| place.size != 0);
+        symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
     }
 
     /// Offset in the file of an address in code.

@@ -6,6 +6,7 @@
 
 use super::elf::{Image, Place};
 use super::go;
+use super::go_http::FUNCTIONS;
 use super::library::Probe;
 use super::points::Function;
 use std::collections::HashMap;
@@ -49,6 +50,8 @@ pub(crate) struct Goroutines {
     pub(crate) birth: Vec<Probe>,
     pub(crate) send: Vec<Probe>,
     pub(crate) recv: Vec<Probe>,
+    /// Of HTTP libraries, with their cookies.
+    pub(crate) http: Vec<Probe>,
 }
 
 const BIRTH: &str = "runtime.newproc.func1";
@@ -61,7 +64,8 @@ const MAX_FUNCTION: u64 = 4096;
 /// Looks into a program; `None` if it is no Go program that is known.
 pub(crate) fn plan(image: &Image<'_>) -> Option<Goroutines> {
     let layout = Layout::of(version(image)?)?;
-    let found: HashMap<_, _> = go::functions(image, &[BIRTH, QUEUE, SEND, RECV]).into_iter().collect();
+    let wanted: Vec<&'static str> = [BIRTH, QUEUE, SEND, RECV].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
+    let found: HashMap<_, _> = go::functions(image, &wanted).into_iter().collect();
     let body = |place: &Place| {
         let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
         Some(Function::new(bytes, place.address))
@@ -72,7 +76,12 @@ pub(crate) fn plan(image: &Image<'_>) -> Option<Goroutines> {
         let calls = body(birth)?.calls_of(queue.address);
         Some(calls.into_iter().filter_map(probe).collect())
     });
-    Some(Goroutines { layout, birth: birth.unwrap_or_default(), send: entry(SEND), recv: entry(RECV) })
+    let http = FUNCTIONS.iter().filter_map(|(name, cookie)| {
+        let offset = image.offset(body(found.get(name)?)?.go_entry()?)?;
+        Some(Probe { offset, cookie: *cookie })
+    });
+    let http = http.collect();
+    Some(Goroutines { layout, birth: birth.unwrap_or_default(), send: entry(SEND), recv: entry(RECV), http })
 }
 
 /// The minor version of Go that built it, 17 for what does not say it in line (`src/debug/buildinfo`).

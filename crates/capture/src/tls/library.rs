@@ -3,6 +3,7 @@
 use super::elf::{self, Image, Place};
 use super::go;
 use super::goroutines::{self, Goroutines};
+use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
 use super::rust;
 use std::collections::HashMap;
@@ -51,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) returns: Vec<Probe>,
     /// Of a Go program.
     pub(crate) goroutines: Option<Goroutines>,
+    /// Of Node's HTTP/2.
+    pub(crate) node: Vec<Probe>,
     /// Of CPython: where its own locks lie, in the file's addresses.
     pub(crate) locks: Option<Locks>,
 }
@@ -116,14 +119,20 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
     elf::with(path, |image| {
         let plan = plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api)));
         let plan = plan.or_else(|| plan_rust(image));
-        match Locks::of(image) {
-            Some(locks) => Some(Plan { locks: Some(locks), ..plan.unwrap_or_default() }),
-            None => plan,
+        let (locks, node) = (Locks::of(image), node::plan(image));
+        if locks.is_none() && node.is_empty() {
+            return plan;
         }
+        Some(Plan { locks, node, ..plan.unwrap_or_default() })
     })
 }
 
 const GO: [(&str, u64); 2] = [("crypto/tls.(*Conn).Read", READ), ("crypto/tls.(*Conn).Write", WRITE)];
+
+/// Whether a file is a Go program.
+pub(crate) fn is_go(path: &Path) -> bool {
+    elf::with(path, |image| image.section(".go.buildinfo").map(|_| ())).is_some()
+}
 
 fn plan_go(image: &Image<'_>) -> Option<Plan> {
     if !image.is_x86_64() {

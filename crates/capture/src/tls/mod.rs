@@ -5,6 +5,7 @@
 //! | [`maps`] | which files a process has mapped |
 //! | [`elf`], [`go`], [`rust`], [`library`], [`points`] | which library a file is, and where its functions are best probed |
 //! | [`goroutines`] | where Go's runtime keeps its goroutines, and where they hand over |
+//! | [`go_http`], [`node`] | where HTTP libraries tell for which request they act |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
 //!
@@ -15,10 +16,12 @@
 mod detach;
 mod elf;
 mod go;
+mod go_http;
 mod goroutines;
 mod library;
 mod link;
 mod maps;
+mod node;
 mod points;
 mod rust;
 
@@ -35,6 +38,7 @@ use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wirespan_model::event::TaskChange;
@@ -43,6 +47,7 @@ use wirespan_model::event::TaskChange;
 const YOUNG: Duration = Duration::from_secs(5);
 const LOOK_YOUNG: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(1);
+const ESRCH: i32 = 3;
 /// Processes that are followed.
 const MAX_PROCESSES: usize = 16_384;
 
@@ -58,6 +63,8 @@ pub(crate) struct Programs {
     pub(crate) birth: Option<RawFd>,
     pub(crate) send: Option<RawFd>,
     pub(crate) recv: Option<RawFd>,
+    pub(crate) go_http: Option<RawFd>,
+    pub(crate) node: Option<RawFd>,
 }
 
 /// Those that make no sense without each other.
@@ -132,6 +139,8 @@ struct Shared {
     answered: Condvar,
     /// Wakes the thread, which waits for processes to be born.
     bell: OwnedFd,
+    /// Sets of probes that the kernel did not attach.
+    refused: AtomicU64,
 }
 
 impl Shared {
@@ -159,8 +168,10 @@ impl Watcher {
         targets: &Targets,
     ) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell });
+        let (inbox, refused) = (Mutex::default(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { inbox, answered: Condvar::new(), bell, refused });
         let mut search = Search {
+            shared: Arc::clone(&shared),
             programs,
             facts,
             targets: targets.clone(),
@@ -191,6 +202,13 @@ impl Watcher {
     }
 }
 
+impl Watcher {
+    /// Sets of probes that the kernel did not attach.
+    pub(crate) fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.shared.inbox().stop = true;
@@ -210,6 +228,7 @@ struct Process {
 }
 
 struct Search {
+    shared: Arc<Shared>,
     programs: Programs,
     facts: FactMaps,
     targets: Targets,
@@ -308,7 +327,21 @@ impl Search {
         if std::mem::take(&mut p.facts) != Facts::default() {
             self.facts.tell(pid, &Facts::default()); // it may have become another program
         }
+        self.runtime(pid);
         self.expect(pid);
+    }
+
+    /// A Go program is looked into first: until then its threads stand for its goroutines, which is wrong from its first request on.
+    fn runtime(&mut self, pid: u32) {
+        let program = PathBuf::from(format!("/proc/{pid}/exe"));
+        let Some(id) = FileId::of(&program) else { return };
+        let is_go = match self.known.get(&id) {
+            Some(plan) => plan.as_ref().is_some_and(|p| p.goroutines.is_some()),
+            None => library::is_go(&program),
+        };
+        if is_go {
+            self.attach(pid, &program, id, None);
+        }
     }
 
     /// Processes that were chosen by something other than their id.
@@ -401,28 +434,42 @@ impl Search {
         if let Some((locks, mapped)) = plan.locks.zip(mapped) {
             facts.locks = locks.range(mapped);
         }
-        if facts != process.facts {
-            process.facts = facts;
-            self.facts.tell(pid, &facts);
-        }
+        // Goroutines are followed from when their probes are there: half of what passes between them would be wrong.
+        let tell = facts != process.facts;
+        process.facts = facts;
         if is_known {
+            if tell {
+                self.facts.tell(pid, &facts);
+            }
             return;
         }
         let mut sets = Vec::new();
+        if let Some(g) = &plan.goroutines {
+            let probes = [
+                (programs.birth, &g.birth),
+                (programs.send, &g.send),
+                (programs.recv, &g.recv),
+                (programs.go_http, &g.http),
+            ];
+            sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
+        }
+        sets.extend(programs.node.map(|program| (program, &plan.node, false)));
         if let Some((enter, exit)) = programs.tls.and_then(|tls| tls.of(plan.convention)) {
             sets.extend([(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)]);
-        }
-        if let Some(g) = &plan.goroutines {
-            let probes = [(programs.birth, &g.birth), (programs.send, &g.send), (programs.recv, &g.recv)];
-            sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
         }
         for (program, probes, at_return) in sets.into_iter().filter(|s| !s.1.is_empty()) {
             match link::attach(program, &path, probes, at_return, pid) {
                 Ok(link) => process.links.push(link),
                 Err(error) => {
+                    // A process may have ended meanwhile, which is no refusal.
+                    let refused = error.kind() != std::io::ErrorKind::NotFound && error.raw_os_error() != Some(ESRCH);
+                    self.shared.refused.fetch_add(u64::from(refused), Ordering::Relaxed);
                     tracing::debug!(pid, file = %file.display(), %error, "probes were not attached");
                 }
             }
+        }
+        if tell {
+            self.facts.tell(pid, &facts);
         }
     }
 }

@@ -14,9 +14,10 @@ use crate::stream::{Placed, Stream};
 use crate::table::ConnKey;
 use crate::tls::Tls;
 use crate::verdict::CopyRule;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use wirespan_decode::{Pairing, Parser, Protocol};
-use wirespan_model::event::{Actor, ContextEvent, SocketChange, TcpTotals, TcpTrouble};
+use wirespan_model::event::{Actor, ContextEvent, SocketChange, StreamCause, TcpTotals, TcpTrouble};
 use wirespan_model::{Attr, DataEvent, Direction, Endpoint, Resource, Role, SocketEvent, Span, TcpHealth, Transport};
 
 /// Complaints of a parser without a message after which the guess of the protocol counts as wrong.
@@ -25,6 +26,8 @@ const MAX_MALFORMED: u32 = 64;
 const MAX_GUESSES: u32 = 4;
 /// Changes of the protocol after which a connection counts as not understood.
 const MAX_UPGRADES: u32 = 8;
+/// Streams of which it is known for whom their requests are sent; a peer allows 100 at a time, as a rule.
+const MAX_TOLD: usize = 512;
 
 /// Most bytes that one event can stand for (a hole of a capture may be larger than a call).
 const MAX_CALL: u64 = 1 << 36;
@@ -58,6 +61,8 @@ pub(crate) struct Conn {
     /// What was sent again; `None` while nothing was.
     resent: Option<Box<Resent>>,
     connect_cause: u64,
+    /// For whom requests are sent, by their streams.
+    told: VecDeque<StreamCause>,
     /// What every span of the connection is told (a proxy's header).
     attrs: Vec<Attr>,
     /// Protocols that gave way to another.
@@ -103,6 +108,7 @@ impl Conn {
             connect_cause: 0,
             attrs: Vec::new(),
             upgrades: 0,
+            told: VecDeque::new(),
             ending: None,
             errno: 0,
             last_ns: 0,
@@ -170,6 +176,14 @@ impl Conn {
             self.give_up_buffers(env, sink);
             self.account(env);
         }
+    }
+
+    /// Takes for whom the request of a stream is sent, whose bytes come later.
+    pub(crate) fn told(&mut self, c: &StreamCause) {
+        if self.told.len() >= MAX_TOLD {
+            self.told.pop_front();
+        }
+        self.told.push_back(*c);
     }
 
     /// Takes the context of a request whose bytes come next.
@@ -417,6 +431,7 @@ impl Conn {
             tcp: self.tcp,
             resent: self.resent.as_deref(),
             connect_cause: self.connect_cause,
+            told: &self.told,
         };
         work(&mut self.session, &ctx, &mut Out { stats: &mut env.stats, sink });
     }

@@ -161,6 +161,7 @@ impl Conn {
                 tcp: self.tcp,
                 resent: self.resent.as_deref(),
                 connect_cause: self.connect_cause,
+                told: &self.told,
             };
             let mut out = Out { stats: &mut env.stats, sink };
             let session = &mut self.session;

@@ -179,7 +179,8 @@ impl Session {
         let one_way = m.kind == Kind::OneWay;
         let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
         spans::touch_by_request(&mut pending, ctx.stream(m.side).mark_before(ctx.stream(m.side).marked_to()));
-        let loops = mark.cause_evidence == Some(Evidence::EventLoop);
+        spans::doubt_connect(&mut pending);
+        let loops = !spans::told(&mut pending, ctx) && mark.cause_evidence == Some(Evidence::EventLoop);
         if self.pairing == Pairing::ById && loops {
             // An event loop sends in one call what it has gathered for several requests.
             if self.gathered.is_some_and(|(call, _)| call == mark.start) {

@@ -4,7 +4,6 @@ use super::{Candidate, Rule, LOOK};
 use crate::related::{handled_until, tolerance, AFTERMATH_NS};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use wirespan_model::span::MAX_EXCHANGES;
 use wirespan_model::{Evidence, Span};
 
 /// Time after a response within which a call still counts as made while answering, ns.
@@ -28,10 +27,8 @@ fn trust(evidence: Evidence) -> f32 {
 pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMap<u32, u32> {
     let mut owners: FxHashMap<(u64, u64), Vec<u32>> = FxHashMap::default();
     for (i, span) in spans.iter().enumerate() {
-        if let Some(e) = span.exchange {
-            for x in (e.first..=e.last).take(MAX_EXCHANGES as usize) {
-                owners.entry((span.host_id, x)).or_default().push(i as u32);
-            }
+        for x in span.exchanges() {
+            owners.entry((span.host_id, x)).or_default().push(i as u32);
         }
     }
     let mut found = FxHashMap::default();

@@ -26,13 +26,15 @@ pub(super) struct Request {
     /// When its answer began to leave; that is what a call lies before.
     pub(super) end_ns: u64,
     pub(super) exchange: ExchangeRange,
+    /// Its name by its stream, if it has one.
+    pub(super) stream: Option<u64>,
     /// Its span, if the exchange may be that of others, too: requests of one connection that were read in one call.
     pub(super) span: Option<SpanId>,
 }
 
 impl Request {
     pub(super) fn owns(&self, exchange: u64) -> bool {
-        self.exchange.contains(exchange)
+        self.exchange.contains(exchange) || self.stream == Some(exchange)
     }
 }
 
@@ -146,7 +148,8 @@ impl Timeline {
         let class = self.class(0, span);
         let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
         let own = span.message_id.map(|_| span.id);
-        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange, span: own };
+        let stream = span.stream_exchange();
+        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange, stream, span: own };
         self.add([Event::Read(r), Event::Answered(r)], span)
     }
 

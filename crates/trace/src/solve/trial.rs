@@ -19,8 +19,6 @@ const FADE_AFTER: u32 = 2_000;
 /// Kinds of calls, and claims and answers, that are kept.
 const MAX_KINDS: usize = 256;
 const MAX_KEPT: usize = 4_096;
-/// Exchanges of one request that count.
-const MAX_RANGE: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Kind {
@@ -74,8 +72,7 @@ impl Trial {
 
     /// A request was answered.
     pub(super) fn served(&mut self, span: &Span) {
-        let Some(range) = span.exchange else { return };
-        for exchange in (range.first..=range.last).take(MAX_RANGE) {
+        for exchange in span.exchanges() {
             for (kind, end_ns) in self.claims.remove(&exchange).unwrap_or_default() {
                 self.judge(kind, end_ns <= span.end_ns);
             }

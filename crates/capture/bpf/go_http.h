@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Go's HTTP libraries, where they pass a request from one goroutine to another in a way that the runtime does not show:
+ *  - HTTP/2 reads for all streams in one goroutine; the handler of each runs in its own, and is told the stream;
+ *  - gRPC's transport starts the handler while it looks at the head of the stream;
+ *  - HTTP/1's client hands a request to the goroutine that writes to the connection through a channel with room, at which
+ *    the writer may not be waiting yet.
+ * Probed at entries, at an instruction that the kernel emulates; src/tls/go_http.rs has the names. What is read of their
+ * structures is believed only where they refer to each other as they should.
+ */
+#ifndef WS_GO_HTTP_H
+#define WS_GO_HTTP_H
+
+enum go_point {
+	GO_HANDLER = 1,	   /* runHandler(sc *serverConn, rw *responseWriter, …) */
+	GO_ROUND_TRIP = 2, /* roundTrip(pc *persistConn, …) */
+	GO_CONN_WRITE = 3, /* Write(w persistConnWriter, …), which is the *persistConn */
+	GO_DELIVER = 5,	   /* tryDeliver(w *wantConn, …): to who waits for a connection, one is given by who dialled or has done */
+	GO_HEADERS = 4,	   /* operateHeaders(t *http2Server, [ctx context.Context,] frame *http2.MetaHeadersFrame, …) */
+};
+
+/* of http2.serverConn, stream, responseWriterState: the same since Go 1.6 */
+#define GO_H2_CONN 16
+#define GO_H2_STREAM_ID 8
+#define GO_H2_STATE_CONN 16
+/* of http2.FrameHeader */
+#define GO_FRAME_TYPE 1
+#define GO_FRAME_STREAM 8
+#define GO_FRAME_HEADERS 1
+#define GO_CONN_LAYERS 3 /* TLS and the like around a TCP connection, each of which begins with the one below */
+
+static __always_inline __u32 user_int(__u64 at)
+{
+	__u32 n = 0;
+
+	bpf_probe_read_user(&n, sizeof(n), (void *)at);
+	return n;
+}
+
+/* The cookie of the socket below a net.Conn, whose interface value stands here. */
+static __always_inline __u64 go_cookie(struct task_struct *task, __u64 conn)
+{
+	for (int i = 0; i < GO_CONN_LAYERS; i++) {
+		struct sock *sk = go_socket(task, conn);
+
+		if (sk)
+			return BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+		conn = user_word(conn + GO_CONN_DATA);
+	}
+	return 0;
+}
+
+static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __u64 writer)
+{
+	__u64 state = user_word(writer), stream = user_word(state);
+
+	if (!stream || user_word(stream) != conn || user_word(state + GO_H2_STATE_CONN) != conn)
+		return 0;
+	return by_stream(go_cookie(task, conn + GO_H2_CONN), user_int(stream + GO_H2_STREAM_ID));
+}
+
+/* The stream of a frame of headers, 0 if this is none. */
+static __always_inline __u32 go_frame(__u64 meta)
+{
+	__u64 frame = user_word(meta);
+	__u8 begin[2] = {};
+
+	if (!frame || bpf_probe_read_user(begin, sizeof(begin), (void *)frame))
+		return 0;
+	return begin[0] == 1 && begin[GO_FRAME_TYPE] == GO_FRAME_HEADERS ? user_int(frame + GO_FRAME_STREAM) : 0;
+}
+
+/* Who reads a connection acts for what it read of it: that names the socket. */
+static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct context *reader)
+{
+	__u32 stream = go_frame(WS_GO_ARG4(ctx));
+	__u64 cookie = (reader->cause & ~WS_PROVISIONAL) >> 24;
+
+	if (!stream)
+		stream = go_frame(WS_GO_ARG2(ctx));
+	return is_provisional(reader->cause) ? 0 : by_stream(cookie, stream);
+}
+
+static __always_inline void go_named(struct context *who, __u64 request)
+{
+	count(request ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
+	if (request)
+		take(who, request, WS_EV_COROUTINE);
+}
+
+SEC("uprobe.multi")
+int go_http(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct carrier_key conn = {};
+	struct goroutine_key key = {};
+	struct carried given = {}, *got;
+	struct context *who;
+	__u64 g = WS_GO_G(ctx);
+
+	if (!t)
+		return 0;
+	know_process(task, t);
+	if (!t->facts.go.goid)
+		return 0;
+	key.pid = conn.pid = task->tgid;
+	key.id = user_word(g + t->facts.go.goid);
+	if (!key.id)
+		return 0;
+	who = goroutine(&t->facts.go, &key, g);
+	if (!who)
+		return 0;
+	conn.object = WS_GO_ARG1(ctx);
+	switch (bpf_get_attach_cookie(ctx)) {
+	case GO_HANDLER:
+		go_named(who, go_handled(task, WS_GO_ARG1(ctx), WS_GO_ARG2(ctx)));
+		break;
+	case GO_HEADERS:
+		go_named(who, go_begun(ctx, who));
+		break;
+	case GO_DELIVER:
+		who->delivers = 1;
+		break;
+	case GO_ROUND_TRIP:
+		act(who, USED_SEND);
+		given.cause = who->cause;
+		given.evidence = who->evidence;
+		if (who->cause && (who->evidence == WS_EV_THREAD || who->evidence == WS_EV_CHILD))
+			given.evidence = WS_EV_COROUTINE;
+		bpf_map_update_elem(&carriers, &conn, &given, BPF_ANY);
+		break;
+	case GO_CONN_WRITE:
+		got = bpf_map_lookup_elem(&carriers, &conn);
+		if (!got)
+			break;
+		given = *got;
+		take(who, given.cause, given.evidence);
+		who->state = given.cause ? ACTS_LENT : ACTS_OWN;
+		break;
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,23 @@
+//! Go's HTTP libraries: where a request passes from one goroutine to another in a way that the runtime does not show.
+//!
+//! Methods of types that are not exported keep their names from version to version; what is read of their structures is checked
+//! where it is read (`bpf/go_http.h`). A program without them is not slowed down.
+
+/// Cookies, as in `bpf/go_http.h`.
+const HANDLER: u64 = 1;
+const ROUND_TRIP: u64 = 2;
+const CONN_WRITE: u64 = 3;
+const HEADERS: u64 = 4;
+
+const DELIVER: u64 = 5;
+
+/// The functions, and what each is probed for at its entry.
+pub(crate) const FUNCTIONS: [(&str, u64); 7] = [
+    ("net/http.(*http2serverConn).runHandler", HANDLER),
+    ("golang.org/x/net/http2.(*serverConn).runHandler", HANDLER),
+    ("net/http/internal/http2.(*serverConn).runHandler", HANDLER),
+    ("net/http.(*persistConn).roundTrip", ROUND_TRIP),
+    ("net/http.(*wantConn).tryDeliver", DELIVER),
+    ("net/http.persistConnWriter.Write", CONN_WRITE),
+    ("google.golang.org/grpc/internal/transport.(*http2Server).operateHeaders", HEADERS),
+];
