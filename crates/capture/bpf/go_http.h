@@ -19,7 +19,7 @@ enum go_point {
 	GO_HEADERS = 4,	   /* operateHeaders(t *http2Server, [ctx context.Context,] frame *http2.MetaHeadersFrame, …) */
 };
 
-/* of http2.serverConn, stream, responseWriterState: the same since Go 1.6 */
+/* of http2.serverConn, stream, responseWriterState: the same in x/net 0.26 to 0.61 and Go 1.26 */
 #define GO_H2_CONN 16
 #define GO_H2_STREAM_ID 8
 #define GO_H2_STATE_CONN 16
