@@ -37,14 +37,14 @@ static __always_inline __u32 user_int(__u64 at)
 	return n;
 }
 
-/* The cookie of the socket below a net.Conn, whose interface value stands here. */
-static __always_inline __u64 go_cookie(struct task_struct *task, __u64 conn)
+/* The cookie of the socket at the bottom of a net.Conn, whose interface value stands here. */
+static __always_inline __u64 go_bottom(struct task_struct *task, __u64 conn)
 {
 	for (int i = 0; i < GO_CONN_LAYERS; i++) {
-		struct sock *sk = go_socket(task, conn);
+		__u64 cookie = go_cookie(task, conn);
 
-		if (sk)
-			return BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+		if (cookie)
+			return cookie;
 		conn = user_word(conn + GO_CONN_DATA);
 	}
 	return 0;
@@ -56,7 +56,7 @@ static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __
 
 	if (!stream || user_word(stream) != conn || user_word(state + GO_H2_STATE_CONN) != conn)
 		return 0;
-	return by_stream(go_cookie(task, conn + GO_H2_CONN), user_int(stream + GO_H2_STREAM_ID));
+	return by_stream(go_bottom(task, conn + GO_H2_CONN), user_int(stream + GO_H2_STREAM_ID));
 }
 
 /* The stream of a frame of headers, 0 if this is none. */
