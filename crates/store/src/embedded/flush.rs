@@ -24,18 +24,26 @@ const HELD_CHUNKS: usize = 6;
 /// Writes a memory segment as segment `id`.
 pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<Segment, StoreError> {
     let mut writer = SegmentWriter::create(dir, id)?;
-    // (start, chunk, row) of every span, by start.
-    let mut order: Vec<(u64, u32, u16)> = Vec::with_capacity(memory.rows());
-    for (c, chunk) in memory.chunks.iter().enumerate() {
-        let view = View::new(&memory.wide(chunk, Some(&[Col::Start]))?);
-        order.extend((0..view.rows()).map(|row| (view.start_ns(row), c as u32, row as u16)));
-    }
-    order.sort_unstable();
+    let order = by_start(memory)?;
+    // First row of each chunk, counted over all of them.
+    let bases: Vec<u32> = memory
+        .chunks
+        .iter()
+        .scan(0, |next, chunk| {
+            *next += chunk.rows as u32;
+            Some(*next - chunk.rows as u32)
+        })
+        .collect();
+    let place = |row: u32| {
+        let chunk = bases.partition_point(|base| *base <= row) - 1;
+        (chunk as u32, row - bases[chunk])
+    };
 
     let mut decoded: FxHashMap<u32, RecordBatch> = FxHashMap::default();
     for window in order.chunks(WINDOW) {
         let mut rows: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        window.iter().for_each(|(_, chunk, row)| rows.entry(*chunk).or_default().push(u32::from(*row)));
+        let window: Vec<(u32, u32)> = window.iter().map(|row| place(*row)).collect();
+        window.iter().for_each(|(chunk, row)| rows.entry(*chunk).or_default().push(*row));
         let mut chunks: Vec<u32> = rows.keys().copied().collect();
         chunks.sort_unstable();
         // Most windows touch few chunks, which are held whole. Spans that took long are far from their neighbours by
@@ -61,33 +69,42 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
         let mut next = vec![0; chunks.len()];
         let indices: Vec<(usize, usize)> = window
             .iter()
-            .map(|(_, chunk, row)| {
+            .map(|(chunk, row)| {
                 let piece = at[chunk];
                 next[piece] += 1;
-                (piece, if few { usize::from(*row) } else { next[piece] - 1 })
+                (piece, if few { *row as usize } else { next[piece] - 1 })
             })
             .collect();
         writer.write(&memory.widen(&gather(&pieces, &indices)?)?)?;
     }
 
-    // Where each row went, chunk by chunk, for the keys.
-    let mut bases = Vec::with_capacity(memory.chunks.len());
-    let mut total = 0;
-    for chunk in &memory.chunks {
-        bases.push(total);
-        total += chunk.rows;
-    }
-    let mut row_of = vec![0u32; total];
-    for (new, (_, chunk, row)) in (0u32..).zip(&order) {
-        row_of[bases[*chunk as usize] + usize::from(*row)] = new;
+    // Where each row went, for the keys.
+    let mut row_of = vec![0u32; order.len()];
+    for (new, old) in (0u32..).zip(&order) {
+        row_of[*old as usize] = new;
     }
     drop(order);
     drop(decoded);
     writer.finish(&mut |kind, out| {
+        out.reserve_exact(memory.chunks.iter().map(|chunk| chunk.index.entries(kind).len()).sum());
         for (base, chunk) in bases.iter().zip(&memory.chunks) {
-            out.extend(chunk.index.entries(kind).map(|(hash, row)| entry(hash, row_of[base + usize::from(row)])));
+            out.extend(
+                chunk.index.entries(kind).map(|(hash, row)| entry(hash, row_of[*base as usize + usize::from(row)])),
+            );
         }
     })
+}
+
+/// The rows of all chunks, counted over all of them, in the order of their start.
+fn by_start(memory: &MemoryView) -> Result<Vec<u32>, StoreError> {
+    let mut starts: Vec<u64> = Vec::with_capacity(memory.rows());
+    for chunk in &memory.chunks {
+        let view = View::new(&memory.wide(chunk, Some(&[Col::Start]))?);
+        starts.extend((0..view.rows()).map(|row| view.start_ns(row)));
+    }
+    let mut order: Vec<u32> = (0..starts.len() as u32).collect();
+    order.sort_unstable_by_key(|row| (starts[*row as usize], *row));
+    Ok(order)
 }
 
 fn gather(pieces: &[RecordBatch], indices: &[(usize, usize)]) -> Result<RecordBatch, StoreError> {

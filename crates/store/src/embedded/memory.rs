@@ -53,7 +53,7 @@ impl KeyIndex {
     }
 
     /// Hashes and rows of a kind, by hash.
-    pub(crate) fn entries(&self, kind: KeyKind) -> impl Iterator<Item = (u32, u16)> + '_ {
+    pub(crate) fn entries(&self, kind: KeyKind) -> impl ExactSizeIterator<Item = (u32, u16)> + '_ {
         let i = kind as usize - 1;
         let range = self.starts[i] as usize..self.starts[i + 1] as usize;
         self.hashes[range.clone()].iter().copied().zip(self.rows[range].iter().copied())

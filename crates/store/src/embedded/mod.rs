@@ -16,6 +16,7 @@ mod manifest;
 mod memory;
 mod names;
 mod options;
+mod pages;
 mod query;
 mod read;
 mod schema;

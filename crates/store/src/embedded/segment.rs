@@ -1,5 +1,6 @@
 //! A segment: spans sorted by start time in one Parquet file, with its key sidecar. Written once, never changed.
 
+use super::pages::Waiting;
 use super::schema::{self, Col, PAGE_ROWS, WIDE};
 use super::sidecar::{self, Sidecar, BLOCK_SHIFT};
 use super::view::View;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData};
@@ -17,7 +19,6 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -72,8 +73,11 @@ impl SegmentWriter {
     pub(crate) fn create(dir: &Path, id: u64) -> Result<SegmentWriter, StoreError> {
         let path = temporary(&data_path(dir, id));
         let file = File::create(&path).map_err(|e| super::io("create", &path, e))?;
-        let writer = ArrowWriter::try_new(file, WIDE.clone(), Some(schema::writer_properties()))
-            .map_err(|e| writing(&path, e))?;
+        let waiting = Waiting::create(dir).map_err(|e| super::io("create", dir, e))?;
+        let options = ArrowWriterOptions::new()
+            .with_properties(schema::writer_properties())
+            .with_page_store_factory(Arc::new(waiting));
+        let writer = ArrowWriter::try_new_with_options(file, WIDE.clone(), options).map_err(|e| writing(&path, e))?;
         Ok(SegmentWriter { dir: dir.to_owned(), id, writer, rows: 0, times: (u64::MAX, 0), longest_ns: 0 })
     }
 
@@ -90,17 +94,18 @@ impl SegmentWriter {
     }
 
     /// Finishes both files, makes them durable and gives them their names. They count once the manifest names them.
-    /// `keys` is asked for the entries of the sidecar, see [`sidecar::build`].
+    /// `keys` is asked for the entries of the sidecar, see [`sidecar::write`].
     pub(crate) fn finish(self, keys: &mut dyn FnMut(KeyKind, &mut Vec<u64>)) -> Result<Segment, StoreError> {
         let index_of = keys;
         let (data, keys) = (data_path(&self.dir, self.id), keys_path(&self.dir, self.id));
         let file = self.writer.into_inner().map_err(|e| writing(&data, e))?;
         file.sync_all().map_err(|e| super::io("sync", &data, e))?;
         let size = file.metadata().map_err(|e| super::io("read", &data, e))?.len();
-        let index = sidecar::build(self.rows as usize, index_of);
         let tmp = temporary(&keys);
         let mut keys_file = File::create(&tmp).map_err(|e| super::io("create", &tmp, e))?;
-        keys_file.write_all(&index).and_then(|()| keys_file.sync_all()).map_err(|e| super::io("write", &tmp, e))?;
+        let index = sidecar::write(&mut keys_file, self.rows as usize, index_of)
+            .and_then(|length| keys_file.sync_all().map(|()| length))
+            .map_err(|e| super::io("write", &tmp, e))?;
         for path in [&data, &keys] {
             std::fs::rename(temporary(path), path).map_err(|e| super::io("rename", path, e))?;
         }
@@ -111,7 +116,7 @@ impl SegmentWriter {
             first_ns: self.times.0,
             last_ns: self.times.1,
             longest_ns: self.longest_ns,
-            bytes: size + index.len() as u64,
+            bytes: size + index,
         })
     }
 }

@@ -8,6 +8,7 @@
 use super::memory::hash32;
 use crate::StoreError;
 use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use wirespan_model::{Key, KeyKind};
@@ -27,16 +28,26 @@ pub(crate) fn entry(hash: u32, row: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(row >> BLOCK_SHIFT)
 }
 
-/// The bytes of a sidecar for a segment of so many rows. `fill` is asked kind by kind for the entries, in any order, so
-/// that only one kind's are in memory.
-pub(crate) fn build(rows: usize, fill: &mut dyn FnMut(KeyKind, &mut Vec<u64>)) -> Vec<u8> {
+/// Writes the sidecar of a segment of so many rows; returns its length, bytes. `fill` is asked kind by kind for the
+/// entries, in any order, so that only one kind's are in memory.
+pub(crate) fn write(
+    to: &mut (impl Write + Seek),
+    rows: usize,
+    fill: &mut dyn FnMut(KeyKind, &mut Vec<u64>),
+) -> std::io::Result<u64> {
     let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
     // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.
     let hash_bits = (usize::BITS - rows.leading_zeros() + 8).min(32);
-    let mut tables = Vec::new();
-    let mut data = Vec::new();
-    let base = (MAGIC.len() + 8 + KINDS * TABLE) as u64;
+    let mut head = MAGIC.to_vec();
+    head.extend_from_slice(&hash_bits.to_le_bytes());
+    head.extend_from_slice(&block_bits.to_le_bytes());
+    let length = head.len() + KINDS * TABLE;
+    let mut end = length as u64;
+    let mut data = crc32fast::Hasher::new();
     let mut entries = Vec::new();
+    let mut stream = BitWriter::default();
+    // The tables come before what they tell the places of.
+    to.seek(SeekFrom::Start(end))?;
     for kind in KeyKind::ALL {
         entries.clear();
         fill(kind, &mut entries);
@@ -47,29 +58,29 @@ pub(crate) fn build(rows: usize, fill: &mut dyn FnMut(KeyKind, &mut Vec<u64>)) -
         entries.dedup();
         let span = (1u64 << (hash_bits + block_bits)) / (entries.len() as u64 + 1);
         let rice = span.max(1).ilog2();
-        let directory = base + data.len() as u64;
-        let (groups, bits) = encode(&entries, rice);
-        data.extend_from_slice(&groups);
-        let stream = base + data.len() as u64;
-        data.extend_from_slice(&bits);
-        for n in [entries.len() as u64, directory, stream, u64::from(rice)] {
-            tables.extend_from_slice(&n.to_le_bytes());
+        stream.bytes.clear();
+        let directory = encode(&entries, rice, &mut stream);
+        for n in [entries.len() as u64, end, end + directory.len() as u64, u64::from(rice)] {
+            head.extend_from_slice(&n.to_le_bytes());
+        }
+        for part in [&directory, &stream.bytes] {
+            to.write_all(part)?;
+            data.update(part);
+            end += part.len() as u64;
         }
     }
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&hash_bits.to_le_bytes());
-    out.extend_from_slice(&block_bits.to_le_bytes());
-    out.extend_from_slice(&tables);
-    out.extend_from_slice(&data);
-    let crc = crc32fast::hash(&out);
-    out.extend_from_slice(&crc.to_le_bytes());
-    out
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&head);
+    crc.combine(&data);
+    to.write_all(&crc.finalize().to_le_bytes())?;
+    to.seek(SeekFrom::Start(0))?;
+    to.write_all(&head)?;
+    Ok(end + 4)
 }
 
-/// Directory and bits of sorted numbers.
-fn encode(entries: &[u64], rice: u32) -> (Vec<u8>, Vec<u8>) {
-    let mut directory = Vec::new();
-    let mut bits = BitWriter::default();
+/// Directory of sorted numbers, whose bits go into the stream.
+fn encode(entries: &[u64], rice: u32, bits: &mut BitWriter) -> Vec<u8> {
+    let mut directory = Vec::with_capacity(entries.len().div_ceil(GROUP) * DIRECTORY_ENTRY);
     for group in entries.chunks(GROUP) {
         bits.align();
         directory.extend_from_slice(&group[0].to_le_bytes());
@@ -79,7 +90,7 @@ fn encode(entries: &[u64], rice: u32) -> (Vec<u8>, Vec<u8>) {
         }
     }
     bits.align();
-    (directory, bits.bytes)
+    directory
 }
 
 #[derive(Default)]
@@ -295,12 +306,11 @@ mod tests {
             let kind = |k: u8| KeyKind::ALL[usize::from(k) - 1];
             // Few distinct values make long runs of one hash.
             let value = |v: u64| if few { v % 3 } else { v };
-            let bytes = build(100_000, &mut |of, out| {
-                out.extend(keys.iter().filter(|k| kind(k.0) == of).map(|(_, v, row)| entry(hash32(value(*v)), *row)));
-            });
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("keys");
-            std::fs::write(&path, bytes).unwrap();
+            write(&mut File::create(&path).unwrap(), 100_000, &mut |of, out| {
+                out.extend(keys.iter().filter(|k| kind(k.0) == of).map(|(_, v, row)| entry(hash32(value(*v)), *row)));
+            }).unwrap();
             let sidecar = Sidecar::open(&path).unwrap();
             for (k, v, row) in &keys {
                 let blocks = sidecar.blocks(&[Key { kind: kind(*k), value: value(*v) }]).unwrap();
@@ -311,15 +321,16 @@ mod tests {
 
     #[test]
     fn few_strangers_are_met() {
-        let bytes = build(100_000, &mut |kind, out| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let bytes = write(&mut File::create(&path).unwrap(), 100_000, &mut |kind, out| {
             if kind == KeyKind::Wire {
                 out.extend((0..100_000u32).map(|n| entry(hash32(u64::from(n)), n)));
             }
-        });
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("keys");
-        assert!(bytes.len() < 100_000 * 3, "{} bytes", bytes.len());
-        std::fs::write(&path, bytes).unwrap();
+        })
+        .unwrap();
+        assert_eq!(bytes, std::fs::metadata(&path).unwrap().len());
+        assert!(bytes < 100_000 * 3, "{bytes} bytes");
         let sidecar = Sidecar::open(&path).unwrap();
         let strangers = (1_000_000..1_010_000u64)
             .filter(|v| !sidecar.blocks(&[Key { kind: KeyKind::Wire, value: *v }]).unwrap().is_empty())

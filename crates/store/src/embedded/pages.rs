@@ -1,0 +1,72 @@
+//! Where the pages of a row group wait until all of it is there: in a file without a name. In memory, they would take as
+//! much room as the values that they were compressed from, for the time in which a segment is written.
+
+use bytes::Bytes;
+use parquet::column::page_store::{PageKey, PageStore, PageStoreArgs, PageStoreFactory};
+use parquet::errors::{ParquetError, Result};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// The waiting pages of one segment. Cloned, it is the same file.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    file: Arc<File>,
+    end: Arc<AtomicU64>,
+}
+
+impl Waiting {
+    /// A file in this directory that nobody else sees, and that is gone with its last reader.
+    pub(crate) fn create(dir: &Path) -> io::Result<Waiting> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = match rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+            Ok(file) => file.into(),
+            // A file system without such files.
+            Err(_) => tempfile(dir)?,
+        };
+        Ok(Waiting { file: Arc::new(file), end: Arc::new(AtomicU64::new(0)) })
+    }
+}
+
+fn tempfile(dir: &Path) -> io::Result<File> {
+    let path = dir.join("pages.tmp");
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+impl PageStoreFactory for Waiting {
+    fn create(&self, _: &PageStoreArgs<'_>) -> Result<Box<dyn PageStore>> {
+        Ok(Box::new(Column { waiting: self.clone(), places: Vec::new() }))
+    }
+}
+
+struct Column {
+    waiting: Waiting,
+    places: Vec<(u64, usize)>,
+}
+
+impl PageStore for Column {
+    fn put(&mut self, page: Bytes) -> Result<PageKey> {
+        let at = self.waiting.end.fetch_add(page.len() as u64, Ordering::Relaxed);
+        self.waiting.file.write_all_at(&page, at).map_err(broken)?;
+        self.places.push((at, page.len()));
+        Ok(PageKey::new(self.places.len() as u64 - 1))
+    }
+
+    fn take(&mut self, key: PageKey) -> Result<Bytes> {
+        let place = usize::try_from(key.get()).ok().and_then(|i| self.places.get(i));
+        let (at, len) = *place.ok_or_else(|| ParquetError::General(format!("no page {}", key.get())))?;
+        let mut page = vec![0; len];
+        self.waiting.file.read_exact_at(&mut page, at).map_err(broken)?;
+        Ok(page.into())
+    }
+}
+
+fn broken(e: io::Error) -> ParquetError {
+    ParquetError::External(Box::new(e))
+}
