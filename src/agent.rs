@@ -186,7 +186,7 @@ impl Loop {
             for Order::AddPid(pid, program, answer) in orders.try_iter() {
                 let _ = answer.send(self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)));
             }
-            let more = self.capture.drain_some(&mut events)?;
+            let more = self.capture.drain_some(&mut events);
             let idle = events.is_empty();
             if self.take(&mut events, out) {
                 young = Instant::now();
@@ -221,7 +221,7 @@ impl Loop {
             }
         }
         self.capture.detach();
-        while self.capture.drain_some(&mut events)? {
+        while self.capture.drain_some(&mut events) {
             self.take(&mut events, out);
         }
         self.take(&mut events, out);

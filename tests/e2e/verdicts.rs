@@ -66,7 +66,7 @@ impl Echo {
 
     fn events(&mut self) -> Vec<DataEvent> {
         let mut events = Vec::new();
-        self.capture.drain(&mut events).unwrap();
+        self.capture.drain(&mut events);
         events.into_iter().filter_map(|e| if let Event::Data(d) = e { Some(d) } else { None }).collect()
     }
 

@@ -34,10 +34,10 @@ fn main() {
     rustix::io::write(&write, b"x").unwrap();
     let mut events = Vec::new();
     while !handle.is_finished() {
-        capture.drain(&mut events).unwrap();
+        capture.drain(&mut events);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    capture.drain(&mut events).unwrap();
+    capture.drain(&mut events);
     for e in &events {
         match e {
             Event::Data(d) => println!(

@@ -8,6 +8,7 @@ use crate::inject::{self, Propagate};
 use crate::load::{at_root_cgroup, choose, load_survivors, uprobes, Loaded};
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
+use crate::ring::Ring;
 use crate::targets::{descendants, Targets};
 use crate::tls::{FactMaps, Watcher};
 use crate::wire;
@@ -15,22 +16,16 @@ use crate::Options;
 use crate::Verdict;
 use libbpf_rs::btf::types::{Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
-use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType, RingBuffer, RingBufferBuilder};
-use std::cell::RefCell;
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::time::Timespec;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
-use std::rc::Rc;
 use std::time::Duration;
 use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
 const SOME: usize = 64;
-
-struct Batch {
-    clock: Clock,
-    events: Vec<Event>,
-    bad: u64,
-}
 
 /// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
 pub struct Capture {
@@ -39,9 +34,11 @@ pub struct Capture {
     on_demand: OnDemand,
     /// Attaches to TLS libraries.
     tls: Option<Watcher>,
-    ring: RingBuffer<'static>,
+    ring: Ring,
     skel: WirespanSkel<'static>,
-    batch: Rc<RefCell<Batch>>,
+    clock: Clock,
+    /// Records that were not understood.
+    bad: u64,
     features: Vec<Feature>,
     rung: MessageRung,
     retransmits: bool,
@@ -85,19 +82,8 @@ impl Capture {
 
         let Loaded { mut skel, mut programs, mut refused } = load_survivors(options, targets, &wanted)?;
         choose(&mut skel, targets)?;
-        let batch = Rc::new(RefCell::new(Batch { clock: Clock::now(), events: Vec::new(), bad: 0 }));
-        let sink = Rc::clone(&batch);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.events, move |record| {
-                let Batch { clock, events, bad } = &mut *sink.borrow_mut();
-                if wire::read(record, clock, events).is_err() {
-                    *bad += 1;
-                }
-                0
-            })
-            .map_err(bpf("mapping the ring buffer"))?;
-        let ring = builder.build().map_err(bpf("mapping the ring buffer"))?;
+        let mut ring =
+            Ring::open(&skel.maps.events).map_err(|e| bpf("mapping the ring buffer")(libbpf_rs::Error::from(e)))?;
         let mut links = Vec::new();
         let sockets = skel.maps.inject_sockets.as_fd().as_raw_fd();
         let mut injection = Vec::new();
@@ -138,8 +124,7 @@ impl Capture {
                     injection.push(inject::start_options(&mut skel, &names, targets));
                 }
                 // What the self-test left behind.
-                ring.consume().map_err(bpf("reading the ring buffer"))?;
-                batch.borrow_mut().events.clear();
+                ring.take(usize::MAX, &mut |_| ());
             }
         }
         if let Some(bss) = skel.maps.bss_data.as_mut() {
@@ -170,7 +155,22 @@ impl Capture {
         };
         let (retransmits, bundles) = (names.contains(&"tcp_retransmit_skb"), flows.is_some());
         let messages = options.messages;
-        Ok(Capture { on_demand, links, tls, ring, skel, batch, features, rung, retransmits, messages, bundles, flows })
+        let clock = Clock::now();
+        Ok(Capture {
+            on_demand,
+            links,
+            tls,
+            ring,
+            skel,
+            clock,
+            bad: 0,
+            features,
+            rung,
+            retransmits,
+            messages,
+            bundles,
+            flows,
+        })
     }
 
     /// The rung by which messages are seen.
@@ -190,8 +190,8 @@ impl Capture {
 
     /// Waits for the start of a program, at most so long: only if there are no messages, which wake nobody up.
     pub fn wait(&self, at_most: Duration) {
-        // What comes stays in the batch for the next drain; an interruption is no news.
-        let _ = self.ring.poll(at_most);
+        // An interruption is no news.
+        let _ = poll(&mut [PollFd::new(&self.ring, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
     }
 
     /// What works, and what does not.
@@ -206,25 +206,25 @@ impl Capture {
     }
 
     /// Takes what the kernel has emitted since the last call, without waiting; `into` is not cleared.
-    pub fn drain(&mut self, into: &mut Vec<Event>) -> Result<(), CaptureError> {
-        while self.drain_some(into)? {}
-        Ok(())
+    pub fn drain(&mut self, into: &mut Vec<Event>) {
+        while self.drain_some(into) {}
     }
 
     /// Takes little of it at a time, so that who reads it finds it in the processor's cache; returns whether there may be more.
-    pub fn drain_some(&mut self, into: &mut Vec<Event>) -> Result<bool, CaptureError> {
+    pub fn drain_some(&mut self, into: &mut Vec<Event>) -> bool {
         self.on_demand.attach(&mut self.skel, &mut self.links);
-        let taken = self.ring.consume_raw_n(SOME);
-        if taken < 0 {
-            return Err(bpf("reading the ring buffer")(libbpf_rs::Error::from_raw_os_error(-taken)));
-        }
-        into.append(&mut self.batch.borrow_mut().events);
-        Ok(taken as usize >= SOME)
+        let Capture { ring, clock, bad, .. } = self;
+        let taken = ring.take(SOME, &mut |record| {
+            if wire::read(record, clock, into).is_err() {
+                *bad += 1;
+            }
+        });
+        taken >= SOME
     }
 
     /// Follows a stepped wall clock, and makes every task decide anew whether it is a target. Call about once a second.
     pub fn refresh(&mut self) {
-        self.batch.borrow_mut().clock.refresh();
+        self.clock.refresh();
         self.bump_generation();
     }
 
@@ -315,7 +315,7 @@ impl Capture {
         out.extend(inject::counters(&self.skel));
         out.push(("probes_refused", self.tls.as_ref().map_or(0, Watcher::refused)));
         out.push(("hooks_attached_later", self.on_demand.attached));
-        out.push(("bad_records", self.batch.borrow().bad));
+        out.push(("bad_records", self.bad));
         out
     }
 

@@ -16,6 +16,7 @@ mod load;
 mod object;
 mod on_demand;
 mod options;
+mod ring;
 pub mod targets;
 mod tls;
 pub mod wire;

@@ -13,12 +13,13 @@ mod table;
 mod wire;
 
 use crate::object::WirespanSkel;
+use crate::ring::Ring;
 use crate::targets::Targets;
-use libbpf_rs::{Btf, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Btf, MapHandle};
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::time::Timespec;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 use table::Tables;
 pub use wire::{Bundle, BundleKey};
@@ -95,16 +96,9 @@ impl FlowSource {
     /// # Errors
     /// The ring of spilled bundles cannot be mapped.
     pub fn open(self) -> libbpf_rs::Result<Flows> {
-        let spilled: Rc<RefCell<Vec<u8>>> = Rc::default();
-        let sink = Rc::clone(&spilled);
-        let mut builder = RingBufferBuilder::new();
-        builder.add(&self.spills, move |record| {
-            sink.borrow_mut().extend_from_slice(record.get(..wire::RECORD).unwrap_or_default());
-            0
-        })?;
-        let ring = builder.build()?;
+        let ring = Ring::open(&self.spills)?;
         let tables = Tables::new(self.current, self.tables)?;
-        Ok(Flows { sweep: self.sweep, tables, ring, spilled, reasons: self.reasons })
+        Ok(Flows { sweep: self.sweep, tables, ring, spilled: Vec::new(), reasons: self.reasons })
     }
 }
 
@@ -112,8 +106,8 @@ impl FlowSource {
 pub struct Flows {
     sweep: OwnedFd,
     tables: Tables,
-    ring: RingBuffer<'static>,
-    spilled: Rc<RefCell<Vec<u8>>>,
+    ring: Ring,
+    spilled: Vec<u8>,
     reasons: FxHashMap<u32, Box<str>>,
 }
 
@@ -121,9 +115,10 @@ impl Flows {
     /// Waits for the next drain; returns early, with true, if the table fills up, or bundles find no room any more.
     pub fn wait(&mut self, at_most: Duration) -> bool {
         let begun = Instant::now();
-        let _ = self.ring.poll(at_most);
+        let _ = poll(&mut [PollFd::new(&self.ring, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
+        self.read_spilled();
         // Nothing but that wakes it; a signal costs an early drain. The clock of the wait may be a tick ahead of ours.
-        !self.spilled.borrow().is_empty() || begun.elapsed() + EARLY < at_most
+        !self.spilled.is_empty() || begun.elapsed() + EARLY < at_most
     }
 
     /// Takes all that was bundled since the last drain. One key may come more than once.
@@ -132,14 +127,19 @@ impl Flows {
     /// The kernel refused; what it holds stays there for the next drain.
     pub fn drain(&mut self, sink: &mut dyn FnMut(Bundle)) -> std::io::Result<()> {
         // Room first: to turn the tables takes a while.
-        let _ = self.ring.consume();
+        self.read_spilled();
         table::run(self.sweep.as_fd(), &mut [])?;
+        self.tables.take(&mut |key, counts| sink(wire::read(key, counts, &self.reasons)))?;
+        self.read_spilled();
         let reasons = &self.reasons;
-        self.tables.take(&mut |key, counts| sink(wire::read(key, counts, reasons)))?;
-        let _ = self.ring.consume();
-        let spilled = std::mem::take(&mut *self.spilled.borrow_mut());
+        let spilled = std::mem::take(&mut self.spilled);
         spilled.chunks_exact(wire::RECORD).for_each(|r| sink(wire::read(&r[..wire::KEY], &r[wire::KEY..], reasons)));
         Ok(())
+    }
+
+    fn read_spilled(&mut self) {
+        let Flows { ring, spilled, .. } = self;
+        ring.take(usize::MAX, &mut |record| spilled.extend_from_slice(record.get(..wire::RECORD).unwrap_or_default()));
     }
 }
 

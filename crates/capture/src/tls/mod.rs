@@ -25,17 +25,17 @@ mod node;
 mod points;
 mod rust;
 
+use crate::ring::Ring;
 use crate::targets::Targets;
 use crate::wire;
 use detach::Detacher;
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use library::{Convention, Plan};
 use maps::FileId;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -248,18 +248,15 @@ impl Drop for Search {
 
 impl Search {
     fn run(mut self, lives: &MapHandle, shared: &Shared) {
-        let born = RefCell::new(Vec::new());
-        let mut builder = RingBufferBuilder::new();
-        let heard = builder.add(lives, |record| {
-            born.borrow_mut().extend(wire::read_life(record));
-            0
-        });
-        let heard = heard.is_ok();
+        let mut born = Vec::new();
         // Without the ring, processes are found by looking.
-        let ring = if heard { builder.build().ok() } else { None };
+        let mut ring = Ring::open(lives).ok();
         loop {
             self.wait(ring.as_ref(), shared);
-            for (pid, change) in born.borrow_mut().drain(..) {
+            if let Some(ring) = &mut ring {
+                ring.take(usize::MAX, &mut |record| born.extend(wire::read_life(record)));
+            }
+            for (pid, change) in born.drain(..) {
                 match change {
                     TaskChange::Fork | TaskChange::Exec => self.started(pid),
                     TaskChange::Exit => self.ended(pid),
@@ -291,19 +288,14 @@ impl Search {
     }
 
     /// Waits for the bell, for a process, or until one is to be looked at again.
-    fn wait(&self, ring: Option<&RingBuffer<'_>>, shared: &Shared) {
+    fn wait(&self, ring: Option<&Ring>, shared: &Shared) {
         let pause = Timespec::try_from(self.pause()).ok();
         let mut fds = vec![PollFd::new(&shared.bell, PollFlags::IN)];
         if let Some(ring) = ring {
-            // SAFETY: the descriptor is the ring's own, which outlives this call.
-            let fd = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            fds.push(PollFd::new(ring, PollFlags::IN));
         }
         let _ = poll(&mut fds, pause.as_ref());
         let _ = rustix::io::read(&shared.bell, &mut [0u8; 8]);
-        if let Some(ring) = ring {
-            let _ = ring.consume();
-        }
     }
 
     fn pause(&self) -> Duration {

@@ -1,0 +1,215 @@
+//! Reads a ring buffer of the kernel (`BPF_MAP_TYPE_RINGBUF`).
+//!
+//! libbpf maps its data twice in a row, so that a record that passes the end can be read in one piece; the memory of the
+//! process counts it twice, too. Here it is mapped once, and the rare record that passes the end is put together.
+
+use libbpf_rs::MapCore;
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use rustix::param::page_size;
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+
+/// Of the length in a record's header: the kernel still writes it, or took it back.
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+const HEADER: usize = 8;
+
+pub(crate) struct Ring {
+    map: OwnedFd,
+    /// Up to where it has been read: a page that is ours to write.
+    read: Mapping,
+    /// Up to where it has been written: a page; and behind it the data.
+    written: Mapping,
+    length: usize,
+    together: Vec<u8>,
+}
+
+impl Ring {
+    /// `map` is a ring buffer.
+    pub(crate) fn open(map: &impl MapCore) -> io::Result<Ring> {
+        Ring::new(map.as_fd().try_clone_to_owned()?, map.max_entries() as usize)
+    }
+
+    /// `length` is that of its data, a power of two.
+    fn new(map: OwnedFd, length: usize) -> io::Result<Ring> {
+        let page = page_size();
+        let read = Mapping::new(map.as_fd(), ProtFlags::READ | ProtFlags::WRITE, 0, page)?;
+        let written = Mapping::new(map.as_fd(), ProtFlags::READ, page as u64, page + length)?;
+        Ok(Ring { map, read, written, length, together: Vec::new() })
+    }
+
+    /// Shows at most `most` records; returns how many there were, of which the kernel may have taken some back.
+    pub(crate) fn take(&mut self, most: usize, show: &mut dyn FnMut(&[u8])) -> usize {
+        let mut taken = 0;
+        let mut at = self.read.position(0).load(Ordering::Relaxed);
+        while taken < most {
+            let end = self.written.position(0).load(Ordering::Acquire);
+            let begun = taken;
+            while at < end && taken < most {
+                let place = (at as usize) & (self.length - 1);
+                let header = self.written.header(page_size() + place).load(Ordering::Acquire);
+                if header & BUSY != 0 {
+                    break;
+                }
+                let length = (header & !DISCARDED) as usize;
+                if header & DISCARDED == 0 {
+                    show(self.record(place + HEADER, length));
+                }
+                at += (HEADER + length).next_multiple_of(8) as u64;
+                taken += 1;
+            }
+            if taken == begun {
+                break;
+            }
+            self.read.position(0).store(at, Ordering::Release);
+            // Who writes from now on sees that we have caught up, and wakes us; or we see what it wrote.
+            fence(Ordering::SeqCst);
+        }
+        taken
+    }
+
+    fn record(&mut self, from: usize, length: usize) -> &[u8] {
+        let from = from & (self.length - 1);
+        let before_end = self.length - from;
+        let data = page_size();
+        if length <= before_end {
+            return self.written.bytes(data + from, length);
+        }
+        self.together.clear();
+        self.together.extend_from_slice(self.written.bytes(data + from, before_end));
+        self.together.extend_from_slice(self.written.bytes(data, (length - before_end).min(self.length)));
+        &self.together
+    }
+}
+
+/// Readable when the kernel wakes up its reader.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+struct Mapping {
+    address: NonNull<c_void>,
+    length: usize,
+}
+
+impl Mapping {
+    fn new(of: BorrowedFd<'_>, may: ProtFlags, from: u64, length: usize) -> io::Result<Mapping> {
+        // SAFETY: a mapping at an address of the kernel's choice replaces no other.
+        let address = unsafe { mmap(std::ptr::null_mut(), length, may, MapFlags::SHARED, of, from)? };
+        let address = NonNull::new(address).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Mapping { address, length })
+    }
+
+    fn at(&self, offset: usize, length: usize) -> *const u8 {
+        assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "beyond the ring");
+        // SAFETY: within the mapping, as was just checked.
+        unsafe { self.address.as_ptr().cast::<u8>().add(offset) }
+    }
+
+    fn position(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: mapped as long as `self`, aligned (mappings begin with a page), and written by the kernel as one word.
+        unsafe { &*self.at(offset, 8).cast() }
+    }
+
+    /// Length and flags of a record; records are aligned to eight bytes.
+    fn header(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*self.at(offset & !7, 4).cast() }
+    }
+
+    fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        // SAFETY: mapped as long as `self`; the kernel does not write to what it has handed over and was not told is read.
+        unsafe { std::slice::from_raw_parts(self.at(offset, length), length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrowed from it outlives it.
+        let _ = unsafe { munmap(self.address.as_ptr(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    /// Writes like the kernel, into a file that is laid out like its ring.
+    struct Kernel {
+        file: File,
+        length: usize,
+        end: u64,
+    }
+
+    impl Kernel {
+        fn new(length: usize) -> (Kernel, Ring) {
+            let file = File::from(rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+            file.set_len((2 * page_size() + length) as u64).unwrap();
+            let ring = Ring::new(file.try_clone().unwrap().into(), length).unwrap();
+            (Kernel { file, length, end: 0 }, ring)
+        }
+
+        fn put(&self, at: u64, bytes: &[u8]) {
+            for (i, byte) in bytes.iter().enumerate() {
+                let place = (at as usize + i) & (self.length - 1);
+                self.file.write_all_at(&[*byte], (2 * page_size() + place) as u64).unwrap();
+            }
+        }
+
+        fn write(&mut self, record: &[u8], flags: u32) -> u64 {
+            let at = self.end;
+            self.put(at, &(record.len() as u32 | flags).to_ne_bytes());
+            self.put(at + HEADER as u64, record);
+            self.end += (HEADER + record.len()).next_multiple_of(8) as u64;
+            self.file.write_all_at(&self.end.to_ne_bytes(), page_size() as u64).unwrap();
+            at
+        }
+
+        fn read_up_to(&self) -> u64 {
+            let mut word = [0; 8];
+            self.file.read_exact_at(&mut word, 0).unwrap();
+            u64::from_ne_bytes(word)
+        }
+    }
+
+    fn take(ring: &mut Ring, most: usize) -> (usize, Vec<Vec<u8>>) {
+        let mut seen = Vec::new();
+        let taken = ring.take(most, &mut |record| seen.push(record.to_vec()));
+        (taken, seen)
+    }
+
+    #[test]
+    fn records_come_whole_and_in_order_also_around_the_end() {
+        let (mut kernel, mut ring) = Kernel::new(4096);
+        for n in 0..1000usize {
+            let record: Vec<u8> = (0..n % 700).map(|i| (i + n) as u8).collect();
+            kernel.write(&record, 0);
+            assert_eq!(take(&mut ring, 64), (1, vec![record]), "record {n}");
+            assert_eq!(kernel.read_up_to(), kernel.end);
+        }
+        assert_eq!(take(&mut ring, 64), (0, vec![]));
+    }
+
+    #[test]
+    fn what_is_taken_back_is_no_record_and_what_is_being_written_is_waited_for() {
+        let (mut kernel, mut ring) = Kernel::new(4096);
+        kernel.write(b"one", 0);
+        kernel.write(b"none", DISCARDED);
+        let at = kernel.write(b"two", BUSY);
+        kernel.write(b"three", 0);
+        assert_eq!(take(&mut ring, 64), (2, vec![b"one".to_vec()]));
+        assert_eq!(take(&mut ring, 64), (0, vec![]));
+        kernel.put(at, &3u32.to_ne_bytes());
+        assert_eq!(take(&mut ring, 1), (1, vec![b"two".to_vec()]));
+        assert_eq!(take(&mut ring, 64), (1, vec![b"three".to_vec()]));
+        assert_eq!(kernel.read_up_to(), kernel.end);
+    }
+}
