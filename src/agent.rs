@@ -44,6 +44,8 @@ const YOUNG: Duration = Duration::from_millis(250);
 /// Spans go out in batches of this many, or after this time.
 const BATCH: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
+/// What is due goes out so often even if batches always wait.
+const LONGEST_WITHOUT_TICK: Duration = Duration::from_secs(10);
 /// How long a server's span waits for news of the loss of its answer: TCP sends it again after 200 ms at the earliest.
 const SETTLE: Duration = Duration::from_millis(600);
 /// Batches that may wait for the out thread.
@@ -305,7 +307,7 @@ fn to_kernel(decided: &Decided) -> Verdict {
 /// The out thread: hands every batch to every output, and gives them time to do what is due.
 fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) -> Outputs {
     outputs.publish(counters);
-    let mut published = Instant::now();
+    let (mut published, mut ticked) = (Instant::now(), Instant::now());
     loop {
         match batches.recv_timeout(Duration::from_millis(200)) {
             Ok(Batch::Spans(batch)) => outputs.take(batch),
@@ -313,7 +315,11 @@ fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) ->
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
             Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,
         }
-        outputs.tick();
+        // What waits in the queue came before now: whether more comes of a trace is asked when it is read.
+        if batches.is_empty() || ticked.elapsed() >= LONGEST_WITHOUT_TICK {
+            ticked = Instant::now();
+            outputs.tick();
+        }
         if published.elapsed() >= PUBLISH {
             published = Instant::now();
             outputs.publish(counters);

@@ -9,6 +9,7 @@ use crate::span_metrics::SpanMetrics;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_model::{Flow, Span, Trace};
 use wirespan_ship::link::Sender;
@@ -37,6 +38,8 @@ struct TraceOutputs {
     file_failed: u64,
     exporter: Option<Exporter>,
     synced: Instant,
+    /// Makes the file durable: not here, where spans would wait for it.
+    syncing: Option<JoinHandle<()>>,
 }
 
 /// Opens the store: in memory, or in the directory given.
@@ -81,6 +84,7 @@ impl Outputs {
             file_failed: 0,
             exporter,
             synced: Instant::now(),
+            syncing: None,
         });
         let solver = Solver::new(solver_config(&config.inference));
         Ok(Outputs {
@@ -241,19 +245,22 @@ pub(crate) fn now_ns() -> u64 {
 impl TraceOutputs {
     fn take(&mut self, batch: &[Arc<Span>]) {
         let TraceOutputs { stream, file, file_failed, exporter, .. } = self;
+        stream.time(now_ns());
         for span in batch {
             stream.push(Arc::clone(span), &mut |trace| out(file, file_failed, exporter, &trace));
         }
     }
 
     fn tick(&mut self) {
-        let TraceOutputs { stream, file, file_failed, exporter, synced } = self;
+        let TraceOutputs { stream, file, file_failed, exporter, synced, syncing } = self;
         stream.tick(now_ns(), &mut |trace| out(file, file_failed, exporter, &trace));
-        if synced.elapsed() >= Duration::from_secs(1) {
+        let free = syncing.as_ref().is_none_or(JoinHandle::is_finished);
+        if let Some(file) = file.as_ref().filter(|_| free && synced.elapsed() >= Duration::from_secs(1)) {
             *synced = Instant::now();
-            if let Some(file) = file {
-                let _ = file.sync();
-            }
+            // What cannot be synced now is synced at the end, where the error is told.
+            let sync = |file: std::fs::File| move || drop(file.sync_data());
+            let thread = std::thread::Builder::new().name("otlp-sync".into());
+            *syncing = file.again().ok().and_then(|file| thread.spawn(sync(file)).ok());
         }
     }
 

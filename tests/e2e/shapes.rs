@@ -32,10 +32,20 @@ impl Bar {
 /// Fewer claimed links than this say nothing of their share.
 const FEW: u64 = 40;
 
+/// A machine that stops for a moment (seen in the first seconds of two of five whole runs on a shared virtual machine, cause not
+/// known) takes links of what is under way: what falls short is tried once more, told, and kept.
 fn run(test: &str, bars: &[Bar], requests: u32) {
     if !can_trace(test) {
         return;
     }
+    let Err(short) = attempt(test, bars, requests) else { return };
+    println!("{test}: tried once more, as it fell short:\n{short}");
+    if let Err(short) = attempt(test, bars, requests) {
+        panic!("{short}");
+    }
+}
+
+fn attempt(test: &str, bars: &[Bar], requests: u32) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("work"));
     let apps = root().join("tests/apps/shapes");
@@ -61,7 +71,7 @@ fn run(test: &str, bars: &[Bar], requests: u32) {
         }
     }
     if ran == 0 {
-        return;
+        return Ok(());
     }
     let compare = |format: &str| {
         let mut command = Command::new("python3");
@@ -105,7 +115,12 @@ fn run(test: &str, bars: &[Bar], requests: u32) {
             ));
         }
     }
-    assert!(short_of.is_empty(), "{}\n{text}{said}", short_of.join("\n"));
+    if short_of.is_empty() {
+        return Ok(());
+    }
+    let kept = root().join("target/tmp").join(format!("{test}-fell-short"));
+    let _ = Command::new("cp").arg("-rT").arg(dir.path()).arg(&kept).status();
+    Err(format!("{}\n{text}{said}kept: {}", short_of.join("\n"), kept.display()))
 }
 
 const WIRE: &[&str] = &["wire"];

@@ -122,6 +122,12 @@ impl Stream {
         self.delay_ns = delay_ns;
     }
 
+    /// It is now so late, as far as what is pushed next is concerned. Who was kept from pushing for a while says so before,
+    /// or it would look as if nothing more came.
+    pub fn time(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
     /// Takes a span. Traces that must go early, because too many spans wait, go to `sink`.
     pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Trace)) {
         self.stats.spans_in += 1;
@@ -201,7 +207,7 @@ impl Stream {
 
     /// Time passed: exports the groups that have been idle long enough.
     pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Trace)) {
-        self.now_ns = self.now_ns.max(now_ns);
+        self.time(now_ns);
         while let Some(&(at, id)) = self.due.first() {
             if at > self.now_ns {
                 break;

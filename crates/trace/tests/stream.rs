@@ -46,6 +46,26 @@ fn traces_come_out_whole_when_they_are_quiet() {
 }
 
 #[test]
+fn who_was_kept_from_pushing_does_not_take_that_time_for_silence() {
+    let mut w = World::default();
+    chain(&mut w, T0);
+    let mut out: Vec<Trace> = Vec::new();
+    let mut stream = Stream::new(StreamConfig::default());
+    stream.tick(T0, &mut |t| out.push(t));
+    // Five seconds in which nothing was pushed, then two batches, with a look at what is due between them.
+    let spans = by_end(&w);
+    let (first, second) = spans.split_at(3);
+    for batch in [first, second] {
+        stream.time(T0 + 5 * S);
+        batch.iter().for_each(|s| stream.push(Arc::clone(s), &mut |t| out.push(t)));
+        stream.tick(T0 + 5 * S, &mut |t| out.push(t));
+        assert!(out.is_empty());
+    }
+    stream.tick(T0 + 8 * S, &mut |t| out.push(t));
+    assert_eq!(out, link(w.arcs()));
+}
+
+#[test]
 fn groups_wait_for_spans_that_are_delayed() {
     let mut w = World::default();
     chain(&mut w, T0);

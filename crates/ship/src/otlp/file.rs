@@ -63,6 +63,11 @@ impl OtlpFile {
         }
     }
 
+    /// The same file, to make it durable elsewhere: that may take as long as all that the machine has yet to write.
+    pub fn again(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// Spans written.
     pub fn spans(&self) -> u64 {
         self.spans
