@@ -37,8 +37,9 @@ struct TraceOutputs {
     file: Option<OtlpFile>,
     file_failed: u64,
     exporter: Option<Exporter>,
-    synced: Instant,
-    /// Makes the file durable: not here, where spans would wait for it.
+    /// When the file was made durable last, and with how many spans.
+    synced: (Instant, u64),
+    /// Makes it so: not here, where spans would wait for it.
     syncing: Option<JoinHandle<()>>,
 }
 
@@ -83,7 +84,7 @@ impl Outputs {
             file,
             file_failed: 0,
             exporter,
-            synced: Instant::now(),
+            synced: (Instant::now(), 0),
             syncing: None,
         });
         let solver = Solver::new(solver_config(&config.inference));
@@ -254,9 +255,9 @@ impl TraceOutputs {
     fn tick(&mut self) {
         let TraceOutputs { stream, file, file_failed, exporter, synced, syncing } = self;
         stream.tick(now_ns(), &mut |trace| out(file, file_failed, exporter, &trace));
-        let free = syncing.as_ref().is_none_or(JoinHandle::is_finished);
-        if let Some(file) = file.as_ref().filter(|_| free && synced.elapsed() >= Duration::from_secs(1)) {
-            *synced = Instant::now();
+        let due = synced.0.elapsed() >= Duration::from_secs(1) && syncing.as_ref().is_none_or(JoinHandle::is_finished);
+        if let Some(file) = file.as_ref().filter(|file| due && file.spans() > synced.1) {
+            *synced = (Instant::now(), file.spans());
             // What cannot be synced now is synced at the end, where the error is told.
             let sync = |file: std::fs::File| move || drop(file.sync_data());
             let thread = std::thread::Builder::new().name("otlp-sync".into());

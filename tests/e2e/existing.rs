@@ -1,9 +1,8 @@
 //! Processes and connections that were there before the agent.
 
-use crate::harness::{can_trace, has, otlp, Running, WIRESPAN};
+use crate::harness::{can_trace, has, otlp, tracing, Running};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Command;
 
 const SERVER: &str = "import http.server, sys\n\
     class H(http.server.BaseHTTPRequestHandler):\n\
@@ -32,16 +31,7 @@ fn sockets_and_threads_that_existed_are_traced() {
     let port: u16 = server.wait_for("\n").trim().parse().unwrap();
     let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     ask(&mut connection, "/before");
-    let mut agent = Running(
-        Command::new(WIRESPAN)
-            .args(["up", "--no-ui", "--pid", &server.pid().to_string(), "--otlp-file"])
-            .arg(&spans)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    agent.wait_for("Ctrl-C ends");
+    let agent = tracing(&[server.pid()], &spans);
     for i in 0..5 {
         ask(&mut connection, &format!("/after/{i}"));
     }

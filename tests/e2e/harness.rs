@@ -117,6 +117,15 @@ impl Running {
     }
 }
 
+/// An agent that traces these processes, and writes what it sees to a file; it does so when this returns.
+pub(crate) fn tracing(pids: &[u32], spans: &Path) -> Running {
+    let mut args = vec!["up".into(), "--no-ui".into(), "--otlp-file".into(), spans.as_os_str().to_owned()];
+    args.extend(pids.iter().flat_map(|pid| ["--pid".into(), pid.to_string().into()]));
+    let mut agent = Running::start(WIRESPAN, &args);
+    agent.wait_for("Ctrl-C ends");
+    agent
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {

@@ -17,8 +17,6 @@ use crate::Verdict;
 use libbpf_rs::btf::types::{Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
-use rustix::event::{poll, PollFd, PollFlags};
-use rustix::time::Timespec;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::time::Duration;
@@ -190,8 +188,7 @@ impl Capture {
 
     /// Waits for the start of a program, at most so long: only if there are no messages, which wake nobody up.
     pub fn wait(&self, at_most: Duration) {
-        // An interruption is no news.
-        let _ = poll(&mut [PollFd::new(&self.ring, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
+        self.ring.wait(at_most);
     }
 
     /// What works, and what does not.

@@ -4,13 +4,16 @@
 //! process counts it twice, too. Here it is mapped once, and the rare record that passes the end is put together.
 
 use libbpf_rs::MapCore;
+use rustix::event::{poll, PollFd, PollFlags};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use rustix::param::page_size;
+use rustix::time::Timespec;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Of the length in a record's header: the kernel still writes it, or took it back.
 const BUSY: u32 = 1 << 31;
@@ -39,6 +42,11 @@ impl Ring {
         let read = Mapping::new(map.as_fd(), ProtFlags::READ | ProtFlags::WRITE, 0, page)?;
         let written = Mapping::new(map.as_fd(), ProtFlags::READ, page as u64, page + length)?;
         Ok(Ring { map, read, written, length, together: Vec::new() })
+    }
+
+    /// Waits until the kernel wakes up its reader, at most so long; an interruption is no news.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
     }
 
     /// Shows at most `most` records; returns how many there were, of which the kernel may have taken some back.

@@ -9,7 +9,8 @@ pub mod link;
 pub mod metrics;
 pub mod otlp;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 use wirespan_model::{Flow, Span};
 
 /// Why a sink did not take spans.
@@ -28,3 +29,13 @@ pub type Sink = Arc<dyn Fn(Vec<Arc<Span>>) -> Result<(), SinkError> + Send + Syn
 
 /// Where received flows go, under the same conditions.
 pub type FlowSink = Arc<dyn Fn(Vec<Flow>) -> Result<(), SinkError> + Send + Sync>;
+
+/// Unix time, ns.
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+/// Also after somebody who held it panicked: what is kept so is counts and queues.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

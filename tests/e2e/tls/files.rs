@@ -1,7 +1,7 @@
 //! Libraries in files that the agent cannot open by their names: in a container's mount namespace, and replaced by an upgrade.
 
 use super::{certified, is_joined, script, PYTHON};
-use crate::harness::{can_trace, eventually, has, otlp, skip, Running, WIRESPAN};
+use crate::harness::{can_trace, eventually, has, otlp, skip, tracing, Running};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -91,17 +91,7 @@ fn a_library_that_was_upgraded_is_read_once() {
     upgrade(&replaced);
     let (mut meanwhile, replaced) = start("meanwhile");
     let spans = dir.path().join("spans.jsonl");
-    let mut agent = Running(
-        Command::new(WIRESPAN)
-            .args(["up", "--no-ui", "--pid", &before.pid().to_string(), "--pid", &meanwhile.pid().to_string()])
-            .arg("--otlp-file")
-            .arg(&spans)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    agent.wait_for("Ctrl-C ends");
+    let agent = tracing(&[before.pid(), meanwhile.pid()], &spans);
     upgrade(&replaced);
     std::thread::sleep(std::time::Duration::from_millis(500)); // it is looked at again every 100 ms
     for process in [&mut before, &mut meanwhile] {

@@ -6,7 +6,7 @@ mod http2;
 mod openssl11;
 mod rustls;
 
-use crate::harness::{can_trace, eventually, has, otlp, Running, Span, WIRESPAN};
+use crate::harness::{can_trace, eventually, has, otlp, tracing, Running, Span, WIRESPAN};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -283,16 +283,7 @@ fn a_process_that_was_not_chosen_is_not_probed() {
     };
     let (mut target, mut other) = (start(), start());
     let spans = dir.path().join("spans.jsonl");
-    let mut agent = Running(
-        Command::new(WIRESPAN)
-            .args(["up", "--no-ui", "--pid", &target.pid().to_string(), "--otlp-file"])
-            .arg(&spans)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    agent.wait_for("Ctrl-C ends");
+    let agent = tracing(&[target.pid()], &spans);
     assert!(has_breakpoints(target.pid()) && !has_breakpoints(other.pid()));
     for twin in [&mut other, &mut target] {
         use std::io::Write as _;

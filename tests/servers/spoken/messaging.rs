@@ -1,5 +1,7 @@
 //! AMQP 1.0, Pulsar, RocketMQ, ZMTP.
 
+use super::wires::pulsar::{command, fields, payload, property, sized, with, Fields, TOPIC};
+use super::wires::zmtp as wire;
 use super::{c, s, talk, Secrets, Talk};
 
 pub(super) fn talks(x: &mut Secrets) -> Vec<Talk> {
@@ -83,61 +85,18 @@ fn amqp1(x: &mut Secrets) -> Talk {
     )
 }
 
-fn varint(mut n: u64, out: &mut Vec<u8>) {
-    while n >= 128 {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-}
-
-/// A message of Protocol Buffers.
-#[derive(Clone, Default)]
-struct Fields(Vec<u8>);
-
-impl Fields {
-    fn int(mut self, field: u64, n: u64) -> Self {
-        varint(field << 3, &mut self.0);
-        varint(n, &mut self.0);
-        self
-    }
-    fn bytes(mut self, field: u64, bytes: impl AsRef<[u8]>) -> Self {
-        varint(field << 3 | 2, &mut self.0);
-        varint(bytes.as_ref().len() as u64, &mut self.0);
-        self.0.extend(bytes.as_ref());
-        self
-    }
-}
-
-fn fields() -> Fields {
-    Fields::default()
-}
-
-fn sized(bytes: &[u8]) -> Vec<u8> {
-    [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
-}
-
 fn pulsar(x: &mut Secrets) -> Talk {
-    const TOPIC: &str = "persistent://public/default/orders-partition-2";
-    let with = |kind: u64, inner: Fields, behind: &[u8]| {
-        sized(&[sized(&fields().int(1, kind).bytes(kind, inner.0).0), behind.to_vec()].concat())
-    };
-    let command = |kind: u64, inner: Fields| with(kind, inner, b"");
-    let property = |name: &str, value: String| fields().bytes(1, name).bytes(2, value).0;
-    let payload = |metadata: Fields, payload: String| {
-        [b"\x0e\x01\xaa\xbb\xcc\xdd", &sized(&metadata.0)[..], payload.as_bytes()].concat()
-    };
     let mut send = |sequence: u64| {
         let metadata = fields().bytes(1, "maker").int(2, sequence).int(3, 1);
-        let metadata = metadata.bytes(4, property("token", x.of("pulsar property"))).bytes(6, x.of("pulsar key"));
-        with(6, fields().int(1, 4).int(2, sequence).int(3, 1), &payload(metadata, x.of("pulsar payload")))
+        let metadata = metadata.bytes(4, property("token", &x.of("pulsar property"))).bytes(6, x.of("pulsar key"));
+        with(6, fields().int(1, 4).int(2, sequence).int(3, 1), &payload(metadata, x.of("pulsar payload").as_bytes()))
     };
     let sends = [send(0), send(1)].concat();
     let message = {
         let metadata =
-            fields().bytes(1, "maker").int(2, 1).int(3, 1).bytes(4, property("token", x.of("pulsar read property")));
+            fields().bytes(1, "maker").int(2, 1).int(3, 1).bytes(4, property("token", &x.of("pulsar read property")));
         let id = fields().int(1, 9).int(2, 61).int(3, 2);
-        with(9, fields().int(1, 6).bytes(2, id.0), &payload(metadata, x.of("pulsar read payload")))
+        with(9, fields().int(1, 6).bytes(2, id.0), &payload(metadata, x.of("pulsar read payload").as_bytes()))
     };
     let receipt = fields().int(1, 4).int(2, 0).bytes(3, fields().int(1, 9).int(2, 60).0);
     let mut refused = |kind: u64, inner: Fields, field: u64| {
@@ -149,9 +108,9 @@ fn pulsar(x: &mut Secrets) -> Talk {
     let connect = fields().bytes(1, "client").bytes(5, "token").bytes(3, x.of("pulsar token")).int(4, 19);
     let connect = connect.bytes(7, x.of("pulsar proxied principal")).bytes(8, x.of("pulsar proxied token"));
     let producer = fields().bytes(1, TOPIC).int(2, 4).int(3, 11).bytes(4, "maker");
-    let producer = producer.bytes(6, property("k", x.of("pulsar producer's property"))).bytes(7, schema.0);
+    let producer = producer.bytes(6, property("k", &x.of("pulsar producer's property"))).bytes(7, schema.0);
     let subscribe = fields().bytes(1, TOPIC).bytes(2, "eaters").int(3, 0).int(4, 6).int(5, 12);
-    let subscribe = subscribe.bytes(10, property("k", x.of("pulsar consumer's property")));
+    let subscribe = subscribe.bytes(10, property("k", &x.of("pulsar consumer's property")));
     let challenge = fields().bytes(1, "2.9").bytes(2, fields().bytes(1, "token").bytes(2, x.of("pulsar challenge")).0);
     let response = fields().bytes(1, "2.9").bytes(2, fields().bytes(1, "token").bytes(2, x.of("pulsar response")).0);
     talk(
@@ -250,29 +209,6 @@ fn rocketmq_binary(x: &mut Secrets) -> Talk {
     )
 }
 
-fn greeting(mechanism: &str, server: bool) -> Vec<u8> {
-    let mut g = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01".to_vec();
-    g.extend(mechanism.as_bytes());
-    g.resize(32, 0);
-    g.push(u8::from(server));
-    g.resize(64, 0);
-    g
-}
-
-fn zframe(flags: u8, body: &[u8]) -> Vec<u8> {
-    [&[flags, body.len() as u8][..], body].concat()
-}
-
-fn zcommand(name: &str, arguments: &[u8]) -> Vec<u8> {
-    zframe(4, &[&[name.len() as u8][..], name.as_bytes(), arguments].concat())
-}
-
-fn ready(name: &str, socket: &str, identity: &str) -> Vec<u8> {
-    let kind = [b"\x0bSocket-Type\x00\x00\x00", &[socket.len() as u8][..], socket.as_bytes()].concat();
-    let identity = [b"\x08Identity\x00\x00\x00", &[identity.len() as u8][..], identity.as_bytes()].concat();
-    zcommand(name, &[kind, identity].concat())
-}
-
 fn zmtp(x: &mut Secrets) -> Talk {
     let word = |text: String| [&[text.len() as u8], text.as_bytes()].concat();
     let hello = [word(x.of("zmtp user")), word(x.of("zmtp password"))].concat();
@@ -280,15 +216,15 @@ fn zmtp(x: &mut Secrets) -> Talk {
         "zmtp",
         &["HELLO", "INITIATE", "MESSAGE"],
         vec![
-            c(greeting("PLAIN", false)),
-            s(greeting("PLAIN", true)),
-            c(zcommand("HELLO", &hello)),
-            s(zcommand("WELCOME", b"")),
-            c(ready("INITIATE", "REQ", &x.of("zmtp identity"))),
-            s(ready("READY", "REP", &x.of("zmtp server's identity"))),
-            c([zframe(1, b""), zframe(0, x.of("zmtp request").as_bytes())].concat()),
-            s([zframe(1, b""), zframe(0, x.of("zmtp answer").as_bytes())].concat()),
-            s(zcommand("ERROR", &word(x.of("zmtp error")))),
+            c(wire::greeting("PLAIN", false)),
+            s(wire::greeting("PLAIN", true)),
+            c(wire::command("HELLO", &hello)),
+            s(wire::command("WELCOME", b"")),
+            c(wire::ready("INITIATE", "REQ", &x.of("zmtp identity"))),
+            s(wire::ready("READY", "REP", &x.of("zmtp server's identity"))),
+            c([wire::frame(1, b""), wire::frame(0, x.of("zmtp request").as_bytes())].concat()),
+            s([wire::frame(1, b""), wire::frame(0, x.of("zmtp answer").as_bytes())].concat()),
+            s(wire::command("ERROR", &word(x.of("zmtp error")))),
         ],
     )
 }
@@ -299,18 +235,18 @@ fn zmtp_publishes(x: &mut Secrets) -> Talk {
         "zmtp",
         &["SUBSCRIBE sports.", "MESSAGE sports."],
         vec![
-            c(greeting("NULL", false)),
-            s(greeting("NULL", false)),
-            c(ready("READY", "SUB", "")),
-            s(ready("READY", "PUB", "")),
-            c(zcommand("SUBSCRIBE", b"sports.")),
+            c(wire::greeting("NULL", false)),
+            s(wire::greeting("NULL", false)),
+            c(wire::ready("READY", "SUB", "")),
+            s(wire::ready("READY", "PUB", "")),
+            c(wire::command("SUBSCRIBE", b"sports.")),
             s([
-                zframe(1, format!("sports.{}", x.of("zmtp topic")).as_bytes()),
-                zframe(0, x.of("zmtp news").as_bytes()),
+                wire::frame(1, format!("sports.{}", x.of("zmtp topic")).as_bytes()),
+                wire::frame(0, x.of("zmtp news").as_bytes()),
             ]
             .concat()),
-            s(zframe(0, x.of("zmtp unasked").as_bytes())),
-            c(zcommand("PING", &ping)),
+            s(wire::frame(0, x.of("zmtp unasked").as_bytes())),
+            c(wire::command("PING", &ping)),
         ],
     )
 }

@@ -12,6 +12,8 @@ mod web;
 
 #[path = "../../../crates/pcap/tests/build/mod.rs"]
 mod build;
+#[path = "../../../crates/decode/tests/wires/mod.rs"]
+mod wires;
 
 use crate::harness::{otlp, within, Running, WIRESPAN};
 use crate::leak;

@@ -1,30 +1,10 @@
 //! OpenWire in its loose encoding, without a cache.
 
+use super::wires::openwire::{map, sized, text, wire};
 use super::{c, s, talk, Secrets, Talk};
 
 pub(super) fn talks(x: &mut Secrets) -> Vec<Talk> {
     vec![openwire(x)]
-}
-
-fn text(s: &str) -> Vec<u8> {
-    [&(s.len() as u16).to_be_bytes()[..], s.as_bytes()].concat()
-}
-
-fn sized(kind: u8, body: &[u8]) -> Vec<u8> {
-    [&(body.len() as u32 + 1).to_be_bytes()[..], &[kind], body].concat()
-}
-
-fn map(entries: &[(&str, u8, &[u8])]) -> Vec<u8> {
-    let mut m = (entries.len() as u32).to_be_bytes().to_vec();
-    for (name, kind, value) in entries {
-        m.extend([text(name), vec![*kind], value.to_vec()].concat());
-    }
-    m
-}
-
-fn wire() -> Vec<u8> {
-    let m = map(&[("CacheEnabled", 1, &[0]), ("TightEncodingEnabled", 1, &[0])]);
-    sized(1, &[b"ActiveMQ\x00\x00\x00\x0c\x01", &(m.len() as u32).to_be_bytes()[..], &m].concat())
 }
 
 struct Writer(Vec<u8>);
@@ -105,8 +85,8 @@ fn openwire(x: &mut Secrets) -> Talk {
         "openwire",
         &["ConnectionInfo", "ActiveMQTextMessage TEST.FOO"],
         vec![
-            c(wire()),
-            s(wire()),
+            c(wire(false, false)),
+            s(wire(false, false)),
             c(login(1, x)),
             s(response(1)),
             c(Writer::new(2, true).message(x, "sent").done(28)),

@@ -1,5 +1,6 @@
 //! bRPC, SOFARPC, Tars, krpc, Thrift, SOME/IP.
 
+use super::wires::sofarpc::{answer, frame as sofa_frame, REQUEST, RESPONSE};
 use super::{c, s, talk, Secrets, Talk};
 
 pub(super) fn talks(x: &mut Secrets) -> Vec<Talk> {
@@ -38,51 +39,8 @@ fn brpc(x: &mut Secrets) -> Talk {
 }
 
 fn sofarpc(x: &mut Secrets, version: u8) -> Talk {
-    const REQUEST: &str = "com.alipay.sofa.rpc.core.request.SofaRequest";
-    const RESPONSE: &str = "com.alipay.sofa.rpc.core.response.SofaResponse";
-    let frame = |kind: u8, command: u8, id: u32, class: &str, pairs: &[(&str, &str)], content: &[u8]| {
-        let mut header = Vec::new();
-        for text in pairs.iter().flat_map(|(k, v)| [k, v]) {
-            header.extend((text.len() as u32).to_be_bytes());
-            header.extend(text.as_bytes());
-        }
-        let mut out = if version == 1 { vec![1] } else { vec![2, 2] };
-        out.extend([kind, 0, command, 1]);
-        out.extend(id.to_be_bytes());
-        out.push(1);
-        if version == 2 {
-            out.push(1);
-        }
-        if kind == 0 {
-            out.extend([0, 0]);
-        } else {
-            out.extend(3000u32.to_be_bytes());
-        }
-        out.extend((class.len() as u16).to_be_bytes());
-        out.extend((header.len() as u16).to_be_bytes());
-        out.extend((content.len() as u32).to_be_bytes());
-        let checksum: &[u8] = if version == 2 { &[1, 2, 3, 4] } else { &[] };
-        [&out, class.as_bytes(), &header, content, checksum].concat()
-    };
-    let answer = |error: Option<String>, value: String| {
-        let mut out = vec![b'O', 0x90 + RESPONSE.len() as u8];
-        out.extend(RESPONSE.as_bytes());
-        out.push(0x94);
-        for name in ["isError", "errorMsg", "appResponse", "responseProps"] {
-            out.push(name.len() as u8);
-            out.extend(name.as_bytes());
-        }
-        out.extend([b'o', 0x90]);
-        match error {
-            None => out.extend(b"FN"),
-            Some(text) => {
-                out.extend([b'T', text.len() as u8]);
-                out.extend(text.as_bytes());
-            }
-        }
-        out.push(value.len() as u8);
-        out.extend(value.as_bytes());
-        out
+    let frame = |kind, command, id, class, pairs: &[(&str, &str)], content: &[u8]| {
+        sofa_frame(version, kind, command, id, class, pairs, content, 0)
     };
     let (token, note) = (x.of("sofarpc header"), x.of("sofarpc baggage"));
     let baggage = format!("tcid=0a0b&spid=0&sample=true&bag={note}&");
@@ -103,7 +61,7 @@ fn sofarpc(x: &mut Secrets, version: u8) -> Talk {
                 5,
                 RESPONSE,
                 &[("k", &x.of("sofarpc answer's header"))],
-                &answer(None, x.of("sofarpc answer")),
+                &answer(None, &x.of("sofarpc answer")),
             )),
             c(frame(1, 1, 8, REQUEST, &pairs, b"")),
             s(frame(
@@ -112,7 +70,7 @@ fn sofarpc(x: &mut Secrets, version: u8) -> Talk {
                 8,
                 RESPONSE,
                 &[],
-                &answer(Some(format!("no '{}'", x.of("sofarpc error"))), x.of("sofarpc value")),
+                &answer(Some(&format!("no '{}'", x.of("sofarpc error"))), &x.of("sofarpc value")),
             )),
         ],
     )

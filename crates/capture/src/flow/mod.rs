@@ -17,8 +17,6 @@ use crate::ring::Ring;
 use crate::targets::Targets;
 use libbpf_rs::{Btf, MapHandle};
 use rustc_hash::FxHashMap;
-use rustix::event::{poll, PollFd, PollFlags};
-use rustix::time::Timespec;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 use table::Tables;
@@ -115,7 +113,7 @@ impl Flows {
     /// Waits for the next drain; returns early, with true, if the table fills up, or bundles find no room any more.
     pub fn wait(&mut self, at_most: Duration) -> bool {
         let begun = Instant::now();
-        let _ = poll(&mut [PollFd::new(&self.ring, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
+        self.ring.wait(at_most);
         self.read_spilled();
         // Nothing but that wakes it; a signal costs an early drain. The clock of the wait may be a tick ahead of ours.
         !self.spilled.is_empty() || begun.elapsed() + EARLY < at_most

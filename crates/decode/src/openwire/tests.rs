@@ -5,32 +5,14 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../../tests/wires/openwire.rs"]
+mod wires;
+
 use super::OpenWire;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
 use crate::{Detect, Protocol};
 use proptest::prelude::*;
-
-fn text(s: &str) -> Vec<u8> {
-    [&(s.len() as u16).to_be_bytes()[..], s.as_bytes()].concat()
-}
-
-fn sized(kind: u8, body: &[u8]) -> Vec<u8> {
-    [&(body.len() as u32 + 1).to_be_bytes()[..], &[kind], body].concat()
-}
-
-fn map(entries: &[(&str, u8, &[u8])]) -> Vec<u8> {
-    let mut m = (entries.len() as u32).to_be_bytes().to_vec();
-    for (name, kind, value) in entries {
-        m.extend([text(name), vec![*kind], value.to_vec()].concat());
-    }
-    m
-}
-
-fn wire(tight: bool, cache: bool) -> Vec<u8> {
-    let m = map(&[("CacheEnabled", 1, &[u8::from(cache)]), ("TightEncodingEnabled", 1, &[u8::from(tight)])]);
-    let body = [b"ActiveMQ\x00\x00\x00\x0c\x01", &(m.len() as u32).to_be_bytes()[..], &m].concat();
-    sized(1, &body)
-}
+use wires::{map, sized, text, wire};
 
 /// Writes a command in either encoding.
 struct Writer {

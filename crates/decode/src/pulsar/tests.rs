@@ -5,94 +5,43 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../../tests/wires/pulsar.rs"]
+mod wires;
+
 use super::Pulsar;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
 use crate::{Detect, Probe, Protocol};
 use proptest::prelude::*;
+use wires::{command, fields, payload, property, sized, with, TOPIC};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-const TOPIC: &str = "persistent://public/default/orders-partition-2";
-
-fn varint(mut n: u64, out: &mut Vec<u8>) {
-    while n >= 128 {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-}
-
-/// A message of numbers and bytes by field.
-#[derive(Clone, Default)]
-struct P(Vec<u8>);
-
-impl P {
-    fn int(mut self, field: u64, n: u64) -> P {
-        varint(field << 3, &mut self.0);
-        varint(n, &mut self.0);
-        self
-    }
-    fn bytes(mut self, field: u64, bytes: impl AsRef<[u8]>) -> P {
-        varint(field << 3 | 2, &mut self.0);
-        varint(bytes.as_ref().len() as u64, &mut self.0);
-        self.0.extend(bytes.as_ref());
-        self
-    }
-}
-
-fn p() -> P {
-    P::default()
-}
-
-fn sized(bytes: &[u8]) -> Vec<u8> {
-    let mut out = (bytes.len() as u32).to_be_bytes().to_vec();
-    out.extend(bytes);
-    out
-}
-
-fn with(kind: u64, inner: P, behind: &[u8]) -> Vec<u8> {
-    let command = sized(&p().int(1, kind).bytes(kind, inner.0).0);
-    sized(&[command, behind.to_vec()].concat())
-}
-
-fn command(kind: u64, inner: P) -> Vec<u8> {
-    with(kind, inner, b"")
-}
-
-fn property(name: &str, value: &str) -> Vec<u8> {
-    p().bytes(1, name).bytes(2, value).0
-}
-
-/// Checksum, metadata and payload of a message.
-fn payload(metadata: P, payload: &[u8]) -> Vec<u8> {
-    [b"\x0e\x01\xaa\xbb\xcc\xdd".to_vec(), sized(&metadata.0), payload.to_vec()].concat()
-}
 
 fn producer() -> Vec<u8> {
-    command(5, p().bytes(1, TOPIC).int(2, 4).int(3, 11).bytes(4, "maker"))
+    command(5, fields().bytes(1, TOPIC).int(2, 4).int(3, 11).bytes(4, "maker"))
 }
 
 fn send(sequence: u64) -> Vec<u8> {
-    let metadata = p().bytes(1, "maker").int(2, sequence).int(3, 1).bytes(4, property("traceparent", PARENT));
+    let metadata = fields().bytes(1, "maker").int(2, sequence).int(3, 1).bytes(4, property("traceparent", PARENT));
     let metadata = metadata.bytes(4, property("secret", "geheim")).bytes(6, "geheim");
-    with(6, p().int(1, 4).int(2, sequence).int(3, 1), &payload(metadata, b"geheim"))
+    with(6, fields().int(1, 4).int(2, sequence).int(3, 1), &payload(metadata, b"geheim"))
 }
 
 fn receipt(sequence: u64) -> Vec<u8> {
-    let id = p().int(1, 9).int(2, 60).int(3, u64::from(u32::MAX));
-    command(7, p().int(1, 4).int(2, sequence).bytes(3, id.0))
+    let id = fields().int(1, 9).int(2, 60).int(3, u64::from(u32::MAX));
+    command(7, fields().int(1, 4).int(2, sequence).bytes(3, id.0))
 }
 
 fn subscribe() -> Vec<u8> {
-    command(4, p().bytes(1, TOPIC).bytes(2, "eaters").int(3, 0).int(4, 6).int(5, 12))
+    command(4, fields().bytes(1, TOPIC).bytes(2, "eaters").int(3, 0).int(4, 6).int(5, 12))
 }
 
 fn message() -> Vec<u8> {
-    let single = p().bytes(1, property("traceparent", PARENT)).int(3, 6);
+    let single = fields().bytes(1, property("traceparent", PARENT)).int(3, 6);
     let batch = [sized(&single.0), b"geheim".to_vec()].concat();
-    let metadata = p().bytes(1, "maker").int(2, 1).int(3, 1).int(11, 2);
-    let broker = [b"\x0e\x02".to_vec(), sized(&p().int(1, 5).0)].concat();
-    let id = p().int(1, 9).int(2, 61).int(3, 2).int(4, 0);
-    with(9, p().int(1, 6).bytes(2, id.0), &[broker, payload(metadata, &batch)].concat())
+    let metadata = fields().bytes(1, "maker").int(2, 1).int(3, 1).int(11, 2);
+    let broker = [b"\x0e\x02".to_vec(), sized(&fields().int(1, 5).0)].concat();
+    let id = fields().int(1, 9).int(2, 61).int(3, 2).int(4, 0);
+    with(9, fields().int(1, 6).bytes(2, id.0), &[broker, payload(metadata, &batch)].concat())
 }
 
 fn say(turns: &[Turn]) -> Vec<String> {
@@ -103,7 +52,7 @@ fn say(turns: &[Turn]) -> Vec<String> {
 fn a_send_and_its_receipt() {
     let said = say(&[
         c(producer()),
-        s(command(17, p().int(1, 11).bytes(2, "maker"))),
+        s(command(17, fields().int(1, 11).bytes(2, "maker"))),
         c([send(0), send(1)].concat()),
         s([receipt(0), receipt(1)].concat()),
     ]);
@@ -127,15 +76,15 @@ fn a_send_and_its_receipt() {
 
 #[test]
 fn a_message_and_its_acknowledgement() {
-    let id = || p().int(1, 9).int(2, 61).int(3, 2).0;
+    let id = || fields().int(1, 9).int(2, 61).int(3, 2).0;
     let said = say(&[
         c(subscribe()),
-        s(command(13, p().int(1, 12))),
-        c(command(11, p().int(1, 6).int(2, 1000))),
+        s(command(13, fields().int(1, 12))),
+        c(command(11, fields().int(1, 6).int(2, 1000))),
         s(message()),
-        c(command(10, p().int(1, 6).int(2, 0).bytes(3, id()))),
-        c(command(10, p().int(1, 6).int(2, 1).bytes(3, id()).bytes(3, id()).int(8, 77))),
-        s(command(38, p().int(1, 6).int(6, 77))),
+        c(command(10, fields().int(1, 6).int(2, 0).bytes(3, id()))),
+        c(command(10, fields().int(1, 6).int(2, 1).bytes(3, id()).bytes(3, id()).int(8, 77))),
+        s(command(38, fields().int(1, 6).int(6, 77))),
     ]);
     assert!(said[0].contains("messaging.destination.subscription.name=eaters"), "{}", said[0]);
     assert!(said[2].starts_with("C oneway") && said[2].contains("FLOW"), "{}", said[2]);
@@ -151,14 +100,14 @@ fn a_message_and_its_acknowledgement() {
 #[test]
 fn errors_have_names_and_no_texts() {
     let said = say(&[
-        c(command(2, p().bytes(1, "client").bytes(5, "token").bytes(3, "geheim").int(4, 19))),
-        s(command(14, p().int(1, u64::MAX).int(2, 3).bytes(3, "geheim"))),
+        c(command(2, fields().bytes(1, "client").bytes(5, "token").bytes(3, "geheim").int(4, 19))),
+        s(command(14, fields().int(1, u64::MAX).int(2, 3).bytes(3, "geheim"))),
         c(producer()),
-        s(command(14, p().int(1, 11).int(2, 11).bytes(3, "geheim"))),
+        s(command(14, fields().int(1, 11).int(2, 11).bytes(3, "geheim"))),
         c(send(0)),
-        s(command(8, p().int(1, 4).int(2, 0).int(3, 2).bytes(4, "geheim"))),
-        c(command(23, p().bytes(1, TOPIC).int(2, 13))),
-        s(command(24, p().int(3, 2).int(4, 13).int(6, 6).bytes(7, "geheim"))),
+        s(command(8, fields().int(1, 4).int(2, 0).int(3, 2).bytes(4, "geheim"))),
+        c(command(23, fields().bytes(1, TOPIC).int(2, 13))),
+        s(command(24, fields().int(3, 2).int(4, 13).int(6, 6).bytes(7, "geheim"))),
     ]);
     assert!(said[0].contains("CONNECT") && said[1].contains("ClientError error=\"AuthenticationError\""), "{said:?}");
     assert_eq!(said[0].split(" id=").nth(1).map(|t| &t[..10]), said[1].split(" id=").nth(1).map(|t| &t[..10]));
@@ -184,12 +133,12 @@ fn gaps_and_the_middle() {
 #[test]
 fn detection() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
-    let connect = command(2, p().bytes(1, "client").int(4, 19));
+    let connect = command(2, fields().bytes(1, "client").int(4, 19));
     assert_eq!(Pulsar.detect(&probe(&connect, b"")), yes(true));
     assert_eq!(Pulsar.detect(&probe(&message(), b"")), yes(false));
     assert_eq!(Pulsar.detect(&probe(&message(), &send(1))), yes(false));
     assert_eq!(Pulsar.detect(&probe(&send(1), &connect)), Detect::No);
-    let ping = command(18, p());
+    let ping = command(18, fields());
     assert_eq!(Pulsar.detect(&probe(&ping, b"")), Detect::Maybe);
     assert_eq!(Pulsar.detect(&Probe { first_is_client: Some(false), ..probe(&ping, b"") }), yes(false));
     let mut wrong = connect.clone();
@@ -202,12 +151,17 @@ fn detection() {
 
 fn conversation() -> Vec<Turn> {
     vec![
-        c([command(2, p().bytes(1, "client").int(4, 19)), producer(), subscribe()].concat()),
-        s([command(3, p().bytes(1, "broker")), command(17, p().int(1, 11)), command(13, p().int(1, 12))].concat()),
-        c([send(0), send(1), command(11, p().int(1, 6).int(2, 9))].concat()),
+        c([command(2, fields().bytes(1, "client").int(4, 19)), producer(), subscribe()].concat()),
+        s([
+            command(3, fields().bytes(1, "broker")),
+            command(17, fields().int(1, 11)),
+            command(13, fields().int(1, 12)),
+        ]
+        .concat()),
+        c([send(0), send(1), command(11, fields().int(1, 6).int(2, 9))].concat()),
         s([receipt(0), message(), message(), receipt(1)].concat()),
-        c([command(18, p()), command(15, p().int(1, 4).int(2, 13))].concat()),
-        s([command(19, p()), command(13, p().int(1, 13))].concat()),
+        c([command(18, fields()), command(15, fields().int(1, 4).int(2, 13))].concat()),
+        s([command(19, fields()), command(13, fields().int(1, 13))].concat()),
     ]
 }
 

@@ -5,41 +5,14 @@
     clippy::cast_possible_truncation
 )]
 
+#[path = "../../tests/wires/zmtp.rs"]
+mod wires;
+
 use super::Zmtp;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
 use crate::{Detect, Protocol};
 use proptest::prelude::*;
-
-fn greeting(mechanism: &str, server: bool) -> Vec<u8> {
-    let mut g = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x01".to_vec();
-    g.extend(mechanism.as_bytes());
-    g.resize(32, 0);
-    g.push(u8::from(server));
-    g.resize(64, 0);
-    g
-}
-
-fn frame(flags: u8, body: &[u8]) -> Vec<u8> {
-    if body.len() < 256 {
-        [&[flags, body.len() as u8][..], body].concat()
-    } else {
-        [&[flags | 2][..], &(body.len() as u64).to_be_bytes(), body].concat()
-    }
-}
-
-fn command(name: &str, arguments: &[u8]) -> Vec<u8> {
-    frame(4, &[&[name.len() as u8][..], name.as_bytes(), arguments].concat())
-}
-
-fn ready(name: &str, socket: &str) -> Vec<u8> {
-    let metadata = [
-        b"\x0bSocket-Type\x00\x00\x00",
-        &[socket.len() as u8][..],
-        socket.as_bytes(),
-        b"\x08Identity\x00\x00\x00\x06CANARY",
-    ];
-    command(name, &metadata.concat())
-}
+use wires::{command, frame, greeting, ready};
 
 /// Without the attributes.
 fn brief(turns: &[Turn]) -> Vec<String> {
@@ -53,13 +26,18 @@ fn plain(a: &str, b: &str) -> Vec<Turn> {
         s(&greeting("PLAIN", true)[10..]),
         c(command("HELLO", b"\x0aCANARYUSER\x0aCANARYPASS")),
         s(command("WELCOME", b"")),
-        c(ready("INITIATE", a)),
-        s(ready("READY", b)),
+        c(ready("INITIATE", a, "CANARY")),
+        s(ready("READY", b, "CANARY")),
     ]
 }
 
 fn null(a: &str, b: &str) -> Vec<Turn> {
-    vec![c(greeting("NULL", false)), s(greeting("NULL", false)), c(ready("READY", a)), s(ready("READY", b))]
+    vec![
+        c(greeting("NULL", false)),
+        s(greeting("NULL", false)),
+        c(ready("READY", a, "CANARY")),
+        s(ready("READY", b, "CANARY")),
+    ]
 }
 
 #[test]

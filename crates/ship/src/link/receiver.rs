@@ -2,14 +2,14 @@
 
 use super::frame::{decode_batch, decode_flows, read_preamble, write_preamble, Frame, FrameError, Hello};
 use super::AgentInfo;
-use crate::{FlowSink, Sink, SinkError};
+use crate::{lock, now_ns, FlowSink, Sink, SinkError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::BufReader;
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Agents send something at least every ten seconds.
@@ -368,12 +368,4 @@ impl Inner {
 /// Compares secrets without telling by time how much of them was right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

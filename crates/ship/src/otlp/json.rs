@@ -132,27 +132,35 @@ impl Writer<'_> {
 
 fn write_resource_spans(w: &mut Writer<'_>, r: &ResourceSpans) {
     w.object(|w| {
-        w.key("resource");
-        let resource = r.resource.clone().unwrap_or_default();
-        w.object(|w| {
-            w.list("attributes", &resource.attributes, write_key_value);
-            w.number("droppedAttributesCount", resource.dropped_attributes_count.into());
-        });
+        write_resource(w, r.resource.as_ref());
         w.list("scopeSpans", &r.scope_spans, |w, s| {
             w.object(|w| {
-                w.key("scope");
-                let scope = s.scope.clone().unwrap_or_default();
-                w.object(|w| {
-                    w.text("name", &scope.name);
-                    w.text("version", &scope.version);
-                    w.list("attributes", &scope.attributes, write_key_value);
-                    w.number("droppedAttributesCount", scope.dropped_attributes_count.into());
-                });
+                write_scope(w, s.scope.as_ref());
                 w.list("spans", &s.spans, write_span);
                 w.text("schemaUrl", &s.schema_url);
             });
         });
         w.text("schemaUrl", &r.schema_url);
+    });
+}
+
+fn write_resource(w: &mut Writer<'_>, resource: Option<&Resource>) {
+    w.key("resource");
+    w.object(|w| {
+        let Some(resource) = resource else { return };
+        w.list("attributes", &resource.attributes, write_key_value);
+        w.number("droppedAttributesCount", resource.dropped_attributes_count.into());
+    });
+}
+
+fn write_scope(w: &mut Writer<'_>, scope: Option<&Scope>) {
+    w.key("scope");
+    w.object(|w| {
+        let Some(scope) = scope else { return };
+        w.text("name", &scope.name);
+        w.text("version", &scope.version);
+        w.list("attributes", &scope.attributes, write_key_value);
+        w.number("droppedAttributesCount", scope.dropped_attributes_count.into());
     });
 }
 

@@ -1,15 +1,15 @@
 //! Metrics to a collector, at intervals. What is sent are counts since the start, so that an export that did not arrive is
 //! made up for by the next one: nothing queues, and what is tried again is given up when newer numbers are due.
 
+use super::background::{closed, Background, Closing};
 use super::client::{Client, Failure};
-use super::{closed, lock, ExportConfig, LAST_BACKOFF};
+use super::{rejected, ExportConfig, LAST_BACKOFF};
 use crate::metrics::Writer;
 use crate::otlp::metrics::Encoder;
+use crate::{lock, now_ns};
 use hyper::body::Bytes;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Counts since the start.
@@ -28,8 +28,7 @@ pub struct MetricsStatus {
 /// Exports from a thread of its own.
 pub struct MetricsExporter {
     status: Arc<Mutex<MetricsStatus>>,
-    close: watch::Sender<Option<Instant>>,
-    thread: Option<JoinHandle<()>>,
+    background: Background,
 }
 
 impl MetricsExporter {
@@ -41,23 +40,13 @@ impl MetricsExporter {
         host: &str,
         source: impl Fn(&mut Writer) + Send + 'static,
     ) -> std::io::Result<MetricsExporter> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let status = Arc::new(Mutex::new(MetricsStatus::default()));
-        let (close, closing) = watch::channel(None);
-        let mut worker = Worker {
-            client: Client::new(&config),
-            first_backoff: config.first_backoff,
-            encoder: Encoder::new("wirespan", host, now_ns()),
-            source,
-            status: status.clone(),
-            closing,
-        };
-        let thread = std::thread::Builder::new().name("otlp-metrics".into()).spawn(move || {
-            runtime.block_on(worker.run(interval));
-            // A look-up of a name may hang for longer than anybody waits.
-            runtime.shutdown_background();
+        let (client, first_backoff) = (Client::new(&config), config.first_backoff);
+        let (encoder, told) = (Encoder::new("wirespan", host, now_ns()), status.clone());
+        let background = Background::start("otlp-metrics", move |closing| {
+            Worker { client, first_backoff, encoder, source, status: told, closing }.run(interval)
         })?;
-        Ok(MetricsExporter { status, close, thread: Some(thread) })
+        Ok(MetricsExporter { status, background })
     }
 
     /// State and counts.
@@ -67,25 +56,8 @@ impl MetricsExporter {
 
     /// Exports the last numbers, for at most `timeout`; returns the final counts.
     pub fn close(mut self, timeout: Duration) -> MetricsStatus {
-        self.finish(timeout);
+        self.background.finish(timeout);
         self.status()
-    }
-
-    fn finish(&mut self, timeout: Duration) {
-        self.close.send_if_modified(|deadline| {
-            let first = deadline.is_none();
-            deadline.get_or_insert_with(|| Instant::now() + timeout);
-            first
-        });
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for MetricsExporter {
-    fn drop(&mut self) {
-        self.finish(Duration::ZERO);
     }
 }
 
@@ -95,11 +67,11 @@ struct Worker<S> {
     encoder: Encoder,
     source: S,
     status: Arc<Mutex<MetricsStatus>>,
-    closing: watch::Receiver<Option<Instant>>,
+    closing: Closing,
 }
 
 impl<S: Fn(&mut Writer)> Worker<S> {
-    async fn run(&mut self, interval: Duration) {
+    async fn run(mut self, interval: Duration) {
         let mut due = Instant::now() + interval;
         loop {
             let mut closing = self.closing.clone();
@@ -141,9 +113,8 @@ impl<S: Fn(&mut Writer)> Worker<S> {
             };
             let Failure { what, retry_after, retryable } = match outcome {
                 Ok(partial) => {
-                    let partial = partial.unwrap_or_default();
-                    let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(points);
-                    lock(&self.status).error = (rejected > 0).then_some(partial.error_message);
+                    let (rejected, why) = rejected(partial, points);
+                    lock(&self.status).error = why;
                     return points - rejected;
                 }
                 Err(failure) => failure,
@@ -164,8 +135,4 @@ impl<S: Fn(&mut Writer)> Worker<S> {
             lock(&self.status).retries += 1;
         }
     }
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }

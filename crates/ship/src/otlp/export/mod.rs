@@ -5,6 +5,7 @@
 //! gRPC codes of its table), after the time that the collector asks for (`Retry-After`, `RetryInfo`) or with exponential
 //! back-off. Everything else drops the batch.
 
+mod background;
 mod client;
 mod config;
 mod metrics;
@@ -14,15 +15,16 @@ pub use metrics::{MetricsExporter, MetricsStatus};
 
 use super::encode::{encode_items, key_value, Item};
 use super::{instance_id, INSTANCE_KEY};
+use crate::lock;
+use background::{closed, Background, Closing};
 use client::{Client, Failure};
 use prost::Message;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{watch, Notify};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use wirespan_model::{Span, Trace};
 
@@ -74,24 +76,17 @@ struct Outcome {
 pub struct Exporter {
     shared: Arc<Shared>,
     queue_spans: usize,
-    close: watch::Sender<Option<Instant>>,
-    thread: Option<JoinHandle<()>>,
+    background: Background,
 }
 
 impl Exporter {
     /// Starts the thread. Errors: it cannot be made. An absent collector is not an error.
     pub fn start(config: ExportConfig) -> std::io::Result<Exporter> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::new(Shared::default());
-        let (close, closing) = watch::channel(None);
-        let queue_spans = config.queue_spans;
-        let worker = Worker { client: Client::new(&config), config, shared: shared.clone(), closing };
-        let thread = std::thread::Builder::new().name("otlp-out".into()).spawn(move || {
-            runtime.block_on(worker.run());
-            // A look-up of a name may hang for longer than anybody waits.
-            runtime.shutdown_background();
-        })?;
-        Ok(Exporter { shared, queue_spans, close, thread: Some(thread) })
+        let (queue_spans, client, worked) = (config.queue_spans, Client::new(&config), shared.clone());
+        let background =
+            Background::start("otlp-out", move |closing| Worker { client, config, shared: worked, closing }.run())?;
+        Ok(Exporter { shared, queue_spans, background })
     }
 
     /// Takes an assembled trace; never blocks. What does not fit is dropped and counted.
@@ -136,25 +131,8 @@ impl Exporter {
 
     /// Exports what is left, for at most `timeout`; returns the final counts.
     pub fn close(mut self, timeout: Duration) -> ExportStatus {
-        self.finish(timeout);
+        self.background.finish(timeout);
         self.status()
-    }
-
-    fn finish(&mut self, timeout: Duration) {
-        self.close.send_if_modified(|deadline| {
-            let first = deadline.is_none();
-            deadline.get_or_insert_with(|| Instant::now() + timeout);
-            first
-        });
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.finish(Duration::ZERO);
     }
 }
 
@@ -170,7 +148,7 @@ struct Worker {
     config: ExportConfig,
     client: Client,
     shared: Arc<Shared>,
-    closing: watch::Receiver<Option<Instant>>,
+    closing: Closing,
 }
 
 impl Worker {
@@ -272,26 +250,16 @@ impl Worker {
     }
 
     fn delivered(&self, n: u64, partial: Option<super::proto::PartialSuccess>) {
-        let partial = partial.unwrap_or_default();
-        let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(n);
+        let (rejected, why) = rejected(partial, n);
         self.shared.exported.fetch_add(n - rejected, Relaxed);
         self.shared.lose("partial_success", rejected);
-        lock(&self.shared.outcome).error = (rejected > 0).then_some(partial.error_message);
+        lock(&self.shared.outcome).error = why;
     }
 }
 
-/// Returns when the exporter is closed and its time is over.
-async fn closed(closing: &mut watch::Receiver<Option<Instant>>) {
-    loop {
-        let deadline = *closing.borrow_and_update();
-        match deadline {
-            Some(deadline) => return tokio::time::sleep_until(deadline).await,
-            None if closing.changed().await.is_err() => return,
-            None => {}
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// How many of `n` a collector did not take, and why.
+fn rejected(partial: Option<super::proto::PartialSuccess>, n: u64) -> (u64, Option<String>) {
+    let partial = partial.unwrap_or_default();
+    let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(n);
+    (rejected, (rejected > 0).then_some(partial.error_message))
 }

@@ -1,6 +1,6 @@
 //! Metrics as OTLP/JSON.
 
-use super::{write_key_value, Writer};
+use super::{write_key_value, write_resource, write_scope, Writer};
 use crate::otlp::proto::metrics::{
     Data, ExportMetrics, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, Value,
 };
@@ -13,17 +13,10 @@ pub(crate) fn write_metrics(request: &ExportMetrics, out: &mut Vec<u8>) {
 
 fn resource_metrics(w: &mut Writer<'_>, r: &ResourceMetrics) {
     w.object(|w| {
-        w.key("resource");
-        let resource = r.resource.clone().unwrap_or_default();
-        w.object(|w| w.list("attributes", &resource.attributes, write_key_value));
+        write_resource(w, r.resource.as_ref());
         w.list("scopeMetrics", &r.scope_metrics, |w, s| {
             w.object(|w| {
-                w.key("scope");
-                let scope = s.scope.clone().unwrap_or_default();
-                w.object(|w| {
-                    w.text("name", &scope.name);
-                    w.text("version", &scope.version);
-                });
+                write_scope(w, s.scope.as_ref());
                 w.list("metrics", &s.metrics, metric);
             });
         });
