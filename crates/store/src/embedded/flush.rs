@@ -3,13 +3,17 @@
 use super::memory::{each_key, MemoryView};
 use super::schema::{Col, ALL, WIDE};
 use super::segment::{Batches, Open, Segment, SegmentWriter};
-use super::sidecar::entry;
+use super::sidecar::{entry, first_of, Keys};
+use super::spill::Spill;
 use super::view::View;
 use crate::StoreError;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take_record_batch;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use wirespan_model::KeyKind;
@@ -85,14 +89,31 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
     }
     drop(order);
     drop(decoded);
-    writer.finish(&mut |kind, out| {
-        out.reserve_exact(memory.chunks.iter().map(|chunk| chunk.index.entries(kind).len()).sum());
-        for (base, chunk) in bases.iter().zip(&memory.chunks) {
-            out.extend(
-                chunk.index.entries(kind).map(|(hash, row)| entry(hash, row_of[*base as usize + usize::from(row)])),
-            );
+    writer.finish(&MemoryKeys { memory, bases: &bases, row_of: &row_of })
+}
+
+/// The keys of a memory segment, whose rows have moved.
+struct MemoryKeys<'a> {
+    memory: &'a MemoryView,
+    /// First row of each chunk.
+    bases: &'a [u32],
+    /// Where each row went.
+    row_of: &'a [u32],
+}
+
+impl Keys for MemoryKeys<'_> {
+    fn count(&self, kind: KeyKind) -> usize {
+        self.memory.chunks.iter().map(|chunk| chunk.index.entries(kind, 0..u64::MAX).len()).sum()
+    }
+
+    fn part(&self, kind: KeyKind, part: u32, out: &mut Vec<u64>) -> io::Result<()> {
+        let hashes = first_of(part)..first_of(part + 1);
+        for (base, chunk) in self.bases.iter().zip(&self.memory.chunks) {
+            let entries = chunk.index.entries(kind, hashes.clone());
+            out.extend(entries.map(|(hash, row)| entry(hash, self.row_of[*base as usize + usize::from(row)])));
         }
-    })
+        Ok(())
+    }
 }
 
 /// The rows of all chunks, counted over all of them, in the order of their start.
@@ -151,27 +172,22 @@ impl Cursor {
 
 /// Merges segments into segment `id`.
 pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment, StoreError> {
-    // (start, input) of every span, by start; each input is in order already.
-    let mut order: Vec<(u64, u16)> = Vec::new();
-    for (i, input) in (0u16..).zip(inputs) {
-        let mut cursor = Cursor::new(input.clone());
-        while let Some(batch) = cursor.next(usize::MAX, &[Col::Start])? {
-            let view = View::new(&batch);
-            order.extend((0..view.rows()).map(|row| (view.start_ns(row), i)));
-        }
-    }
-    order.sort();
-
     let mut writer = SegmentWriter::create(dir, id)?;
     let mut cursors: Vec<Cursor> = inputs.iter().map(|i| Cursor::new(i.clone())).collect();
+    let mut order = Order::new(inputs)?;
     let mut row = 0u32;
-    let mut keys: [Vec<u64>; KeyKind::ALL.len()] = [const { Vec::new() }; KeyKind::ALL.len()];
-    for window in order.chunks(WINDOW) {
+    let spilled = |e| super::io("write", dir, e);
+    let mut keys = Spill::create(dir).map_err(spilled)?;
+    loop {
+        let window = order.next(WINDOW)?;
+        if window.is_empty() {
+            break;
+        }
         let mut pieces = Vec::new();
         // For each input, the pieces that hold its next rows: (piece, rows).
         let mut parts: Vec<Vec<(usize, usize)>> = vec![Vec::new(); inputs.len()];
         let mut counts = vec![0; inputs.len()];
-        window.iter().for_each(|(_, i)| counts[usize::from(*i)] += 1);
+        window.iter().for_each(|i| counts[*i] += 1);
         for (i, mut count) in counts.into_iter().enumerate() {
             while count > 0 {
                 let Some(piece) = cursors[i].next(count, ALL)? else {
@@ -184,15 +200,63 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
         }
         let mut next: Vec<_> =
             parts.into_iter().map(|p| p.into_iter().flat_map(|(piece, n)| (0..n).map(move |r| (piece, r)))).collect();
-        let indices: Vec<(usize, usize)> = window.iter().filter_map(|(_, i)| next[usize::from(*i)].next()).collect();
+        let indices: Vec<(usize, usize)> = window.iter().filter_map(|i| next[*i].next()).collect();
         let batch = gather(&pieces, &indices)?;
         let batch =
             RecordBatch::try_new(WIDE.clone(), batch.columns().to_vec()).map_err(|e| super::broken("segment", e))?;
         writer.write(&batch)?;
+        let mut pushed = Ok(());
         each_key(&batch, &mut |at, key| {
-            keys[key.kind as usize - 1].push(entry(super::memory::hash32(key.value), row + at as u32));
+            if pushed.is_ok() {
+                pushed = keys.push(key.kind, entry(super::memory::hash32(key.value), row + at as u32));
+            }
         });
+        pushed.map_err(spilled)?;
         row += batch.num_rows() as u32;
     }
-    writer.finish(&mut |kind, out| *out = std::mem::take(&mut keys[kind as usize - 1]))
+    writer.finish(&keys)
+}
+
+/// Which input has the next row by start time. Each input is in order already.
+struct Order {
+    inputs: Vec<(Cursor, Vec<u64>, usize)>,
+    /// The next start of each input that has one.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl Order {
+    fn new(inputs: &[Arc<Open>]) -> Result<Order, StoreError> {
+        let inputs = inputs.iter().map(|input| (Cursor::new(input.clone()), Vec::new(), 0)).collect();
+        let mut order = Order { inputs, heads: BinaryHeap::new() };
+        (0..order.inputs.len()).try_for_each(|i| order.advance(i))?;
+        Ok(order)
+    }
+
+    /// The inputs of the next rows, at most `most`.
+    fn next(&mut self, most: usize) -> Result<Vec<usize>, StoreError> {
+        let mut window = Vec::with_capacity(most);
+        while window.len() < most {
+            let Some(Reverse((_, i))) = self.heads.pop() else { break };
+            window.push(i);
+            self.advance(i)?;
+        }
+        Ok(window)
+    }
+
+    fn advance(&mut self, i: usize) -> Result<(), StoreError> {
+        let (cursor, starts, at) = &mut self.inputs[i];
+        if *at == starts.len() {
+            starts.clear();
+            *at = 0;
+            if let Some(batch) = cursor.next(usize::MAX, &[Col::Start])? {
+                let view = View::new(&batch);
+                starts.extend((0..view.rows()).map(|row| view.start_ns(row)));
+            }
+        }
+        if let Some(start) = starts.get(*at) {
+            *at += 1;
+            self.heads.push(Reverse((*start, i)));
+        }
+        Ok(())
+    }
 }

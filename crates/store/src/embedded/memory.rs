@@ -12,6 +12,7 @@ use crate::{StoreError, TimeRange};
 use arrow_array::{RecordBatch, StringArray};
 use arrow_schema::ArrowError;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use wirespan_model::{Key, KeyKind, Span};
@@ -52,10 +53,12 @@ impl KeyIndex {
         }
     }
 
-    /// Hashes and rows of a kind, by hash.
-    pub(crate) fn entries(&self, kind: KeyKind) -> impl ExactSizeIterator<Item = (u32, u16)> + '_ {
+    /// Hashes within a range and their rows, of a kind, by hash.
+    pub(crate) fn entries(&self, kind: KeyKind, of: Range<u64>) -> impl ExactSizeIterator<Item = (u32, u16)> + '_ {
         let i = kind as usize - 1;
-        let range = self.starts[i] as usize..self.starts[i + 1] as usize;
+        let (from, to) = (self.starts[i] as usize, self.starts[i + 1] as usize);
+        let first = |bound: u64| from + self.hashes[from..to].partition_point(|h| u64::from(*h) < bound);
+        let range = first(of.start)..first(of.end);
         self.hashes[range.clone()].iter().copied().zip(self.rows[range].iter().copied())
     }
 

@@ -22,6 +22,7 @@ mod read;
 mod schema;
 mod segment;
 mod sidecar;
+mod spill;
 mod state;
 mod view;
 mod worker;

@@ -20,23 +20,25 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// A file in this directory that nobody else sees, and that is gone with its last reader.
+    /// Nothing waits yet; the file lies in this directory.
     pub(crate) fn create(dir: &Path) -> io::Result<Waiting> {
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = match rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-            Ok(file) => file.into(),
-            // A file system without such files.
-            Err(_) => tempfile(dir)?,
-        };
-        Ok(Waiting { file: Arc::new(file), end: Arc::new(AtomicU64::new(0)) })
+        Ok(Waiting { file: Arc::new(unnamed(dir)?), end: Arc::new(AtomicU64::new(0)) })
     }
 }
 
-fn tempfile(dir: &Path) -> io::Result<File> {
-    let path = dir.join("pages.tmp");
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
+/// A file in this directory that nobody else sees, and that is gone with its last reader.
+pub(crate) fn unnamed(dir: &Path) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+        Ok(file) => Ok(file.into()),
+        // A file system without such files.
+        Err(_) => {
+            let path = dir.join("pages.tmp");
+            let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+            std::fs::remove_file(&path)?;
+            Ok(file)
+        }
+    }
 }
 
 impl PageStoreFactory for Waiting {

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wirespan_model::{Key, KeyKind, Span};
+use wirespan_model::{Key, Span};
 
 /// What is known of a segment without opening it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,16 +94,14 @@ impl SegmentWriter {
     }
 
     /// Finishes both files, makes them durable and gives them their names. They count once the manifest names them.
-    /// `keys` is asked for the entries of the sidecar, see [`sidecar::write`].
-    pub(crate) fn finish(self, keys: &mut dyn FnMut(KeyKind, &mut Vec<u64>)) -> Result<Segment, StoreError> {
-        let index_of = keys;
+    pub(crate) fn finish(self, index: &dyn sidecar::Keys) -> Result<Segment, StoreError> {
         let (data, keys) = (data_path(&self.dir, self.id), keys_path(&self.dir, self.id));
         let file = self.writer.into_inner().map_err(|e| writing(&data, e))?;
         file.sync_all().map_err(|e| super::io("sync", &data, e))?;
         let size = file.metadata().map_err(|e| super::io("read", &data, e))?.len();
         let tmp = temporary(&keys);
         let mut keys_file = File::create(&tmp).map_err(|e| super::io("create", &tmp, e))?;
-        let index = sidecar::write(&mut keys_file, self.rows as usize, index_of)
+        let length = sidecar::write(&mut keys_file, self.rows as usize, index)
             .and_then(|length| keys_file.sync_all().map(|()| length))
             .map_err(|e| super::io("write", &tmp, e))?;
         for path in [&data, &keys] {
@@ -116,7 +114,7 @@ impl SegmentWriter {
             first_ns: self.times.0,
             last_ns: self.times.1,
             longest_ns: self.longest_ns,
-            bytes: size + index,
+            bytes: size + length,
         })
     }
 }

@@ -28,13 +28,30 @@ pub(crate) fn entry(hash: u32, row: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(row >> BLOCK_SHIFT)
 }
 
-/// Writes the sidecar of a segment of so many rows; returns its length, bytes. `fill` is asked kind by kind for the
-/// entries, in any order, so that only one kind's are in memory.
-pub(crate) fn write(
-    to: &mut (impl Write + Seek),
-    rows: usize,
-    fill: &mut dyn FnMut(KeyKind, &mut Vec<u64>),
-) -> std::io::Result<u64> {
+/// Parts by hash in which the entries of a kind are asked for.
+pub(crate) const PARTS: u32 = 8;
+
+/// The part of an entry.
+pub(crate) fn part_of(entry: u64) -> u32 {
+    (entry >> 32) as u32 / (u32::MAX / PARTS + 1)
+}
+
+/// The first hash of a part; of the part behind the last, one more than the last hash.
+pub(crate) fn first_of(part: u32) -> u64 {
+    u64::from(part) << 32 >> PARTS.ilog2()
+}
+
+/// Who knows the entries of a segment.
+pub(crate) trait Keys {
+    /// Number of entries of a kind.
+    fn count(&self, kind: KeyKind) -> usize;
+    /// Adds the entries of a part of a kind, in any order.
+    fn part(&self, kind: KeyKind, part: u32, out: &mut Vec<u64>) -> std::io::Result<()>;
+}
+
+/// Writes the sidecar of a segment of so many rows; returns its length, bytes. Entries are asked for kind by kind and part
+/// by part, so that only one part's are in memory.
+pub(crate) fn write(to: &mut (impl Write + Seek), rows: usize, keys: &dyn Keys) -> std::io::Result<u64> {
     let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
     // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.
     let hash_bits = (usize::BITS - rows.leading_zeros() + 8).min(32);
@@ -45,25 +62,26 @@ pub(crate) fn write(
     let mut end = length as u64;
     let mut data = crc32fast::Hasher::new();
     let mut entries = Vec::new();
-    let mut stream = BitWriter::default();
     // The tables come before what they tell the places of.
     to.seek(SeekFrom::Start(end))?;
     for kind in KeyKind::ALL {
-        entries.clear();
-        fill(kind, &mut entries);
-        for e in &mut entries {
-            *e = (*e >> 32 >> (32 - hash_bits)) << block_bits | (*e & 0xffff_ffff);
+        let span = (1u64 << (hash_bits + block_bits)) / (keys.count(kind) as u64 + 1);
+        let mut table = TableWriter::new(span.max(1).ilog2());
+        for part in 0..PARTS {
+            entries.clear();
+            keys.part(kind, part, &mut entries)?;
+            for e in &mut entries {
+                *e = (*e >> 32 >> (32 - hash_bits)) << block_bits | (*e & 0xffff_ffff);
+            }
+            entries.sort_unstable();
+            entries.iter().for_each(|e| table.add(*e));
         }
-        entries.sort_unstable();
-        entries.dedup();
-        let span = (1u64 << (hash_bits + block_bits)) / (entries.len() as u64 + 1);
-        let rice = span.max(1).ilog2();
-        stream.bytes.clear();
-        let directory = encode(&entries, rice, &mut stream);
-        for n in [entries.len() as u64, end, end + directory.len() as u64, u64::from(rice)] {
+        let (count, rice) = (table.count, table.rice);
+        let (directory, stream) = table.finish();
+        for n in [count, end, end + directory.len() as u64, u64::from(rice)] {
             head.extend_from_slice(&n.to_le_bytes());
         }
-        for part in [&directory, &stream.bytes] {
+        for part in [&directory, &stream] {
             to.write_all(part)?;
             data.update(part);
             end += part.len() as u64;
@@ -78,19 +96,40 @@ pub(crate) fn write(
     Ok(end + 4)
 }
 
-/// Directory of sorted numbers, whose bits go into the stream.
-fn encode(entries: &[u64], rice: u32, bits: &mut BitWriter) -> Vec<u8> {
-    let mut directory = Vec::with_capacity(entries.len().div_ceil(GROUP) * DIRECTORY_ENTRY);
-    for group in entries.chunks(GROUP) {
-        bits.align();
-        directory.extend_from_slice(&group[0].to_le_bytes());
-        directory.extend_from_slice(&(bits.bytes.len() as u64).to_le_bytes());
-        for pair in group.windows(2) {
-            bits.rice(pair[1] - pair[0], rice);
-        }
+/// Directory and stream of sorted numbers.
+struct TableWriter {
+    rice: u32,
+    count: u64,
+    last: u64,
+    directory: Vec<u8>,
+    bits: BitWriter,
+}
+
+impl TableWriter {
+    fn new(rice: u32) -> TableWriter {
+        TableWriter { rice, count: 0, last: 0, directory: Vec::new(), bits: BitWriter::default() }
     }
-    bits.align();
-    directory
+
+    /// Adds the next number; one that is there already is left out.
+    fn add(&mut self, number: u64) {
+        if self.count > 0 && number == self.last {
+            return;
+        }
+        if self.count.is_multiple_of(GROUP as u64) {
+            self.bits.align();
+            self.directory.extend_from_slice(&number.to_le_bytes());
+            self.directory.extend_from_slice(&(self.bits.bytes.len() as u64).to_le_bytes());
+        } else {
+            self.bits.rice(number - self.last, self.rice);
+        }
+        self.last = number;
+        self.count += 1;
+    }
+
+    fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
+        self.bits.align();
+        (self.directory, self.bits.bytes)
+    }
 }
 
 #[derive(Default)]
@@ -297,6 +336,7 @@ impl Sidecar {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::spill::Spill;
     use super::*;
     use proptest::prelude::*;
 
@@ -308,9 +348,11 @@ mod tests {
             let value = |v: u64| if few { v % 3 } else { v };
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("keys");
-            write(&mut File::create(&path).unwrap(), 100_000, &mut |of, out| {
-                out.extend(keys.iter().filter(|k| kind(k.0) == of).map(|(_, v, row)| entry(hash32(value(*v)), *row)));
-            }).unwrap();
+            let mut spill = Spill::create(dir.path()).unwrap();
+            for (k, v, row) in &keys {
+                spill.push(kind(*k), entry(hash32(value(*v)), *row)).unwrap();
+            }
+            write(&mut File::create(&path).unwrap(), 100_000, &spill).unwrap();
             let sidecar = Sidecar::open(&path).unwrap();
             for (k, v, row) in &keys {
                 let blocks = sidecar.blocks(&[Key { kind: kind(*k), value: value(*v) }]).unwrap();
@@ -323,12 +365,11 @@ mod tests {
     fn few_strangers_are_met() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
-        let bytes = write(&mut File::create(&path).unwrap(), 100_000, &mut |kind, out| {
-            if kind == KeyKind::Wire {
-                out.extend((0..100_000u32).map(|n| entry(hash32(u64::from(n)), n)));
-            }
-        })
-        .unwrap();
+        let mut spill = Spill::create(dir.path()).unwrap();
+        for n in 0..100_000u32 {
+            spill.push(KeyKind::Wire, entry(hash32(u64::from(n)), n)).unwrap();
+        }
+        let bytes = write(&mut File::create(&path).unwrap(), 100_000, &spill).unwrap();
         assert_eq!(bytes, std::fs::metadata(&path).unwrap().len());
         assert!(bytes < 100_000 * 3, "{bytes} bytes");
         let sidecar = Sidecar::open(&path).unwrap();
