@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::flows::{Rhythm, Windows};
 use crate::memory;
 use crate::outputs::{now_ns, Outputs};
+use crate::silence::{Silence, SIGN};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ const BATCH: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_millis(100);
 /// What is due goes out so often even if batches always wait.
 const LONGEST_WITHOUT_TICK: Duration = Duration::from_secs(10);
+/// So many looks into the ring find more than they take only if more comes than is read: timers are run then, too. What
+/// had been waiting while this thread did not run takes fewer.
+const OVERLOAD: u32 = 1000;
 /// How long a server's span waits for news of the loss of its answer: TCP sends it again after 200 ms at the earliest.
 const SETTLE: Duration = Duration::from_millis(600);
 /// Batches that may wait for the out thread.
@@ -57,6 +61,8 @@ pub(crate) enum Batch {
     Spans(Vec<Arc<Span>>),
     /// Flows of a window.
     Flows(Vec<Flow>),
+    /// All that the kernel has said was read, and no span was finished.
+    Nothing,
 }
 
 /// What the agent is told while it runs.
@@ -184,6 +190,7 @@ impl Loop {
         let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
         let mut young = Instant::now();
         let mut pause = POLL_YOUNG;
+        let mut behind = 0u32;
         while !stop.load(Ordering::Relaxed) {
             for Order::AddPid(pid, program, answer) in orders.try_iter() {
                 let _ = answer.send(self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)));
@@ -198,7 +205,9 @@ impl Loop {
                 true => (pause * 2).min(POLL_IDLE),
                 false => POLL,
             };
-            if ticked.elapsed() >= Duration::from_millis(100) {
+            behind = if more { behind.saturating_add(1) } else { 0 };
+            // What waits in the ring came before now: whether something is overdue is asked when it is read.
+            if (!more || behind > OVERLOAD) && ticked.elapsed() >= Duration::from_millis(100) {
                 ticked = Instant::now();
                 self.tick();
             }
@@ -209,7 +218,8 @@ impl Loop {
                 self.nat = self.nat.take().or_else(|| Nat::new(Path::new("/proc")));
                 self.publish();
             }
-            if self.batch.len() >= BATCH || sent.elapsed() >= BATCH_WAIT {
+            let wait = if self.batch.is_empty() { SIGN } else { BATCH_WAIT };
+            if self.batch.len() >= BATCH || sent.elapsed() >= wait {
                 sent = Instant::now();
                 self.send(out);
             }
@@ -263,6 +273,7 @@ impl Loop {
 
     fn send(&mut self, out: &Sender<Batch>) {
         if self.batch.is_empty() {
+            let _ = out.try_send(Batch::Nothing); // if there is no room, other signs wait
             return;
         }
         let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
@@ -308,9 +319,16 @@ fn to_kernel(decided: &Decided) -> Verdict {
 fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) -> Outputs {
     outputs.publish(counters);
     let (mut published, mut ticked) = (Instant::now(), Instant::now());
+    let mut silence = Silence::new(published);
     loop {
-        match batches.recv_timeout(Duration::from_millis(200)) {
+        let batch = batches.recv_timeout(PUBLISH);
+        if matches!(batch, Ok(Batch::Spans(_) | Batch::Nothing)) {
+            silence.sign(Instant::now());
+            outputs.silence(silence.passed_ns());
+        }
+        match batch {
             Ok(Batch::Spans(batch)) => outputs.take(batch),
+            Ok(Batch::Nothing) => {}
             Ok(Batch::Flows(flows)) => outputs.take_flows(flows),
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => {}
             Err(crossbeam_channel::RecvTimeoutError::Disconnected) => break,

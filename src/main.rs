@@ -12,6 +12,7 @@ mod memory;
 mod outputs;
 mod protocols;
 mod server;
+mod silence;
 mod span_metrics;
 
 /// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see docs/performance.md).

@@ -34,6 +34,8 @@ pub(crate) struct Outputs {
 /// Outputs that want traces: ids and parents are assigned before they see a span.
 struct TraceOutputs {
     stream: Stream,
+    /// The time that counts for it (`silence.rs`).
+    silence_ns: u64,
     file: Option<OtlpFile>,
     file_failed: u64,
     exporter: Option<Exporter>,
@@ -81,6 +83,7 @@ impl Outputs {
         let metrics_out = metrics_exporter(args, config, &metrics)?;
         let traces = (file.is_some() || exporter.is_some()).then(|| TraceOutputs {
             stream: Stream::new(StreamConfig::default()),
+            silence_ns: 0,
             file,
             file_failed: 0,
             exporter,
@@ -106,6 +109,14 @@ impl Outputs {
     pub(crate) fn write_map_to(&mut self, path: Option<&Path>) -> Result<()> {
         self.map = path.map(MapFile::create).transpose()?;
         Ok(())
+    }
+
+    /// So much time has passed for those who wait whether more comes, ns.
+    pub(crate) fn silence(&mut self, passed_ns: u64) {
+        if let Some(traces) = &mut self.traces {
+            traces.silence_ns = passed_ns;
+            traces.stream.time(passed_ns);
+        }
     }
 
     /// A batch of finished spans. Those whose cause is to be inferred go on later.
@@ -246,15 +257,14 @@ pub(crate) fn now_ns() -> u64 {
 impl TraceOutputs {
     fn take(&mut self, batch: &[Arc<Span>]) {
         let TraceOutputs { stream, file, file_failed, exporter, .. } = self;
-        stream.time(now_ns());
         for span in batch {
             stream.push(Arc::clone(span), &mut |trace| out(file, file_failed, exporter, &trace));
         }
     }
 
     fn tick(&mut self) {
-        let TraceOutputs { stream, file, file_failed, exporter, synced, syncing } = self;
-        stream.tick(now_ns(), &mut |trace| out(file, file_failed, exporter, &trace));
+        let TraceOutputs { stream, silence_ns, file, file_failed, exporter, synced, syncing } = self;
+        stream.tick(*silence_ns, &mut |trace| out(file, file_failed, exporter, &trace));
         let due = synced.0.elapsed() >= Duration::from_secs(1) && syncing.as_ref().is_none_or(JoinHandle::is_finished);
         if let Some(file) = file.as_ref().filter(|file| due && file.spans() > synced.1) {
             *synced = (Instant::now(), file.spans());

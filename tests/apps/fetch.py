@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, mongo, cassandra, grpc, grpc_go, otelcol; all without
-                               a name
+usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, mongo, cassandra, grpc, grpc_go, shape_grpc, otelcol;
+                               all without a name
 
 The package clients fetch (pip, mvn, go), from the registries that they are set up for. What cannot be had is said and
 left out: its test is then skipped with the reason. The exit code is 0 even then.
@@ -53,9 +53,9 @@ def openssl11():
     run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", CACHE / "openssl11", *wheel)
 
 
-def go(name):
+def go(name, folder=None):
     """A program of ours."""
-    run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", CACHE / name, ".", cwd=HERE / name, GOFLAGS="-mod=readonly")
+    run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", CACHE / name, ".", cwd=HERE / (folder or name), GOFLAGS="-mod=readonly")
 
 
 # name → how, and the files that say what
@@ -68,6 +68,7 @@ PARTS = {
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
     "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
+    "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod"]),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
 }
 

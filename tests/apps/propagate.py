@@ -3,6 +3,7 @@
 
     propagate.py calls TRUTH          a chain, an own context, many writes, keep-alive, pipelining
     propagate.py soak N               random requests in random writes; ends with an error if one byte is wrong. 0: until stdin ends
+                                      (WIRESPAN_SOAK_BYTES=1e10: at least so many bytes)
 """
 import hashlib
 import http.client
@@ -16,8 +17,9 @@ import socket
 import sys
 import time
 
-# SOAK_LARGE=1: for a run of gigabytes.
-LARGE = (4_000_000, 16_000_000) if os.environ.get("SOAK_LARGE") else ()
+# WIRESPAN_SOAK_BYTES: so many at least are sent, and some requests are large.
+LEAST = int(float(os.environ.get("WIRESPAN_SOAK_BYTES", 0)))
+LARGE = (4_000_000, 16_000_000) if LEAST else ()
 OWN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
 
@@ -172,11 +174,11 @@ def soak(limit):
     if not server:
         echo(listener, r)
     injected = bytes_sent = n = 0
-    while n < limit if limit else not select.select([sys.stdin], [], [], 0)[0]:
+    while (n < limit or bytes_sent < LEAST) if limit else not select.select([sys.stdin], [], [], 0)[0]:
         yes, length = one(listener, r)
         injected, bytes_sent, n = injected + yes, bytes_sent + length, n + 1
         if yes and injected % 5 == 0:
-            print("injected", flush=True)
+            print("injected", bytes_sent, flush=True)
     os.kill(server, signal.SIGKILL)
     print(json.dumps({"seed": seed, "connections": n, "injected": injected, "bytes": bytes_sent}), flush=True)
 

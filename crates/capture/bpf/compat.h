@@ -42,6 +42,7 @@
 #define WS_FN_RESULT2(r) ((r)->dx)
 #define WS_GO_ARG1(r) ((r)->ax)
 #define WS_GO_ARG2(r) ((r)->bx)
+#define WS_GO_ARG3(r) ((r)->cx)
 #define WS_GO_ARG4(r) ((r)->di)
 #define WS_GO_G(r) ((r)->r14)
 #define WS_COMPAT_TASK(task) ((task)->thread_info.status & 2 /* TS_COMPAT */)
@@ -84,6 +85,7 @@
 #define WS_FN_RESULT2(r) ((r)->regs[1])
 #define WS_GO_ARG1(r) ((r)->regs[0])
 #define WS_GO_ARG2(r) ((r)->regs[1])
+#define WS_GO_ARG3(r) ((r)->regs[2])
 #define WS_GO_ARG4(r) ((r)->regs[3])
 #define WS_GO_G(r) ((r)->regs[28])
 #define WS_COMPAT_TASK(task) 0

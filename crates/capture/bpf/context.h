@@ -8,6 +8,7 @@
  *    the next one.
  *  - A wake-up in a way in which locks are passed on, at the place where a worker waits for work, passes on the right to look
  *    into a queue: whose work it finds there is not known, and may be that of the waker (a guess).
+ *  - A program that says itself which job a worker takes (python_queue.h) is believed (TOLD), whoever woke whom.
  *  - Who waits for the end of a request of its own is given back what it lent. From then on (RETURNED) the other acts for
  *    nobody that is known; if it goes on without being woken, because its queue was not empty, it acts for a provisional
  *    cause, whose name is told when it gives back the next time.
@@ -37,7 +38,7 @@ static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
 		c->crowd = ALONE;
 	else if (busy && c->cause != cause && c->crowd != MIXED)
 		c->crowd = c->acted ? SEVERAL : MIXED;
-	c->acted = c->framed = 0;
+	c->acted = c->framed = c->told = 0;
 	c->cause = cause;
 	c->place = c->guess = 0;
 	c->evidence = evidence;
@@ -54,7 +55,7 @@ static __always_inline void inherit(struct context *to, const struct context *fr
 	to->place = to->guess = 0;
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
-	to->used = to->pending = to->crowd = to->acted = to->framed = 0;
+	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = 0;
 }
 
 static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)
@@ -122,7 +123,7 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->place = place;
 	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
-	to->used = to->pending = to->crowd = to->acted = to->framed = 0;
+	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = 0;
 }
 
 /* `from` wakes `to`, which waits at `place`. */
@@ -130,8 +131,10 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 {
 	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
 
+	if (to->told)
+		return;
 	if (to->cause && to->state == ACTS_OWN) { /* it waits for a result */
-		if (how == HOW_CHAIN)
+		if (how == HOW_CHAIN || from->told)
 			return;
 		/* …or for a further request of the connection that it has begun to read itself. */
 		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {

@@ -75,6 +75,8 @@ static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 
 	if (!c->cause && c->evidence == WS_EV_INFERRED)
 		return true;
+	if (c->told)
+		return false;
 	if (c->framed)
 		return doubt_of(pid | WS_DOUBT_FRAMES) > WS_DOUBT_NEW;
 	if (c->state > ACTS_ANSWERED)

@@ -4,7 +4,8 @@
  *  - HTTP/2 reads for all streams in one goroutine; the handler of each runs in its own, and is told the stream;
  *  - gRPC's transport starts the handler while it looks at the head of the stream;
  *  - HTTP/1's client hands a request to the goroutine that writes to the connection through a channel with room, at which
- *    the writer may not be waiting yet.
+ *    the writer may not be waiting yet;
+ *  - gRPC's client puts requests into a list, from which one goroutine writes for all, with the others of the moment.
  * Probed at entries, at an instruction that the kernel emulates; src/tls/go_http.rs has the names. What is read of their
  * structures is believed only where they refer to each other as they should.
  */
@@ -16,6 +17,9 @@ enum go_point {
 	GO_ROUND_TRIP = 2, /* roundTrip(pc *persistConn, …) */
 	GO_CONN_WRITE = 3, /* Write(w persistConnWriter, …), which is the *persistConn */
 	GO_DELIVER = 5,	   /* tryDeliver(w *wantConn, …): to who waits for a connection, one is given by who dialled or has done */
+	GO_RPC = 6,	   /* executeAndPut(c *controlBuffer, f func() bool, item cbItem) */
+	GO_RPC_STREAM = 7, /* originateStream(l *loopyWriter, s *outStream, item *headerFrame), to gRPC 1.81 at least */
+	GO_RPC_HEADERS = 8, /* clientHeaderHandler(l *loopyWriter, item *clientHeaders), since 1.85 at most */
 	GO_HEADERS = 4,	   /* operateHeaders(t *http2Server, [ctx context.Context,] frame *http2.MetaHeadersFrame, …) */
 };
 
@@ -27,6 +31,8 @@ enum go_point {
 #define GO_FRAME_TYPE 1
 #define GO_FRAME_STREAM 8
 #define GO_FRAME_HEADERS 1
+/* of gRPC's loopyWriter: the same from 1.64 to 1.85; what it is given for a stream begins with the stream's id */
+#define GO_LOOPY_CONN 80
 #define GO_CONN_LAYERS 3 /* TLS and the like around a TCP connection, each of which begins with the one below */
 
 static __always_inline __u32 user_int(__u64 at)
@@ -59,7 +65,7 @@ static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __
 	return by_stream(go_bottom(task, conn + GO_H2_CONN), user_int(stream + GO_H2_STREAM_ID));
 }
 
-/* The stream of a frame of headers, 0 if this is none. */
+/* The stream of a frame of headers, 0 if this is none. (Its first byte says whether its buffer is still that of the frame.) */
 static __always_inline __u32 go_frame(__u64 meta)
 {
 	__u64 frame = user_word(meta);
@@ -67,7 +73,7 @@ static __always_inline __u32 go_frame(__u64 meta)
 
 	if (!frame || bpf_probe_read_user(begin, sizeof(begin), (void *)frame))
 		return 0;
-	return begin[0] == 1 && begin[GO_FRAME_TYPE] == GO_FRAME_HEADERS ? user_int(frame + GO_FRAME_STREAM) : 0;
+	return begin[0] <= 1 && begin[GO_FRAME_TYPE] == GO_FRAME_HEADERS ? user_int(frame + GO_FRAME_STREAM) : 0;
 }
 
 /* Who reads a connection acts for what it read of it: that names the socket. */
@@ -86,6 +92,34 @@ static __always_inline void go_named(struct context *who, __u64 request)
 	count(request ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (request)
 		take(who, request, WS_EV_COROUTINE);
+}
+
+/* For whom something is asked of a connection, kept at what is asked. */
+static __always_inline void go_asked(struct context *who, const struct carrier_key *object)
+{
+	struct carried given = {};
+
+	act(who, USED_SEND);
+	given.cause = who->cause;
+	given.evidence = who->evidence;
+	if (who->cause && (who->evidence == WS_EV_THREAD || who->evidence == WS_EV_CHILD))
+		given.evidence = WS_EV_COROUTINE;
+	bpf_map_update_elem(&carriers, object, &given, BPF_ANY);
+}
+
+/* The stream of a request is known, and its head is about to be written, maybe with others. */
+static __always_inline void go_told(struct task_struct *task, __u64 loopy, struct carrier_key *object)
+{
+	struct carried *asked = bpf_map_lookup_elem(&carriers, object);
+	__u64 name;
+
+	if (!asked)
+		return;
+	name = by_stream(go_bottom(task, loopy + GO_LOOPY_CONN), user_int(object->object));
+	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
+	if (name)
+		tell_alias_by(name, asked->cause, WS_ALIAS_STREAM, asked->evidence);
+	bpf_map_delete_elem(&carriers, object);
 }
 
 SEC("uprobe.multi")
@@ -123,12 +157,21 @@ int go_http(struct pt_regs *ctx)
 		who->delivers = 1;
 		break;
 	case GO_ROUND_TRIP:
-		act(who, USED_SEND);
-		given.cause = who->cause;
-		given.evidence = who->evidence;
-		if (who->cause && (who->evidence == WS_EV_THREAD || who->evidence == WS_EV_CHILD))
-			given.evidence = WS_EV_COROUTINE;
-		bpf_map_update_elem(&carriers, &conn, &given, BPF_ANY);
+		go_asked(who, &conn);
+		break;
+	case GO_RPC:
+		/* Put under a condition and without a stream yet: the head of a request. */
+		conn.object = WS_GO_ARG4(ctx);
+		if (WS_GO_ARG2(ctx) && conn.object && !user_int(conn.object))
+			go_asked(who, &conn);
+		break;
+	case GO_RPC_STREAM:
+		conn.object = WS_GO_ARG3(ctx);
+		go_told(task, WS_GO_ARG1(ctx), &conn);
+		break;
+	case GO_RPC_HEADERS:
+		conn.object = WS_GO_ARG2(ctx);
+		go_told(task, WS_GO_ARG1(ctx), &conn);
 		break;
 	case GO_CONN_WRITE:
 		got = bpf_map_lookup_elem(&carriers, &conn);

@@ -61,6 +61,7 @@ struct context {
 	__u8 crowd;		/* enum crowd: requests read together */
 	__u8 acted;		/* something was sent since it was last known for whom it acts */
 	__u8 framed : 1;	/* …since the program was given that very frame, or read that socket, and nothing else */
+	__u8 told : 1;		/* the program says which job it does: no wake-up says more */
 	__u8 delivers : 1;	/* a goroutine: what it sends next is a connection, not work */
 };
 

@@ -44,6 +44,7 @@
 #include "tls_go.h"
 #include "go_http.h"
 #include "node_http2.h"
+#include "python_queue.h"
 #include "tls_rust.h"
 #include "flow_state.h"
 #include "flow_trouble.h"

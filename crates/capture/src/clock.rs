@@ -1,5 +1,7 @@
 //! Kernel time (CLOCK_MONOTONIC) → Unix time.
 
+use std::collections::VecDeque;
+
 use rustix::time::{clock_getres, clock_gettime, ClockId};
 
 /// A step of the wall clock up to this is followed little by little, ns; a larger one at once: hosts would drift apart.
@@ -8,11 +10,18 @@ const SMOOTH_NS: u64 = 50_000_000;
 /// what times of one host may be (`SAME_HOST_NS` of wirespan-trace).
 const PART_OF_ELAPSED: u64 = 2000;
 
+/// Offsets that are remembered: as many seconds as the kernel may keep back the record of a request (for its response).
+const REMEMBERED: usize = 256;
+
 /// Offset between the two clocks, sampled. Somebody may step the wall clock: [`Clock::refresh`] follows, so that what is
-/// under way while that happens is not torn apart.
-#[derive(Clone, Copy, Debug)]
+/// under way while that happens is not torn apart. A time is converted as it was when it was taken, not when it is read.
+#[derive(Clone, Debug)]
 pub struct Clock {
     offset_ns: u64,
+    /// Since when that is so, monotonic.
+    since_ns: u64,
+    /// What was so before: since when, and the offset; oldest first.
+    before: VecDeque<(u64, u64)>,
     /// When it was last brought closer to the wall clock, monotonic.
     followed_ns: u64,
 }
@@ -37,7 +46,7 @@ impl Clock {
             (after - before, wall.wrapping_sub(before + (after - before) / 2))
         };
         let best = (0..5).map(|_| sample()).min_by_key(|s| s.0).unwrap_or_else(sample);
-        Clock { offset_ns: best.1, followed_ns: ns(ClockId::Monotonic) }
+        Clock { offset_ns: best.1, since_ns: 0, before: VecDeque::new(), followed_ns: ns(ClockId::Monotonic) }
     }
 
     /// Takes a new sample, and comes closer to it.
@@ -47,18 +56,30 @@ impl Clock {
 
     fn follow(&mut self, new: Clock) {
         let off = new.offset_ns.wrapping_sub(self.offset_ns) as i64;
-        if off.unsigned_abs() > SMOOTH_NS {
-            *self = new;
+        let most = (new.followed_ns.saturating_sub(self.followed_ns) / PART_OF_ELAPSED) as i64;
+        let step = if off.unsigned_abs() > SMOOTH_NS { off } else { off.clamp(-most, most) };
+        self.followed_ns = new.followed_ns;
+        if step == 0 {
             return;
         }
-        let most = (new.followed_ns.saturating_sub(self.followed_ns) / PART_OF_ELAPSED) as i64;
-        self.offset_ns = self.offset_ns.wrapping_add_signed(off.clamp(-most, most));
-        self.followed_ns = new.followed_ns;
+        if self.before.len() == REMEMBERED {
+            self.before.pop_front();
+        }
+        self.before.push_back((self.since_ns, self.offset_ns));
+        self.offset_ns = self.offset_ns.wrapping_add_signed(step);
+        self.since_ns = new.followed_ns;
     }
 
     /// Monotonic ns → Unix ns.
     pub fn to_unix(&self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.wrapping_add(self.offset_ns)
+        let offset_ns = if monotonic_ns >= self.since_ns { self.offset_ns } else { self.offset_at(monotonic_ns) };
+        monotonic_ns.wrapping_add(offset_ns)
+    }
+
+    #[cold]
+    fn offset_at(&self, monotonic_ns: u64) -> u64 {
+        let then = self.before.iter().rev().find(|(since, _)| monotonic_ns >= *since).or(self.before.front());
+        then.map_or(self.offset_ns, |(_, offset)| *offset)
     }
 }
 
@@ -69,14 +90,15 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const MS: u64 = 1_000_000;
 
+    fn clock(offset_ns: u64, followed_ns: u64) -> Clock {
+        Clock { offset_ns, since_ns: 0, before: VecDeque::new(), followed_ns }
+    }
+
     #[test]
     fn a_small_step_is_followed_little_by_little() {
         for (step, back) in [(30 * MS, false), (30 * MS, true)] {
-            let wall = |n: u64| Clock {
-                offset_ns: if back { 1000 * SECOND - step } else { 1000 * SECOND + step },
-                followed_ns: n * SECOND,
-            };
-            let mut clock = Clock { offset_ns: 1000 * SECOND, followed_ns: 0 };
+            let wall = |n: u64| clock(if back { 1000 * SECOND - step } else { 1000 * SECOND + step }, n * SECOND);
+            let mut clock = clock(1000 * SECOND, 0);
             for n in 1..=59 {
                 let before = clock.to_unix(n * SECOND);
                 clock.follow(wall(n));
@@ -90,9 +112,24 @@ mod tests {
 
     #[test]
     fn a_large_step_is_followed_at_once() {
-        let mut clock = Clock { offset_ns: 1000 * SECOND, followed_ns: 0 };
-        let set = Clock { offset_ns: 990 * SECOND, followed_ns: SECOND };
-        clock.follow(set);
-        assert_eq!(clock.to_unix(0), 990 * SECOND);
+        let mut clock = clock(1000 * SECOND, 0);
+        clock.follow(self::clock(990 * SECOND, SECOND));
+        assert_eq!(clock.to_unix(SECOND), 991 * SECOND);
+    }
+
+    #[test]
+    fn what_happened_before_a_step_keeps_its_time_when_it_is_read_later() {
+        let mut clock = clock(1000 * SECOND, 0);
+        let times: Vec<u64> = (0..20).map(|n| n * SECOND).collect();
+        let before: Vec<u64> = times.iter().map(|t| clock.to_unix(*t)).collect();
+        for n in 20..2 * REMEMBERED as u64 {
+            clock.follow(self::clock(if n % 2 == 0 { 1001 * SECOND } else { 1000 * SECOND }, n * SECOND));
+            if n < REMEMBERED as u64 {
+                assert_eq!(times.iter().map(|t| clock.to_unix(*t)).collect::<Vec<_>>(), before, "{n}");
+            }
+        }
+        assert!(clock.before.len() <= REMEMBERED);
+        assert_eq!(clock.to_unix(500 * SECOND), 1501 * SECOND);
+        assert_eq!(clock.to_unix(501 * SECOND), 1501 * SECOND);
     }
 }

@@ -151,6 +151,7 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
         recv: fd("go_recv", &progs.go_recv),
         go_http: fd("go_http", &progs.go_http),
         node: fd("node_http2", &progs.node_http2),
+        python_queue: fd("python_queue", &progs.python_queue),
     }
 }
 

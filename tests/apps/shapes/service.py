@@ -2,7 +2,8 @@
 
 HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and `thread` itself makes
 them, `pool` gives each to a ThreadPoolExecutor and waits, `fanout` gives it all at once; `gevent` is `thread` with
-greenlets, `gevent-fanout` spawns one for each call; `asyncio` and `asyncio-fanout` do all in one event loop.
+greenlets, `gevent-fanout` spawns one for each call; `asyncio` and `asyncio-fanout` do all in one event loop, `uvloop` and
+`uvloop-fanout` do it in that of libuv.
 """
 
 import os
@@ -180,7 +181,7 @@ class Loop:
         while head := await self.read(reader):
             start, path = time.time_ns(), head.split(b" ")[1].decode()
             todo = [self.call(u, load, path) for u, load in calls(path)]
-            if HOW == "asyncio-fanout":
+            if HOW.endswith("fanout"):
                 good = all(await asyncio.gather(*todo))
             else:
                 good = all([await one for one in todo])
@@ -194,9 +195,13 @@ class Loop:
 
 
 if __name__ == "__main__":
-    if HOW not in ("thread", "pool", "fanout", "gevent", "gevent-fanout", "asyncio", "asyncio-fanout"):
+    if HOW not in ("thread", "pool", "fanout", "gevent", "gevent-fanout", "asyncio", "asyncio-fanout", "uvloop", "uvloop-fanout"):
         sys.exit(f"service.py: unknown HOW: {HOW}")
-    if HOW.startswith("asyncio"):
+    if HOW.startswith("uvloop"):
+        import uvloop
+
+        uvloop.run(Loop().run())
+    elif HOW.startswith("asyncio"):
         asyncio.run(Loop().run())
     else:
         Blocking().run()

@@ -342,6 +342,15 @@ pub const PROGRAMS: &[Program] = &[
         required: false,
     },
     Program {
+        name: "python_queue",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "Python: which job an executor's worker takes",
+        lost: "a worker acts for who woke it, which may not be whose job it took",
+        required: false,
+    },
+    Program {
         name: "flow_state",
         tracepoint: "inet_sock_set_state",
         since: "Linux 5.14",

@@ -97,6 +97,26 @@ impl<'a> Image<'a> {
         self.cache.read_bytes_at(self.offset(address)?, size).ok()
     }
 
+    /// Bytes of the file that lie at this address in memory, code or not.
+    pub(crate) fn data(&self, address: u64, size: u64) -> Option<&[u8]> {
+        use object::ReadRef as _;
+        let endian = self.elf.endian();
+        let offset = self.elf.elf_program_headers().iter().find_map(|p| {
+            let (start, length) = (p.p_vaddr(endian), p.p_filesz(endian));
+            let inside = p.p_type(endian) == object::elf::PT_LOAD && (start..start + length).contains(&address);
+            inside.then(|| address - start + p.p_offset(endian))
+        })?;
+        self.cache.read_bytes_at(offset, size).ok()
+    }
+
+    /// Where the loader writes an address of the file itself, and which.
+    pub(crate) fn pointers(&self) -> Vec<(u64, u64)> {
+        const RELATIVE: object::RelocationFlags =
+            object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_RELATIVE };
+        let all = self.elf.dynamic_relocations().into_iter().flatten();
+        all.filter(|(_, r)| r.flags() == RELATIVE).map(|(at, r)| (at, r.addend() as u64)).collect()
+    }
+
     /// A section by name.
     pub(crate) fn section(&self, name: &str) -> Option<(u64, &[u8])> {
         let section = self.elf.section_by_name(name)?;

@@ -8,11 +8,13 @@ const HANDLER: u64 = 1;
 const ROUND_TRIP: u64 = 2;
 const CONN_WRITE: u64 = 3;
 const HEADERS: u64 = 4;
-
 const DELIVER: u64 = 5;
+const RPC: u64 = 6;
+const RPC_STREAM: u64 = 7;
+const RPC_HEADERS: u64 = 8;
 
 /// The functions, and what each is probed for at its entry.
-pub(crate) const FUNCTIONS: [(&str, u64); 7] = [
+pub(crate) const FUNCTIONS: [(&str, u64); 10] = [
     ("net/http.(*http2serverConn).runHandler", HANDLER),
     ("golang.org/x/net/http2.(*serverConn).runHandler", HANDLER),
     ("net/http/internal/http2.(*serverConn).runHandler", HANDLER),
@@ -20,4 +22,7 @@ pub(crate) const FUNCTIONS: [(&str, u64); 7] = [
     ("net/http.(*wantConn).tryDeliver", DELIVER),
     ("net/http.persistConnWriter.Write", CONN_WRITE),
     ("google.golang.org/grpc/internal/transport.(*http2Server).operateHeaders", HEADERS),
+    ("google.golang.org/grpc/internal/transport.(*controlBuffer).executeAndPut", RPC),
+    ("google.golang.org/grpc/internal/transport.(*loopyWriter).originateStream", RPC_STREAM),
+    ("google.golang.org/grpc/internal/transport.(*loopyWriter).clientHeaderHandler", RPC_HEADERS),
 ];

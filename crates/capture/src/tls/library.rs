@@ -5,6 +5,7 @@ use super::go;
 use super::goroutines::{self, Goroutines};
 use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
+use super::python::{self, Queue};
 use super::rust;
 use std::collections::HashMap;
 use std::path::Path;
@@ -54,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) goroutines: Option<Goroutines>,
     /// Of Node's HTTP/2.
     pub(crate) node: Vec<Probe>,
+    /// Of CPython's module of that name.
+    pub(crate) queue: Option<Queue>,
     /// Of CPython: where its own locks lie, in the file's addresses.
     pub(crate) locks: Option<Locks>,
 }
@@ -119,11 +122,11 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
     elf::with(path, |image| {
         let plan = plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api)));
         let plan = plan.or_else(|| plan_rust(image));
-        let (locks, node) = (Locks::of(image), node::plan(image));
-        if locks.is_none() && node.is_empty() {
+        let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
+        if locks.is_none() && node.is_empty() && queue.is_none() {
             return plan;
         }
-        Some(Plan { locks, node, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, ..plan.unwrap_or_default() })
     })
 }
 

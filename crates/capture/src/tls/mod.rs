@@ -6,6 +6,7 @@
 //! | [`elf`], [`go`], [`rust`], [`library`], [`points`] | which library a file is, and where its functions are best probed |
 //! | [`goroutines`] | where Go's runtime keeps its goroutines, and where they hand over |
 //! | [`go_http`], [`node`] | where HTTP libraries tell for which request they act |
+//! | [`python`] | where an executor's workers take their jobs |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
 //!
@@ -23,6 +24,7 @@ mod link;
 mod maps;
 mod node;
 mod points;
+mod python;
 mod rust;
 
 use crate::ring::Ring;
@@ -65,6 +67,7 @@ pub(crate) struct Programs {
     pub(crate) recv: Option<RawFd>,
     pub(crate) go_http: Option<RawFd>,
     pub(crate) node: Option<RawFd>,
+    pub(crate) python_queue: Option<RawFd>,
 }
 
 /// Those that make no sense without each other.
@@ -446,6 +449,9 @@ impl Search {
             sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
         }
         sets.extend(programs.node.map(|program| (program, &plan.node, false)));
+        if let Some((program, queue)) = programs.python_queue.zip(plan.queue.as_ref()) {
+            sets.extend([(program, &queue.put, false), (program, &queue.got, true)]);
+        }
         if let Some((enter, exit)) = programs.tls.and_then(|tls| tls.of(plan.convention)) {
             sets.extend([(enter, &plan.enter, false), (exit, &plan.exit, false), (exit, &plan.returns, true)]);
         }

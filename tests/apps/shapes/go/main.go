@@ -2,11 +2,12 @@
 //
 // HOW says who makes the calls: `seq` the handler's goroutine, `fanout` a goroutine for each, all at once, `channel` one
 // of WORKERS goroutines that take calls from a channel, `h2` and `h2-fanout` as the first two, over HTTP/2 without TLS:
-// all calls to a service share one connection.
+// all calls to a service share one connection; `h2tls` as `h2`, with TLS.
 package main
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,7 @@ var (
 	name      = os.Getenv("SERVICE")
 	how       = os.Getenv("HOW")
 	listen    = os.Getenv("LISTEN")
+	scheme    = "http://"
 	upstreams []string
 	truth     *os.File
 	client    = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}}
@@ -80,7 +82,7 @@ func call(t todo) bool {
 	_, _ = rand.Read(number[:])
 	path := fmt.Sprintf("/work/%d/%s", t.load, hex.EncodeToString(number[:]))
 	start := time.Now().UnixNano()
-	answer, err := client.Get("http://" + upstreams[t.upstream] + path)
+	answer, err := client.Get(scheme + upstreams[t.upstream] + path)
 	if err != nil {
 		log.Print(err)
 		return false
@@ -151,7 +153,13 @@ func main() {
 		go worker()
 	}
 	server := &http.Server{Addr: listen, Handler: http.HandlerFunc(serve)}
-	if strings.HasPrefix(how, "h2") {
+	if how == "h2tls" {
+		scheme = "https://"
+		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true}
+		if os.Getenv("ENTRY") != "1" {
+			log.Fatal(server.ListenAndServeTLS(os.Getenv("TLS_CERT"), os.Getenv("TLS_KEY")))
+		}
+	} else if strings.HasPrefix(how, "h2") {
 		overHTTP2(server)
 	}
 	log.Fatal(server.ListenAndServe())
