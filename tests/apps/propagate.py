@@ -137,7 +137,8 @@ def echo(listener, r):
     while True:
         server, _ = listener.accept()
         got = bytearray()
-        while piece := server.recv(r.choice((100, 5000, 65536, 1 << 20))):
+        sizes = (65536, 1 << 20) if LARGE and r.random() < 0.7 else (100, 5000, 65536, 1 << 20)
+        while piece := server.recv(r.choice(sizes)):
             got += piece
         server.sendall(got)
         server.close()
@@ -146,7 +147,7 @@ def echo(listener, r):
 def one(listener, r):
     data = request(r)
     client = socket.socket()
-    if r.random() < 0.3:
+    if r.random() < 0.3 and len(data) < 1_000_000:  # a large one would wait for hours on such a buffer
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     client.connect(listener.getsockname())
     client.setblocking(False)
@@ -170,6 +171,8 @@ def soak(limit):
     r = random.Random(seed)
     limit = int(limit)
     listener = socket.create_server(("127.0.0.1", 0))
+    if LARGE:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
     server = os.fork()
     if not server:
         echo(listener, r)
