@@ -135,12 +135,13 @@ fn soak(mode: &str, connections: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("wirespan.toml");
     std::fs::write(&config, format!("[capture]\npropagate = \"{mode}\"\npropagate_option = true\n")).unwrap();
-    let done = Command::new(WIRESPAN)
-        .arg("--config")
-        .arg(&config)
-        .args(["run", "--no-ui", "--print", "0", "--", "python3", &app(), "soak", connections])
-        .output()
-        .unwrap();
+    let mut command = Command::new(WIRESPAN);
+    command.arg("--config").arg(&config);
+    command.args(["run", "--no-ui", "--print", "0", "--", "python3", &app(), "soak", connections]);
+    if mode == "off" {
+        command.env_remove("WIRESPAN_SOAK_BYTES");
+    }
+    let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).to_string();
     assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
     let report = said.lines().find(|l| l.starts_with('{')).expect("a report");

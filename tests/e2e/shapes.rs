@@ -125,7 +125,7 @@ fn attempt(test: &str, bars: &[Bar], requests: u32) -> Result<(), String> {
 const WIRE: &[&str] = &["wire"];
 /// Evidence of a thread that does one thing at a time: never wrong where that is so.
 const THREAD: &[&str] = &["wire", "thread", "child-task", "connect"];
-/// What a goroutine acts for is told by the program, from when it was looked into.
+/// What a goroutine, or a worker of Python's executors, acts for is told by the program, from when it was looked into.
 const GOROUTINE: &[&str] = &["wire", "coroutine"];
 
 #[test]
@@ -149,9 +149,9 @@ fn hand_over_to_other_threads() {
     let bars = [
         bar("c-pool", 0.5, WIRE).claimed(0.9),
         bar("c-pool-full", 0.5, WIRE).claimed(0.9),
-        bar("python-pool", 0.5, WIRE).claimed(0.9),
-        bar("python-pool-full", 0.5, WIRE).claimed(0.9),
-        bar("python-fanout", 0.0, WIRE),
+        bar("python-pool", 0.9, GOROUTINE).claimed(0.98),
+        bar("python-pool-full", 0.9, GOROUTINE).claimed(0.98),
+        bar("python-fanout", 0.9, GOROUTINE).claimed(0.95),
         bar("java-pool", 0.0, WIRE).claimed(0.9),
         bar("java-pool-full", 0.5, WIRE).claimed(0.9),
         bar("java-fanout", 0.0, WIRE),

@@ -49,3 +49,39 @@ pub(crate) fn plan(image: &Image<'_>) -> Option<Queue> {
     }
     Some(queue)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::elf;
+    use std::path::Path;
+    use std::process::Command;
+
+    #[test]
+    fn methods_are_found_by_their_names() {
+        let asked =
+            Command::new("python3").args(["-c", "import _queue; print(getattr(_queue, '__file__', ''))"]).output();
+        let file = asked.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string()).unwrap_or_default();
+        if file.is_empty() {
+            println!("skipped: no python3 whose queue is a module of its own");
+            return;
+        }
+        let (queue, symbols) = elf::with(Path::new(&file), |image| {
+            let names = ["put", "put_nowait", "get", "get_nowait"].map(|m| format!("_queue_SimpleQueue_{m}"));
+            let wanted = |name: &[u8]| names.iter().position(|n| n.as_bytes() == name);
+            let named = image.named(wanted).into_iter();
+            let named = named.filter_map(|(place, n)| {
+                Some((n, image.offset(place.address)?..image.offset(place.address)? + LOOKED_AT))
+            });
+            Some((plan(image), named.collect::<HashMap<_, _>>()))
+        })
+        .expect("an ELF file");
+        let queue = queue.expect("all methods");
+        let found: Vec<Probe> = queue.put.into_iter().chain(queue.got).collect();
+        assert_eq!(found.iter().map(|p| p.cookie).collect::<Vec<_>>(), [PUT, PUT, GOT, GOT]);
+        // A build that kept its symbols says whether it is so.
+        for (n, range) in symbols {
+            assert!(range.contains(&found[n].offset), "{n}: {:?} is not in {range:?}", found[n]);
+        }
+    }
+}
