@@ -6,15 +6,16 @@ use crate::counters::Counters;
 use crate::outputs::{open_store, Outputs};
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
+use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use wirespan_join::{Joiner, Resources};
 use wirespan_model::event::Actor;
-use wirespan_model::{Resource, Span};
+use wirespan_model::{Resource, Span, Trace};
 use wirespan_pcap::{Limits, Replay};
-use wirespan_trace::tree;
+use wirespan_trace::{tree, Stream, StreamConfig};
 
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
@@ -63,11 +64,12 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         counters.set("plugin", join.protocols.counters());
         spans.sort_by_key(|s| (s.start_ns, s.end_ns));
         total += spans.len();
+        let spans: Vec<Arc<Span>> = spans.into_iter().map(Arc::new).collect();
         print(&spans, args.format)?;
-        outputs.take(spans.into_iter().map(Arc::new).collect());
+        outputs.take(spans);
         if let Err(error) = read {
             failed += 1;
-            eprintln!("wirespan: {}: {error}", path.display());
+            eprintln!("wirespan: {error}");
         }
         for (name, n) in counters.losses() {
             eprintln!("wirespan: {}: {name} {n}", path.display());
@@ -86,15 +88,29 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(spans: &[Span], format: Format) -> Result<()> {
+fn print(spans: &[Arc<Span>], format: Format) -> Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let written = spans.iter().try_for_each(|span| match format {
-        Format::Json => writeln!(out, "{}", tree::span_json(span, None, None)),
-        Format::Text => writeln!(out, "{}", super::traces::line(span)),
-    });
+    let written = match format {
+        Format::Json => traced(spans).iter().try_for_each(|span| writeln!(out, "{span}")),
+        Format::Text => spans.iter().try_for_each(|span| writeln!(out, "{}", super::traces::line(span))),
+    };
     match written.and_then(|()| out.flush()) {
         // `replay … | head` is no failure.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("writing to stdout"),
     }
+}
+
+/// The spans as they are in their traces, in the order of their start.
+fn traced(spans: &[Arc<Span>]) -> Vec<Value> {
+    let mut stream = Stream::new(StreamConfig { max_spans: usize::MAX, ..StreamConfig::default() });
+    let mut placed = Vec::with_capacity(spans.len());
+    let mut place = |trace: Trace| {
+        let times = trace.spans.iter().map(|s| (s.span.start_ns, s.span.end_ns));
+        placed.extend(times.zip(tree::spans_json(&trace)));
+    };
+    spans.iter().for_each(|span| stream.push(Arc::clone(span), &mut place));
+    stream.finish(&mut place);
+    placed.sort_by_key(|(times, _)| *times);
+    placed.into_iter().map(|(_, span)| span).collect()
 }

@@ -91,10 +91,13 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 fn nearest(path: &str) -> String {
-    let best = names().into_iter().map(|k| (strsim::damerau_levenshtein(path, &k), k)).min();
-    match best {
+    let keys = names();
+    // A section may be misspelled, too.
+    let sections = keys.iter().filter_map(|key| key.rsplit_once('.')).map(|(section, _)| section.to_string());
+    let known = keys.iter().cloned().chain(sections);
+    match known.map(|k| (strsim::damerau_levenshtein(path, &k), k)).min() {
         Some((distance, key)) if distance <= path.len().max(4) / 2 => format!("; did you mean `{key}`?"),
-        _ => format!("; the keys are: {}", names().join(", ")),
+        _ => format!("; the keys are: {}", keys.join(", ")),
     }
 }
 
@@ -107,6 +110,8 @@ mod tests {
     fn an_unknown_key_names_the_nearest() {
         let error = parse("[capture]\npayload_byte = 7\n").expect_err("unknown");
         assert_eq!(error.to_string(), "unknown key `capture.payload_byte`; did you mean `capture.payload_bytes`?");
+        let error = parse("[captur]\nrung = 'x'\n").expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown key `captur`; did you mean `capture`?");
         assert!(parse("[xyzzy]\nq=1\n").expect_err("unknown").to_string().contains("serve.ui"));
     }
 

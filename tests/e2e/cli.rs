@@ -87,4 +87,5 @@ fn replay_reads_real_captures() {
             && s["http.response.status_code"] == 200),
         "{spans:?}"
     );
+    assert!(spans.iter().all(|s| s["traceId"].as_str().is_some_and(|id| id.len() == 32)), "{spans:?}");
 }

@@ -14,7 +14,7 @@ function description() {
   if (ready) return readFileSync(ready, "utf8");
   // A fresh clone is about to make the release build: share its dependencies. A developer has the debug ones.
   const profile = existsSync(`${root}/target/debug`) ? [] : ["--release"];
-  const args = ["run", "--quiet", ...profile, "-p", "wirespan-view", "--example", "openapi"];
+  const args = ["run", ...profile, "-p", "wirespan-view", "--example", "openapi"];
   return execFileSync("cargo", args, { cwd: root, encoding: "utf8", maxBuffer: 1 << 26, stdio: ["ignore", "pipe", "inherit"] });
 }
 

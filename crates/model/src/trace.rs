@@ -2,6 +2,7 @@
 
 use crate::span::{Span, SpanId, TraceId};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Why a span is believed to be the child of another, strongest first (the causality ladder of DESIGN.md).
@@ -104,4 +105,19 @@ pub struct Trace {
     pub spans: Vec<TraceSpan>,
     /// False if a limit cut the search short.
     pub complete: bool,
+}
+
+impl Trace {
+    /// The parent of each span, for those who read it elsewhere: that of its link, else, of a root that carried the context of a span
+    /// that was not seen here (an SDK's, or one that another agent exports), that one.
+    pub fn parents(&self) -> impl Iterator<Item = Option<SpanId>> + '_ {
+        let carried = |s: &TraceSpan| s.span.parent_span_id.filter(|_| s.span.trace_id == Some(self.id));
+        let roots_carry = self.spans.iter().any(|s| s.link.is_none() && carried(s).is_some());
+        let seen: HashSet<SpanId> =
+            if roots_carry { self.spans.iter().map(|s| s.span.id).collect() } else { HashSet::new() };
+        self.spans.iter().map(move |s| match s.link {
+            Some(link) => Some(link.parent),
+            None => carried(s).filter(|parent| !seen.contains(parent)),
+        })
+    }
 }

@@ -43,10 +43,10 @@ pub(crate) struct Item {
 
 impl Item {
     pub(crate) fn of_trace(trace: &Trace) -> impl Iterator<Item = Item> + '_ {
-        trace.spans.iter().map(|TraceSpan { span, link, links, .. }| Item {
+        trace.spans.iter().zip(trace.parents()).map(|(TraceSpan { span, link, links, .. }, parent)| Item {
             span: span.clone(),
             trace_id: trace.id,
-            parent: link.map(|l| l.parent),
+            parent,
             link: *link,
             links: links.clone(),
             incomplete: !trace.complete && link.is_none(),

@@ -249,3 +249,24 @@ fn spans_without_assembly_keep_the_carried_context() {
     assert_eq!(out[1].trace_id.len(), 16);
     assert!(out[1].parent_span_id.is_empty());
 }
+
+#[test]
+fn a_root_keeps_the_parent_that_others_export() {
+    let mut trace = failed_call();
+    let parents = |trace: &Trace| -> Vec<u64> {
+        let request = encode_traces([trace]);
+        let spans = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
+        spans.map(|s| s.parent_span_id.iter().fold(0, |n, b| n << 8 | u64::from(*b))).collect()
+    };
+    let mut carry = |parent, own_trace| {
+        let mut root = Span::clone(&trace.spans[0].span);
+        root.trace_id = Some(if own_trace { trace.id } else { TraceId([1; 16]) });
+        root.parent_span_id = Some(parent);
+        trace.spans[0].span = Arc::new(root);
+        parents(&trace)
+    };
+    let child = 0xa1;
+    assert_eq!(carry(SpanId(5), true), [5, child], "an SDK's span, seen elsewhere");
+    assert_eq!(carry(SpanId(5), false), [0, child], "the parent is of another trace");
+    assert_eq!(carry(SpanId(0x1122_3344_5566_7788), true), [0, child], "its own child is not its parent");
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{json, Map, Value};
 use wirespan_model::semconv::{attributes, resource_attributes};
-use wirespan_model::{ParentLink, Span, SpanKind, SpanLink, Trace, TraceId};
+use wirespan_model::{SpanId, SpanKind, SpanLink, Trace, TraceId, TraceSpan};
 
 fn kind(kind: SpanKind) -> &'static str {
     match kind {
@@ -15,18 +15,15 @@ fn kind(kind: SpanKind) -> &'static str {
 }
 
 /// One span as a flat JSON object: OTLP's names for its frame, semantic conventions for its attributes, `wirespan.*` for
-/// what only wirespan knows. `trace` and `link` are those of the assembled trace, if there is one; without them the
-/// carried ids are given.
-pub fn span_json(span: &Span, trace: Option<TraceId>, link: Option<&ParentLink>) -> Value {
+/// what only wirespan knows.
+fn span_json(trace: TraceId, parent: Option<SpanId>, TraceSpan { span, link, links, .. }: &TraceSpan) -> Value {
     let mut o = Map::new();
     let mut put = |k: &str, v: Value| {
         o.insert(k.to_string(), v);
     };
-    if let Some(t) = trace.or(span.trace_id) {
-        put("traceId", t.to_string().into());
-    }
+    put("traceId", trace.to_string().into());
     put("spanId", span.id.to_string().into());
-    if let Some(p) = link.map(|l| l.parent).or(span.parent_span_id.filter(|_| trace.is_none())) {
+    if let Some(p) = parent {
         put("parentSpanId", p.to_string().into());
     }
     put("name", span.name().into());
@@ -49,6 +46,9 @@ pub fn span_json(span: &Span, trace: Option<TraceId>, link: Option<&ParentLink>)
         put("wirespan.evidence", l.evidence.as_str().into());
         put("wirespan.confidence", rounded(l.confidence));
     }
+    if !links.is_empty() {
+        put("links", links.iter().map(link_json).collect());
+    }
     Value::Object(o)
 }
 
@@ -68,19 +68,17 @@ fn rounded(confidence: f32) -> Value {
     json!((f64::from(confidence) * 1000.0).round() / 1000.0)
 }
 
+/// The spans of a trace, in depth-first order.
+pub fn spans_json(trace: &Trace) -> impl Iterator<Item = Value> + '_ {
+    trace.spans.iter().zip(trace.parents()).map(|(s, parent)| span_json(trace.id, parent, s))
+}
+
 /// A trace: its id, whether it is complete, and its spans in depth-first order.
 pub fn trace_json(trace: &Trace) -> Value {
-    let spans: Vec<Value> = trace
-        .spans
-        .iter()
-        .map(|s| {
-            let mut v = span_json(&s.span, Some(trace.id), s.link.as_ref());
-            if let Value::Object(o) = &mut v {
-                o.insert("wirespan.depth".into(), s.depth.into());
-                if !s.links.is_empty() {
-                    o.insert("links".into(), s.links.iter().map(link_json).collect());
-                }
-            }
+    let spans: Vec<Value> = spans_json(trace)
+        .zip(&trace.spans)
+        .map(|(mut v, s)| {
+            v["wirespan.depth"] = s.depth.into();
             v
         })
         .collect();

@@ -3,5 +3,5 @@
 mod json;
 mod text;
 
-pub use json::{span_json, trace_json};
+pub use json::{spans_json, trace_json};
 pub use text::{duration, text, TextOptions};
