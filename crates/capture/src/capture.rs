@@ -311,6 +311,7 @@ impl Capture {
             .collect();
         out.extend(inject::counters(&self.skel));
         out.push(("probes_refused", self.tls.as_ref().map_or(0, Watcher::refused)));
+        out.extend(self.tls.iter().flat_map(Watcher::unread));
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("bad_records", self.bad));
         out

@@ -5,6 +5,7 @@ mod go;
 mod http2;
 mod openssl11;
 mod rustls;
+mod unread;
 
 use crate::harness::{can_trace, eventually, has, otlp, tracing, Running, Span, WIRESPAN};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,14 @@ fn certified() -> tempfile::TempDir {
 
 /// Runs a command under `wirespan run` in the folder; its spans.
 fn run(dir: &Path, command: &[&str]) -> Vec<Span> {
+    told(dir, command).0
+}
+
+/// The same, and what wirespan said.
+fn told(dir: &Path, command: &[&str]) -> (Vec<Span>, String) {
     let spans = dir.join("spans.jsonl");
     let done = Command::new(WIRESPAN)
+        .env("WIRESPAN_LOG", "info,libbpf=off")
         .args(["run", "--no-ui", "--print", "0", "--otlp-file"])
         .arg(&spans)
         .arg("--")
@@ -40,8 +47,9 @@ fn run(dir: &Path, command: &[&str]) -> Vec<Span> {
         .current_dir(dir)
         .output()
         .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    otlp(&spans)
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    (otlp(&spans), said)
 }
 
 fn script(dir: &Path, name: &str, text: &str) -> String {

@@ -5,7 +5,7 @@ use crate::harness::{can_trace, has, skip, WIRESPAN};
 use std::path::{Path, PathBuf};
 
 /// A certificate for localhost that is no authority, which rustls insists on.
-fn certified_leaf() -> tempfile::TempDir {
+pub(super) fn certified_leaf() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let text = "[req]\ndistinguished_name = n\nx509_extensions = e\n[n]\n[e]\nbasicConstraints = critical, CA:FALSE\n\
                 subjectAltName = DNS:localhost, IP:127.0.0.1\n";
@@ -14,7 +14,7 @@ fn certified_leaf() -> tempfile::TempDir {
 }
 
 /// Where cargo puts what is built with the tests.
-fn built(example: &str) -> PathBuf {
+pub(super) fn built(example: &str) -> PathBuf {
     Path::new(WIRESPAN).parent().unwrap().join("examples").join(example)
 }
 

@@ -117,6 +117,11 @@ impl<'a> Image<'a> {
         all.filter(|(_, r)| r.flags() == RELATIVE).map(|(at, r)| (at, r.addend() as u64)).collect()
     }
 
+    /// Where a section lies in the file: offset and size.
+    pub(crate) fn file_range(&self, name: &str) -> Option<(u64, u64)> {
+        self.elf.section_by_name(name)?.file_range()
+    }
+
     /// A section by name.
     pub(crate) fn section(&self, name: &str) -> Option<(u64, &[u8])> {
         let section = self.elf.section_by_name(name)?;

@@ -7,6 +7,7 @@ use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
 use super::python::{self, Queue};
 use super::rust;
+use super::unread;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -59,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) queue: Option<Queue>,
     /// Of CPython: where its own locks lie, in the file's addresses.
     pub(crate) locks: Option<Locks>,
+    /// TLS that cannot be probed, as a place in [`unread::KINDS`].
+    pub(crate) unread: Option<usize>,
 }
 
 /// CPython's `_PyRuntime` holds the lock of the interpreter, which wakes threads that are handed no work. It is exported by
@@ -122,11 +125,12 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
     elf::with(path, |image| {
         let plan = plan_go(image).or_else(|| APIS.iter().find_map(|api| plan_api(image, api)));
         let plan = plan.or_else(|| plan_rust(image));
+        let unread = if plan.is_none() { unread::kind(image, path) } else { None };
         let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
-        if locks.is_none() && node.is_empty() && queue.is_none() {
+        if locks.is_none() && node.is_empty() && queue.is_none() && unread.is_none() {
             return plan;
         }
-        Some(Plan { locks, node, queue, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, unread, ..plan.unwrap_or_default() })
     })
 }
 

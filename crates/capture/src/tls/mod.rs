@@ -7,6 +7,7 @@
 //! | [`goroutines`] | where Go's runtime keeps its goroutines, and where they hand over |
 //! | [`go_http`], [`node`] | where HTTP libraries tell for which request they act |
 //! | [`python`] | where an executor's workers take their jobs |
+//! | [`unread`] | which files hold TLS that cannot be probed |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
 //!
@@ -26,6 +27,7 @@ mod node;
 mod points;
 mod python;
 mod rust;
+mod unread;
 
 use crate::ring::Ring;
 use crate::targets::Targets;
@@ -144,6 +146,8 @@ struct Shared {
     bell: OwnedFd,
     /// Sets of probes that the kernel did not attach.
     refused: AtomicU64,
+    /// Processes that hold TLS which cannot be probed, as [`unread::KINDS`].
+    unread: [AtomicU64; unread::KINDS.len()],
 }
 
 impl Shared {
@@ -172,7 +176,7 @@ impl Watcher {
     ) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (inbox, refused) = (Mutex::default(), AtomicU64::new(0));
-        let shared = Arc::new(Shared { inbox, answered: Condvar::new(), bell, refused });
+        let shared = Arc::new(Shared { inbox, answered: Condvar::new(), bell, refused, unread: Default::default() });
         let mut search = Search {
             shared: Arc::clone(&shared),
             programs,
@@ -209,6 +213,11 @@ impl Watcher {
     /// Sets of probes that the kernel did not attach.
     pub(crate) fn refused(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
+    }
+
+    /// Processes that hold TLS which cannot be probed, by its kind.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        unread::KINDS.into_iter().zip(self.shared.unread.iter().map(|n| n.load(Ordering::Relaxed)))
     }
 }
 
@@ -408,15 +417,25 @@ impl Search {
             Some(plan) => plan.clone(),
             None => {
                 let plan = library::plan(file).map(Arc::new);
-                if let Some(plan) = &plan {
-                    tracing::debug!(file = %file.display(), library = plan.library, ?plan, "something to probe");
+                match plan.as_ref().map(|plan| plan.unread.and_then(|kind| unread::KINDS.get(kind))) {
+                    Some(Some(kind)) => tracing::info!(
+                        pid,
+                        file = %file.display(),
+                        kind,
+                        "what this says inside TLS cannot be read, only that it speaks: see docs/tls.md"
+                    ),
+                    Some(None) => tracing::debug!(file = %file.display(), ?plan, "something to probe"),
+                    None => {}
                 }
                 self.known.insert(id, plan.clone());
                 plan
             }
         };
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.attached.insert(id);
+        let is_new = process.attached.insert(id);
+        if let Some(count) = plan.as_ref().and_then(|p| self.shared.unread.get(p.unread?)).filter(|_| is_new) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         let (Some(plan), Ok(path)) = (plan, CString::new(file.as_os_str().as_bytes())) else { return };
         let programs = self.programs;
         let mut facts = process.facts;

@@ -1,0 +1,105 @@
+//! TLS that cannot be read is told and counted, and its handshakes and nothing else are shown.
+
+use super::rustls::{built, certified_leaf};
+use super::{certified, script, told};
+use crate::harness::{can_trace, has, skip, Span};
+use std::path::Path;
+use std::process::Command;
+
+/// Both ends of this many handshakes, without a word of what was said.
+fn shows_handshakes_only(spans: &[Span], at_least: usize) {
+    for side in ["client-process", "server-process"] {
+        let seen = |s: &&Span| s.attr("wirespan.tap_side") == side && s.attr("tls.protocol.version") == "1.3";
+        let all: Vec<_> = spans.iter().map(|s| (&s.name, s.attr("wirespan.tap_side"))).collect();
+        assert!(spans.iter().filter(seen).count() >= at_least, "{side}: {all:?}");
+    }
+    for span in spans {
+        assert!(span.attr("url.path").is_empty() && !format!("{span:?}").contains("canary"), "{span:?}");
+    }
+}
+
+fn done(command: &mut Command) {
+    let status = command.status().unwrap();
+    assert!(status.success(), "{command:?}");
+}
+
+const JAVA: &str = r#"
+import com.sun.net.httpserver.*;
+import java.io.*;
+import java.net.*;
+import java.security.KeyStore;
+import javax.net.ssl.*;
+
+public class Pair {
+    public static void main(String[] ignored) throws Exception {
+        char[] word = "secret".toCharArray();
+        KeyStore keys = KeyStore.getInstance("PKCS12");
+        try (InputStream in = new FileInputStream("keys.p12")) { keys.load(in, word); }
+        KeyManagerFactory own = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        own.init(keys, word);
+        KeyStore known = KeyStore.getInstance("PKCS12");
+        known.load(null, null);
+        known.setCertificateEntry("own", keys.getCertificate(keys.aliases().nextElement()));
+        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(known);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(own.getKeyManagers(), trust.getTrustManagers(), null);
+        HttpsServer server = HttpsServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
+        server.setHttpsConfigurator(new HttpsConfigurator(context));
+        server.createContext("/", call -> {
+            call.sendResponseHeaders(200, 6);
+            try (OutputStream out = call.getResponseBody()) { out.write("canary".getBytes()); }
+        });
+        server.start();
+        for (int i = 0; i < 3; i++) {
+            URL url = new URL("https://127.0.0.1:" + server.getAddress().getPort() + "/canary/" + i);
+            HttpsURLConnection call = (HttpsURLConnection) url.openConnection();
+            call.setSSLSocketFactory(context.getSocketFactory());
+            if (call.getResponseCode() != 200) throw new IOException("status");
+            call.getInputStream().readAllBytes();
+            call.disconnect();
+        }
+        server.stop(0);
+    }
+}
+"#;
+
+#[test]
+fn java_is_not_read_and_says_so() {
+    let test = "tls_java";
+    if !can_trace(test) || !has(test, &["java", "javac", "openssl"]) {
+        return;
+    }
+    let dir = certified();
+    let export = ["pkcs12", "-export", "-inkey", "key.pem", "-in", "cert.pem", "-passout", "pass:secret"];
+    done(Command::new("openssl").args(export).args(["-out", "keys.p12"]).current_dir(dir.path()));
+    let source = script(dir.path(), "Pair.java", JAVA);
+    done(Command::new("javac").args(["-nowarn", &source]).current_dir(dir.path()));
+    let java = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "Pair"];
+    let (spans, log) = told(dir.path(), &java);
+    shows_handshakes_only(&spans, 3);
+    assert!(log.contains("tls_unread_java"), "{log}");
+}
+
+#[test]
+fn a_program_without_symbols_is_not_read_and_says_so() {
+    let test = "tls_stripped";
+    if !can_trace(test) || !has(test, &["openssl", "strip"]) {
+        return;
+    }
+    let program = built("tls_rustls");
+    if !program.exists() {
+        skip(test, "needs cargo build --example tls_rustls");
+        return;
+    }
+    let dir = certified_leaf();
+    let stripped = dir.path().join("stripped");
+    done(Command::new("strip").arg("-o").arg(&stripped).arg(&program));
+    let (spans, log) = told(dir.path(), &[path(&stripped), "cert.pem", "key.pem"]);
+    shows_handshakes_only(&spans, 1);
+    assert!(log.contains("tls_unread_rustls"), "{log}");
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
