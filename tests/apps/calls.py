@@ -31,7 +31,7 @@ class Calls(Server):
 
         number = grpc.StatusCode[code].value[0]
         status = "ok" if number == 0 else "server-error" if code in ("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS") else "client-error"
-        with self.call(method[1:], "", status, attrs={"rpc.system": "grpc", "rpc.grpc.status_code": number, **more}):
+        with self.call(method[1:], "", status, attrs={"rpc.system.name": "grpc", "rpc.status_code": code, **more}):
             try:
                 answer = channel.unary_unary(method, same, same)(message, timeout=20, metadata=[("x-token", self.secret("token")), ("cookie", self.secret("cookie"))])
                 assert number == 0
@@ -44,7 +44,7 @@ class Calls(Server):
 
     def stream(self, channel, kind, method, messages, answers):
         """A call of `kind` with several messages one way or both."""
-        with self.call(method[1:], attrs={"rpc.system": "grpc", "rpc.grpc.status_code": 0}):
+        with self.call(method[1:], attrs={"rpc.system.name": "grpc", "rpc.status_code": "OK"}):
             many = getattr(channel, kind)(method, same, same)
             got = many(iter(messages) if kind.startswith("stream") else messages[0], timeout=20)
             assert (len(list(got)) if kind.endswith("stream") else 1) == answers

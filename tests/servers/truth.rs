@@ -127,7 +127,7 @@ pub(crate) fn spans(path: &Path, truth: &Truth) -> Vec<Seen> {
                 protocol: attr("network.protocol.name"),
                 name: text(&s["name"]),
                 status: attr("wirespan.status"),
-                error: attr("error.message"),
+                error: attr("wirespan.error.message"),
                 start: number(text(&s["startTimeUnixNano"])),
                 end: number(text(&s["endTimeUnixNano"])),
                 port,
@@ -154,8 +154,8 @@ impl Done {
         let list = span.attrs.get("wirespan.unknown").filter(|_| self.late).map_or("", String::as_str);
         let hidden = |what: &str| list.split(',').any(|w| w == what);
         // Without the content type gRPC is HTTP/2: a POST to a path that names the method.
-        let plain =
-            self.attrs.get("rpc.system").is_some_and(|s| s == "grpc") && hidden("http.request.header.content-type");
+        let plain = self.attrs.get("rpc.system.name").is_some_and(|s| s == "grpc")
+            && hidden("http.request.header.content-type");
         let name = match (plain, hidden("url.path")) {
             (true, false) => format!("POST /{}", self.name),
             (true, true) => "POST".to_string(),
@@ -164,8 +164,11 @@ impl Done {
         };
         name == span.name
             && self.protocol == span.protocol
-            && (self.status == span.status || hidden("rpc.grpc.status_code"))
-            && self.attrs.iter().all(|(k, v)| span.attrs.get(k) == Some(v) || hidden(k) || plain && k == "rpc.system")
+            && (self.status == span.status || hidden("rpc.status_code"))
+            && self
+                .attrs
+                .iter()
+                .all(|(k, v)| span.attrs.get(k) == Some(v) || hidden(k) || plain && k == "rpc.system.name")
     }
 
     fn during(&self, span: &Seen) -> bool {

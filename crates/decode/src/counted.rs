@@ -8,7 +8,7 @@ use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Body, Chunk, Item, Side};
 
 /// Where items go.
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// What the beginning of a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl<S> FramedParser<S> {
 }
 
 impl<S: Session> Parser for FramedParser<S> {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         let mut rest = chunk.bytes;
         let mut first = true;
@@ -171,7 +171,7 @@ impl<S: Session> Parser for FramedParser<S> {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             self.broken_off(side, out);
         }

@@ -11,7 +11,7 @@ use wirespan_model::{Chunk, Item, Side};
 /// Most bytes of a frame that are kept while it is incomplete.
 pub(crate) const MAX_WANTED: usize = 8 * 1024;
 
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// What the start of a frame tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

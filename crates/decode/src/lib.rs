@@ -56,6 +56,7 @@ mod ber;
 mod counted;
 pub mod framed;
 mod frames;
+mod packed;
 mod prefixed;
 mod registry;
 mod rpc;
@@ -162,9 +163,9 @@ pub trait Parser: Send {
     /// Takes the next bytes of one side and emits what became clear. For UDP one call is one datagram.
     ///
     /// Offsets in the items count all bytes of the side since the parser was made, `missing` ones included.
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>));
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>));
     /// The connection ended: emits what is known of heads that were never completed. Nothing may be fed afterwards.
-    fn finish(&mut self, _out: &mut dyn FnMut(Item<'_>)) {}
+    fn finish(&mut self, _out: &mut dyn FnMut(Item<'_, '_>)) {}
     /// Bytes currently buffered, both sides; for the memory account.
     fn buffered(&self) -> usize;
     /// Asked once, after an [`Item::Upgrade`]: where the next protocol begins, and what holds for it.

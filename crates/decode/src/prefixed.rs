@@ -12,7 +12,7 @@ use crate::text::{at_most, len64};
 use wirespan_model::{Chunk, Item, Side};
 
 /// Where bytes of an emission go.
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Most bytes that a [`Framing::start`] may ask for before it decides.
 const MAX_START: usize = 1024;

@@ -19,12 +19,11 @@ pub(crate) fn call<'a>(
     let mut m = Message::new(protocol, side, kind, 0);
     m.operation = method;
     m.target = Cow::Borrowed(service);
-    m.attrs.push(("rpc.system", AttrVal::from(system)));
-    if !service.is_empty() {
-        m.attrs.push(("rpc.service", AttrVal::from(service)));
-    }
+    m.attrs.push(("rpc.system.name", AttrVal::from(system)));
     if !method.is_empty() {
-        m.attrs.push(("rpc.method", AttrVal::from(method)));
+        // The conventions want its full name.
+        let full = if service.is_empty() { Cow::Borrowed(method) } else { Cow::Owned([service, "/", method].concat()) };
+        m.attrs.push(("rpc.method", AttrVal::Str(full)));
     }
     m
 }

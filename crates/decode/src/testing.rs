@@ -21,7 +21,7 @@ pub(crate) fn s(bytes: impl AsRef<[u8]>) -> Turn {
 }
 
 /// Owned copy of an item, on one line.
-pub(crate) fn line(item: &Item<'_>) -> String {
+pub(crate) fn line(item: &Item<'_, '_>) -> String {
     match item {
         Item::Message(m) => {
             let side = if m.side == Side::Client { 'C' } else { 'S' };

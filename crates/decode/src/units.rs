@@ -13,7 +13,7 @@ use crate::{Handover, Parser};
 use wirespan_model::{Attr, Chunk, Item, Side};
 
 /// Where items go.
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// The bytes from the start of a unit on.
 #[derive(Clone, Copy, Debug)]
@@ -221,11 +221,11 @@ impl<R: Reader> Units<R> {
 }
 
 impl<R: Reader> Parser for Units<R> {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.lanes.of(chunk.side).feed(chunk, &mut self.reader, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             let lane = self.lanes.of(side);
             lane.broken_off(side, &mut self.reader, out);

@@ -56,7 +56,7 @@ fn interleaved_streams_find_their_responses_and_trailers() {
     assert_eq!((get.protocol.as_ref(), get.name().as_str()), ("grpc", "shop.Cart/Get"));
     assert_eq!((get.status, get.status_code, &*get.error), (Status::ServerError, Some(14), "no more"));
     assert_eq!(get.end_ns, T0 + 4 * MS);
-    assert_eq!(attr(get, "rpc.grpc.status_code"), "14");
+    assert_eq!(attr(get, "rpc.status_code"), "UNAVAILABLE");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn kafka(span: &Span) -> SmallVec<[Passage; 1]> {
     }
     let one = || {
         let topic = text(span, "messaging.destination.name").or_else(|| text(span, "wirespan.kafka.topic_id"))?;
-        let first = number(span, "messaging.kafka.offset")?;
+        let first = number(span, "kafka.offset")?;
         let last = number(span, "wirespan.kafka.last_offset").unwrap_or(first);
         Some(passage(topic, text(span, "messaging.destination.partition.id")?, first, last))
     };
@@ -140,7 +140,7 @@ mod tests {
         [
             ("messaging.destination.name", topic.into()),
             ("messaging.destination.partition.id", partition.into()),
-            ("messaging.kafka.offset", first.into()),
+            ("kafka.offset", first.into()),
             ("wirespan.kafka.last_offset", last.into()),
         ]
     }

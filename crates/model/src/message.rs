@@ -195,10 +195,12 @@ pub struct Late<'a> {
 }
 
 /// What a parser emits. Offsets count the bytes of one side since the parser was made, those not captured included.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Item<'a> {
+///
+/// A message is some 700 bytes, most of them room for attributes: it stays where the parser made it, and is lent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Item<'m, 'a> {
     /// A message begins at `offset`, its head is complete.
-    Message(Message<'a>),
+    Message(&'m Message<'a>),
     /// The message of this side (with this id) ended at `offset` (exclusive).
     End {
         /// Sender of the message.
@@ -208,7 +210,7 @@ pub enum Item<'a> {
         /// Offset behind its last byte.
         offset: u64,
         /// What only the end tells.
-        late: Late<'a>,
+        late: &'m Late<'a>,
     },
     /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel); an empty name says
     /// that nobody can read on.

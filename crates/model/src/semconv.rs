@@ -7,6 +7,30 @@ use crate::net::{Endpoint, Transport};
 use crate::span::{Resource, Span, SpanKind, Status, TapSide};
 use std::borrow::Cow;
 
+/// Release of the conventions that the names are of.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.45.0";
+
+/// What the conventions call gRPC's status codes, from 0.
+pub const GRPC_STATUS: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
 struct Attributes(Vec<Attr>);
 
 impl Attributes {
@@ -50,7 +74,7 @@ pub fn attributes(span: &Span) -> Vec<Attr> {
         let code = span.status_code.map(|c| c.to_string());
         a.text("error.type", code.as_deref().unwrap_or(span.status.as_str()));
     }
-    a.text("error.message", &span.error);
+    a.text("wirespan.error.message", &span.error);
     a.known("thread.id", u64::from(span.tid));
     if span.tid != 0 {
         a.text("thread.name", &span.comm);
@@ -97,7 +121,14 @@ fn by_protocol(span: &Span, a: &mut Attributes) {
             a.text("db.system.name", "redis");
             a.text("db.operation.name", &span.operation);
         }
-        _ => {}
+        // Where the status is that of HTTP, the parser tells that of the call.
+        "http2" | "grpc" => {}
+        _ => {
+            let call = span.tap != TapSide::App && span.attrs.iter().any(|(key, _)| key == "rpc.system.name");
+            if let Some(code) = span.status_code.filter(|_| call) {
+                a.text("rpc.status_code", &code.to_string());
+            }
+        }
     }
 }
 

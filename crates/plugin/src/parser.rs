@@ -50,7 +50,7 @@ impl PluginParser {
         bytes: &[u8],
         mut new: usize,
         last: i32,
-        out: &mut dyn FnMut(Item<'_>),
+        out: &mut dyn FnMut(Item<'_, '_>),
     ) -> Option<usize> {
         let PluginParser { plugin, state, sides, .. } = self;
         let stream = &mut sides[side as usize];
@@ -96,7 +96,7 @@ impl PluginParser {
     }
 
     /// No more of this connection.
-    fn give_up(&mut self, unread: u64, out: &mut dyn FnMut(Item<'_>)) {
+    fn give_up(&mut self, unread: u64, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.over = true;
         self.sides = Default::default();
         self.state = Vec::new();
@@ -104,7 +104,7 @@ impl PluginParser {
         out(Item::Upgrade(self.plugin.name));
     }
 
-    fn datagram(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn datagram(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let last = if chunk.missing > 0 { CUT } else { LAST };
         let Some(at) = self.walk(chunk.side, chunk.bytes, chunk.bytes.len(), last, out) else {
             return self.give_up(len64(chunk.bytes.len()), out);
@@ -121,7 +121,7 @@ impl PluginParser {
 }
 
 impl Parser for PluginParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         if self.over {
             return;
         }
@@ -158,7 +158,7 @@ impl Parser for PluginParser {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             let kept = std::mem::take(&mut self.sides[side as usize].kept);
             if !self.over && !kept.is_empty() && self.walk(side, &kept, 0, LAST, out).is_none() {

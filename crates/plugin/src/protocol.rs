@@ -117,7 +117,7 @@ impl Shared {
         (bytes, new_bytes): (&[u8], usize),
         flags: i32,
         base: u64,
-        out: &mut dyn FnMut(Item<'_>),
+        out: &mut dyn FnMut(Item<'_, '_>),
     ) -> Answer {
         let number = match side {
             Side::Client => 0,

@@ -217,7 +217,7 @@ impl Saying {
     }
 
     /// Hands out what was said; places count from `base`.
-    pub(crate) fn tell(&self, protocol: L7, side: Side, base: u64, out: &mut dyn FnMut(Item<'_>)) {
+    pub(crate) fn tell(&self, protocol: L7, side: Side, base: u64, out: &mut dyn FnMut(Item<'_, '_>)) {
         let place = |n: usize| base.saturating_add(u64::try_from(n).unwrap_or(u64::MAX));
         for said in &self.said {
             let attrs = said.attrs.iter().map(|(key, value)| match value {
@@ -231,14 +231,14 @@ impl Saying {
                     error: Cow::Borrowed(&said.error),
                     attrs: attrs.collect(),
                 };
-                out(Item::End { side, id: said.id, offset: place(said.offset), late });
+                out(Item::End { side, id: said.id, offset: place(said.offset), late: &late });
                 continue;
             };
             let (trace_id, span_id, sampled) = match said.context {
                 Some((trace, span, sampled)) => (Some(trace), Some(span), sampled),
                 None => (None, None, None),
             };
-            out(Item::Message(Message {
+            out(Item::Message(&Message {
                 head_len: u64::try_from(said.head_len).unwrap_or(u64::MAX),
                 id: said.id,
                 body: said.body,

@@ -42,7 +42,7 @@ fn say(protocol: &dyn Protocol, turns: &[(Side, Vec<u8>, u64)]) -> Vec<String> {
 fn say_over(protocol: &dyn Protocol, transport: Transport, turns: &[(Side, Vec<u8>, u64)]) -> Vec<String> {
     let mut said = Vec::new();
     let mut parser = protocol.parser(transport);
-    let mut write = |item: Item<'_>| match item {
+    let mut write = |item: Item<'_, '_>| match item {
         Item::Message(m) => {
             let kind = match m.kind {
                 Kind::Request => "req",

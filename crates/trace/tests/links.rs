@@ -24,7 +24,7 @@ fn kafka(id: u64, operation: &'static str, first: i64, last: i64, at: u64) -> Sp
         attrs: vec![
             ("messaging.destination.name".into(), "orders".into()),
             ("messaging.destination.partition.id".into(), "0".into()),
-            ("messaging.kafka.offset".into(), Value::Int(first)),
+            ("kafka.offset".into(), Value::Int(first)),
             ("wirespan.kafka.last_offset".into(), Value::Int(last)),
         ],
         ..Span::default()

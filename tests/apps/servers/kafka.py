@@ -86,7 +86,7 @@ auto.create.topics.enable=false
         with self.call("ListOffsets", "orders"):
             assert consumer.end_offsets([where])[where] > offset
         consumer.seek(where, offset)
-        with self.call("Fetch", "orders", attrs={"messaging.kafka.offset": offset}):
+        with self.call("Fetch", "orders", attrs={"kafka.offset": offset}):
             deadline = time.monotonic() + 20
             while not (got := consumer.poll(500, max_records=1).get(where)):
                 assert time.monotonic() < deadline, "nothing was fetched"

@@ -100,8 +100,8 @@ def moved(span, attrs):
             place, _, span_range = one.rpartition(":")
             first, _, last = span_range.partition("-")
             yield int(place.rpartition("/")[2]), int(first), int(last or first)
-    elif "messaging.kafka.offset" in attrs:
-        first = int(attrs["messaging.kafka.offset"])
+    elif "kafka.offset" in attrs:
+        first = int(attrs["kafka.offset"])
         yield int(attrs["messaging.destination.partition.id"]), first, int(attrs.get("wirespan.kafka.last_offset", first))
 
 

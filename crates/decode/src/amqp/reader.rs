@@ -28,11 +28,11 @@ pub(super) struct AmqpParser {
 }
 
 impl Parser for AmqpParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.feed(chunk, &mut self.methods, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.finish(&mut self.methods, out);
         for side in [Side::Client, Side::Server] {
             self.methods.flush(side, None, out);
@@ -162,7 +162,7 @@ impl Methods {
     fn emit(&mut self, m: Message<'_>, out: Out<'_>) {
         let [client, server] = &mut self.last;
         *(if m.side == Side::Client { client } else { server }) = m.offset;
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn last_of(&self, side: Side) -> u64 {
@@ -191,7 +191,7 @@ impl Methods {
         m.head_len = len64(frame.bytes.len());
         let left = frame.len.saturating_sub(m.head_len);
         m.body = if left == 0 { Body::None } else { Body::Length(left) };
-        m.attrs.push(("messaging.system", "rabbitmq".into()));
+        m.attrs.push(("messaging.system.name", "rabbitmq".into()));
         m.attrs.push(("wirespan.amqp.channel", i64::from(channel).into()));
         match part {
             Part::Content | Part::ContentOf(_) => {
@@ -261,7 +261,7 @@ impl Methods {
                     let mut answer = Message::new("amqp", m.side, Kind::Response, m.offset);
                     (answer.id, answer.operation) = (Some(method_id(on, *cause)), m.operation);
                     (answer.head_len, answer.body) = (m.head_len, m.body);
-                    answer.attrs.push(("messaging.system", "rabbitmq".into()));
+                    answer.attrs.push(("messaging.system.name", "rabbitmq".into()));
                     answer.status_code = Some(i32::from(*code));
                     answer.outcome = methods::outcome(*code);
                     answer.error = Cow::Borrowed(text);
@@ -288,7 +288,7 @@ impl Methods {
         // Bit 0 is `requeue` of a reject.
         let multiple = id != methods::REJECT && bits & 1 == 1;
         let number = i64::try_from(tag).unwrap_or(i64::MAX);
-        m.attrs.push(("messaging.rabbitmq.message.delivery_tag", number.into()));
+        m.attrs.push(("rabbitmq.message.delivery_tag", number.into()));
         if multiple {
             m.attrs.push(("wirespan.amqp.multiple", true.into()));
         }
@@ -348,7 +348,7 @@ impl Methods {
             (exchange, "") => Cow::Borrowed(exchange),
             (exchange, key) => Cow::Owned(format!("{exchange}:{key}")),
         };
-        m.attrs.push(("messaging.system", "rabbitmq".into()));
+        m.attrs.push(("messaging.system.name", "rabbitmq".into()));
         m.attrs.push(("wirespan.amqp.channel", i64::from(begun.channel).into()));
         let (operation, short) = match begun.method {
             methods::PUBLISH => ("send", "publish"),
@@ -361,7 +361,7 @@ impl Methods {
         m.attrs.push(("messaging.destination.name", AttrVal::Str(m.target.clone())));
         if !begun.routing_key.is_empty() {
             let key = Cow::Borrowed(&*begun.routing_key);
-            m.attrs.push(("messaging.rabbitmq.destination.routing_key", AttrVal::Str(key)));
+            m.attrs.push(("rabbitmq.destination.routing_key", AttrVal::Str(key)));
         }
         if let Part::ContentOf(asked) = part {
             (m.kind, m.id) = (Kind::Response, Some(method_id(begun.channel, asked)));
@@ -377,7 +377,7 @@ impl Methods {
         }
         if let Some(tag) = tag {
             let number = i64::try_from(tag).unwrap_or(i64::MAX);
-            m.attrs.push(("messaging.rabbitmq.message.delivery_tag", number.into()));
+            m.attrs.push(("rabbitmq.message.delivery_tag", number.into()));
         }
         if begun.redelivered {
             m.attrs.push(("wirespan.amqp.redelivered", true.into()));

@@ -57,7 +57,7 @@ fn close(class: u16, id: u16, channel: u16, code: u16, text: &str, cause: (u16, 
 /// Without the attributes, places and ids.
 fn brief(turns: &[Turn]) -> Vec<String> {
     let words = |l: String| {
-        let l = l.split(" messaging.system").next().unwrap().to_owned();
+        let l = l.split(" messaging.system.name").next().unwrap().to_owned();
         l.split(' ').filter(|w| !w.starts_with('@') && !w.starts_with("id=")).collect::<Vec<_>>().join(" ")
     };
     tcp(&Amqp, turns).into_iter().map(words).collect()

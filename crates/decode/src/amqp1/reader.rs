@@ -30,11 +30,11 @@ pub(super) struct Amqp1Parser {
 }
 
 impl Parser for Amqp1Parser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.feed(chunk, &mut self.state, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.finish(&mut self.state, out);
     }
 
@@ -83,7 +83,7 @@ impl Reader for State {
         let Some((code, list, payload)) = performative(head, frame.bytes) else { return };
         let mut m = Message::new("amqp", frame.side, Kind::OneWay, frame.offset);
         m.head_len = len64(frame.bytes.len()).min(frame.len);
-        m.attrs.push(("messaging.system", "amqp".into()));
+        m.attrs.push(("messaging.system.name", "amqp".into()));
         m.attrs.push(("wirespan.amqp.channel", i64::from(head.channel).into()));
         match code {
             frame::TRANSFER => {
@@ -99,7 +99,7 @@ impl Reader for State {
         }
         let left = frame.len.saturating_sub(m.head_len);
         m.body = if left == 0 { Body::None } else { Body::Length(left) };
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn lost(&mut self, side: Side, _out: Out<'_>) {
@@ -322,14 +322,14 @@ impl State {
         }
         m.attrs.push(("wirespan.amqp.delivery_state", name.into()));
         if answered.is_empty() {
-            return out(Item::Message(m));
+            return out(Item::Message(&m));
         }
         (m.kind, m.outcome, m.error) = (Kind::Response, outcome, error);
         m.attrs.retain(|(key, _)| !key.starts_with("messaging.operation"));
         for id in answered {
             let mut answer = m.clone();
             answer.id = Some(id);
-            out(Item::Message(answer));
+            out(Item::Message(&answer));
         }
     }
 }

@@ -81,7 +81,7 @@ fn login() -> Vec<Turn> {
 /// Without the attributes and places.
 fn brief(turns: &[Turn]) -> Vec<String> {
     let words = |l: String| {
-        let l = l.split(" messaging.system").next().unwrap().to_owned();
+        let l = l.split(" messaging.system.name").next().unwrap().to_owned();
         l.split(' ').filter(|w| !w.starts_with('@') && !w.starts_with("id=")).collect::<Vec<_>>().join(" ")
     };
     tcp(&Amqp1, turns).into_iter().map(words).collect()

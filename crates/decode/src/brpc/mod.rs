@@ -130,7 +130,7 @@ impl Format for BrpcFormat {
         }
         m.carried.request_id = meta.request_id;
         m.carried.foreign_trace_id = meta.trace_id.map(|id| Cow::Owned(format!("{id:x}")));
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }
 

@@ -44,7 +44,7 @@ fn conversation() -> Vec<Turn> {
 #[test]
 fn calls_and_their_answers() {
     let said = tcp(&Brpc, &conversation());
-    assert!(said[0].contains("id=1 Add shop.Cart rpc.system=brpc rpc.service=shop.Cart rpc.method=Add"), "{}", said[0]);
+    assert!(said[0].contains("id=1 Add shop.Cart rpc.system.name=brpc rpc.method=shop.Cart/Add"), "{}", said[0]);
     assert!(
         said[0].contains("wirespan.brpc.log_id=42") && said[0].contains("Some(\"ff\")") && said[0].contains("req-1")
     );

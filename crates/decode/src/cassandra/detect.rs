@@ -7,6 +7,7 @@
 use super::envelope::{long_string, op, segment, string, Envelope, HEADER, SEGMENT};
 use crate::counted::View;
 use crate::mask::{Dialect, Masker, Rules};
+use crate::packed;
 use crate::text::at_most;
 use crate::{Detect, Probe};
 use wirespan_model::Side;
@@ -24,8 +25,16 @@ fn looks(side: Side, bytes: &[u8]) -> Looks {
     if bytes.is_empty() {
         return Looks::Silent;
     }
-    if let Some((len, _)) = segment(bytes) {
-        let inner = bytes.get(SEGMENT..).unwrap_or_default();
+    if let Some(segment) = segment(bytes) {
+        let inner = bytes.get(segment.header..).unwrap_or_default();
+        let mut unpacked = Vec::new();
+        if segment.unpacked > 0 {
+            packed::lz4(inner, &mut unpacked, HEADER);
+        }
+        let (inner, len) = match segment.unpacked {
+            0 => (inner, segment.len),
+            len => (unpacked.as_slice(), len),
+        };
         let fits = Envelope::read(side, inner).is_some_and(|e| e.version == 5 && len >= 9);
         return if fits { Looks::Sure } else { Looks::Other };
     }

@@ -1,7 +1,7 @@
 //! Headers of messages, and of the segments that carry them in version 5.
 
 use crate::counted::View;
-use crate::text::at_most;
+use crate::text::{at_most, len64};
 use wirespan_model::{Outcome, Side};
 
 /// Header of a message: version, flags, stream, operation, length.
@@ -10,6 +10,8 @@ pub(super) const HEADER: usize = 9;
 const MAX_BODY: u32 = 256 << 20;
 /// Header of a segment: its length, a flag, and their checksum.
 pub(super) const SEGMENT: usize = 6;
+/// …of a connection with compression.
+const PACKED_SEGMENT: usize = 8;
 /// Checksum behind a segment.
 pub(super) const TRAILER: u64 = 4;
 
@@ -98,7 +100,6 @@ impl Envelope {
     /// Bytes of the body that are read.
     pub(super) fn keep(&self) -> usize {
         HEADER.saturating_add(match self.op {
-            _ if self.compressed() => 0,
             op::QUERY | op::PREPARE | op::BATCH => 4096,
             op::RESULT => 2048,
             op::ERROR => 600,
@@ -146,20 +147,51 @@ pub(super) fn long_string<'a>(view: &mut View<'a>) -> Option<(&'a [u8], bool)> {
     }
 }
 
-/// The payload length of a segment and whether messages end in it, if its header's checksum is right.
-pub(super) fn segment(bytes: &[u8]) -> Option<(u32, bool)> {
-    let [a, b, c, x, y, z] = *bytes.first_chunk::<SEGMENT>()?;
+/// A segment of version 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Length of its header.
+    pub(super) header: usize,
+    /// Length of its payload.
+    pub(super) len: u32,
+    /// Length of its payload unpacked; 0 if it is not packed.
+    pub(super) unpacked: u32,
+}
+
+impl Segment {
+    /// Its length with header and checksum.
+    pub(super) fn whole(&self) -> u64 {
+        u64::from(self.len).saturating_add(len64(self.header)).saturating_add(TRAILER)
+    }
+}
+
+/// Reads the header of a segment, of a connection with compression or without: the checksum tells.
+pub(super) fn segment(bytes: &[u8]) -> Option<Segment> {
+    let (head, behind) = bytes.split_first_chunk::<3>()?;
+    let [a, b, c] = *head;
     let word = u32::from_le_bytes([a, b, c, 0]);
-    let sum = u32::from_le_bytes([x, y, z, 0]);
-    let fits = crc24([a, b, c]) == sum && word >> 18 == 0 && word & 0x1_ffff > 0;
-    fits.then_some((word & 0x1_ffff, word & 0x2_0000 != 0))
+    if word >> 18 == 0 && word & 0x1_ffff > 0 && is_sum(head, behind) {
+        return Some(Segment { header: SEGMENT, len: word & 0x1_ffff, unpacked: 0 });
+    }
+    let (head, behind) = bytes.split_first_chunk::<5>()?;
+    let [a, b, c, d, e] = *head;
+    let word = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
+    let part = |at: u32| u32::try_from(word >> at & 0x1_ffff).unwrap_or(0);
+    let (len, unpacked) = (part(0), part(17));
+    let fits = word >> 35 == 0 && len > 0 && is_sum(head, behind);
+    fits.then_some(Segment { header: PACKED_SEGMENT, len, unpacked })
+}
+
+fn is_sum(head: &[u8], behind: &[u8]) -> bool {
+    let sum = crc24(head).to_le_bytes();
+    behind.get(..3).is_some_and(|said| sum.starts_with(said))
 }
 
 /// CRC-24 as the specification defines it.
-pub(super) fn crc24(bytes: [u8; 3]) -> u32 {
+pub(super) fn crc24(bytes: &[u8]) -> u32 {
     let mut crc: u32 = 0x87_5060;
     for byte in bytes {
-        crc ^= u32::from(byte) << 16;
+        crc ^= u32::from(*byte) << 16;
         for _ in 0..8 {
             crc <<= 1;
             if crc & 0x100_0000 != 0 {

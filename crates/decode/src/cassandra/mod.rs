@@ -5,7 +5,7 @@
 //! | pairing | by stream number: answers come in any order |
 //! | frames of version 5 | segments are recognised by their checksum, also from the middle; messages in them are read as before |
 //! | prepared statements | ids are resolved to masked statements, bounded; one prepared before we joined has no text |
-//! | compression | versions 3 and 4: header read, body marked with `wirespan.cassandra.compressed`; version 5 hides headers too: the connection becomes `cassandra+lz4` |
+//! | compression | LZ4 and snappy: the beginning is unpacked; bodies of versions 3 and 4 are marked with `wirespan.cassandra.compressed`, version 5 packs whole segments |
 //! | secrets | literals are masked, values, rows and credentials never looked at; of errors code and masked text |
 //! | events | one-way |
 //!

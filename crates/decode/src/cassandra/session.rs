@@ -1,15 +1,18 @@
 //! Messages of both sides → requests and answers.
 
 use super::detect;
-use super::envelope::{long_string, name, op, outcome, rows, segment, string, Envelope, HEADER, SEGMENT, TRAILER};
+use super::envelope::{long_string, name, op, outcome, rows, segment, string, Envelope, HEADER, TRAILER};
 use super::reason;
-use crate::counted::{Frame, Measure, Out, Session, View};
+use crate::counted::{Frame, Measure, Out, Session};
 use crate::mask::statements::key;
 use crate::mask::{self, Described, Dialect, Masker, Rules, Statements};
+use crate::packed;
 use crate::text::{at_most, clean, len64};
 use std::borrow::Cow;
-use wirespan_model::{AttrVal, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
+/// Bytes of a packed body that are read.
+const MAX_BODY: usize = 4096;
 /// Bytes of a segment's payload that are read.
 const MAX_SEGMENT: usize = 8192;
 /// Keys of statements whose id is not known yet: by stream.
@@ -25,9 +28,29 @@ pub(super) struct CqlSession {
     segmented: [Option<bool>; 2],
     /// Bytes of a message that goes on in the next segments.
     carry: [u64; 2],
-    /// The client asked for compression.
-    compression: bool,
-    over: bool,
+    /// Room for what was packed.
+    unpacked: Vec<u8>,
+}
+
+/// A message, and where it stands.
+struct Told<'a> {
+    offset: u64,
+    /// Length of what is shown of it.
+    head_len: u64,
+    follows: Body,
+    /// Its body, as far as it can be read.
+    body: Option<&'a [u8]>,
+}
+
+/// Unpacks the body of a message of version 3 or 4. LZ4 has the length in four bytes in front, of which the first is 0; with snappy
+/// a first byte of 0 would mean that there is nothing.
+fn unpack<'a>(packed: &[u8], room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    room.clear();
+    match packed.split_first_chunk::<4>() {
+        Some(([0, ..], block)) => packed::lz4(block, room, MAX_BODY),
+        _ => packed::snappy(packed, room, MAX_BODY),
+    }
+    (!room.is_empty()).then_some(room.as_slice())
 }
 
 fn ix(side: Side) -> usize {
@@ -52,9 +75,22 @@ impl CqlSession {
 
     /// The messages in a segment.
     fn unwrap_segment(&mut self, frame: &Frame<'_>, out: Out<'_>) {
-        let payload_len = frame.len.saturating_sub(len64(SEGMENT)).saturating_sub(TRAILER);
-        let payload = frame.bytes.get(SEGMENT..).unwrap_or_default();
-        let payload = payload.get(..at_most(payload_len, payload.len())).unwrap_or(payload);
+        let Some(segment) = segment(frame.bytes) else { return };
+        let wire_len = frame.len.saturating_sub(len64(segment.header)).saturating_sub(TRAILER);
+        let payload = frame.bytes.get(segment.header..).unwrap_or_default();
+        let payload = payload.get(..at_most(wire_len, payload.len())).unwrap_or(payload);
+        if segment.unpacked == 0 {
+            return self.messages(frame, Some(len64(segment.header)), payload, wire_len, out);
+        }
+        let mut room = std::mem::take(&mut self.unpacked);
+        room.clear();
+        packed::lz4(payload, &mut room, MAX_SEGMENT);
+        self.messages(frame, None, &room, u64::from(segment.unpacked), out);
+        self.unpacked = room;
+    }
+
+    /// The messages in a payload, of which the beginning is shown. It stands `at` in the segment, or was packed.
+    fn messages(&mut self, frame: &Frame<'_>, place: Option<u64>, payload: &[u8], payload_len: u64, out: Out<'_>) {
         let carried = self.carry.get(ix(frame.side)).copied().unwrap_or(0).min(payload_len);
         self.set_carry(frame.side, |n| n.saturating_sub(carried));
         let mut at = carried;
@@ -63,8 +99,25 @@ impl CqlSession {
             let Some(envelope) = Envelope::read(frame.side, rest) else { return };
             let whole = u64::from(envelope.len).saturating_add(len64(HEADER));
             let shown = rest.get(..at_most(whole, envelope.keep())).unwrap_or(rest);
-            let offset = frame.offset.saturating_add(len64(SEGMENT)).saturating_add(at);
-            self.message(&Frame { side: frame.side, offset, len: whole, bytes: shown }, &envelope, out);
+            let told = match place {
+                Some(header) => Told {
+                    offset: frame.offset.saturating_add(header).saturating_add(at),
+                    head_len: len64(shown.len()),
+                    follows: match whole.saturating_sub(len64(shown.len())) {
+                        0 => Body::None,
+                        n => Body::Length(n),
+                    },
+                    body: shown.get(HEADER..),
+                },
+                // All messages of a packed segment stand in the same place.
+                None => Told {
+                    offset: frame.offset,
+                    head_len: frame.shown(),
+                    follows: frame.body(),
+                    body: shown.get(HEADER..),
+                },
+            };
+            self.message(frame.side, &told, &envelope, out);
             at = at.saturating_add(whole);
         }
         let beyond = at.saturating_sub(payload_len);
@@ -79,30 +132,27 @@ impl CqlSession {
         }
     }
 
-    fn message(&mut self, frame: &Frame<'_>, envelope: &Envelope, out: Out<'_>) {
-        match frame.side {
-            Side::Client => self.asks(frame, envelope, out),
-            Side::Server => self.answers(frame, envelope, out),
+    fn message(&mut self, side: Side, told: &Told<'_>, envelope: &Envelope, out: Out<'_>) {
+        match side {
+            Side::Client => self.asks(told, envelope, out),
+            Side::Server => self.answers(told, envelope, out),
         }
     }
 
-    fn asks(&mut self, frame: &Frame<'_>, envelope: &Envelope, out: Out<'_>) {
-        let mut m = Message::new("cassandra", Side::Client, Kind::Request, frame.offset);
-        m.head_len = frame.shown();
-        m.body = frame.body();
+    fn asks(&mut self, told: &Told<'_>, envelope: &Envelope, out: Out<'_>) {
+        let mut m = Message::new("cassandra", Side::Client, Kind::Request, told.offset);
+        m.head_len = told.head_len;
+        m.body = told.follows;
         m.id = Some(u64::from(envelope.stream));
-        let body = if envelope.compressed() {
-            None
-        } else {
-            envelope.body(Side::Client, frame.bytes.get(HEADER..).unwrap_or_default())
-        };
+        let body = told.body.and_then(|body| envelope.body(Side::Client, body));
         let mut statement = None;
         let mut masked = false;
         let mut consistency = None;
         let mut batch = None;
         if let Some(mut view) = body {
             match envelope.op {
-                op::STARTUP => self.starts(&mut view, envelope),
+                // Version 5 frames everything behind `STARTUP` and its answer.
+                op::STARTUP => self.set_segmented(Side::Client, envelope.version >= 5),
                 op::QUERY | op::PREPARE => {
                     if let Some((text, whole)) = long_string(&mut view) {
                         self.masker.read(text, Rules::of(Dialect::Cql));
@@ -152,39 +202,26 @@ impl CqlSession {
         if envelope.compressed() {
             m.attrs.push(("wirespan.cassandra.compressed", AttrVal::from(true)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
-    /// Version 5 frames everything behind `STARTUP` and its answer.
-    fn starts(&mut self, view: &mut View<'_>, envelope: &Envelope) {
-        for _ in 0..view.u16_be().unwrap_or(0) {
-            let (Some(name), Some(_)) = (string(view), string(view)) else { break };
-            self.compression |= name == b"COMPRESSION";
-        }
-        self.set_segmented(Side::Client, envelope.version >= 5);
-    }
-
-    fn answers(&mut self, frame: &Frame<'_>, envelope: &Envelope, out: Out<'_>) {
+    fn answers(&mut self, told: &Told<'_>, envelope: &Envelope, out: Out<'_>) {
         let event = envelope.op == op::EVENT;
         let kind = if event { Kind::OneWay } else { Kind::Response };
-        let mut m = Message::new("cassandra", Side::Server, kind, frame.offset);
-        m.head_len = frame.shown();
-        m.body = frame.body();
+        let mut m = Message::new("cassandra", Side::Server, kind, told.offset);
+        m.head_len = told.head_len;
+        m.body = told.follows;
         if event {
             m.operation = "EVENT";
             m.attrs.push(("db.system.name", AttrVal::from("cassandra")));
-            return out(Item::Message(m));
+            return out(Item::Message(&m));
         }
         m.id = Some(u64::from(envelope.stream));
         m.outcome = Outcome::Ok;
         if envelope.compressed() {
             m.attrs.push(("wirespan.cassandra.compressed", AttrVal::from(true)));
         }
-        let body = if envelope.compressed() {
-            None
-        } else {
-            envelope.body(Side::Server, frame.bytes.get(HEADER..).unwrap_or_default())
-        };
+        let body = told.body.and_then(|body| envelope.body(Side::Server, body));
         match (envelope.op, body) {
             (op::ERROR, Some(mut view)) => {
                 let code = view.u32_be().unwrap_or_default();
@@ -222,16 +259,12 @@ impl CqlSession {
             },
             _ => {}
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         if matches!(envelope.op, op::READY | op::AUTHENTICATE)
             && envelope.version >= 5
             && self.segmented.last() != Some(&Some(true))
         {
             self.set_segmented(Side::Server, true);
-            if self.compression {
-                self.over = true;
-                out(Item::Upgrade("cassandra+lz4"));
-            }
         }
     }
 }
@@ -264,9 +297,8 @@ impl Session for CqlSession {
         }
         if self.is_segmented(side, bytes) {
             return match segment(bytes) {
-                Some((len, _)) => {
-                    let whole = u64::from(len).saturating_add(len64(SEGMENT)).saturating_add(TRAILER);
-                    Measure::Frame { len: whole, keep: SEGMENT.saturating_add(MAX_SEGMENT) }
+                Some(segment) => {
+                    Measure::Frame { len: segment.whole(), keep: segment.header.saturating_add(MAX_SEGMENT) }
                 }
                 None => Measure::Bad,
             };
@@ -284,7 +316,12 @@ impl Session for CqlSession {
             self.set_segmented(frame.side, true);
             self.unwrap_segment(frame, out);
         } else if let Some(envelope) = Envelope::read(frame.side, frame.bytes) {
-            self.message(frame, &envelope, out);
+            let mut room = std::mem::take(&mut self.unpacked);
+            let body = frame.bytes.get(HEADER..).unwrap_or_default();
+            let body = if envelope.compressed() { unpack(body, &mut room) } else { Some(body) };
+            let told = Told { offset: frame.offset, head_len: frame.shown(), follows: frame.body(), body };
+            self.message(frame.side, &told, &envelope, out);
+            self.unpacked = room;
         }
     }
 
@@ -298,9 +335,5 @@ impl Session for CqlSession {
     fn lost(&mut self, side: Side, _out: Out<'_>) -> bool {
         self.set_carry(side, |_| 0);
         true
-    }
-
-    fn is_over(&self) -> bool {
-        self.over
     }
 }

@@ -26,7 +26,7 @@ fn segment(payload: &[u8], whole: bool) -> Vec<u8> {
     let word = payload.len() as u32 | u32::from(whole) << 17;
     let head = word.to_le_bytes();
     let mut bytes = head[..3].to_vec();
-    bytes.extend(&crc24([head[0], head[1], head[2]]).to_le_bytes()[..3]);
+    bytes.extend(&crc24(&head[..3]).to_le_bytes()[..3]);
     bytes.extend(payload);
     bytes.extend([0; 4]);
     bytes
@@ -165,8 +165,61 @@ fn segments_of_version_5() {
             .collect();
         assert_eq!(tail, ["1 SELECT t", "2 SELECT u", "2 Ok", "1 Ok", "3 SELECT v"], "{said:?}");
     }
-    let said = tcp(&Cassandra, &[c(startup(5, true)), s(env(0x85, 0, 2, "")), c("anything")]);
-    assert_eq!(said.last().unwrap(), "Upgrade cassandra+lz4");
+}
+
+/// A segment of a connection with compression; what does not get shorter is sent as it is.
+fn packed_segment(payload: &[u8], pack: bool) -> Vec<u8> {
+    let packed = if pack { lz4_flex::block::compress(payload) } else { payload.to_vec() };
+    let unpacked = if pack { payload.len() as u64 } else { 0 };
+    let head = (packed.len() as u64 | unpacked << 17 | 1 << 34).to_le_bytes();
+    [&head[..5], &crc24(&head[..5]).to_le_bytes()[..3], &packed, &[0; 4]].concat()
+}
+
+#[test]
+fn what_is_compressed_is_read_and_masked() {
+    let asks = [query(5, 1, "SELECT a FROM t WHERE b = 'CANARY'"), query(5, 2, "SELECT b FROM u")].concat();
+    let five = [
+        c(startup(5, true)),
+        s(env(0x85, 0, 2, "")),
+        c(packed_segment(&asks, true)),
+        s([packed_segment(&rows(5, 2), false), packed_segment(&rows(5, 1), true)].concat()),
+    ];
+    let pack = |plain: Vec<u8>, lz4: bool| {
+        let body = &plain[9..];
+        let packed = match lz4 {
+            true => [&(body.len() as u32).to_be_bytes()[..], &lz4_flex::block::compress(body)].concat(),
+            false => snap::raw::Encoder::new().compress_vec(body).unwrap(),
+        };
+        let mut bytes = env(plain[0], i16::from_be_bytes([plain[2], plain[3]]), plain[4], packed);
+        bytes[1] |= 1;
+        bytes
+    };
+    let four = |lz4| {
+        [
+            c(startup(4, true)),
+            s(env(0x84, 0, 2, "")),
+            c([
+                pack(query(4, 1, "SELECT a FROM t WHERE b = 'CANARY'"), lz4),
+                pack(query(4, 2, "SELECT b FROM u"), lz4),
+            ]
+            .concat()),
+            s([pack(rows(4, 2), lz4), pack(rows(4, 1), lz4)].concat()),
+        ]
+    };
+    for turns in [five, four(true), four(false)] {
+        // From the start, and joined behind it.
+        for turns in [&turns[..], &turns[2..]] {
+            let said = tcp(&Cassandra, turns);
+            let tail = said[said.len() - 4..].join("\n");
+            assert!(
+                tail.contains("id=1 SELECT t") && tail.contains("WHERE b = ?") && tail.contains("id=2 SELECT u"),
+                "{tail}"
+            );
+            assert_eq!(tail.matches("db.response.returned_rows=2").count(), 2, "{tail}");
+            assert!(!tail.contains("CANARY"), "{tail}");
+        }
+        assert_eq!(tcp_to_the_end(&Cassandra, &turns), tcp_to_the_end(&Cassandra, &cut(&turns, &[1])));
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) struct ClickHouseParser {
 }
 
 impl Parser for ClickHouseParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         if (!chunk.bytes.is_empty() || chunk.missing > 0) && self.last != Some(side) {
             // A turn begins. What was left of the other's head will not be completed.
@@ -75,7 +75,7 @@ impl Parser for ClickHouseParser {
         }
     }
 
-    fn finish(&mut self, _out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, _out: &mut dyn FnMut(Item<'_, '_>)) {
         self.client.buf = Vec::new();
         self.server.buf = Vec::new();
     }
@@ -196,7 +196,7 @@ impl ClickHouseParser {
         let described = Described::from(&self.masker);
         let runs = packet == client::QUERY && !described.operation.is_empty();
         described.write(&mut m, "clickhouse", if runs { "" } else { name }, &self.database);
-        out(Item::Message(m));
+        out(Item::Message(&m));
         if kind == Kind::Request {
             self.waiting = Some(false);
         }
@@ -239,7 +239,7 @@ impl ClickHouseParser {
                     late.attrs.push(("error.type", AttrVal::Str(code)));
                 }
                 let offset = self.server.offset.saturating_add(len64(n));
-                out(Item::End { side: Side::Server, id: None, offset, late });
+                out(Item::End { side: Side::Server, id: None, offset, late: &late });
             }
         } else {
             let mut m = Message::new("clickhouse", Side::Server, Kind::Response, self.server.offset);
@@ -253,7 +253,7 @@ impl ClickHouseParser {
                 m.attrs.push(("db.response.status_code", AttrVal::Str(code.clone())));
                 m.attrs.push(("error.type", AttrVal::Str(code)));
             }
-            out(Item::Message(m));
+            out(Item::Message(&m));
         }
         self.waiting = if over { None } else { Some(true) };
         // Behind an end nothing comes; behind anything else blocks and counters do.

@@ -155,7 +155,7 @@ impl Format for CustomFormat {
             tail.bytes.extend_from_slice(frame.bytes.get(from..).unwrap_or_default());
             tail.id = m.id;
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn walk(&mut self, side: Side, bytes: &[u8]) -> Walked {
@@ -178,7 +178,7 @@ impl Format for CustomFormat {
 
     fn walked(&mut self, side: Side, offset: u64, out: Out<'_>) {
         let id = self.tail(side).id;
-        out(Item::End { side, id, offset, late: Late::default() });
+        out(Item::End { side, id, offset, late: &Late::default() });
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Place {
 }
 
 /// Emits the message in `bytes`, or says why not.
-pub(super) fn emit(bytes: &[u8], place: Place, scratch: &mut Scratch, out: &mut dyn FnMut(Item<'_>)) {
+pub(super) fn emit(bytes: &[u8], place: Place, scratch: &mut Scratch, out: &mut dyn FnMut(Item<'_, '_>)) {
     let side = place.side;
     let Some(head) = wire::header(bytes) else {
         return out(Item::Malformed { side, reason: if place.cut { reason::GAP } else { reason::BAD_MESSAGE } });
@@ -73,7 +73,7 @@ pub(super) fn emit(bytes: &[u8], place: Place, scratch: &mut Scratch, out: &mut 
         Err(_) => out(Item::Malformed { side, reason: reason::BAD_RECORD }),
         Ok(()) => {}
     }
-    out(Item::Message(message(&head, qtype, extended, place, scratch)));
+    out(Item::Message(&message(&head, qtype, extended, place, scratch)));
 }
 
 fn message<'a>(head: &Header, qtype: Option<u16>, extended: u16, place: Place, scratch: &'a Scratch) -> Message<'a> {

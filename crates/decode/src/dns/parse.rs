@@ -29,7 +29,7 @@ struct Stream {
     lost: bool,
 }
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 impl DnsParser {
     /// A fresh parser.
@@ -40,7 +40,7 @@ impl DnsParser {
 }
 
 impl Parser for DnsParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let Self { stream, client, server, scratch } = self;
         let side = match chunk.side {
             Side::Client => client,
@@ -57,7 +57,7 @@ impl Parser for DnsParser {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         let Self { client, server, scratch, .. } = self;
         client.broken_off(Side::Client, scratch, out);
         server.broken_off(Side::Server, scratch, out);

@@ -9,7 +9,7 @@ use crate::text::visible;
 use std::borrow::Cow;
 use wirespan_model::{AttrVal, Carried, Item, Kind, Message, Outcome};
 
-const SYSTEM: &str = "apache_dubbo";
+const SYSTEM: &str = "dubbo";
 /// Arguments that are stepped over.
 const MAX_ARGUMENTS: u32 = 64;
 
@@ -21,7 +21,7 @@ pub(super) fn emit(h: &Header, frame: &Frame<'_>, out: Out<'_>) {
     if let Some(name) = header::serialization(h.serialization) {
         m.attrs.push(("wirespan.dubbo.serialization", AttrVal::from(name)));
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 fn request<'a>(h: &Header, frame: &Frame<'a>, body: &'a [u8]) -> Message<'a> {
@@ -149,6 +149,9 @@ fn response<'a>(h: &Header, frame: &Frame<'a>, body: &'a [u8]) -> Message<'a> {
     let mut m = rpc::call("dubbo", SYSTEM, frame.side, Kind::Response, "", "");
     m.status_code = Some(i32::from(h.status));
     m.outcome = Outcome::Ok;
+    if let Some(name) = header::status(h.status) {
+        m.attrs.push(("rpc.status_code", AttrVal::from(name)));
+    }
     if h.status != 20 {
         let outcome = match h.status {
             // A client that gave up writes its own status into a response that it never gets; on the wire they are rare.

@@ -104,10 +104,10 @@ fn calls_and_their_answers() {
     let hessian = "wirespan.dubbo.serialization=hessian2";
     let carried = "Carried { trace_id: Some(";
     assert!(said[0].starts_with("C req @0+"), "{}", said[0]);
-    assert!(said[0].contains("id=7 place shop.Orders rpc.system=apache_dubbo rpc.service=shop.Orders rpc.method=place"));
+    assert!(said[0].contains("id=7 place shop.Orders rpc.system.name=dubbo rpc.method=shop.Orders/place"));
     assert!(said[0].contains(carried), "{}", said[0]);
     assert!(said[0].contains("wirespan.rpc.service_version=1.4"));
-    assert_eq!(said[1], format!("S resp @0+20 id=7 status=20 Ok rpc.system=apache_dubbo {hessian}"));
+    assert_eq!(said[1], format!("S resp @0+20 id=7 status=20 Ok rpc.system.name=dubbo rpc.status_code=OK {hessian}"));
     assert!(said[2].contains("id=8 $heartbeat"));
     assert!(said[3].contains("S resp") && said[3].contains("id=8 status=20 Ok"));
     assert!(said[4].contains("C oneway") && said[4].contains("write shop.Log"));

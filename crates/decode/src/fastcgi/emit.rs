@@ -12,7 +12,7 @@ const MAX_SCRIPT: usize = 512;
 /// Longest user agent that is kept, bytes.
 const MAX_AGENT: usize = 256;
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ pub(super) fn request(params: &[u8], place: Place, out: Out<'_>) {
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
     m.carried = context.finish();
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 /// Emits a response from its CGI header (RFC 3875, section 6).
@@ -113,7 +113,7 @@ pub(super) fn response(header: &[u8], place: Place, out: Out<'_>) {
     if place.cut {
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 /// What END_REQUEST says.
@@ -146,5 +146,5 @@ pub(super) fn silent(late: Late<'static>, place: Place, out: Out<'_>) {
     for (key, value) in late.attrs {
         m.attrs.push((key, value));
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }

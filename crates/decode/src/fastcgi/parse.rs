@@ -14,7 +14,7 @@ pub const MAX_REQUESTS: usize = 64;
 /// Bytes that BEGIN_REQUEST and END_REQUEST hold.
 const FIXED: usize = 8;
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Parser of one connection.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ struct Request {
 }
 
 impl Parser for FastCgiParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         let mut rest = chunk.bytes;
         while !rest.is_empty() {
@@ -80,7 +80,7 @@ impl Parser for FastCgiParser {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         while let Some(mut request) = self.requests.pop() {
             request.cut = true;
             if !request.asked {
@@ -222,7 +222,7 @@ impl FastCgiParser {
             PARAMS if record.len == 0 && !request.asked => self.ask(&mut request, out),
             STDIN if record.len == 0 && request.asked => {
                 let offset = self.client.offset;
-                out(Item::End { side, id: Some(u64::from(record.id)), offset, late: Late::default() });
+                out(Item::End { side, id: Some(u64::from(record.id)), offset, late: &Late::default() });
             }
             END => {
                 self.close(&mut request, start, out);
@@ -293,7 +293,7 @@ impl FastCgiParser {
         }
         let offset = self.server.offset;
         if request.answered {
-            out(Item::End { side: Side::Server, id: Some(u64::from(request.id)), offset, late: Late::default() });
+            out(Item::End { side: Side::Server, id: Some(u64::from(request.id)), offset, late: &Late::default() });
         } else if offset > self.server.emitted {
             let place = self.place(Side::Server, request.id, offset, true);
             emit::silent(Late::default(), place, out);
@@ -337,7 +337,7 @@ impl FastCgiParser {
         }
         if request.answered {
             let offset = self.server.offset;
-            out(Item::End { side: Side::Server, id: Some(u64::from(request.id)), offset, late });
+            out(Item::End { side: Side::Server, id: Some(u64::from(request.id)), offset, late: &late });
         } else {
             let place = self.place(Side::Server, request.id, start, false);
             emit::silent(late, place, out);

@@ -26,7 +26,7 @@ use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Body, Chunk, Item, Message, Side, Transport};
 
 /// Receives what was read.
-pub type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+pub type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// What the bytes at the start of a frame tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,7 +364,7 @@ struct Place {
 }
 
 impl<F: Format> Parser for Frames<F> {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         if self.datagrams {
             return self.datagram(chunk, out);
         }
@@ -395,7 +395,7 @@ impl<F: Format> Parser for Frames<F> {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             self.broken_off(side, out);
             self.stream(side).buf = Vec::new();

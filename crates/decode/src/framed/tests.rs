@@ -61,7 +61,7 @@ impl Format for Toy {
         let mut m = Message::new("toy", frame.side, Kind::Request, 0);
         frame.place(&mut m);
         m.operation = &text;
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn walk(&mut self, _: Side, bytes: &[u8]) -> Walked {
@@ -69,7 +69,7 @@ impl Format for Toy {
     }
 
     fn walked(&mut self, side: Side, offset: u64, out: Out<'_>) {
-        out(Item::End { side, id: None, offset, late: Default::default() });
+        out(Item::End { side, id: None, offset, late: &Default::default() });
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn request(
     offset: u64,
     seen: Seen,
     kept: Option<&KeptHttp>,
-    out: &mut dyn FnMut(Item<'_>),
+    out: &mut dyn FnMut(Item<'_, '_>),
 ) -> (Framing, Waiting) {
     let (line, block) = split(head);
     // The caller has checked the line; a cut one has no version.
@@ -140,12 +140,11 @@ pub(super) fn request(
     if let Length::Known(n) = fields.length {
         m.attrs.push(("http.request.body.size", size(n)));
     }
-    if let Some((full, service, method)) = grpc::call(fields.content_type, parts.path) {
+    if let Some(full) = grpc::call(fields.content_type, parts.path) {
         (m.protocol, m.operation, m.target) = ("grpc", full, "".into());
         m.attrs.push(("network.protocol.name", AttrVal::from("http")));
-        m.attrs.push(("rpc.system", AttrVal::from("grpc")));
-        m.attrs.push(("rpc.service", AttrVal::from(service)));
-        m.attrs.push(("rpc.method", AttrVal::from(method)));
+        m.attrs.push(("rpc.system.name", AttrVal::from("grpc")));
+        m.attrs.push(("rpc.method", AttrVal::from(full)));
     }
     if let Some(peek) = &peek {
         peek.asked(&mut m.attrs);
@@ -164,7 +163,7 @@ pub(super) fn request(
         _ if fields.expect && framing != Framing::None => Asked::Expecting,
         _ => Asked::Other,
     };
-    out(Item::Message(m));
+    out(Item::Message(&m));
     (framing, Waiting { asked, peek })
 }
 
@@ -175,7 +174,7 @@ pub(super) fn response(
     seen: Seen,
     asked: &mut VecDeque<Waiting>,
     kept: Option<&KeptHttp>,
-    out: &mut dyn FnMut(Item<'_>),
+    out: &mut dyn FnMut(Item<'_, '_>),
 ) -> Answered {
     let (line, block) = split(head);
     let Some(start) = status_line(line) else { return Answered::default() };
@@ -236,7 +235,7 @@ pub(super) fn response(
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
     m.carried = fields.context.finish();
-    out(Item::Message(m));
+    out(Item::Message(&m));
     let refused = request == Some(Asked::Expecting) && status >= 300;
     Answered { framing, refused, peek: peek.filter(|_| peek_body) }
 }

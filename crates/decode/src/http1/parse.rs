@@ -100,10 +100,10 @@ impl Default for State {
 pub(super) const LOST: State = State::Head { lost: true };
 const READY: State = State::Head { lost: false };
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 impl Parser for Http1Parser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let mut rest = chunk.bytes;
         while !rest.is_empty() && !self.upgraded {
             let taken = self.step(chunk.side, rest, chunk.missing > 0, out).max(1);
@@ -117,7 +117,7 @@ impl Parser for Http1Parser {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             self.unfinished(side, out);
             self.stream(side).buf = Vec::new();
@@ -221,7 +221,7 @@ impl Http1Parser {
     /// A body ends.
     fn end(&mut self, side: Side, offset: u64, out: Out<'_>) {
         let late = self.peeks(side).map(|p| p.late(side)).unwrap_or_default();
-        out(Item::End { side, id: None, offset, late });
+        out(Item::End { side, id: None, offset, late: &late });
         if side == Side::Server {
             self.answer = None;
         }

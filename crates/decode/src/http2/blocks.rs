@@ -198,7 +198,7 @@ impl Http2Parser {
                 }
                 late.attrs.extend(body.attrs);
             }
-            out(Item::End { side, id: Some(u64::from(id)), offset, late });
+            out(Item::End { side, id: Some(u64::from(id)), offset, late: &late });
         }
         if stream.ended == [true, true] {
             self.streams.remove(id);
@@ -215,11 +215,11 @@ impl Http2Parser {
         let behind = here.saturating_add(len64(len));
         if stream.answered && !stream.ended[1] {
             let offset = if side == Side::Server { behind } else { there };
-            out(Item::End { side: Side::Server, id, offset, late: emit::reset(side, code) });
+            out(Item::End { side: Side::Server, id, offset, late: &emit::reset(side, code) });
         } else if stream.asked && !stream.answered && !stream.cancelled {
             match side {
                 Side::Server => emit::refused(place, stream.rpc, "RST_STREAM", code, out),
-                Side::Client => out(Item::End { side, id, offset: behind, late: emit::reset(side, code) }),
+                Side::Client => out(Item::End { side, id, offset: behind, late: &emit::reset(side, code) }),
             }
         }
         if side == Side::Client && !stream.answered {

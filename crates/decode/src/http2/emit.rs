@@ -27,7 +27,7 @@ pub(super) struct Place {
     pub(super) cut: bool,
 }
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 fn text(head: &Head, field: Field) -> Option<&str> {
     head.get(field).and_then(|v| std::str::from_utf8(v).ok())
@@ -139,12 +139,11 @@ pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, kept: Opti
     version(&mut m);
     if rpc.is_rpc() {
         m.protocol = "grpc";
-        m.attrs.push(("rpc.system", AttrVal::from("grpc")));
+        m.attrs.push(("rpc.system.name", AttrVal::from("grpc")));
         m.operation = "";
-        if let Some((full, service, method)) = head.get(Field::Path).and_then(grpc::method) {
+        if let Some(full) = head.get(Field::Path).and_then(grpc::method) {
             (m.operation, m.target) = (full, Cow::Borrowed(""));
-            m.attrs.push(("rpc.service", AttrVal::from(service)));
-            m.attrs.push(("rpc.method", AttrVal::from(method)));
+            m.attrs.push(("rpc.method", AttrVal::from(full)));
         }
     }
     if let Some(peek) = peek {
@@ -164,7 +163,7 @@ pub(super) fn request(head: &Head, place: Place, peek: Option<&Peek>, kept: Opti
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
     m.carried = context(head).finish();
-    out(Item::Message(m));
+    out(Item::Message(&m));
     rpc
 }
 
@@ -232,7 +231,7 @@ pub(super) fn response(
         m.attrs.push(("wirespan.truncated", AttrVal::Bool(true)));
     }
     m.carried.request_id = context(head).finish().request_id;
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 /// What the trailers of a response say.
@@ -243,7 +242,7 @@ pub(super) fn trailers(head: &Head, place: Place, rpc: Rpc) -> Late<'static> {
         // Of a call whose kind was not seen, too: it may be gRPC.
         None if rpc != Rpc::No && (head.unknown > 0 || place.cut) => {
             let mut late = Late::default();
-            late.attrs.push(("wirespan.unknown", AttrVal::from("rpc.grpc.status_code")));
+            late.attrs.push(("wirespan.unknown", AttrVal::from("rpc.status_code")));
             late
         }
         None => Late::default(),
@@ -261,7 +260,7 @@ pub(super) fn promise(head: &Head, place: Place, promised: u32, out: Out<'_>) {
         m.attrs.push(("wirespan.unknown", AttrVal::from("url.path")));
     }
     version(&mut m);
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 /// Ends a request that will not be answered: the server reset the stream or goes away.
@@ -274,7 +273,7 @@ pub(super) fn refused(place: Place, rpc: Rpc, what: &str, code: &'static str, ou
     m.error = Cow::Owned([what, code].join(" "));
     m.attrs.push(("error.type", AttrVal::from(code)));
     version(&mut m);
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 /// What a reset says of a message under way.

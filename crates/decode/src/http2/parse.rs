@@ -21,7 +21,7 @@ const FRESH: u32 = 2;
 /// Points that make a chain when nothing more will come.
 const AT_THE_END: u32 = 3;
 
-pub(super) type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+pub(super) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Parser of one connection.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ struct Payload {
 }
 
 impl Parser for Http2Parser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let (side, mut bytes) = (chunk.side, chunk.bytes);
         while !self.end(side).buf.is_empty() && !bytes.is_empty() {
             let (now, later) = bytes.split_at(self.wanted(side).clamp(1, bytes.len()));
@@ -98,7 +98,7 @@ impl Parser for Http2Parser {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             self.break_off(side, AT_THE_END, out);
             self.end(side).buf = Vec::new();

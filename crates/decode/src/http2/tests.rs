@@ -103,10 +103,10 @@ fn grpc_calls_end_with_their_trailers() {
         ],
     );
     assert!(said[0].contains("id=1 shop.Cart/Add http.request.method=POST"), "{}", said[0]);
-    assert!(said[0].contains("rpc.system=grpc rpc.service=shop.Cart rpc.method=Add"), "{}", said[0]);
+    assert!(said[0].contains("rpc.system.name=grpc rpc.method=shop.Cart/Add"), "{}", said[0]);
     assert_eq!(said[1], format!("End Client @{} Some(1)", 33 + grpc(1, "/shop.Cart/Add").len()));
     assert!(!said[6].contains(" status=") && !said[6].contains("Ok"), "{}", said[6]);
-    assert!(said[7].contains("Some(1) status=0 Ok rpc.system=grpc rpc.grpc.status_code=0"), "{}", said[7]);
+    assert!(said[7].contains("Some(1) status=0 Ok rpc.system.name=grpc rpc.status_code=OK"), "{}", said[7]);
     assert!(said[8].contains("id=3 status=13 ServerError error=\"lost"), "{}", said[8]);
     assert!(said[8].contains("error.type=INTERNAL") && !said[8].contains("canary"), "{}", said[8]);
     assert!(said[9].contains("id=5 status=502 ServerError"), "{}", said[9]);
@@ -196,7 +196,7 @@ fn fields_of_before_the_join_are_named_and_not_guessed() {
     );
     assert!(said[2].contains("status=200 Ok"), "{said:?}");
     // Whether the trailers hold a gRPC status is not known either.
-    assert_eq!(said[3], "End Server @32 Some(101) wirespan.unknown=rpc.grpc.status_code");
+    assert_eq!(said[3], "End Server @32 Some(101) wirespan.unknown=rpc.status_code");
 }
 
 #[test]

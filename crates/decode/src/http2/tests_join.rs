@@ -123,7 +123,7 @@ struct Said {
 fn listen(turns: &[Turn]) -> BTreeMap<u64, Said> {
     let mut parser = Http2.parser(Transport::Tcp);
     let mut said: BTreeMap<u64, Said> = BTreeMap::new();
-    let mut take = |item: Item<'_>| match item {
+    let mut take = |item: Item<'_, '_>| match item {
         Item::Message(m) => {
             let entry = said.entry(m.id.unwrap()).or_default();
             let unknown = m.attrs.iter().find(|(k, _)| *k == "wirespan.unknown");

@@ -96,7 +96,7 @@ fn operation_type(key: i16) -> Option<&'static str> {
 pub(super) fn request<'a>(message: &mut Message<'a>, head: &Head<'a>, facts: Facts<'a>) {
     message.operation = head.api.map_or("_OTHER", |api| api.name);
     let mut set = |key: &'static str, value: AttrVal<'a>| message.attrs.push((key, value));
-    set("messaging.system", "kafka".into());
+    set("messaging.system.name", "kafka".into());
     set("messaging.operation.name", message.operation.into());
     if let Some(kind) = operation_type(head.key) {
         set("messaging.operation.type", kind.into());
@@ -150,7 +150,7 @@ pub(super) fn response<'a>(message: &mut Message<'a>, key: i16, facts: Facts<'a>
         message.status_code = Some(i32::from(code));
         message.outcome = errors::outcome(code);
         if code != 0 {
-            message.attrs.push(("messaging.response.status_code", AttrVal::Int(i64::from(code))));
+            message.attrs.push(("wirespan.messaging.status_code", AttrVal::Int(i64::from(code))));
         }
         if !matches!(message.outcome, Outcome::Ok | Outcome::Unset) {
             message.error = Cow::Borrowed(errors::name(code));
@@ -169,7 +169,7 @@ pub(super) fn response<'a>(message: &mut Message<'a>, key: i16, facts: Facts<'a>
     destination(message, &facts);
     if let Some(part) = facts.parts().first() {
         let (first, last) = asked.range(key, part);
-        let name = if records { "messaging.kafka.offset" } else { "wirespan.kafka.committed_offset" };
+        let name = if records { "kafka.offset" } else { "wirespan.kafka.committed_offset" };
         message.attrs.extend(first.map(|n| (name, n.into())));
         message.attrs.extend(last.map(|n| ("wirespan.kafka.last_offset", n.into())));
         message.attrs.extend(part.high.map(|n| ("wirespan.kafka.high_watermark", n.into())));

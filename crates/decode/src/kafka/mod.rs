@@ -5,7 +5,7 @@
 //! |---|---|
 //! | pairing | by correlation id; a produce with `acks=0` gets no response and is one-way |
 //! | operation | the name of the API key; the body is read up to the newest version known, beyond it only the header |
-//! | offsets | of the request, `wirespan.kafka.fetch_offset` (asked) or `wirespan.kafka.committed_offset`; of the response, `messaging.kafka.offset` (first; of records that were not captured, the one asked for) and `wirespan.kafka.last_offset`; `wirespan.kafka.high_watermark` bounds what a fetch could bring |
+//! | offsets | of the request, `wirespan.kafka.fetch_offset` (asked) or `wirespan.kafka.committed_offset`; of the response, `kafka.offset` (first; of records that were not captured, the one asked for) and `wirespan.kafka.last_offset`; `wirespan.kafka.high_watermark` bounds what a fetch could bring |
 //! | several partitions | the first stands in the convention's attributes, up to 16 in `wirespan.kafka.partitions` as `topic/partition:first-last` |
 //! | topic ids | named by metadata responses of any connection of this process, else shown as `wirespan.kafka.topic_id` |
 //! | fetch sessions | a fetch that names no topic is about the one of its session, if that has one only |

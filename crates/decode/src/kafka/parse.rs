@@ -45,7 +45,7 @@ struct Session {
 }
 
 impl Parser for KafkaParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let stream = match chunk.side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
@@ -53,7 +53,7 @@ impl Parser for KafkaParser {
         stream.feed(chunk, &mut self.session, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.client.broken_off(Side::Client, &mut self.session, out);
         self.server.broken_off(Side::Server, &mut self.session, out);
     }
@@ -168,7 +168,8 @@ impl Session {
         emit::place(&mut message, &frame, head.correlation);
         let remembered = Remembered::of(head.key, &facts);
         emit::request(&mut message, &head, facts);
-        out(Item::Message(message));
+        out(Item::Message(&message));
+        drop(message);
         self.fetches = fetches;
         if !one_way {
             self.ask(&head, remembered, out);
@@ -194,7 +195,7 @@ impl Session {
             self.asked.drain(..at);
             self.asked.pop_front()
         });
-        let Some(asked) = asked.flatten() else { return out(Item::Message(message)) };
+        let Some(asked) = asked.flatten() else { return out(Item::Message(&message)) };
         let mut facts = Facts::default();
         if let Some(api) = asked.api.filter(|api| asked.version <= api.newest) {
             let flexible = asked.version >= api.flexible;
@@ -208,6 +209,6 @@ impl Session {
             }
             emit::response(&mut message, asked.key, facts, &asked.remembered, read.is_err());
         }
-        out(Item::Message(message));
+        out(Item::Message(&message));
     }
 }

@@ -150,7 +150,7 @@ fn api_versions(id: i32) -> Vec<u8> {
 /// What the parser says, without what every request has.
 fn say(turns: &[Turn]) -> Vec<String> {
     let plain = |l: String| {
-        l.replace(" messaging.system=kafka", "")
+        l.replace(" messaging.system.name=kafka", "")
             .replace(" messaging.client.id=shop", "")
             .split(' ')
             .filter(|w| !w.starts_with("messaging.operation.") && !w.starts_with("wirespan.kafka.api_version"))
@@ -176,7 +176,7 @@ fn a_produce_and_its_offset() {
     assert_eq!(
         said[1],
         "S resp @0+63 id=7 status=0 Ok messaging.destination.name=orders messaging.destination.partition.id=3 \
-         messaging.kafka.offset=1200 wirespan.kafka.last_offset=1201"
+         kafka.offset=1200 wirespan.kafka.last_offset=1201"
     );
     assert!(!said.concat().contains(SECRET));
 }
@@ -228,7 +228,7 @@ fn fetch_by_topic_id_with_offsets_and_links() {
     let said = say(&turns);
     assert!(said[0].contains("wirespan.kafka.topic_id=ZmV0Y2ggYnkgdG9waWMgaQ"), "{}", said[0]);
     assert!(said[0].contains("wirespan.kafka.max_wait_ms=500") && said[0].contains("fetch_offset=50"), "{}", said[0]);
-    assert!(said[1].contains("messaging.kafka.offset=48 wirespan.kafka.last_offset=51"), "{}", said[1]);
+    assert!(said[1].contains("kafka.offset=48 wirespan.kafka.last_offset=51"), "{}", said[1]);
     assert!(said[1].contains("wirespan.link.trace_id=0af7651916cd43dd8448eb211c80319c"), "{}", said[1]);
     assert!(said[4].contains("Fetch named messaging") || said[4].contains("Fetch named wirespan"), "{}", said[4]);
     assert!(said[5].contains("messaging.destination.name=named"), "{}", said[5]);
@@ -273,16 +273,16 @@ fn a_fetch_not_captured_whole_counts_nothing() {
         [c(fetch13(1, id, 10)), (s("").0, response, 1_000_003), c(fetch13(2, id, 12)), s(fetched13(2, id, 0, &w(), 0))];
     let said = say(&turns);
     assert!(said[1].contains("body=1000003 id=1 status=0 Ok"), "{}", said[1]);
-    assert!(said[1].contains("messaging.kafka.offset=10") && !said[1].contains("last_offset"), "{}", said[1]);
+    assert!(said[1].contains("kafka.offset=10") && !said[1].contains("last_offset"), "{}", said[1]);
     assert!(!said[1].contains("message_count"), "{}", said[1]);
     assert!(said[3].contains("id=2") && said[3].contains("message_count=0"), "{}", said[3]);
-    assert!(!said[3].contains("messaging.kafka.offset"), "{}", said[3]);
+    assert!(!said[3].contains("kafka.offset"), "{}", said[3]);
     // A broker sends records from a file: none of their bytes is seen.
     let whole = fetched13(3, id, 0, &records, 0);
     let head = whole.len() - records.0.len() - 3;
     let tail = whole.len() - head;
     let said = say(&[c(fetch13(3, id, 11)), (s("").0, whole[..head].to_vec(), tail as u64)]);
-    assert!(said[1].contains("messaging.kafka.offset=11 wirespan.kafka.high_watermark=99"), "{}", said[1]);
+    assert!(said[1].contains("kafka.offset=11 wirespan.kafka.high_watermark=99"), "{}", said[1]);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn old_message_sets_are_walked() {
     let reply = w().i32(1).str("old").i32(1).i32(4).i16(0).i64(77).i64(-1).i32(0);
     let said = say(&[c(ask(0, 2, 5, false, body)), s(answer(5, false, reply))]);
     assert!(said[0].contains("Produce old") && said[0].contains("message_count=2"), "{}", said[0]);
-    assert!(said[1].contains("messaging.kafka.offset=77 wirespan.kafka.last_offset=78"), "{}", said[1]);
+    assert!(said[1].contains("kafka.offset=77 wirespan.kafka.last_offset=78"), "{}", said[1]);
 }
 
 #[test]
@@ -362,12 +362,12 @@ fn the_middle_of_a_connection() {
         s(fetched13(9, id, 0, &plain_batch(1, 1), 0)),
     ]);
     assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].contains("id=9 Fetch") && said[1].contains("messaging.kafka.offset=1"), "{said:?}");
+    assert!(said[0].contains("id=9 Fetch") && said[1].contains("kafka.offset=1"), "{said:?}");
     // The answer to an older request comes with the first one that we know.
     let both = [answer(8, true, w().i32(0)), fetched13(9, id, 0, &plain_batch(1, 1), 0)].concat();
     let said = say(&[c(fetch13(9, id, 1)), s(both)]);
     assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[1].contains("id=9") && said[1].contains("messaging.kafka.offset=1"), "{said:?}");
+    assert!(said[1].contains("id=9") && said[1].contains("kafka.offset=1"), "{said:?}");
 }
 
 #[test]

@@ -151,6 +151,6 @@ impl Format for KrpcFormat {
         } else {
             m.attrs.push(("wirespan.krpc.sequence", AttrVal::Int(i64::from(meta.sequence))));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }

@@ -25,7 +25,7 @@ fn conversation() -> Vec<Turn> {
 #[test]
 fn calls_and_their_answers() {
     let said = tcp(&Krpc, &conversation());
-    assert!(said[0].contains("id=1 3 9 rpc.system=krpc rpc.service=9 rpc.method=3"), "{}", said[0]);
+    assert!(said[0].contains("id=1 3 9 rpc.system.name=krpc rpc.method=9/3"), "{}", said[0]);
     assert!(said[0].contains("foreign_trace_id: Some(\"t-1\")"));
     assert!(said[1].contains("S resp") && said[1].contains("id=1 3 9 status=0 Ok"));
     assert!(said[3].contains("status=-407 ServerError") && said[3].contains("error.type=-407"), "{}", said[3]);

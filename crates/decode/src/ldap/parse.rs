@@ -145,7 +145,7 @@ impl Messages {
         if m.operation == "startTLS" {
             self.start_tls = m.id;
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn reply(&mut self, envelope: &Envelope<'_>, place: Place, out: Out<'_>) {
@@ -160,7 +160,7 @@ impl Messages {
                     self.searches.push(Search { id: envelope.id, entries: 0, references: 0 });
                     let mut m = emit::part(envelope, place.offset);
                     m.head_len = place.len;
-                    out(Item::Message(m));
+                    out(Item::Message(&m));
                     self.searches.len().saturating_sub(1)
                 }
             };
@@ -182,7 +182,7 @@ impl Messages {
                 late.attrs.push(("wirespan.ldap.references", AttrVal::Int(search.references)));
             }
             let end = place.offset.saturating_add(place.len);
-            out(Item::End { side: Side::Server, id: Some(envelope.id), offset: end, late });
+            out(Item::End { side: Side::Server, id: Some(envelope.id), offset: end, late: &late });
             return;
         }
         let mut m = emit::response(envelope, &result, place.offset);
@@ -191,7 +191,7 @@ impl Messages {
             m.attrs.push(("wirespan.ldap.entries", AttrVal::Int(0)));
         }
         let answered = m.kind == Kind::Response && self.start_tls == m.id;
-        out(Item::Message(m));
+        out(Item::Message(&m));
         if answered {
             self.start_tls = None;
             if result.code == Some(0) {

@@ -175,45 +175,46 @@ struct Hiding {
     protocol: L7,
 }
 
-fn without<'a>(mut item: Item<'a>, protocol: L7, hide: &[(L7, Arc<[String]>)]) -> Item<'a> {
-    let of = match &item {
-        Item::Message(m) => m.protocol,
-        _ => protocol,
-    };
-    let hidden = |name: &str| hide.iter().any(|(p, names)| *p == of && names.iter().any(|n| n == name));
-    match &mut item {
+/// Hands an item on without what is hidden.
+fn without(item: Item<'_, '_>, protocol: L7, hide: &[(L7, Arc<[String]>)], out: &mut dyn FnMut(Item<'_, '_>)) {
+    let hidden = |of: L7, name: &str| hide.iter().any(|(p, names)| *p == of && names.iter().any(|n| n == name));
+    match item {
         Item::Message(m) => {
-            m.attrs.retain(|(key, _)| !hidden(key));
-            if hidden("operation") {
+            let mut m = m.clone();
+            let of = m.protocol;
+            m.attrs.retain(|(key, _)| !hidden(of, key));
+            if hidden(of, "operation") {
                 m.operation = "";
             }
-            if hidden("target") {
+            if hidden(of, "target") {
                 m.target = "".into();
             }
-            if hidden("error") {
+            if hidden(of, "error") {
                 m.error = "".into();
             }
+            out(Item::Message(&m));
         }
-        Item::End { late, .. } => {
-            late.attrs.retain(|(key, _)| !hidden(key));
-            if hidden("error") {
+        Item::End { side, id, offset, late } => {
+            let mut late = late.clone();
+            late.attrs.retain(|(key, _)| !hidden(protocol, key));
+            if hidden(protocol, "error") {
                 late.error = "".into();
             }
+            out(Item::End { side, id, offset, late: &late });
         }
-        _ => {}
+        other => out(other),
     }
-    item
 }
 
 impl Parser for Hiding {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let Hiding { parser, hide, protocol } = self;
-        parser.feed(chunk, &mut |item| out(without(item, protocol, hide)));
+        parser.feed(chunk, &mut |item| without(item, protocol, hide, out));
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         let Hiding { parser, hide, protocol } = self;
-        parser.finish(&mut |item| out(without(item, protocol, hide)));
+        parser.finish(&mut |item| without(item, protocol, hide, out));
     }
 
     fn buffered(&self) -> usize {

@@ -112,7 +112,7 @@ impl Memcache {
         if self.keys && whole && command.name != "_OTHER" {
             message.attrs.push(("db.query.text", AttrVal::Str(Cow::Owned(text::shown(line, &command)))));
         }
-        out(Item::Message(message));
+        out(Item::Message(&message));
         Some(command.value)
     }
 
@@ -132,13 +132,13 @@ impl Memcache {
                     if hits > 0 {
                         late.attrs.push(("wirespan.memcached.hits", AttrVal::Int(hits)));
                     }
-                    out(Item::End { side: Side::Server, id: None, offset: end, late });
+                    out(Item::End { side: Side::Server, id: None, offset: end, late: &late });
                     return Some(0);
                 }
                 // An error in the middle of a list ends it; anything else begins another answer.
                 Line::Error { .. } | Line::Word { .. } => {
                     self.open = None;
-                    out(Item::End { side: Side::Server, id: None, offset: unit.offset, late: Late::default() });
+                    out(Item::End { side: Side::Server, id: None, offset: unit.offset, late: &Late::default() });
                 }
             }
         }
@@ -175,7 +175,7 @@ impl Memcache {
                 m.error = if text.is_empty() { Cow::Borrowed(word) } else { hide_values(clean(text, 160)) };
             }
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         Some(skip)
     }
 
@@ -227,7 +227,7 @@ impl Memcache {
             if !listed {
                 self.stats = None;
                 let id = Some(u64::from(header.opaque));
-                out(Item::End { side: Side::Server, id, offset: end, late: Late::default() });
+                out(Item::End { side: Side::Server, id, offset: end, late: &Late::default() });
             }
             return Step::Took { head: HEADER, skip };
         }
@@ -269,7 +269,7 @@ impl Memcache {
                 m.error = Cow::Borrowed(word);
             }
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         let head = if keys { behind.min(unit.bytes.len()) } else { HEADER };
         let passed = len64(head.saturating_sub(HEADER));
         Step::Took { head, skip: skip.saturating_sub(passed) }

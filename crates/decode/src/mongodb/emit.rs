@@ -1,6 +1,7 @@
 //! Bodies → messages.
 
 use super::bson::{elements, Value};
+use super::compressed::{NOOP, SNAPPY, ZLIB, ZSTD};
 use super::parse::{op, Body};
 use crate::text::{clean, hide_values, visible};
 use crate::url::looks_secret;
@@ -244,10 +245,10 @@ fn integer(n: f64) -> Option<i32> {
 fn compressor(body: &Body<'_>, m: &mut Message<'_>) {
     let name = match body.compressor {
         None => return,
-        Some(0) => "noop",
-        Some(1) => "snappy",
-        Some(2) => "zlib",
-        Some(3) => "zstd",
+        Some(NOOP) => "noop",
+        Some(SNAPPY) => "snappy",
+        Some(ZLIB) => "zlib",
+        Some(ZSTD) => "zstd",
         Some(_) => "unknown",
     };
     m.attrs.push(("wirespan.mongodb.compressor", AttrVal::from(name)));

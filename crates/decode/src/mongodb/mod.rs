@@ -8,13 +8,14 @@
 //! | errors | `ok: 0`, the first of `writeErrors`, `writeConcernError`, and the flags of `OP_REPLY` |
 //! | not captured to its end | what was seen; a reply whose `ok` was not seen has no outcome, unless it holds a cursor |
 //! | `moreToCome` | of a client: one-way (unacknowledged writes). Of a server: the replies after the first are one-way |
-//! | `OP_COMPRESSED` | the compressor is named, the body is not decompressed (no library is worth it for names), the command stays unknown |
+//! | `OP_COMPRESSED` | the compressor is named; the beginning of what snappy and zlib packed is read, with zstd the command stays unknown |
 //! | legacy writes | `OP_INSERT`, `OP_UPDATE`, `OP_DELETE`, `OP_KILL_CURSORS` are one-way |
 //! | after a gap | the next chunk that begins with a whole header and document |
 //!
 //! Every call is needed: drivers read the 16 bytes of a header by a call of their own, and replies come in any order.
 
 mod bson;
+mod compressed;
 pub mod detect;
 mod emit;
 pub mod parse;

@@ -1,7 +1,7 @@
 //! Headers and bodies of messages → what is worth telling.
 
 use super::bson::{self, int32};
-use super::{emit, reason};
+use super::{compressed, emit, reason};
 use crate::text::{at_most, len64};
 use crate::units::{Out, Reader, Step, Unit};
 use wirespan_model::{Item, Kind, Side};
@@ -76,18 +76,15 @@ pub(super) struct Body<'a> {
     pub(super) op: i32,
 }
 
-/// Reads the body behind a header, as far as it goes.
-pub(super) fn body(op: i32, bytes: &[u8]) -> Body<'_> {
+/// Reads the body behind a header, as far as it goes; `unpacked` is what a compressed one holds.
+fn body<'a>(op: i32, bytes: &'a [u8], unpacked: &'a [u8]) -> Body<'a> {
     let mut body = Body { op, ..Body::default() };
     match op {
         op::COMPRESSED => {
-            let Some(original) = int32(bytes, 0) else { return body };
-            let compressor = bytes.get(8).copied();
-            if let (Some(0), Some(inner)) = (compressor, bytes.get(9..)) {
-                // Not compressed at all. An inner compressed body would be nonsense.
-                if original != op::COMPRESSED {
-                    return Body { compressor, ..self::body(original, inner) };
-                }
+            let Some((original, compressor, _)) = compressed::head(bytes) else { return body };
+            // A compressed body inside of one would be nonsense.
+            if original != op::COMPRESSED && !unpacked.is_empty() {
+                body = self::body(original, unpacked, b"");
             }
             (body.op, body.compressor) = (original, Some(compressor.unwrap_or(u8::MAX)));
         }
@@ -131,6 +128,8 @@ pub struct Messages {
     exhaust: Option<u32>,
     /// The user lets these through.
     fields: emit::Fields,
+    /// Room for the beginning of a compressed body.
+    unpacked: Vec<u8>,
 }
 
 impl Messages {
@@ -159,7 +158,11 @@ impl Reader for Messages {
         if unit.lost && !super::detect::is_message(&header, bytes) {
             return Step::Bad;
         }
-        let body = body(header.op, bytes);
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        if header.op == op::COMPRESSED {
+            compressed::unpack(bytes, &mut unpacked);
+        }
+        let body = body(header.op, bytes, &unpacked);
         let more = body.op == op::MSG && body.flags & MORE_TO_COME != 0;
         let kind = match unit.side {
             Side::Client if more => Kind::OneWay,
@@ -187,7 +190,9 @@ impl Reader for Messages {
             Kind::Response => Some(u64::from(header.response_to)),
             _ => None,
         };
-        out(Item::Message(message));
+        out(Item::Message(&message));
+        drop(message);
+        self.unpacked = unpacked;
         Step::Took { head: at_most(len64(seen.len()), MAX_HEAD), skip }
     }
 

@@ -143,7 +143,7 @@ fn older_operations_and_compressed_ones() {
     let query = |name: &str, body: &[u8]| [&[0; 4], name.as_bytes(), &[0; 5], &[255; 4][..], body].concat();
     let reply = |flags: u8, body: &[u8]| [&[flags, 0, 0, 0][..], &[0; 12], &[1, 0, 0, 0], body].concat();
     let ok = document(&[double("ok", 1.0)]);
-    let compressed = [&2013i32.to_le_bytes()[..], &[99, 0, 0, 0, 1], b"squeezed"].concat();
+    let compressed = [&2013i32.to_le_bytes()[..], &[99, 0, 0, 0, 3], b"squeezed"].concat();
     let failed = document(&[text("$err", "bad"), int("code", 10_107)]);
     let said = tcp(
         &MongoDb,
@@ -162,8 +162,40 @@ fn older_operations_and_compressed_ones() {
     assert!(said[2].contains("id=3 find cart"), "{}", said[2]);
     assert!(said[3].ends_with("status=10107 ServerError error=\"bad\" db.response.status_code=10107 error.type=10107"));
     assert!(said[4].contains("oneway") && said[4].contains("delete cart"), "{}", said[4]);
-    assert!(said[5].ends_with("id=6 db.system.name=mongodb wirespan.mongodb.compressor=snappy"), "{}", said[5]);
-    assert!(said[6].ends_with("id=6 wirespan.mongodb.compressor=snappy"), "{}", said[6]);
+    assert!(said[5].ends_with("id=6 db.system.name=mongodb wirespan.mongodb.compressor=zstd"), "{}", said[5]);
+    assert!(said[6].ends_with("id=6 wirespan.mongodb.compressor=zstd"), "{}", said[6]);
+}
+
+#[test]
+fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
+    let zlib = |bytes: &[u8]| {
+        let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut packer, bytes).unwrap();
+        packer.finish().unwrap()
+    };
+    let snappy = |bytes: &[u8]| snap::raw::Encoder::new().compress_vec(bytes).unwrap();
+    let pack = |plain: &[u8], number: u8| {
+        let (header, body) = plain.split_at(16);
+        let id = |at: usize| i32::from_le_bytes(header[at..at + 4].try_into().unwrap());
+        let packed = if number == 1 { snappy(body) } else { zlib(body) };
+        let len = (body.len() as i32).to_le_bytes();
+        message(id(4), id(8), 2012, &[&2013i32.to_le_bytes()[..], &len, &[number], &packed].concat())
+    };
+    let failed = document(&[double("ok", 0.0), text("errmsg", "no 'geheim'"), int("code", 11)]);
+    for (number, name) in [(1, "snappy"), (2, "zlib")] {
+        let turns = [
+            c(pack(&find(1), number)),
+            s(pack(&msg(2, 1, 0, &failed), number)),
+            c(pack(&msg(3, 0, 2, &failed), number)),
+        ];
+        let said = tcp(&MongoDb, &turns);
+        assert!(said[0].contains("id=1 find cart") && said[0].contains("db.namespace=shop"), "{}", said[0]);
+        assert!(said[0].ends_with(&format!("wirespan.mongodb.compressor={name}")), "{}", said[0]);
+        assert!(said[1].contains("status=11 ") && said[1].contains("error="), "{}", said[1]);
+        assert!(said[2].starts_with("C oneway"), "{}", said[2]);
+        assert!(!said.concat().contains("geheim"), "{said:?}");
+        cutting_changes_nothing(&MongoDb, &turns, "geheim");
+    }
 }
 
 #[test]

@@ -28,11 +28,11 @@ pub(super) struct MqttParser {
 }
 
 impl Parser for MqttParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.feed(chunk, &mut self.session, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.finish(&mut self.session, out);
     }
 
@@ -65,7 +65,7 @@ impl Reader for Session {
         let body = at.rest();
         let body = usize::try_from(head.remaining).ok().and_then(|n| body.get(..n)).unwrap_or(body);
         let mut m = Message::new("mqtt", frame.side, Kind::OneWay, frame.offset);
-        m.attrs.push(("messaging.system", "mqtt".into()));
+        m.attrs.push(("messaging.system.name", "mqtt".into()));
         m.operation = operation(head.kind);
         let mut props = Properties::default();
         let context;
@@ -84,7 +84,7 @@ impl Reader for Session {
         m.head_len = len64(head.len.saturating_add(read)).min(frame.len);
         let left = frame.len.saturating_sub(m.head_len);
         m.body = if left == 0 { Body::None } else { Body::Length(left) };
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn lost(&mut self, side: Side, _out: Out<'_>) {

@@ -54,7 +54,7 @@ fn publish(qos: u8, topic: &str, id: u16, props: Option<&[u8]>, payload: &str) -
 
 /// Without the attributes.
 fn brief(turns: &[Turn]) -> Vec<String> {
-    tcp(&Mqtt, turns).into_iter().map(|l| l.split(" messaging.system").next().unwrap().to_owned()).collect()
+    tcp(&Mqtt, turns).into_iter().map(|l| l.split(" messaging.system.name").next().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl MySession {
                 let mut m = Message::new("mysql", frame.side, Kind::OneWay, frame.offset);
                 m.head_len = frame.shown();
                 Described::default().write(&mut m, "mysql", "SSL REQUEST", "");
-                out(Item::Message(m));
+                out(Item::Message(&m));
                 self.over = true;
                 return out(Item::Upgrade("tls"));
             }
@@ -83,7 +83,7 @@ impl MySession {
         m.head_len = frame.shown();
         m.body = frame.body();
         Described::default().write(&mut m, "mysql", "LOGIN", &self.selecting);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// `COM_CHANGE_USER`: the database stands behind the credentials.

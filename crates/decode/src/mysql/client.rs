@@ -88,7 +88,8 @@ impl MySession {
         if compressed {
             m.attrs.push(("wirespan.mysql.compressed", AttrVal::from(true)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
+        drop(m);
         if let (com::STMT_CLOSE, Some(key)) = (command, statement) {
             self.statements.remove(key);
         }

@@ -219,7 +219,7 @@ impl MySession {
         if let Some(n) = okay.affected.filter(|n| *n > 0) {
             m.attrs.push(("wirespan.db.affected_rows", AttrVal::Int(i64::try_from(n).unwrap_or(i64::MAX))));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// Begins an answer of many packets, if it has not begun.
@@ -230,7 +230,7 @@ impl MySession {
         m.head_len = frame.shown();
         m.body = Body::Open;
         m.outcome = Outcome::Ok;
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// The answer to the oldest command is over.
@@ -247,7 +247,7 @@ impl MySession {
         if let Some(n) = unit.affected.filter(|n| *n > 0) {
             late.attrs.push(("wirespan.db.affected_rows", AttrVal::Int(i64::try_from(n).unwrap_or(i64::MAX))));
         }
-        out(Item::End { side: Side::Server, id: None, offset, late });
+        out(Item::End { side: Side::Server, id: None, offset, late: &late });
     }
 
     /// An error answers, at once or behind rows.
@@ -264,7 +264,7 @@ impl MySession {
                 Late { status_code: Some(i32::from(failure.code)), outcome: failure.outcome(), ..Late::default() };
             late.error = Cow::Borrowed(&*failure.text);
             tell(failure, &mut late.attrs);
-            return out(Item::End { side: Side::Server, id: None, offset: frame.end(), late });
+            return out(Item::End { side: Side::Server, id: None, offset: frame.end(), late: &late });
         }
         let mut m = Message::new("mysql", Side::Server, Kind::Response, frame.offset);
         m.head_len = frame.shown();
@@ -273,7 +273,7 @@ impl MySession {
         m.outcome = failure.outcome();
         m.error = Cow::Borrowed(&*failure.text);
         tell(failure, &mut m.attrs);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// An error that nobody asked for: too many connections, a shutdown, a blocked host.
@@ -287,7 +287,7 @@ impl MySession {
         m.error = Cow::Borrowed(&*failure.text);
         m.attrs.push(("db.system.name", AttrVal::from("mysql")));
         tell(failure, &mut m.attrs);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// A packet with the header of compression. What was not compressed inside is read.
@@ -306,7 +306,7 @@ impl MySession {
                 m.body = frame.body();
                 m.attrs.push(("db.system.name", AttrVal::from("mysql")));
                 m.attrs.push(("wirespan.mysql.compressed", AttrVal::from(true)));
-                out(Item::Message(m));
+                out(Item::Message(&m));
             }
             return;
         }

@@ -20,11 +20,11 @@ pub(super) struct NatsParser {
 }
 
 impl Parser for NatsParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.feed(chunk, &mut self.lines, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.finish(&mut self.lines, out);
     }
 
@@ -89,12 +89,17 @@ impl Reader for Lines {
         m.head_len = len64(head_end).min(frame.len);
         let left = frame.len.saturating_sub(m.head_len);
         m.body = if left == 0 { Body::None } else { Body::Length(left) };
-        m.attrs.push(("messaging.system", "nats".into()));
+        m.attrs.push(("messaging.system.name", "nats".into()));
         self.read(&line, headers(block), payload, &mut m);
         if let Some(name) = operation_name(&line, payload) {
             m.attrs.push(("messaging.operation.name", name.into()));
         }
-        out(Item::Message(m));
+        if m.kind == Kind::Response {
+            // An answer comes to an inbox, and is delivered; its span is that of the message which was sent.
+            let of_the_request = ["messaging.operation.", "messaging.destination.", "messaging.message.body."];
+            m.attrs.retain(|(key, _)| !of_the_request.iter().any(|begin| key.starts_with(begin)));
+        }
+        out(Item::Message(&m));
     }
 
     fn broken(&mut self, frame: Frame<'_>, out: Out<'_>) {
@@ -103,8 +108,8 @@ impl Reader for Lines {
             let mut m = Message::new("nats", frame.side, Kind::OneWay, frame.offset);
             m.operation = Verb::Info.name();
             m.head_len = len64(frame.bytes.len());
-            m.attrs.push(("messaging.system", "nats".into()));
-            out(Item::Message(m));
+            m.attrs.push(("messaging.system.name", "nats".into()));
+            out(Item::Message(&m));
         }
     }
 

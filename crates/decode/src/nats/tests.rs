@@ -10,7 +10,7 @@ const QUIET: &str = "CONNECT {\"verbose\":false,\"user\":\"CANARYUSER\",\"pass\"
 
 /// Without the attributes.
 fn brief(turns: &[Turn]) -> Vec<String> {
-    tcp(&Nats, turns).into_iter().map(|l| l.split(" messaging.system").next().unwrap().to_owned()).collect()
+    tcp(&Nats, turns).into_iter().map(|l| l.split(" messaging.system.name").next().unwrap().to_owned()).collect()
 }
 
 /// A command without the sizes, for conversations in which they do not matter.
@@ -48,6 +48,18 @@ fn publish_and_deliver() {
         format!("C resp @{}+6 id=2 PONG Ok", n.1 + 59),
     ];
     assert_eq!(said, expected);
+}
+
+/// The span is that of what was sent: where to, and how large, the answer must not say otherwise.
+#[test]
+fn an_answer_leaves_the_request_its_destination() {
+    let ask = c("PUB Greeter.Hello _INBOX.a.1 2\r\nhi\r\n");
+    let said = tcp(&Nats, &[s(INFO), c(QUIET), ask, s("MSG _INBOX.a.1 1 4\r\nyoyo\r\n")]);
+    assert!(said[2].contains("messaging.destination.name=Greeter.Hello messaging.message.body.size=2"), "{}", said[2]);
+    assert!(said[3].contains("S resp") && said[3].contains("messaging.system.name=nats"), "{}", said[3]);
+    for key in ["messaging.destination", "messaging.operation", "messaging.message.body"] {
+        assert!(said[2].contains(key) && !said[3].contains(key), "{key}: {}", said[3]);
+    }
 }
 
 #[test]

@@ -28,11 +28,11 @@ pub(super) struct OpenWireParser {
 }
 
 impl Parser for OpenWireParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.feed(chunk, &mut self.session, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.finish(&mut self.session, out);
     }
 
@@ -94,10 +94,10 @@ impl Reader for Session {
         m.head_len = len64(frame.bytes.len()).min(frame.len);
         let left = frame.len.saturating_sub(m.head_len);
         m.body = if left == 0 { Body::None } else { Body::Length(left) };
-        m.attrs.push(("messaging.system", "activemq".into()));
+        m.attrs.push(("messaging.system.name", "activemq".into()));
         if kind == commands::WIRE_FORMAT_INFO {
             self.wire_format(body, &mut m);
-            return out(Item::Message(m));
+            return out(Item::Message(&m));
         }
         // A response has nothing but an id and a correlation id, so that its length tells the encoding.
         if kind == commands::RESPONSE && self.client.is_none() {
@@ -129,7 +129,7 @@ impl Reader for Session {
             (m.kind, m.id) = (Kind::Request, Some(u64::from(id)));
         }
         self.describe(kind, &kept, &mut m);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn lost(&mut self, side: Side, _out: Out<'_>) {

@@ -227,7 +227,7 @@ fn dispatch(tight: bool, cache: bool, known: bool) -> Vec<u8> {
 /// Without the attributes, places and lengths.
 fn brief(turns: &[Turn]) -> Vec<String> {
     let words = |l: String| {
-        let l = l.split(" messaging.system").next().unwrap().to_owned();
+        let l = l.split(" messaging.system.name").next().unwrap().to_owned();
         l.split(' ').filter(|w| !w.starts_with('@')).collect::<Vec<_>>().join(" ")
     };
     tcp(&OpenWire, turns).into_iter().map(words).collect()

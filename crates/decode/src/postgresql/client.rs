@@ -27,7 +27,7 @@ impl PgSession {
                 if m.operation.is_empty() {
                     m.operation = "QUERY";
                 }
-                out(Item::Message(m));
+                out(Item::Message(&m));
             }
             Some(b'P') => {
                 let name = body.cstr().map(key);
@@ -76,13 +76,13 @@ impl PgSession {
                 self.push(Unit::new(What::Query), out);
                 let mut m = message(frame, Kind::Request);
                 Described::default().write(&mut m, "postgresql", "FUNCTION CALL", &self.database);
-                out(Item::Message(m));
+                out(Item::Message(&m));
             }
             Some(b'X') => {
                 self.tell_group(None, out);
                 let mut m = message(frame, Kind::OneWay);
                 Described::default().write(&mut m, "postgresql", "TERMINATE", &self.database);
-                out(Item::Message(m));
+                out(Item::Message(&m));
             }
             // COPY data and credentials.
             Some(b'c' | b'f') => self.copying = false,
@@ -114,7 +114,7 @@ impl PgSession {
         }
         let mut m = message(frame, kind);
         Described::default().write(&mut m, "postgresql", operation, &self.database);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// Adds a message to the group that the next `Execute`, `Flush` or `Sync` ends.
@@ -146,7 +146,7 @@ impl PgSession {
             _ => group.operation,
         };
         statement.unwrap_or_default().write(&mut m, "postgresql", operation, &self.database);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn syncs(&mut self, frame: &Frame<'_>, out: Out<'_>) {
@@ -161,7 +161,7 @@ impl PgSession {
             if !silent {
                 let mut m = message(frame, Kind::Request);
                 Described::default().write(&mut m, "postgresql", "SYNC", &self.database);
-                out(Item::Message(m));
+                out(Item::Message(&m));
             }
         }
         self.unsynced = false;

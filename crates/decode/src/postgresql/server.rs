@@ -71,7 +71,7 @@ impl PgSession {
             if let Some(front) = self.queue.front().filter(|u| u.what == What::Prepare && u.begun && !u.sync) {
                 let done = *front;
                 self.queue.pop_front();
-                out(end(&done, frame.offset, None));
+                end(&done, frame.offset, None, out);
             }
         }
         if self.queue.is_empty() {
@@ -93,7 +93,7 @@ impl PgSession {
                 m.attrs.push(("error.type", AttrVal::from(failure.code)));
             }
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// One statement is done. Without a `Sync` behind it that is the end.
@@ -106,7 +106,7 @@ impl PgSession {
 
     fn end_front(&mut self, offset: u64, failure: Option<&Failure<'_>>, out: Out<'_>) {
         let Some(unit) = self.queue.pop_front() else { return };
-        out(end(&unit, offset, failure));
+        end(&unit, offset, failure, out);
     }
 
     fn fails(&mut self, frame: &Frame<'_>, body: &[u8], out: Out<'_>) {
@@ -121,7 +121,7 @@ impl PgSession {
             if !failure.code.is_empty() {
                 m.attrs.push(("db.response.status_code", AttrVal::from(failure.code)));
             }
-            return out(Item::Message(m));
+            return out(Item::Message(&m));
         }
         let begun = self.queue.front().is_some_and(|u| u.begun);
         self.begin(frame, Some(&failure), out);
@@ -137,7 +137,7 @@ impl PgSession {
             // Told now, although the end is yet to come: it may not be captured.
             let (offset, unit) = (frame.end(), *unit);
             self.queue.pop_front();
-            out(end(&unit, offset, Some(failure)));
+            end(&unit, offset, Some(failure), out);
             self.queue.push_front(Unit { begun: true, ..Unit::new(What::Sync { silent: true }) });
         }
     }
@@ -153,7 +153,7 @@ impl PgSession {
             let Some(unit) = self.queue.pop_front() else { return };
             match unit.what {
                 What::Sync { silent: true } => {}
-                _ if unit.begun => out(end(&unit, frame.end(), None)),
+                _ if unit.begun => end(&unit, frame.end(), None, out),
                 // The pool or the capture lost the beginning, or the server skipped it.
                 What::Execute | What::Prepare if aborted => {
                     let mut m = message(frame, Kind::Response);
@@ -161,13 +161,13 @@ impl PgSession {
                     m.outcome = Outcome::ClientError;
                     m.error = Cow::Borrowed("skipped: an earlier statement of the pipeline failed");
                     m.attrs.push(("error.type", AttrVal::from("pipeline_aborted")));
-                    out(Item::Message(m));
+                    out(Item::Message(&m));
                 }
                 _ => {
                     let mut m = message(frame, Kind::Response);
                     m.body = Body::None;
                     m.outcome = Outcome::Ok;
-                    out(Item::Message(m));
+                    out(Item::Message(&m));
                 }
             }
         }
@@ -181,7 +181,7 @@ impl PgSession {
         m.outcome = Outcome::Ok;
         let accepted = matches!(answer, b'S' | b'G');
         m.attrs.push(("wirespan.encryption.accepted", AttrVal::from(accepted)));
-        out(Item::Message(m));
+        out(Item::Message(&m));
         if accepted {
             self.over = true;
             out(Item::Upgrade(if tls { "tls" } else { "gss" }));
@@ -209,12 +209,12 @@ impl PgSession {
         m.target = Cow::Borrowed(channel);
         m.attrs.push(("db.system.name", AttrVal::from("postgresql")));
         m.attrs.push(("db.operation.name", AttrVal::from("NOTIFY")));
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }
 
-/// The end of the answer to a request, with what it counted.
-fn end<'a>(unit: &Unit, offset: u64, failure: Option<&'a Failure<'_>>) -> Item<'a> {
+/// Emits the end of the answer to a request, with what it counted.
+fn end(unit: &Unit, offset: u64, failure: Option<&Failure<'_>>, out: Out<'_>) {
     let mut late = Late::default();
     if let Some(failure) = failure {
         late.outcome = failure.outcome();
@@ -233,5 +233,5 @@ fn end<'a>(unit: &Unit, offset: u64, failure: Option<&'a Failure<'_>>) -> Item<'
     if unit.notices > 0 {
         late.attrs.push(("wirespan.db.notices", AttrVal::Int(i64::from(unit.notices))));
     }
-    Item::End { side: Side::Server, id: None, offset, late }
+    out(Item::End { side: Side::Server, id: None, offset, late: &late });
 }

@@ -6,7 +6,7 @@
 //! | afterwards | the connection goes on with another protocol: inferred afresh from the byte behind the header |
 //! | original client | `client.address` and `client.port` of all later spans of the connection |
 //! | `UNKNOWN`, `LOCAL` | no address is taken from it (health checks of the proxy itself) |
-//! | extensions of version 2 | the authority (`tls.client.server_name`) is kept, others are skipped |
+//! | extensions of version 2 | the authority (`server.address`) is kept, others are skipped |
 //! | joined in the middle | there is no header any more; nothing to recognise |
 
 mod parse;

@@ -158,9 +158,9 @@ impl Reader for Headers {
             m.target = Cow::Owned(std::net::SocketAddr::new(ip, port).to_string());
         }
         if let Some(name) = header.authority {
-            m.attrs.push(("tls.client.server_name", AttrVal::from(name)));
+            m.attrs.push(("server.address", AttrVal::from(name)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         out(Item::Upgrade(""));
         self.over = true;
         Step::Took { head: header.len, skip: 0 }

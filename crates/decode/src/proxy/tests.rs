@@ -31,7 +31,7 @@ fn both_versions_tell_the_client_and_where_the_next_protocol_begins() {
     assert_eq!(
         said[0],
         "C oneway @0+68 PROXY [::]:443 Ok network.protocol.version=2 client.address=2001:db8::1 client.port=258 \
-         tls.client.server_name=shop.test"
+         server.address=shop.test"
     );
     assert_eq!(tcp(&Proxy, &[c(binary(0x20, 0, b""))])[0], "C oneway @0+16 LOCAL Ok network.protocol.version=2");
     let mut parser = Proxy.parser(Transport::Tcp);

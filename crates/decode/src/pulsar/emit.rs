@@ -34,7 +34,7 @@ pub(super) fn emit(session: &mut Session, frame: &Frame<'_>, start: &Start, base
     m.id = id;
     if matches!(kind, Kind::Request | Kind::OneWay) {
         m.operation = command.name;
-        m.attrs.push(("messaging.system", "pulsar".into()));
+        m.attrs.push(("messaging.system.name", "pulsar".into()));
         m.attrs.push(("messaging.operation.name", command.name.into()));
         let kind = match start.kind {
             6 => Some("send"),
@@ -67,7 +67,8 @@ pub(super) fn emit(session: &mut Session, frame: &Frame<'_>, start: &Start, base
     if kind == Kind::Response {
         outcome(&mut m, start, inner);
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
+    drop(m);
     forget(session, start.kind, inner);
 }
 
@@ -238,7 +239,7 @@ fn outcome(m: &mut Message<'_>, start: &Start, inner: &[u8]) {
     m.status_code = i32::try_from(code).ok();
     m.error = Cow::Borrowed(errors::name(code));
     m.attrs.push(("error.type", errors::name(code).into()));
-    m.attrs.push(("messaging.response.status_code", i64::try_from(code).unwrap_or(i64::MAX).into()));
+    m.attrs.push(("wirespan.messaging.status_code", i64::try_from(code).unwrap_or(i64::MAX).into()));
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -16,7 +16,7 @@ pub struct PulsarParser {
 }
 
 impl Parser for PulsarParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let stream = match chunk.side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
@@ -24,7 +24,7 @@ impl Parser for PulsarParser {
         stream.feed(chunk, &mut self.session, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.client.broken_off(Side::Client, &mut self.session, out);
         self.server.broken_off(Side::Server, &mut self.session, out);
     }

@@ -45,7 +45,7 @@ fn message() -> Vec<u8> {
 }
 
 fn say(turns: &[Turn]) -> Vec<String> {
-    tcp(&Pulsar, turns).into_iter().map(|l| l.replace(" messaging.system=pulsar", "")).collect()
+    tcp(&Pulsar, turns).into_iter().map(|l| l.replace(" messaging.system.name=pulsar", "")).collect()
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(super) fn command<'a>(
     }
     if let Some(channel) = &command.channel {
         m.target = Cow::Borrowed(channel.as_str());
-        m.attrs.push(("messaging.system", AttrVal::from("redis")));
+        m.attrs.push(("messaging.system.name", AttrVal::from("redis")));
         if m.operation.ends_with("PUBLISH") {
             m.attrs.push(("messaging.operation.type", AttrVal::from("send")));
         }
@@ -87,7 +87,7 @@ pub(super) fn reply<'a>(reply: &Reply<'a>, offset: u64, kind: Kind, secret: bool
         m.attrs.push(("db.system.name", AttrVal::from("redis")));
         if let Some(channel) = reply.channel {
             m.target = clean(channel, MAX_CHANNEL);
-            m.attrs.push(("messaging.system", AttrVal::from("redis")));
+            m.attrs.push(("messaging.system.name", AttrVal::from("redis")));
             m.attrs.push(("messaging.operation.type", AttrVal::from("receive")));
             m.attrs.push(("messaging.destination.name", AttrVal::Str(m.target.clone())));
         }

@@ -24,7 +24,7 @@ pub struct RedisParser {
     keys: bool,
 }
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Where the bytes of a step lie.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ struct Place {
 }
 
 impl Parser for RedisParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         let mut rest = chunk.bytes;
         let mut place = Place { first: true, cut: chunk.missing > 0 };
@@ -56,7 +56,7 @@ impl Parser for RedisParser {
         }
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         for side in [Side::Client, Side::Server] {
             self.broken_off(side, out);
             self.stream(side).buf = Vec::new();
@@ -157,7 +157,8 @@ impl RedisParser {
         let kind = session.ask(&head, text.get(..operation).unwrap_or_default(), out);
         let mut message = emit::command(&head, client.offset, kind, text, operation, session.db());
         client.begin(&mut message, len, head.left);
-        out(Item::Message(message));
+        out(Item::Message(&message));
+        drop(message);
         if head.db.is_some() {
             session.select(head.db);
         }
@@ -176,7 +177,7 @@ impl RedisParser {
         let (kind, asked) = session.answer(&head);
         let mut message = emit::reply(&head, server.offset, kind, asked.is_none_or(|a| a == Asked::Secret));
         server.begin(&mut message, len, head.left);
-        out(Item::Message(message));
+        out(Item::Message(&message));
         if asked == Some(Asked::Replicate) && !matches!(head.shape, Shape::Error(_)) {
             session.upgraded = true;
             out(Item::Upgrade("redis-replication"));

@@ -76,7 +76,7 @@ impl Session {
     }
 
     /// Takes note of a command and says whether it gets a reply.
-    pub(super) fn ask(&mut self, head: &Command, name: &str, out: &mut dyn FnMut(Item<'_>)) -> Kind {
+    pub(super) fn ask(&mut self, head: &Command, name: &str, out: &mut dyn FnMut(Item<'_, '_>)) -> Kind {
         if self.server_lost {
             self.asked.clear();
             self.server_lost = false;

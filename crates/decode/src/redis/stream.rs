@@ -39,7 +39,7 @@ impl Default for Stream {
     }
 }
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 impl Stream {
     /// Counts bytes as taken.
@@ -80,7 +80,7 @@ impl Stream {
         }
         self.state = State::Start { lost: false };
         if std::mem::take(&mut self.end) {
-            out(Item::End { side, id: None, offset: self.offset, late: Late::default() });
+            out(Item::End { side, id: None, offset: self.offset, late: &Late::default() });
         }
     }
 

@@ -136,11 +136,11 @@ fn a_channel_is_a_destination() {
     };
     assert_eq!(
         channel(&[c(cmd(&["publish", "news", "geheim"]))]),
-        "db.operation.name=PUBLISH messaging.system=redis messaging.operation.type=send messaging.destination.name=news \
+        "db.operation.name=PUBLISH messaging.system.name=redis messaging.operation.type=send messaging.destination.name=news \
          db.query.text=PUBLISH ? ?"
     );
     let push = ">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$6\r\ngeheim\r\n";
-    let received = "messaging.system=redis messaging.operation.type=receive messaging.destination.name=news";
+    let received = "messaging.system.name=redis messaging.operation.type=receive messaging.destination.name=news";
     assert_eq!(channel(&[s(push)]), received);
     let long = "x".repeat(65);
     assert_eq!(channel(&[c(cmd(&["PUBLISH", &long, "m"]))]), "db.operation.name=PUBLISH db.query.text=PUBLISH ? ?");

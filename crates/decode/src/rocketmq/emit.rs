@@ -61,7 +61,7 @@ fn push<'a>(message: &mut Message<'a>, key: &'static str, value: AttrVal<'a>) {
 fn request<'a>(mut m: Message<'a>, head: &'a Head<'_>, out: Out<'_>) {
     let (message, fields) = (&mut m, &head.fields);
     message.operation = codes::request(head.code).unwrap_or("_OTHER");
-    push(message, "messaging.system", "rocketmq".into());
+    push(message, "messaging.system.name", "rocketmq".into());
     push(message, "messaging.operation.name", message.operation.into());
     if let Some(kind) = codes::operation_type(head.code) {
         push(message, "messaging.operation.type", kind.into());
@@ -100,14 +100,14 @@ fn request<'a>(mut m: Message<'a>, head: &'a Head<'_>, out: Out<'_>) {
         let found = read(text);
         id = found.id.or(id);
         if let Some(tag) = found.tag {
-            push(message, "messaging.rocketmq.message.tag", AttrVal::Str(clean(tag, MAX_TEXT)));
+            push(message, "rocketmq.message.tag", AttrVal::Str(clean(tag, MAX_TEXT)));
         }
         message.carried = found.carried;
     }
     if let Some(id) = id {
         push(message, "messaging.message.id", AttrVal::Str(clean(id, MAX_TEXT)));
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 fn response<'a>(mut m: Message<'a>, head: &'a Head<'_>, body: &'a [u8], body_len: u64, out: Out<'_>) {
@@ -116,7 +116,7 @@ fn response<'a>(mut m: Message<'a>, head: &'a Head<'_>, body: &'a [u8], body_len
     message.outcome = codes::outcome(head.code);
     if head.code != 0 {
         let name = codes::response(head.code);
-        push(message, "messaging.response.status_code", i64::from(head.code).into());
+        push(message, "wirespan.messaging.status_code", i64::from(head.code).into());
         if message.outcome == Outcome::Ok {
             push(message, "wirespan.rocketmq.signal", name.into());
         } else {
@@ -145,7 +145,7 @@ fn response<'a>(mut m: Message<'a>, head: &'a Head<'_>, body: &'a [u8], body_len
             push(message, "wirespan.rocketmq.last_queue_offset", last.into());
         }
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 /// The first message that a pull brought.

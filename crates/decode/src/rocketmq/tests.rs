@@ -95,7 +95,7 @@ fn pulled(opaque: i32, messages: usize) -> Vec<u8> {
 }
 
 fn say(turns: &[Turn]) -> Vec<String> {
-    tcp(&RocketMq, turns).into_iter().map(|l| l.replace(" messaging.system=rocketmq", "")).collect()
+    tcp(&RocketMq, turns).into_iter().map(|l| l.replace(" messaging.system.name=rocketmq", "")).collect()
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_send_and_where_it_was_stored() {
         "messaging.destination.name=orders",
         "wirespan.rocketmq.producer_group=makers",
         "messaging.destination.partition.id=3",
-        "messaging.rocketmq.message.tag=TagA",
+        "rocketmq.message.tag=TagA",
         "messaging.message.id=7F00AB",
         "trace_id: Some([10, 247, 101",
     ] {

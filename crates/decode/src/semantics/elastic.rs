@@ -59,7 +59,7 @@ impl Call {
         attrs.push(("db.operation.name", text(self.operation.clone().into_owned())));
         if let Some(index) = &self.index {
             attrs.push(("db.collection.name", text(index.clone())));
-            attrs.push(("db.elasticsearch.path_parts.index", text(index.clone())));
+            attrs.push(("db.operation.parameter.index", text(index.clone())));
         }
         if !self.template.is_empty() {
             attrs.push(("url.template", AttrVal::from(self.template)));

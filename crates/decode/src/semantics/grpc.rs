@@ -2,44 +2,24 @@
 
 use crate::semantics::error_text;
 use std::borrow::Cow;
+use wirespan_model::semconv::GRPC_STATUS;
 use wirespan_model::{AttrVal, Late, Outcome};
 
 /// Longest status message that is read, bytes.
 const MAX_MESSAGE: usize = 1024;
 
-/// Names of the status codes, from 0.
-const NAMES: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
-
-/// `/package.Service/Method` → without the slash, the service, the method.
-pub(crate) fn method(path: &[u8]) -> Option<(&str, &str, &str)> {
+/// `/package.Service/Method` → without the slash.
+pub(crate) fn method(path: &[u8]) -> Option<&str> {
     let full = std::str::from_utf8(path.strip_prefix(b"/")?).ok()?;
     let (service, method) = full.rsplit_once('/')?;
     let named = |s: &str, more: &[u8]| {
         !s.is_empty() && s.len() <= 512 && s.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
     };
-    (named(service, b"._-/") && named(method, b"_-.")).then_some((full, service, method))
+    (named(service, b"._-/") && named(method, b"_-.")).then_some(full)
 }
 
 /// The method of a request over HTTP/1, where gRPC can only be gRPC-Web.
-pub(crate) fn call<'a>(content_type: &[u8], path: &'a [u8]) -> Option<(&'a str, &'a str, &'a str)> {
+pub(crate) fn call<'a>(content_type: &[u8], path: &'a [u8]) -> Option<&'a str> {
     if !content_type.starts_with(b"application/grpc-web") {
         return None;
     }
@@ -59,10 +39,11 @@ pub(crate) fn outcome(code: i32) -> Outcome {
 /// What a status says.
 pub(crate) fn status(code: i32, message: &[u8]) -> Late<'static> {
     let mut late = Late { status_code: Some(code), outcome: outcome(code), ..Late::default() };
-    late.attrs.push(("rpc.system", AttrVal::from("grpc")));
-    late.attrs.push(("rpc.grpc.status_code", AttrVal::Int(i64::from(code))));
+    late.attrs.push(("rpc.system.name", AttrVal::from("grpc")));
+    let name = usize::try_from(code).ok().and_then(|code| GRPC_STATUS.get(code)).copied();
+    late.attrs.push(("rpc.status_code", name.map_or_else(|| AttrVal::Str(code.to_string().into()), AttrVal::from)));
     if code != 0 {
-        let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code)).copied().unwrap_or("_OTHER");
+        let name = name.unwrap_or("_OTHER");
         late.attrs.push(("error.type", AttrVal::from(name)));
         let text = unescape(message.get(..MAX_MESSAGE).unwrap_or(message));
         late.error = if text.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(error_text(&text)) };

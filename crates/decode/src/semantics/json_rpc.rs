@@ -19,8 +19,8 @@ pub(super) fn request(body: &[u8]) -> Option<AttrList<'static>> {
     });
     let method = method.filter(|_| version)?;
     let mut attrs = AttrList::new();
-    attrs.push(("rpc.system", AttrVal::from("jsonrpc")));
-    attrs.push(("rpc.jsonrpc.version", AttrVal::from("2.0")));
+    attrs.push(("rpc.system.name", AttrVal::from("jsonrpc")));
+    attrs.push(("jsonrpc.protocol.version", AttrVal::from("2.0")));
     if let Some(method) = name(method, b"./:-$", MAX_METHOD) {
         attrs.push(("rpc.method", text(method)));
     }
@@ -49,7 +49,7 @@ pub(super) fn response(body: &[u8]) -> Late<'static> {
     // Section 5.1: parse error, invalid request, unknown method, invalid parameters.
     let asker = matches!(code, -32700 | -32602..=-32600);
     let mut late = failed(if asker { Outcome::ClientError } else { Outcome::ServerError }, error_text(&message));
-    late.attrs.push(("rpc.jsonrpc.error_code", AttrVal::Int(i64::from(code))));
+    late.attrs.push(("rpc.status_code", text(code.to_string())));
     late.attrs.push(("error.type", text(code.to_string())));
     late
 }

@@ -165,13 +165,13 @@ impl Lines {
             self.asked.pop_front();
         }
         self.asked.push_back(asked);
-        out(Item::Message(m));
+        out(Item::Message(&m));
         skip
     }
 
     fn mail_ended(&mut self, offset: u64, out: Out<'_>) {
         if std::mem::take(&mut self.mail_open) {
-            out(Item::End { side: Side::Client, id: None, offset, late: Late::default() });
+            out(Item::End { side: Side::Client, id: None, offset, late: &Late::default() });
         }
     }
 
@@ -180,7 +180,7 @@ impl Lines {
         if self.in_reply {
             self.in_reply = reply.more;
             if !reply.more {
-                out(Item::End { side: Side::Server, id: None, offset: end, late: Late::default() });
+                out(Item::End { side: Side::Server, id: None, offset: end, late: &Late::default() });
             }
             return;
         }
@@ -219,7 +219,7 @@ impl Lines {
             m.body = Body::Open;
             self.in_reply = true;
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         if kind == Kind::Response {
             self.asked.pop_front();
             match asked {

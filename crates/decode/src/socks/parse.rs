@@ -208,7 +208,7 @@ impl Reader for Steps {
                 m.target = Cow::Borrowed(self.target.as_str());
                 m.attrs.push(("wirespan.socks.target", AttrVal::from(self.target.as_str())));
             }
-            out(Item::Message(m));
+            out(Item::Message(&m));
             return Step::Took { head: len, skip: 0 };
         }
         // The second answer to BIND tells who came.
@@ -224,7 +224,7 @@ impl Reader for Steps {
             m.error = Cow::Borrowed(name);
             m.attrs.push(("error.type", AttrVal::from(name)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         if granted && self.operation == "CONNECT" {
             self.over = true;
             out(Item::Upgrade(""));

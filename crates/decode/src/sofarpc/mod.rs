@@ -130,7 +130,7 @@ impl Format for SofaFormat {
         if let Some(name) = header::codec(h.codec) {
             m.attrs.push(("wirespan.sofarpc.codec", AttrVal::from(name)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }
 

@@ -32,7 +32,7 @@ fn conversation(version: u8) -> Vec<Turn> {
 fn calls_and_their_answers_in_both_versions() {
     for version in [1, 2] {
         let said = tcp(&SofaRpc, &conversation(version));
-        assert!(said[0].contains("id=5 add shop.Cart:1.0 rpc.system=sofarpc"), "{}", said[0]);
+        assert!(said[0].contains("id=5 add shop.Cart:1.0 rpc.system.name=sofarpc"), "{}", said[0]);
         assert!(said[0].contains("foreign_trace_id: Some(\"0a0b\")") && said[0].contains("codec=hessian2"));
         assert!(said[1].contains("id=5 status=0 Ok"), "{}", said[1]);
         assert!(said[2].starts_with("C oneway"));

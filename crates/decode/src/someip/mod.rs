@@ -165,7 +165,7 @@ impl Format for SomeIpFormat {
             }
         }
         debug_assert!(m.head_len <= len64(frame.bytes.len()));
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }
 

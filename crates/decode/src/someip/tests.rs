@@ -29,7 +29,7 @@ fn conversation() -> Vec<Turn> {
 #[test]
 fn calls_and_their_answers() {
     let said = tcp(&SomeIp, &conversation());
-    assert!(said[0].contains("0x5004 0x0029 rpc.system=someip rpc.service=0x0029 rpc.method=0x5004"), "{}", said[0]);
+    assert!(said[0].contains("0x5004 0x0029 rpc.system.name=someip rpc.method=0x0029/0x5004"), "{}", said[0]);
     assert!(said[1].contains("S resp") && said[1].contains("status=0 Ok"));
     assert!(said[3].contains("status=3 ClientError") && said[3].contains("error.type=E_UNKNOWN_METHOD"));
     assert!(said[4].starts_with("C oneway") && said[5].starts_with("S oneway"));

@@ -139,7 +139,7 @@ impl Format for TarsFormat {
         if packet.version != 1 {
             m.attrs.push(("wirespan.tars.version", AttrVal::Int(i64::from(packet.version))));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }
 

@@ -65,7 +65,7 @@ fn conversation() -> Vec<Turn> {
 #[test]
 fn calls_and_their_answers() {
     let said = tcp(&Tars, &conversation());
-    assert!(said[0].contains("id=3 add Shop.CartServer.CartObj rpc.system=tars"), "{}", said[0]);
+    assert!(said[0].contains("id=3 add Shop.CartServer.CartObj rpc.system.name=tars"), "{}", said[0]);
     assert!(said[0].contains("Carried { trace_id: Some("));
     assert!(said[1].contains("id=3 status=0 Ok"), "{}", said[1]);
     assert!(said[2].starts_with("C oneway"));

@@ -108,7 +108,7 @@ impl TdsSession {
         }
         let verb = if name == "BATCH" && !described.operation.is_empty() { "" } else { name };
         described.write(&mut m, NAME, verb, &self.database);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn read(&mut self, text: &[u8]) {
@@ -170,7 +170,7 @@ impl TdsSession {
                 m.attrs.push(("db.response.status_code", AttrVal::Str(code.clone())));
                 m.attrs.push(("error.type", AttrVal::Str(code)));
             }
-            out(Item::Message(m));
+            out(Item::Message(&m));
             if let Some(front) = self.waiting.front_mut() {
                 *front = true;
             }
@@ -190,7 +190,7 @@ impl TdsSession {
                     late.attrs.push((name, AttrVal::Int(i64::try_from(n).unwrap_or(i64::MAX))));
                 }
             }
-            out(Item::End { side: Side::Server, id: None, offset: frame.end(), late });
+            out(Item::End { side: Side::Server, id: None, offset: frame.end(), late: &late });
         }
     }
 }
@@ -249,7 +249,7 @@ impl Session for TdsSession {
                 m.head_len = len64(frame.bytes.len());
                 m.body = frame.body();
                 Described::default().write(&mut m, NAME, "LOGIN", "");
-                out(Item::Message(m));
+                out(Item::Message(&m));
             }
             return;
         }

@@ -144,7 +144,7 @@ impl Format for ThriftFormat {
         }
         let mut m = emit::message(&h, frame.side, told);
         frame.place(&mut m);
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn walk(&mut self, side: Side, bytes: &[u8]) -> Walked {
@@ -160,6 +160,6 @@ impl Format for ThriftFormat {
         let late = emit::late(under.walker.told(under.kind, true));
         let id = Some(u64::from(under.seq));
         debug_assert!(len64(under.walker.depth()) == 0);
-        out(Item::End { side, id, offset, late });
+        out(Item::End { side, id, offset, late: &late });
     }
 }

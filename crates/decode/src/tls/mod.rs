@@ -3,7 +3,7 @@
 //! | concern | what is done |
 //! |---|---|
 //! | message | one request and one response for each handshake: from ClientHello to the server's last handshake record |
-//! | kept | `tls.client.server_name`, version, cipher, `tls.next_protocol`, curve, whether resumed; up to 1.2 names and dates of the certificate |
+//! | kept | `server.address`, version, cipher, `tls.next_protocol`, curve, whether resumed; up to 1.2 names and dates of the certificate |
 //! | not kept | randoms, session ids, tickets, keys |
 //! | 1.3 | what the server agreed to behind its hello is encrypted: no certificate, no ALPN (what the client offered is told) |
 //! | end | up to 1.2 the server's Finished; in 1.3 the server's last record before the client's first encrypted one |

@@ -141,12 +141,12 @@ impl Records {
         m.operation = "handshake";
         if let Some(name) = hello.server_name {
             m.target = Cow::Borrowed(name);
-            m.attrs.push(("tls.client.server_name", AttrVal::from(name)));
+            m.attrs.push(("server.address", AttrVal::from(name)));
         }
         if !hello.alpn.is_empty() {
             m.attrs.push(("wirespan.tls.offered_protocols", AttrVal::from(hello.alpn.as_str())));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn server_hello(&mut self, body: &[u8], place: Place, out: Out<'_>) {
@@ -175,7 +175,7 @@ impl Records {
         if self.retried {
             m.attrs.push(("wirespan.tls.hello_retry", AttrVal::Bool(true)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
         let resumed = match hello.version {
             0x0304 => hello.psk,
             _ => !hello.session.is_empty() && hello.session == self.session,
@@ -251,7 +251,7 @@ impl Records {
             m.error = Cow::Borrowed(name);
             m.attrs.push(("tls.established", AttrVal::Bool(false)));
             m.attrs.push(("error.type", AttrVal::from(name)));
-            out(Item::Message(m));
+            out(Item::Message(&m));
             self.over = true;
             out(Item::Upgrade("tls"));
         }
@@ -277,7 +277,7 @@ impl Records {
                 late.attrs.push((key, AttrVal::from(text.as_str())));
             }
         }
-        out(Item::End { side: Side::Server, id: None, offset, late });
+        out(Item::End { side: Side::Server, id: None, offset, late: &late });
         self.over = true;
         out(Item::Upgrade("tls"));
     }

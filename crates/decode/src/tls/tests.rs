@@ -100,7 +100,7 @@ fn version_1_3() {
     assert_eq!(
         said,
         [
-            "C req @0+96 handshake shop.test tls.client.server_name=shop.test \
+            "C req @0+96 handshake shop.test server.address=shop.test \
              wirespan.tls.offered_protocols=h2,http/1.1",
             "S resp @0+65 body=open tls.protocol.name=tls tls.protocol.version=1.3 tls.cipher=TLS_AES_128_GCM_SHA256 \
              tls.curve=x25519",

@@ -13,7 +13,7 @@ const MAX_CONTROL: u64 = 125;
 const CONTINUATION: u8 = 0;
 const CLOSE: u8 = 8;
 
-type Out<'o> = &'o mut dyn FnMut(Item<'_>);
+type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Parser of one connection.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Frame {
 }
 
 impl Parser for WebSocketParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         if self.end(side).state == State::Lost && fits(side, chunk) {
             self.end(side).state = State::Frame;
@@ -247,7 +247,7 @@ impl WebSocketParser {
                 if f.control > 0 {
                     late.attrs.push(("wirespan.websocket.control_frames", AttrVal::Int(f.control)));
                 }
-                out(Item::End { side, id: None, offset, late });
+                out(Item::End { side, id: None, offset, late: &late });
             }
         }
     }
@@ -320,7 +320,7 @@ fn emit(side: Side, frame: Frame, start: u64, code: Option<u16>, out: Out<'_>) {
             m.error = close_name(code).into();
         }
     }
-    out(Item::Message(m));
+    out(Item::Message(&m));
 }
 
 fn close_name(code: u16) -> &'static str {

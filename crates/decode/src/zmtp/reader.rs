@@ -22,11 +22,11 @@ pub(super) struct ZmtpParser {
 }
 
 impl Parser for ZmtpParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_>)) {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.feed(chunk, &mut self.session, out);
     }
 
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_>)) {
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.frames.finish(&mut self.session, out);
     }
 
@@ -157,12 +157,12 @@ impl Session {
             // Cut off: whether an identity follows is not known, and it would be taken for a message.
             end.identity_next = false;
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     fn command(&mut self, frame: Frame<'_>, head: Head, body: &[u8], out: Out<'_>) {
         let mut m = start(frame, "COMMAND");
-        let Some((name, arguments)) = command(body) else { return out(Item::Message(m)) };
+        let Some((name, arguments)) = command(body) else { return out(Item::Message(&m)) };
         let known =
             ["HELLO", "WELCOME", "INITIATE", "READY", "ERROR", "SUBSCRIBE", "CANCEL", "PING", "PONG", "MESSAGE"];
         m.operation = known.into_iter().find(|k| k.as_bytes() == name).unwrap_or("COMMAND");
@@ -203,7 +203,7 @@ impl Session {
             "MESSAGE" => m.attrs.push(("messaging.message.body.size", number(head.body))),
             _ => {}
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 
     /// The socket type of an end, if this metadata tells.
@@ -247,7 +247,7 @@ impl Session {
                 late.attrs.push(("wirespan.zmtp.frames", parts.into()));
                 // What was not captured of the last frame is skipped by its length.
                 let offset = frame.offset.saturating_add(len64(frame.bytes.len())).min(end_offset);
-                out(Item::End { side: frame.side, id: None, offset, late });
+                out(Item::End { side: frame.side, id: None, offset, late: &late });
             }
             return;
         }
@@ -267,7 +267,7 @@ impl Session {
             if whole {
                 self.subscription(frame.side, prefix, *flag == 1, &mut m);
             }
-            return out(Item::Message(m));
+            return out(Item::Message(&m));
         }
         m.kind = match (socket_type, peer_type) {
             ("REQ", _) | ("DEALER", "REP") => Kind::Request,
@@ -296,7 +296,7 @@ impl Session {
             m.body = length(head.body);
             m.attrs.push(("messaging.message.body.size", number(head.body)));
         }
-        out(Item::Message(m));
+        out(Item::Message(&m));
     }
 }
 
@@ -305,7 +305,7 @@ fn start<'a>(frame: Frame<'a>, operation: &'static str) -> Message<'a> {
     m.operation = operation;
     m.head_len = len64(frame.bytes.len()).min(frame.len);
     m.body = length(frame.len.saturating_sub(m.head_len));
-    m.attrs.push(("messaging.system", "zeromq".into()));
+    m.attrs.push(("messaging.system.name", "zeromq".into()));
     m
 }
 

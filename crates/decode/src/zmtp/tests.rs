@@ -16,7 +16,7 @@ use wires::{command, frame, greeting, ready};
 
 /// Without the attributes.
 fn brief(turns: &[Turn]) -> Vec<String> {
-    tcp(&Zmtp, turns).into_iter().map(|l| l.split(" messaging.system").next().unwrap().to_owned()).collect()
+    tcp(&Zmtp, turns).into_iter().map(|l| l.split(" messaging.system.name").next().unwrap().to_owned()).collect()
 }
 
 fn plain(a: &str, b: &str) -> Vec<Turn> {
@@ -48,7 +48,7 @@ fn a_request_behind_a_login() {
         s([frame(1, b""), frame(1, b"x"), frame(0, &[b'x'; 300])].concat()),
     ]);
     let said = tcp(&Zmtp, &turns);
-    let words: Vec<_> = said.iter().map(|l| l.split(" messaging.system").next().unwrap()).collect();
+    let words: Vec<_> = said.iter().map(|l| l.split(" messaging.system.name").next().unwrap()).collect();
     assert_eq!(
         words,
         [

@@ -89,7 +89,7 @@ impl Reader for Frames {
         let skip = len64(len).saturating_sub(len64(seen.len()));
         m.head_len = len64(seen.len());
         m.body = if skip > 0 { Body::Length(skip) } else { Body::None };
-        out(Item::Message(m));
+        out(Item::Message(&m));
         Step::Took { head: seen.len(), skip }
     }
 

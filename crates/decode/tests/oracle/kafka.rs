@@ -89,7 +89,7 @@ fn kafka_as_tshark_reads_it() {
                 kind: if asks { Kind::Request } else { Kind::Response },
                 operation: if asks { format!("{} v{version}", m.operation) } else { String::new() },
                 target: if asks { format!("{id} {client}") } else { id },
-                status: format!("{code}|{}|{}", m.target, attr(m, "messaging.kafka.offset")),
+                status: format!("{code}|{}|{}", m.target, attr(m, "kafka.offset")),
             })
         });
         let mut details = HashMap::new();

@@ -155,7 +155,7 @@ impl Conn {
         wanted: &str,
         say: Say<'_>,
         ours: &mut Ours,
-        act: impl FnOnce(&mut dyn Parser, &mut dyn FnMut(Item<'_>)),
+        act: impl FnOnce(&mut dyn Parser, &mut dyn FnMut(Item<'_, '_>)),
     ) -> Option<(L7, Handover)> {
         let (client, server) =
             if self.role == Role::Server { (self.remote, self.local) } else { (self.local, self.remote) };
@@ -166,7 +166,7 @@ impl Conn {
             Item::Message(m) => {
                 let from = if m.side == Side::Client { client } else { server };
                 if *name == wanted {
-                    ours.said.entry(key).or_default().extend(say(&m, from));
+                    ours.said.entry(key).or_default().extend(say(m, from));
                 }
             }
             Item::Malformed { reason, .. } => ours.malformed.push(reason),

@@ -106,12 +106,12 @@ impl Session {
     }
 
     /// Takes what the parser read.
-    pub(crate) fn item(&mut self, item: Item<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
+    pub(crate) fn item(&mut self, item: Item<'_, '_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         match item {
-            Item::Message(m) => self.message(&m, ctx, out),
+            Item::Message(m) => self.message(m, ctx, out),
             Item::End { side, id, offset, late } => {
                 let end = ctx.offset(side, offset);
-                self.end(side, id, end, &late, ctx, out);
+                self.end(side, id, end, late, ctx, out);
             }
             Item::Upgrade(name) => self.upgraded = Some(name),
             Item::Malformed { side, reason } => {

@@ -6,6 +6,7 @@
 //! | `http_server_request_duration_seconds` | HTTP, seen at the serving process |
 //! | `http_client_request_duration_seconds` | HTTP, seen at the calling process |
 //! | `db_client_operation_duration_seconds` | databases and caches, seen at the calling process |
+//! | `rpc_server_call_duration_seconds`, `rpc_client_call_duration_seconds` | gRPC and the other RPC protocols, seen at either process |
 //! | `dns_lookup_duration_seconds` | DNS, seen at the asking process |
 //! | `wirespan_request_duration_seconds` | every other understood protocol, at either end |
 //!
@@ -40,6 +41,8 @@ impl Default for RedConfig {
 enum Name {
     HttpServer,
     HttpClient,
+    RpcServer,
+    RpcClient,
     Db,
     Dns,
     Other,
@@ -50,6 +53,8 @@ impl Name {
         match self {
             Name::HttpServer => ("http_server_request_duration_seconds", "Duration of HTTP server requests"),
             Name::HttpClient => ("http_client_request_duration_seconds", "Duration of HTTP client requests"),
+            Name::RpcServer => ("rpc_server_call_duration_seconds", "Duration of RPC server calls"),
+            Name::RpcClient => ("rpc_client_call_duration_seconds", "Duration of RPC client calls"),
             Name::Db => ("db_client_operation_duration_seconds", "Duration of database client operations"),
             Name::Dns => ("dns_lookup_duration_seconds", "Duration of DNS look-ups"),
             Name::Other => ("wirespan_request_duration_seconds", "Duration of requests of other protocols"),
@@ -215,13 +220,26 @@ fn visit<'a>(span: &'a Span, label: &mut impl FnMut(&'static str, Part<'a>)) -> 
             add("dns_question_type", operation);
             Name::Dns
         }
-        (protocol, server) => match attr("db.system.name").filter(|_| !server) {
-            Some(system) => {
+        (protocol, server) => match (attr("rpc.system.name"), attr("db.system.name").filter(|_| !server)) {
+            (Some(system), _) => {
+                add("rpc_system_name", system);
+                add("rpc_method", attr("rpc.method").unwrap_or(operation));
+                if let Some(code) = attr("rpc.status_code").or(code) {
+                    add("rpc_status_code", code);
+                    error = attr("error.type").unwrap_or(code);
+                }
+                if server {
+                    Name::RpcServer
+                } else {
+                    Name::RpcClient
+                }
+            }
+            (None, Some(system)) => {
                 add("db_system_name", system);
                 add("db_operation_name", attr("db.operation.name").unwrap_or(operation));
                 Name::Db
             }
-            None => {
+            (None, None) => {
                 add("protocol", Part::Text(protocol));
                 add("span_kind", Part::Text(if server { "server" } else { "client" }));
                 Name::Other
@@ -317,12 +335,23 @@ mod tests {
             ..http(SpanKind::Client, TapSide::ClientProcess, 0, 1)
         };
         red.observe([&Span { attrs: vec![("db.system.name".into(), "redis".into())], ..span("redis") }]);
+        let call = |code: &str| {
+            let named = |(key, value): (&'static str, &str)| (key.into(), Value::from(value));
+            [("rpc.system.name", "grpc"), ("rpc.method", "shop.Cart/Add"), ("rpc.status_code", code)]
+                .map(named)
+                .to_vec()
+        };
+        red.observe([&Span { attrs: call("OK"), ..span("grpc") }]);
+        let failed = Span { attrs: call("UNAVAILABLE"), status: Status::ServerError, ..span("grpc") };
+        red.observe([&Span { kind: SpanKind::Server, tap: TapSide::ServerProcess, ..failed }]);
         red.observe([&span("dns")]);
         red.observe([&span("kafka")]);
         red.observe([&span("tcp")]);
         let out = text(red);
         for want in [
             r#"db_client_operation_duration_seconds_count{service_name="cart",db_system_name="redis",db_operation_name="GET"} 1"#,
+            r#"rpc_client_call_duration_seconds_count{service_name="cart",rpc_system_name="grpc",rpc_method="shop.Cart/Add",rpc_status_code="OK"} 1"#,
+            r#"rpc_server_call_duration_seconds_count{service_name="cart",rpc_system_name="grpc",rpc_method="shop.Cart/Add",rpc_status_code="UNAVAILABLE",error_type="UNAVAILABLE"} 1"#,
             r#"dns_lookup_duration_seconds_count{service_name="cart",dns_question_type="GET"} 1"#,
             r#"wirespan_request_duration_seconds_count{service_name="cart",protocol="kafka",span_kind="client"} 1"#,
         ] {

@@ -16,7 +16,9 @@ use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
-use wirespan_model::{semconv, Attr, ParentLink, Resource, Span, SpanId, SpanLink, Trace, TraceId, TraceSpan, Value};
+use wirespan_model::{
+    semconv, Attr, ParentLink, Resource, Span, SpanId, SpanLink, TapSide, Trace, TraceId, TraceSpan, Value,
+};
 
 /// Encodes assembled traces. Spans are grouped by resource and process, in order of first appearance.
 pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportRequest {
@@ -100,6 +102,8 @@ impl<'a> Groups<'a> {
                         version: env!("CARGO_PKG_VERSION").into(),
                         ..Scope::default()
                     }),
+                    // What an SDK wrote follows the release that it knows.
+                    schema_url: if span.tap == TapSide::App { "" } else { semconv::SCHEMA_URL }.into(),
                     ..ScopeSpans::default()
                 }],
                 schema_url: String::new(),

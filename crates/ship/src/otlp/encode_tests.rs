@@ -114,7 +114,7 @@ const EXPECTED: &str = r#"{"resourceSpans":[
   {"key":"wirespan.tcp.srtt_ns","value":{"intValue":"150000"}},
   {"key":"wirespan.tcp.retransmits","value":{"intValue":"1"}},
   {"key":"wirespan.tcp.queue_ns","value":{"intValue":"310000"}}],
- "status":{"message":"server-error","code":2}}]}]},
+ "status":{"message":"server-error","code":2}}],"schemaUrl":"https://opentelemetry.io/schemas/1.45.0"}]},
 {"resource":{"attributes":[
  {"key":"service.name","value":{"stringValue":"cart"}},
  {"key":"host.name","value":{"stringValue":"node-1"}},
@@ -142,7 +142,7 @@ const EXPECTED: &str = r#"{"resourceSpans":[
   {"key":"network.peer.address","value":{"stringValue":"10.0.0.1"}},
   {"key":"network.peer.port","value":{"intValue":"40000"}},
   {"key":"error.type","value":{"stringValue":"503"}},
-  {"key":"error.message","value":{"stringValue":"no stock"}},
+  {"key":"wirespan.error.message","value":{"stringValue":"no stock"}},
   {"key":"thread.id","value":{"intValue":"77"}},
   {"key":"thread.name","value":{"stringValue":"python3"}},
   {"key":"wirespan.tap_side","value":{"stringValue":"server-process"}},
@@ -152,7 +152,7 @@ const EXPECTED: &str = r#"{"resourceSpans":[
   {"key":"wirespan.first_byte_ns","value":{"intValue":"2000000"}},
   {"key":"wirespan.evidence","value":{"stringValue":"wire"}},
   {"key":"wirespan.confidence","value":{"doubleValue":0.9}}],
- "status":{"message":"no stock","code":2}}]}]}]}"#;
+ "status":{"message":"no stock","code":2}}],"schemaUrl":"https://opentelemetry.io/schemas/1.45.0"}]}]}"#;
 
 #[test]
 fn a_trace_is_encoded_as_written_by_hand() {

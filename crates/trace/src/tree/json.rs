@@ -34,7 +34,7 @@ fn span_json(trace: TraceId, parent: Option<SpanId>, TraceSpan { span, link, lin
     put("status", span.status.as_str().into());
     put("error", span.status.is_error(span.kind).into());
     if !span.error.is_empty() {
-        put("error.message", (&*span.error).into());
+        put("wirespan.error.message", (&*span.error).into());
     }
     for (key, value) in resource_attributes(&span.resource, span.pid).into_iter().chain(attributes(span)) {
         o.entry(key.into_owned()).or_insert_with(|| value.to_json());

@@ -25,7 +25,7 @@ const DERIVED: [&str; 36] = [
     "network.peer.address",
     "network.peer.port",
     "error.type",
-    "error.message",
+    "wirespan.error.message",
     "process.pid",
     "process.executable.name",
     "thread.id",

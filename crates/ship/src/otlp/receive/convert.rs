@@ -7,9 +7,12 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use wirespan_model::{
-    Attr, Endpoint, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TraceId, Transport, Value,
+    semconv, Attr, Endpoint, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TraceId, Transport, Value,
 };
 
+/// What names the system that a span is about, newest conventions first.
+const SYSTEM: [&str; 6] =
+    ["db.system.name", "db.system", "messaging.system.name", "messaging.system", "rpc.system.name", "rpc.system"];
 /// Most attributes of a span or resource that are kept.
 const MAX_ATTRS: usize = 128;
 /// Longest value kept, bytes; longer text is cut.
@@ -142,11 +145,16 @@ fn span(
         })
     };
     let status_code = number(&["http.response.status_code", "http.status_code", "rpc.grpc.status_code"]);
+    let status_code = status_code.or_else(|| {
+        let code = text(&["rpc.status_code", "rpc.response.status_code"])?;
+        let named = semconv::GRPC_STATUS.iter().position(|name| *name == code);
+        named.and_then(|n| i64::try_from(n).ok()).or_else(|| code.parse().ok())
+    });
     let status_code = status_code.and_then(|n| i32::try_from(n).ok());
     let http = text(&["http.request.method", "http.method"]);
     let protocol = match http.is_some() {
         true => "http".into(),
-        false => text(&["db.system.name", "db.system", "messaging.system", "rpc.system"]).unwrap_or_default(),
+        false => text(&SYSTEM).unwrap_or_default(),
     };
     let status = from.status.unwrap_or_default();
     let (operation, target) = split_name(&from.name, http.as_deref());

@@ -92,6 +92,21 @@ fn statuses_are_told_apart() {
     assert_eq!(with(None, 0), Status::Unset);
 }
 
+/// The names of the stable conventions, of those between, and of those before.
+#[test]
+fn calls_are_known_by_old_and_new_names() {
+    for (system, status) in [
+        ("rpc.system.name", key_value("rpc.status_code", "UNAVAILABLE")),
+        ("rpc.system.name", key_value("rpc.response.status_code", "UNAVAILABLE")),
+        ("rpc.system", key_value("rpc.grpc.status_code", 14i64)),
+    ] {
+        let mut span = server();
+        span.attributes = vec![key_value(system, "grpc"), status];
+        let s = one(span);
+        assert_eq!((&*s.protocol, s.status_code), ("grpc", Some(14)), "{system}");
+    }
+}
+
 #[test]
 fn bad_spans_cost_only_themselves() {
     let bad = |f: &dyn Fn(&mut proto::Span)| {
