@@ -113,6 +113,8 @@ fn calls_and_their_answers_in_every_form() {
         assert_eq!(text.matches("C req").count(), 3, "{form}: {text}");
         assert_eq!(text.matches("C oneway").count(), 1, "{form}");
         assert_eq!(text.matches("S resp").count(), 3, "{form}");
+        let calls_end: Vec<&String> = said.iter().filter(|l| l.starts_with("End Client")).collect();
+        assert!(calls_end.iter().all(|l| !l.contains("Error") && !l.ends_with(" Ok")), "{form}: {calls_end:?}");
         // What a frame tells at once, the walk tells at the end.
         let ends: Vec<&String> = said
             .iter()

@@ -2,7 +2,7 @@
 //! exception its type and the beginning of its text.
 
 use super::emit::Told;
-use super::head::EXCEPTION;
+use super::head::{CALL, EXCEPTION, ONE_WAY};
 use crate::framed::{Reader, Walked};
 use crate::text::{at_most, len64};
 
@@ -77,6 +77,8 @@ impl Walker {
     pub(super) fn told(&self, kind: u8, sure: bool) -> Told<'_> {
         match kind {
             EXCEPTION => Told::Exception { code: self.code, text: &self.text },
+            // The first field of a call is an argument.
+            CALL | ONE_WAY => Told::Nothing,
             _ if !sure || !self.any => Told::Nothing,
             _ => Told::Result(self.first),
         }
