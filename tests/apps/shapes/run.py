@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs shapes one after the other: services, users, ground truth; leaves nothing running.
 
-usage: run.py --dir WORKDIR [--users K] [--requests N] [--seconds S] [--netns] SHAPE...
+usage: run.py --dir WORKDIR [--users K] [--requests N] [--seconds S] [--slower FACTOR] [--netns] SHAPE...
        run.py --list | --build-only [SHAPE...]
 
 Prints one JSON object per shape: `shape`, and `requests`, `broken`, `seconds` of its users, or why it was `skipped`.
@@ -115,8 +115,8 @@ def go_version():
 class Run:
     """One shape, started and loaded."""
 
-    def __init__(self, shape, work, first_port):
-        self.shape, self.work = shape, work
+    def __init__(self, shape, work, first_port, slower):
+        self.shape, self.work, self.slower = shape, work, slower
         self.port = {name: first_port + i for i, name in enumerate(("gateway", *shape.tree))}
         self.children = []
         for folder in ("truth", "logs", "proxy"):
@@ -149,7 +149,7 @@ class Run:
         if runtime == "php":
             (self.work / "fpm.conf").write_text(FPM.format(**places))
         upstreams = ",".join(f"127.0.0.1:{self.port[c]}" for c in calls)
-        env = {**self.tls, "SERVICE": name, "LISTEN": listen, "CALLS": upstreams, "HOW": how, "WORKERS": str(self.shape.workers)}
+        env = {**self.tls, "SLOWER": str(self.slower), "SERVICE": name, "LISTEN": listen, "CALLS": upstreams, "HOW": how, "WORKERS": str(self.shape.workers)}
         self.spawn(name, [*self.shape.inside, *command], **env, ENTRY="1" if name == "front" else "")
 
     def start(self):
@@ -225,6 +225,7 @@ def main():
     parser.add_argument("--users", type=int, default=10)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--seconds", type=float, help="no request begins after so long, however few there were")
+    parser.add_argument("--slower", type=float, default=1, metavar="FACTOR", help="how much longer the leaf takes (1: 0.1 to 1.5 ms)")
     parser.add_argument("--netns", action="store_true", help="in a network namespace of its own (root)")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--build-only", action="store_true")
@@ -255,7 +256,7 @@ def main():
             check(shape)
             if made := next((m for m in ("load", RUNTIMES[shape.runtime][1], RUNTIMES[shape.leaf][1]) if m in broken), None):
                 raise Skip(f"{made} was not built: {broken[made]}")
-            run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 50 * i)
+            run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 50 * i, args.slower)
             run.start()
             print(json.dumps({"shape": name, **run.load(args.users, args.requests, args.seconds)}), flush=True)
         except Skip as reason:

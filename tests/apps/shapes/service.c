@@ -15,6 +15,7 @@
 #define MAX_CALLS (MAX_UPSTREAMS + 2)
 
 static const char *service, *how;
+static double slower = 1;
 static struct sockaddr_in upstreams[MAX_UPSTREAMS];
 static int upstream_count;
 
@@ -140,6 +141,14 @@ static int work(const char *path, unsigned load, int *connections)
 	return !failed;
 }
 
+static void pause_us(double us)
+{
+	struct timespec t = { .tv_sec = us / 1e6 };
+
+	t.tv_nsec = (us - t.tv_sec * 1e6) * 1e3;
+	nanosleep(&t, NULL);
+}
+
 static void *serve(void *arg)
 {
 	int fd = (int)(long)arg, one = 1, connections[MAX_UPSTREAMS];
@@ -156,7 +165,7 @@ static void *serve(void *arg)
 		if (sscanf(text, "GET %63s", path) != 1 || sscanf(path, "/work/%u/%llx", &load, &number) != 2)
 			break;
 		if (!upstream_count)
-			usleep(100 + number % 1400); /* answers come in another order than questions */
+			pause_us((100 + number % 1400) * slower); /* answers come in another order than questions */
 		good = work(path, load, connections);
 		truth_write("{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
 			    service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), good ? 200 : 502);
@@ -181,6 +190,8 @@ int main(void)
 
 	service = getenv("SERVICE");
 	how = getenv("HOW");
+	if (getenv("SLOWER"))
+		slower = atof(getenv("SLOWER"));
 	if (!service || !how) {
 		fprintf(stderr, "service: SERVICE and HOW are needed\n");
 		return 2;

@@ -44,6 +44,7 @@ var (
 	how       = os.Getenv("HOW")
 	listen    = os.Getenv("LISTEN")
 	scheme    = "http://"
+	slower    = 1.0
 	upstreams []string
 	truth     *os.File
 	client    = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}}
@@ -126,7 +127,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	status := 200
 	if len(upstreams) == 0 { // answers come in another order than questions
 		number, _ := strconv.ParseUint(strings.Split(r.URL.Path, "/")[3], 16, 64)
-		time.Sleep(time.Duration(100+number%1400) * time.Microsecond)
+		time.Sleep(time.Duration(float64(100+number%1400) * slower * float64(time.Microsecond)))
 	}
 	if !work(r.URL.Path) {
 		status = 502
@@ -147,6 +148,9 @@ func main() {
 		if each != "" {
 			upstreams = append(upstreams, each)
 		}
+	}
+	if factor, err := strconv.ParseFloat(os.Getenv("SLOWER"), 64); err == nil {
+		slower = factor
 	}
 	workers, _ := strconv.Atoi(os.Getenv("WORKERS"))
 	for i := 0; i < workers && how == "channel"; i++ {

@@ -29,9 +29,12 @@ import (
 
 type raw struct{}
 
-func (raw) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
-func (raw) Unmarshal(data []byte, v any) error { *v.(*[]byte) = append([]byte(nil), data...); return nil }
-func (raw) Name() string                       { return "proto" }
+func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+func (raw) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte(nil), data...)
+	return nil
+}
+func (raw) Name() string { return "proto" }
 
 type record struct {
 	Service string  `json:"service"`
@@ -53,6 +56,7 @@ var (
 	name      = os.Getenv("SERVICE")
 	how       = os.Getenv("HOW")
 	listen    = os.Getenv("LISTEN")
+	slower    = 1.0
 	upstreams []string
 	clients   []*grpc.ClientConn
 	truth     *os.File
@@ -104,7 +108,7 @@ func work(path string) bool {
 	start := time.Now().UnixNano()
 	if len(upstreams) == 0 { // answers come in another order than questions
 		number, _ := strconv.ParseUint(strings.Split(path, "/")[3], 16, 64)
-		time.Sleep(time.Duration(100+number%1400) * time.Microsecond)
+		time.Sleep(time.Duration(float64(100+number%1400) * slower * float64(time.Microsecond)))
 	}
 	all, good := calls(path), true
 	if how == "fanout" {
@@ -164,6 +168,9 @@ func main() {
 			log.Fatal(err)
 		}
 		upstreams, clients = append(upstreams, each), append(clients, client)
+	}
+	if factor, err := strconv.ParseFloat(os.Getenv("SLOWER"), 64); err == nil {
+		slower = factor
 	}
 	if os.Getenv("ENTRY") == "1" {
 		log.Fatal(http.ListenAndServe(listen, http.HandlerFunc(serveUsers)))
