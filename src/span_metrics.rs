@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::metrics::{RedMetrics, Writer};
-use wirespan_trace::map::{CallSums, GraphEdge, LiveConfig, LiveMap, BOUNDS_S};
+use wirespan_trace::map::{CallSums, GraphEdge, LiveConfig, LiveMap, BOUNDS_S, RTT_BOUNDS_S};
 
 /// Both kinds. May be shared between threads.
 pub(crate) struct SpanMetrics {
@@ -59,7 +59,8 @@ impl SpanMetrics {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         map.tick(Instant::now());
         map.calls().iter().for_each(|(edge, sums)| calls(w, edge, sums));
-        for (edge, sums) in map.flows() {
+        for (edge, link) in map.flows() {
+            let sums = &link.flows;
             let port = edge.port.to_string();
             let labels = [
                 ("client", &*edge.client),
@@ -76,6 +77,10 @@ impl SpanMetrics {
                 ("wirespan_edge_resets_total", "Connections reset", sums.resets),
             ];
             each.iter().for_each(|(name, help, value)| w.counter(name, help, &labels, *value));
+            if link.rtt.iter().any(|n| *n > 0) {
+                let help = "Smoothed RTT of connections, as TCP has it at each drain and at their end";
+                w.histogram("wirespan_edge_rtt_seconds", help, &labels, &RTT_BOUNDS_S, &link.rtt, link.rtt_sum_s);
+            }
         }
         let stats = map.stats();
         let total = |w: &mut Writer, name, help, value| w.counter(name, help, &[], value);

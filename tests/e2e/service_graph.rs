@@ -141,6 +141,10 @@ fn a_collector_takes_the_service_graph() {
         }
         let link = "client=reader server=shelf network_transport=tcp";
         assert_eq!(counted(of("wirespan_edge_connections_total", link)), Some(20), "{protocol}");
+        let rtt = of("wirespan_edge_rtt_seconds", link);
+        let looks = rtt["count"].as_str().unwrap().parse::<u64>().unwrap();
+        let mean = rtt["sum"].as_f64().unwrap() / looks as f64;
+        assert!(looks >= 20 && mean > 0.0 && mean < 1.0, "at the end of each connection, on loopback: {rtt:#}");
         assert!(!std::fs::read_to_string(dir.path().join("spans")).unwrap_or_default().is_empty());
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use wirespan_model::event::Role;
 use wirespan_model::{Endpoint, Flow, FlowCounts, FlowKey, Resource, Span, Status, TapSide, Transport};
 use wirespan_store::TimeRange;
-use wirespan_trace::map::{svg, text, Diff, DiffLimits, Document, LiveConfig, LiveMap};
+use wirespan_trace::map::{dot, svg, text, Diff, DiffLimits, Document, LiveConfig, LiveMap};
 use wirespan_trace::ServiceMap;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -275,6 +275,58 @@ fn what_appeared_vanished_and_slowed() {
         assert!(!drawn.contains("\u{1b}"), "{drawn}");
     }
     assert!(svg(&after).contains("&lt;valkey&gt;"));
+}
+
+/// A map of flow records alone: so many connections, attempts that failed, and handshakes of 2^`bucket` µs.
+fn of_flows(opened: u64, failed: u64, bucket: usize) -> Document {
+    let mut counts = FlowCounts { opened, failed, active: 2, ..FlowCounts::default() };
+    counts.handshake.0[bucket] = opened;
+    counts.srtt.0[bucket] = opened;
+    let record = flow("web", Role::Client, [10, 0, 0, 1], [10, 0, 0, 9], counts);
+    Document::new(&ServiceMap::of_evidence(&[], &[record]), RANGE)
+}
+
+#[test]
+fn an_edge_of_flow_records_alone_is_compared_by_its_handshakes_and_failures() {
+    let limits = DiffLimits::default();
+    let says = |before: &Document, after: &Document| Diff::new(before, after, &limits).text(before, after);
+    let before = of_flows(100, 0, 10);
+    let lines = says(&before, &of_flows(100, 0, 12));
+    assert!(
+        lines.starts_with("slowed  web → 10.0.0.9:80 ") && lines.contains("handshake p95") && lines.contains("×4.0"),
+        "{lines}"
+    );
+    // The next power of two may be a hair more; and a handful says nothing.
+    assert!(says(&before, &of_flows(100, 0, 11)).starts_with("no difference"));
+    assert!(says(&before, &of_flows(19, 0, 15)).starts_with("no difference"));
+    let lines = says(&before, &of_flows(75, 25, 10));
+    assert!(lines.starts_with("failing") && lines.contains("failed to connect 0.0 % → 25.0 %"), "{lines}");
+    let lines = text(&of_flows(75, 25, 10));
+    assert!(lines.contains("75 connections") && lines.contains("75, 2 open, 25 failed"), "{lines}");
+    for drawn in [svg(&before), dot(&before)] {
+        assert!(drawn.contains("RTT 1.45ms"), "{drawn}");
+    }
+    assert!(dot(&of_flows(75, 25, 10)).contains("color=red") && svg(&of_flows(75, 25, 10)).contains("class=\"e bad\""));
+}
+
+#[test]
+fn how_long_a_connection_lasts_is_not_how_fast_it_answers() {
+    let mut w = World::default();
+    let c = w.call(None, proc(1, 1, "web"), proc(2, 2, "vault"), T0, T0 + 40_000 * MS);
+    for i in [c.client, c.server] {
+        w.spans[i].protocol = "".into();
+    }
+    let one = |map: &Document| {
+        (map.edges[0].calls.count, map.edges[0].calls.p95_ns, map.edges[0].client.clone().unwrap().calls.p95_ns)
+    };
+    let map = Document::new(&ServiceMap::of_spans(&w.spans), RANGE);
+    assert_eq!(one(&map), (1, 0, 0));
+    assert!(text(&map).contains("1 connection ") && svg(&map).contains(">1 connection<"), "{}", text(&map));
+    // Beside calls that were understood it is counted apart.
+    w.call(None, proc(1, 1, "web"), proc(2, 2, "vault"), T0, T0 + 3 * MS);
+    let map = Document::new(&ServiceMap::of_spans(&w.spans), RANGE);
+    assert_eq!((map.edges[0].calls.count, map.edges[0].opaque), (1, 1));
+    assert!((2 * MS..4 * MS).contains(&map.edges[0].calls.p95_ns), "{:?}", map.edges);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // From the server's map to what is drawn: nodes, perhaps grouped, and one arrow between two of them.
 import type { MapEdge, MapNode, ServiceMap } from "../api/types";
+import { formatDuration } from "./duration";
 
 export const GROUPS = [
   ["", "every node"],
@@ -27,7 +28,11 @@ export interface Arrow {
   /** Calls; connections where no call was understood. */
   readonly calls: number;
   readonly errors: number;
+  /** Attempts to connect that failed. */
+  readonly failed: number;
   readonly p95: number;
+  /** Median round trip, of the slowest edge; 0 if unknown. */
+  readonly rtt: number;
 }
 
 export interface Graph {
@@ -97,12 +102,29 @@ function arrowOf(id: string, home: ReadonlyMap<string, string>, edges: MapEdge[]
     edges: sorted,
     calls: edges.reduce((sum, edge) => sum + callsOf(edge), 0),
     errors: edges.reduce((sum, edge) => sum + edge.calls.errors, 0),
+    failed: edges.reduce((sum, edge) => sum + edge.tcp.failed, 0),
     p95: Math.max(0, ...edges.map((edge) => edge.calls.p95_ns)),
+    rtt: Math.max(0, ...edges.map((edge) => edge.tcp.rtt_p50_ns)),
   };
 }
 
 function callsOf(edge: MapEdge): number {
   return edge.calls.count || edge.tcp.opened;
+}
+
+/** How fast an arrow is: its calls, or else its round trips; empty if unknown. */
+export function pace(arrow: Arrow): string {
+  if (arrow.p95 > 0) return `p95 ${formatDuration(arrow.p95)}`;
+  return arrow.rtt > 0 ? `RTT ${formatDuration(arrow.rtt)}` : "";
+}
+
+/** An arrow in words. */
+export function factsOf(arrow: Arrow): string {
+  const understood = arrow.edges.some((edge) => edge.protocols.length > 0);
+  const facts = [`${arrow.calls} ${understood ? "calls" : "connections"}`, `${arrow.errors} errors`];
+  if (arrow.failed > 0) facts.push(`${arrow.failed} failed to connect`);
+  const fast = pace(arrow);
+  return [...facts, ...(fast ? [fast] : [])].join(", ");
 }
 
 /** Search parameters that find the spans of an edge. */

@@ -247,13 +247,27 @@ describe("map and status", () => {
   test("the map says the same in words, and leads to the traces", async () => {
     show("/map", { "/api/v1/map": map });
     const row = (await screen.findAllByRole("row"))[1];
-    expect(row?.textContent).toBe("web10.0.0.9:54325432postgresql102 (20 %)1 ms5 ms50 µs3Details");
+    expect(row?.textContent).toBe("web10.0.0.9:54325432postgresql102 (20 %)1 ms5 ms–50 µs3Details");
     expect(
       within(row as HTMLElement)
         .getByText("2 (20 %)")
         .getAttribute("href"),
     ).toBe("/?q=tap%3Dclient-process&service=web&protocol=postgresql&status=error");
     expect(screen.getByRole("link", { name: /^web: 10 calls/ }).getAttribute("href")).toBe("/?service=web");
+  });
+
+  test("connections that nobody understood have a round trip, no latency; what cannot connect is red", async () => {
+    const tcp = { ...noTcp, from_flows: true, opened: 4, failed: 2, rtt_p50_ns: 50_000 };
+    show("/map", {
+      "/api/v1/map": {
+        ...map,
+        edges: [{ ...anEdge("service:web", "address:10.0.0.9:5432", 5432, noCalls), protocol: "tcp", protocols: [], tcp }],
+      },
+    });
+    const row = (await screen.findAllByRole("row"))[1];
+    expect(row?.textContent).toBe("web10.0.0.9:54325432tcp–0––4 + 2 failed50 µs0Details");
+    const name = "web → 10.0.0.9:5432, tcp: 4 connections, 0 errors, 2 failed to connect, RTT 50 µs";
+    expect(screen.getByRole("button", { name }).getAttribute("data-bad")).toBe("true");
   });
 
   test("an edge is opened by the keyboard, shows both views and its history, and is closed", async () => {

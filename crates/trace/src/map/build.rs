@@ -329,9 +329,12 @@ impl Tally {
     fn edge(self, client: usize, server: usize, key: &EdgeKey) -> Edge {
         let mut protocols: Vec<(String, u64)> = self.protocols.into_iter().map(|(p, n)| (p.into(), n)).collect();
         protocols.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        // Where nothing was understood, a connection is the call.
-        let (total, opaque) =
-            if protocols.is_empty() { (self.opaque, Calls::default()) } else { (self.total, self.opaque) };
+        // Where nothing was understood, a connection is the call; but how long it lasts is not how fast anybody answers.
+        let (total, opaque) = if protocols.is_empty() {
+            (self.opaque.without_latency(), Calls::default())
+        } else {
+            (self.total, self.opaque)
+        };
         let (transport, port) = (key.transport, key.port);
         let (client_view, server_view) = (self.client, self.server);
         Edge { client, server, transport, port, protocols, total, opaque, client_view, server_view }

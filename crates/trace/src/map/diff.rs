@@ -1,6 +1,6 @@
 //! What changed between two maps.
 
-use super::draw::{rate, table, unit};
+use super::draw::{rate, table, traffic, unit};
 use super::{Document, MapEdge};
 use crate::tree::duration;
 use serde::Serialize;
@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 /// When a change is worth a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// An edge has slowed if its p95 grew by this factor …
+    /// An edge has slowed if its p95 grew by this factor (what flow records tell: by twice as much, since they know the
+    /// power of two only) …
     pub factor: f64,
     /// … and by this much, ns …
     pub at_least_ns: u64,
-    /// … and both maps have as many calls.
+    /// … and both maps have as many calls (handshakes).
     pub min_calls: u64,
-    /// An edge fails more if its share of errors grew by this much.
+    /// An edge fails more if its share of errors, or of attempts to connect that failed, grew by this much.
     pub errors: f64,
 }
 
@@ -51,6 +52,8 @@ pub struct Diff {
     pub failing: Vec<Change>,
     /// Edges of both maps.
     pub common: usize,
+    #[serde(skip)]
+    limits: Limits,
 }
 
 type Key<'a> = (&'a str, &'a str, &'a str, u16);
@@ -64,12 +67,51 @@ fn index(map: &Document) -> Index<'_> {
     map.edges.iter().map(|e| (key(e), e)).collect()
 }
 
-fn errors(e: &MapEdge) -> f64 {
-    e.calls.errors as f64 / e.calls.count.max(1) as f64
+/// What of an edge is compared, in one of the maps.
+#[derive(Clone, Copy)]
+struct Measure {
+    value: f64,
+    /// How often it was measured.
+    times: u64,
 }
 
-fn slowness(c: &Change) -> f64 {
-    c.after.calls.p95_ns as f64 / c.before.calls.p95_ns.max(1) as f64
+/// How fast an edge is, ns: its requests; its handshakes where neither map has any.
+fn slowness(c: &Change) -> (&'static str, [Measure; 2]) {
+    let both = [&c.before, &c.after];
+    if both.iter().any(|e| e.calls.p95_ns > 0) {
+        return ("p95", both.map(|e| Measure { value: e.calls.p95_ns as f64, times: e.calls.count }));
+    }
+    ("handshake p95", both.map(|e| Measure { value: e.tcp.connect_p95_ns as f64, times: e.tcp.opened }))
+}
+
+/// How often an edge fails: its calls, and the attempts to connect.
+fn failures(c: &Change) -> [(&'static str, [Measure; 2]); 2] {
+    let share = |failed: u64, of: u64| Measure { value: failed as f64 / of.max(1) as f64, times: of };
+    let both = [&c.before, &c.after];
+    [
+        ("errors", both.map(|e| share(e.calls.errors, e.calls.count))),
+        ("failed to connect", both.map(|e| share(e.tcp.failed, e.tcp.opened + e.tcp.failed))),
+    ]
+}
+
+impl Limits {
+    /// What the edge has slowed by, if it has.
+    fn slowed(&self, c: &Change) -> Option<(&'static str, [Measure; 2], f64)> {
+        let (what, [a, b]) = slowness(c);
+        let by = b.value / a.value.max(1.0);
+        let factor = if what == "p95" { self.factor } else { self.factor * 2.0 };
+        let enough = a.times.min(b.times) >= self.min_calls;
+        (enough && b.value - a.value >= self.at_least_ns as f64 && by >= factor).then_some((what, [a, b], by))
+    }
+
+    /// What of the edge fails more, the worse of two.
+    fn failing(&self, c: &Change) -> Option<(&'static str, [Measure; 2], f64)> {
+        let worse = failures(c).into_iter().map(|(what, [a, b])| (what, [a, b], b.value - a.value));
+        // An edge that was silent before and fails now is worth a line, too.
+        let enough =
+            |m: &[Measure; 2]| m[1].times >= self.min_calls && (m[0].times >= self.min_calls || m[0].times == 0);
+        worse.filter(|(_, m, by)| enough(m) && *by >= self.errors).max_by(|a, b| a.2.total_cmp(&b.2))
+    }
 }
 
 impl Diff {
@@ -87,17 +129,13 @@ impl Diff {
             .iter()
             .filter_map(|e| Some(Change { before: (*old.get(&key(e))?).clone(), after: e.clone() }))
             .collect();
-        let enough = |c: &&Change| c.before.calls.count.min(c.after.calls.count) >= limits.min_calls;
-        let slower = |c: &&Change| {
-            let grown = c.after.calls.p95_ns.saturating_sub(c.before.calls.p95_ns);
-            grown >= limits.at_least_ns && slowness(c) >= limits.factor
+        let by = |of: &dyn Fn(&Change) -> Option<f64>| -> Vec<Change> {
+            let mut found: Vec<(f64, &Change)> = both.iter().filter_map(|c| Some((of(c)?, c))).collect();
+            found.sort_by(|a, b| b.0.total_cmp(&a.0));
+            found.into_iter().map(|(_, c)| c.clone()).collect()
         };
-        let mut slowed: Vec<Change> = both.iter().filter(enough).filter(slower).cloned().collect();
-        slowed.sort_by(|a, b| slowness(b).total_cmp(&slowness(a)));
-        let worse = |c: &Change| errors(&c.after) - errors(&c.before);
-        let mut failing: Vec<Change> =
-            both.iter().filter(enough).filter(|c| worse(c) >= limits.errors).cloned().collect();
-        failing.sort_by(|a, b| worse(b).total_cmp(&worse(a)));
+        let slowed = by(&|c| limits.slowed(c).map(|s| s.2));
+        let failing = by(&|c| limits.failing(c).map(|f| f.2));
         Diff {
             appeared_nodes: only(after, before),
             vanished_nodes: only(before, after),
@@ -106,31 +144,35 @@ impl Diff {
             slowed,
             failing,
             common: both.len(),
+            limits: *limits,
         }
     }
 
     /// Lines for people.
     pub fn text(&self, before: &Document, after: &Document) -> String {
         let line = |sign: &str, map: &Document, e: &MapEdge, rest: String| {
-            let port = if e.port == 0 { String::new() } else { format!(":{}", e.port) };
-            let ends = format!("{} → {}{port}", map.name(&e.from), map.name(&e.to));
+            let (port, called) = (format!(":{}", e.port), map.name(&e.to));
+            // An address has its port in its name.
+            let port = if e.port == 0 || called.ends_with(&port) { "" } else { &port };
+            let ends = format!("{} → {called}{port}", map.name(&e.from));
             vec![sign.to_string(), ends, e.protocol.clone(), rest]
         };
-        let calls = |map: &Document, e: &MapEdge| match e.calls.count {
-            0 => format!("{} connections", e.tcp.opened),
-            n => format!("{n} {} ({})", unit(e), rate(n, map.seconds())),
+        let calls = |map: &Document, e: &MapEdge| {
+            let n = traffic(e);
+            format!("{n} {} ({})", unit(e), rate(n, map.seconds()))
         };
-        let time = |ns: u64| duration(i128::from(ns));
+        let time = |m: Measure| duration(m.value as i128);
         let mut rows: Vec<Vec<String>> = Vec::new();
         rows.extend(self.appeared.iter().map(|e| line("appeared", after, e, calls(after, e))));
         rows.extend(self.vanished.iter().map(|e| line("vanished", before, e, calls(before, e))));
-        rows.extend(self.slowed.iter().map(|c| {
-            let (a, b) = (c.before.calls.p95_ns, c.after.calls.p95_ns);
-            line("slowed", after, &c.after, format!("p95 {} → {} (×{:.1})", time(a), time(b), slowness(c)))
+        rows.extend(self.slowed.iter().filter_map(|c| {
+            let (what, [a, b], by) = self.limits.slowed(c)?;
+            Some(line("slowed", after, &c.after, format!("{what} {} → {} (×{by:.1})", time(a), time(b))))
         }));
-        rows.extend(self.failing.iter().map(|c| {
-            let (a, b) = (errors(&c.before) * 100.0, errors(&c.after) * 100.0);
-            line("failing", after, &c.after, format!("errors {a:.1} % → {b:.1} %"))
+        rows.extend(self.failing.iter().filter_map(|c| {
+            let (what, [a, b], _) = self.limits.failing(c)?;
+            let text = format!("{what} {:.1} % → {:.1} %", a.value * 100.0, b.value * 100.0);
+            Some(line("failing", after, &c.after, text))
         }));
         if rows.is_empty() {
             return format!("no difference in {} edges\n", self.common);

@@ -120,7 +120,7 @@ pub struct CallStats {
     pub request_bytes: u64,
     /// Bytes from callee to caller.
     pub response_bytes: u64,
-    /// Median duration, ns.
+    /// Median duration, ns; 0 if unknown, as of connections that were not understood (`tcp` has their round trips).
     pub p50_ns: u64,
     /// 95th percentile, ns.
     pub p95_ns: u64,
@@ -198,7 +198,7 @@ impl From<&View> for ViewStats {
     fn from(view: &View) -> Self {
         let mut calls = view.calls.clone();
         if calls.count == 0 {
-            calls.merge(&view.opaque);
+            calls.merge(&view.opaque.clone().without_latency());
         }
         ViewStats { calls: CallStats::from(&calls), tcp: TcpStats::of(Some(view), None) }
     }

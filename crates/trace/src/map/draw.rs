@@ -38,7 +38,7 @@ pub(super) fn rate(count: u64, seconds: Option<f64>) -> String {
 
 /// What is called: requests, or connections where nothing was understood.
 pub(super) fn unit(edge: &MapEdge) -> &'static str {
-    match (edge.protocols.is_empty(), edge.calls.count) {
+    match (edge.protocols.is_empty(), traffic(edge)) {
         (true, 1) => "connection",
         (true, _) => "connections",
         (false, 1) => "request",
@@ -51,10 +51,82 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// A number, and its share of all where there is any.
+fn share(n: u64, of: u64) -> String {
+    match n as f64 / of.max(1) as f64 * 100.0 {
+        _ if n == 0 => "0".into(),
+        s if s < 1.0 => format!("{n} (<1 %)"),
+        s => format!("{n} ({s:.0} %)"),
+    }
+}
+
+/// What flow records say of an edge's connections; nothing where there are none.
+fn connections(edge: &MapEdge) -> String {
+    let t = &edge.tcp;
+    if !t.from_flows {
+        return "–".into();
+    }
+    let open = if t.active > 0 { format!(", {} open", t.active) } else { String::new() };
+    let failed = if t.failed > 0 { format!(", {} failed", t.failed) } else { String::new() };
+    format!("{}{open}{failed}", t.opened)
+}
+
+/// Requests, or connections where nothing was understood.
+pub(super) fn traffic(edge: &MapEdge) -> u64 {
+    match edge.calls.count {
+        0 => edge.tcp.opened,
+        n => n,
+    }
+}
+
+/// Whether requests of an edge failed, or attempts to connect.
+pub(super) fn fails(edge: &MapEdge) -> bool {
+    edge.calls.errors > 0 || edge.tcp.failed > 0
+}
+
+/// How fast an edge is, in few words: its requests, or else its round trips.
+pub(super) fn pace(p95_ns: u64, rtt_ns: u64) -> String {
+    match (p95_ns, rtt_ns) {
+        (0, 0) => String::new(),
+        (0, rtt) => format!(" · RTT {}", ns(rtt)),
+        (p95, _) => format!(" · p95 {}", ns(p95)),
+    }
+}
+
+/// What is known of an edge, in a line.
+pub(super) fn facts(edge: &MapEdge) -> String {
+    let (c, t) = (&edge.calls, &edge.tcp);
+    let port = if edge.port == 0 { String::new() } else { format!(" :{}", edge.port) };
+    let mut out = format!("{}{port}: {} {}", edge.protocol, traffic(edge), unit(edge));
+    let mut add = |n: u64, what: &str| {
+        if n > 0 {
+            out.push_str(&format!(", {n} {what}"));
+        }
+    };
+    add(c.errors, "failed");
+    add(t.failed, "attempts to connect failed");
+    add(t.retransmits, "segments sent again");
+    add(t.resets, "resets");
+    out.push_str(&pace(c.p95_ns, t.rtt_p50_ns));
+    out
+}
+
 /// One line per edge, most calls first, under a heading.
 pub fn text(map: &Document) -> String {
     let head = [
-        "CALLER", "CALLED", "PORT", "PROTOCOL", "CALLS", "RATE", "ERRORS", "P50", "P95", "P99", "RTT", "RETRANS",
+        "CALLER",
+        "CALLED",
+        "PORT",
+        "PROTOCOL",
+        "CALLS",
+        "RATE",
+        "ERRORS",
+        "P50",
+        "P95",
+        "P99",
+        "CONNECTIONS",
+        "RTT",
+        "RETRANS",
         "BYTES",
     ];
     let mut rows: Vec<Vec<String>> = vec![head.iter().map(ToString::to_string).collect()];
@@ -67,15 +139,13 @@ pub fn text(map: &Document) -> String {
             map.name(&e.to).into(),
             if e.port == 0 { "–".into() } else { e.port.to_string() },
             e.protocol.clone(),
-            match c.count {
-                0 => format!("{} connections", t.opened),
-                n => format!("{n} {}", unit(e)),
-            },
-            rate(c.count.max(if c.count == 0 { t.opened } else { 0 }), map.seconds()),
-            c.errors.to_string(),
+            format!("{} {}", traffic(e), unit(e)),
+            rate(traffic(e), map.seconds()),
+            share(c.errors, c.count),
             ns(c.p50_ns),
             ns(c.p95_ns),
             ns(c.p99_ns),
+            connections(e),
             ns(t.rtt_p50_ns),
             t.retransmits.to_string(),
             format!("{} → {} ←", bytes(out), bytes(back)),
@@ -114,11 +184,20 @@ pub fn dot(map: &Document) -> String {
         let style = if n.kind == NodeKind::Service { "" } else { ", style=\"rounded,dashed\"" };
         out.push_str(&format!("  {} [label={}{style}];\n", quote(&n.id), quote(&n.name)));
     }
+    let most = map.edges.iter().map(traffic).max().unwrap_or(0).max(1) as f64;
     for e in &map.edges {
         let port = if e.port == 0 { String::new() } else { format!(" :{}", e.port) };
-        let label = format!("{}{port} {}", e.protocol, rate(e.calls.count, map.seconds()));
-        let colour = if e.calls.errors > 0 { ", color=red" } else { "" };
-        out.push_str(&format!("  {} -> {} [label={}{colour}];\n", quote(&e.from), quote(&e.to), quote(&label)));
+        let pace = pace(e.calls.p95_ns, e.tcp.rtt_p50_ns);
+        let label = format!("{}{port}\\n{}{pace}", plain(&e.protocol), rate(traffic(e), map.seconds()));
+        let colour = if fails(e) { ", color=red, fontcolor=red" } else { "" };
+        let width = 1.0 + 3.0 * (traffic(e) as f64 / most).sqrt();
+        out.push_str(&format!(
+            "  {} -> {} [label=\"{}\", tooltip={}, penwidth={width:.1}{colour}];\n",
+            quote(&e.from),
+            quote(&e.to),
+            label.replace('"', "\\\""),
+            quote(&facts(e))
+        ));
     }
     out.push_str("}\n");
     out

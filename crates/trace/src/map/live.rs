@@ -7,7 +7,7 @@
 use super::build::is_opaque;
 use super::ends::{self, Directory, FlowEnds, NodeKey};
 use super::remote::Crowds;
-use super::sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge};
+use super::sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, LinkSums, RoundTrips};
 use super::top::Top;
 use super::NodeKind;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -69,7 +69,7 @@ struct Group {
     whole: bool,
 }
 
-/// What is counted of a flow record; a fifth of its size.
+/// What is counted of a flow record; a quarter of its size.
 struct FlowPart {
     ends: FlowEnds,
     transport: Transport,
@@ -78,6 +78,7 @@ struct FlowPart {
     /// The process's name, if the resource has none.
     comm: Option<Box<str>>,
     sums: FlowSums,
+    rtt: RoundTrips,
 }
 
 impl FlowPart {
@@ -99,6 +100,7 @@ impl FlowPart {
                 retransmits: c.retransmits,
                 resets: c.resets_sent + c.resets_received,
             },
+            rtt: RoundTrips::from(&c.srtt),
         }
     }
 
@@ -131,7 +133,7 @@ pub struct LiveMap {
     turned: Instant,
     crowds: Crowds,
     calls: Top<GraphEdge, CallSums>,
-    flows: Top<LinkEdge, FlowSums>,
+    flows: Top<LinkEdge, LinkSums>,
     stats: LiveStats,
 }
 
@@ -282,8 +284,8 @@ impl LiveMap {
         let (transport, port) = (flow.transport, flow.port);
         let edge = LinkEdge { client: client.name, server: server.name, transport, port };
         let again = flow.ends.serves && observed;
-        let sums = self.flows.at(edge, if again { 0 } else { 1 });
-        let more = &flow.sums;
+        let link = self.flows.at(edge, if again { 0 } else { 1 });
+        let (sums, more) = (&mut link.flows, &flow.sums);
         sums.retransmits += more.retransmits;
         if again {
             return;
@@ -293,6 +295,7 @@ impl LiveMap {
         sums.request_bytes += more.request_bytes;
         sums.response_bytes += more.response_bytes;
         sums.resets += more.resets;
+        link.add_round_trips(&flow.rtt);
     }
 
     /// Requests by edge, sorted; the rest, if there is one, as `other` calls `other`.
@@ -303,7 +306,7 @@ impl LiveMap {
     }
 
     /// Flow records by edge, sorted; the rest, if there is one, as `other` at port 0.
-    pub fn flows(&self) -> Vec<(LinkEdge, &FlowSums)> {
+    pub fn flows(&self) -> Vec<(LinkEdge, &LinkSums)> {
         let other = || LinkEdge { client: "other".into(), server: "other".into(), transport: Transport::Tcp, port: 0 };
         let named = self.flows.named().into_iter().map(|(edge, sums)| (edge.clone(), sums));
         named.chain(self.flows.rest().map(|(sums, _)| (other(), sums))).collect()

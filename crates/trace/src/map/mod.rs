@@ -34,7 +34,7 @@ pub use flow::EdgeFlow;
 pub use layout::{layout, Layout, Place};
 pub use live::{LiveConfig, LiveMap, LiveStats};
 pub use series::{EdgeId, Point, Series};
-pub use sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, BOUNDS_S};
+pub use sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, LinkSums, BOUNDS_S, RTT_BOUNDS_S};
 pub use svg::svg;
 
 use crate::histogram::Histogram;
@@ -108,7 +108,7 @@ pub struct Calls {
     pub request_bytes: u64,
     /// Bytes from server to client.
     pub response_bytes: u64,
-    /// Durations.
+    /// Durations of requests; of an edge on which nothing was understood there are none.
     pub latency: Histogram,
 }
 
@@ -119,6 +119,10 @@ impl Calls {
         self.request_bytes += other.request_bytes;
         self.response_bytes += other.response_bytes;
         self.latency.merge(&other.latency);
+    }
+
+    fn without_latency(self) -> Calls {
+        Calls { latency: Histogram::default(), ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is counted of an edge as it happens, and what it is called.
 
-use wirespan_model::Transport;
+use wirespan_model::{Log2Histogram, Transport};
 
 /// Upper bounds of the buckets of durations, seconds: those of OpenTelemetry's service-graph connector.
 pub const BOUNDS_S: [f64; 16] =
@@ -53,6 +53,29 @@ impl Durations {
     }
 }
 
+/// Upper bounds of the buckets of round trips, seconds: 2^7 µs, 2^9 µs, … 2^21 µs, as flow records know powers of two.
+pub const RTT_BOUNDS_S: [f64; 8] = [0.000128, 0.000512, 0.002048, 0.008192, 0.032768, 0.131072, 0.524288, 2.097152];
+
+/// Counts of round trips by [`RTT_BOUNDS_S`], and about their sum. Many wait at a time, so it is small.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RoundTrips {
+    counts: [u32; RTT_BOUNDS_S.len() + 1],
+    sum_s: f32,
+}
+
+impl From<&Log2Histogram> for RoundTrips {
+    fn from(h: &Log2Histogram) -> Self {
+        let mut all = RoundTrips::default();
+        for (i, n) in h.0.iter().copied().enumerate().filter(|(_, n)| *n > 0) {
+            // The first bound is 2^7 µs; from there each bucket takes two of theirs.
+            let at = if i < 7 { 0 } else { ((i - 7) / 2 + 1).min(RTT_BOUNDS_S.len()) };
+            all.counts[at] = all.counts[at].saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
+            all.sum_s += n as f32 * 2f32.powf(i as f32 + 0.5) / 1e6;
+        }
+        all
+    }
+}
+
 /// Requests of an edge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSums {
@@ -81,4 +104,22 @@ pub struct FlowSums {
     pub retransmits: u64,
     /// Resets.
     pub resets: u64,
+}
+
+/// All that is counted of an edge by its flow records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSums {
+    /// What was exchanged.
+    pub flows: FlowSums,
+    /// Smoothed RTT, at each look at a connection, by [`RTT_BOUNDS_S`].
+    pub rtt: [u64; RTT_BOUNDS_S.len() + 1],
+    /// About their sum, seconds: each counts as the middle of its power of two.
+    pub rtt_sum_s: f64,
+}
+
+impl LinkSums {
+    pub(super) fn add_round_trips(&mut self, more: &RoundTrips) {
+        self.rtt.iter_mut().zip(more.counts).for_each(|(n, more)| *n += u64::from(more));
+        self.rtt_sum_s += f64::from(more.sum_s);
+    }
 }

@@ -1,6 +1,6 @@
 //! A map as a picture that stands alone: no script, no font of its own, light or dark as the reader's system is.
 
-use super::draw::rate;
+use super::draw::{facts, fails, pace, rate, traffic};
 use super::{layout, Document, MapEdge, MapNode, NodeKind};
 use crate::tree::duration;
 use std::collections::BTreeMap;
@@ -54,11 +54,11 @@ struct Arrow<'a> {
 
 impl Arrow<'_> {
     fn calls(&self) -> u64 {
-        self.edges.iter().map(|e| e.calls.count.max(e.tcp.opened)).sum()
+        self.edges.iter().map(|e| traffic(e)).sum()
     }
 
     fn fails(&self) -> bool {
-        self.edges.iter().any(|e| e.calls.errors > 0 || e.tcp.failed > 0)
+        self.edges.iter().any(|e| fails(e))
     }
 
     /// Two lines: what, and how.
@@ -72,9 +72,9 @@ impl Arrow<'_> {
             (1, Some(e)) if e.port != 0 => format!(":{}", e.port),
             _ => String::new(),
         };
-        let worst = self.edges.iter().map(|e| e.calls.p95_ns).max().unwrap_or(0);
-        let time = if worst > 0 { format!(" · p95 {}", duration(i128::from(worst))) } else { String::new() };
-        [format!("{}{more}{port}", protocols.join(", ")), format!("{}{time}", rate(self.calls(), seconds))]
+        let worst = |of: fn(&MapEdge) -> u64| self.edges.iter().map(|e| of(e)).max().unwrap_or(0);
+        let pace = pace(worst(|e| e.calls.p95_ns), worst(|e| e.tcp.rtt_p50_ns));
+        [format!("{}{more}{port}", protocols.join(", ")), format!("{}{pace}", rate(self.calls(), seconds))]
     }
 }
 
@@ -181,13 +181,7 @@ fn draw(
         let _ = writeln!(out, "<path class=\"h{bad}\" d=\"M{:.1} {:.1}l-4.5 9h9z\"/>", b.0, b.1);
     }
     let ends = format!("{} → {}", map.nodes[arrow.from].name, map.nodes[arrow.to].name);
-    let facts = arrow.edges.iter().map(|e| {
-        format!(
-            "{} :{}: {} calls, {} errors, {} retransmitted",
-            e.protocol, e.port, e.calls.count, e.calls.errors, e.tcp.retransmits
-        )
-    });
-    let title = std::iter::once(ends).chain(facts).collect::<Vec<_>>().join("\n");
+    let title = std::iter::once(ends).chain(arrow.edges.iter().map(|e| facts(e))).collect::<Vec<_>>().join("\n");
     let _ = writeln!(
         out,
         "<path class=\"e{bad}\" d=\"{path}\" stroke-width=\"{weight:.1}\"><title>{}</title></path>",
@@ -231,7 +225,11 @@ fn boxed(out: &mut String, node: &MapNode, (x, y): Point) {
     let facts = match (node.kind, node.calls.count) {
         (NodeKind::Service, 0) => "calls others".into(),
         (NodeKind::Caller, _) | (_, 0) => "not observed".into(),
-        (_, n) => format!("{n} calls · p95 {}", duration(i128::from(node.calls.p95_ns))),
+        // No duration: nothing that was understood.
+        (_, n) if node.calls.p95_ns == 0 => format!("{n} {}", if n == 1 { "connection" } else { "connections" }),
+        (_, n) => {
+            format!("{n} {} · p95 {}", if n == 1 { "call" } else { "calls" }, duration(i128::from(node.calls.p95_ns)))
+        }
     };
     let _ = writeln!(
         out,

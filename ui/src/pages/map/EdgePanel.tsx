@@ -86,15 +86,19 @@ const flows = (tcp: TcpStats, text: string) => (tcp.from_flows ? text : "–");
 
 type Row = readonly [string, (view: NonNullable<MapEdge["client"]>) => string];
 
+const DURATIONS: Row[] = [
+  ["p50", (v) => time(v.calls.p50_ns)],
+  ["p95", (v) => time(v.calls.p95_ns)],
+  ["p99", (v) => time(v.calls.p99_ns)],
+];
+
 /** The two ends side by side. */
 function Views({ edge }: { edge: MapEdge }) {
   const ends = [edge.client, edge.server];
   const always: Row[] = [
     ["calls", (v) => compact(v.calls.count)],
     ["errors", (v) => compact(v.calls.errors)],
-    ["p50", (v) => time(v.calls.p50_ns)],
-    ["p95", (v) => time(v.calls.p95_ns)],
-    ["p99", (v) => time(v.calls.p99_ns)],
+    ...(edge.calls.p95_ns > 0 ? DURATIONS : []),
     ["RTT p50", (v) => time(v.tcp.rtt_p50_ns)],
     ["handshake p50", (v) => time(v.tcp.connect_p50_ns)],
     ["in the socket p50", (v) => time(v.tcp.queue_p50_ns)],
@@ -144,11 +148,18 @@ function History({ edge, map }: { edge: MapEdge; map: ServiceMap }) {
   return (
     <div className={css.charts}>
       <Spark {...shared} title="calls" values={series((p) => p.calls)} over={series((p) => p.errors)} overTitle="errors" format={compact} />
-      <Spark {...shared} title="p95" values={series((p) => p.p95_ns)} format={time} />
+      {edge.calls.p95_ns > 0 && <Spark {...shared} title="p95" values={series((p) => p.p95_ns)} format={time} />}
       <Spark {...shared} title="RTT p50" values={series((p) => p.tcp.rtt_p50_ns)} format={time} />
       {edge.tcp.from_flows && (
         <>
-          <Spark {...shared} title="connections opened" values={series((p) => p.tcp.opened)} format={compact} />
+          <Spark
+            {...shared}
+            title="connections opened"
+            values={series((p) => p.tcp.opened)}
+            over={series((p) => p.tcp.failed)}
+            overTitle="failed"
+            format={compact}
+          />
           <Spark
             {...shared}
             title="retransmitted"

@@ -33,6 +33,7 @@ export function EdgeTable({ map, graph, range, chosen, port, colours, choose }: 
             <th data-number>Errors</th>
             <th data-number>p50</th>
             <th data-number>p95</th>
+            <th data-number>Connections</th>
             <th data-number>RTT</th>
             <th data-number>Retrans.</th>
             <th>
@@ -90,13 +91,7 @@ function Row({ edge, map, colours, range, open, details }: RowProps) {
       </td>
       <td>{edge.port || "–"}</td>
       <td>{edge.protocol}</td>
-      <td data-number>
-        {calls.count > 0 ? (
-          <Link href={href("/", search)}>{calls.count.toLocaleString("en")}</Link>
-        ) : (
-          `${tcp.opened.toLocaleString("en")} conn.`
-        )}
-      </td>
+      <td data-number>{calls.count > 0 ? <Link href={href("/", search)}>{calls.count.toLocaleString("en")}</Link> : "–"}</td>
       <td data-number>
         {calls.errors > 0 ? (
           <Link href={href("/", errors)} className={css.bad}>
@@ -108,6 +103,10 @@ function Row({ edge, map, colours, range, open, details }: RowProps) {
       </td>
       <td data-number>{known(calls.p50_ns)}</td>
       <td data-number>{known(calls.p95_ns)}</td>
+      <td data-number>
+        {tcp.from_flows ? tcp.opened.toLocaleString("en") : "–"}
+        {tcp.failed > 0 && <span className={css.bad}> + {tcp.failed.toLocaleString("en")} failed</span>}
+      </td>
       <td data-number>{known(tcp.rtt_p50_ns)}</td>
       <td data-number>{tcp.retransmits.toLocaleString("en")}</td>
       <td data-number>

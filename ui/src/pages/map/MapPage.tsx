@@ -81,12 +81,10 @@ function Shown({ map, range, group, chosen, port }: ShownProps) {
   const choose = (id: string, edge = "") => setParams({ edge: id, port: edge });
   useKeys({ Escape: () => choose("") });
   return (
-    <>
-      <div className={css.split} data-open={arrow !== undefined || undefined}>
-        <Picture graph={graph} colours={colours} chosen={chosen} choose={choose} />
-        {arrow && <EdgePanel key={arrow.id} arrow={arrow} map={map} range={range} port={port} colours={colours} choose={choose} />}
-      </div>
+    <div className={css.split} data-open={arrow !== undefined || undefined}>
+      <Picture graph={graph} colours={colours} chosen={chosen} choose={choose} />
+      {arrow && <EdgePanel key={arrow.id} arrow={arrow} map={map} range={range} port={port} colours={colours} choose={choose} />}
       <EdgeTable map={map} graph={graph} range={range} chosen={arrow} port={port} colours={colours} choose={choose} />
-    </>
+    </div>
   );
 }

@@ -2,7 +2,7 @@ import { useMemo, useState } from "react";
 import { formatDuration } from "../../domain/duration";
 import { layout, type Place } from "../../domain/graph";
 import { crowdedOut } from "../../domain/labels";
-import { type Arrow, bare, compact, type Graph, type GraphNode, percent } from "../../domain/servicemap";
+import { type Arrow, bare, compact, factsOf, type Graph, type GraphNode, pace, percent } from "../../domain/servicemap";
 import { hueStyle } from "../../parts/Service";
 import { go, href } from "../../routing/url";
 import css from "./Picture.module.css";
@@ -182,7 +182,7 @@ function draw(arrow: Arrow, spots: ReadonlyMap<string, Spot>, stops: readonly Sp
   const protocols = protocolsOf(arrow);
   const texts = [
     protocols.length > 2 ? `${protocols.length} protocols` : protocols.join(", "),
-    `${compact(arrow.calls)}${arrow.p95 > 0 ? ` · ${formatDuration(arrow.p95)}` : ""}`,
+    [compact(arrow.calls), pace(arrow)].filter((part) => part !== "").join(" · "),
   ] as const;
   const width = LETTER * Math.max(...texts.map((text) => text.length));
   return { path, label: { id: arrow.id, x: at.x, y: at.y, width, weight: arrow.calls }, texts };
@@ -206,10 +206,9 @@ interface LineProps {
 function Line({ arrow, line, weight, faded, quiet, chosen, choose }: LineProps) {
   if (!line) return null;
   const { path, label, texts } = line;
-  const bad = arrow.errors > 0;
+  const bad = arrow.errors > 0 || arrow.failed > 0;
   const width = 1.2 + 3 * Math.sqrt(weight);
-  const facts = `${arrow.calls} calls, ${arrow.errors} errors, p95 ${formatDuration(arrow.p95)}`;
-  const name = `${bare(arrow.from)} → ${bare(arrow.to)}, ${protocolsOf(arrow).join(", ")}: ${facts}`;
+  const name = `${bare(arrow.from)} → ${bare(arrow.to)}, ${protocolsOf(arrow).join(", ")}: ${factsOf(arrow)}`;
   const head = chosen ? "arrow-chosen" : bad ? "arrow-bad" : "arrow";
   const open = () => choose(chosen ? "" : arrow.id);
   return (
@@ -275,9 +274,11 @@ const FACTS: Record<string, string> = {
 
 function Box({ node, spot, hue, faded, focus }: BoxProps) {
   const service = node.kind === "service";
+  // No duration: nothing that was understood.
+  const what = (node.p95 > 0 ? "call" : "connection") + (node.calls === 1 ? "" : "s");
   const facts =
     node.calls > 0
-      ? `${compact(node.calls)} ${node.calls === 1 ? "call" : "calls"} · p95 ${formatDuration(node.p95)}`
+      ? `${compact(node.calls)} ${what}${node.p95 > 0 ? ` · p95 ${formatDuration(node.p95)}` : ""}`
       : (FACTS[node.kind] ?? "not observed");
   const target = service ? href("/", new URLSearchParams({ service: node.name })) : undefined;
   const body = (
