@@ -161,6 +161,20 @@ fn tcp_is_told_to_the_byte() {
     }
 }
 
+/// As before Linux 6.3, where sockets have no tracepoints for messages.
+#[test]
+fn tcp_is_told_to_the_byte_by_system_calls() {
+    if !can_trace("tcp_is_told_to_the_byte_by_system_calls") {
+        return;
+    }
+    let bench = Bench::new();
+    let old = "[capture]\nrung = \"syscall-tracepoints\"\nwithout = [\"flow_send\", \"flow_receive\"]\n";
+    let calls = ["tcp 127.0.0.1 7736 -n 3000 -c 5 -s 300", "tcp 127.0.0.1 7736 -n 300 -1 -s 4000"];
+    let (truth, flows, _) = bench.run("old", old, "tcp 0.0.0.0 7736 -w 2 -s 100000", &calls);
+    assert_eq!(truth.len(), 4);
+    truth.iter().for_each(|t| assert_exact(&flows, t, Transport::Tcp));
+}
+
 #[test]
 fn ipv6_and_datagrams_are_told_to_the_byte() {
     if !can_trace("ipv6_and_datagrams_are_told_to_the_byte") {
@@ -170,14 +184,18 @@ fn ipv6_and_datagrams_are_told_to_the_byte() {
     // One socket that serves many clients, none of them connected.
     for (name, ip) in [("udp4", "127.0.0.1"), ("udp6", "::1")] {
         let (many, one) = (format!("udp {ip} 7732 -n 400 -1"), format!("udp {ip} 7732 -n 400 -s 900"));
-        let (truth, flows, _) = bench.run(name, FLOWS_ONLY, &format!("udp {ip} 7732"), &[&many, &one]);
-        assert_eq!(truth.len(), 3);
+        let connected = format!("udp {ip} 7732 -n 60 -c 4 -s 700 -C");
+        let (truth, flows, _) = bench.run(name, FLOWS_ONLY, &format!("udp {ip} 7732"), &[&many, &one, &connected]);
+        assert_eq!(truth.len(), 4);
         truth.iter().for_each(|t| assert_exact(&flows, t, Transport::Udp));
         let ip: IpAddr = ip.parse().unwrap();
         assert!(flows.iter().all(|f| f.key.remote == ip && f.key.port == 7732), "{flows:#?}");
-        assert_eq!(flows.len(), 3, "400 sockets are one bundle: {flows:#?}");
-        let clients = flows.iter().filter(|f| f.key.role == Role::Client);
-        assert_eq!(clients.map(|f| f.counts.opened).sum::<u64>(), 401);
+        // A connected socket knows its own address, another does not.
+        let clients: Vec<_> = flows.iter().filter(|f| f.key.role == Role::Client).collect();
+        assert_eq!((flows.len(), clients.len()), (4, 3), "400 sockets are one bundle: {flows:#?}");
+        assert_eq!(clients.iter().map(|f| f.counts.opened).sum::<u64>(), 405);
+        let known: Vec<_> = clients.iter().filter(|f| f.key.local == ip).map(|f| f.counts.opened).collect();
+        assert_eq!(known, [4], "{clients:#?}");
     }
     let (truth, flows, _) =
         bench.run("tcp6", "", "tcp :: 7732", &["tcp ::1 7732 -n 50 -1", "tcp 127.0.0.1 7732 -n 20"]);

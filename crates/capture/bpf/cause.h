@@ -58,21 +58,32 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 	}
 }
 
-static __always_inline struct cause follow_cause(struct sock_state *s, struct context *a, __u8 direction,
-						 bool first, __u32 tid, __u32 pid, __u8 how)
-{
-	struct cause c = { .exchange = exchange_id(s) };
+#define FOLLOW_SENT 1
+#define FOLLOW_FIRST 2	/* of a run */
+#define FOLLOW_LOOP 4	/* by an event loop */
 
+/* `who` is the actor, and its process in the lower half. Verified on its own: its ways out would multiply those of its caller. */
+__noinline int follow_cause(struct sock_state *s, struct context *a, struct cause *c, __u64 who, __u32 bits)
+{
+	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS, how = bits & FOLLOW_LOOP ? WS_EV_EVENT_LOOP : WS_EV_THREAD;
+	__u32 tid = who >> 32, pid = who;
+	bool first = bits & FOLLOW_FIRST;
+
+	if (!s || !a || !c)
+		return 0;
+	c->exchange = exchange_id(s);
+	c->id = 0;
+	c->evidence = 0;
 	if (s->request_direction == WS_INGRESS) { /* we serve on this socket */
 		if (direction == WS_EGRESS) {
-			follow_answer(s, a, &c, first, pid);
-			return c;
+			follow_answer(s, a, c, first, pid);
+			return 0;
 		}
 		/* Who asks again has been answered, maybe by somebody else. */
 		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
-		take(a, c.exchange, how);
-		return c;
+		take(a, c->exchange, how);
+		return 0;
 	}
 	if (direction == WS_EGRESS) {
 		/* A goroutine knows for whom it acts, or for nobody: another one's request needs no answer between them. */
@@ -91,9 +102,9 @@ static __always_inline struct cause follow_cause(struct sock_state *s, struct co
 	} else {
 		a->acted = 0;
 	}
-	c.id = s->cause;
-	c.evidence = s->cause || s->evidence == WS_EV_INFERRED ? s->evidence : WS_EV_NONE;
-	return c;
+	c->id = s->cause;
+	c->evidence = s->cause || s->evidence == WS_EV_INFERRED ? s->evidence : WS_EV_NONE;
+	return 0;
 }
 
 #endif

@@ -48,19 +48,24 @@ static __always_inline void flow_addresses(struct ws_flow_key *key, const struct
 	flow_any(key->remote);
 }
 
-/* Everything but whose it is. */
-static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8 role)
+static __always_inline void flow_init_key(struct flow_sock *f, struct sock *sk, __u8 role)
 {
 	__u16 own = sk->__sk_common.skc_num, other = bpf_ntohs(sk->__sk_common.skc_dport);
 
-	__builtin_memset(f, 0, sizeof(*f));
-	f->sk = (__u64)sk;
 	flow_addresses(&f->key, sk);
 	f->key.netns = sk->__sk_common.skc_net.net->ns.inum;
 	f->key.transport = sk->sk_protocol == IPPROTO_UDP ? WS_UDP : WS_TCP;
 	f->key.role = role;
 	f->key.port = role == WS_CLIENT ? other : own;
 	f->client_port = role == WS_CLIENT ? own : other;
+}
+
+/* Everything but whose it is. */
+static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8 role)
+{
+	__builtin_memset(f, 0, sizeof(*f));
+	f->sk = (__u64)sk;
+	flow_init_key(f, sk, role);
 }
 
 #define FLOW_PLACES 3
@@ -331,17 +336,23 @@ static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task
 }
 
 /* What was exchanged before is not ours: all but the call that is just over, and what waits to be read. */
+static __always_inline void flow_base_at(struct flow_sock *f, struct sock *sk, const struct flow_tcp *now,
+					 __u8 direction, int ret)
+{
+	f->sk = (__u64)sk;
+	f->retransmits = now->retransmits;
+	f->out_of_order = now->out_of_order;
+	f->bytes[WS_EGRESS] = now->bytes[WS_EGRESS] - (direction == WS_EGRESS && ret > 0 ? ret : 0);
+	f->bytes[WS_INGRESS] = now->bytes[WS_INGRESS] - now->unread - (direction == WS_INGRESS && ret > 0 ? ret : 0);
+	f->based = 1;
+}
+
 static __always_inline void flow_base(struct flow_sock *f, struct sock *sk, struct tcp_sock *tp, __u8 direction, int ret)
 {
 	struct flow_tcp now = {};
 
 	flow_look(&now, sk, tp);
-	f->sk = (__u64)sk;
-	f->retransmits = now.retransmits;
-	f->out_of_order = now.out_of_order;
-	f->bytes[WS_EGRESS] = now.bytes[WS_EGRESS] - (direction == WS_EGRESS && ret > 0 ? ret : 0);
-	f->bytes[WS_INGRESS] = now.bytes[WS_INGRESS] - now.unread - (direction == WS_INGRESS && ret > 0 ? ret : 0);
-	f->based = 1;
+	flow_base_at(f, sk, &now, direction, ret);
 }
 
 #endif

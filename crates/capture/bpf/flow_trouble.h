@@ -91,7 +91,7 @@ static __noinline int flow_drop_elsewhere(struct sock *sk, const struct sk_buff 
 	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
 	struct ws_flow_key key;
 
-	if (!f)
+	if (!f || !f->sk)
 		return 0;
 	key = f->key;
 	if (sk->sk_protocol == IPPROTO_UDP) {

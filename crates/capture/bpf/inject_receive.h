@@ -65,7 +65,7 @@ int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 	r = bpf_map_lookup_elem(&scratches, &cpu);
 	if (!r)
 		return 0;
-	locate(&where, task, t, ret);
+	locate(&where, t, ret);
 	if (!where.segments)
 		return 0;
 	copied = copy_payload(r->payload, &where, ret, WS_RECEIVED_HEAD);

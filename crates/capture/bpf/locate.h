@@ -52,17 +52,24 @@ static __always_inline void locate_buffer(struct location *l, __u64 base, __u64 
 	l->segments = 1;
 }
 
-static __always_inline void locate(struct location *l, struct task_struct *task, struct task_state *t, __s64 ret)
+/*
+ * Where the bytes of the current call are. Verified on its own, as copy_vector(): older kernels would look at all that follows
+ * once for each kind of call.
+ */
+__noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
+	if (!l || !t)
+		return 0;
 	l->abi = WS_ABI_OTHER;
 	l->segments = 0;
 	l->buffer = (struct user_iovec){ 0 }; /* stays so for a vector, which a caller may say lies at 0 */
 	l->name = 0;
 	l->vector = 0;
 	if (!regs || WS_COMPAT_TASK(task))
-		return;
+		return 0;
 	switch (WS_NR(regs)) {
 	case NR_READ:
 		l->abi = WS_ABI_READ;
@@ -116,6 +123,7 @@ static __always_inline void locate(struct location *l, struct task_struct *task,
 		l->abi = WS_ABI_IO_URING;
 		break;
 	}
+	return 0;
 }
 
 /*

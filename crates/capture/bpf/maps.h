@@ -238,6 +238,8 @@ const volatile bool everything = false;
 const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
 const volatile bool waited_for = false; /* only tasks are told of: who reads them waits, and a new program cannot */
+const volatile bool preemptible = false; /* tracepoints no longer hold the processor (Linux 7.0) */
+const volatile bool flows_by_syscalls = false; /* calls on connections are counted at the end of system calls */
 const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */
 /* Changed at run time. */
 __u32 target_generation; /* 1 before load */

@@ -58,6 +58,22 @@ static __always_inline bool would_block(__s64 ret)
 	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
 }
 
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+/* The record under construction is the processor's: nobody else may come in between. */
+static __always_inline void hold_processor(void)
+{
+	if (preemptible)
+		bpf_preempt_disable();
+}
+
+static __always_inline void leave_processor(void)
+{
+	if (preemptible)
+		bpf_preempt_enable();
+}
+
 static __always_inline bool is_stream(const struct sock_state *s)
 {
 	return s->tuple.transport == WS_TCP || s->tuple.transport == WS_UNIX_STREAM;
@@ -147,12 +163,12 @@ static __always_inline void release_held(struct sock *sk)
 /*
  * `sk` is NULL on the rung that has no pointer which the verifier trusts: no pairing there.
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
- * Runs in process context with preemption off.
+ * Runs in process context with preemption off, see hold_processor().
  */
 static __always_inline void message(struct sock *sk, struct sock_state *s, struct task_struct *task, struct task_state *t,
 				    __u8 direction, __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
 {
-	struct location where;
+	struct location where = {};
 	struct context *a;
 	struct scratch *r;
 	struct cause c;
@@ -165,7 +181,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (uring)
 		where = (struct location){ .abi = WS_ABI_IO_URING };
 	else
-		locate(&where, task, t, ret);
+		locate(&where, t, ret);
 	if (ret <= 0) {
 		if (would_block(ret))
 			count(WS_C_WOULD_BLOCK);
@@ -181,8 +197,10 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		first = turn(s, direction);
 		a = acting(task, t);
-		c = follow_cause(s, a, direction, first || (uses_tls(t) && tls_begins_run(task, t, s, direction)),
-				 actor_id(task, t), thread_group(task, t), uring || t->loop ? WS_EV_EVENT_LOOP : WS_EV_THREAD);
+		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
+			     (direction == WS_EGRESS ? FOLLOW_SENT : 0) |
+				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
+				     (uring || t->loop ? FOLLOW_LOOP : 0));
 		if (direction == WS_INGRESS) {
 			t->received_from = s->cookie;
 			/* Who is given frames one by one is given what it reads of a socket in the same way. */

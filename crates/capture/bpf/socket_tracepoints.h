@@ -130,26 +130,26 @@ int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
 	from = s->received;
 	to = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt);
 	s->received = to;
+	hold_processor();
 	if (from && (__s32)(to - from) > 0)
 		message(sk, s, task, t, WS_INGRESS, to - from, from, WS_F_HAS_SEQ, 0);
+	leave_processor();
 	return 0;
 }
 
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
+/*
+ * In a function of its own, as the next: what flows need of the stack comes beside what messages need, not on top of it. Before
+ * Linux 6.13 all that call each other have 512 bytes.
+ */
+static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *t = target_task(task);
 	const struct tcp_sock *tp;
 	struct sock_state *s;
 	__u64 enter_ns;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
-	if (!t)
-		return 0;
-	if (counts_flows())
-		flow_message(sk, WS_EGRESS, ret);
 	s = use_sock(sk, task);
 	tp = tcp_of(sk);
 	enter_ns = end_call(t, sk);
@@ -169,26 +169,30 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	return 0;
 }
 
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
+{
+	struct task_state *t = target_task(bpf_get_current_task_btf());
+
+	if (!t)
+		return 0;
+	if (counts_flows())
+		flow_message(sk, WS_EGRESS, ret);
+	hold_processor();
+	sent(sk, ret, t);
+	leave_processor();
+	return 0;
+}
+
+static __noinline int received(struct sock *sk, int ret, struct task_state *t)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *t = target_task(task);
 	const struct tcp_sock *tp;
 	struct sock_state *s;
 	__u64 enter_ns = 0;
 	__u32 seq = 0;
 	__u16 flags = 0;
 
-	if (!t)
-		return 0;
-	if (counts_flows() && !(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
-		flow_message(sk, WS_INGRESS, ret);
-	if (msg_flags & MSG_PEEK) {
-		count(WS_C_PEEK);
-		forget_held(task);
-		return 0;
-	}
 	s = use_sock(sk, task);
 	tp = tcp_of(sk);
 	if (tp && s) {
@@ -206,6 +210,27 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 	}
 	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);
 	forget_held(task);
+	return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+
+	if (!t)
+		return 0;
+	if (counts_flows() && !(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
+		flow_message(sk, WS_INGRESS, ret);
+	if (msg_flags & MSG_PEEK) {
+		count(WS_C_PEEK);
+		forget_held(task);
+		return 0;
+	}
+	hold_processor();
+	received(sk, ret, t);
+	leave_processor();
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #define WS_MMSG_MAX 16
 
-/* A global function: the verifier checks it once, not at each call and each turn of the loop below. */
+/* A global function: the verifier checks it once, not at each call and each turn of the loop below. Tells of a connection. */
 __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64 ret)
 {
 	struct sock *sk = (struct sock *)address;
@@ -38,8 +38,10 @@ __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64
 		enter_ns = t->enter_ns;
 		flags |= WS_F_ENTER;
 	}
+	hold_processor();
 	message(NULL, s, task, t, direction, ret, seq, flags, enter_ns);
-	return 0;
+	leave_processor();
+	return flags & WS_F_HAS_SEQ;
 }
 
 SEC("tp_btf/sys_enter")
@@ -97,8 +99,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 						     __builtin_offsetof(struct user_mmsghdr64, len)));
 			syscall_message((__u64)sk, inode, direction, len);
 		}
-	} else {
-		syscall_message((__u64)sk, inode, direction, ret);
+	} else if (syscall_message((__u64)sk, inode, direction, ret) && flows_by_syscalls && ret > 0) {
+		flow_call_by_address((__u64)sk, direction, ret);
 	}
 	t->enter_ns = 0;
 	return 0;

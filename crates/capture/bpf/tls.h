@@ -161,6 +161,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	fill_actor(&d->actor, task);
 	d->actor.netns = conn->note.netns;
 	size = sizeof(*d) + want;
+	barrier_var(size); /* or the compiler leaves the next line out, and the verifier of Linux 6.1 has forgotten it */
 	if (size > sizeof(*d) + WS_MAX_PLAINTEXT)
 		return;
 	if (bpf_ringbuf_output(&events, d, size, BPF_RB_NO_WAKEUP))

@@ -28,6 +28,7 @@
 #include "flow_bundle.h"
 #include "flow_socket.h"
 #include "flow_message.h"
+#include "flow_address.h"
 #include "inject.h"
 #include "inject_head.h"
 

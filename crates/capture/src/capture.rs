@@ -5,7 +5,7 @@ use crate::error::{bpf, listen_to_libbpf, CaptureError};
 use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
 use crate::flow::{self, FlowSource};
 use crate::inject::{self, Propagate};
-use crate::load::{at_root_cgroup, choose, load_survivors, uprobes, Loaded};
+use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Loaded};
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
 use crate::ring::Ring;
@@ -78,7 +78,8 @@ impl Capture {
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
-        let Loaded { mut skel, mut programs, mut refused } = load_survivors(options, targets, &wanted)?;
+        let Loaded { mut skel, mut programs, mut refused } =
+            load_survivors(options, targets, &wanted).map_err(blame_age)?;
         choose(&mut skel, targets)?;
         let mut ring =
             Ring::open(&skel.maps.events).map_err(|e| bpf("mapping the ring buffer")(libbpf_rs::Error::from(e)))?;

@@ -12,6 +12,14 @@ pub enum CaptureError {
     /// No BTF.
     #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): wirespan needs a kernel built with CONFIG_DEBUG_INFO_BTF, as all distributions' since 2021 are")]
     NoBtf,
+    /// Before task storage and atomic operations that return what was there.
+    #[error("Linux {release} is too old: wirespan needs 5.12 or newer, for all it does 6.6 (docs/kernels.md); it said: {source}")]
+    Old {
+        /// The kernel's release.
+        release: String,
+        /// What it refused.
+        source: Box<CaptureError>,
+    },
     /// A required program does not load.
     #[error("the kernel refused {program}, and without it {lost}: {reason}")]
     Refused {

@@ -39,6 +39,10 @@ fn open(
         // All or none: one that was left out is not to come in with the messages.
         rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 2;
         rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
+        let seen = |name| load.iter().any(|p| p.name == name);
+        rodata.preemptible = release().is_some_and(|v| v >= PREEMPTIBLE);
+        rodata.flows_by_syscalls =
+            rodata.by_syscalls && seen("flow_state") && !seen("flow_send") && !seen("flow_receive");
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
         bss.target_generation = 1;
@@ -84,6 +88,31 @@ fn random() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
+/// From here on a program of a tracepoint may be interrupted by another task (SRCU instead of preemption that is off).
+const PREEMPTIBLE: (u32, u32) = (6, 19);
+
+/// The oldest kernel that has what every program needs.
+const OLDEST: (u32, u32) = (5, 12);
+
+/// Major and minor number of a release, as `6.1.0-50-cloud-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn release() -> Option<(u32, u32)> {
+    version(&rustix::system::uname().release().to_string_lossy())
+}
+
+/// Why nothing could be loaded: the kernel's age, if that is it.
+pub(crate) fn blame_age(error: CaptureError) -> CaptureError {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    match version(&release) {
+        Some(v) if v < OLDEST => CaptureError::Old { release, source: Box::new(error) },
+        _ => error,
+    }
+}
+
 /// What became of the programs: the loaded object, those in it, and those that the kernel refused, with its words.
 pub(crate) struct Loaded {
     pub(crate) skel: WirespanSkel<'static>,
@@ -105,13 +134,20 @@ pub(crate) fn load_survivors(
             Ok(skel) => return Ok(Loaded { skel, programs, refused }),
             Err(error) => error,
         };
+        let failed = failed_program();
+        let why = reason();
+        let why = if why.is_empty() { error.to_string() } else { why };
+        // What user space runs serves all flows, and is no feature of its own.
+        if failed.as_deref().is_some_and(|name| flow::RUN.contains(&name)) {
+            let flows = programs.extract_if(.., |p| p.is_flow());
+            refused.extend(flows.map(|p| (p.name, why.clone())));
+            continue;
+        }
         // It names the program unless something else is wrong: no memory, a map that this kernel does not know.
-        let Some(at) = failed_program().and_then(|name| programs.iter().position(|p| p.name == name)) else {
+        let Some(at) = failed.and_then(|name| programs.iter().position(|p| p.name == name)) else {
             return Err(bpf("loading the kernel programs")(error));
         };
         let program = programs.remove(at);
-        let why = reason();
-        let why = if why.is_empty() { error.to_string() } else { why };
         if program.required {
             return Err(CaptureError::Refused { program: program.name, lost: program.lost, reason: why });
         }
@@ -178,4 +214,18 @@ pub(crate) fn choose(skel: &mut WirespanSkel<'static>, targets: &Targets) -> Res
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_numbers_first() {
+        assert_eq!(version("6.1.0-50-cloud-amd64"), Some((6, 1)));
+        assert_eq!(version("5.10.0-46"), Some((5, 10)));
+        assert_eq!(version("7.2+deb"), Some((7, 2)));
+        assert_eq!((version("next"), version("")), (None, None));
+        assert!(version("5.10.1") < Some(OLDEST) && version("5.15.0") > Some(OLDEST));
+    }
 }

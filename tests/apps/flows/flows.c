@@ -3,11 +3,11 @@
  * load under which they are measured.
  *
  *   flows serve tcp|udp ADDRESS PORT [-s SIZE] [-w WORKERS]      until SIGTERM; answers SIZE bytes to each SIZE received
- *   flows call  tcp|udp ADDRESS PORT [-n ROUNDTRIPS] [-c CONNECTIONS] [-s SIZE] [-r PER_SECOND] [-p PEERS] [-1] [-h]
+ *   flows call  tcp|udp ADDRESS PORT [-n ROUNDTRIPS] [-c CONNECTIONS] [-s SIZE] [-r PER_SECOND] [-p PEERS] [-1] [-h] [-C]
  *
  * -w: processes with a socket each at one port (SO_REUSEPORT). -p: ADDRESS and the PEERS-1 addresses behind it take turns.
  * -1: a connection per round trip. -h: says "ready" when connected, and begins with a line on stdin.
- * UDP clients are not connected. One JSON line per process on stdout: opened, failed, sent/received calls and bytes.
+ * UDP clients are not connected, but with -C. One JSON line per process on stdout: opened, failed, sent/received calls and bytes.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -32,6 +32,7 @@ static struct {
 } did;
 static volatile sig_atomic_t stop;
 static size_t size = 64;
+static int lossy;
 static char buffer[1 << 20];
 
 static void die(const char *what)
@@ -172,7 +173,7 @@ static int connect_to(const char *text, int port, unsigned nth)
 
 static void round_trip(int fd, const struct sockaddr_storage *to, socklen_t len)
 {
-	ssize_t n = sendto(fd, buffer, size, MSG_NOSIGNAL, (void *)to, len);
+	ssize_t n = len ? sendto(fd, buffer, size, MSG_NOSIGNAL, (void *)to, len) : send(fd, buffer, size, MSG_NOSIGNAL);
 	size_t got = 0;
 
 	if (n < 0)
@@ -182,7 +183,7 @@ static void round_trip(int fd, const struct sockaddr_storage *to, socklen_t len)
 	while (got < size) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
 
-		if (len && poll(&p, 1, 1000) < 1)
+		if (lossy && poll(&p, 1, 1000) < 1)
 			return; /* a lost datagram */
 		n = recvfrom(fd, buffer, sizeof(buffer), 0, NULL, NULL);
 		if (n <= 0)
@@ -203,13 +204,13 @@ static uint64_t now_ns(void)
 
 int main(int argc, char **argv)
 {
-	long n = 1, connections = 1, rate = 0, peers = 1, workers = 1, opt, each = 0, held = 0;
+	long n = 1, connections = 1, rate = 0, peers = 1, workers = 1, opt, each = 0, held = 0, connected = 0;
 	struct rlimit files = { 200000, 200000 };
 	struct sigaction term = { .sa_handler = on_term };
 	pid_t children[64];
 	int type, port;
 
-	while ((opt = getopt(argc, argv, "n:c:s:r:p:w:1h")) != -1) {
+	while ((opt = getopt(argc, argv, "n:c:s:r:p:w:1hC")) != -1) {
 		switch (opt) {
 		case 'n': n = atol(optarg); break;
 		case 'c': connections = atol(optarg); break;
@@ -219,6 +220,7 @@ int main(int argc, char **argv)
 		case 'w': workers = atol(optarg); break;
 		case '1': each = 1; break;
 		case 'h': held = 1; break;
+		case 'C': connected = 1; break;
 		default: return 2;
 		}
 	}
@@ -228,6 +230,7 @@ int main(int argc, char **argv)
 	}
 	argv += optind;
 	type = strcmp(argv[1], "udp") ? SOCK_STREAM : SOCK_DGRAM;
+	lossy = type == SOCK_DGRAM;
 	port = atoi(argv[3]);
 	setrlimit(RLIMIT_NOFILE, &files);
 	sigaction(SIGTERM, &term, NULL);
@@ -275,6 +278,11 @@ int main(int argc, char **argv)
 			len = address(&to, argv[2], port, i % peers);
 			if (each)
 				fd = socket(to.ss_family, SOCK_DGRAM, 0);
+			if (connected) {
+				if ((each || i < (uint64_t)connections) && connect(fd, (void *)&to, len))
+					die("connect");
+				len = 0;
+			}
 		} else if (each) {
 			fd = connect_to(argv[2], port, i % peers);
 		}

@@ -364,8 +364,8 @@ pub const PROGRAMS: &[Program] = &[
         tracepoint: "sock_send_length",
         since: "Linux 6.3",
         rung: None,
-        feature: "flows: bytes and messages sent, datagrams",
-        lost: "flows do not count what is sent, and know no UDP",
+        feature: "flows: messages sent, datagrams",
+        lost: "flows know no UDP, and messages of TCP only where system calls are seen; bytes of TCP are told",
         required: false,
     },
     Program {
@@ -373,8 +373,8 @@ pub const PROGRAMS: &[Program] = &[
         tracepoint: "sock_recv_length",
         since: "Linux 6.3",
         rung: None,
-        feature: "flows: bytes and messages received, datagrams",
-        lost: "flows do not count what is received, and know no UDP",
+        feature: "flows: messages received, datagrams",
+        lost: "flows know no UDP, and messages of TCP only where system calls are seen; bytes of TCP are told",
         required: false,
     },
     Program {

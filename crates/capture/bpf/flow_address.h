@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What targets send and receive on connections, where only the address of the socket is known. */
+#ifndef WS_FLOW_ADDRESS_H
+#define WS_FLOW_ADDRESS_H
+
+/*
+ * Before Linux 6.3 a call is seen by its system call, and the socket by its address, to which no state of other than
+ * connections is tied: datagrams are not told.
+ */
+static __noinline int flow_call_by_address(__u64 address, __u8 direction, int ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sock *sk = (struct sock *)address;
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct flow_slot *slot = NULL;
+	struct flow_tcp now = {};
+	struct flow_sock *f;
+	__u64 cookie, seen;
+
+	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	f = cookie ? flow_listed(cookie, &slot) : NULL;
+	if (!f)
+		return 0;
+	seen = slot->cookie;
+	if (seen & FLOW_GOING)
+		return 0;
+	__sync_fetch_and_add(&slot->calls[direction & 1], 1);
+	if (!(seen & FLOW_NEW))
+		return 0;
+	if (!f->owned)
+		flow_own(f, sk, task);
+	if (!f->based) {
+		flow_read_tcp(&now, sk, false);
+		now.bytes[WS_EGRESS] += BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_nxt);
+		flow_base_at(f, sk, &now, direction, ret);
+	}
+	if (f->owned && f->based)
+		__sync_val_compare_and_swap(&slot->cookie, cookie | FLOW_NEW, cookie);
+	return 0;
+}
+
+#endif

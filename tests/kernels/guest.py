@@ -1,0 +1,122 @@
+#!/usr/bin/python3
+"""The first process of a guest: prepares it, traces chain.py, says what came of it, ends the guest."""
+import collections, ctypes, fcntl, glob, json, os, platform, socket, struct, subprocess, traceback
+
+libc = ctypes.CDLL(None, use_errno=True)
+MOUNTS = [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("bpf", "/sys/fs/bpf"), ("cgroup2", "/sys/fs/cgroup"),
+          ("tracefs", "/sys/kernel/tracing")]
+FINIT_MODULE, POWER_OFF = 313, 0x4321FEDC
+UP = 1
+
+
+def say(name, document):
+    print(f"@@{name} {json.dumps(document)}", flush=True)
+
+
+def prepare():
+    for kind, at in MOUNTS:
+        if libc.mount(kind.encode(), at.encode(), kind.encode(), 0, None):
+            print(f"mounting {at}: {os.strerror(ctypes.get_errno())}", flush=True)
+    for path in sorted(glob.glob("/modules/*.ko")):
+        with open(path, "rb") as module:
+            if libc.syscall(FINIT_MODULE, module.fileno(), b"", 0):
+                print(f"{path}: {os.strerror(ctypes.get_errno())}", flush=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", b"lo", UP))
+    os.environ.update(PATH="/usr/bin", HOME="/root", PYTHONDONTWRITEBYTECODE="1")
+    with open("/proc/sys/kernel/printk", "w") as f:
+        f.write("1")
+
+
+def plain(attributes):
+    return {a["key"]: next(iter(a["value"].values()), None) for a in attributes}
+
+
+def spans_of(path):
+    """Spans of HTTP requests, by id."""
+    spans = {}
+    for line in open(path):
+        for group in json.loads(line)["resourceSpans"]:
+            for scope in group["scopeSpans"]:
+                for span in scope["spans"]:
+                    attributes = plain(span["attributes"])
+                    if "url.path" in attributes or "url.full" in attributes:
+                        place = attributes.get("url.path") or attributes["url.full"]
+                        spans[span["spanId"]] = {**span, "path": place.rsplit("/", 2)[-2:]}
+    return spans
+
+
+def whole(spans, request):
+    """Whether a request is one chain of four spans in a trace of its own."""
+    mine = {(s["path"][0], s["kind"]): s for s in spans.values() if s["path"][1] == request}
+    chain = [mine.get(key) for key in [("front", 3), ("front", 2), ("back", 3), ("back", 2)]]
+    if None in chain:
+        return False
+    joined = all(child.get("parentSpanId") == parent["spanId"] for parent, child in zip(chain, chain[1:]))
+    traces = {s["traceId"] for s in chain}
+    alone = sum(s["traceId"] in traces for s in spans.values()) == 4
+    return joined and len(traces) == 1 and alone
+
+
+def check(environment):
+    """What this kernel allows; why nothing works goes to the log."""
+    done = subprocess.run(["wirespan", "check", "--format", "json"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        say("refused", done.stderr.strip())
+        loud = subprocess.run(["wirespan", "check"], env={**environment, "WIRESPAN_LOG": "libbpf=debug"}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        print(loud.stdout[-20_000:], flush=True)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def trace(rung, features):
+    environment = {**os.environ, "WIRESPAN_RUNG": rung}
+    command = ["wirespan", "run", "--no-ui", "--print=0", "--otlp-file", "/tmp/spans", "--map-file", "/tmp/map", "--",
+               "/usr/bin/python3", "/chain.py"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    print(done.stderr, flush=True)
+    truth = json.loads(done.stdout.splitlines()[-1])
+    spans = spans_of("/tmp/spans")
+    asked = truth["asked"]
+    good = [name for name in asked if whole(spans, name)]
+    edges = json.load(open("/tmp/map"))["edges"]
+    at = lambda port: next((e["tcp"] for e in edges if e["port"] == port), collections.defaultdict(int))
+    front, back = at(8081), at(8082)
+    opened = [front["opened"] + back["opened"], truth["front"]["connections"] + truth["back"]["connections"]]
+    sent = [front["request_bytes"], truth["front"]["bytes"]]
+    faults = []
+    if done.returncode:
+        faults.append(f"exit code {done.returncode}")
+    if len(spans) != 4 * len(asked):
+        faults.append(f"{len(spans)} spans of {4 * len(asked)}: " + str(collections.Counter((s["path"][0], s["kind"]) for s in spans.values())))
+    if len(good) != len(asked):
+        faults.append(f"not whole: {sorted(set(asked) - set(good))[:8]}")
+    active = {f["feature"] for f in features["features"] if f["active"]}
+    if "flows: TCP connections, bundled" in active and opened[0] != opened[1]:
+        faults.append(f"connections {opened}")
+    if "flows: TCP connections, bundled" in active and sent[0] != sent[1]:
+        faults.append(f"bytes {sent}")
+    say(rung, {"features": features["features"], "spans": [len(spans), 4 * len(asked)], "whole": [len(good), len(asked)],
+               "connections": opened, "bytes": sent, "faults": faults, "stderr": done.stderr})
+
+
+def main():
+    prepare()
+    say("kernel", platform.release())
+    best = check(os.environ)
+    if best:
+        trace(best["messages.rung"], best)
+    other = "syscall-tracepoints"
+    if best and best["messages.rung"] != other:
+        features = check({**os.environ, "WIRESPAN_RUNG": other})
+        if features:
+            trace(other, features)
+
+
+try:
+    main()
+except Exception:
+    traceback.print_exc()
+print("EXIT", flush=True)
+libc.sync()
+libc.reboot(POWER_OFF)
