@@ -116,22 +116,24 @@ static __always_inline void flow_made_one(void)
 }
 
 /* Global, as are others here: the verifier goes through it once and not once per call. */
-__noinline int flow_bundle(const struct ws_flow_key *key, const struct flow_owner *owner, const struct flow_due *d)
+__noinline int flow_bundle(const struct ws_flow_key *given, const struct flow_owner *owner, const struct flow_due *d)
 {
 	struct ws_flow_counts *c;
 	struct ws_flow *spill;
+	struct ws_flow_key key;
 	void *bundles;
 	__u32 zero = 0;
 
-	if (!key || !owner || !d)
+	if (!given || !owner || !d)
 		return 0;
+	key = *given; /* before Linux 6.2 a key is not taken from memory that a function was given */
 	bundles = bpf_map_lookup_elem(&flow_current, &zero);
 	if (!bundles)
 		return 0;
-	c = bpf_map_lookup_elem(bundles, key);
+	c = bpf_map_lookup_elem(bundles, &key);
 	if (!c) {
-		bpf_map_update_elem(bundles, key, &no_counts, BPF_NOEXIST);
-		c = bpf_map_lookup_elem(bundles, key);
+		bpf_map_update_elem(bundles, &key, &no_counts, BPF_NOEXIST);
+		c = bpf_map_lookup_elem(bundles, &key);
 		if (c) {
 			c->cgroup_id = owner->cgroup_id;
 			__builtin_memcpy(c->comm, owner->comm, WS_COMM_LEN);
@@ -147,7 +149,7 @@ __noinline int flow_bundle(const struct ws_flow_key *key, const struct flow_owne
 		count(WS_C_FLOW_LOST);
 		return 0;
 	}
-	spill->key = *key;
+	spill->key = key;
 	__builtin_memset(&spill->counts, 0, sizeof(spill->counts));
 	spill->counts.cgroup_id = owner->cgroup_id;
 	__builtin_memcpy(spill->counts.comm, owner->comm, WS_COMM_LEN);

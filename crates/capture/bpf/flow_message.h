@@ -20,14 +20,14 @@
 /* A read of what came before the connection was closed: that may have given its port back, and its bytes have been told. */
 static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *task, __u8 direction)
 {
-	struct flow_owner o;
 	struct flow_sock f;
 
 	flow_init(&f, sk, sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT); /* see tcp_role() */
 	if (f.key.role == WS_SERVER && !f.key.port)
 		f.key.port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
-	flow_fill_owner(&o, task);
-	flow_set_owner(&f, &o);
+	flow_fill_owner(&f.owner, task);
+	f.key.pid = f.owner.pid;
+	f.key.start_ns = f.owner.start_ns;
 	/* Not by index: an address on the stack would be made with a bitwise operator, which the verifier refuses. */
 	if (direction == WS_EGRESS)
 		f.calls[WS_EGRESS] = 1;
@@ -265,7 +265,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 	return 0;
 }
 
-static __noinline int flow_connection(struct sock *sk, __u8 direction, int ret)
+static __always_inline int flow_connection(struct sock *sk, __u8 direction, int ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	int next = flow_first_call(sk, direction, ret);
