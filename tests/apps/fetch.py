@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, mongo, cassandra, grpc, grpc_go, shape_grpc, otelcol;
-                               all without a name
+usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, mongo, cassandra, activemq, grpc, grpc_go, shape_grpc,
+                               otelcol; all without a name
 
 The package clients fetch (pip, mvn, go), from the registries that they are set up for. What cannot be had is said and
 left out: its test is then skipped with the reason. The exit code is 0 even then.
@@ -66,6 +66,7 @@ PARTS = {
     "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
     "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
+    "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
     "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod"]),

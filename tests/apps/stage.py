@@ -246,7 +246,7 @@ class Server:
             early.append(self.open())
             self.warm(early[-1])
         with open(self.truth_file, "w") as self.truth:
-            self.write({"ports": [self.port, *self.more_ports], "also": list(self.also), "secrets": [self.token]})
+            self.write({"ports": [self.port, *self.more_ports], "also": list(self.also), "secrets": [self.token], "from_start": self.LATE == 0})
             print("ready", flush=True)
             if sys.stdin.readline().strip() != "go":
                 return

@@ -1,5 +1,7 @@
 """Cassandra (started from its published jars), CQL: queries, prepared statements, batches, errors."""
 
+import itertools
+
 from stage import CACHE, Server
 
 OPENS = [
@@ -15,10 +17,12 @@ class Cassandra(Server):
     protocol = "cassandra"
     port = 9042
     programs = ("java",)
-    modules = ("cassandra.cluster",)
+    modules = ("cassandra.cluster", "lz4")
     files = ("cassandra/cassandra-all-*.jar",)
     also = ("cassandra OPTIONS", "cassandra STARTUP", "cassandra REGISTER", "cassandra SELECT system.local", "cassandra SELECT system.peers", "cassandra SELECT system.peers_v2")
     LATE, FRESH, PARALLEL = 1, 1, 2
+    # Version of the protocol, and whether LZ4 packs it.
+    forms = itertools.cycle([(4, True), (5, True), (4, False), (5, False)])
 
     def start(self):
         conf = self.file(
@@ -60,7 +64,10 @@ seed_provider:
     def open(self):
         from cassandra.cluster import Cluster
 
-        cluster = Cluster(["127.0.0.1"], self.port, schema_metadata_enabled=False, token_metadata_enabled=False, protocol_version=4, idle_heartbeat_interval=0)
+        version, compression = next(self.forms)
+        cluster = Cluster(
+            ["127.0.0.1"], self.port, schema_metadata_enabled=False, token_metadata_enabled=False, protocol_version=version, compression=compression, idle_heartbeat_interval=0
+        )
         session = cluster.connect()
         return session
 
