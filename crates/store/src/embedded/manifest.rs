@@ -20,6 +20,9 @@ pub(crate) struct Manifest {
     pub(crate) first_log: u64,
     /// Segments, in no order.
     pub(crate) segments: Vec<Segment>,
+    /// Length of the file, bytes.
+    #[serde(skip)]
+    pub(crate) bytes: u64,
 }
 
 impl Manifest {
@@ -45,16 +48,18 @@ impl Manifest {
             }
             None => return Err(super::corrupt(&path, "no format version; is this a store of wirespan?")),
         }
-        serde_json::from_value(value).map_err(|e| super::corrupt(&path, e))
+        let manifest: Manifest = serde_json::from_value(value).map_err(|e| super::corrupt(&path, e))?;
+        Ok(Manifest { bytes: text.len() as u64, ..manifest })
     }
 
     /// Replaces the manifest of a directory; durable when this returns.
-    pub(crate) fn save(&self, dir: &Path) -> Result<(), StoreError> {
+    pub(crate) fn save(&mut self, dir: &Path) -> Result<(), StoreError> {
         let (path, tmp) = (dir.join("manifest.json"), dir.join("manifest.json.tmp"));
         let text = serde_json::to_vec(self).map_err(|e| super::corrupt(&path, e))?;
         let mut file = File::create(&tmp).map_err(|e| super::io("create", &tmp, e))?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(|e| super::io("write", &tmp, e))?;
         std::fs::rename(&tmp, &path).map_err(|e| super::io("rename", &tmp, e))?;
+        self.bytes = text.len() as u64;
         sync_dir(dir)
     }
 }

@@ -169,7 +169,8 @@ impl State {
     pub(crate) fn bytes(&self) -> u64 {
         let segments: u64 = self.segments.iter().map(|s| s.bytes).sum();
         let frozen: u64 = self.frozen.iter().map(|f| f.data_bytes).sum();
-        segments + frozen + self.active.log.as_ref().map_or(self.active.data_bytes, Log::len)
+        let active = self.active.log.as_ref().map_or(self.active.data_bytes, Log::len);
+        segments + frozen + active + self.manifest.bytes
     }
 
     /// Why spans are refused, if they are.
