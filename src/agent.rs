@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::flows::{Rhythm, Windows};
 use crate::memory;
 use crate::outputs::{now_ns, Outputs};
-use crate::silence::{Silence, SIGN};
+use crate::silence::SIGN;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, Sender, TrySendError};
 use std::path::{Path, PathBuf};
@@ -319,12 +319,10 @@ fn to_kernel(decided: &Decided) -> Verdict {
 fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) -> Outputs {
     outputs.publish(counters);
     let (mut published, mut ticked) = (Instant::now(), Instant::now());
-    let mut silence = Silence::new(published);
     loop {
         let batch = batches.recv_timeout(PUBLISH);
         if matches!(batch, Ok(Batch::Spans(_) | Batch::Nothing)) {
-            silence.sign(Instant::now());
-            outputs.silence(silence.passed_ns());
+            outputs.sign();
         }
         match batch {
             Ok(Batch::Spans(batch)) => outputs.take(batch),

@@ -5,6 +5,7 @@ use crate::config::{Config, Inference, Store as StoreConfig};
 use crate::counters::Counters;
 use crate::export::{export_config, metrics_exporter};
 use crate::map_file::MapFile;
+use crate::silence::Silence;
 use crate::span_metrics::SpanMetrics;
 use anyhow::{Context as _, Result};
 use std::path::Path;
@@ -34,8 +35,8 @@ pub(crate) struct Outputs {
 /// Outputs that want traces: ids and parents are assigned before they see a span.
 struct TraceOutputs {
     stream: Stream,
-    /// The time that counts for it (`silence.rs`).
-    silence_ns: u64,
+    /// The time that counts for it.
+    silence: Silence,
     file: Option<OtlpFile>,
     file_failed: u64,
     exporter: Option<Exporter>,
@@ -83,7 +84,7 @@ impl Outputs {
         let metrics_out = metrics_exporter(args, config, &metrics)?;
         let traces = (file.is_some() || exporter.is_some()).then(|| TraceOutputs {
             stream: Stream::new(StreamConfig::default()),
-            silence_ns: 0,
+            silence: Silence::new(Instant::now()),
             file,
             file_failed: 0,
             exporter,
@@ -111,11 +112,11 @@ impl Outputs {
         Ok(())
     }
 
-    /// So much time has passed for those who wait whether more comes, ns.
-    pub(crate) fn silence(&mut self, passed_ns: u64) {
+    /// All that had come when this is called was read or is given next: what waits whether more comes may count the time.
+    pub(crate) fn sign(&mut self) {
         if let Some(traces) = &mut self.traces {
-            traces.silence_ns = passed_ns;
-            traces.stream.time(passed_ns);
+            traces.silence.sign(Instant::now());
+            traces.stream.time(traces.silence.passed_ns());
         }
     }
 
@@ -263,8 +264,8 @@ impl TraceOutputs {
     }
 
     fn tick(&mut self) {
-        let TraceOutputs { stream, silence_ns, file, file_failed, exporter, synced, syncing } = self;
-        stream.tick(*silence_ns, &mut |trace| out(file, file_failed, exporter, &trace));
+        let TraceOutputs { stream, silence, file, file_failed, exporter, synced, syncing } = self;
+        stream.tick(silence.passed_ns(), &mut |trace| out(file, file_failed, exporter, &trace));
         let due = synced.0.elapsed() >= Duration::from_secs(1) && syncing.as_ref().is_none_or(JoinHandle::is_finished);
         if let Some(file) = file.as_ref().filter(|file| due && file.spans() > synced.1) {
             *synced = (Instant::now(), file.spans());

@@ -71,6 +71,8 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
     while signals.pending().next().is_none() && args.seconds.is_none_or(|s| started.elapsed().as_secs() < s) {
         std::thread::sleep(Duration::from_millis(100));
         let Ok(mut outputs) = outputs.lock() else { bail!("a thread panicked while it held the outputs") };
+        // What agents sent is taken as it comes.
+        outputs.sign();
         outputs.tick();
         outputs.publish(&counters);
         counters.set("receive", receiver.status().counters());

@@ -18,13 +18,15 @@ fn an_agent_sends_to_a_server_that_answers() {
     let (ui, link) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
     std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n").unwrap();
     let piped = |command: &mut Command| Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    let store = dir.path().join("store");
+    let (store, exported) = (dir.path().join("store"), dir.path().join("spans.jsonl"));
     let mut server = piped(
         Command::new(WIRESPAN)
             .args(["server", "--token", "s3cret", "--listen", &link, "--ui", &ui, "--config"])
             .arg(&config)
             .arg("--store")
-            .arg(&store),
+            .arg(&store)
+            .arg("--otlp-file")
+            .arg(&exported),
     );
     server.wait_for("agents on");
     let script = "import http.server, threading, http.client, time\n\
@@ -61,6 +63,10 @@ fn an_agent_sends_to_a_server_that_answers() {
     assert!(String::from_utf8_lossy(&map.stdout).contains("3 requests"), "{}", String::from_utf8_lossy(&map.stdout));
     let status = wirespan(&["status", "--server", &ui]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("agents_connected"));
+    eventually("the server exports while it runs", || {
+        let spans = std::fs::read_to_string(&exported).unwrap();
+        (spans.matches("\"/over/the/link\"").count() == 6).then_some(())
+    });
     let missing = wirespan(&["trace", "--server", &ui, "00000000000000ff"]);
     assert_eq!(missing.status.code(), Some(1));
     agent.end();
