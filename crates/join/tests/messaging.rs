@@ -61,3 +61,45 @@ fn the_broker_serves_and_hands_messages_on() {
         ]
     );
 }
+
+/// A message of Thrift's binary protocol without a frame, of one field; its end is known only when it has come.
+fn thrift(kind: u8, name: &str, seq: u8) -> Vec<u8> {
+    let length = [0, 0, 0, name.len() as u8];
+    // The first argument has number 1, a result 0.
+    let field = [11, 0, u8::from(kind != 2), 0, 0, 0, 3, b'a', b'b', b'c', 0];
+    [&[0x80, 1, 0, kind][..], &length, name.as_bytes(), &[0, 0, 0, seq], &field].concat()
+}
+
+#[test]
+fn a_one_way_message_that_tells_no_length_ends_with_its_last_byte() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.remote = end(2, 9090);
+    let (call, reply, one_way) = (1, 2, 4);
+    stage.event(c.send(T0, &thrift(call, "add", 1)));
+    stage.event(c.recv(T0 + MS, &thrift(reply, "add", 1)));
+    // In one piece, in two, and two of them in one.
+    stage.event(c.send(T0 + 2 * MS, &thrift(one_way, "note", 2)));
+    let cut = thrift(one_way, "cut", 2);
+    stage.event(c.send(T0 + 3 * MS, &cut[..20]));
+    stage.event(c.send(T0 + 4 * MS, &cut[20..]));
+    stage.event(c.send(T0 + 5 * MS, &[thrift(one_way, "first", 0), thrift(one_way, "second", 0)].concat()));
+    let told: Vec<_> = stage.spans.iter().map(|s| (s.operation.to_string(), s.status, s.request_bytes)).collect();
+    let len = |name: &str| 27 - 4 + name.len() as u64;
+    assert_eq!(told[1..], ["note", "cut", "first", "second"].map(|name| (name.to_string(), Status::OneWay, len(name))));
+    assert!(stage.spans.iter().all(|s| !s.attrs.iter().any(|(k, _)| k == "wirespan.incomplete")));
+}
+
+#[test]
+fn an_answer_without_a_request_that_tells_no_length_ends_with_its_last_byte() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.remote = end(2, 9090);
+    stage.event(c.recv(T0, &thrift(2, "add", 1)));
+    stage.event(c.send(T0 + MS, &thrift(1, "next", 2)));
+    stage.event(c.recv(T0 + 2 * MS, &thrift(2, "next", 2)));
+    stage.tick(T0 + 500 * MS);
+    let told: Vec<_> = stage.spans.iter().map(|s| (s.operation.to_string(), s.status)).collect();
+    assert!(told.contains(&("add".into(), Status::NoRequest)), "{told:?}");
+    assert!(told.contains(&("next".into(), Status::Ok)), "{told:?}");
+}

@@ -7,7 +7,7 @@ use crate::spans::{self, Ctx};
 use crate::stats::JoinStats;
 use std::borrow::Cow;
 use wirespan_decode::Pairing;
-use wirespan_model::{Body, Evidence, Item, Kind, Late, Message, Outcome, Side, Span, Status, Transport, Value};
+use wirespan_model::{Body, Evidence, Item, Kind, Message, Side, Span, Status, Transport, Value};
 
 /// Where finished spans and counters go.
 pub(crate) struct Out<'a> {
@@ -156,7 +156,9 @@ impl Session {
     /// A message begins at `start`: the one before it on this side is over, unless messages interleave.
     fn next_message(&mut self, side: Side, start: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         if let Some(open) = self.open[ix(side)] {
-            if open.end != OPEN || self.pairing == Pairing::InOrder {
+            // A message that nobody answers is known by nothing but its place here.
+            let one_way = self.queue.get(open.slot).is_some_and(|p| p.one_way);
+            if open.end != OPEN || one_way || self.pairing == Pairing::InOrder {
                 self.open[ix(side)] = None;
                 self.ended(open.slot, open.response, open.end.min(start), ctx, out);
             }
@@ -315,36 +317,6 @@ impl Session {
         }
         self.orphans.push(slot);
         Some((slot, true))
-    }
-
-    fn end(&mut self, side: Side, id: Option<u64>, end: u64, late: &Late<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
-        let found = match (self.pairing, id) {
-            (Pairing::ById, Some(id)) => self.queue.open_by_id(side, id),
-            _ => self.open[ix(side)].map(|o| (o.slot, o.response)),
-        };
-        if let (Pairing::ById, Some(id), true) = (self.pairing, id, late.outcome != Outcome::Unset) {
-            if self.withdrawn(side, id, end, late, ctx, out) {
-                return;
-            }
-        }
-        let Some((slot, response)) = found else { return };
-        if let Some(p) = self.queue.get_mut(slot) {
-            spans::late(p, late);
-        }
-        self.ended(slot, response, end, ctx, out);
-    }
-
-    /// An asker whose end tells an outcome has withdrawn its request: nobody will answer it. False if it was answered.
-    fn withdrawn(&mut self, side: Side, id: u64, end: u64, late: &Late<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) -> bool {
-        let Match::Slot(slot) = self.queue.by_id(side, id) else { return false };
-        let Some(p) = self.queue.get_mut(slot).filter(|p| p.response.is_none()) else { return false };
-        spans::late(p, late);
-        p.request_end = p.request_end.min(end);
-        if let Some(mark) = ctx.stream(side).mark_before(end) {
-            p.span.end_ns = p.span.end_ns.max(mark.exit_ns);
-        }
-        self.emit(slot, ctx, out);
-        true
     }
 
     /// Takes the oldest request that waits: the protocol that takes over will answer it.

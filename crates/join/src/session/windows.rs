@@ -1,13 +1,61 @@
-//! Windows and ends: what becomes of messages that wait for something that does not come.
+//! Ends and windows: which message is over, and what becomes of those that wait for something that does not come.
 
 use super::{ix, Ending, Out, Session};
 use crate::errno;
-use crate::pending::{Pending, OPEN};
+use crate::pending::{Match, Pending, OPEN};
 use crate::spans::{self, Ctx};
 use std::borrow::Cow;
-use wirespan_model::{Side, Status, Value};
+use wirespan_decode::Pairing;
+use wirespan_model::{Late, Outcome, Side, Status, Value};
 
 impl Session {
+    /// A message ended before `end`, and what its end tells.
+    pub(super) fn end(
+        &mut self,
+        side: Side,
+        id: Option<u64>,
+        end: u64,
+        late: &Late<'_>,
+        ctx: &Ctx<'_>,
+        out: &mut Out<'_>,
+    ) {
+        let found = match (self.pairing, id) {
+            (Pairing::ById, Some(id)) => self.alone(side, id).or_else(|| self.queue.open_by_id(side, id)),
+            _ => self.open[ix(side)].map(|o| (o.slot, o.response)),
+        };
+        if let (Pairing::ById, Some(id), true) = (self.pairing, id, late.outcome != Outcome::Unset) {
+            if self.withdrawn(side, id, end, late, ctx, out) {
+                return;
+            }
+        }
+        let Some((slot, response)) = found else { return };
+        if let Some(p) = self.queue.get_mut(slot) {
+            spans::late(p, late);
+        }
+        self.ended(slot, response, end, ctx, out);
+    }
+
+    /// The message that a side is in the middle of, if it has this id and waits for nothing, and nothing for it: one-way, or
+    /// the answer to what was not seen.
+    fn alone(&self, side: Side, id: u64) -> Option<(u32, bool)> {
+        let open = self.open[ix(side)]?;
+        let p = self.queue.get(open.slot)?;
+        (p.span.message_id == Some(id) && (p.one_way || p.orphan)).then_some((open.slot, open.response))
+    }
+
+    /// An asker whose end tells an outcome has withdrawn its request: nobody will answer it. False if it was answered.
+    fn withdrawn(&mut self, side: Side, id: u64, end: u64, late: &Late<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) -> bool {
+        let Match::Slot(slot) = self.queue.by_id(side, id) else { return false };
+        let Some(p) = self.queue.get_mut(slot).filter(|p| p.response.is_none()) else { return false };
+        spans::late(p, late);
+        p.request_end = p.request_end.min(end);
+        if let Some(mark) = ctx.stream(side).mark_before(end) {
+            p.span.end_ns = p.span.end_ns.max(mark.exit_ns);
+        }
+        self.emit(slot, ctx, out);
+        true
+    }
+
     pub(super) fn unanswered_before(&self, asker: Side, ns: u64) -> Vec<u32> {
         let waits = |p: &Pending| p.side == asker && p.response.is_none() && p.span.start_ns <= ns;
         self.queue.queued().filter(|slot| self.queue.get(*slot).is_some_and(waits)).collect()
