@@ -134,13 +134,19 @@ fn client_step(steps: &mut Steps, bytes: &[u8]) -> Result<(&'static str, usize),
     }
 }
 
-/// What the server says: code, its name and whose fault it is, length; and whether the tunnel begins.
-fn server_step(steps: &mut Steps, bytes: &[u8]) -> Result<(u8, &'static str, Outcome, usize, bool), Stop> {
+/// What the server says: code, its name and whose fault it is, length; and whether the tunnel begins. Who is refused may
+/// leave before the address behind the code is read (`cut`), which tells nothing more.
+fn server_step(steps: &mut Steps, bytes: &[u8], cut: bool) -> Result<(u8, &'static str, Outcome, usize, bool), Stop> {
     let (first, code) = (byte(bytes, 0)?, byte(bytes, 1)?);
     let whose = |name: &str, client: bool| match (name.is_empty(), client) {
         (true, _) => Outcome::Ok,
         (_, true) => Outcome::ClientError,
         _ => Outcome::ServerError,
+    };
+    let seen = |end: Result<usize, Stop>| match end {
+        Ok(len) => Ok((len, true)),
+        Err(Stop::More) if cut => Ok((bytes.len(), false)),
+        Err(stop) => Err(stop),
     };
     match (steps.expect, first) {
         (Expect::Method, 5) => {
@@ -154,7 +160,7 @@ fn server_step(steps: &mut Steps, bytes: &[u8]) -> Result<(u8, &'static str, Out
             Ok((code, name, whose(name, true), 2, false))
         }
         (Expect::Reply, 5) => {
-            let (_, _, len) = address5(bytes, 3)?;
+            let (len, whole) = seen(address5(bytes, 3).map(|(_, _, len)| len))?;
             let name = match code {
                 0 => "",
                 1 => "general_failure",
@@ -167,10 +173,10 @@ fn server_step(steps: &mut Steps, bytes: &[u8]) -> Result<(u8, &'static str, Out
                 8 => "address_type_not_supported",
                 _ => "_OTHER",
             };
-            Ok((code, name, whose(name, matches!(code, 2 | 7 | 8)), len, code == 0))
+            Ok((code, name, whose(name, matches!(code, 2 | 7 | 8)), len, whole && code == 0))
         }
         (Expect::Reply4, 0) => {
-            byte(bytes, 7)?;
+            let (len, whole) = seen(byte(bytes, 7).map(|_| 8))?;
             let name = match code {
                 90 => "",
                 91 => "rejected",
@@ -178,7 +184,7 @@ fn server_step(steps: &mut Steps, bytes: &[u8]) -> Result<(u8, &'static str, Out
                 93 => "identd_mismatch",
                 _ => return Err(Stop::Bad),
             };
-            Ok((code, name, whose(name, code > 91), 8, code == 90))
+            Ok((code, name, whose(name, code > 91), len, whole && code == 90))
         }
         _ => Err(Stop::Bad),
     }
@@ -212,7 +218,7 @@ impl Reader for Steps {
             return Step::Took { head: len, skip: 0 };
         }
         // The second answer to BIND tells who came.
-        let (code, name, outcome, len, granted) = match server_step(self, unit.bytes) {
+        let (code, name, outcome, len, granted) = match server_step(self, unit.bytes, unit.cut) {
             Ok(read) => read,
             Err(s) => return stop(s),
         };

@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
 use super::Socks;
-use crate::testing::{c, claimed, cutting_changes_nothing, s, tcp};
+use crate::testing::{c, claimed, cutting_changes_nothing, s, tcp, tcp_to_the_end};
 
 #[test]
 fn five_with_a_password() {
@@ -38,6 +38,18 @@ fn five_with_a_password() {
     assert_eq!(
         refused[3],
         "S resp @2+10 status=5 ServerError error=\"connection_refused\" error.type=connection_refused"
+    );
+    // The client leaves as soon as it has read the code.
+    for (answer, said) in [(&b"\x05\x05\0"[..], "status=5 ServerError"), (b"\x05\x02", "status=2 ClientError")] {
+        let turns = [c(b"\x05\x01\x00"), s(b"\x05\x00"), c(b"\x05\x01\x00\x01\x7f\0\0\x01\0\x50"), s(answer)];
+        let told = tcp_to_the_end(&Socks, &turns);
+        assert!(told[3].starts_with(&format!("S resp @2+{} {said}", answer.len())), "{told:?}");
+    }
+    let granted = [c(b"\x05\x01\x00"), s(b"\x05\x00"), c(b"\x05\x01\x00\x01\x7f\0\0\x01\0\x50"), s(b"\x05\0\0\x01")];
+    assert_eq!(
+        tcp_to_the_end(&Socks, &granted)[3..],
+        ["S resp @2+4 status=0 Ok"],
+        "where the tunnel begins is not known"
     );
     let denied = tcp(&Socks, &[c(b"\x05\x01\x00"), s(b"\x05\xff")]);
     assert_eq!(
