@@ -1,4 +1,4 @@
-//! The beginning of a compressed body (`OP_COMPRESSED`). Zstandard is not read.
+//! The beginning of a compressed body (`OP_COMPRESSED`).
 
 use super::bson::int32;
 use crate::packed;
@@ -25,6 +25,7 @@ pub(super) fn unpack(bytes: &[u8], out: &mut Vec<u8>) {
     match compressor {
         Some(NOOP) => out.extend_from_slice(packed.get(..MAX_UNPACKED).unwrap_or(packed)),
         Some(SNAPPY) => packed::snappy(packed, out, MAX_UNPACKED),
+        Some(ZSTD) => packed::zstd(packed, out, MAX_UNPACKED),
         Some(ZLIB) => {
             out.reserve_exact(MAX_UNPACKED);
             let read = Decompress::new(true).decompress_vec(packed, out, FlushDecompress::Sync);

@@ -177,12 +177,16 @@ fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
     let pack = |plain: &[u8], number: u8| {
         let (header, body) = plain.split_at(16);
         let id = |at: usize| i32::from_le_bytes(header[at..at + 4].try_into().unwrap());
-        let packed = if number == 1 { snappy(body) } else { zlib(body) };
+        let packed = match number {
+            1 => snappy(body),
+            2 => zlib(body),
+            _ => zstd::bulk::compress(body, 3).unwrap(),
+        };
         let len = (body.len() as i32).to_le_bytes();
         message(id(4), id(8), 2012, &[&2013i32.to_le_bytes()[..], &len, &[number], &packed].concat())
     };
     let failed = document(&[double("ok", 0.0), text("errmsg", "no 'geheim'"), int("code", 11)]);
-    for (number, name) in [(1, "snappy"), (2, "zlib")] {
+    for (number, name) in [(1, "snappy"), (2, "zlib"), (3, "zstd")] {
         let turns = [
             c(pack(&find(1), number)),
             s(pack(&msg(2, 1, 0, &failed), number)),

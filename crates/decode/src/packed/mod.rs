@@ -1,7 +1,12 @@
-//! The beginning of what snappy or LZ4 packed, as far as it is needed and was captured: what is worth telling stands at the start.
+//! The beginning of what snappy, LZ4 or Zstandard packed, as far as it is needed and was captured: what is worth telling stands at the start.
 //!
-//! Their libraries want a whole block, and there is only its beginning: so both are read here (google/snappy,
-//! `format_description.txt`; lz4/lz4, `doc/lz4_Block_format.md`). They end at what cannot be, and what was read until then stays.
+//! Their libraries want a whole block, and there is only its beginning: so all are read here (google/snappy,
+//! `format_description.txt`; lz4/lz4, `doc/lz4_Block_format.md`; RFC 8878). They end at what cannot be, and what was read until then stays.
+
+mod entropy;
+mod zstd;
+
+pub(crate) use zstd::zstd;
 
 use crate::counted::View;
 
@@ -104,9 +109,10 @@ mod tests {
     const MAX: usize = 4096;
     type Unpack = fn(&[u8], &mut Vec<u8>, usize);
 
-    fn packed(text: &[u8]) -> [(Unpack, Vec<u8>); 2] {
+    fn packed(text: &[u8]) -> [(Unpack, Vec<u8>); 4] {
         let other = snap::raw::Encoder::new().compress_vec(text).unwrap();
-        [(snappy, other), (lz4, lz4_flex::block::compress(text))]
+        let zstd_at = |level| (zstd as Unpack, ::zstd::bulk::compress(text, level).unwrap());
+        [(snappy, other), (lz4, lz4_flex::block::compress(text)), zstd_at(3), zstd_at(19)]
     }
 
     proptest! {
@@ -128,9 +134,22 @@ mod tests {
 
         #[test]
         fn nonsense_stays_bounded(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-            for unpack in [snappy as Unpack, lz4] {
+            let block = [&b"\x28\xb5\x2f\xfd\x00\x58\xfd\x12\x00"[..], &bytes, &[0; 600]].concat();
+            for (unpack, bytes) in [(snappy as Unpack, &bytes), (lz4, &bytes), (zstd, &bytes), (zstd, &block)] {
                 let mut out = Vec::new();
-                unpack(&bytes, &mut out, MAX);
+                unpack(bytes, &mut out, MAX);
+                prop_assert!(out.len() <= MAX);
+            }
+        }
+
+        /// A byte that is wrong anywhere, so that every part of the format is met.
+        #[test]
+        fn what_was_spoilt_stays_bounded(words in prop::collection::vec("[a-z]{1,9}", 1..400), at in any::<usize>(), with in 1u8..) {
+            for (unpack, mut packed) in packed(words.concat().as_bytes()) {
+                let at = at % packed.len();
+                packed[at] ^= with;
+                let mut out = Vec::new();
+                unpack(&packed, &mut out, MAX);
                 prop_assert!(out.len() <= MAX);
             }
         }
