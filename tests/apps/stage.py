@@ -256,6 +256,30 @@ class Server:
         sys.stdin.read()
 
 
+class Client(Server):
+    """…whose client is a program of its own: it says `ready`, and answers each line of its stdin by a line."""
+
+    def command(self):
+        """What starts a client."""
+        raise NotImplementedError
+
+    def open(self):
+        with open(self.work / "client.log", "ab") as log:
+            client = subprocess.Popen([str(w) for w in self.command()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self.work)
+        self.children.append(client)
+        line = client.stdout.readline()
+        assert line == "ready\n", f"{line}\n{self.logs()}"
+        return client
+
+    def close(self, client):
+        client.stdin.close()
+        client.wait(20)
+
+    def ask(self, client, *words):
+        print(*words, file=client.stdin, flush=True)
+        return client.stdout.readline().strip()
+
+
 def own_network():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET):

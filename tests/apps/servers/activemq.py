@@ -2,14 +2,13 @@
 
 import itertools
 import os
-import subprocess
 
-from stage import CACHE, Server
+from stage import CACHE, Client
 
 JAVA = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/activemq-classes:{CACHE}/activemq/*", "Activemq"]
 
 
-class Activemq(Server):
+class Activemq(Client):
     protocol = "openwire"
     port = 61616
     programs = ("java",)
@@ -29,22 +28,11 @@ class Activemq(Server):
         os.environ["PASS"] = self.secret("pass")
         self.spawn(*JAVA, "server", str(self.port))
 
-    def open(self):
-        command = [*JAVA, "client", str(self.port), next(self.encodings)]
-        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(self.work / "client.log", "ab"), text=True, cwd=self.work)
-        self.children.append(client)
-        line = client.stdout.readline()
-        assert line == "ready\n", f"{line}\n{self.logs()}"
-        return client
-
-    def close(self, client):
-        client.stdin.close()
-        client.wait(20)
+    def command(self):
+        return [*JAVA, "client", self.port, next(self.encodings)]
 
     def ask(self, client, what):
-        client.stdin.write(f"{what} {self.secret('message')}\n")
-        client.stdin.flush()
-        return client.stdout.readline().strip()
+        return super().ask(client, what, self.secret("message"))
 
     def use(self, client):
         for what, status in (("send", "ok"), ("large", "ok"), ("async", "one-way"), ("send", "ok")):

@@ -1,14 +1,12 @@
 """Dubbo in Java, both ends (hessian2, no registry): calls, large ones, exceptions."""
 
-import subprocess
-
-from stage import CACHE, Server
+from stage import CACHE, Client
 
 JAVA = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", f"{CACHE}/dubbo-classes:{CACHE}/dubbo/*", "Dubbo"]
 ORDERS = "Dubbo$Orders"
 
 
-class Dubbo(Server):
+class Dubbo(Client):
     protocol = "dubbo"
     port = 20880
     programs = ("java",)
@@ -19,21 +17,8 @@ class Dubbo(Server):
     def start(self):
         self.spawn(*JAVA, "server", str(self.port))
 
-    def open(self):
-        client = subprocess.Popen([*JAVA, "client", str(self.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(self.work / "client.log", "ab"), text=True, cwd=self.work)
-        self.children.append(client)
-        line = client.stdout.readline()
-        assert line == "ready\n", f"{line}\n{self.logs()}"
-        return client
-
-    def close(self, client):
-        client.stdin.close()
-        client.wait(20)
-
-    def ask(self, client, what, value):
-        client.stdin.write(f"{what} {value}\n")
-        client.stdin.flush()
-        return client.stdout.readline().strip()
+    def command(self):
+        return [*JAVA, "client", self.port]
 
     def warm(self, client):
         self.ask(client, "echo", "x")

@@ -1,5 +1,6 @@
 //! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and cause across a hop.
 
+mod boringssl;
 mod files;
 mod go;
 mod http2;

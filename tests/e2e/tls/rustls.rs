@@ -13,9 +13,14 @@ pub(super) fn certified_leaf() -> tempfile::TempDir {
     certified_by(dir, &["-config", "leaf.conf"])
 }
 
-/// Where cargo puts what is built with the tests.
-pub(super) fn built(example: &str) -> PathBuf {
-    Path::new(WIRESPAN).parent().unwrap().join("examples").join(example)
+/// The program with rustls, where cargo puts what is built with the tests; if it is not there, the test is skipped.
+pub(super) fn program(test: &str) -> Option<PathBuf> {
+    let path = Path::new(WIRESPAN).parent().unwrap().join("examples/tls_rustls");
+    if !path.exists() {
+        skip(test, "needs cargo build --example tls_rustls");
+        return None;
+    }
+    Some(path)
 }
 
 /// Requests of tasks that change their threads, and of threads that block; each over a connection of its own.
@@ -25,11 +30,7 @@ fn rustls_is_read_through_its_memory() {
     if !can_trace(test) || !has(test, &["openssl"]) {
         return;
     }
-    let program = built("tls_rustls");
-    if !program.exists() {
-        skip(test, "needs cargo build --example tls_rustls");
-        return;
-    }
+    let Some(program) = program(test) else { return };
     let dir = certified_leaf();
     let spans = run(dir.path(), &[program.to_str().unwrap(), "cert.pem", "key.pem"]);
     for size in [0, 100, 40_000] {

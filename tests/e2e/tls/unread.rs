@@ -1,8 +1,7 @@
 //! TLS that cannot be read is told and counted, and its handshakes and nothing else are shown.
 
-use super::rustls::{built, certified_leaf};
-use super::{certified, script, told};
-use crate::harness::{can_trace, has, skip, Span};
+use super::{certified, rustls, script, told};
+use crate::harness::{can_trace, has, Span};
 use std::path::Path;
 use std::process::Command;
 
@@ -87,12 +86,8 @@ fn a_program_without_symbols_is_not_read_and_says_so() {
     if !can_trace(test) || !has(test, &["openssl", "strip"]) {
         return;
     }
-    let program = built("tls_rustls");
-    if !program.exists() {
-        skip(test, "needs cargo build --example tls_rustls");
-        return;
-    }
-    let dir = certified_leaf();
+    let Some(program) = rustls::program(test) else { return };
+    let dir = rustls::certified_leaf();
     let stripped = dir.path().join("stripped");
     done(Command::new("strip").arg("-o").arg(&stripped).arg(&program));
     let (spans, log) = told(dir.path(), &[path(&stripped), "cert.pem", "key.pem"]);
