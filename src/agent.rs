@@ -302,8 +302,8 @@ fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, mut span: Span) {
 }
 
 fn to_kernel(decided: &Decided) -> Verdict {
-    let (plaintext, shared) = (decided.plaintext, decided.shared);
-    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared };
+    let Decided { plaintext, shared, delivers, .. } = *decided;
+    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared, delivers };
     let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
     match decided.copy {
         CopyRule::FirstCallOnly(n) => verdict(Copy::First, bytes(n)),

@@ -69,7 +69,7 @@ PARTS = {
     "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
     "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
-    "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod"]),
+    "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod", "shapes/goservice/service.go"]),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
 }
 

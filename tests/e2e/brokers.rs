@@ -1,4 +1,5 @@
-//! Kafka: every record that a consumer got is linked to the request that produced it, and to no other.
+//! Kafka: every record that a consumer got is linked to the request that produced it, and to no other; what the consumer calls
+//! for a record is caused by the fetch that brought it.
 
 use crate::harness::{can_trace, root, skip, WIRESPAN};
 use serde_json::Value;
@@ -33,4 +34,6 @@ fn every_fetched_record_is_linked_to_its_producer() {
     assert_eq!(report["records"], 2 * 2 * 60, "two producers' records reach two consumers");
     assert_eq!(report["linked"], report["records"], "{report}\n{said}");
     assert_eq!(report["right"], report["links"], "{report}");
+    assert_eq!(report["calls"], report["records"], "one call for each record: {report}");
+    assert_eq!(report["caused"], report["calls"], "{report}\n{said}");
 }

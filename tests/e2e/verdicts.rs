@@ -71,7 +71,9 @@ impl Echo {
     }
 
     fn decide(&mut self, copy: Copy, bytes: u16) {
-        self.capture.decide(&[(self.socket, Verdict { copy, bytes, plaintext: false, shared: false })]).unwrap();
+        self.capture
+            .decide(&[(self.socket, Verdict { copy, bytes, plaintext: false, shared: false, delivers: None })])
+            .unwrap();
     }
 }
 

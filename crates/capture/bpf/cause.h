@@ -7,7 +7,8 @@
  *  - reading the response makes the reader act again for what the request was sent for;
  *  - what io_uring received, or a thread that waits for many sockets, may have been received together with other
  *    requests: that is an event loop, not a thread;
- *  - a connection that carries many requests at a time says of a response only that it is for one of them.
+ *  - a connection that carries many requests at a time says of a response only that it is for one of them;
+ *  - who reads what a broker brings acts for that, as if it were a request; it asks for more of it for nobody.
  * Who acts, and what else may change it, is the matter of context.h; whether that holds in this process, of doubt.h.
  */
 #ifndef WS_CAUSE_H
@@ -43,6 +44,11 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 {
 	bool doubtful = is_doubtful(a, pid);
 
+	if (s->pulls) {
+		s->cause = 0;
+		s->evidence = WS_EV_NONE;
+		return;
+	}
 	act(a, USED_SEND);
 	a->acted = 1;
 	if (s->shared && s->cause && s->cause != a->cause)
@@ -56,6 +62,14 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 		s->cause = s->connect_cause;
 		s->evidence = WS_EV_CONNECT;
 	}
+}
+
+/* Something to work on is read, which ends the work on what this connection brought before. */
+static __always_inline void follow_delivery(struct sock_state *s, struct context *a, __u8 how)
+{
+	if (a->state == ACTS_OWN && a->cause >> 24 == s->cookie)
+		a->state = ACTS_ANSWERED;
+	take(a, exchange_id(s), how);
 }
 
 #define FOLLOW_SENT 1
@@ -89,6 +103,9 @@ __noinline int follow_cause(struct sock_state *s, struct context *a, struct caus
 		/* A goroutine knows for whom it acts, or for nobody: another one's request needs no answer between them. */
 		if (first || s->shared || (!pid && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
+	} else if (s->delivers && (!s->cause || s->cause >> 24 == s->cookie)) {
+		follow_delivery(s, a, how);
+		return 0;
 	} else if (s->shared && s->mixed) {
 		/* Who reads for all and hands on acts for nobody; who acts itself acts for one of them. */
 		if (a->state <= ACTS_ANSWERED && a->cause)

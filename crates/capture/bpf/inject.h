@@ -130,10 +130,12 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
 static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct context *a, __u32 tid, __u32 pid)
 {
 	bool connected = s->exchange == 0 && s->connect_tid == tid && s->connect_cause;
-	__u64 cause = connected ? s->connect_cause : a->cause;
+	__u64 cause = connected ? s->connect_cause : s->pulls ? 0 : a->cause;
 	bool doubtful = !connected && is_doubtful(a, pid);
 	bool known = connected || (a->state != ACTS_RETURNED && (a->cause || a->state != ACTS_LENT));
 
+	if (s->pulls)
+		return cause;
 	if (doubtful)
 		return WS_PROVISIONAL;
 	if (known && !is_provisional(cause))

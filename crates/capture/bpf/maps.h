@@ -145,6 +145,8 @@ struct sock_state {
 	__u8 shared : 1;	/* carries many requests at a time */
 	__u8 connect_doubtful : 1;
 	__u8 mixed : 1;		/* …for different requests that this process serves */
+	__u8 delivers : 1;	/* brings its client work, … */
+	__u8 pulls : 1;		/* …for which that asks */
 	__u8 tls;		/* carries records of TLS, of a thread or Go program that calls a TLS library */
 	__u8 framed;		/* directions of which `record` is known, a bit each */
 	__u32 record[2];	/* sequence number of the next header of TLS, by ws_direction */

@@ -173,6 +173,8 @@ static __always_inline void take_verdict(struct sock_state *s)
 		s->copy = v->flags & WS_V_PLAINTEXT ? WS_COPY_DEFAULT : v->copy;
 		s->bytes = v->flags & WS_V_PLAINTEXT ? WS_CIPHERTEXT_BYTES : v->bytes;
 		s->shared = !!(v->flags & WS_V_SHARED);
+		s->delivers = !!(v->flags & WS_V_DELIVERS);
+		s->pulls = !!(v->flags & WS_V_PULLS);
 	}
 }
 

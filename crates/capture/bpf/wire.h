@@ -202,6 +202,8 @@ enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4 };
 enum ws_verdict_flag {
 	WS_V_PLAINTEXT = 1,	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
 	WS_V_SHARED = 2,	/* carries many requests at a time, answered in any order */
+	WS_V_DELIVERS = 4,	/* brings a client work, which it begins when it has read it */
+	WS_V_PULLS = 8,		/* …for which it asks, for nobody's sake */
 };
 
 /* Verdict of user space about a connection. */

@@ -20,6 +20,7 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::time::Duration;
+use wirespan_model::broker::Delivers;
 use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
@@ -266,7 +267,9 @@ impl Capture {
         }
         for (socket, verdict) in verdicts {
             let [low, high] = verdict.bytes.to_ne_bytes();
-            let flags = u8::from(verdict.plaintext) | u8::from(verdict.shared) << 1;
+            let pulls = verdict.delivers == Some(Delivers::Pulled);
+            let flags = [verdict.plaintext, verdict.shared, verdict.delivers.is_some(), pulls];
+            let flags = (0..).zip(flags).map(|(bit, set)| u8::from(set) << bit).sum::<u8>();
             let value = [low, high, verdict.copy as u8, flags];
             self.skel
                 .maps

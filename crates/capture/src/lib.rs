@@ -28,6 +28,8 @@ pub use inject::Propagate;
 pub use options::Options;
 pub use targets::Targets;
 
+use wirespan_model::broker::Delivers;
+
 /// What user space decided about a connection (see `bpf/wire.h`, `struct ws_verdict`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -39,6 +41,8 @@ pub struct Verdict {
     pub plaintext: bool,
     /// The connection carries many requests at a time, answered in any order.
     pub shared: bool,
+    /// What a client reads on the connection is work that it begins then.
+    pub delivers: Option<Delivers>,
 }
 
 /// Which calls carry payload.

@@ -7,6 +7,7 @@ use crate::stream::{Mark, Stream};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wirespan_model::broker::pulls;
 use wirespan_model::event::{Actor, ContextEvent, StreamCause, STREAM_BITS};
 use wirespan_model::key::hash64;
 use wirespan_model::{
@@ -374,10 +375,13 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         if let Some((exit_ns, exchange)) = mark {
             pending.span.end_ns = pending.span.end_ns.max(exit_ns);
             touch_by_response(pending, exchange);
+            if pulls(&pending.span) {
+                touch_exchange(pending, exchange);
+            }
         }
     }
     let span = &mut pending.span;
-    if span.tap == TapSide::ServerProcess {
+    if span.tap == TapSide::ServerProcess || pulls(span) {
         span.exchange = pending.exchanges;
     }
     let tcp = &mut span.tcp;

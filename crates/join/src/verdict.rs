@@ -1,5 +1,6 @@
 //! What the joiner tells the kernel about a connection: the one back edge of the data flow.
 
+use wirespan_model::broker::Delivers;
 use wirespan_model::L7;
 
 /// How much the kernel should copy of the calls of a connection from now on.
@@ -26,4 +27,6 @@ pub struct Verdict {
     pub plaintext: bool,
     /// The connection carries many requests at a time, answered in any order (HTTP/2): what it receives is for one of them.
     pub shared: bool,
+    /// What a client reads on the connection is work that it begins then.
+    pub delivers: Option<Delivers>,
 }

@@ -3,6 +3,7 @@
 
 mod common;
 use common::{end, End, Stage, MS, T0};
+use wirespan_model::broker::Delivers;
 use wirespan_model::semconv::attributes;
 use wirespan_model::{Direction, Event, SpanKind, Status, TapSide};
 
@@ -102,4 +103,16 @@ fn an_answer_without_a_request_that_tells_no_length_ends_with_its_last_byte() {
     let told: Vec<_> = stage.spans.iter().map(|s| (s.operation.to_string(), s.status)).collect();
     assert!(told.contains(&("add".into(), Status::NoRequest)), "{told:?}");
     assert!(told.contains(&("next".into(), Status::Ok)), "{told:?}");
+#[test]
+fn the_kernel_is_told_that_a_subscriber_is_brought_work() {
+    let mut stage = Stage::new();
+    let mut e = End::client(1);
+    let up = [CONNECT, PUBLISH, PUBLISH_1];
+    for (i, bytes) in up.into_iter().enumerate() {
+        stage.event(Event::Data(e.call(Direction::Egress, T0 + i as u64 * MS, bytes)));
+    }
+    stage.event(Event::Data(e.call(Direction::Ingress, T0 + 4 * MS, PUBACK)));
+    assert!(stage.verdicts().iter().all(|v| v.delivers.is_none()), "it has only published");
+    stage.event(Event::Data(e.call(Direction::Ingress, T0 + 5 * MS, PUBLISH)));
+    assert_eq!(stage.verdicts().last().unwrap().delivers, Some(Delivers::Pushed));
 }

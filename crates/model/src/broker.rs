@@ -2,7 +2,7 @@
 
 use crate::attr::Value;
 use crate::key::{hash64, Key, KeyKind};
-use crate::span::{Span, Status};
+use crate::span::{Span, Status, TapSide};
 use smallvec::SmallVec;
 
 /// Which way the messages went.
@@ -12,6 +12,15 @@ pub enum Way {
     Sent,
     /// Got from the broker.
     Received,
+}
+
+/// How a connection to a broker brings a client work, which it begins when it has read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivers {
+    /// Unasked, once it has subscribed.
+    Pushed,
+    /// When it asks for more; it does that for nobody's sake.
+    Pulled,
 }
 
 /// Consecutive messages at one place of a broker: a partition of a Kafka topic, a JetStream stream, or one message by its id.
@@ -59,6 +68,16 @@ pub fn passages(span: &Span) -> SmallVec<[Passage; 1]> {
         "amqp" => by_id(span).into_iter().collect(),
         _ => SmallVec::new(),
     }
+}
+
+/// Whether a client asked for messages: what it got it works on afterwards, outside of this span.
+pub fn pulls(span: &Span) -> bool {
+    span.tap == TapSide::ClientProcess && span.protocol == "kafka" && span.operation == "Fetch"
+}
+
+/// Whether work came with it.
+pub fn delivers(span: &Span) -> bool {
+    pulls(span) && passages(span).iter().any(|p| p.way == Way::Received)
 }
 
 fn text<'a>(span: &'a Span, key: &str) -> Option<&'a str> {

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-use common::{Mem, MS, S, T0};
+use common::{parents, Mem, MS, S, T0};
+use std::collections::HashMap;
 use std::sync::Arc;
-use wirespan_model::{Endpoint, Evidence, Span, SpanId, SpanKind, Status, TapSide, Trace, Value};
-use wirespan_trace::{assemble, fill_links, Limits, Stream, StreamConfig};
+use wirespan_model::{Endpoint, Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, Trace, Value};
+use wirespan_trace::{assemble, fill_links, link, Limits, Stream, StreamConfig};
 
 fn kafka(id: u64, operation: &'static str, first: i64, last: i64, at: u64) -> Span {
     Span {
@@ -124,4 +125,35 @@ fn exported_traces_name_their_senders() {
         stream.tick(T0 + 200 * S, &mut |t| out.push(t));
         assert_eq!(stream.kept(), 0);
     }
+}
+
+#[test]
+fn what_a_consumer_calls_belongs_to_the_fetch_that_brought_its_work_last() {
+    let exchange = |n| Some(ExchangeRange { first: n, last: n + 1 });
+    let fetch = |id, n, at| Span { exchange: exchange(n), ..kafka(id, "Fetch", n as i64, n as i64 + 2, at) };
+    let call = |id, cause, at| {
+        let (cause, cause_evidence) = (Some(cause), Some(Evidence::Thread));
+        Span { operation: "SET".into(), protocol: "redis".into(), cause, cause_evidence, ..kafka(id, "", 0, 0, at) }
+    };
+    let mut empty = fetch(3, 12, T0 + 80 * MS);
+    empty.attrs.clear();
+    let mut more = fetch(4, 14, T0 + 100 * MS);
+    (more.cause, more.cause_evidence) = (Some(11), Some(Evidence::Thread));
+    let spans = vec![
+        fetch(1, 10, T0),
+        call(11, 11, T0 + 20 * MS),
+        // Both have asked in exchange 11: the later one has read what it works on now.
+        fetch(2, 11, T0 + 30 * MS),
+        call(12, 11, T0 + 60 * MS),
+        empty,
+        call(13, 13, T0 + 90 * MS),
+        more,
+        call(14, 14, T0 + 100 * S),
+    ];
+    let parents: HashMap<SpanId, Option<SpanId>> = parents(&link(arcs(spans)));
+    let parent = |id| parents[&SpanId(id)].map(|p| p.0);
+    assert_eq!((parent(11), parent(12)), (Some(1), Some(2)));
+    assert_eq!(parent(13), None, "nothing came with it");
+    assert_eq!(parent(4), None, "more work is asked for by nobody");
+    assert_eq!(parent(14), None, "long after");
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Messages through a real Kafka: who produced what, who fetched it, and the links that should say so.
+"""Messages through a real Kafka: who produced what, who fetched it, and what was called for it; and what should say so.
 
 usage: brokers.py run --dir WORKDIR [--records N]      two producers (batches of 1 to 5 records), two consumers, two partitions
-       brokers.py compare OTLP_FILE WORKDIR            JSON: `records`, `linked` (recall), `links`, `right` (precision)
+       brokers.py compare OTLP_FILE WORKDIR            JSON: `records`, `linked` (recall), `links`, `right` (precision); `calls`
+                                                       that consumers made, one for each record, `caused` by its fetch
 
 Run by the Python of target/servers/venv (tests/apps/fetch.py), in a network namespace of its own (root). Truth is in
 WORKDIR/truth: one line per record and process, never on the wire. Says `skip REASON` if something is missing.
@@ -10,11 +11,14 @@ WORKDIR/truth: one line per record and process, never on the wire. Says `skip RE
 
 import argparse
 import collections
+import http.client
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -23,7 +27,7 @@ import check  # noqa: E402 - from the folder above
 import serve  # noqa: E402
 import stage  # noqa: E402
 
-PORT, TOPIC, PARTITIONS = 9092, "orders", 2
+PORT, CALLED, TOPIC, PARTITIONS = 9092, 8080, "orders", 2
 
 
 # --- the programs ------------------------------------------------------------------------------------------------------
@@ -56,12 +60,31 @@ def consume(folder, records):
     consumer.assign([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
     for p in range(PARTITIONS):
         consumer.seek(TopicPartition(TOPIC, p), 0)
+    # What the very first answer brings has been read before wirespan knows that the connection brings work.
+    consumer.poll(1000)
+    (folder / f"ready-{os.getpid()}").touch()
+    called = http.client.HTTPConnection("127.0.0.1", CALLED)
     while records:
         for where, got in consumer.poll(1000).items():
             for one in got:
                 note(folder, way="received", partition=where.partition, offset=one.offset)
+                called.request("GET", f"/record/{where.partition}/{one.offset}")
+                called.getresponse().read()
                 records -= 1
     consumer.close()
+
+
+class Called(http.server.BaseHTTPRequestHandler):
+    """What consumers call for each record."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
 
 
 def run(work, records):
@@ -81,8 +104,12 @@ def run(work, records):
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         admin.close()
         me = [sys.executable, str(HERE / "brokers.py")]
-        programs = [(way, records * (2 if way == "consume" else 1)) for way in ("consume", "consume", "produce", "produce")]
-        children = [subprocess.Popen([*me, way, "--dir", str(truth), "--records", str(n)]) for way, n in programs]
+        called = http.server.ThreadingHTTPServer(("127.0.0.1", CALLED), Called)
+        threading.Thread(target=called.serve_forever, daemon=True).start()
+        start = lambda way, n: subprocess.Popen([*me, way, "--dir", str(truth), "--records", str(n)])  # noqa: E731
+        children = [start("consume", 2 * records) for _ in range(2)]
+        server.wait(lambda: len(list(truth.glob("ready-*"))) == 2, "the consumers")
+        children += [start("produce", records) for _ in range(2)]
         if any(child.wait(120) for child in children):
             raise SystemExit(f"a program failed\n{server.logs()}")
     finally:
@@ -91,6 +118,8 @@ def run(work, records):
 
 
 # --- the comparison ----------------------------------------------------------------------------------------------------
+
+CLIENT = 3  # SpanKind in OTLP
 
 
 def moved(span, attrs):
@@ -114,13 +143,16 @@ def compare(otlp, work):
                 sent[key] = record["pid"]
             else:
                 received[key].add(record["pid"])
-    spans, links = {}, []  # id → pid, attributes; (from, to)
+    spans, links, calls = {}, [], []  # id → pid, attributes; (from, to); (parent, pid, partition and offset)
     with open(otlp, encoding="utf-8") as lines:
         for line in lines:
             for group in json.loads(line)["resourceSpans"]:
                 pid = int(check.attributes(group["resource"]["attributes"]).get("process.pid", 0))
                 for raw in (s for scope in group["scopeSpans"] for s in scope["spans"]):
-                    spans[raw["spanId"]] = pid, check.attributes(raw.get("attributes"))
+                    spans[raw["spanId"]] = pid, (said := check.attributes(raw.get("attributes")))
+                    path = said.get("url.path") or said.get("url.full", "")
+                    if raw["kind"] == CLIENT and "/record/" in path:
+                        calls.append((raw.get("parentSpanId"), pid, tuple(map(int, path.split("/")[-2:]))))
                     links += [(raw["spanId"], link["spanId"]) for link in raw.get("links", ())]
     linked, right = set(), 0
     for consumer, producer in links:
@@ -132,8 +164,13 @@ def compare(otlp, work):
         shared = [key for key in mine & theirs if sent.get(key) == by and to in received[key]]
         right += bool(shared)
         linked.update((key, to) for key in shared)
+    fetched = lambda parent, pid, key: spans[parent][0] == pid and any(  # noqa: E731
+        p == key[0] and first <= key[1] <= last for p, first, last in moved(parent, spans[parent][1]))
+    caused = sum(parent in spans and fetched(parent, pid, key) for parent, pid, key in calls)
+    orphans = sum(parent not in spans for parent, _, _ in calls)
     expected = {(key, to) for key, pids in received.items() for to in pids if key in sent}
-    return {"records": len(expected), "linked": len(linked & expected), "links": len(links), "right": right}
+    return {"records": len(expected), "linked": len(linked & expected), "links": len(links), "right": right,
+            "calls": len(calls), "caused": caused, "orphans": orphans}
 
 
 def main():

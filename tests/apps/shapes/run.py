@@ -42,7 +42,7 @@ def build(wanted):
         "load": (["load.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "load", "load.c"], HERE),
         "service": (["service.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "service", "service.c"], HERE),
         "Service.class": (["Service.java"], ["javac", "-d", BUILD, "Service.java"], HERE),
-        "go_service": ([f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod")], ["go", "build", "-o", BUILD / "go_service", "."], HERE / "go"),
+        "go_service": (["goservice/service.go", *(f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod"))], ["go", "build", "-o", BUILD / "go_service", "."], HERE / "go"),
     }
     broken = {}
     for made, (sources, command, cwd) in steps.items():

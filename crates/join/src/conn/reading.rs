@@ -4,7 +4,7 @@ use super::{Conn, Mode, MAX_GUESSES, MAX_MALFORMED, MAX_UPGRADES};
 use crate::flow::Flow;
 use crate::infer::guess;
 use crate::joiner::Env;
-use crate::session::{Ending, Out, Session};
+use crate::session::{Ending, Manner, Out, Session};
 use crate::spans::{index, Ctx};
 use crate::verdict::{CopyRule, Verdict};
 use wirespan_decode::{Handover, Need, Pairing, Protocol, Verdict as Guess};
@@ -91,15 +91,15 @@ impl Conn {
     }
 
     fn tell(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
-        let (plaintext, shared) = (self.is_plaintext(), self.session.shared);
-        env.verdict(self.key.socket, Verdict { protocol, copy, plaintext, shared });
+        let (plaintext, Manner { shared, delivers }) = (self.is_plaintext(), self.session.manner);
+        env.verdict(self.key.socket, Verdict { protocol, copy, plaintext, shared, delivers });
     }
 
     /// Gives a call to the parser.
     pub(super) fn read(&mut self, d: &DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         let stream = &mut self.streams[index(d.direction)];
         let side = side_of(self.role, d.direction);
-        let (before, shared) = (self.session.messages, self.session.shared);
+        let (before, manner) = (self.session.messages, self.session.manner);
         let open = self.session.is_open(side);
         stream.mark(d, !open);
         let captured = d.payload.len().min(usize::try_from(d.len).unwrap_or(usize::MAX));
@@ -109,7 +109,7 @@ impl Conn {
         }
         let Mode::Reading { protocol, .. } = &self.mode else { return };
         let (name, first_only) = (protocol.name(), protocol.need() == Need::FirstCall);
-        if let Some(copy) = self.copy.filter(|_| self.session.shared != shared && self.owner_pid != 0) {
+        if let Some(copy) = self.copy.filter(|_| self.session.manner != manner && self.owner_pid != 0) {
             self.tell(name, copy, env);
         }
         let unseen = first_only && d.payload.is_empty() && !open && self.session.messages == before;

@@ -1,6 +1,9 @@
 //! Requests find their responses: by order or by id, within a window, honestly when they do not.
 
+mod manner;
 mod windows;
+
+pub(crate) use manner::Manner;
 
 use crate::pending::{Match, Pending, Queue, OPEN};
 use crate::spans::{self, Ctx};
@@ -49,8 +52,8 @@ pub(crate) struct Session {
     pub(crate) head_end: [u64; 2],
     /// Two requests were waiting at once.
     pub(crate) pipelined: bool,
-    /// Requests waited together on a stream, and are answered in any order.
-    pub(crate) shared: bool,
+    /// What the kernel is to know of it.
+    pub(crate) manner: Manner,
     /// The call that carried the last request of an event loop, and its slot.
     gathered: Option<(u64, u32)>,
     /// Messages seen.
@@ -81,7 +84,7 @@ impl Session {
             upgraded: None,
             head_end: [0, 0],
             pipelined: false,
-            shared: false,
+            manner: Manner::default(),
             gathered: None,
             messages: 0,
             malformed: 0,
@@ -130,6 +133,7 @@ impl Session {
     fn message(&mut self, m: &Message<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         self.messages += 1;
         self.malformed = 0;
+        self.manner.learn(m, ctx);
         let start = ctx.offset(m.side, m.offset);
         self.next_message(m.side, start, ctx, out);
         let head_end = start.saturating_add(m.head_len);
@@ -219,7 +223,7 @@ impl Session {
         let slot = self.queue.push(m.id, pending);
         self.gathered = loops.then_some((mark.start, slot));
         self.pipelined |= self.queue.len() > 1;
-        self.shared |= self.queue.len() > 1 && self.pairing == Pairing::ById && ctx.transport != Transport::Udp;
+        self.manner.shared |= self.queue.len() > 1 && self.pairing == Pairing::ById && ctx.transport != Transport::Udp;
         Some((slot, false))
     }
 

@@ -1,9 +1,10 @@
-//! The kernel saw for which request the process acted: client span → the server span that owns the exchange.
+//! The kernel saw for which request the process acted: client span → the server span that owns the exchange, or what a broker brought.
 
 use super::{Candidate, Rule, LOOK};
 use crate::related::{handled_until, tolerance, AFTERMATH_NS};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+use wirespan_model::broker::{delivers, pulls};
 use wirespan_model::{Evidence, Span};
 
 /// Time after a response within which a call still counts as made while answering, ns.
@@ -37,6 +38,7 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
         let named = crate::solve::request(span);
         let named = named.and_then(|id| list.iter().find(|p| spans[**p as usize].id == id));
         let owner = named.map(|p| (*p, 1.0)).or_else(|| owner(i as u32, span, list, spans));
+        let owner = owner.or_else(|| delivery(span, list, spans).map(|p| (p, 1.0)));
         let Some((parent, factor)) = owner else { continue };
         let evidence = span.cause_evidence.unwrap_or(Evidence::Thread);
         // Read in one call from a connection that carries many at a time: one of them, and not known which.
@@ -58,6 +60,14 @@ fn guess_refuted(evidence: Evidence, span: &Span, parent: &Span) -> bool {
         && matches!((span.trace_id, parent.trace_id), (Some(own), Some(other)) if own != other)
 }
 
+/// What a broker brought last of what the process works on; a fetch may have brought nothing.
+fn delivery(span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<u32> {
+    let brought =
+        |p: &Span| delivers(p) && p.start_ns <= span.start_ns && span.start_ns <= p.end_ns.saturating_add(AFTERMATH_NS);
+    let last = list.iter().rev().find(|p| brought(&spans[**p as usize]))?;
+    (!pulls(span)).then_some(*last)
+}
+
 /// Which owner of the exchange, and how sure. Pipelined requests share an exchange: a thread answers them one after the
 /// other, so that a call belongs to the request whose answer is the next to end.
 fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(u32, f32)> {
@@ -67,7 +77,7 @@ fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(
     let mut inside: Option<(u64, u32)> = None;
     let mut insiders = 0;
     let mut past: Option<(u64, u32)> = None;
-    for &p in window.iter().filter(|p| **p != child) {
+    for &p in window.iter().filter(|p| **p != child && !pulls(&spans[**p as usize])) {
         let parent = &spans[p as usize];
         if parent.start_ns > span.start_ns.saturating_add(tolerance(parent, span)) {
             continue;

@@ -2,7 +2,12 @@ module wirespan/tests/shapes/grpc
 
 go 1.21
 
-require google.golang.org/grpc v1.64.1
+require (
+	google.golang.org/grpc v1.64.1
+	wirespan/tests/shapes/goservice v0.0.0
+)
+
+replace wirespan/tests/shapes/goservice => ../goservice
 
 require (
 	golang.org/x/net v0.26.0 // indirect

@@ -1,0 +1,3 @@
+module wirespan/tests/shapes/goservice
+
+go 1.17
