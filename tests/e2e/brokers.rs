@@ -1,39 +1,56 @@
-//! Kafka: every record that a consumer got is linked to the request that produced it, and to no other; what the consumer calls
-//! for a record is caused by the fetch that brought it.
+//! Brokers: every record that a consumer got from Kafka is linked to the request that produced it, and to no other; what a
+//! consumer or a subscriber calls for a message is caused by what brought it.
 
 use crate::harness::{can_trace, root, skip, WIRESPAN};
 use serde_json::Value;
 use std::process::Command;
 
-#[test]
-fn every_fetched_record_is_linked_to_its_producer() {
-    let test = "brokers_kafka";
+/// Runs a script of tests/apps/shapes under wirespan; its report, or nothing if something is missing. And what wirespan said.
+fn reported(test: &str, script: &str, run: &[&str]) -> Option<(Value, String)> {
     let python = root().join("target/servers/venv/bin/python3");
     if !can_trace(test) {
-        return;
+        return None;
     }
     if !python.exists() {
-        return skip(test, "needs tests/apps/fetch.py");
+        skip(test, "needs tests/apps/fetch.py");
+        return None;
     }
     let dir = tempfile::tempdir().unwrap();
     let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("work"));
-    let script = root().join("tests/apps/shapes/brokers.py");
+    let script = root().join("tests/apps/shapes").join(script);
     std::fs::create_dir(&work).unwrap();
     let mut command = Command::new(WIRESPAN);
     command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans).arg("--").arg(&python);
-    let done = command.arg(&script).arg("run").arg("--dir").arg(&work).args(["--records", "60"]).output().unwrap();
+    let done = command.arg(&script).arg("run").arg("--dir").arg(&work).args(run).output().unwrap();
     let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}{said}");
     if let Some(reason) = out.lines().find_map(|l| l.strip_prefix("skip ")) {
-        return skip(test, reason);
+        skip(test, reason);
+        return None;
     }
     let checked = Command::new(&python).arg(&script).arg("compare").arg(&spans).arg(&work).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     let report: Value = serde_json::from_slice(&checked.stdout).unwrap();
     println!("{report}");
+    Some((report, said.into_owned()))
+}
+
+#[test]
+fn every_fetched_record_is_linked_to_its_producer_and_causes_what_is_called_for_it() {
+    let Some((report, said)) = reported("brokers_kafka", "brokers.py", &["--records", "60"]) else { return };
     assert_eq!(report["records"], 2 * 2 * 60, "two producers' records reach two consumers");
     assert_eq!(report["linked"], report["records"], "{report}\n{said}");
     assert_eq!(report["right"], report["links"], "{report}");
     assert_eq!(report["calls"], report["records"], "one call for each record: {report}");
     assert_eq!(report["caused"], report["calls"], "{report}\n{said}");
+}
+
+#[test]
+fn what_a_subscriber_calls_is_caused_by_the_message_that_it_was_handed() {
+    for broker in ["mosquitto", "nats", "rabbitmq"] {
+        let test = format!("brokers_{broker}");
+        let Some((report, said)) = reported(&test, "subscribers.py", &["--messages", "25", broker]) else { continue };
+        assert_eq!(report["calls"], 24, "{broker}: one call for each message but the first: {report}\n{said}");
+        assert_eq!(report["right"], report["calls"], "{broker}: {report}\n{said}");
+    }
 }

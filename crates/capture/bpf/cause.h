@@ -8,7 +8,8 @@
  *  - what io_uring received, or a thread that waits for many sockets, may have been received together with other
  *    requests: that is an event loop, not a thread;
  *  - a connection that carries many requests at a time says of a response only that it is for one of them;
- *  - who reads what a broker brings acts for that, as if it were a request; it asks for more of it for nobody.
+ *  - who reads what a broker brings acts for that, as if it were a request; it asks for more of it for nobody;
+ *  - no request is as short as what wakes up a loop that waits for a socket to itself.
  * Who acts, and what else may change it, is the matter of context.h; whether that holds in this process, of doubt.h.
  */
 #ifndef WS_CAUSE_H
@@ -75,6 +76,8 @@ static __always_inline void follow_delivery(struct sock_state *s, struct context
 #define FOLLOW_SENT 1
 #define FOLLOW_FIRST 2	/* of a run */
 #define FOLLOW_LOOP 4	/* by an event loop */
+#define FOLLOW_SHORT 8	/* fewer bytes than any request has */
+#define SHORTEST_REQUEST 4
 
 /* `who` is the actor, and its process in the lower half. Verified on its own: its ways out would multiply those of its caller. */
 __noinline int follow_cause(struct sock_state *s, struct context *a, struct cause *c, __u64 who, __u32 bits)
@@ -93,6 +96,8 @@ __noinline int follow_cause(struct sock_state *s, struct context *a, struct caus
 			follow_answer(s, a, c, first, pid);
 			return 0;
 		}
+		if (bits & FOLLOW_SHORT && s->exchange <= 1)
+			return 0;
 		/* Who asks again has been answered, maybe by somebody else. */
 		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;

@@ -2,7 +2,7 @@
 
 use crate::attr::Value;
 use crate::key::{hash64, Key, KeyKind};
-use crate::span::{Span, Status, TapSide};
+use crate::span::{Span, SpanKind, Status, TapSide};
 use smallvec::SmallVec;
 
 /// Which way the messages went.
@@ -75,9 +75,14 @@ pub fn pulls(span: &Span) -> bool {
     span.tap == TapSide::ClientProcess && span.protocol == "kafka" && span.operation == "Fetch"
 }
 
+/// Whether a subscriber was handed messages.
+pub fn pushed(span: &Span) -> bool {
+    span.tap == TapSide::ServerProcess && span.kind == SpanKind::Consumer
+}
+
 /// Whether work came with it.
 pub fn delivers(span: &Span) -> bool {
-    pulls(span) && passages(span).iter().any(|p| p.way == Way::Received)
+    pushed(span) || pulls(span) && passages(span).iter().any(|p| p.way == Way::Received)
 }
 
 fn text<'a>(span: &'a Span, key: &str) -> Option<&'a str> {

@@ -27,7 +27,7 @@ impl Manner {
         self.delivers = match (m.side, m.kind) {
             // Consumers of Kafka have connections of their own.
             (Side::Client, Kind::Request) if m.protocol == "kafka" && m.operation == "Fetch" => Some(Delivers::Pulled),
-            (Side::Server, Kind::OneWay) if attr("messaging.operation.type") == Some("process") => {
+            (Side::Server, Kind::OneWay | Kind::Request) if attr("messaging.operation.type") == Some("process") => {
                 Some(Delivers::Pushed)
             }
             _ => None,

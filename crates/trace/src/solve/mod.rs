@@ -27,6 +27,7 @@ use process::Process;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
+use wirespan_model::broker::pushed;
 use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
 /// Attribute of a span whose cause was inferred: how sure that is, 0–1.
@@ -108,7 +109,7 @@ impl Solver {
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
-        let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some();
+        let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some() && !pushed(&span);
         let calls = span.tap == TapSide::ClientProcess;
         if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
             Arc::make_mut(&mut span).cause = None;
