@@ -103,6 +103,8 @@ fn an_answer_without_a_request_that_tells_no_length_ends_with_its_last_byte() {
     let told: Vec<_> = stage.spans.iter().map(|s| (s.operation.to_string(), s.status)).collect();
     assert!(told.contains(&("add".into(), Status::NoRequest)), "{told:?}");
     assert!(told.contains(&("next".into(), Status::Ok)), "{told:?}");
+}
+
 #[test]
 fn the_kernel_is_told_that_a_subscriber_is_brought_work() {
     let mut stage = Stage::new();
