@@ -100,6 +100,29 @@ static __always_inline __u32 tls_wanted(const struct tls_conn *conn, bool first)
 	return wanted(WS_COPY_DEFAULT, 0, conn->shown < young_bytes, first, false, 0);
 }
 
+struct tls_long {
+	struct ws_data data;
+	__u8 payload[WS_MAX_RECORD];
+};
+
+/* Tells of a call of which more is wanted than a thread keeps room for; false if the ring has none. */
+static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
+{
+	struct tls_long *r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
+
+	if (!r)
+		return false;
+	r->data = k->data;
+	r->data.payload_len = want;
+	if (bpf_probe_read_user(r->payload, want, (void *)k->buffer)) {
+		r->data.payload_len = 0;
+		r->data.flags |= WS_F_UNREADABLE;
+		count(WS_C_UNREADABLE);
+	}
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return true;
+}
+
 /* `held`: the bytes stand in the record already. */
 static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
 				     __u64 len, bool held)
@@ -107,7 +130,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	const struct tls_note *n = &k->notes[direction & 1];
 	struct ws_data *d = &k->data;
 	__u32 want, size;
-	bool first;
+	bool first, longer;
 
 	if (!conn) {
 		count(WS_C_UNBOUND);
@@ -122,14 +145,15 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	want = tls_wanted(conn, first);
 	if (want > len)
 		want = len;
-	if (want > WS_MAX_PLAINTEXT)
-		want = WS_MAX_PLAINTEXT;
+	if (want > WS_MAX_RECORD)
+		want = WS_MAX_RECORD;
 	if (held && want > k->held)
 		want = k->held;
+	longer = want > WS_MAX_PLAINTEXT;
 	if (conn->shown < young_bytes)
 		conn->shown += sizeof(*d) + want;
 	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
-	if (want && !held && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
+	if (want && !held && !longer && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
 		want = 0;
 		d->flags |= WS_F_UNREADABLE;
 		count(WS_C_UNREADABLE);
@@ -160,6 +184,10 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	}
 	fill_actor(&d->actor, task);
 	d->actor.netns = conn->note.netns;
+	if (longer) {
+		count(tls_emit_long(k, want) ? WS_C_PLAINTEXT : WS_C_LOST_RING);
+		return;
+	}
 	size = sizeof(*d) + want;
 	barrier_var(size); /* or the compiler leaves the next line out, and the verifier of Linux 6.1 has forgotten it */
 	if (size > sizeof(*d) + WS_MAX_PLAINTEXT)

@@ -9,6 +9,7 @@
 /* Of a call of the socket; a library's plaintext comes in records of its own, and is held per thread. */
 #define WS_MAX_PAYLOAD 32768
 #define WS_MAX_PLAINTEXT 4096
+#define WS_MAX_RECORD 16384 /* as much as one of TLS carries; of more than the above the record is always this long */
 #define WS_PARTS 4 /* records that tell of one call, if it is to be seen whole */
 #define WS_COMM_LEN 16
 

@@ -236,10 +236,11 @@ pub fn read_life(record: &[u8]) -> Option<(u32, TaskChange)> {
 }
 
 /// Reads one record of the ring buffer. A request that the kernel held stands behind the record that released it, and
-/// comes out first.
+/// comes out first. Behind plaintext is nothing but room.
 pub fn read(record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
+    let is_plaintext = || Fields(record).u16(4) & F_PLAINTEXT != 0;
     let held = match record {
-        [1, ..] if record.len() >= DATA => DATA + usize::from(Fields(record).u16(6)),
+        [1, ..] if record.len() >= DATA && !is_plaintext() => DATA + usize::from(Fields(record).u16(6)),
         _ => record.len(),
     };
     match record.split_at_checked(held) {
@@ -283,6 +284,24 @@ mod tests {
                 let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4 | 5, 32..) | (8, 63..));
                 // A data record full of 0xff claims 65535 payload bytes that are not there.
                 assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_held_stands_behind_a_record_and_nothing_behind_plaintext() {
+        let clock = Clock::now();
+        for (flags, told) in [(0u16, 2), (F_PLAINTEXT, 1)] {
+            let mut record = vec![0u8; DATA + 4];
+            record[0] = 1;
+            record[4..6].copy_from_slice(&flags.to_ne_bytes());
+            record[6..8].copy_from_slice(&4u16.to_ne_bytes());
+            let twice = [record.clone(), record].concat();
+            let mut out = Vec::new();
+            assert_eq!(read(&twice, &clock, &mut out), Ok(()));
+            assert_eq!(out.len(), told);
+            for event in out {
+                assert!(matches!(event, Event::Data(d) if d.payload.len() == 4));
             }
         }
     }

@@ -90,7 +90,7 @@ public class Pair {
         ManagedChannel channel = NettyChannelBuilder.forAddress("127.0.0.1", server.getPort())
             .proxyDetector(to -> null).sslContext(with(SslContextBuilder.forClient().trustManager(cert))).build();
         for (int i = 0; i < 4; i++) {
-            ClientCalls.blockingUnaryCall(channel, method("shop.Orders/Boring" + i), CallOptions.DEFAULT, new byte[1 + i * 1000]);
+            ClientCalls.blockingUnaryCall(channel, method("shop.Orders/Boring" + i), CallOptions.DEFAULT, new byte[1 + i * 20000]);
         }
         Thread.sleep(300);
         System.exit(0);
