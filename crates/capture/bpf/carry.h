@@ -30,6 +30,12 @@ static __always_inline bool is_by_stream(__u64 cause)
 	return (cause & WS_PROVISIONAL) == WS_BY_STREAM;
 }
 
+/* The cookie of the socket on which a request came, whichever way it is named; provisional causes have none. */
+static __always_inline __u64 socket_of(__u64 cause)
+{
+	return is_provisional(cause) ? 0 : (cause & ~WS_PROVISIONAL) >> 24;
+}
+
 /* The name of a request by its stream; 0 if the socket has no number of its own that fits (sock.h). */
 static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
 {

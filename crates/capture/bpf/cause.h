@@ -91,6 +91,9 @@ __noinline int follow_cause(struct sock_state *s, struct context *a, struct caus
 	c->exchange = exchange_id(s);
 	c->id = 0;
 	c->evidence = 0;
+	if (direction == WS_EGRESS)
+		a->writes = 1;
+	a->reads_answers = !a->writes && s->request_direction == WS_EGRESS && !s->delivers;
 	if (s->request_direction == WS_INGRESS) { /* we serve on this socket */
 		if (direction == WS_EGRESS) {
 			follow_answer(s, a, c, first, pid);

@@ -80,11 +80,10 @@ static __always_inline __u32 go_frame(__u64 meta)
 static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct context *reader)
 {
 	__u32 stream = go_frame(WS_GO_ARG4(ctx));
-	__u64 cookie = (reader->cause & ~WS_PROVISIONAL) >> 24;
 
 	if (!stream)
 		stream = go_frame(WS_GO_ARG2(ctx));
-	return is_provisional(reader->cause) ? 0 : by_stream(cookie, stream);
+	return by_stream(socket_of(reader->cause), stream);
 }
 
 static __always_inline void go_named(struct context *who, __u64 request)

@@ -159,6 +159,9 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	if (!from)
 		from = &nobody;
 	bpf_probe_read_user(&element, sizeof(element), (void *)(channel + GO_CHAN_ELEMENT));
+	/* An answer, handed to who waits for it: that one knows for whom it asked. */
+	if (from->reads_answers)
+		return 0;
 	/* A value of no size says that something has happened; it is no work. */
 	if (!element && !(to->cause && to->state == ACTS_OWN))
 		return 0;
@@ -168,6 +171,9 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 			to->state = ACTS_RETURNED;
 		return 0;
 	}
+	/* Who reads a connection gives the handler of a stream what came for it: that is no further work. */
+	if (from->state <= ACTS_ANSWERED && is_by_stream(to->cause) && socket_of(to->cause) == socket_of(from->cause))
+		return 0;
 	hand_over(from, to, channel, HOW_CHANNEL);
 	return 0;
 }
