@@ -105,7 +105,35 @@ struct tls_long {
 	__u8 payload[WS_MAX_RECORD];
 };
 
-/* Tells of a call of which more is wanted than a thread keeps room for; false if the ring has none. */
+static __always_inline __u32 tls_unreadable(struct ws_data *d)
+{
+	d->flags |= WS_F_UNREADABLE;
+	count(WS_C_UNREADABLE);
+	return 0;
+}
+
+/*
+ * Tells of a call of which no more is wanted than a thread keeps room for. `held`: the bytes stand there already. (Limits are
+ * looked at where they count, behind a barrier: older verifiers have forgotten them by then, or never saw them.)
+ */
+static __always_inline bool tls_emit_short(struct tls_task *k, __u32 want, bool held)
+{
+	__u32 size;
+
+	barrier_var(want);
+	if (want > WS_MAX_PLAINTEXT)
+		want = WS_MAX_PLAINTEXT;
+	if (want && !held && bpf_probe_read_user(k->payload, want, (void *)k->buffer))
+		want = tls_unreadable(&k->data);
+	k->data.payload_len = want;
+	size = sizeof(k->data) + want;
+	barrier_var(size); /* or the compiler leaves the next line out */
+	if (size > sizeof(k->data) + WS_MAX_PLAINTEXT)
+		return false;
+	return !bpf_ringbuf_output(&events, &k->data, size, BPF_RB_NO_WAKEUP);
+}
+
+/* …of more. */
 static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
 {
 	struct tls_long *r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
@@ -113,24 +141,24 @@ static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
 	if (!r)
 		return false;
 	r->data = k->data;
+	barrier_var(want);
+	if (want > WS_MAX_RECORD)
+		want = WS_MAX_RECORD;
+	if (bpf_probe_read_user(r->payload, want, (void *)k->buffer))
+		want = tls_unreadable(&r->data);
 	r->data.payload_len = want;
-	if (bpf_probe_read_user(r->payload, want, (void *)k->buffer)) {
-		r->data.payload_len = 0;
-		r->data.flags |= WS_F_UNREADABLE;
-		count(WS_C_UNREADABLE);
-	}
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return true;
 }
 
-/* `held`: the bytes stand in the record already. */
+/* `held`: the bytes were taken before. */
 static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
 				     __u64 len, bool held)
 {
 	const struct tls_note *n = &k->notes[direction & 1];
 	struct ws_data *d = &k->data;
-	__u32 want, size;
-	bool first, longer;
+	bool first, told;
+	__u32 want;
 
 	if (!conn) {
 		count(WS_C_UNBOUND);
@@ -149,19 +177,12 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		want = WS_MAX_RECORD;
 	if (held && want > k->held)
 		want = k->held;
-	longer = want > WS_MAX_PLAINTEXT;
 	if (conn->shown < young_bytes)
 		conn->shown += sizeof(*d) + want;
 	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
-	if (want && !held && !longer && bpf_probe_read_user(k->payload, want, (void *)k->buffer)) {
-		want = 0;
-		d->flags |= WS_F_UNREADABLE;
-		count(WS_C_UNREADABLE);
-	}
 	d->kind = WS_DATA;
 	d->direction = direction;
 	d->abi = WS_ABI_OTHER;
-	d->payload_len = want;
 	d->error = 0;
 	d->socket = conn->note.cookie;
 	d->len = len;
@@ -184,18 +205,8 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	}
 	fill_actor(&d->actor, task);
 	d->actor.netns = conn->note.netns;
-	if (longer) {
-		count(tls_emit_long(k, want) ? WS_C_PLAINTEXT : WS_C_LOST_RING);
-		return;
-	}
-	size = sizeof(*d) + want;
-	barrier_var(size); /* or the compiler leaves the next line out, and the verifier of Linux 6.1 has forgotten it */
-	if (size > sizeof(*d) + WS_MAX_PLAINTEXT)
-		return;
-	if (bpf_ringbuf_output(&events, d, size, BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
-	else
-		count(WS_C_PLAINTEXT);
+	told = held || want <= WS_MAX_PLAINTEXT ? tls_emit_short(k, want, held) : tls_emit_long(k, want);
+	count(told ? WS_C_PLAINTEXT : WS_C_LOST_RING);
 }
 
 static __always_inline void tls_end(struct tls_task *k)
