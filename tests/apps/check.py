@@ -163,7 +163,8 @@ def read_span(raw, resource):
     kind = raw.get("kind")
     tap = attrs.get("wirespan.tap_side")
     span.side = CLIENT if kind in (3, 4, "SPAN_KIND_CLIENT", "SPAN_KIND_PRODUCER") else SERVER
-    connection = "network.transport" in attrs and "network.protocol.name" not in attrs  # bytes that nobody understood
+    # Bytes that nobody understood, and handshakes: no calls, and nobody notes them.
+    connection = "network.transport" in attrs and attrs.get("network.protocol.name", "tls") == "tls"
     span.process = tap in (None, "client-process", "server-process") and not connection
     if tap in ("client-process", "server-process"):
         span.side = tap.split("-")[0]

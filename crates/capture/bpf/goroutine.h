@@ -57,7 +57,7 @@ static __always_inline struct context *goroutine(const struct go_runtime *go, st
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
-/* Who acts: the goroutine in the system call, else the thread. */
+/* Who acts: the goroutine in the system call, or the greenlet that runs, else the thread. */
 static __always_inline struct context *acting(struct task_struct *task, struct task_state *t)
 {
 	struct goroutine_key key = { .pid = task->tgid };
@@ -66,6 +66,14 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	__u64 stack[2], g;
 
 	t->goroutine = 0;
+	if (t->greenlet) {
+		key.id = t->greenlet;
+		c = bpf_map_lookup_elem(&goroutines, &key);
+		if (!c)
+			return &t->acts;
+		t->goroutine = key.id;
+		return c;
+	}
 	know_process(task, t);
 	if (!t->facts.go.goid)
 		return &t->acts;

@@ -91,7 +91,8 @@ struct task_state {
 	__u8 loop;		/* has waited for events of many sockets */
 	__u8 mmsg_next;		/* index of the next message of a running sendmmsg/recvmmsg */
 	struct context acts;
-	__u64 goroutine;	/* that made the last call; 0 if none did */
+	__u64 goroutine;	/* that made the last call, or greenlet; 0 if none did */
+	__u64 greenlet;		/* that runs; 0: none that is known (greenlet.h) */
 	__u32 facts_epoch;
 	struct process_facts facts;
 	__u64 woken[WS_WOKEN];	/* at which futexes it was woken of late */
@@ -102,7 +103,7 @@ struct task_state {
 	__u8 tls;		/* has called a TLS library */
 	__u8 woken_next;
 	__u8 frames;		/* is given frames of HTTP/2 one by one, which are seen */
-	__u8 pad;
+	__u8 deferred;		/* enum node_deferred (node_http2.h) */
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
 	__u16 flow_from_port;	/* from_port, for flows */
@@ -121,6 +122,15 @@ struct {
 #define WS_NO_DIRECTION 0xff
 #define WS_YOUNG_CIPHERTEXT_CALLS 32
 #define WS_CIPHERTEXT_BYTES 16 /* of each call, once its plaintext is read: the header of a TLS record */
+
+/* Where the next record of TLS begins in one direction. Each has its own bytes: one is sent while one is received. */
+struct tls_half {
+	__u32 record;	/* sequence number of its header */
+	__u32 header;	/* the bytes of it that the last call ended with, the first one lowest */
+	__u8 broken;	/* so many */
+	__u8 framed;	/* this is known */
+	__u8 pad[2];
+};
 
 /* What a socket of a target is to us. Children of a listener inherit a copy (BPF_F_CLONE). */
 struct sock_state {
@@ -150,8 +160,7 @@ struct sock_state {
 	__u8 delivers : 1;	/* brings its client work, … */
 	__u8 pulls : 1;		/* …for which that asks */
 	__u8 tls;		/* carries records of TLS, of a thread or Go program that calls a TLS library */
-	__u8 framed;		/* directions of which `record` is known, a bit each */
-	__u32 record[2];	/* sequence number of the next header of TLS, by ws_direction */
+	struct tls_half halves[2]; /* by ws_direction */
 	struct ws_tuple tuple;
 	struct ws_actor actor;
 };

@@ -200,7 +200,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
 			     (direction == WS_EGRESS ? FOLLOW_SENT : 0) |
 				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
-				     (uring || t->loop ? FOLLOW_LOOP : 0) | (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
+				     (uring || (t->loop && !t->greenlet) ? FOLLOW_LOOP : 0) |
+				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		if (direction == WS_INGRESS) {
 			t->received_from = s->cookie;
 			/* Who is given frames one by one is given what it reads of a socket in the same way. */
@@ -263,7 +264,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))
 		return;
 	if (s->tls && ret > 0 && where.buffer.base && !where.vector)
-		tls_emit_records(s, r, where.buffer.base, ret, parts ? ret : copied);
+		tls_emit_records(&s->halves[direction & 1], where.buffer.base, ret, parts ? ret : copied);
 	else
 		emit_record(r, r->data.payload_len, 0);
 	if (parts) {

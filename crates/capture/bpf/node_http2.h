@@ -16,7 +16,14 @@ enum node_point {
 	NODE_FRAME = 3,	 /* OnFrameReceive(handle, frame, session) */
 	NODE_DATA = 4,	 /* OnDataChunkReceived(handle, flags, id, data, length, session) */
 	NODE_CLOSE = 5,	 /* OnStreamClose(handle, id, code, session) */
+	NODE_WRITTEN = 6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote */
 };
+
+/*
+ * What is delivered at the end of a write, as TLS makes it, is delivered inside of another callback: promises go on when all of
+ * it has been. One stream alone is still known; of several, the order of their turns is all that tells.
+ */
+enum node_deferred { NODE_AT_ONCE = 0, NODE_AFTER_WRITE = 1, NODE_DEFERRED = 2 };
 
 /* enum nghttp2_headers_category */
 #define H2_OF_REQUEST 0
@@ -63,8 +70,14 @@ static __always_inline void node_given(struct task_state *t, const struct carrie
 
 	if (of)
 		given = *of;
+	if (t->deferred == NODE_AFTER_WRITE) {
+		take(&t->acts, 0, WS_EV_NONE);
+		t->deferred = NODE_DEFERRED;
+	}
+	if (t->deferred && t->acts.cause == given.cause && t->acts.evidence == given.evidence)
+		return;
 	take(&t->acts, given.cause, given.evidence);
-	t->acts.framed = given.cause != 0;
+	t->acts.framed = given.cause && !t->deferred;
 }
 
 SEC("uprobe.multi")
@@ -87,6 +100,10 @@ int node_http2(struct pt_regs *ctx)
 		if (!t->frames)
 			forget_doubt(task->tgid);
 		t->frames = 1;
+		t->deferred = NODE_AT_ONCE;
+		break;
+	case NODE_WRITTEN:
+		t->deferred = NODE_AFTER_WRITE;
 		break;
 	case NODE_STREAM:
 		key.object = WS_FN_ARG2(ctx);

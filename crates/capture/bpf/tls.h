@@ -73,9 +73,15 @@ static __always_inline struct tls_conn *tls_bound(const struct tls_key *key, con
 	return bpf_map_lookup_elem(&tls_conns, key);
 }
 
+/* Records that this thread read since the last TLS call: these feed a memory BIO. */
+static __always_inline bool tls_feeds(const struct tls_note *n)
+{
+	return n->cookie && n->fresh && n->tls;
+}
+
 /*
- * The connection of the call that ends. A socket call inside it is proof. Without one, input that this thread read since
- * the last TLS call fed a memory BIO; else what was found before holds. NULL if nothing is known.
+ * The connection of the call that ends. A socket call inside it is proof. Without one, what fed its memory; else what was found
+ * before holds. NULL if nothing is known.
  */
 static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struct tls_key *key, __u8 direction)
 {
@@ -85,7 +91,7 @@ static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struc
 		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
 
 		n = &k->notes[WS_INGRESS];
-		if (!n->cookie || (conn && (direction == WS_EGRESS || !n->fresh)))
+		if (!tls_feeds(n) || (conn && direction == WS_EGRESS))
 			return conn;
 	}
 	return tls_bound(key, n);
@@ -235,8 +241,13 @@ int tls_exit(struct pt_regs *ctx)
 	key.ssl = k->ssl;
 	key.pid = task->tgid;
 	if (ret <= 0) { /* a memory BIO that wants more: what was read stays noted */
-		conn = k->first ? bpf_map_lookup_elem(&tls_conns, &key) : NULL;
-		if (conn)
+		conn = bpf_map_lookup_elem(&tls_conns, &key);
+		/* The handshake has been fed: what is written later may follow what was read of another socket. */
+		if (!conn && op != TLS_WRITE && tls_feeds(&k->notes[WS_INGRESS]))
+			tls_bound(&key, &k->notes[WS_INGRESS]);
+		if (op != TLS_WRITE)
+			k->notes[WS_INGRESS].fresh = 0; /* taken; there will be more before it says something */
+		if (conn && k->first)
 			conn->run = WS_NO_DIRECTION; /* it will be tried again */
 		return 0;
 	}

@@ -46,6 +46,7 @@
 #include "go_http.h"
 #include "node_http2.h"
 #include "python_queue.h"
+#include "greenlet.h"
 #include "tls_rust.h"
 #include "flow_state.h"
 #include "flow_trouble.h"

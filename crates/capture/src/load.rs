@@ -188,6 +188,7 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
         go_http: fd("go_http", &progs.go_http),
         node: fd("node_http2", &progs.node_http2),
         python_queue: fd("python_queue", &progs.python_queue),
+        greenlet: fd("greenlet", &progs.greenlet),
     }
 }
 

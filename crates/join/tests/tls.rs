@@ -137,6 +137,68 @@ fn a_record_read_in_pieces_keeps_its_place() {
     }
 }
 
+/// What a server reads first stands behind the client's Finished, which it may have received by the same call, with more than that.
+#[test]
+fn what_a_server_reads_first_is_not_the_clients_finished() {
+    for (together, spoken_before) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut stage = Stage::new();
+        let mut s = End::server(2);
+        s.cut = 65_536;
+        let finished = record(23, 36);
+        for (direction, bytes) in [
+            (Direction::Ingress, record(22, 500)),
+            (Direction::Egress, [record(22, 90), record(20, 1), record(23, 900)].concat()),
+        ] {
+            let e = s.call(direction, T0 - MS, &bytes);
+            stage.event(Event::Data(e));
+        }
+        let requests: Vec<_> = (0..20).map(|n| get(&format!("/many/{n}"))).collect();
+        let sent: Vec<u8> = requests.iter().flat_map(|r| data(r)).collect();
+        let at = s.seq[0].unwrap() + u32::try_from(finished.len()).unwrap();
+        let calls = if together { vec![[finished, sent].concat()] } else { vec![finished, sent] };
+        // A call inside of the read is known, one of the handshake is not.
+        let known = (!together).then_some(at);
+        for call in calls {
+            stage.event(s.recv(T0, &call));
+        }
+        if spoken_before {
+            let back = s.seq[1];
+            stage.event(s.send(T0, &record(23, 230)));
+            stage.event(plain(&s, Direction::Egress, T0, &[0; 230], back));
+        }
+        for request in &requests {
+            stage.event(plain(&s, Direction::Ingress, T0, &request[..9], known));
+            stage.event(plain(&s, Direction::Ingress, T0, &request[9..], known));
+        }
+        stage.finish();
+        let mut seq = at;
+        for (n, request) in requests.iter().enumerate() {
+            let name = format!("/many/{n}");
+            let found: Vec<_> = stage.spans.iter().filter(|s| *s.target == *name).map(|s| s.request_seq).collect();
+            assert_eq!(found, [Some(seq)], "{name}, together {together}, spoken before {spoken_before}");
+            seq += u32::try_from(data(request).len()).unwrap();
+        }
+    }
+}
+
+/// A client that has sent nothing yet that is known reads what follows the server's tickets.
+#[test]
+fn a_ticket_is_no_piece_of_an_answer() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    handshake(&mut stage, &mut c, true);
+    c.cut = 4096;
+    let request = get("/ticket");
+    stage.event(c.send(T0, &data(&request)));
+    let (first, answer) = (c.seq[0].unwrap(), ok(3));
+    stage.event(c.recv(T0 + MS, &[record(23, 230), record(23, 230), data(&answer)].concat()));
+    stage.event(plain(&c, Direction::Ingress, T0 + MS, &answer, Some(first)));
+    stage.finish();
+    let seq: Vec<_> = stage.spans.iter().filter_map(|s| s.response_seq).collect();
+    let behind = u32::try_from(2 * record(23, 230).len()).unwrap();
+    assert!(seq.contains(&(first + behind)), "{first}: {seq:?} {:#?}", stage.spans);
+}
+
 /// Go's HTTP/2 reads headers of frames by themselves, others read byte by byte: before anything was read or sent whole.
 #[test]
 fn the_first_record_may_be_read_in_pieces() {

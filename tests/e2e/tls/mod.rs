@@ -1,6 +1,7 @@
 //! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and cause across a hop.
 
 mod boringssl;
+mod cuts;
 mod files;
 mod go;
 mod http2;

@@ -351,6 +351,15 @@ pub const PROGRAMS: &[Program] = &[
         required: false,
     },
     Program {
+        name: "greenlet",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "Python: which greenlet runs (gevent, eventlet)",
+        lost: "calls of greenlets are joined by guess if several requests were read together",
+        required: false,
+    },
+    Program {
         name: "flow_state",
         tracepoint: "inet_sock_set_state",
         since: "Linux 5.14",

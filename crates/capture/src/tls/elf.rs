@@ -71,6 +71,12 @@ impl<'a> Image<'a> {
         symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
     }
 
+    /// …of those that other files may use.
+    pub(crate) fn exported<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
+        let symbols = self.defined(self.elf.elf_dynamic_symbol_table());
+        symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
+    }
+
     /// Offset in the file of an address in code.
     pub(crate) fn offset(&self, address: u64) -> Option<u64> {
         let endian = self.elf.endian();

@@ -3,6 +3,7 @@
 use super::elf::{self, Image, Place};
 use super::go;
 use super::goroutines::{self, Goroutines};
+use super::greenlet;
 use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
 use super::python::{self, Queue};
@@ -56,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) goroutines: Option<Goroutines>,
     /// Of Node's HTTP/2.
     pub(crate) node: Vec<Probe>,
+    /// Of Python's greenlets.
+    pub(crate) greenlet: Vec<Probe>,
     /// Of CPython's module of that name.
     pub(crate) queue: Option<Queue>,
     /// Of CPython: where its own locks lie, in the file's addresses.
@@ -127,10 +130,11 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
         let plan = plan.or_else(|| plan_rust(image));
         let unread = if plan.is_none() { unread::kind(image, path) } else { None };
         let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
-        if locks.is_none() && node.is_empty() && queue.is_none() && unread.is_none() {
+        let greenlet = greenlet::plan(image);
+        if locks.is_none() && node.is_empty() && queue.is_none() && greenlet.is_empty() && unread.is_none() {
             return plan;
         }
-        Some(Plan { locks, node, queue, unread, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, greenlet, unread, ..plan.unwrap_or_default() })
     })
 }
 

@@ -7,6 +7,7 @@
 //! | [`goroutines`] | where Go's runtime keeps its goroutines, and where they hand over |
 //! | [`go_http`], [`node`] | where HTTP libraries tell for which request they act |
 //! | [`python`] | where an executor's workers take their jobs |
+//! | [`greenlet`] | where Python's greenlets are made and switched |
 //! | [`unread`] | which files hold TLS that cannot be probed |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
@@ -20,6 +21,7 @@ mod elf;
 mod go;
 mod go_http;
 mod goroutines;
+mod greenlet;
 mod library;
 mod link;
 mod maps;
@@ -70,6 +72,7 @@ pub(crate) struct Programs {
     pub(crate) go_http: Option<RawFd>,
     pub(crate) node: Option<RawFd>,
     pub(crate) python_queue: Option<RawFd>,
+    pub(crate) greenlet: Option<RawFd>,
 }
 
 /// Those that make no sense without each other.
@@ -468,6 +471,7 @@ impl Search {
             sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
         }
         sets.extend(programs.node.map(|program| (program, &plan.node, false)));
+        sets.extend(programs.greenlet.map(|program| (program, &plan.greenlet, false)));
         if let Some((program, queue)) = programs.python_queue.zip(plan.queue.as_ref()) {
             sets.extend([(program, &queue.put, false), (program, &queue.got, true)]);
         }

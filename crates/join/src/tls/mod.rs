@@ -7,7 +7,7 @@
 
 mod records;
 
-use records::{Half, Record};
+use records::{begins_handshake, Half, Record};
 use std::collections::VecDeque;
 use wirespan_model::{DataEvent, Direction};
 
@@ -26,6 +26,8 @@ const BLOCK: u64 = 16;
 const LIKELY: u64 = 17;
 /// Plaintext of a Finished message of TLS 1.3, which looks like data: its head and a hash.
 const FINISHED: [u64; 2] = [36, 52];
+/// Records of a client among which its Finished is: behind its certificate and the proof of that, if it was asked for them.
+const LAST_WORDS: usize = 3;
 /// Plaintext that waits for its ciphertext.
 const MAX_WAITING: usize = 64;
 
@@ -41,6 +43,8 @@ pub(crate) struct Tls {
     reading: bool,
     /// What records add, once it is known.
     overhead: Option<u64>,
+    /// Who sent the first words, if these were seen: the client.
+    first: Option<Option<Direction>>,
     /// Plaintext has come: the ciphertext is not read otherwise any more.
     pub(crate) plaintext: bool,
 }
@@ -55,6 +59,7 @@ fn index(direction: Direction) -> usize {
 impl Tls {
     /// Takes a call that moved ciphertext; plaintext that waited for it goes to `ready`.
     pub(crate) fn ciphertext(&mut self, d: &DataEvent, ready: &mut Vec<DataEvent>) {
+        self.first.get_or_insert_with(|| begins_handshake(&d.payload).then_some(d.direction));
         self.halves[index(d.direction)].call(d, self.plaintext);
         if d.direction == Direction::Egress {
             self.match_waiting(ready);
@@ -78,6 +83,9 @@ impl Tls {
     /// Takes plaintext; what is known of its place goes to `ready`, in order.
     pub(crate) fn plaintext(&mut self, d: DataEvent, ready: &mut Vec<DataEvent>) {
         self.plaintext = true;
+        if self.overhead.is_none() && self.is_1_3() {
+            self.overhead = Some(LIKELY);
+        }
         match d.direction {
             Direction::Ingress => self.received(d, ready),
             Direction::Egress if d.exchange != 0 && self.waiting.is_empty() => self.sent(d, ready),
@@ -115,7 +123,26 @@ impl Tls {
         }
     }
 
+    /// Whether the handshake was seen, and was that of TLS 1.3.
+    fn is_1_3(&self) -> bool {
+        self.halves.iter().any(|half| half.is_1_3)
+    }
+
+    /// Before the first data that a server of TLS 1.3 receives, there are the handshake's last words, up to the client's Finished: perhaps
+    /// received by an earlier call than the data, perhaps together with it and with more.
+    fn skip_handshake(&mut self, seq: Option<u32>) {
+        let half = &mut self.halves[0];
+        let finished = half.position(|r| FINISHED.contains(&r.body().saturating_sub(LIKELY)));
+        let finished = finished.filter(|at| *at < LAST_WORDS).map_or(0, |at| at + 1);
+        let since = seq.and_then(|seq| half.position(|r| r.ends_after(seq))).unwrap_or(0);
+        half.skip(finished.max(since));
+        self.reading = true;
+    }
+
     fn received(&mut self, mut d: DataEvent, ready: &mut Vec<DataEvent>) {
+        if !self.reading && self.first == Some(Some(Direction::Ingress)) && self.is_1_3() {
+            self.skip_handshake(d.seq);
+        }
         // A record that begins with this very call is no rest of another.
         let begins = self.halves[0].complete().is_some_and(|r| Some(r.seq) == d.seq);
         if let Some((record, left)) = self.rest.take().filter(|(_, left)| *left >= d.len && !begins) {
@@ -162,7 +189,7 @@ impl Tls {
         }
         let holds = |r: &Record| r.body().saturating_sub(LIKELY);
         let half = &mut self.halves[0];
-        let since = |r: &Record| d.seq.is_none_or(|seq| r.seq.wrapping_sub(seq) < 1 << 30);
+        let since = |r: &Record| d.seq.is_none_or(|seq| r.ends_after(seq));
         let Some(mut at) = half.position(since) else { return false };
         let of = |at| half.at(at).filter(|r| holds(r) >= d.len);
         // The handshake's last words may have come together with the first data.
@@ -186,13 +213,14 @@ impl Tls {
         let first_part = d.len.min(FULL);
         // What is not sent yet is in no record that was sent before.
         let since_ns = if d.direction == Direction::Egress { d.enter_ns } else { 0 };
-        let known = self.overhead;
+        let (known, exact) = (self.overhead, self.is_1_3());
         let adds_so = |r: &Record, adds| may_add(r, adds, d.direction);
         let half = &mut self.halves[index(d.direction)];
         let find = |is: &dyn Fn(&Record, u64) -> bool| {
             half.position(|r| r.exit_ns >= since_ns && r.body().checked_sub(first_part).is_some_and(|adds| is(r, adds)))
         };
-        let found = find(&|r, adds| Some(r.seq) == d.seq && adds_so(r, adds))
+        let found = find(&|_, adds| exact && Some(adds) == known)
+            .or_else(|| find(&|r, adds| Some(r.seq) == d.seq && adds_so(r, adds)))
             .or_else(|| find(&|_, adds| Some(adds) == known))
             .or_else(|| find(&|_, adds| USUAL.contains(&adds)))
             .or_else(|| find(&|r, adds| adds_so(r, adds)));

@@ -7,18 +7,26 @@ use wirespan_model::{DataEvent, Direction, Evidence};
 const HEADER: u64 = 5;
 /// Content types change_cipher_spec to heartbeat.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=24;
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 /// Longest body that any version allows.
 const MAX_BODY: u64 = 16_384 + 2_048;
-/// Records kept until their plaintext comes: while none has come yet, and later.
-const KEPT_BEFORE: usize = 8;
+/// Records kept until their plaintext comes. Where none has come after the first so many, it is not read, and only few are kept.
 const KEPT: usize = 256;
+const KEPT_UNREAD: usize = 8;
+const UNREAD: u32 = 64;
 /// Bytes without a seen header after which the next record is looked for anew.
 const MAX_UNSEEN: u32 = 1 << 20;
 
 /// Whether these bytes may be the start of a record.
 pub(crate) fn starts_record(bytes: &[u8]) -> bool {
     body_length(bytes).is_some()
+}
+
+/// Whether these bytes are the start of a connection: of TLS 1.3 all later records of a handshake look like data.
+pub(crate) fn begins_handshake(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&HANDSHAKE) && starts_record(bytes)
 }
 
 fn body_length(bytes: &[u8]) -> Option<u64> {
@@ -63,6 +71,12 @@ impl Record {
         (self.exchange, self.cause, self.cause_evidence) = (d.exchange, d.cause, d.cause_evidence);
     }
 
+    /// Whether some of it lies behind this byte.
+    pub(crate) fn ends_after(&self, seq: u32) -> bool {
+        let end = self.seq.wrapping_add(self.len as u32);
+        end.wrapping_sub(seq).wrapping_sub(1) < 1 << 30
+    }
+
     /// Bytes behind the header.
     pub(crate) fn body(&self) -> u64 {
         self.len.saturating_sub(HEADER)
@@ -97,6 +111,12 @@ pub(crate) struct Half {
     /// Bytes in which records begin whose headers were not captured.
     unseen: Option<Unseen>,
     records: VecDeque<Record>,
+    /// Records seen while no plaintext had come.
+    unread: u32,
+    /// The last record announced that what follows is encrypted.
+    changes: bool,
+    /// What followed looked like data: TLS 1.3, which hides the handshake (RFC 8446, appendix D.4).
+    pub(crate) is_1_3: bool,
 }
 
 impl Half {
@@ -131,6 +151,7 @@ impl Half {
         while at < d.len {
             let from = usize::try_from(at).unwrap_or(usize::MAX);
             let seen = d.payload.get(from..).unwrap_or_default();
+            let seen = &seen[..seen.len().min(usize::try_from(d.len - at).unwrap_or(usize::MAX))];
             let had = self.broken.len();
             let more = (HEADER as usize - had).min(seen.len());
             self.broken.extend_from_slice(&seen[..more]);
@@ -151,18 +172,33 @@ impl Half {
             let start = seq.wrapping_add(at as u32).wrapping_sub(had as u32);
             let kind = self.broken[0];
             self.broken.clear();
-            let end = at - had as u64 + HEADER + body;
+            self.is_1_3 |= self.changes && kind == APPLICATION_DATA;
+            self.changes = kind == CHANGE_CIPHER_SPEC;
+            let end = at + HEADER + body - had as u64;
             if kind == APPLICATION_DATA {
                 let mut record = Record::of_call(d);
                 (record.seq, record.len, record.complete) = (start, HEADER + body, end <= d.len);
-                self.records.push_back(record);
-                let kept = if wanted { KEPT } else { KEPT_BEFORE };
-                while self.records.len() > kept {
-                    self.records.pop_front();
-                }
+                self.keep(record, wanted);
             }
             at = end;
             self.next = Some(seq.wrapping_add(at as u32));
+        }
+    }
+
+    fn keep(&mut self, record: Record, wanted: bool) {
+        self.records.push_back(record);
+        let mut kept = KEPT;
+        if !wanted {
+            self.unread = self.unread.saturating_add(1);
+            if self.unread > UNREAD {
+                kept = KEPT_UNREAD;
+            }
+        }
+        while self.records.len() > kept {
+            self.records.pop_front();
+        }
+        if self.unread == UNREAD + 1 {
+            self.records.shrink_to_fit();
         }
     }
 
@@ -249,6 +285,11 @@ impl Half {
     /// The complete record at a place.
     pub(crate) fn at(&self, place: usize) -> Option<Record> {
         self.records.get(place).copied().filter(|r| r.complete)
+    }
+
+    /// Forgets the first so many.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.records.drain(..count.min(self.records.len()));
     }
 
     /// Takes a record, and forgets those before it.
