@@ -172,6 +172,10 @@ pub trait Parser: Send {
     fn handover(&mut self) -> Handover {
         Handover::default()
     }
+    /// Whether it has found out that of this connection it has to see whole calls, whatever its protocol needs otherwise.
+    fn needs_whole(&self) -> bool {
+        false
+    }
 }
 
 /// How a connection goes on after an [`Item::Upgrade`].

@@ -83,6 +83,11 @@ pub(crate) trait Reader: Default + Send {
         false
     }
 
+    /// See [`Parser::needs_whole`].
+    fn needs_whole(&self) -> bool {
+        false
+    }
+
     /// What later spans of the connection are to be told.
     fn handover(&mut self) -> Vec<Attr> {
         Vec::new()
@@ -236,6 +241,10 @@ impl<R: Reader> Parser for Units<R> {
 
     fn buffered(&self) -> usize {
         self.lanes.client.buf.len().saturating_add(self.lanes.server.buf.len())
+    }
+
+    fn needs_whole(&self) -> bool {
+        self.reader.needs_whole()
     }
 
     fn handover(&mut self) -> Handover {

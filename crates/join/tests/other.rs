@@ -314,3 +314,20 @@ fn what_is_sent_again_is_told_by_the_span_whose_bytes_it_holds() {
     assert_eq!(of(false), told([0, 1, 0]));
     assert_eq!(of(true), told([0, 0, 2]));
 }
+
+#[test]
+fn what_can_only_be_read_whole_is_copied_whole() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.remote = end(2, 27017);
+    // OP_COMPRESSED around OP_MSG, by snappy (1) and by zstd (3).
+    let packed = |id: u8, compressor: u8| {
+        let body = [&2013i32.to_le_bytes()[..], &[40, 0, 0, 0, compressor], &[0; 32]].concat();
+        [&[57, 0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0], &2012i32.to_le_bytes()[..], &body].concat()
+    };
+    let config = JoinConfig::default();
+    stage.event(c.send(T0, &packed(1, 1)));
+    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(config.copy_bytes));
+    stage.event(c.send(T0 + MS, &packed(2, 3)));
+    assert_eq!(stage.verdicts().last().unwrap().copy, CopyRule::EveryCall(config.whole_bytes));
+}

@@ -224,4 +224,8 @@ impl Parser for Hiding {
     fn handover(&mut self) -> crate::Handover {
         self.parser.handover()
     }
+
+    fn needs_whole(&self) -> bool {
+        self.parser.needs_whole()
+    }
 }

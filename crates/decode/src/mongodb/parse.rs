@@ -8,6 +8,8 @@ use wirespan_model::{Item, Kind, Side};
 
 /// Bytes of a message that are looked at.
 pub const MAX_HEAD: usize = 2048;
+/// …and of one that says nothing before it was seen whole.
+const MAX_WHOLE: usize = crate::MAX_BUFFERED;
 /// Largest message: a server takes 48,000,000 bytes, and a little more from other members of its set.
 const MAX_MESSAGE: i32 = 64 * 1024 * 1024;
 /// Length of a header.
@@ -130,6 +132,8 @@ pub struct Messages {
     fields: emit::Fields,
     /// Room for the beginning of a compressed body.
     unpacked: Vec<u8>,
+    /// It packs with zstd.
+    whole: bool,
 }
 
 impl Messages {
@@ -140,7 +144,7 @@ impl Messages {
 }
 
 impl Reader for Messages {
-    const MAX_HEAD: usize = MAX_HEAD;
+    const MAX_HEAD: usize = MAX_WHOLE;
     const GAP: &'static str = reason::GAP;
     const BAD: &'static str = reason::BAD_MESSAGE;
 
@@ -149,7 +153,10 @@ impl Reader for Messages {
             return Step::More;
         }
         let Some(header) = header(unit.bytes) else { return Step::Bad };
-        let want = header.len.min(MAX_HEAD);
+        let compressor = || compressed::head(unit.bytes.get(HEADER..)?)?.1;
+        let whole = header.op == op::COMPRESSED && compressor() == Some(compressed::ZSTD);
+        self.whole |= whole;
+        let want = header.len.min(if whole { MAX_WHOLE } else { MAX_HEAD });
         if unit.bytes.len() < want && !unit.cut {
             return Step::More;
         }
@@ -193,10 +200,14 @@ impl Reader for Messages {
         out(Item::Message(&message));
         drop(message);
         self.unpacked = unpacked;
-        Step::Took { head: at_most(len64(seen.len()), MAX_HEAD), skip }
+        Step::Took { head: at_most(len64(seen.len()), MAX_WHOLE), skip }
     }
 
     fn lost(&mut self, _side: Side, _out: Out<'_>) {
         self.exhaust = None;
+    }
+
+    fn needs_whole(&self) -> bool {
+        self.whole
     }
 }

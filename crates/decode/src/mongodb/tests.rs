@@ -186,6 +186,19 @@ fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
         message(id(4), id(8), 2012, &[&2013i32.to_le_bytes()[..], &len, &[number], &packed].concat())
     };
     let failed = document(&[double("ok", 0.0), text("errmsg", "no 'geheim'"), int("code", 11)]);
+    // Longer than what is looked at of others, and not to be packed well.
+    let noise: String = (0..1500u32).map(|i| (i.wrapping_mul(2_654_435_761) % 99_999).to_string()).collect();
+    let long = msg(4, 0, 0, &document(&[text("insert", "cart"), text("$db", "shop"), text("geheim", &noise)]));
+    let packed = pack(&long, 3);
+    assert!(packed.len() > 3000, "{}", packed.len());
+    let said = tcp(&MongoDb, &[c(&packed), c(pack(&find(5), 3))]);
+    assert!(said[0].contains("id=4 insert cart") && said[1].contains("id=5 find cart"), "{said:?}");
+    cutting_changes_nothing(&MongoDb, &[c(&packed)], "geheim");
+    let said = tcp(
+        &MongoDb,
+        &[(wirespan_model::Side::Client, packed[..2500].to_vec(), packed.len() as u64 - 2500), c(find(5))],
+    );
+    assert!(said[0].contains("id=4 db.system.name") && said[1].contains("id=5 find cart"), "never guessed: {said:?}");
     for (number, name) in [(1, "snappy"), (2, "zlib"), (3, "zstd")] {
         let turns = [
             c(pack(&find(1), number)),

@@ -107,7 +107,8 @@ impl Conn {
         if let Some(name) = self.session.upgraded.take() {
             return self.upgrade(name, Some(d), env, sink);
         }
-        let Mode::Reading { protocol, .. } = &self.mode else { return };
+        let Mode::Reading { protocol, parser } = &self.mode else { return };
+        let needs_whole = parser.needs_whole();
         let (name, first_only) = (protocol.name(), protocol.need() == Need::FirstCall);
         if let Some(copy) = self.copy.filter(|_| self.session.manner != manner && self.owner_pid != 0) {
             self.tell(name, copy, env);
@@ -117,7 +118,7 @@ impl Conn {
         // One call carries many messages: what is cut off of it are whole messages. Where answers of one request may be
         // of any length, a hole in them is none.
         let many = !first_only || self.session.pipelined;
-        if std::mem::take(&mut self.session.holed) && many {
+        if std::mem::take(&mut self.session.holed) && many || needs_whole {
             self.decide(name, CopyRule::EveryCall(env.config.whole_bytes), env);
         } else if (unseen || first_only && many) && !self.shows_whole(env) {
             self.decide(name, CopyRule::EveryCall(env.config.pipelined_bytes), env);
