@@ -59,7 +59,8 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 	if (s->exchange == 1 && s->connect_tid == tid && s->connect_doubtful) {
 		s->cause = 0;
 		s->evidence = WS_EV_INFERRED;
-	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause) {
+	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause &&
+		   !is_provisional(s->connect_cause)) { /* a worker knows no better then than now */
 		s->cause = s->connect_cause;
 		s->evidence = WS_EV_CONNECT;
 	}
@@ -124,6 +125,8 @@ __noinline int follow_cause(struct sock_state *s, struct context *a, struct caus
 			take(a, 0, WS_EV_INFERRED);
 	} else if (s->cause && s->cause != a->cause) {
 		take(a, s->cause, s->evidence);
+		if (is_provisional(s->cause))
+			a->state = ACTS_LENT;
 	} else {
 		a->acted = 0;
 	}
