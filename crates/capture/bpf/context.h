@@ -38,7 +38,7 @@ static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
 		c->crowd = ALONE;
 	else if (busy && c->cause != cause && c->crowd != MIXED)
 		c->crowd = c->acted ? SEVERAL : MIXED;
-	c->acted = c->framed = c->told = 0;
+	c->acted = c->framed = c->told = c->woken_idle = 0;
 	c->cause = cause;
 	c->place = c->guess = 0;
 	c->evidence = evidence;
@@ -55,7 +55,7 @@ static __always_inline void inherit(struct context *to, const struct context *fr
 	to->place = to->guess = 0;
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
-	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = 0;
+	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = to->woken_idle = 0;
 }
 
 static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)
@@ -83,7 +83,9 @@ static __always_inline void act(struct context *c, __u8 use)
 	bool again = c->state == ACTS_LENT && is_provisional(c->cause);
 	__u64 fresh;
 
-	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || (again && c->used & use & USED_SEND)) {
+	bool hired = c->state < ACTS_LENT && !c->cause && c->woken_idle;
+
+	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || hired || (again && c->used & use & USED_SEND)) {
 		fresh = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
 		if (again && !c->guess)
 			tell_alias(c->cause, fresh, WS_ALIAS_GUESS);
@@ -123,7 +125,7 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->place = place;
 	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
-	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = 0;
+	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = to->woken_idle = 0;
 }
 
 /* `from` wakes `to`, which waits at `place`. */
@@ -156,6 +158,8 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 	if (to->state < ACTS_LENT) { /* acts for nobody */
 		if ((cause || from->guess) && how != HOW_CHAIN)
 			lend(from, to, place, how);
+		else if (how != HOW_CHANNEL) /* workers wake each other while there is work, whoever brought it */
+			to->woken_idle = !to->cause;
 	} else if (!to->place) { /* a child, which may have become a worker */
 		if (cause && (how == HOW_CHANNEL || (how == HOW_WAKE_UP && to->used)))
 			lend(from, to, place, how);
