@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.List;
 import javax.jms.Connection;
+import javax.jms.ConnectionFactory;
 import javax.jms.DeliveryMode;
 import javax.jms.JMSException;
 import javax.jms.MessageConsumer;
@@ -14,8 +15,12 @@ import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
 import org.apache.activemq.security.AuthenticationUser;
 import org.apache.activemq.security.SimpleAuthenticationPlugin;
+import org.apache.qpid.jms.JmsConnectionFactory;
 
-/** ActiveMQ and its client: `server PORT`, or `client PORT OPTIONS`, which reads `WHAT VALUE` lines. The password is in $PASS. */
+/**
+ * ActiveMQ and its clients: `server SCHEME PORT`, or `client SCHEME PORT OPTIONS`, which reads `WHAT VALUE` lines. The scheme is `tcp` for OpenWire
+ * and its own client, `amqp` for AMQP 1.0 and Qpid's. The password is in $PASS.
+ */
 public class Activemq {
     public static void main(String[] args) throws Exception {
         String pass = System.getenv("PASS");
@@ -26,14 +31,12 @@ public class Activemq {
             broker.setAdvisorySupport(false);
             AuthenticationUser user = new AuthenticationUser("boss", pass, "users");
             broker.setPlugins(new BrokerPlugin[] {new SimpleAuthenticationPlugin(List.of(user))});
-            broker.addConnector("tcp://127.0.0.1:" + args[1]);
+            broker.addConnector(args[1] + "://127.0.0.1:" + args[2]);
             broker.start();
             broker.waitUntilStopped();
             return;
         }
-        String url = "tcp://127.0.0.1:" + args[1] + "?wireFormat.maxInactivityDuration=0" + args[2];
-        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory("boss", pass, url);
-        factory.setWatchTopicAdvisories(false);
+        ConnectionFactory factory = factory(args[1], pass, args[1] + "://127.0.0.1:" + args[2] + args[3]);
         Connection connection = factory.createConnection();
         connection.start();
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
@@ -58,6 +61,15 @@ public class Activemq {
         System.exit(0);
     }
 
+    static ConnectionFactory factory(String scheme, String pass, String url) {
+        if (scheme.equals("amqp")) {
+            return new JmsConnectionFactory("boss", pass, url);
+        }
+        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory("boss", pass, url);
+        factory.setWatchTopicAdvisories(false);
+        return factory;
+    }
+
     static void send(Session session, MessageProducer producer, String text, int mode) throws JMSException {
         TextMessage message = session.createTextMessage(text);
         message.setStringProperty("token", text);
@@ -65,7 +77,7 @@ public class Activemq {
         producer.send(message);
     }
 
-    static String refused(ActiveMQConnectionFactory factory, String wrong) {
+    static String refused(ConnectionFactory factory, String wrong) {
         try {
             factory.createConnection("boss", wrong).start();
             return "accepted";

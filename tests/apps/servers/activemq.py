@@ -1,18 +1,14 @@
-"""ActiveMQ and its client in Java, OpenWire in both encodings: a login, sending with and without an answer, receiving, a refused login."""
+"""ActiveMQ and its own client, OpenWire in both encodings: a login, sending with and without an answer, receiving, a refused login."""
 
 import itertools
-import os
 
-from stage import CACHE, Client
-
-JAVA = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/activemq-classes:{CACHE}/activemq/*", "Activemq"]
+from jms import Jms
 
 
-class Activemq(Client):
+class Activemq(Jms):
     protocol = "openwire"
     port = 61616
-    programs = ("java",)
-    files = ("activemq/activemq-broker-*.jar", "activemq-classes/Activemq.class")
+    scheme = "tcp"
     # What both ends say of themselves, and how a session is made and taken down.
     also = tuple(
         f"openwire {name}"
@@ -21,18 +17,10 @@ class Activemq(Client):
             "ConnectionError", "ConsumerControl orders",
         )
     )
-    LATE, FRESH, PARALLEL = 0, 2, 0  # a client is a process; of a connection that is joined later the destination is not known
     encodings = itertools.cycle(["", "&wireFormat.tightEncodingEnabled=false"])
 
-    def start(self):
-        os.environ["PASS"] = self.secret("pass")
-        self.spawn(*JAVA, "server", str(self.port))
-
-    def command(self):
-        return [*JAVA, "client", self.port, next(self.encodings)]
-
-    def ask(self, client, what):
-        return super().ask(client, what, self.secret("message"))
+    def options(self):
+        return "?wireFormat.maxInactivityDuration=0" + next(self.encodings)
 
     def use(self, client):
         for what, status in (("send", "ok"), ("large", "ok"), ("async", "one-way"), ("send", "ok")):
