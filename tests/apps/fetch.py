@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, mongo, cassandra, activemq, grpc, grpc_go, shape_grpc,
+usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, mongo, cassandra, activemq, grpc, grpc_go, shape_grpc,
                                otelcol; all without a name
 
 The package clients fetch (pip, mvn, go), from the registries that they are set up for. What cannot be had is said and
@@ -64,6 +64,7 @@ PARTS = {
     "openssl11": (openssl11, []),
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
     "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
+    "sofa": (lambda: jars("sofa", "Sofa.java"), ["jars/pom.xml", "jars/Sofa.java"]),
     "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
     "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
