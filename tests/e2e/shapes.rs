@@ -153,7 +153,7 @@ fn hand_over_to_other_threads() {
         bar("python-pool-full", 0.7, GOROUTINE).claimed(0.98),
         // Its requests are over in half a second, of which the queue's module is found within the first tenths.
         bar("python-fanout", 0.4, GOROUTINE).claimed(0.95),
-        bar("java-pool", 0.0, WIRE).claimed(0.9),
+        bar("java-pool", 0.8, WIRE).claimed(0.98),
         bar("java-pool-full", 0.5, WIRE).claimed(0.9),
         bar("java-fanout", 0.0, WIRE),
         bar("go-seq", 0.7, GOROUTINE).claimed(0.9),
