@@ -30,7 +30,7 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED && !is_by_stream(a->cause)) {
 		if (a->cause != c->exchange)
 			out_of_turn(pid && a->framed ? pid | WS_DOUBT_FRAMES : pid);
-		else if (a->crowd)
+		else if (a->crowd || a->framed)
 			answer_in_turn(a, pid);
 	}
 	if (a->cause == c->exchange) {

@@ -55,11 +55,13 @@ static __always_inline void in_turn(__u32 pid)
 	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
 }
 
+/* Frames come for many streams: each answer to whom the last one was for says that they are dealt with one by one. */
 static __always_inline void answer_in_turn(const struct context *c, __u32 pid)
 {
 	if (pid && c->framed)
 		in_turn(pid | WS_DOUBT_FRAMES);
-	in_turn(pid);
+	if (c->crowd)
+		in_turn(pid);
 }
 
 /* What was learnt before its frames were seen says nothing. */

@@ -51,16 +51,17 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	act(&t->acts, USED_SEND);
 	t->acts.acted = 1;
 	/* Requests wait for their connection: before anything was read from it, others may have made this one. */
-	if (!name || doubtful) {
+	if (!name) {
 		given.evidence = WS_EV_INFERRED;
 	} else {
 		given.cause = t->acts.cause;
 		given.evidence = t->acts.evidence;
 	}
+	/* Also when it is in doubt: what comes of it says whether the doubt was right. */
 	bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
-		tell_alias_by(name, given.cause, WS_ALIAS_STREAM, given.evidence);
+		tell_alias_by(name, doubtful ? 0 : given.cause, WS_ALIAS_STREAM, doubtful ? WS_EV_INFERRED : given.evidence);
 }
 
 /* Something of this stream is given to the program, which acts for it from now on. */
