@@ -91,7 +91,8 @@ static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struc
 		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
 
 		n = &k->notes[WS_INGRESS];
-		if (!tls_feeds(n) || (conn && direction == WS_EGRESS))
+		/* Plaintext that was read has been fed, whether or not the socket was seen to carry records. */
+		if (direction == WS_EGRESS ? conn || !tls_feeds(n) : !n->cookie || !n->fresh)
 			return conn;
 	}
 	return tls_bound(key, n);
