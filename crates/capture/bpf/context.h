@@ -158,8 +158,8 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 	if (to->state < ACTS_LENT) { /* acts for nobody */
 		if ((cause || from->guess) && how != HOW_CHAIN)
 			lend(from, to, place, how);
-		else if (how != HOW_CHANNEL) /* workers wake each other while there is work, whoever brought it */
-			to->woken_idle = !to->cause;
+		else if (how != HOW_CHANNEL && (from->state >= ACTS_LENT || from->woken_idle))
+			to->woken_idle = !to->cause; /* workers wake each other while there is work, whoever brought it */
 	} else if (!to->place) { /* a child, which may have become a worker */
 		if (cause && (how == HOW_CHANNEL || (how == HOW_WAKE_UP && to->used)))
 			lend(from, to, place, how);

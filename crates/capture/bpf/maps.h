@@ -63,7 +63,7 @@ struct context {
 	__u8 framed : 1;	/* …since the program was given that very frame, or read that socket, and nothing else */
 	__u8 told : 1;		/* the program says which job it does: no wake-up says more */
 	__u8 delivers : 1;	/* a goroutine: what it sends next is a connection, not work */
-	__u8 woken_idle : 1;	/* it acts for nobody, and was woken by a thread of its own process */
+	__u8 woken_idle : 1;	/* it acts for nobody, and was woken by a worker */
 	__u8 writes : 1;	/* it has sent something itself */
 	__u8 reads_answers : 1;	/* …has not, and reads the answers to what others have */
 };

@@ -172,12 +172,15 @@ fn inside_a_program_without_symbols_it_is_not_read_and_says_so() {
          $envoy -c {conf} --concurrency 1 --disable-hot-restart -l error & N=$!\n\
          ask() {{ curl -sf --noproxy '*' --http1.1 --cacert cert.pem https://127.0.0.1:{port}/$1 -o /dev/null; }}\n\
          n=0; until ask up || [ $n = 300 ]; do n=$((n+1)); sleep 0.1; done\n\
-         ask canary/1 && ask canary/2; S=$?; sleep 1; kill $N; wait; exit $S\n"
+         S=0; for i in 1 2 3 4 5; do ask canary/$i || S=1; done; sleep 1; kill $N; wait; exit $S\n"
     );
     let all = script(dir.path(), "all.sh", &all);
     let (spans, log) = told(dir.path(), &["sh", &all]);
     let named: Vec<_> = spans.iter().map(|s| (&s.name, s.attr("wirespan.tap_side"))).collect();
-    let asked = |s: &crate::harness::Span| s.name == "GET /canary/2" && s.attr("wirespan.tap_side") == "client-process";
+    // On a busy machine one of them may be over before its library was found.
+    let asked = |s: &crate::harness::Span| {
+        s.name.starts_with("GET /canary/") && s.attr("wirespan.tap_side") == "client-process"
+    };
     assert!(spans.iter().any(asked), "curl's end is read: {named:?}");
     let served: Vec<_> = spans.iter().filter(|s| s.attr("wirespan.tap_side") == "server-process").collect();
     assert!(served.iter().any(|s| s.attr("tls.protocol.version") == "1.3"), "{named:?}");
