@@ -142,7 +142,7 @@ def walk(call):
 
 class Span:
     __slots__ = (
-        "id", "trace", "parent_id", "name", "service", "start", "end", "side", "ports", "path", "status", "process", "evidence", "confidence", "call",
+        "id", "trace", "parent_id", "name", "service", "start", "end", "side", "ports", "path", "status", "process", "evidence", "confidence", "call", "protocol",
     )
 
     def __str__(self):
@@ -163,8 +163,8 @@ def read_span(raw, resource):
     kind = raw.get("kind")
     tap = attrs.get("wirespan.tap_side")
     span.side = CLIENT if kind in (3, 4, "SPAN_KIND_CLIENT", "SPAN_KIND_PRODUCER") else SERVER
-    # Bytes that nobody understood, and handshakes: no calls, and nobody notes them.
-    connection = "network.transport" in attrs and attrs.get("network.protocol.name", "tls") == "tls"
+    span.protocol = attrs.get("network.protocol.name")
+    connection = "network.transport" in attrs and span.protocol is None  # bytes that nobody understood
     span.process = tap in (None, "client-process", "server-process") and not connection
     if tap in ("client-process", "server-process"):
         span.side = tap.split("-")[0]

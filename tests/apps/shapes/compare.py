@@ -158,6 +158,8 @@ def main():
     args = parser.parse_args()
     try:
         spans = check.read_spans(args.otlp)
+        for span in spans.values():
+            span.process &= span.protocol != "tls"  # handshakes are no calls, and the services do not note them
         shapes = sorted(p.parent.name for p in args.work.glob("*/truth"))
         if not shapes:
             raise check.BadInput(f"{args.work}: no SHAPE/truth there")
