@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, mongo, cassandra, activemq, grpc, grpc_go, shape_grpc,
-                               otelcol; all without a name
+usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, brpc, rocketmq, mongo, cassandra, activemq, grpc, tars,
+                               grpc_go, shape_grpc, otelcol; all without a name
 
-The package clients fetch (pip, mvn, go), from the registries that they are set up for. What cannot be had is said and
+The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. What cannot be had is said and
 left out: its test is then skipped with the reason. The exit code is 0 even then.
 """
 
@@ -53,6 +53,16 @@ def openssl11():
     run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", CACHE / "openssl11", *wheel)
 
 
+def node(name):
+    """Packages that a lock file pins."""
+    folder = CACHE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for file in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name / file, folder)
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+
+
 def go(name, folder=None):
     """A program of ours."""
     run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", CACHE / name, ".", cwd=HERE / (folder or name), GOFLAGS="-mod=readonly")
@@ -65,10 +75,13 @@ PARTS = {
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
     "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
     "sofa": (lambda: jars("sofa", "Sofa.java"), ["jars/pom.xml", "jars/Sofa.java"]),
+    "brpc": (lambda: jars("brpc", "Brpc.java"), ["jars/pom.xml", "jars/Brpc.java"]),
+    "rocketmq": (lambda: jars("rocketmq", "Rocketmq.java"), ["jars/pom.xml", "jars/Rocketmq.java"]),
     "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
     "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
     "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
+    "tars": (lambda: node("tars"), ["tars/package.json", "tars/package-lock.json"]),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod", "shapes/goservice/service.go"]),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),

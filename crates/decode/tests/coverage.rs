@@ -12,6 +12,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// Protocols that no real server drives, and why: of registries, Debian's, npm, PyPI, Maven and Go modules were looked at.
+const WITHOUT_SERVER: &[(&str, &str)] = &[
+    ("krpc", "none was found: its framework (bruceran/krpc) is not in Maven Central under its own name"),
+    ("someip", "not tried yet; PyPI has an implementation in Python (`someip`)"),
+    (
+        "pulsar",
+        "Maven has the broker (`pulsar-broker`), but had not resolved its dependencies after 15 minutes; the clients of PyPI, npm and Go bring no server",
+    ),
+    (
+        "microsoft.sql_server",
+        "none that answers queries was found: Debian's `tdspool` relays to a server, PyPI's `mssqlpot`, `honeypots` and `opencanary` refuse every login",
+    ),
+    ("tls", "its handshakes are those of the real servers and clients in `tests/e2e/tls`"),
+];
+
 type Texts = [(String, String)];
 
 /// Files under `folder` with this extension, with their texts.
@@ -50,6 +65,7 @@ fn joined(mut names: Vec<String>) -> String {
 
 struct Row {
     text: String,
+    served: bool,
     missing: Vec<&'static str>,
 }
 
@@ -93,10 +109,11 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
     // The function that makes its conversation is named after its folder.
     let making = format!("fn {}(", folder.file_name().unwrap().to_string_lossy());
     let by_hand = spoken.iter().any(|(_, text)| text.contains(&making));
-    let searched = match (real.is_empty(), by_hand) {
-        (false, _) => "servers",
-        (true, true) => "by hand",
-        (true, false) => "–",
+    let served = !real.is_empty();
+    let searched = match (served, by_hand) {
+        (true, _) => "servers",
+        (false, true) => "by hand",
+        (false, false) => "–",
     };
     let oracle = oracles.iter().any(|(_, text)| text.contains(&quoted));
     let tests = texts(&folder, "rs").into_iter().filter(|(file, _)| file.starts_with("tests"));
@@ -127,7 +144,7 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
         if oracle { "tshark" } else { "–" },
         if target { format!("{seeds} seeds") } else { "–".into() },
     );
-    Row { text, missing }
+    Row { text, served, missing }
 }
 
 #[test]
@@ -144,15 +161,26 @@ fn the_page_says_what_is_there() {
          independent oracle, too, differences in [protocols/differences.md](protocols/differences.md).\n\n\
          | protocol | what | pairs by | sees | masks | secrets | real servers | captures | fuzzed |\n|---|---|---|---|---|---|---|---|---|\n",
     );
-    let mut incomplete = Vec::new();
+    let (mut incomplete, mut without) = (Vec::new(), String::new());
     for protocol in REGISTRY {
-        let Row { text, missing } = row(*protocol, &servers, &clients, &spoken, &oracles);
+        let Row { text, served, missing } = row(*protocol, &servers, &clients, &spoken, &oracles);
         page += &text;
+        let why = WITHOUT_SERVER.iter().find(|(name, _)| *name == protocol.name());
+        match (served, why) {
+            (false, Some((name, why))) => {
+                let _ = writeln!(without, "- `{name}`: {why}.");
+            }
+            (false, None) => incomplete.push(format!("{}: why has it no real server?", protocol.name())),
+            (true, Some((name, _))) => {
+                incomplete.push(format!("{name} has a real server, and a reason why it has none"))
+            }
+            (true, None) => {}
+        }
         if !missing.is_empty() {
             incomplete.push(format!("{} has no {}", protocol.name(), missing.join(", no ")));
         }
     }
-    let _ = write!(page, "\n{} protocols.\n", REGISTRY.len());
+    let _ = write!(page, "\n{} protocols.\n\n## Without a real server\n\n{without}", REGISTRY.len());
     let path = root().join("docs/protocols.md");
     if std::env::var_os("WIRESPAN_WRITE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();

@@ -119,6 +119,10 @@ pub trait Format: Send {
     fn walked(&mut self, _side: Side, _offset: u64, _out: Out<'_>) {}
     /// Frames of this side may have been lost.
     fn lost(&mut self, _side: Side) {}
+    /// See [`Parser::needs_whole`].
+    fn needs_whole(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,6 +404,10 @@ impl<F: Format> Parser for Frames<F> {
             self.broken_off(side, out);
             self.stream(side).buf = Vec::new();
         }
+    }
+
+    fn needs_whole(&self) -> bool {
+        self.format.needs_whole()
     }
 
     fn buffered(&self) -> usize {

@@ -8,7 +8,7 @@
 //! | errors | `ok: 0`, the first of `writeErrors`, `writeConcernError`, and the flags of `OP_REPLY` |
 //! | not captured to its end | what was seen; a reply whose `ok` was not seen has no outcome, unless it holds a cursor |
 //! | `moreToCome` | of a client: one-way (unacknowledged writes). Of a server: the replies after the first are one-way |
-//! | `OP_COMPRESSED` | the compressor is named; the beginning of what it packed is read: of zstd the first block, if it was captured whole (16 KiB at most): of a longer one only the compressor is known. From the first such message on, whole calls are copied |
+//! | `OP_COMPRESSED` | the compressor is named; the beginning of what it packed is read: of zstd the first block, if it was captured whole (16 KiB at most): of a longer one only the compressor is known. From a greeting that offers zstd on, or the first such message, whole calls are copied |
 //! | legacy writes | `OP_INSERT`, `OP_UPDATE`, `OP_DELETE`, `OP_KILL_CURSORS` are one-way |
 //! | after a gap | the next chunk that begins with a whole header and document |
 //!

@@ -1,6 +1,6 @@
 //! Headers and bodies of messages → what is worth telling.
 
-use super::bson::{self, int32};
+use super::bson::{self, int32, Value};
 use super::{compressed, emit, reason};
 use crate::text::{at_most, len64};
 use crate::units::{Out, Reader, Step, Unit};
@@ -123,6 +123,17 @@ fn document_of_msg(mut sections: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Whether this is the greeting of a client that offers to pack with zstd: all that follows may be packed.
+fn offers_zstd(document: &[u8]) -> bool {
+    let greets =
+        bson::elements(document).next().is_some_and(|(key, _)| matches!(key, b"hello" | b"ismaster" | b"isMaster"));
+    let offered = bson::elements(document).filter_map(|(key, value)| match value {
+        Value::Document(names) if key == b"compression" => Some(names),
+        _ => None,
+    });
+    greets && offered.flat_map(bson::elements).any(|(_, name)| name == Value::Text(b"zstd"))
+}
+
 /// Reads messages.
 #[derive(Debug, Default)]
 pub struct Messages {
@@ -132,7 +143,7 @@ pub struct Messages {
     fields: emit::Fields,
     /// Room for the beginning of a compressed body.
     unpacked: Vec<u8>,
-    /// It packs with zstd.
+    /// It packs with zstd, or will.
     whole: bool,
 }
 
@@ -170,6 +181,7 @@ impl Reader for Messages {
             compressed::unpack(bytes, &mut unpacked);
         }
         let body = body(header.op, bytes, &unpacked);
+        self.whole |= unit.side == Side::Client && body.document.is_some_and(offers_zstd);
         let more = body.op == op::MSG && body.flags & MORE_TO_COME != 0;
         let kind = match unit.side {
             Side::Client if more => Kind::OneWay,

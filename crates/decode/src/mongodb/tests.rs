@@ -7,6 +7,8 @@
 
 use super::MongoDb;
 use crate::testing::{c, claimed, cutting_changes_nothing, s, tcp, Turn};
+use crate::Protocol;
+use wirespan_model::{Chunk, Side, Transport};
 
 /// A document of elements that are written already.
 fn document(elements: &[Vec<u8>]) -> Vec<u8> {
@@ -194,10 +196,7 @@ fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
     let said = tcp(&MongoDb, &[c(&packed), c(pack(&find(5), 3))]);
     assert!(said[0].contains("id=4 insert cart") && said[1].contains("id=5 find cart"), "{said:?}");
     cutting_changes_nothing(&MongoDb, &[c(&packed)], "geheim");
-    let said = tcp(
-        &MongoDb,
-        &[(wirespan_model::Side::Client, packed[..2500].to_vec(), packed.len() as u64 - 2500), c(find(5))],
-    );
+    let said = tcp(&MongoDb, &[(Side::Client, packed[..2500].to_vec(), packed.len() as u64 - 2500), c(find(5))]);
     assert!(said[0].contains("id=4 db.system.name") && said[1].contains("id=5 find cart"), "never guessed: {said:?}");
     for (number, name) in [(1, "snappy"), (2, "zlib"), (3, "zstd")] {
         let turns = [
@@ -216,12 +215,29 @@ fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
 }
 
 #[test]
+fn who_offers_zstd_is_wanted_whole() {
+    let hello = |name: &str, offered: &[&str]| {
+        let names: Vec<_> = offered.iter().enumerate().map(|(i, n)| text(&i.to_string(), n)).collect();
+        document(&[int(name, 1), element(4, "compression", &document(&names)), text("$db", "admin")])
+    };
+    let wants = |bytes: &[u8]| {
+        let mut parser = MongoDb.parser(Transport::Tcp);
+        parser.feed(Chunk { side: Side::Client, bytes, missing: 0 }, &mut |_| {});
+        parser.needs_whole()
+    };
+    assert!(wants(&msg(1, 0, 0, &hello("hello", &["snappy", "zstd"]))));
+    let query = [&[0; 4], &b"admin.$cmd\0"[..], &[0; 8], &hello("ismaster", &["zstd"])].concat();
+    assert!(wants(&message(1, 0, 2004, &query)));
+    assert!(
+        !wants(&msg(1, 0, 0, &hello("hello", &["zlib", "snappy"]))) && !wants(&msg(1, 0, 0, &hello("find", &["zstd"])))
+    );
+}
+
+#[test]
 fn gaps_between_messages_are_survived() {
     let one = find(1);
-    let said = tcp(
-        &MongoDb,
-        &[(wirespan_model::Side::Client, one[..40].to_vec(), 5000), c(b"nonsense in the middle of something"), c(&one)],
-    );
+    let said =
+        tcp(&MongoDb, &[(Side::Client, one[..40].to_vec(), 5000), c(b"nonsense in the middle of something"), c(&one)]);
     assert!(said[0].starts_with("C req @0+40 body=45 id=1 find cart"), "{}", said[0]);
     assert_eq!(said[1], "Malformed Client mongodb_gap");
     assert!(said[2].starts_with(&format!("C req @{}+85 id=1 find cart", 40 + 5000 + 35)), "{}", said[2]);

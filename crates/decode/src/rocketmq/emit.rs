@@ -150,10 +150,11 @@ fn response<'a>(mut m: Message<'a>, head: &'a Head<'_>, body: &'a [u8], body_len
 
 /// The first message that a pull brought.
 fn brought<'a>(message: &mut Message<'a>, first: messages::Stored<'a>) {
-    let found = read(first.properties);
-    push(message, "messaging.destination.name", AttrVal::Str(clean(first.topic, MAX_TEXT)));
     push(message, "messaging.destination.partition.id", AttrVal::Str(Cow::Owned(first.queue.to_string())));
     push(message, "wirespan.rocketmq.queue_offset", first.queue_offset.into());
+    let Some(names) = first.names else { return };
+    let found = read(names.properties);
+    push(message, "messaging.destination.name", AttrVal::Str(clean(names.topic, MAX_TEXT)));
     if let Some(id) = found.id {
         push(message, "messaging.message.id", AttrVal::Str(clean(id, MAX_TEXT)));
     }

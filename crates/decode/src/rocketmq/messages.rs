@@ -8,6 +8,13 @@ const MAGIC: [u32; 2] = [0xdaa3_20a7, 0xdaa3_20ab];
 pub(super) struct Stored<'a> {
     pub(super) queue: i32,
     pub(super) queue_offset: i64,
+    /// They stand behind the body: what was captured may end before them.
+    pub(super) names: Option<Names<'a>>,
+}
+
+/// …of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names<'a> {
     pub(super) topic: &'a [u8],
     pub(super) properties: &'a [u8],
 }
@@ -38,7 +45,8 @@ pub(super) fn walk(bytes: &[u8], len: u64) -> Bodies<'_> {
             }
             return found;
         };
-        let Some(message) = stored(whole.get(4..).unwrap_or_default()) else { return found };
+        let message = stored(whole.get(4..).unwrap_or_default()).filter(|m| m.names.is_some());
+        let Some(message) = message else { return found };
         last = Some(message.queue_offset);
         found.first = found.first.or(Some(message));
         count = count.saturating_add(1);
@@ -60,6 +68,11 @@ fn stored(bytes: &[u8]) -> Option<Stored<'_>> {
     u32_at(&mut at)?;
     let queue_offset = i64::from_be_bytes(chunk(&mut at)?);
     let _physical: [u8; 8] = chunk(&mut at)?;
+    Some(Stored { queue, queue_offset, names: names(wide == 1, at) })
+}
+
+/// Topic and properties, behind the rest of the fixed part and the body.
+fn names(wide: bool, mut at: &[u8]) -> Option<Names<'_>> {
     let flags = u32_at(&mut at)?;
     let host = |flag: u32| if flags & flag != 0 { 20 } else { 8 };
     skip(&mut at, 8)?;
@@ -69,16 +82,16 @@ fn stored(bytes: &[u8]) -> Option<Stored<'_>> {
     skip(&mut at, 4 + 8)?;
     let body = u32_at(&mut at)?;
     skip(&mut at, usize::try_from(body).ok()?)?;
-    let topic = if wide == 0 {
-        let [n] = chunk(&mut at)?;
+    let topic = if wide {
+        let n = u16::from_be_bytes(chunk(&mut at)?);
         skip(&mut at, usize::from(n))?
     } else {
-        let n = u16::from_be_bytes(chunk(&mut at)?);
+        let [n] = chunk(&mut at)?;
         skip(&mut at, usize::from(n))?
     };
     let n = u16::from_be_bytes(chunk(&mut at)?);
     let properties = skip(&mut at, usize::from(n))?;
-    Some(Stored { queue, queue_offset, topic, properties })
+    Some(Names { topic, properties })
 }
 
 /// Name and value of each property.

@@ -6,6 +6,7 @@
 //! | one-way | flag bit 1 |
 //! | operation | the request code by name |
 //! | topic, group, queue, offsets | from the fields of the header; `wirespan.rocketmq.queue_offset` is where a message was stored or the first one that came |
+//! | a long message that a pull brought | queue and offset; its topic, id and context stand behind its body, and are known if that was captured |
 //! | message id | `UNIQ_KEY` of the properties; the one that the broker gave is `wirespan.rocketmq.offset_message_id` |
 //! | context | of the properties: the parent for a send, `wirespan.link.*` for messages that a pull brought |
 //! | errors | response codes by name; remarks are not kept, they quote values |

@@ -135,7 +135,7 @@ fn a_pull_brings_messages() {
     assert!(said[0].contains("PULL_MESSAGE orders") && said[0].contains("group.name=eaters"), "{}", said[0]);
     assert!(said[0].contains("wirespan.rocketmq.pull_offset=30"), "{}", said[0]);
     for part in [
-        "messaging.destination.name=orders messaging.destination.partition.id=2 wirespan.rocketmq.queue_offset=30",
+        "messaging.destination.partition.id=2 wirespan.rocketmq.queue_offset=30 messaging.destination.name=orders",
         "messaging.message.id=7F00AB",
         "wirespan.link.trace_id=0af7651916cd43dd8448eb211c80319c",
         "messaging.batch.message_count=2 wirespan.rocketmq.last_queue_offset=31",
@@ -150,6 +150,12 @@ fn a_pull_brings_messages() {
     assert_eq!(tail.len(), 40);
     assert!(said[1].contains("queue_offset=30") && !said[1].contains("message_count"), "{}", said[1]);
     assert!(said[2].contains("id=9"), "{said:?}");
+    // Behind a body that was cut nothing is known; where the message stood is.
+    let whole = pulled(8, 1);
+    let cut = whole.len() - stored(2, 30, "").len() + 60;
+    let said = say(&[c(pull(8)), (s("").0, whole[..cut].to_vec(), (whole.len() - cut) as u64), s(sent(9))]);
+    assert!(said[1].contains("partition.id=2 wirespan.rocketmq.queue_offset=30"), "{}", said[1]);
+    assert!(!said[1].contains("destination.name") && said[2].contains("id=9"), "{said:?}");
 }
 
 #[test]

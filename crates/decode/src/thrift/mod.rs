@@ -8,6 +8,7 @@
 //! | pairing | by sequence id. Clients that write 0 always have one call at a time |
 //! | names | method; with a multiplexed protocol (`Service:method`) the service too |
 //! | one-way | message type 4 |
+//! | need | what the user configured; whole calls once messages without frames, or one-way calls, were seen: a reader takes them in many at once, and what ends behind the captured part hides the next one |
 //! | errors | exceptions with type and masked text; a declared exception (a reply whose first field is not 0) by its number |
 //! | arguments, results | walked over and never kept |
 //! | context | THeader's headers |
@@ -98,6 +99,8 @@ struct Under {
 #[derive(Debug, Default)]
 struct ThriftFormat {
     sides: [Under; 2],
+    /// One read may hold many messages.
+    many: bool,
 }
 
 impl ThriftFormat {
@@ -133,6 +136,7 @@ impl Format for ThriftFormat {
 
     fn head(&mut self, frame: &Frame<'_>, out: Out<'_>) {
         let Ok(Some(h)) = head::read(frame.bytes) else { return };
+        self.many |= frame.len.is_none() || h.kind == head::ONE_WAY;
         let under = self.under(frame.side);
         under.walker.begin(h.encoding == Encoding::Compact, h.kind == head::EXCEPTION);
         (under.seq, under.kind) = (h.seq, h.kind);
@@ -161,5 +165,9 @@ impl Format for ThriftFormat {
         let id = Some(u64::from(under.seq));
         debug_assert!(len64(under.walker.depth()) == 0);
         out(Item::End { side, id, offset, late: &late });
+    }
+
+    fn needs_whole(&self) -> bool {
+        self.many
     }
 }

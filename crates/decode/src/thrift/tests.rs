@@ -4,7 +4,7 @@ use super::Thrift;
 use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp, Turn};
 use crate::{Detect, Protocol};
-use wirespan_model::Side;
+use wirespan_model::{Chunk, Side, Transport};
 
 const CALL: u8 = 1;
 const REPLY: u8 = 2;
@@ -169,6 +169,23 @@ fn long_strings_that_were_not_captured_are_skipped() {
     let cut = (Side::Client, whole[..seen].to_vec(), (last - seen) as u64);
     let said = tcp(&Thrift, &[cut, c(&whole[last..]), c(strict(CALL, "next", 2, &[0]))]);
     assert!(said.iter().any(|l| l.contains("id=2 next")) && !said.join(" ").contains("Malformed"), "{said:?}");
+}
+
+#[test]
+fn what_a_read_may_hold_many_of_is_wanted_whole() {
+    for (form, turns) in all() {
+        let mut parser = Thrift.parser(Transport::Tcp);
+        let wants: Vec<_> = turns
+            .iter()
+            .map(|(side, bytes, missing)| {
+                parser.feed(Chunk { side: *side, bytes, missing: *missing }, &mut |_| {});
+                parser.needs_whole()
+            })
+            .collect();
+        // With frames, from the first one-way call on.
+        let first = if form.contains("framed") { 2 } else { 0 };
+        assert_eq!(wants.iter().position(|w| *w), Some(first), "{form}: {wants:?}");
+    }
 }
 
 #[test]
