@@ -2,7 +2,10 @@
  * SSL_write + SSL_read pairs over one TLS 1.3 connection on loopback; told by lines on stdin, answered by a line of ns per
  * pair (processor time of this process, its system calls included).
  *
- *   pair BYTES COUNT     (end of file ends it)      usage: tls CERTIFICATE KEY
+ *   http BYTES COUNT     a request and its answer: of each, the beginning is enough
+ *   nats BYTES COUNT     a message published and one delivered: a protocol of which every call is read whole
+ *
+ * End of file ends it. A connection speaks one of them.      usage: tls CERTIFICATE KEY
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,6 +39,19 @@ static void move(SSL *from, const char *message, SSL *to, char *buffer, int byte
 {
 	if (SSL_write(from, message, bytes) != bytes || SSL_read(to, buffer, bytes) != bytes)
 		die("pair");
+}
+
+/* A head that says how long the body is, and the body: `bytes` together, `tail` at the end. */
+static void fill(char *message, long bytes, const char *head, const char *tail)
+{
+	long end = strlen(tail), body = bytes;
+	int n;
+
+	do
+		n = snprintf(message, bytes, head, body--);
+	while (n + body + 1 + end > bytes);
+	memset(message + n, 'x', bytes - n - end);
+	memcpy(message + bytes - end, tail, end);
 }
 
 int main(int argc, char **argv)
@@ -72,19 +88,17 @@ int main(int argc, char **argv)
 	fcntl(fds[1], F_SETFL, 0);
 	while (done == 3 && fgets(line, sizeof(line), stdin)) {
 		double start;
-		int n;
+		char what[8];
 
-		if (sscanf(line, "pair %ld %ld", &bytes, &count) != 2 || bytes < 100 || bytes > (long)sizeof(out))
+		if (sscanf(line, "%7s %ld %ld", what, &bytes, &count) != 3 || bytes < 100 || bytes > (long)sizeof(out))
 			continue;
-		n = snprintf(out, sizeof(out), "GET / HTTP/1.1\r\nHost: x\r\nX: ");
-		memset(out + n, 'x', bytes - n - 4);
-		memcpy(out + bytes - 4, "\r\n\r\n", 4);
-		for (long body = bytes;; body--) {
-			n = snprintf(back, sizeof(back), "HTTP/1.1 200 OK\r\nContent-Length: %ld\r\n\r\n", body);
-			if (n + body <= bytes)
-				break;
+		if (!strcmp(what, "nats")) {
+			fill(out, bytes, "PUB orders %ld\r\n", "\r\n");
+			fill(back, bytes, "MSG orders 1 %ld\r\n", "\r\n");
+		} else {
+			fill(out, bytes, "GET / HTTP/1.1\r\nHost: x\r\nX: %ld", "\r\n\r\n");
+			fill(back, bytes, "HTTP/1.1 200 OK\r\nContent-Length: %ld\r\n\r\n", "");
 		}
-		memset(back + n, 'y', bytes - n);
 		start = now();
 		for (long i = 0; i < count; i++) {
 			move(ends[0], out, ends[1], buffer, bytes);
