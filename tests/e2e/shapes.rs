@@ -159,7 +159,7 @@ fn hand_over_to_other_threads() {
         bar("go-seq", 0.7, GOROUTINE).claimed(0.9),
         bar("go-fanout", 0.7, GOROUTINE).claimed(0.9),
         bar("go-channel", 0.7, GOROUTINE).claimed(0.9),
-        bar("java-virtual", 0.0, WIRE),
+        bar("java-virtual", 0.7, GOROUTINE).claimed(0.95),
         bar("java-virtual-fanout", 0.0, WIRE),
         bar("puma", 0.5, WIRE).claimed(0.9),
     ];

@@ -46,6 +46,7 @@
 #define WS_GO_ARG4(r) ((r)->di)
 #define WS_GO_G(r) ((r)->r14)
 #define WS_COMPAT_TASK(task) ((task)->thread_info.status & 2 /* TS_COMPAT */)
+#define WS_THREAD_SELF(task) ((task)->thread.fsbase) /* the C library's structure of the thread; set by clone() */
 #elif defined(__TARGET_ARCH_arm64)
 #define NR_READ 63
 #define NR_WRITE 64
@@ -89,6 +90,7 @@
 #define WS_GO_ARG4(r) ((r)->regs[3])
 #define WS_GO_G(r) ((r)->regs[28])
 #define WS_COMPAT_TASK(task) 0
+#define WS_THREAD_SELF(task) 0UL /* lies below the register, by a size that is the library's own: not looked for */
 #else
 #error "unsupported architecture"
 #endif

@@ -18,7 +18,7 @@
 struct goroutine_key {
 	__u64 id;
 	__u32 pid;
-	__u32 pad;
+	__u32 java; /* its threads have numbers of their own */
 };
 
 struct {
@@ -29,14 +29,6 @@ struct {
 } goroutines SEC(".maps");
 
 #define GO_G_M 48 /* of runtime.g */
-
-static __always_inline __u64 user_word(__u64 at)
-{
-	__u64 word = 0;
-
-	bpf_probe_read_user(&word, sizeof(word), (void *)at);
-	return word;
-}
 
 /* What this goroutine acts for; made at first sight, when its parent is asked unless its start would have been seen. */
 static __always_inline struct context *goroutine(const struct go_runtime *go, struct goroutine_key *key, __u64 g)
@@ -57,7 +49,27 @@ static __always_inline struct context *goroutine(const struct go_runtime *go, st
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
-/* Who acts: the goroutine in the system call, or the greenlet that runs, else the thread. */
+/* What a virtual thread of Java acts for: until it has read something, for whoever started it, which nothing tells. */
+static __always_inline struct context *virtual_context(struct task_state *t, struct goroutine_key *key)
+{
+	struct context *c, born = { .evidence = WS_EV_INFERRED };
+
+	key->id = virtual_thread(t);
+	if (key->id == VIRTUAL_UNKNOWN)
+		take(&t->acts, 0, WS_EV_NONE);
+	if (!key->id || key->id == VIRTUAL_UNKNOWN)
+		return &t->acts;
+	key->java = 1;
+	t->goroutine = key->id;
+	c = bpf_map_lookup_elem(&goroutines, key);
+	if (c)
+		return c;
+	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
+	c = bpf_map_lookup_elem(&goroutines, key);
+	return c ? c : &t->acts;
+}
+
+/* Who acts: the goroutine in the system call, the greenlet that runs, or the virtual thread that is mounted, else the thread. */
 static __always_inline struct context *acting(struct task_struct *task, struct task_state *t)
 {
 	struct goroutine_key key = { .pid = task->tgid };
@@ -75,6 +87,8 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 		return c;
 	}
 	know_process(task, t);
+	if (t->facts.java.thread)
+		return virtual_context(t, &key);
 	if (!t->facts.go.goid)
 		return &t->acts;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -87,6 +101,13 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	t->goroutine = key.id;
 	c = goroutine(&t->facts.go, &key, g);
 	return c ? c : &t->acts;
+}
+
+/* Who wakes somebody. */
+static __always_inline struct context *waker(struct task_struct *task, struct task_state *t)
+{
+	know_process(task, t);
+	return t->facts.java.thread ? acting(task, t) : &t->acts;
 }
 
 /* After acting(): the process of a thread; 0 if it was a goroutine. */

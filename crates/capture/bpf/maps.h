@@ -77,9 +77,23 @@ struct go_runtime {
 	__u8 tls;	/* crypto/tls is probed */
 };
 
+/* Where Java's virtual machine keeps which thread of Java it runs, in bytes: src/tls/java.rs. */
+struct java_machine {
+	__u64 collecting;  /* address of the byte that is not 0 while the collector moves objects and all threads stand */
+	__u16 thread;	   /* of the C library's structure of a thread: its JavaThread; 0 if this is no such machine */
+	__u16 os_thread;   /* of JavaThread: its OSThread */
+	__u16 handle;	   /* of OSThread: the address of the C library's structure */
+	__u16 platform;	   /* of JavaThread: a pointer to the reference to its own java.lang.Thread… */
+	__u16 current;	   /* …and to the one that runs, which is another one while a virtual thread is mounted */
+	__u16 id;	   /* of JavaThread: the id of that one; 0: not kept (before Java 24) */
+	__u16 id_in_object; /* of java.lang.Thread */
+	__u16 pad;
+};
+
 /* What user space has learnt of a process; by thread group. */
 struct process_facts {
 	struct go_runtime go;	/* zero if that is no Go program; no `goid`: of a version that is not known */
+	struct java_machine java;
 	__u64 locks_from;	/* addresses at which only an interpreter's locks lie */
 	__u64 locks_to;
 };
@@ -92,7 +106,9 @@ struct task_state {
 	__u8 loop;		/* has waited for events of many sockets */
 	__u8 mmsg_next;		/* index of the next message of a running sendmmsg/recvmmsg */
 	struct context acts;
-	__u64 goroutine;	/* that made the last call, or greenlet; 0 if none did */
+	__u64 goroutine;	/* that made the last call, or greenlet, or virtual thread of Java; 0 if none did */
+	__u64 java_thread;	/* its JavaThread, once it is known to be that */
+	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
 	__u64 greenlet;		/* that runs; 0: none that is known (greenlet.h) */
 	__u32 facts_epoch;
 	struct process_facts facts;

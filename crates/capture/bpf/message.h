@@ -200,7 +200,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
 			     (direction == WS_EGRESS ? FOLLOW_SENT : 0) |
 				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
-				     (uring || (t->loop && !t->greenlet) ? FOLLOW_LOOP : 0) |
+				     (uring || (t->loop && !t->greenlet && !t->goroutine) ? FOLLOW_LOOP : 0) |
 				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		if (direction == WS_INGRESS) {
 			t->received_from = s->cookie;

@@ -264,8 +264,17 @@ struct socket {
 	struct sock *sk;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+#endif
+
 struct task_struct {
 	struct thread_info thread_info;
+#if defined(__TARGET_ARCH_x86)
+	struct thread_struct thread;
+#endif
 	pid_t pid;
 	pid_t tgid;
 	unsigned int flags;

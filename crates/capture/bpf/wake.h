@@ -47,6 +47,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	struct task_state *w = bpf_task_storage_get(&tasks, wakee, 0, 0), *t = NULL;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *theirs, *ours;
+	struct context *from;
 	__u64 place;
 	bool loop = false;
 	int how;
@@ -85,9 +86,10 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		note_woken(w, place);
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/* Woken itself, and nothing sent since: it may only have left something in the queue. */
-		if (t->acts.state == ACTS_LENT && t->acts.place && (!t->acts.used || t->acts.pending))
+		from = waker(task, t);
+		if (from->state == ACTS_LENT && from->place && (!from->used || from->pending))
 			how = HOW_CHAIN;
-		hand_over(&t->acts, &w->acts, place, how);
+		hand_over(from, &w->acts, place, how);
 		return 0;
 	case NR_EPOLL_WAIT:
 	case NR_EPOLL_PWAIT:
@@ -113,7 +115,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	place = object_of_fd(task, WS_ARG1(ours));
 	/* Who waits for several files is believed to wait for this one: the interrupt of another would have to fall here. */
 	if (place && (WS_NR(theirs) != NR_READ || object_of_fd(wakee, WS_ARG1(theirs)) == place))
-		hand_over(&t->acts, &w->acts, place, loop ? HOW_CHANNEL : HOW_WAKE_UP);
+		hand_over(waker(task, t), &w->acts, place, loop ? HOW_CHANNEL : HOW_WAKE_UP);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "sock.h"
 #include "context.h"
 #include "carry.h"
+#include "virtual_thread.h"
 #include "goroutine.h"
 #include "doubt.h"
 #include "cause.h"

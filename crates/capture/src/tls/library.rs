@@ -4,6 +4,7 @@ use super::elf::{self, Image, Place};
 use super::go;
 use super::goroutines::{self, Goroutines};
 use super::greenlet;
+use super::java::{self, Java};
 use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
 use super::python::{self, Queue};
@@ -63,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) queue: Option<Queue>,
     /// Of CPython: where its own locks lie, in the file's addresses.
     pub(crate) locks: Option<Locks>,
+    /// Of Java's virtual machine.
+    pub(crate) java: Option<Java>,
     /// TLS that cannot be probed, as a place in [`unread::KINDS`].
     pub(crate) unread: Option<usize>,
 }
@@ -130,11 +133,12 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
         let plan = plan.or_else(|| plan_rust(image));
         let unread = if plan.is_none() { unread::kind(image, path) } else { None };
         let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
-        let greenlet = greenlet::plan(image);
-        if locks.is_none() && node.is_empty() && queue.is_none() && greenlet.is_empty() && unread.is_none() {
+        let (greenlet, java) = (greenlet::plan(image), java::plan(image));
+        let further = locks.is_some() || queue.is_some() || java.is_some() || unread.is_some();
+        if !further && node.is_empty() && greenlet.is_empty() {
             return plan;
         }
-        Some(Plan { locks, node, queue, greenlet, unread, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, greenlet, java, unread, ..plan.unwrap_or_default() })
     })
 }
 

@@ -8,6 +8,7 @@
 //! | [`go_http`], [`node`] | where HTTP libraries tell for which request they act |
 //! | [`python`] | where an executor's workers take their jobs |
 //! | [`greenlet`] | where Python's greenlets are made and switched |
+//! | [`java`] | where a thread of Java says which virtual thread it has mounted |
 //! | [`unread`] | which files hold TLS that cannot be probed |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
@@ -22,6 +23,7 @@ mod go;
 mod go_http;
 mod goroutines;
 mod greenlet;
+mod java;
 mod library;
 mod link;
 mod maps;
@@ -108,6 +110,7 @@ pub(crate) struct FactMaps {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Facts {
     go: [u8; 8],
+    java: java::Machine,
     locks: (u64, u64),
 }
 
@@ -121,7 +124,7 @@ impl FactMaps {
             self.processes.delete(&key)
         } else {
             let (from, to) = (facts.locks.0.to_ne_bytes(), facts.locks.1.to_ne_bytes());
-            self.processes.update(&key, &[facts.go, from, to].concat(), MapFlags::ANY)
+            self.processes.update(&key, &[&facts.go[..], &facts.java.bytes(), &from, &to].concat(), MapFlags::ANY)
         };
         let zero = 0u32.to_ne_bytes();
         let epoch = self.epoch.lookup(&zero, MapFlags::ANY).ok().flatten();
@@ -450,6 +453,10 @@ impl Search {
         }
         if let Some((locks, mapped)) = plan.locks.zip(mapped) {
             facts.locks = locks.range(mapped);
+        }
+        if let Some((java, mapped)) = plan.java.as_ref().zip(mapped) {
+            facts.java = java.learn(pid, mapped).unwrap_or_default();
+            tracing::debug!(pid, machine = ?facts.java, "Java's threads");
         }
         // Goroutines are followed from when their probes are there: half of what passes between them would be wrong.
         let tell = facts != process.facts;
