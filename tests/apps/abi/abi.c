@@ -38,6 +38,7 @@
 #define ZEROCOPY_BYTES 16384
 
 static const char *mark = "MARK", *current, *side;
+static char peer[80]; /* as noted at the start: a socket that was reset has none any more */
 static int failures;
 
 static void die(const char *what)
@@ -70,10 +71,9 @@ static void end_text(int fd, int (*get)(int, struct sockaddr *, socklen_t *), ch
 static ssize_t tell(int fd, const char *op, const char *abi, ssize_t bytes, int peek)
 {
 	int error = bytes < 0 ? errno : 0, saved = errno, n;
-	char local[80], peer[80], line[512];
+	char local[80], line[512];
 
 	end_text(fd, getsockname, local);
-	end_text(fd, getpeername, peer);
 	n = snprintf(line, sizeof(line),
 		     "{\"case\":\"%s\",\"side\":\"%s\",\"pid\":%d,\"op\":\"%s\",\"abi\":\"%s\",\"local\":\"%s\",\"peer\":\"%s\","
 		     "\"bytes\":%zd,\"errno\":%d,\"peek\":%s}\n",
@@ -461,6 +461,7 @@ static void run(const char *name, const char *family, int pair, void (*special)(
 
 	current = name;
 	fd = start(family, &child);
+	end_text(fd, getpeername, peer);
 	if (special) {
 		special(fd, child == 0);
 	} else if (child) {
