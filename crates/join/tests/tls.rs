@@ -308,3 +308,32 @@ fn ciphertext_alone_stays_a_connection_without_messages() {
     assert_eq!(stage.stat("plaintext_connections"), 0);
     assert!(stage.spans.iter().all(|s| s.target.is_empty()), "{:#?}", stage.spans);
 }
+
+/// What is received between the handshake and the first plaintext is not copied: nobody reads it yet.
+#[test]
+fn plaintext_is_in_no_record_that_ended_before_it() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.cut = 4096;
+    stage.event(c.send(T0 - 2 * MS, &record(22, 340)));
+    // Its first record of data could carry the answer's first bytes, with the padding of CBC.
+    let answer = ok(3);
+    let padded = (answer.len() + 18).next_multiple_of(16) - 17;
+    let hello = [record(22, 105), record(20, 1), record(23, padded), record(23, 600)].concat();
+    stage.event(c.recv(T0 - 2 * MS, &hello));
+    c.cut = 0;
+    stage.event(c.send(T0 - MS, &record(23, 36)));
+    for turn in 0..4 {
+        let request = get(&format!("/{turn}"));
+        let (at, back) = (c.seq[1], c.seq[0]);
+        stage.event(plain(&c, Direction::Egress, T0 + turn * MS, &request, None));
+        stage.event(c.send(T0 + turn * MS + 1, &data(&request)));
+        let tickets = if turn == 0 { [record(23, 230), record(23, 230)].concat() } else { Vec::new() };
+        stage.event(c.recv(T0 + turn * MS + 2, &[tickets, data(&answer)].concat()));
+        stage.event(plain(&c, Direction::Ingress, T0 + turn * MS + 2, &answer, back));
+        // Where in the call the first stands is not known.
+        let span = stage.spans.last().unwrap();
+        assert_eq!((&*span.target, span.request_seq, span.response_seq), (&*format!("/{turn}"), at, back), "{span:?}");
+        c.cut = 64;
+    }
+}

@@ -130,18 +130,21 @@ impl Tls {
 
     /// Before the first data that a server of TLS 1.3 receives, there are the handshake's last words, up to the client's Finished: perhaps
     /// received by an earlier call than the data, perhaps together with it and with more.
-    fn skip_handshake(&mut self, seq: Option<u32>) {
+    fn skip_handshake(&mut self) {
         let half = &mut self.halves[0];
         let finished = half.position(|r| FINISHED.contains(&r.body().saturating_sub(LIKELY)));
-        let finished = finished.filter(|at| *at < LAST_WORDS).map_or(0, |at| at + 1);
-        let since = seq.and_then(|seq| half.position(|r| r.ends_after(seq))).unwrap_or(0);
-        half.skip(finished.max(since));
+        half.skip(finished.filter(|at| *at < LAST_WORDS).map_or(0, |at| at + 1));
         self.reading = true;
     }
 
     fn received(&mut self, mut d: DataEvent, ready: &mut Vec<DataEvent>) {
         if !self.reading && self.first == Some(Some(Direction::Ingress)) && self.is_1_3() {
-            self.skip_handshake(d.seq);
+            self.skip_handshake();
+        }
+        if let Some(seq) = d.seq {
+            // The kernel names the call that received it, or an earlier one: what ended before that was read before, or never.
+            self.halves[0].forget_ended(seq);
+            self.rest = self.rest.filter(|(record, _)| record.ends_after(seq));
         }
         // A record that begins with this very call is no rest of another.
         let begins = self.halves[0].complete().is_some_and(|r| Some(r.seq) == d.seq);
@@ -189,8 +192,7 @@ impl Tls {
         }
         let holds = |r: &Record| r.body().saturating_sub(LIKELY);
         let half = &mut self.halves[0];
-        let since = |r: &Record| d.seq.is_none_or(|seq| r.ends_after(seq));
-        let Some(mut at) = half.position(since) else { return false };
+        let Some(mut at) = half.position(|_| true) else { return false };
         let of = |at| half.at(at).filter(|r| holds(r) >= d.len);
         // The handshake's last words may have come together with the first data.
         if !self.reading && half.at(at).is_some_and(|r| FINISHED.contains(&holds(&r))) && of(at + 1).is_some() {

@@ -246,6 +246,13 @@ impl Half {
         }
     }
 
+    /// Drops records that end before this.
+    pub(crate) fn forget_ended(&mut self, seq: u32) {
+        while self.records.front().is_some_and(|r| !r.ends_after(seq)) {
+            self.records.pop_front();
+        }
+    }
+
     /// How many records, from the first on, carry so much plaintext, and what each adds to its share; `None` unless the
     /// first begins here and it comes out even.
     pub(crate) fn span(
