@@ -8,7 +8,7 @@
 #define WS_TLS_RECORDS_H
 
 #define TLS_MAX_BODY (16384 + 2048)
-#define TLS_PIECES 16
+#define TLS_PIECES 64 /* so many requests of one connection may come at once */
 
 /* Of the record with these first bytes, the first one lowest: with the header; 0 if they are none of a record. */
 static __always_inline __u32 tls_length(__u64 header)

@@ -337,3 +337,32 @@ fn plaintext_is_in_no_record_that_ended_before_it() {
         c.cut = 64;
     }
 }
+
+/// Plaintext whose own record is not known waits for the next; what the library sends inside its call is before that.
+#[test]
+fn what_waits_does_not_shift_what_is_known() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    handshake(&mut stage, &mut c, true);
+    (c.cut, c.exchange) = (64, 1 << 24 | 2);
+    // It is longer than what follows.
+    let wanted: Vec<_> = (0..5).map(|i| get(&format!("/{i}{}", "x".repeat(if i == 0 { 90 } else { 0 })))).collect();
+    let mut places = Vec::new();
+    for (turn, request) in (0u64..).zip(&wanted) {
+        let at = c.seq[1];
+        stage.event(c.send(T0 + turn * MS, &data(request)));
+        // The first was told by a thread that did not send it, and too late for its own record.
+        let told = if turn == 0 { T0 + MS / 2 } else { T0 + turn * MS };
+        stage.event(plain(&c, Direction::Egress, told, request, at.filter(|_| turn > 0)));
+        places.push(at);
+    }
+    for turn in 0..5 {
+        let back = c.seq[0];
+        stage.event(c.recv(T0 + (10 + turn) * MS, &data(&ok(1))));
+        stage.event(plain(&c, Direction::Ingress, T0 + (10 + turn) * MS, &ok(1), back));
+    }
+    let seen: Vec<_> = stage.spans.iter().map(|s| (s.target.to_string(), s.request_seq)).collect();
+    let last: Vec<_> = (1..5).map(|i| (format!("/{i}"), places[i])).collect();
+    assert_eq!(seen.iter().skip(1).cloned().collect::<Vec<_>>(), last, "{seen:?}");
+    assert_eq!(seen.len(), 5, "{seen:?}");
+}

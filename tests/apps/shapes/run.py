@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs shapes one after the other: services, users, ground truth; leaves nothing running.
 
-usage: run.py --dir WORKDIR [--users K] [--requests N] [--seconds S] [--slower FACTOR] [--netns] SHAPE...
+usage: run.py --dir WORKDIR [--users K] [--requests N] [--seconds S] [--slower FACTOR] [--settle S] [--netns] SHAPE...
        run.py --list | --build-only [SHAPE...]
 
 Prints one JSON object per shape: `shape`, and `requests`, `broken`, `seconds` of its users, or why it was `skipped`.
@@ -225,6 +225,7 @@ def main():
     parser.add_argument("--users", type=int, default=10)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--seconds", type=float, help="no request begins after so long, however few there were")
+    parser.add_argument("--settle", type=float, default=0, metavar="S", help="how long the services are up before the users come, seconds (0)")
     parser.add_argument("--slower", type=float, default=1, metavar="FACTOR", help="how much longer the leaf takes (1: 0.1 to 1.5 ms)")
     parser.add_argument("--netns", action="store_true", help="in a network namespace of its own (root)")
     parser.add_argument("--list", action="store_true")
@@ -258,6 +259,7 @@ def main():
                 raise Skip(f"{made} was not built: {broken[made]}")
             run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 50 * i, args.slower)
             run.start()
+            time.sleep(args.settle)
             print(json.dumps({"shape": name, **run.load(args.users, args.requests, args.seconds)}), flush=True)
         except Skip as reason:
             print(json.dumps({"shape": name, "skipped": str(reason)}), flush=True)

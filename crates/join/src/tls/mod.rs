@@ -73,7 +73,7 @@ impl Tls {
 
     fn match_waiting(&mut self, ready: &mut Vec<DataEvent>) {
         while let Some(first) = self.waiting.pop_front() {
-            match self.fit(&first) {
+            match self.fit(&first, None) {
                 Some(record) => give(record, first, ready),
                 None => return self.waiting.push_front(first),
             }
@@ -88,7 +88,12 @@ impl Tls {
         }
         match d.direction {
             Direction::Ingress => self.received(d, ready),
-            Direction::Egress if d.exchange != 0 && self.waiting.is_empty() => self.sent(d, ready),
+            Direction::Egress if d.exchange != 0 => {
+                if let Some(seq) = d.seq {
+                    self.overtaken(seq, ready);
+                }
+                self.sent(d, ready);
+            }
             Direction::Egress => {
                 if self.waiting.len() >= MAX_WAITING {
                     ready.extend(self.waiting.pop_front());
@@ -96,6 +101,16 @@ impl Tls {
                 self.waiting.push_back(d);
                 // Its ciphertext may have come already (a goroutine that changed its thread).
                 self.match_waiting(ready);
+            }
+        }
+    }
+
+    /// What waits was written before the record at `seq`: it stands before that, or where nobody saw it.
+    fn overtaken(&mut self, seq: u32, ready: &mut Vec<DataEvent>) {
+        while let Some(first) = self.waiting.pop_front() {
+            match self.fit(&first, Some(seq)) {
+                Some(record) => give(record, first, ready),
+                None => ready.push(first),
             }
         }
     }
@@ -163,7 +178,7 @@ impl Tls {
             if self.first_piece(&mut d) {
                 return ready.push(d);
             }
-            if let Some(record) = self.fit(&d) {
+            if let Some(record) = self.fit(&d, None) {
                 self.reading = true;
                 record.give(&mut d, 0);
                 return ready.push(d);
@@ -210,23 +225,26 @@ impl Tls {
     }
 
     /// The record of this plaintext: the one that the kernel named, or the first that may carry so much; those before it
-    /// carried none (the handshake's last words, tickets, alerts).
-    fn fit(&mut self, d: &DataEvent) -> Option<Record> {
+    /// carried none (the handshake's last words, tickets, alerts). It begins before `end`, if that is given.
+    fn fit(&mut self, d: &DataEvent, end: Option<u32>) -> Option<Record> {
         let first_part = d.len.min(FULL);
         // What is not sent yet is in no record that was sent before.
         let since_ns = if d.direction == Direction::Egress { d.enter_ns } else { 0 };
         let (known, exact) = (self.overhead, self.is_1_3());
         let adds_so = |r: &Record, adds| may_add(r, adds, d.direction);
         let half = &mut self.halves[index(d.direction)];
+        let early = |r: &Record| end.is_none_or(|end| r.begins_before(end));
         let find = |is: &dyn Fn(&Record, u64) -> bool| {
-            half.position(|r| r.exit_ns >= since_ns && r.body().checked_sub(first_part).is_some_and(|adds| is(r, adds)))
+            half.position(|r| {
+                r.exit_ns >= since_ns && early(r) && r.body().checked_sub(first_part).is_some_and(|adds| is(r, adds))
+            })
         };
         let found = find(&|_, adds| exact && Some(adds) == known)
             .or_else(|| find(&|r, adds| Some(r.seq) == d.seq && adds_so(r, adds)))
             .or_else(|| find(&|_, adds| Some(adds) == known))
             .or_else(|| find(&|_, adds| USUAL.contains(&adds)))
             .or_else(|| find(&|r, adds| adds_so(r, adds)));
-        let Some(found) = found else { return half.unseen(d.len, known?, FULL) };
+        let Some(found) = found else { return if end.is_none() { half.unseen(d.len, known?, FULL) } else { None } };
         let record = half.take(found)?;
         self.overhead = Some(record.body() - first_part);
         Some(record)

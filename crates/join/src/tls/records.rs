@@ -77,6 +77,11 @@ impl Record {
         end.wrapping_sub(seq).wrapping_sub(1) < 1 << 30
     }
 
+    /// Whether it begins before this byte.
+    pub(crate) fn begins_before(&self, seq: u32) -> bool {
+        seq.wrapping_sub(self.seq).wrapping_sub(1) < 1 << 30
+    }
+
     /// Bytes behind the header.
     pub(crate) fn body(&self) -> u64 {
         self.len.saturating_sub(HEADER)
@@ -241,7 +246,7 @@ impl Half {
 
     /// Drops records that begin before this.
     pub(crate) fn forget_before(&mut self, seq: u32) {
-        while self.records.front().is_some_and(|r| seq.wrapping_sub(r.seq).wrapping_sub(1) < 1 << 30) {
+        while self.records.front().is_some_and(|r| r.begins_before(seq)) {
             self.records.pop_front();
         }
     }
