@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, brpc, rocketmq, mongo, cassandra, activemq, grpc, tars,
-                               grpc_go, shape_grpc, otelcol; all without a name
+usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
+                               tars, grpc_go, shape_grpc, otelcol; all without a name
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. What cannot be had is said and
 left out: its test is then skipped with the reason. The exit code is 0 even then.
@@ -77,6 +77,7 @@ PARTS = {
     "sofa": (lambda: jars("sofa", "Sofa.java"), ["jars/pom.xml", "jars/Sofa.java"]),
     "brpc": (lambda: jars("brpc", "Brpc.java"), ["jars/pom.xml", "jars/Brpc.java"]),
     "rocketmq": (lambda: jars("rocketmq", "Rocketmq.java"), ["jars/pom.xml", "jars/Rocketmq.java"]),
+    "pulsar": (lambda: jars("pulsar", "Pulsar.java"), ["jars/pom.xml", "jars/Pulsar.java"]),
     "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
     "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),

@@ -17,10 +17,6 @@ const WITHOUT_SERVER: &[(&str, &str)] = &[
     ("krpc", "none was found: its framework (bruceran/krpc) is not in Maven Central under its own name"),
     ("someip", "not tried yet; PyPI has an implementation in Python (`someip`)"),
     (
-        "pulsar",
-        "Maven has the broker (`pulsar-broker`), but had not resolved its dependencies after 15 minutes; the clients of PyPI, npm and Go bring no server",
-    ),
-    (
         "microsoft.sql_server",
         "none that answers queries was found: Debian's `tdspool` relays to a server, PyPI's `mssqlpot`, `honeypots` and `opencanary` refuse every login",
     ),
