@@ -26,7 +26,7 @@ macro_rules! servers {
 }
 
 servers! {
-    activemq activemq_amqp brpc cassandra clickhouse dante dnsmasq dubbo etcd grpc_go grpc_java haproxy http2_late kafka mariadb memcached microsocks mongodb mosquitto nats nginx openldap php_fpm postgresql proxied pulsar rabbitmq redis rocketmq smtp sofarpc tars thrift unbound unknown websockets zeromq zookeeper
+    activemq activemq_amqp brpc cassandra clickhouse dante dnsmasq dubbo etcd grpc_go grpc_java haproxy http2_late kafka mariadb memcached microsocks mongodb mosquitto nats nginx openldap php_fpm postgresql proxied pulsar rabbitmq redis rocketmq smtp sofarpc someip tars thrift unbound unknown websockets zeromq zookeeper
 }
 
 /// Scripts that drive their server well (`serve.py NAME --alone`) and are not in the table yet, and why.

@@ -15,7 +15,6 @@ fn root() -> PathBuf {
 /// Protocols that no real server drives, and why: of registries, Debian's, npm, PyPI, Maven and Go modules were looked at.
 const WITHOUT_SERVER: &[(&str, &str)] = &[
     ("krpc", "none was found: its framework (bruceran/krpc) is not in Maven Central under its own name"),
-    ("someip", "not tried yet; PyPI has an implementation in Python (`someip`)"),
     (
         "microsoft.sql_server",
         "none that answers queries was found: Debian's `tdspool` relays to a server, PyPI's `mssqlpot`, `honeypots` and `opencanary` refuse every login",
