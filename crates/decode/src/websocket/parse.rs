@@ -28,6 +28,8 @@ struct End {
     /// Header bytes of a frame that is not complete.
     head: [u8; MAX_HEADER],
     have: usize,
+    /// Where that frame begins: not always so many bytes before `offset`, which cannot count beyond its type.
+    began: u64,
     state: State,
     /// The message whose fragments are under way.
     fragments: Option<Fragments>,
@@ -178,6 +180,9 @@ impl WebSocketParser {
                     to.copy_from_slice(from);
                 }
                 let have = end.have;
+                if have == 0 {
+                    end.began = end.offset;
+                }
                 let all = have.saturating_add(n);
                 match Frame::read(side, end.head.get(..all).unwrap_or_default()) {
                     Head::Short => {
@@ -195,7 +200,7 @@ impl WebSocketParser {
                     Head::Whole(frame) => {
                         let taken = at_most(frame.header, all).saturating_sub(have);
                         end.have = 0;
-                        let start = end.offset.saturating_sub(len64(have));
+                        let start = end.began;
                         end.offset = end.offset.saturating_add(len64(taken));
                         self.begin(side, frame, start, out);
                         taken

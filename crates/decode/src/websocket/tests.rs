@@ -83,6 +83,17 @@ fn gaps_are_skipped_inside_a_payload_and_lose_the_place_elsewhere() {
     assert_eq!(said.len(), 4, "{said:?}");
 }
 
+/// Found by fuzzing: places do not run backwards where no number is left for them.
+#[test]
+fn places_beyond_all_numbers_do_not_run_backwards() {
+    let (mut gap, text) = (turn(S, &[(0x81, b"x")]), frame(S, 0x81, b"y"));
+    gap.2 = u64::MAX;
+    let said = tcp(&WebSocket, &[gap, (S, text.clone(), 0), (S, text[..1].to_vec(), 0), (S, text[1..].to_vec(), 0)]);
+    let places: Vec<_> = said.iter().filter(|l| l.contains("oneway")).collect();
+    assert_eq!(places.len(), 3, "{said:?}");
+    assert!(places[1..].iter().all(|l| l.contains(&format!("@{}+2", u64::MAX))), "{said:?}");
+}
+
 proptest! {
     #[test]
     fn chunking_does_not_matter(cuts in prop::collection::vec(1usize..40, 1..20)) {
