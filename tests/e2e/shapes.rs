@@ -160,7 +160,7 @@ fn hand_over_to_other_threads() {
         bar("go-fanout", 0.7, GOROUTINE).claimed(0.9),
         bar("go-channel", 0.7, GOROUTINE).claimed(0.9),
         bar("java-virtual", 0.7, GOROUTINE).claimed(0.95),
-        bar("java-virtual-fanout", 0.0, WIRE),
+        bar("java-virtual-fanout", 0.3, WIRE).claimed(0.95),
         bar("puma", 0.5, WIRE).claimed(0.9),
     ];
     run("shapes_hand_over", &bars, 100);

@@ -49,7 +49,7 @@ static __always_inline struct context *goroutine(const struct go_runtime *go, st
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
-/* What a virtual thread of Java acts for: until it has read something, for whoever started it, which nothing tells. */
+/* What a virtual thread of Java acts for: until it has read something, for whoever started it. */
 static __always_inline struct context *virtual_context(struct task_state *t, struct goroutine_key *key)
 {
 	struct context *c, born = { .evidence = WS_EV_INFERRED };
@@ -64,6 +64,11 @@ static __always_inline struct context *virtual_context(struct task_state *t, str
 	c = bpf_map_lookup_elem(&goroutines, key);
 	if (c)
 		return c;
+	born.cause = made_for(t);
+	if (born.cause) {
+		born.evidence = WS_EV_CHILD;
+		born.state = ACTS_LENT;
+	}
 	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
 	c = bpf_map_lookup_elem(&goroutines, key);
 	return c ? c : &t->acts;

@@ -87,7 +87,12 @@ struct java_machine {
 	__u16 current;	   /* …and to the one that runs, which is another one while a virtual thread is mounted */
 	__u16 id;	   /* of JavaThread: the id of that one; 0: not kept (before Java 24) */
 	__u16 id_in_object; /* of java.lang.Thread */
+	__u16 buffer;	   /* of JavaThread: from which it allocates; in that, as addresses: */
+	__u16 buffer_start;
+	__u16 buffer_top;
+	__u16 buffer_end;
 	__u16 pad;
+	__u64 collections; /* address of their number, of 4 bytes; 0: not known */
 };
 
 /* What user space has learnt of a process; by thread group. */
@@ -108,6 +113,7 @@ struct task_state {
 	struct context acts;
 	__u64 goroutine;	/* that made the last call, or greenlet, or virtual thread of Java; 0 if none did */
 	__u64 java_thread;	/* its JavaThread, once it is known to be that */
+	__u32 java_carrier;	/* its number in `java_allocations`; 0: none yet */
 	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
 	__u64 greenlet;		/* that runs; 0: none that is known (greenlet.h) */
 	__u32 facts_epoch;

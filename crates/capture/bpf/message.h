@@ -183,8 +183,11 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	else
 		locate(&where, t, ret);
 	if (ret <= 0) {
-		if (would_block(ret))
+		if (would_block(ret)) {
 			count(WS_C_WOULD_BLOCK);
+			if (t->goroutine)
+				note_allocations(t, NULL); /* it will wait, and another be mounted */
+		}
 		if (ret == 0 || would_block(ret))
 			return;
 	}
@@ -202,6 +205,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
 				     (uring || (t->loop && !t->greenlet && !t->goroutine) ? FOLLOW_LOOP : 0) |
 				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
+		note_allocations(t, a);
 		if (direction == WS_INGRESS) {
 			t->received_from = s->cookie;
 			/* Who is given frames one by one is given what it reads of a socket in the same way. */

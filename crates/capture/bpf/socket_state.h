@@ -47,6 +47,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	doubtful = is_doubtful(c, thread_group(task, t));
 	act(c, USED_CONNECT);
 	c->acted = 1;
+	note_allocations(t, t->goroutine ? NULL : c);
 	s->connect_cause = doubtful ? 0 : c->cause;
 	s->connect_doubtful = doubtful;
 	s->connect_tid = actor_id(task, t);

@@ -14,6 +14,7 @@
 #include "context.h"
 #include "carry.h"
 #include "virtual_thread.h"
+#include "virtual_birth.h"
 #include "goroutine.h"
 #include "doubt.h"
 #include "cause.h"

@@ -148,7 +148,11 @@ impl Capture {
         let uprobes = uprobes(&skel, &names);
         let tls = if PROGRAMS.iter().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let handle = |map| MapHandle::try_from(map).map_err(bpf("opening the map of processes"));
-            let facts = FactMaps { processes: handle(&skel.maps.processes)?, epoch: handle(&skel.maps.facts_epoch)? };
+            let facts = FactMaps {
+                processes: handle(&skel.maps.processes)?,
+                epoch: handle(&skel.maps.facts_epoch)?,
+                java: handle(&skel.maps.java_allocations)?,
+            };
             Watcher::start(uprobes, handle(&skel.maps.lives)?, facts, targets).ok()
         } else {
             None

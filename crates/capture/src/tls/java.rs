@@ -44,16 +44,20 @@ pub(crate) struct Machine {
     current: u16,
     id: u16,
     id_in_object: u16,
+    /// Of JavaThread, and of that: start, top and end. `collections` is 0 if they are not known.
+    buffer: [u16; 4],
+    collections: u64,
 }
 
 impl Machine {
-    pub(crate) fn bytes(self) -> [u8; 24] {
-        let mut out = [0; 24];
+    pub(crate) fn bytes(self) -> [u8; 40] {
+        let mut out = [0; 40];
         out[..8].copy_from_slice(&self.collecting.to_ne_bytes());
-        let words = [self.thread, self.os_thread, self.handle, self.platform, self.current, self.id, self.id_in_object];
-        for (at, word) in out[8..].chunks_exact_mut(2).zip(words) {
+        let own = [self.thread, self.os_thread, self.handle, self.platform, self.current, self.id, self.id_in_object];
+        for (at, word) in out[8..].chunks_exact_mut(2).zip(own.into_iter().chain(self.buffer)) {
             at.copy_from_slice(&word.to_ne_bytes());
         }
+        out[32..].copy_from_slice(&self.collections.to_ne_bytes());
         out
     }
 }
@@ -128,7 +132,8 @@ struct Fields(HashMap<(String, String), (u64, u64)>);
 
 impl Fields {
     fn read(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Self> {
-        const OF: [&str; 6] = ["ThreadsSMRSupport", "ThreadsList", "Thread", "JavaThread", "OSThread", "Universe"];
+        const OF: [&str; 8] =
+            ["ThreadsSMRSupport", "ThreadsList", "Thread", "JavaThread", "OSThread", "Universe", HEAP, BUFFER];
         let [mut at, kind, field, offset, address, stride] =
             symbols.iter().map(|s| memory.word(*s)).collect::<Option<Vec<_>>>()?.try_into().ok()?;
         // The machine sets them as it is loaded.
@@ -146,7 +151,7 @@ impl Fields {
                 Some(name) => name.clone(),
                 None => {
                     let text = memory.text(named)?;
-                    let wanted = (OF.contains(&text.as_str()) || text == HEAP).then_some(text);
+                    let wanted = OF.contains(&text.as_str()).then_some(text);
                     names.insert(named, wanted.clone());
                     wanted
                 }
@@ -174,6 +179,7 @@ impl Fields {
 }
 
 const HEAP: &str = "CollectedHeap";
+const BUFFER: &str = "ThreadLocalAllocBuffer";
 
 /// What one thread says of where things are.
 struct Seen {
@@ -195,7 +201,13 @@ fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Machine
         ..Machine::default()
     };
     let stopped = ["_is_stw_gc_active", "_is_gc_active"].iter().find_map(|f| fields.offset(HEAP, f))?;
-    machine.collecting = memory.word(fields.address("Universe", "_collectedHeap")?)?.checked_add(u64::from(stopped))?;
+    let heap = memory.word(fields.address("Universe", "_collectedHeap")?)?;
+    machine.collecting = heap.checked_add(u64::from(stopped))?;
+    let buffer = ["_start", "_top", "_end"].map(|f| fields.offset(BUFFER, f));
+    if let (Some(tlab), [Some(start), Some(top), Some(end)]) = (fields.offset("Thread", "_tlab"), buffer) {
+        machine.buffer = [tlab, start, top, end];
+        machine.collections = fields.offset(HEAP, "_total_collections").map_or(0, |o| heap.wrapping_add(u64::from(o)));
+    }
     let list = memory.word(fields.address("ThreadsSMRSupport", "_java_thread_list")?)?;
     let length = memory.word(list.checked_add(u64::from(fields.offset("ThreadsList", "_length")?))?)? & 0xffff_ffff;
     let threads = memory.word(list.checked_add(u64::from(fields.offset("ThreadsList", "_threads")?))?)?;
@@ -302,6 +314,11 @@ mod tests {
             m.field("OSThread", "_pthread_id", 8, 0);
             m.field("Universe", "_collectedHeap", 0, WORDS + 8);
             m.field(HEAP, "_is_stw_gc_active", 64, 0);
+            m.field(HEAP, "_total_collections", 80, 0);
+            m.field("Thread", "_tlab", 48, 0);
+            m.field(BUFFER, "_start", 0, 0);
+            m.field(BUFFER, "_top", 8, 0);
+            m.field(BUFFER, "_end", 24, 0);
             if with_ids {
                 m.field("JavaThread", "_monitor_owner_id", 32, 0);
             }
@@ -346,10 +363,13 @@ mod tests {
             current: 24,
             id: 32,
             id_in_object: 24,
+            buffer: [48, 0, 8, 24],
+            collections: 0x7000_0050,
         };
         assert_eq!(Fake::machine(6, true).learn(), Some(machine));
         assert_eq!(Fake::machine(6, false).learn(), Some(Machine { id: 0, ..machine }));
         assert_eq!(machine.bytes()[..14], [0x40, 0, 0, 0x70, 0, 0, 0, 0, 0x18, 3, 8, 0, 8, 0]);
+        assert_eq!(machine.bytes()[22..34], [48, 0, 0, 0, 8, 0, 24, 0, 0, 0, 0x50, 0]);
         // A carrier that has a virtual thread mounted, and a thread that begins, say nothing, and do not contradict.
         let mut m = Fake::machine(7, true);
         m.put(Fake::at(5) + 0x2008, &[0x55_5555]);
@@ -377,12 +397,16 @@ mod tests {
             odd.put(at, &[word]);
             assert_eq!(odd.learn(), None, "{at:x} {word:x}");
         }
-        let without = (0..11).filter(|entry| {
+        let without = (0..16).filter(|entry| {
             let mut m = Fake::machine(6, true);
             let name = m.name("_other");
             m.put(TABLE_AT + 32 * entry + 8, &[name]);
             m.learn().is_none()
         });
-        assert_eq!(without.collect::<Vec<_>>(), (1..10).collect::<Vec<_>>(), "but the first field, and the id");
+        assert_eq!(
+            without.collect::<Vec<_>>(),
+            (1..10).collect::<Vec<_>>(),
+            "but a field of another type, those for births, and the id"
+        );
     }
 }

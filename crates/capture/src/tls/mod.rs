@@ -104,6 +104,8 @@ impl TlsPrograms {
 pub(crate) struct FactMaps {
     pub(crate) processes: MapHandle,
     pub(crate) epoch: MapHandle,
+    /// Where carriers of Java allocate, by process and number.
+    pub(crate) java: MapHandle,
 }
 
 /// `struct process_facts` of `bpf/maps.h`.
@@ -117,10 +119,16 @@ struct Facts {
 /// Of `go`: whether `crypto/tls` is probed.
 const GO_TLS: usize = 7;
 
+/// `WS_CARRIERS` of `bpf/virtual_birth.h`.
+const CARRIERS: u32 = 32;
+
 impl FactMaps {
     fn tell(&self, pid: u32, facts: &Facts) {
         let key = pid.to_ne_bytes();
         let told = if *facts == Facts::default() {
+            let all = (0..=CARRIERS).map(|carrier| [key, carrier.to_ne_bytes()].concat());
+            // Numbered without gaps.
+            let _ = all.map(|key| self.java.delete(&key)).find(Result::is_err);
             self.processes.delete(&key)
         } else {
             let (from, to) = (facts.locks.0.to_ne_bytes(), facts.locks.1.to_ne_bytes());
