@@ -86,10 +86,14 @@ __noinline int allocates_for(struct task_state *t, __u64 cause)
 		all = allocations_of(&key);
 		if (!all)
 			return 0;
-		t->java_carrier = 1 + __sync_fetch_and_add(&all->next, 1) % WS_CARRIERS;
+		key.carrier = 1 + __sync_fetch_and_add(&all->next, 1) % WS_CARRIERS;
+		if (!allocations_of(&key))
+			return 0;
+		t->java_carrier = key.carrier;
 	}
+	/* Made above, in a message: where somebody is woken, nothing may be allocated before Linux 6.1. */
 	key.carrier = t->java_carrier;
-	all = allocations_of(&key);
+	all = bpf_map_lookup_elem(&java_allocations, &key);
 	if (!all || bpf_probe_read_user(&collections, sizeof(collections), (void *)j->collections))
 		return 0;
 	buffer = t->java_thread + j->buffer;

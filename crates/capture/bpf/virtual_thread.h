@@ -51,6 +51,7 @@ __noinline __u64 virtual_thread(struct task_state *t)
 			return 0;
 		t->java_thread = thread;
 		t->java_own = 0;
+		t->java_carrier = 0;
 	}
 	if (j->id) {
 		id = user_word(thread + j->id);
