@@ -12,10 +12,14 @@ struct carrier_key {
 	__u32 stream; /* of an HTTP/2 session; 0: the object itself */
 };
 
+/* By what a future of asyncio was settled; the first two are also what a callback has read. */
+enum carried_by { CARRIED_BY_REQUEST = 1, CARRIED_BY_ANSWER = 2, CARRIED_BY_TASK = 3 };
+
 struct carried {
 	__u64 cause; /* of an HTTP/2 session, whose stream is 0: the cookie of its socket */
 	__u8 evidence;
-	__u8 pad[7];
+	__u8 by;
+	__u8 pad[6];
 };
 
 struct {

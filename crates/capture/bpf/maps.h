@@ -115,7 +115,7 @@ struct task_state {
 	__u64 java_thread;	/* its JavaThread, once it is known to be that */
 	__u32 java_carrier;	/* its number in `java_allocations`; 0: none yet */
 	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
-	__u64 greenlet;		/* that runs; 0: none that is known (greenlet.h) */
+	__u64 greenlet;		/* …or task of asyncio, that runs; 0: none that is known (greenlet.h, asyncio.h) */
 	__u32 facts_epoch;
 	struct process_facts facts;
 	__u64 woken[WS_WOKEN];	/* at which futexes it was woken of late */
@@ -127,12 +127,17 @@ struct task_state {
 	__u8 woken_next;
 	__u8 frames;		/* is given frames of HTTP/2 one by one, which are seen */
 	__u8 deferred;		/* enum node_deferred (node_http2.h) */
+	__u8 callbacks;		/* each callback of its event loop is seen (asyncio.h) */
+	__u8 fresh;		/* what the callback that runs has read: enum carried_by */
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
 	__u16 flow_from_port;	/* from_port, for flows */
 	__u64 flow_vector;	/* as mmsg_vector and mmsg_next, for flows */
 	__u64 flow_next;
 	__u64 received_from;	/* cookie of the socket that it read last */
+	__u64 read_for;		/* if `fresh`: the request that it has read, or for which the answer is that it has read */
+	__u64 acts_on;		/* if `callbacks`: address of the socket that it reads or writes */
+	__u64 born;		/* task that the callback that runs has made */
 };
 
 struct {

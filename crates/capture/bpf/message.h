@@ -160,6 +160,15 @@ static __always_inline void release_held(struct sock *sk)
 	h->data.kind = 0;
 }
 
+/* A callback of an event loop has read something. */
+static __always_inline void note_fresh(const struct sock_state *s, struct task_state *t, const struct cause *c)
+{
+	bool begins = s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
+
+	t->fresh = begins ? CARRIED_BY_REQUEST : CARRIED_BY_ANSWER;
+	t->read_for = begins ? c->exchange : c->id;
+}
+
 /*
  * `sk` is NULL on the rung that has no pointer which the verifier trusts: no pairing there.
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
@@ -200,6 +209,10 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		first = turn(s, direction);
 		a = acting(task, t);
+		if (t->callbacks) {
+			*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
+			note_served(s, a, direction, *(volatile __u64 *)&t->acts_on, task->tgid);
+		}
 		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
 			     (direction == WS_EGRESS ? FOLLOW_SENT : 0) |
 				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
@@ -208,6 +221,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		note_allocations(t, a);
 		if (direction == WS_INGRESS) {
 			t->received_from = s->cookie;
+			if (t->callbacks && a == &t->acts)
+				note_fresh(s, t, &c);
 			/* Who is given frames one by one is given what it reads of a socket in the same way. */
 			if (t->frames && a == &t->acts)
 				a->framed = a->cause != 0;

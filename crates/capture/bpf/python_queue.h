@@ -12,9 +12,8 @@ enum python_point {
 	PYTHON_GOT = 2, /* at the return of get(self, …): the item, 0 with an exception */
 };
 
-static __always_inline void python_put(struct task_state *t, const struct carrier_key *item, __u32 pid)
+static __always_inline void python_put(const struct context *a, const struct carrier_key *item, __u32 pid)
 {
-	const struct context *a = &t->acts;
 	struct carried given = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
 
 	/* One that gave back its result, or whose job is known by a provisional name, tells nothing about the next. */
@@ -59,7 +58,7 @@ int python_queue(struct pt_regs *ctx)
 	case PYTHON_PUT:
 		item.object = user_word(WS_FN_ARG2(ctx));
 		if (item.object)
-			python_put(t, &item, task->tgid);
+			python_put(acting(task, t), &item, thread_group(task, t));
 		break;
 	case PYTHON_GOT:
 		item.object = WS_FN_RESULT(ctx);

@@ -44,6 +44,8 @@ static __always_inline void on_connecting(struct sock *sk)
 		return;
 	s->tuple.role = WS_CLIENT;
 	s->connect_ns = bpf_ktime_get_ns();
+	if (t->callbacks)
+		doubt_next(c);
 	doubtful = is_doubtful(c, thread_group(task, t));
 	act(c, USED_CONNECT);
 	c->acted = 1;

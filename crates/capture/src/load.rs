@@ -189,6 +189,7 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
         node: fd("node_http2", &progs.node_http2),
         python_queue: fd("python_queue", &progs.python_queue),
         greenlet: fd("greenlet", &progs.greenlet),
+        asyncio: fd("asyncio", &progs.asyncio),
     }
 }
 

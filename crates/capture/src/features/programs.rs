@@ -360,6 +360,15 @@ pub const PROGRAMS: &[Program] = &[
         required: false,
     },
     Program {
+        name: "asyncio",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "Python: which task runs (asyncio, uvloop)",
+        lost: "calls of tasks are joined by guess if several requests were read together",
+        required: false,
+    },
+    Program {
         name: "flow_state",
         tracepoint: "inet_sock_set_state",
         since: "Linux 5.14",

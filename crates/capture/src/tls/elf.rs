@@ -115,12 +115,35 @@ impl<'a> Image<'a> {
         self.cache.read_bytes_at(offset, size).ok()
     }
 
-    /// Where the loader writes an address of the file itself, and which.
+    /// Where the loader writes an address of the file itself, and which; of a file that needs no such help, or has packed it, each word
+    /// of its data.
     pub(crate) fn pointers(&self) -> Vec<(u64, u64)> {
         const RELATIVE: object::RelocationFlags =
             object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_RELATIVE };
         let all = self.elf.dynamic_relocations().into_iter().flatten();
-        all.filter(|(_, r)| r.flags() == RELATIVE).map(|(at, r)| (at, r.addend() as u64)).collect()
+        let written = all.filter(|(_, r)| r.flags() == RELATIVE).map(|(at, r)| (at, r.addend() as u64));
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        if self.elf.kind() == object::ObjectKind::Executable || self.elf.section_by_name(".relr.dyn").is_some() {
+            let sections = [".data", ".data.rel.ro"].into_iter().filter_map(|name| self.section(name));
+            for (address, data) in sections {
+                let words = data.chunks_exact(8).map(|w| w.iter().rev().fold(0, |sum, b| sum << 8 | u64::from(*b)));
+                found.extend((address..).step_by(8).zip(words).filter(|(_, word)| *word != 0));
+            }
+        }
+        found.extend(written);
+        found
+    }
+
+    /// Where this stands among its constants as a whole string, or as the end of one.
+    pub(crate) fn strings(&self, text: &str) -> Vec<u64> {
+        let wanted = [text.as_bytes(), &[0]].concat();
+        let Some((address, data)) = self.section(".rodata") else { return Vec::new() };
+        let first = text.as_bytes().first().copied();
+        let starts = (0..data.len()).filter(|at| data.get(*at).copied() == first);
+        starts
+            .filter(|at| data.get(*at..).is_some_and(|d| d.starts_with(&wanted)))
+            .map(|at| address + at as u64)
+            .collect()
     }
 
     /// Where a section lies in the file: offset and size.

@@ -1,5 +1,6 @@
 //! Which functions of which TLS library are probed, and at which offsets of its file.
 
+use super::asyncio::{self, Tasks};
 use super::elf::{self, Image, Place};
 use super::go;
 use super::goroutines::{self, Goroutines};
@@ -60,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) node: Vec<Probe>,
     /// Of Python's greenlets.
     pub(crate) greenlet: Vec<Probe>,
+    /// Of Python's asyncio.
+    pub(crate) asyncio: Tasks,
     /// Of CPython's module of that name.
     pub(crate) queue: Option<Queue>,
     /// Of CPython: where its own locks lie, in the file's addresses.
@@ -133,12 +136,12 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
         let plan = plan.or_else(|| plan_rust(image));
         let unread = if plan.is_none() { unread::kind(image, path) } else { None };
         let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
-        let (greenlet, java) = (greenlet::plan(image), java::plan(image));
-        let further = locks.is_some() || queue.is_some() || java.is_some() || unread.is_some();
-        if !further && node.is_empty() && greenlet.is_empty() {
+        let (greenlet, asyncio, java) = (greenlet::plan(image), asyncio::plan(image), java::plan(image));
+        let python = queue.is_some() || !greenlet.is_empty() || !asyncio.enter.is_empty();
+        if !python && locks.is_none() && java.is_none() && node.is_empty() && unread.is_none() {
             return plan;
         }
-        Some(Plan { locks, node, queue, greenlet, java, unread, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, greenlet, asyncio, java, unread, ..plan.unwrap_or_default() })
     })
 }
 

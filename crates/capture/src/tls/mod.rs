@@ -9,6 +9,7 @@
 //! | [`python`] | where an executor's workers take their jobs |
 //! | [`greenlet`] | where Python's greenlets are made and switched |
 //! | [`java`] | where a thread of Java says which virtual thread it has mounted |
+//! | [`asyncio`] | where Python's tasks are made, stepped and woken |
 //! | [`unread`] | which files hold TLS that cannot be probed |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
@@ -17,6 +18,7 @@
 //! once a second later. So that the first words of a new program are not missed, libraries that are known already are
 //! attached before it maps them: the kernel then sets the breakpoints when it does.
 
+mod asyncio;
 mod detach;
 mod elf;
 mod go;
@@ -75,6 +77,7 @@ pub(crate) struct Programs {
     pub(crate) node: Option<RawFd>,
     pub(crate) python_queue: Option<RawFd>,
     pub(crate) greenlet: Option<RawFd>,
+    pub(crate) asyncio: Option<RawFd>,
 }
 
 /// Those that make no sense without each other.
@@ -419,6 +422,11 @@ impl Search {
                 self.attach(pid, &path, id, None);
             }
         }
+        for path in python::expected(pid, &root) {
+            if let Some(id) = FileId::of(&path) {
+                self.attach(pid, &path, id, None);
+            }
+        }
     }
 
     fn attach(&mut self, pid: u32, file: &Path, id: FileId, mapped: Option<(u64, u64)>) {
@@ -487,6 +495,9 @@ impl Search {
         }
         sets.extend(programs.node.map(|program| (program, &plan.node, false)));
         sets.extend(programs.greenlet.map(|program| (program, &plan.greenlet, false)));
+        if let Some(program) = programs.asyncio {
+            sets.extend([(program, &plan.asyncio.enter, false), (program, &plan.asyncio.end, true)]);
+        }
         if let Some((program, queue)) = programs.python_queue.zip(plan.queue.as_ref()) {
             sets.extend([(program, &queue.put, false), (program, &queue.got, true)]);
         }

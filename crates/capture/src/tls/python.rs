@@ -7,6 +7,7 @@ use super::elf::Image;
 use super::library::Probe;
 use super::points::{Exits, Function};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__queue";
@@ -16,6 +17,10 @@ const GOT: u64 = 2;
 const METHODS: [(&str, u64); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GOT), ("get_nowait", GOT)];
 /// So much of each function is looked at.
 const LOOKED_AT: u64 = 64;
+
+/// Below the folder of the interpreter's version: modules that are probed (also by [`super::asyncio`]), by how their files' names begin.
+const MODULES: [(&str, &[&str]); 2] =
+    [("lib-dynload", &["_asyncio.", "_queue."]), ("site-packages/uvloop", &["loop."])];
 
 /// Where to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,11 +55,37 @@ pub(crate) fn plan(image: &Image<'_>) -> Option<Queue> {
     Some(queue)
 }
 
+/// What an interpreter is likely to load of what is probed: the first requests of a program come soon after. `root` is that of its process.
+pub(crate) fn expected(pid: u32, root: &Path) -> Vec<PathBuf> {
+    let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return Vec::new() };
+    let version = program.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with("python3."));
+    let Some(version) = version else { return Vec::new() };
+    // By what it was called tells of its virtual environment.
+    let called = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let called = called.split(|b| *b == 0).next().map(|name| PathBuf::from(String::from_utf8_lossy(name).to_string()));
+    let mut found = Vec::new();
+    for prefix in [Some(&program), called.as_ref()].into_iter().flatten().filter_map(|at| at.parent()?.parent()) {
+        let Ok(prefix) = prefix.strip_prefix("/").map(|prefix| root.join(prefix)) else { continue };
+        for folder in ["lib", "lib64"].map(|name| prefix.join(name)) {
+            found.push(folder.join(format!("lib{version}.so.1.0")));
+            for (below, names) in MODULES {
+                let files = std::fs::read_dir(folder.join(version).join(below)).into_iter().flatten().flatten();
+                let is_probed = |file: &std::fs::DirEntry| {
+                    let name = file.file_name();
+                    let name = name.to_str().unwrap_or_default();
+                    name.ends_with(".so") && names.iter().any(|n| name.starts_with(n))
+                };
+                found.extend(files.filter(is_probed).map(|file| file.path()));
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tls::elf;
-    use std::path::Path;
     use std::process::Command;
 
     #[test]

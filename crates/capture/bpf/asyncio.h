@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Tasks of Python's asyncio, also on uvloop: what a goroutine is to Go, and in one thread. A context each, inherited from who makes
+ * one. The loop reads sockets in callbacks of its own, which give what they have read to a task by way of a future: who waits for a
+ * future that was settled by the very callback that read a request goes on for that request, unless it acts for another that is not
+ * answered (then it waited for something else: a connection that became free). A future that another task settles says only that
+ * something has happened: who acts for nobody then acts for somebody, and it is not known for whom.
+ *
+ * uvloop may read the first request of a connection before the task runs that was made for it, which then finds the request without
+ * waiting: the callback that makes the task also begins to read, which tells whose that request will be.
+ *
+ * That a callback ends is seen where the next one begins, or, as uvloop reads before, where it leaves its context. src/tls/asyncio.rs
+ * finds the functions; the offsets are those of builds with the interpreter's lock, and a task is believed only if it was seen born.
+ */
+#ifndef WS_ASYNCIO_H
+#define WS_ASYNCIO_H
+
+#define PY_HEADER 16	/* struct PyObject: a wrapper's task follows it */
+#define PY_TUPLE 24	/* struct PyTupleObject: where its items begin */
+#define UV_STREAM_FD 184 /* struct uv_stream_s of libuv 1: io_watcher.fd */
+
+enum asyncio_point {
+	ASYNCIO_CALLBACK = 1, /* context_run(), PyContext_Exit() */
+	ASYNCIO_BORN = 2,     /* Task.__init__(self, …) */
+	ASYNCIO_SETTLED = 3,  /* set_result(self, …), set_exception, cancel of a future */
+	ASYNCIO_STEP = 4,     /* TaskStepMethWrapper.__call__(self, …) */
+	ASYNCIO_WAKE = 5,     /* task_wakeup(task, future) */
+	ASYNCIO_WRAPPED = 6,  /* TaskWakeupMethWrapper.__call__(self, (future,), …), until Python 3.9 */
+	ASYNCIO_END = 7,      /* the return of the last three */
+	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
+};
+
+static __always_inline void asyncio_born(struct task_state *t, struct goroutine_key *key, __u64 task)
+{
+	struct carrier_key future = { .object = task, .pid = key->pid };
+	struct context *from = NULL, born = {};
+
+	if (t->greenlet) {
+		key->id = t->greenlet;
+		from = bpf_map_lookup_elem(&goroutines, key);
+	}
+	if (from) {
+		inherit(&born, from, WS_EV_COROUTINE);
+		if (!born.cause && (from->cause || from->evidence == WS_EV_INFERRED))
+			born.evidence = WS_EV_INFERRED;
+	} else if (t->fresh && t->read_for) {
+		born.cause = t->read_for;
+		born.evidence = WS_EV_COROUTINE;
+	} else if (t->fresh || t->acts.cause || t->acts.evidence == WS_EV_INFERRED) {
+		born.evidence = WS_EV_INFERRED;
+	}
+	if (!t->greenlet)
+		t->born = task;
+	key->id = task;
+	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
+	bpf_map_delete_elem(&carriers, &future); /* what was a future at this address */
+}
+
+static __always_inline void asyncio_settled(struct task_state *t, struct goroutine_key *key, __u64 object)
+{
+	struct carrier_key future = { .object = object, .pid = key->pid };
+	struct carried given = {};
+	struct context *from;
+
+	if (t->greenlet) {
+		key->id = t->greenlet;
+		from = bpf_map_lookup_elem(&goroutines, key);
+		if (from && (from->cause || from->evidence == WS_EV_INFERRED))
+			given.by = CARRIED_BY_TASK;
+		/* It has outlived the request for which it was made, and works for others: a worker that was made when first needed. */
+		if (from && from->state == ACTS_LENT && is_over(from))
+			take(from, 0, WS_EV_INFERRED);
+	} else if (t->fresh) {
+		given.by = t->fresh;
+		given.cause = t->read_for;
+	}
+	if (given.by)
+		bpf_map_update_elem(&carriers, &future, &given, BPF_ANY);
+	else
+		bpf_map_delete_elem(&carriers, &future);
+}
+
+static __always_inline void asyncio_woken(struct context *c, const struct carrier_key *future)
+{
+	struct carried *got = bpf_map_lookup_elem(&carriers, future);
+	__u64 cause;
+	bool free, reader;
+	__u8 by;
+
+	if (!got)
+		return;
+	cause = got->cause;
+	by = got->by;
+	bpf_map_delete_elem(&carriers, future);
+	if (cause && cause == c->cause)
+		return;
+	free = !c->cause || is_over(c);
+	/* Who was woken by an answer before, and acts for nobody else, reads answers for others. */
+	reader = by == CARRIED_BY_ANSWER && c->place == CARRIED_BY_ANSWER;
+	if (by == CARRIED_BY_REQUEST && socket_of(cause) == socket_of(c->cause))
+		free = true;
+	if (!free && !reader)
+		return;
+	take(c, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED);
+	if (cause && by == CARRIED_BY_ANSWER)
+		c->place = by;
+}
+
+static __always_inline void asyncio_reads(struct task_struct *task, struct task_state *t, __u64 stream)
+{
+	__u64 made = t->born, inode, sk;
+	__u32 fd = 0;
+
+	if (!made || t->greenlet || bpf_probe_read_user(&fd, sizeof(fd), (void *)(stream + UV_STREAM_FD)))
+		return;
+	sk = (__u64)sock_of_fd(task, fd, &inode);
+	if (sk)
+		bpf_map_update_elem(&first_tasks, &sk, &made, BPF_ANY);
+}
+
+SEC("uprobe.multi")
+int asyncio(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct goroutine_key key = { .pid = task->tgid };
+	struct carrier_key future = { .pid = task->tgid };
+	struct context *c, unknown = { .evidence = WS_EV_INFERRED };
+	__u64 point = bpf_get_attach_cookie(ctx);
+
+	if (!t)
+		return 0;
+	if (point == ASYNCIO_CALLBACK) {
+		t->callbacks = 1;
+		if (!t->greenlet)
+			t->fresh = t->born = 0;
+		return 0;
+	}
+	if (!t->callbacks && point != ASYNCIO_BORN) /* the other half was not found */
+		return 0;
+	switch (point) {
+	case ASYNCIO_BORN:
+		asyncio_born(t, &key, WS_FN_ARG1(ctx));
+		return 0;
+	case ASYNCIO_SETTLED:
+		asyncio_settled(t, &key, WS_FN_ARG1(ctx));
+		return 0;
+	case ASYNCIO_END:
+		t->greenlet = 0;
+		return 0;
+	case ASYNCIO_READS:
+		asyncio_reads(task, t, WS_FN_ARG1(ctx));
+		return 0;
+	case ASYNCIO_STEP:
+		key.id = user_word(WS_FN_ARG1(ctx) + PY_HEADER);
+		break;
+	case ASYNCIO_WAKE:
+		key.id = WS_FN_ARG1(ctx);
+		future.object = WS_FN_ARG2(ctx);
+		break;
+	case ASYNCIO_WRAPPED:
+		key.id = user_word(WS_FN_ARG1(ctx) + PY_HEADER);
+		future.object = user_word(WS_FN_ARG2(ctx) + PY_TUPLE);
+		break;
+	}
+	c = bpf_map_lookup_elem(&goroutines, &key);
+	if (!c && point == ASYNCIO_WAKE) { /* older than its probes */
+		bpf_map_update_elem(&goroutines, &key, &unknown, BPF_ANY);
+		c = bpf_map_lookup_elem(&goroutines, &key);
+	}
+	t->greenlet = c ? key.id : 0;
+	if (c && future.object)
+		asyncio_woken(c, &future);
+	return 0;
+}
+
+#endif
