@@ -4,7 +4,7 @@
  * one. The loop reads sockets in callbacks of its own, which give what they have read to a task by way of a future: who waits for a
  * future that was settled by the very callback that read a request goes on for that request, unless it acts for another that is not
  * answered (then it waited for something else: a connection that became free). A future that another task settles says only that
- * something has happened: who acts for nobody then acts for somebody, and it is not known for whom.
+ * something has happened; who never acted for anybody is likely to find the other's work in a queue, as a thread is that is woken (context.h).
  *
  * uvloop may read the first request of a connection before the task runs that was made for it, which then finds the request without
  * waiting: the callback that makes the task also begins to read, which tells whose that request will be.
@@ -16,7 +16,11 @@
 #define WS_ASYNCIO_H
 
 #define PY_HEADER 16	/* struct PyObject: a wrapper's task follows it */
+#define PY_TYPE 8
 #define PY_TUPLE 24	/* struct PyTupleObject: where its items begin */
+#define PY_FUTURE_CALLBACK 24 /* struct FutureObj: its loop, its first callback */
+#define PY_METHOD_SELF 24 /* struct PyCFunctionObject */
+#define PY_PARTIAL_GIVEN 24 /* partialobject of functools: the arguments */
 #define UV_STREAM_FD 184 /* struct uv_stream_s of libuv 1: io_watcher.fd */
 
 enum asyncio_point {
@@ -30,6 +34,9 @@ enum asyncio_point {
 	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
 };
 
+/* The place of a task that was handed work by another one, which is none at which it waits; and of one that was woken by an answer. */
+enum { ASYNCIO_QUEUE = 1, ASYNCIO_READER = 2 };
+
 static __always_inline void asyncio_born(struct task_state *t, struct goroutine_key *key, __u64 task)
 {
 	struct carrier_key future = { .object = task, .pid = key->pid };
@@ -40,13 +47,15 @@ static __always_inline void asyncio_born(struct task_state *t, struct goroutine_
 		from = bpf_map_lookup_elem(&goroutines, key);
 	}
 	if (from) {
+		doubt_next(from);
 		inherit(&born, from, WS_EV_COROUTINE);
-		if (!born.cause && (from->cause || from->evidence == WS_EV_INFERRED))
+		if (!born.cause && (from->cause || from->guess || from->evidence == WS_EV_INFERRED))
 			born.evidence = WS_EV_INFERRED;
 	} else if (t->fresh && t->read_for) {
 		born.cause = t->read_for;
 		born.evidence = WS_EV_COROUTINE;
-	} else if (t->fresh || t->acts.cause || t->acts.evidence == WS_EV_INFERRED) {
+		born.state = is_provisional(born.cause) ? ACTS_LENT : ACTS_OWN;
+	} else if (t->fresh || (t->callbacks && t->loop)) { /* by a callback, for a connection that is new */
 		born.evidence = WS_EV_INFERRED;
 	}
 	if (!t->greenlet)
@@ -56,33 +65,82 @@ static __always_inline void asyncio_born(struct task_state *t, struct goroutine_
 	bpf_map_delete_elem(&carriers, &future); /* what was a future at this address */
 }
 
+/* A task that may have been there before its probes: it may act for somebody, or wait for work. */
+static __always_inline struct context *asyncio_found(struct goroutine_key *key)
+{
+	struct context unknown = { .evidence = WS_EV_INFERRED, .found = 1 };
+
+	bpf_map_update_elem(&goroutines, key, &unknown, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&goroutines, key);
+}
+
+/* The task that waits for this future, if it is the first to do so: its callback is a method of that task, or its wrapper. */
+static __always_inline struct context *asyncio_waiter(struct goroutine_key *key, __u64 running, __u64 future)
+{
+	__u64 callback = user_word(future + PY_FUTURE_CALLBACK), type = user_word(running + PY_TYPE);
+
+	key->id = user_word(callback + PY_METHOD_SELF);
+	if (!type || user_word(key->id + PY_TYPE) != type)
+		key->id = user_word(callback + PY_HEADER);
+	if (!type || user_word(key->id + PY_TYPE) != type)
+		return NULL;
+	return asyncio_found(key);
+}
+
+/* One task wakes another. Who acts for nobody else, or for unknown others, may find the work of the first. */
+static __always_inline void asyncio_passed(struct task_state *t, struct goroutine_key *key, __u64 future)
+{
+	struct context *from, *to;
+	bool waits;
+
+	key->id = t->greenlet;
+	from = bpf_map_lookup_elem(&goroutines, key);
+	if (!from)
+		return;
+	doubt_next(from);
+	to = asyncio_waiter(key, t->greenlet, future);
+	/*
+	 * It works for others than the request for which it was made, or has outlived it: perhaps a worker that was made when first
+	 * needed. Or it gave back a lock.
+	 */
+	if (from->state == ACTS_LENT && !is_provisional(from->cause) && from->cause &&
+	    (is_over(from) || (to && to->cause && to->cause != from->cause)))
+		take(from, 0, WS_EV_INFERRED);
+	if (!to || to == from)
+		return;
+	waits = to->place == ASYNCIO_QUEUE || (!to->cause && (to->evidence == WS_EV_NONE || to->found));
+	if ((waits || !to->cause) && (from->cause || from->guess))
+		lend(from, to, ASYNCIO_QUEUE, waits ? HOW_WAKE_UP : HOW_CHAIN);
+	else if (to->cause ? is_over(to) : from->evidence == WS_EV_INFERRED)
+		take(to, 0, WS_EV_INFERRED);
+}
+
 static __always_inline void asyncio_settled(struct task_state *t, struct goroutine_key *key, __u64 object)
 {
 	struct carrier_key future = { .object = object, .pid = key->pid };
-	struct carried given = {};
-	struct context *from;
+	struct carried given = { .cause = t->read_for, .by = t->fresh };
 
-	if (t->greenlet) {
-		key->id = t->greenlet;
-		from = bpf_map_lookup_elem(&goroutines, key);
-		if (from && (from->cause || from->evidence == WS_EV_INFERRED))
-			given.by = CARRIED_BY_TASK;
-		/* It has outlived the request for which it was made, and works for others: a worker that was made when first needed. */
-		if (from && from->state == ACTS_LENT && is_over(from))
-			take(from, 0, WS_EV_INFERRED);
-	} else if (t->fresh) {
-		given.by = t->fresh;
-		given.cause = t->read_for;
-	}
-	if (given.by)
+	if (t->greenlet)
+		asyncio_passed(t, key, object);
+	if (given.by && !t->greenlet)
 		bpf_map_update_elem(&carriers, &future, &given, BPF_ANY);
 	else
 		bpf_map_delete_elem(&carriers, &future);
 }
 
-static __always_inline void asyncio_woken(struct context *c, const struct carrier_key *future)
+/* Who waits for the end of this task, by itself or by wait_for() until Python 3.11: functools.partial(release, future of the other). */
+static __always_inline struct context *asyncio_superior(struct goroutine_key *key, __u64 task)
+{
+	struct context *c = asyncio_waiter(key, task, task);
+
+	return c ? c : asyncio_waiter(key, task, user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_GIVEN) + PY_TUPLE));
+}
+
+static __always_inline void asyncio_woken(const struct goroutine_key *task, struct context *c, const struct carrier_key *future)
 {
 	struct carried *got = bpf_map_lookup_elem(&carriers, future);
+	struct goroutine_key key = *task;
+	struct context *other;
 	__u64 cause;
 	bool free, reader;
 	__u8 by;
@@ -96,14 +154,20 @@ static __always_inline void asyncio_woken(struct context *c, const struct carrie
 		return;
 	free = !c->cause || is_over(c);
 	/* Who was woken by an answer before, and acts for nobody else, reads answers for others. */
-	reader = by == CARRIED_BY_ANSWER && c->place == CARRIED_BY_ANSWER;
-	if (by == CARRIED_BY_REQUEST && socket_of(cause) == socket_of(c->cause))
+	reader = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_READER;
+	if (by == CARRIED_BY_REQUEST && (is_provisional(c->cause) || socket_of(cause) == socket_of(c->cause)))
 		free = true;
 	if (!free && !reader)
 		return;
 	take(c, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED);
+	if (is_provisional(cause))
+		c->state = ACTS_LENT;
 	if (cause && by == CARRIED_BY_ANSWER)
-		c->place = by;
+		c->place = ASYNCIO_READER;
+	/* It was made to read the request only. */
+	other = by == CARRIED_BY_REQUEST ? asyncio_superior(&key, task->id) : NULL;
+	if (other && other != c && (!other->cause || is_over(other)))
+		take(other, cause, WS_EV_COROUTINE);
 }
 
 static __always_inline void asyncio_reads(struct task_struct *task, struct task_state *t, __u64 stream)
@@ -125,7 +189,8 @@ int asyncio(struct pt_regs *ctx)
 	struct task_state *t = target_task(task);
 	struct goroutine_key key = { .pid = task->tgid };
 	struct carrier_key future = { .pid = task->tgid };
-	struct context *c, unknown = { .evidence = WS_EV_INFERRED };
+	struct context *c;
+	bool known;
 	__u64 point = bpf_get_attach_cookie(ctx);
 
 	if (!t)
@@ -164,13 +229,13 @@ int asyncio(struct pt_regs *ctx)
 		break;
 	}
 	c = bpf_map_lookup_elem(&goroutines, &key);
-	if (!c && point == ASYNCIO_WAKE) { /* older than its probes */
-		bpf_map_update_elem(&goroutines, &key, &unknown, BPF_ANY);
-		c = bpf_map_lookup_elem(&goroutines, &key);
-	}
-	t->greenlet = c ? key.id : 0;
+	known = c;
+	if (!c && point == ASYNCIO_WAKE)
+		c = asyncio_found(&key);
 	if (c && future.object)
-		asyncio_woken(c, &future);
+		asyncio_woken(&key, c, &future);
+	/* One that nothing was known of stands for its thread this time. */
+	t->greenlet = c && (known || c->cause) ? key.id : 0;
 	return 0;
 }
 

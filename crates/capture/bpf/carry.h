@@ -12,8 +12,8 @@ struct carrier_key {
 	__u32 stream; /* of an HTTP/2 session; 0: the object itself */
 };
 
-/* By what a future of asyncio was settled; the first two are also what a callback has read. */
-enum carried_by { CARRIED_BY_REQUEST = 1, CARRIED_BY_ANSWER = 2, CARRIED_BY_TASK = 3 };
+/* What a callback of asyncio had read that settled a future. */
+enum carried_by { CARRIED_BY_REQUEST = 1, CARRIED_BY_ANSWER = 2 };
 
 struct carried {
 	__u64 cause; /* of an HTTP/2 session, whose stream is 0: the cookie of its socket */

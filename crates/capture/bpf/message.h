@@ -165,7 +165,7 @@ static __always_inline void note_fresh(const struct sock_state *s, struct task_s
 {
 	bool begins = s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
 
-	t->fresh = begins ? CARRIED_BY_REQUEST : CARRIED_BY_ANSWER;
+	t->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
 	t->read_for = begins ? c->exchange : c->id;
 }
 

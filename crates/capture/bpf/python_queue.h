@@ -12,10 +12,11 @@ enum python_point {
 	PYTHON_GOT = 2, /* at the return of get(self, …): the item, 0 with an exception */
 };
 
-static __always_inline void python_put(const struct context *a, const struct carrier_key *item, __u32 pid)
+static __always_inline void python_put(struct context *a, const struct carrier_key *item, __u32 pid)
 {
 	struct carried given = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
 
+	doubt_next(a);
 	/* One that gave back its result, or whose job is known by a provisional name, tells nothing about the next. */
 	if (a->state == ACTS_RETURNED || is_provisional(a->cause))
 		given.cause = 0;
