@@ -4,7 +4,7 @@
  * one. The loop reads sockets in callbacks of its own, which give what they have read to a task by way of a future: who waits for a
  * future that was settled by the very callback that read a request goes on for that request, unless it acts for another that is not
  * answered (then it waited for something else: a connection that became free). A future that another task settles says only that
- * something has happened; who never acted for anybody is likely to find the other's work in a queue, as a thread is that is woken (context.h).
+ * something has happened. A task of which nothing is known stands for its thread, as all did without this (doubt.h).
  *
  * uvloop may read the first request of a connection before the task runs that was made for it, which then finds the request without
  * waiting: the callback that makes the task also begins to read, which tells whose that request will be.
@@ -34,8 +34,8 @@ enum asyncio_point {
 	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
 };
 
-/* The place of a task that was handed work by another one, which is none at which it waits; and of one that was woken by an answer. */
-enum { ASYNCIO_QUEUE = 1, ASYNCIO_READER = 2 };
+/* The place of a task that was woken by an answer. */
+enum { ASYNCIO_READER = 1 };
 
 static __always_inline void asyncio_born(struct task_state *t, struct goroutine_key *key, __u64 task)
 {
@@ -68,7 +68,7 @@ static __always_inline void asyncio_born(struct task_state *t, struct goroutine_
 /* A task that may have been there before its probes: it may act for somebody, or wait for work. */
 static __always_inline struct context *asyncio_found(struct goroutine_key *key)
 {
-	struct context unknown = { .evidence = WS_EV_INFERRED, .found = 1 };
+	struct context unknown = { .evidence = WS_EV_INFERRED };
 
 	bpf_map_update_elem(&goroutines, key, &unknown, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&goroutines, key);
@@ -87,11 +87,10 @@ static __always_inline struct context *asyncio_waiter(struct goroutine_key *key,
 	return asyncio_found(key);
 }
 
-/* One task wakes another. Who acts for nobody else, or for unknown others, may find the work of the first. */
+/* One task wakes another. */
 static __always_inline void asyncio_passed(struct task_state *t, struct goroutine_key *key, __u64 future)
 {
 	struct context *from, *to;
-	bool waits;
 
 	key->id = t->greenlet;
 	from = bpf_map_lookup_elem(&goroutines, key);
@@ -106,12 +105,7 @@ static __always_inline void asyncio_passed(struct task_state *t, struct goroutin
 	if (from->state == ACTS_LENT && !is_provisional(from->cause) && from->cause &&
 	    (is_over(from) || (to && to->cause && to->cause != from->cause)))
 		take(from, 0, WS_EV_INFERRED);
-	if (!to || to == from)
-		return;
-	waits = to->place == ASYNCIO_QUEUE || (!to->cause && (to->evidence == WS_EV_NONE || to->found));
-	if ((waits || !to->cause) && (from->cause || from->guess))
-		lend(from, to, ASYNCIO_QUEUE, waits ? HOW_WAKE_UP : HOW_CHAIN);
-	else if (to->cause ? is_over(to) : from->evidence == WS_EV_INFERRED)
+	if (to && to != from && to->cause && is_over(to))
 		take(to, 0, WS_EV_INFERRED);
 }
 

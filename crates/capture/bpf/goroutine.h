@@ -86,7 +86,8 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	if (t->greenlet) {
 		key.id = t->greenlet;
 		c = bpf_map_lookup_elem(&goroutines, &key);
-		if (!c)
+		/* A task of asyncio of which nothing is known stands for its thread. */
+		if (!c || (t->callbacks && !c->cause))
 			return &t->acts;
 		t->goroutine = key.id;
 		return c;

@@ -66,7 +66,6 @@ struct context {
 	__u8 woken_idle : 1;	/* it acts for nobody, and was woken by a worker */
 	__u8 writes : 1;	/* it has sent something itself */
 	__u8 reads_answers : 1;	/* …has not, and reads the answers to what others have */
-	__u8 found : 1;		/* a task of asyncio: it was there before its probes */
 };
 
 /* Where Go's runtime keeps what is read of it. */

@@ -81,8 +81,8 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 direct
 			give_first(sk, exchange_id(s), pid);
 		v = bpf_map_lookup_elem(&served_by, &s->cookie);
 		if (!v) {
-			if (direction == WS_INGRESS)
-				fresh.read = exchange_id(s);
+			fresh.read = exchange_id(s);
+			fresh.answered = direction == WS_INGRESS ? 0 : fresh.read;
 			bpf_map_update_elem(&served_by, &s->cookie, &fresh, BPF_ANY);
 		} else if (direction == WS_INGRESS) {
 			v->read = exchange_id(s);
