@@ -280,6 +280,25 @@ class Client(Server):
         return client.stdout.readline().strip()
 
 
+class JavaEnds(Client):
+    """…both ends of which are one class of `jars/`, run as `server PORT` and as `client PORT`."""
+
+    programs = ("java",)
+    folder = main = ""  # below CACHE, with its libraries and, as FOLDER-classes, the class; its name
+    options = ()
+    LATE, FRESH, PARALLEL = 1, 1, 1  # a client is a process
+
+    def java(self, end):
+        path = f"{CACHE}/{self.folder}-classes:{CACHE}/{self.folder}/*"
+        return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.options, "-cp", path, self.main, end, self.port]
+
+    def start(self):
+        self.spawn(*self.java("server"))
+
+    def command(self):
+        return self.java("client")
+
+
 def own_network():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNET):

@@ -1,22 +1,13 @@
 """bRPC's protocol (baidu_std) in Java, both ends: calls, large ones, a service that throws, a method that is not there."""
 
-from stage import CACHE, Client
-
-JAVA = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/brpc-classes:{CACHE}/brpc/*", "Brpc"]
+from stage import JavaEnds
 
 
-class Brpc(Client):
+class Brpc(JavaEnds):
     protocol = "brpc"
     port = 8002
-    programs = ("java",)
+    folder, main = "brpc", "Brpc"
     files = ("brpc/jprotobuf-rpc-core-*.jar", "brpc-classes/Brpc.class")
-    LATE, FRESH, PARALLEL = 1, 1, 1  # a client is a process
-
-    def start(self):
-        self.spawn(*JAVA, "server", self.port)
-
-    def command(self):
-        return [*JAVA, "client", self.port]
 
     def warm(self, client):
         self.ask(client, "add", "x")
