@@ -127,6 +127,8 @@ const WIRE: &[&str] = &["wire"];
 const THREAD: &[&str] = &["wire", "thread", "child-task", "connect"];
 /// What a goroutine, a task of asyncio, or a worker of Python's executors acts for is told by the program, from when it was looked into.
 const GOROUTINE: &[&str] = &["wire", "coroutine"];
+/// …and so is which task of tokio runs, which reads what it serves itself.
+const TASK: &[&str] = &["wire", "coroutine", "thread"];
 
 #[test]
 fn a_thread_and_its_children_are_always_right() {
@@ -178,8 +180,8 @@ fn event_loops() {
         bar("nginx", 0.5, WIRE).claimed(0.95),
         bar("haproxy", 0.2, WIRE).claimed(0.9),
         bar("envoy", 0.0, WIRE),
-        bar("tokio", 0.0, WIRE).claimed(0.8),
-        bar("tokio-fanout", 0.0, WIRE),
+        bar("tokio", 0.95, TASK).claimed(1.0),
+        bar("tokio-fanout", 0.95, TASK).claimed(1.0),
         bar("java-reactor", 0.0, WIRE),
         bar("gevent", 0.7, GOROUTINE).claimed(0.98),
         bar("gevent-fanout", 0.7, GOROUTINE).claimed(0.98),

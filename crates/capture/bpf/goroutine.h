@@ -113,7 +113,7 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 static __always_inline struct context *waker(struct task_struct *task, struct task_state *t)
 {
 	know_process(task, t);
-	return t->facts.java.thread ? acting(task, t) : &t->acts;
+	return t->facts.java.thread || t->tokio ? acting(task, t) : &t->acts;
 }
 
 /* After acting(): the process of a thread; 0 if it was a goroutine. */

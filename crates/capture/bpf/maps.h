@@ -66,6 +66,7 @@ struct context {
 	__u8 woken_idle : 1;	/* it acts for nobody, and was woken by a worker */
 	__u8 writes : 1;	/* it has sent something itself */
 	__u8 reads_answers : 1;	/* …has not, and reads the answers to what others have */
+	__u8 slept : 1;		/* a task of tokio: since it last read something */
 };
 
 /* Where Go's runtime keeps what is read of it. */
@@ -115,7 +116,7 @@ struct task_state {
 	__u64 java_thread;	/* its JavaThread, once it is known to be that */
 	__u32 java_carrier;	/* its number in `java_allocations`; 0: none yet */
 	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
-	__u64 greenlet;		/* …or task of asyncio, that runs; 0: none that is known (greenlet.h, asyncio.h) */
+	__u64 greenlet;		/* …or task of asyncio or tokio, that runs; 0: none that is known (greenlet.h, asyncio.h, tokio.h) */
 	__u32 facts_epoch;
 	struct process_facts facts;
 	__u64 woken[WS_WOKEN];	/* at which futexes it was woken of late */
@@ -128,6 +129,7 @@ struct task_state {
 	__u8 frames;		/* is given frames of HTTP/2 one by one, which are seen */
 	__u8 deferred;		/* enum node_deferred (node_http2.h) */
 	__u8 callbacks;		/* each callback of its event loop is seen (asyncio.h) */
+	__u8 tokio;		/* it has run a task of tokio (tokio.h) */
 	__u8 fresh;		/* what the callback that runs has read: enum carried_by */
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];
@@ -136,7 +138,7 @@ struct task_state {
 	__u64 flow_next;
 	__u64 received_from;	/* cookie of the socket that it read last */
 	__u64 read_for;		/* if `fresh`: the request that it has read, or for which the answer is that it has read */
-	__u64 acts_on;		/* if `callbacks`: address of the socket that it reads or writes */
+	__u64 acts_on;		/* if `callbacks` or `tokio`: address of the socket that it reads or writes */
 	__u64 born;		/* task that the callback that runs has made */
 };
 
@@ -174,6 +176,7 @@ struct sock_state {
 	__u32 shown;		/* bytes of records while young */
 	__u32 run_shown;	/* payload bytes copied of the current run */
 	__u32 srtt_us;		/* at the last call */
+	__u32 sender;		/* in processes with tokio: the task that sent the last request */
 	__u8 run;		/* direction of the current run of calls */
 	__u8 request_direction;
 	__u8 evidence;

@@ -209,9 +209,10 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		first = turn(s, direction);
 		a = acting(task, t);
-		if (t->callbacks) {
+		if (t->callbacks || t->tokio) {
 			*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
-			note_served(s, a, direction, *(volatile __u64 *)&t->acts_on, task->tgid);
+			note_served(s, a, direction | (t->tokio && t->goroutine ? NOTE_TOKIO : 0),
+				    *(volatile __u64 *)&t->acts_on, (__u64)actor_id(task, t) << 32 | task->tgid);
 		}
 		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
 			     (direction == WS_EGRESS ? FOLLOW_SENT : 0) |
@@ -220,6 +221,10 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		note_allocations(t, a);
 		if (direction == WS_INGRESS) {
+			a->slept = 0;
+			/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */
+			if (t->tokio && t->goroutine && s->shared)
+				take(a, 0, WS_EV_INFERRED);
 			t->received_from = s->cookie;
 			if (t->callbacks && a == &t->acts)
 				note_fresh(s, t, &c);

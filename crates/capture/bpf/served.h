@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which request each connection brought last, and which it has answered, in processes whose event loop is looked into (asyncio.h):
+ * Which request each connection brought last, and which it has answered, in processes whose event loop is looked into (asyncio.h, tokio.h):
  * there a task may outlive the request for which it was made, or go on with the next one without having been woken for it.
  */
 #ifndef WS_SERVED_H
@@ -69,16 +69,52 @@ static __always_inline void give_first(__u64 sk, __u64 request, __u32 pid)
 		take(c, request, WS_EV_COROUTINE);
 }
 
-/* Before a message that is read or sent in such a process. Verified on its own. */
-__noinline int note_served(struct sock_state *s, struct context *a, __u32 direction, __u64 sk, __u32 pid)
+#define NOTE_TOKIO 256 /* with the direction: the actor is a task of tokio */
+
+#define TOKIO_UNRECEIVED 1 /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
+
+/*
+ * What a task of tokio sends may be for others than the request for which it was made, if many use the connection, or if others have
+ * handed it over to the task: that it was woken for them is not always seen. So it is if the task has asked before on this
+ * connection, and slept after it had read; or if somebody else has connected, and nothing was sent to a new task for the request.
+ * Who was sent something asks once for it: more may have been sent while it did not sleep.
+ */
+static __always_inline void doubt_tokio(struct sock_state *s, struct context *a, __u64 who)
+{
+	struct carrier_key key = { .object = a->cause, .pid = who, .stream = TOKIO_UNRECEIVED };
+	__u32 sender = who >> 32;
+	bool again = s->sender == sender && a->writes, doubtful = s->shared; /* addresses are used again */
+	struct carried *sent;
+
+	if (a->cause && a->state == ACTS_LENT) {
+		if (a->place) {
+			doubtful = doubtful || (again && a->used & USED_SEND && !a->acted);
+		} else if (s->exchange > 1) {
+			doubtful = doubtful || (again && a->slept);
+		} else if (s->connect_tid != sender && !again) {
+			sent = bpf_map_lookup_elem(&carriers, &key);
+			if (sent && sent->cause)
+				sent->cause--;
+			else
+				doubtful = true;
+		}
+	}
+	s->sender = sender;
+	if (doubtful)
+		take(a, 0, WS_EV_INFERRED);
+}
+
+/* Before a message that is read or sent in such a process; `who` as for follow_cause(). Verified on its own. */
+__noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, __u64 sk, __u64 who)
 {
 	struct served *v, fresh = {};
+	__u8 direction = bits;
 
 	if (!s || !a)
 		return 0;
 	if (s->request_direction == WS_INGRESS) {
 		if (direction == WS_INGRESS && s->exchange <= 1)
-			give_first(sk, exchange_id(s), pid);
+			give_first(sk, exchange_id(s), who);
 		v = bpf_map_lookup_elem(&served_by, &s->cookie);
 		if (!v) {
 			fresh.read = exchange_id(s);
@@ -91,7 +127,9 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 direct
 		}
 		return 0;
 	}
-	if (direction == WS_EGRESS)
+	if (direction == WS_EGRESS && bits & NOTE_TOKIO)
+		doubt_tokio(s, a, who);
+	else if (direction == WS_EGRESS)
 		doubt_next(a);
 	return 0;
 }

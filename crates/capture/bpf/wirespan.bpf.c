@@ -51,6 +51,7 @@
 #include "python_queue.h"
 #include "greenlet.h"
 #include "asyncio.h"
+#include "tokio.h"
 #include "tls_rust.h"
 #include "flow_state.h"
 #include "flow_trouble.h"

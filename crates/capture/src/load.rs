@@ -190,6 +190,7 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
         python_queue: fd("python_queue", &progs.python_queue),
         greenlet: fd("greenlet", &progs.greenlet),
         asyncio: fd("asyncio", &progs.asyncio),
+        tokio: fd("tokio", &progs.tokio),
     }
 }
 

@@ -369,6 +369,15 @@ pub const PROGRAMS: &[Program] = &[
         required: false,
     },
     Program {
+        name: "tokio",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "Rust: which task of tokio runs (programs that keep their symbols)",
+        lost: "calls of tasks are joined by guess if several requests are served at a time",
+        required: false,
+    },
+    Program {
         name: "flow_state",
         tracepoint: "inet_sock_set_state",
         since: "Linux 5.14",

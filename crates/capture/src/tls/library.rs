@@ -10,6 +10,7 @@ use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
 use super::python::{self, Queue};
 use super::rust;
+use super::tokio;
 use super::unread;
 use std::collections::HashMap;
 use std::path::Path;
@@ -63,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) greenlet: Vec<Probe>,
     /// Of Python's asyncio.
     pub(crate) asyncio: Tasks,
+    /// Of tokio's tasks.
+    pub(crate) tokio: Vec<Probe>,
     /// Of CPython's module of that name.
     pub(crate) queue: Option<Queue>,
     /// Of CPython: where its own locks lie, in the file's addresses.
@@ -138,10 +141,12 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
         let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
         let (greenlet, asyncio, java) = (greenlet::plan(image), asyncio::plan(image), java::plan(image));
         let python = queue.is_some() || !greenlet.is_empty() || !asyncio.enter.is_empty();
-        if !python && locks.is_none() && java.is_none() && node.is_empty() && unread.is_none() {
+        let tokio = tokio::plan(image);
+        let rust = !tokio.is_empty();
+        if !python && !rust && locks.is_none() && java.is_none() && node.is_empty() && unread.is_none() {
             return plan;
         }
-        Some(Plan { locks, node, queue, greenlet, asyncio, java, unread, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, greenlet, asyncio, tokio, java, unread, ..plan.unwrap_or_default() })
     })
 }
 

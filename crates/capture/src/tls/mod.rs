@@ -10,6 +10,7 @@
 //! | [`greenlet`] | where Python's greenlets are made and switched |
 //! | [`java`] | where a thread of Java says which virtual thread it has mounted |
 //! | [`asyncio`] | where Python's tasks are made, stepped and woken |
+//! | [`tokio`] | where tasks of tokio are made and run, and what they are sent |
 //! | [`unread`] | which files hold TLS that cannot be probed |
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
@@ -33,6 +34,7 @@ mod node;
 mod points;
 mod python;
 mod rust;
+mod tokio;
 mod unread;
 
 use crate::ring::Ring;
@@ -78,6 +80,7 @@ pub(crate) struct Programs {
     pub(crate) python_queue: Option<RawFd>,
     pub(crate) greenlet: Option<RawFd>,
     pub(crate) asyncio: Option<RawFd>,
+    pub(crate) tokio: Option<RawFd>,
 }
 
 /// Those that make no sense without each other.
@@ -495,6 +498,7 @@ impl Search {
         }
         sets.extend(programs.node.map(|program| (program, &plan.node, false)));
         sets.extend(programs.greenlet.map(|program| (program, &plan.greenlet, false)));
+        sets.extend(programs.tokio.map(|program| (program, &plan.tokio, false)));
         if let Some(program) = programs.asyncio {
             sets.extend([(program, &plan.asyncio.enter, false), (program, &plan.asyncio.end, true)]);
         }

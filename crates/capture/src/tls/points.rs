@@ -141,14 +141,23 @@ impl Function {
         Points { enter: at, exits: Exits::Return(at), cost: cost + CHEAP }
     }
 
+    /// The cheapest instruction that every call passes, maybe more than once, with its first argument in place.
+    pub(crate) fn first_argument(&self) -> u64 {
+        self.enter_with(&ARGUMENTS[..1]).0
+    }
+
     fn enter(&self) -> (u64, u32) {
+        self.enter_with(&ARGUMENTS)
+    }
+
+    fn enter_with(&self, arguments: &[Register]) -> (u64, u32) {
         let mut factory = InstructionInfoFactory::new();
         let mut best = (self.start, STEPPED);
         for i in &self.code {
             if cost(i) < best.1 {
                 best = (i.ip(), cost(i));
             }
-            if i.flow_control() != FlowControl::Next || writes(&mut factory, i, &ARGUMENTS) {
+            if i.flow_control() != FlowControl::Next || writes(&mut factory, i, arguments) {
                 break;
             }
         }
@@ -244,6 +253,16 @@ mod tests {
         // push rbx; mov rbx,rdi; pop rbx; ret
         let points = Function::new(&[0x53, 0x48, 0x89, 0xfb, 0x5b, 0xc3], 0x1000).points(true);
         assert_eq!(points, Points { enter: 0x1000, exits: Exits::Return(0x1000), cost: 3 });
+    }
+
+    #[test]
+    fn the_first_argument_may_outlive_the_others() {
+        // sub rsp,18h; mov rax,[rdi]; lea rdx,[rsp+8]; test al,1; je +0
+        let f = Function::new(
+            &[0x48, 0x83, 0xec, 0x18, 0x48, 0x8b, 0x07, 0x48, 0x8d, 0x54, 0x24, 8, 0xa8, 1, 0x74, 0],
+            0x1000,
+        );
+        assert_eq!((f.first_argument(), f.points(false).enter), (0x100e, 0x1000));
     }
 
     #[test]

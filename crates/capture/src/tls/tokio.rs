@@ -1,0 +1,115 @@
+//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes who receives from it. Names carry a hash per
+//! build, so that they are known by what is left when it is taken away; a program whose symbols were stripped tells nothing.
+//!
+//! What is probed is not generic, or stands in a table of functions, so that it is not inlined into its callers unless the whole
+//! program is optimised as one (fat LTO).
+
+use super::elf::{Image, Place};
+use super::library::Probe;
+use super::points::Function;
+use std::collections::HashSet;
+
+/// Cookies, as in `bpf/tokio.h`.
+const RUNS: u64 = 1;
+const SLEEPS: u64 = 2;
+const ENDS: u64 = 3;
+const BORN: u64 = 4;
+const SENDS: u64 = 5;
+const PERHAPS: u64 = 6;
+
+/// Without these a task would seem to run for ever, or act for whoever had its address before.
+const NEEDED: [u64; 4] = [RUNS, SLEEPS, ENDS, BORN];
+/// So much of each function is looked at.
+const LOOKED_AT: u64 = 128;
+
+/// Where to probe; nothing unless it suffices.
+pub(crate) fn plan(image: &Image<'_>) -> Vec<Probe> {
+    // Which registers have the arguments is known for x86-64 only.
+    if !image.is_x86_64() {
+        return Vec::new();
+    }
+    let mut seen = HashSet::new();
+    let mut probes: Vec<Probe> = Vec::new();
+    for (place, cookie) in image.named(cookie) {
+        // Equal code has several names.
+        if seen.insert(place.address) {
+            probes.extend(probe(image, place, cookie));
+        }
+    }
+    if NEEDED.iter().any(|needed| probes.iter().all(|p| p.cookie != *needed)) {
+        probes.clear();
+    }
+    probes
+}
+
+fn probe(image: &Image<'_>, place: Place, cookie: u64) -> Option<Probe> {
+    let function = Function::new(image.bytes(place.address, place.size.min(LOOKED_AT))?, place.address);
+    let enter = if cookie == BORN { function.points(false).enter } else { function.first_argument() };
+    Some(Probe { offset: image.offset(enter)?, cookie })
+}
+
+/// What a function is probed for, by its mangled name.
+fn cookie(mangled: &[u8]) -> Option<u64> {
+    const PARTS: [&[u8]; 2] = [b"5tokio", b"12futures_core"];
+    if !mangled.starts_with(b"_") || !PARTS.iter().any(|part| mangled.windows(part.len()).any(|w| w == *part)) {
+        return None;
+    }
+    let name = rustc_demangle::try_demangle(std::str::from_utf8(mangled).ok()?).ok()?;
+    operation(&format!("{name:#}"))
+}
+
+/// …by its name without hashes.
+fn operation(name: &str) -> Option<u64> {
+    if let Some(of) = name.strip_prefix("tokio::runtime::task::raw::poll") {
+        return (of.is_empty() || (of.starts_with("::<") && of.ends_with('>'))).then_some(RUNS);
+    }
+    let (of, method) = name.rsplit_once("::")?;
+    let of = of.strip_prefix('<').map_or(of, |of| of.strip_suffix('>').unwrap_or(of));
+    match (of.split('<').next()?, method) {
+        ("tokio::runtime::task::state::State", "transition_to_idle") => Some(SLEEPS),
+        ("tokio::runtime::task::state::State", "transition_to_complete") => Some(ENDS),
+        ("tokio::runtime::task::list::OwnedTasks", "bind_inner") => Some(BORN),
+        ("tokio::sync::task::atomic_waker::AtomicWaker", "wake") => Some(SENDS),
+        ("futures_core::task::__internal::atomic_waker::AtomicWaker", "wake") => Some(PERHAPS),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_by_their_names_in_every_form() {
+        for (name, expected) in [
+            ("tokio::runtime::task::raw::poll", Some(RUNS)),
+            ("tokio::runtime::task::raw::poll::<my::work::{closure#0}, alloc::sync::Arc<a::Handle>>", Some(RUNS)),
+            ("tokio::runtime::task::raw::poll::<a::B, c::D>::{closure#0}", None),
+            ("tokio::runtime::task::raw::poll_inner", None),
+            ("tokio::runtime::task::state::State::transition_to_idle", Some(SLEEPS)),
+            ("<tokio::runtime::task::state::State>::transition_to_idle", Some(SLEEPS)),
+            ("<tokio::runtime::task::state::State>::transition_to_complete", Some(ENDS)),
+            ("tokio::runtime::task::list::OwnedTasks<S>::bind_inner", Some(BORN)),
+            ("<tokio::runtime::task::list::OwnedTasks<alloc::sync::Arc<a::b::Handle>>>::bind_inner", Some(BORN)),
+            ("tokio::runtime::task::list::OwnedTasks<S>::bind_inner::{{closure}}", None),
+            ("tokio::sync::task::atomic_waker::AtomicWaker::wake", Some(SENDS)),
+            ("<futures_core::task::__internal::atomic_waker::AtomicWaker>::wake", Some(PERHAPS)),
+            ("<mine::AtomicWaker>::wake", None),
+            ("tokio", None),
+        ] {
+            assert_eq!(operation(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn mangled_names_of_both_kinds_are_read() {
+        assert_eq!(cookie(b"_ZN5tokio7runtime4task3raw4poll17h0a6dea97c7ec8996E"), Some(RUNS));
+        let part = b"_ZN5tokio7runtime4task3raw4poll17h2834d3b4a8381a5fE.llvm.5608456100807192962";
+        assert_eq!(cookie(part), Some(RUNS));
+        let v0 = b"_RNvMNtNtNtCsabc_5tokio7runtime4task5stateNtB2_5State18transition_to_idle";
+        assert_eq!(cookie(v0), Some(SLEEPS));
+        let generic = b"_ZN5tokio7runtime4task4list19OwnedTasks$LT$S$GT$10bind_inner17h293b3109317a9d78E";
+        assert_eq!(cookie(generic), Some(BORN));
+        assert_eq!(cookie(b"_ZN5tokio4mine4poll17h0a6dea97c7ec8996E"), None);
+    }
+}
