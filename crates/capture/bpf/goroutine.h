@@ -15,19 +15,6 @@
 #define GO_CHAN_BUFFERED 8
 #define GO_CHAN_ELEMENT 24
 
-struct goroutine_key {
-	__u64 id;
-	__u32 pid;
-	__u32 java; /* its threads have numbers of their own */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct goroutine_key);
-	__type(value, struct context);
-} goroutines SEC(".maps");
-
 #define GO_G_M 48 /* of runtime.g */
 
 /* What this goroutine acts for; made at first sight, when its parent is asked unless its start would have been seen. */
@@ -95,6 +82,8 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	know_process(task, t);
 	if (t->facts.java.thread)
 		return virtual_context(t, &key);
+	if (t->facts.haproxy.stream)
+		return haproxy_context(t, &key);
 	if (!t->facts.go.goid)
 		return &t->acts;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);

@@ -96,12 +96,20 @@ struct java_machine {
 	__u64 collections; /* address of their number, of 4 bytes; 0: not known */
 };
 
+/* HAProxy: addresses of functions that a task may run, and where a thread keeps what it does: src/tls/haproxy.rs. */
+struct haproxy {
+	__u64 stream;	/* process_stream(), of a stream; 0 if this is no HAProxy */
+	__u64 end;	/* sc_conn_io_cb(), of one end of a stream */
+	__u64 context;	/* of the thread, from where the C library has its structure */
+};
+
 /* What user space has learnt of a process; by thread group. */
 struct process_facts {
 	struct go_runtime go;	/* zero if that is no Go program; no `goid`: of a version that is not known */
 	struct java_machine java;
 	__u64 locks_from;	/* addresses at which only an interpreter's locks lie */
 	__u64 locks_to;
+	struct haproxy haproxy;
 };
 
 /* What a task is to us, and for which request it acts. */
@@ -112,7 +120,7 @@ struct task_state {
 	__u8 loop;		/* has waited for events of many sockets */
 	__u8 mmsg_next;		/* index of the next message of a running sendmmsg/recvmmsg */
 	struct context acts;
-	__u64 goroutine;	/* that made the last call, or greenlet, or virtual thread of Java; 0 if none did */
+	__u64 goroutine;	/* that made the last call, or greenlet, virtual thread of Java, stream of HAProxy; 0 if none did */
 	__u64 java_thread;	/* its JavaThread, once it is known to be that */
 	__u32 java_carrier;	/* its number in `java_allocations`; 0: none yet */
 	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
@@ -140,7 +148,24 @@ struct task_state {
 	__u64 read_for;		/* if `fresh`: the request that it has read, or for which the answer is that it has read */
 	__u64 acts_on;		/* if `callbacks` or `tokio`: address of the socket that it reads or writes */
 	__u64 born;		/* task that the callback that runs has made */
+	__u64 haproxy_task;	/* that ran at its last message (haproxy.h) */
+	__u16 haproxy_current;	/* where its context has the task that runs, plus one; 0: not known */
+	__u16 haproxy_looks;
 };
+
+/* Who acts in the place of a thread: a goroutine, or what else is like one. */
+struct goroutine_key {
+	__u64 id;
+	__u32 pid;
+	__u32 java; /* its threads have numbers of their own */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct goroutine_key);
+	__type(value, struct context);
+} goroutines SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

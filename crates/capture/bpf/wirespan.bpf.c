@@ -15,6 +15,7 @@
 #include "carry.h"
 #include "virtual_thread.h"
 #include "virtual_birth.h"
+#include "haproxy.h"
 #include "goroutine.h"
 #include "doubt.h"
 #include "cause.h"

@@ -191,6 +191,7 @@ pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs
         greenlet: fd("greenlet", &progs.greenlet),
         asyncio: fd("asyncio", &progs.asyncio),
         tokio: fd("tokio", &progs.tokio),
+        haproxy: fd("haproxy_stream_made", &progs.haproxy_stream_made),
     }
 }
 

@@ -360,6 +360,15 @@ pub const PROGRAMS: &[Program] = &[
         required: false,
     },
     Program {
+        name: "haproxy_stream_made",
+        tracepoint: "",
+        since: "Linux 6.6",
+        rung: None,
+        feature: "HAProxy: which stream its scheduler runs",
+        lost: "calls of HAProxy are joined by guess if several requests were read before they were sent on",
+        required: false,
+    },
+    Program {
         name: "asyncio",
         tracepoint: "",
         since: "Linux 6.6",

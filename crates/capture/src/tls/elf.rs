@@ -97,6 +97,20 @@ impl<'a> Image<'a> {
             .map(|p| (p.p_offset(endian), p.p_vaddr(endian)))
     }
 
+    /// Where an exported thread-local variable of an x86-64 executable lies, from where the C library has its structure of the thread on
+    /// (below it).
+    pub(crate) fn thread_local(&self, name: &str) -> Option<u64> {
+        let endian = self.elf.endian();
+        let table = self.elf.elf_dynamic_symbol_table();
+        let is_it = |s: &&object::elf::Sym64<Endianness>| {
+            s.st_type() == object::elf::STT_TLS && table.symbol_name(endian, s).is_ok_and(|n| n == name.as_bytes())
+        };
+        let variable = table.iter().find(is_it)?;
+        let block = self.elf.elf_program_headers().iter().find(|p| p.p_type(endian) == object::elf::PT_TLS)?;
+        let size = block.p_memsz(endian).checked_next_multiple_of(block.p_align(endian).max(1))?;
+        Some(variable.st_value(endian).wrapping_sub(size))
+    }
+
     /// Bytes of the file from an address on, as many as there are.
     pub(crate) fn bytes(&self, address: u64, size: u64) -> Option<&[u8]> {
         use object::ReadRef as _;

@@ -5,6 +5,7 @@ use super::elf::{self, Image, Place};
 use super::go;
 use super::goroutines::{self, Goroutines};
 use super::greenlet;
+use super::haproxy::{self, HaProxy};
 use super::java::{self, Java};
 use super::node;
 use super::points::{Exits, Function, Points, STEPPED};
@@ -62,6 +63,8 @@ pub(crate) struct Plan {
     pub(crate) node: Vec<Probe>,
     /// Of Python's greenlets.
     pub(crate) greenlet: Vec<Probe>,
+    /// Of HAProxy.
+    pub(crate) haproxy: Option<HaProxy>,
     /// Of Python's asyncio.
     pub(crate) asyncio: Tasks,
     /// Of tokio's tasks.
@@ -141,12 +144,12 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
         let (locks, node, queue) = (Locks::of(image), node::plan(image), python::plan(image));
         let (greenlet, asyncio, java) = (greenlet::plan(image), asyncio::plan(image), java::plan(image));
         let python = queue.is_some() || !greenlet.is_empty() || !asyncio.enter.is_empty();
-        let tokio = tokio::plan(image);
-        let rust = !tokio.is_empty();
-        if !python && !rust && locks.is_none() && java.is_none() && node.is_empty() && unread.is_none() {
+        let (tokio, haproxy) = (tokio::plan(image), haproxy::plan(image));
+        let other = locks.is_some() || java.is_some() || haproxy.is_some() || !node.is_empty() || !tokio.is_empty();
+        if !python && !other && unread.is_none() {
             return plan;
         }
-        Some(Plan { locks, node, queue, greenlet, asyncio, tokio, java, unread, ..plan.unwrap_or_default() })
+        Some(Plan { locks, node, queue, greenlet, asyncio, tokio, java, haproxy, unread, ..plan.unwrap_or_default() })
     })
 }
 

@@ -8,6 +8,7 @@
 //! | [`go_http`], [`node`] | where HTTP libraries tell for which request they act |
 //! | [`python`] | where an executor's workers take their jobs |
 //! | [`greenlet`] | where Python's greenlets are made and switched |
+//! | [`haproxy`] | where HAProxy keeps which stream it runs, and where one is made |
 //! | [`java`] | where a thread of Java says which virtual thread it has mounted |
 //! | [`asyncio`] | where Python's tasks are made, stepped and woken |
 //! | [`tokio`] | where tasks of tokio are made and run, and what they are sent |
@@ -26,6 +27,7 @@ mod go;
 mod go_http;
 mod goroutines;
 mod greenlet;
+mod haproxy;
 mod java;
 mod library;
 mod link;
@@ -81,6 +83,7 @@ pub(crate) struct Programs {
     pub(crate) greenlet: Option<RawFd>,
     pub(crate) asyncio: Option<RawFd>,
     pub(crate) tokio: Option<RawFd>,
+    pub(crate) haproxy: Option<RawFd>,
 }
 
 /// Those that make no sense without each other.
@@ -120,6 +123,7 @@ struct Facts {
     go: [u8; 8],
     java: java::Machine,
     locks: (u64, u64),
+    haproxy: haproxy::Facts,
 }
 
 /// Of `go`: whether `crypto/tls` is probed.
@@ -138,7 +142,8 @@ impl FactMaps {
             self.processes.delete(&key)
         } else {
             let (from, to) = (facts.locks.0.to_ne_bytes(), facts.locks.1.to_ne_bytes());
-            self.processes.update(&key, &[&facts.go[..], &facts.java.bytes(), &from, &to].concat(), MapFlags::ANY)
+            let all = [&facts.go[..], &facts.java.bytes(), &from, &to, &facts.haproxy.bytes()].concat();
+            self.processes.update(&key, &all, MapFlags::ANY)
         };
         let zero = 0u32.to_ne_bytes();
         let epoch = self.epoch.lookup(&zero, MapFlags::ANY).ok().flatten();
@@ -477,6 +482,9 @@ impl Search {
             facts.java = java.learn(pid, mapped).unwrap_or_default();
             tracing::debug!(pid, machine = ?facts.java, "Java's threads");
         }
+        if let Some((haproxy, mapped)) = plan.haproxy.as_ref().zip(mapped).filter(|_| programs.haproxy.is_some()) {
+            facts.haproxy = haproxy.facts(mapped);
+        }
         // Goroutines are followed from when their probes are there: half of what passes between them would be wrong.
         let tell = facts != process.facts;
         process.facts = facts;
@@ -499,6 +507,9 @@ impl Search {
         sets.extend(programs.node.map(|program| (program, &plan.node, false)));
         sets.extend(programs.greenlet.map(|program| (program, &plan.greenlet, false)));
         sets.extend(programs.tokio.map(|program| (program, &plan.tokio, false)));
+        if let Some((program, haproxy)) = programs.haproxy.zip(plan.haproxy.as_ref()) {
+            sets.push((program, &haproxy.made, false));
+        }
         if let Some(program) = programs.asyncio {
             sets.extend([(program, &plan.asyncio.enter, false), (program, &plan.asyncio.end, true)]);
         }
