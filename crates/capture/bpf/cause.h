@@ -28,12 +28,19 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 		if (a->cause >> 24 == s->cookie)
 			c->exchange = a->cause;
 	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED && !is_by_stream(a->cause)) {
-		if (a->cause != c->exchange)
+		if (a->cause == c->exchange) {
+			if (a->crowd || a->framed)
+				answer_in_turn(a, pid);
+		} else if (goes_on(a)) {
+			a->answers = 1; /* what another has read, without having sent anything for it */
+		} else {
 			out_of_turn(pid && a->framed ? pid | WS_DOUBT_FRAMES : pid);
-		else if (a->crowd || a->framed)
-			answer_in_turn(a, pid);
+		}
 	}
-	if (a->cause == c->exchange) {
+	if (a->state == ACTS_LENT && is_provisional(a->cause) && !a->told && !s->shared && s->exchange) {
+		if (first || c->exchange == a->guess)
+			answer_lent(a, c->exchange);
+	} else if (a->cause == c->exchange) {
 		a->acted = 1;
 		if (a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
@@ -50,7 +57,16 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 		s->evidence = WS_EV_NONE;
 		return;
 	}
-	act(a, USED_SEND);
+	if (goes_on(a)) {
+		a->state = ACTS_RETURNED;
+		a->guess = a->cause;
+		a->woken = a->place = 0;
+		act(a, USED_SEND);
+		a->evidence = WS_EV_THREAD;
+		doubtful = false;
+	} else {
+		act(a, USED_SEND);
+	}
 	a->acted = 1;
 	if (s->shared && s->cause && s->cause != a->cause)
 		s->mixed = 1;
@@ -105,6 +121,7 @@ __noinline int follow_cause(struct sock_state *s, struct context *a, struct caus
 		/* Who asks again has been answered, maybe by somebody else. */
 		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
+		end_aftermath(a);
 		take(a, c->exchange, how);
 		return 0;
 	}

@@ -80,7 +80,8 @@ enum context_use { USED_CONNECT = 1, USED_SEND = 2 };
  */
 static __always_inline void act(struct context *c, __u8 use)
 {
-	bool again = c->state == ACTS_LENT && is_provisional(c->cause);
+	/* Who answers itself does one piece of work until then. */
+	bool again = c->state == ACTS_LENT && is_provisional(c->cause) && !c->answers;
 	__u64 fresh;
 
 	bool hired = c->state < ACTS_LENT && !c->cause && c->woken_idle;
@@ -101,6 +102,32 @@ static __always_inline void act(struct context *c, __u8 use)
 }
 
 /*
+ * A thread that has answered calls on: still for that request (aftermath, or a part of the answer), or for one that another has
+ * read, as workers do. So it acts for a provisional cause, which is told by what it reads or answers next.
+ */
+static __always_inline bool goes_on(const struct context *c)
+{
+	return c->state == ACTS_ANSWERED && c->evidence == WS_EV_THREAD && c->cause && !c->framed && !c->crowd;
+}
+
+/* It answers a request: it has done the work for it, and what follows is for the next one, or for this one still. */
+static __always_inline void answer_lent(struct context *c, __u64 request)
+{
+	tell_alias(c->cause, request, WS_ALIAS_NAME);
+	c->answers |= request != c->guess;
+	c->guess = request;
+	c->woken = c->pending = 0;
+	c->state = ACTS_RETURNED;
+}
+
+/* It reads the next request itself, and has answered none since: what it sent was for the last. */
+static __always_inline void end_aftermath(const struct context *c)
+{
+	if (c->state == ACTS_LENT && is_provisional(c->cause) && c->guess && !c->place && !c->woken && c->evidence == WS_EV_THREAD)
+		tell_alias(c->cause, c->guess, WS_ALIAS_NAME);
+}
+
+/*
  * How something passes: HOW_CHAIN in a way in which locks are passed on, and the right to look into a queue; HOW_WAKE_UP to
  * who is woken, which then may find another's work in the queue; HOW_CHANNEL together with the very value.
  */
@@ -113,6 +140,8 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	if (from->state == ACTS_LENT && (!cause || from->pending))
 		cause = from->guess;
 	if (how != HOW_CHANNEL && to->state == ACTS_LENT && is_provisional(to->cause) && to->used & USED_SEND) {
+		if (to->answers)
+			return;
 		/* The next piece of work, or a lock in the middle of this one: seen by what comes first, a request or a result. */
 		to->guess = cause;
 		to->woken = how == HOW_WAKE_UP;
@@ -136,7 +165,7 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 	if (to->told)
 		return;
 	if (to->cause && to->state == ACTS_OWN) { /* it waits for a result */
-		if (how == HOW_CHAIN || from->told)
+		if (how == HOW_CHAIN || from->told || from->answers)
 			return;
 		/* …or for a further request of the connection that it has begun to read itself. */
 		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {

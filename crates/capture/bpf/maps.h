@@ -65,6 +65,7 @@ struct context {
 	__u8 delivers : 1;	/* a goroutine: what it sends next is a connection, not work */
 	__u8 woken_idle : 1;	/* it acts for nobody, and was woken by a worker */
 	__u8 writes : 1;	/* it has sent something itself */
+	__u8 answers : 1;	/* …also answers to requests that others have read: it gives no results back */
 	__u8 reads_answers : 1;	/* …has not, and reads the answers to what others have */
 	__u8 slept : 1;		/* a task of tokio: since it last read something */
 };
