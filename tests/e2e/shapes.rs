@@ -163,7 +163,7 @@ fn hand_over_to_other_threads() {
         bar("go-channel", 0.7, GOROUTINE).claimed(0.9),
         bar("java-virtual", 0.7, GOROUTINE).claimed(0.95),
         bar("java-virtual-fanout", 0.3, WIRE).claimed(0.95),
-        bar("puma", 0.5, WIRE).claimed(0.9),
+        bar("puma", 0.8, &["wire", "thread"]).claimed(0.98),
     ];
     run("shapes_hand_over", &bars, 100);
 }
@@ -178,7 +178,7 @@ fn event_loops() {
         bar("uvloop", 0.9, GOROUTINE).claimed(1.0),
         bar("uvloop-fanout", 0.9, GOROUTINE).claimed(1.0),
         bar("nginx", 0.5, WIRE).claimed(0.95),
-        bar("haproxy", 0.2, WIRE).claimed(0.9),
+        bar("haproxy", 0.9, &["wire", "thread", "coroutine"]).claimed(1.0),
         bar("envoy", 0.0, WIRE),
         bar("tokio", 0.95, TASK).claimed(1.0),
         bar("tokio-fanout", 0.95, TASK).claimed(1.0),

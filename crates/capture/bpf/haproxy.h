@@ -7,7 +7,7 @@
 #ifndef WS_HAPROXY_H
 #define WS_HAPROXY_H
 
-/* struct task and struct tasklet: these are the same from HAProxy 2.6 to 3.3 */
+/* struct task and struct tasklet: the same in all versions since 2.4 that were looked at */
 #define HAPROXY_RUNS 8
 #define HAPROXY_FOR 16
 /* Words of the thread's context, and of the end of a connection, that are looked at. */
