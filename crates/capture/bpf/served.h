@@ -109,17 +109,19 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, 
 {
 	struct served *v, fresh = {};
 	__u8 direction = bits;
+	__u64 socket;
 
 	if (!s || !a)
 		return 0;
+	socket = s->cookie; /* before Linux 6.2 no key is read where an argument points */
 	if (s->request_direction == WS_INGRESS) {
 		if (direction == WS_INGRESS && s->exchange <= 1)
 			give_first(sk, exchange_id(s), who);
-		v = bpf_map_lookup_elem(&served_by, &s->cookie);
+		v = bpf_map_lookup_elem(&served_by, &socket);
 		if (!v) {
 			fresh.read = exchange_id(s);
 			fresh.answered = direction == WS_INGRESS ? 0 : fresh.read;
-			bpf_map_update_elem(&served_by, &s->cookie, &fresh, BPF_ANY);
+			bpf_map_update_elem(&served_by, &socket, &fresh, BPF_ANY);
 		} else if (direction == WS_INGRESS) {
 			v->read = exchange_id(s);
 		} else {
