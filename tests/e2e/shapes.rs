@@ -171,8 +171,8 @@ fn hand_over_to_other_threads() {
 #[test]
 fn event_loops() {
     let bars = [
-        bar("node", 0.5, WIRE).claimed(0.9),
-        bar("node-fanout", 0.0, WIRE).claimed(0.9),
+        bar("node", 0.9, WIRE).claimed(0.99),
+        bar("node-fanout", 0.9, WIRE).claimed(0.99),
         bar("asyncio", 0.9, GOROUTINE).claimed(1.0),
         bar("asyncio-fanout", 0.9, GOROUTINE).claimed(1.0),
         bar("uvloop", 0.9, GOROUTINE).claimed(1.0),
@@ -192,7 +192,8 @@ fn event_loops() {
         bar("go-grpc-fanout", 0.7, GOROUTINE),
         bar("node-h2", 0.5, WIRE).claimed(0.98),
         bar("node-h2-fanout", 0.4, WIRE).claimed(0.98),
-        bar("node-h2-tls", 0.5, WIRE).claimed(0.98),
+        bar("node-h2-tls", 0.75, WIRE).claimed(0.99),
+        bar("node-h2-tls-fanout", 0.75, WIRE).claimed(0.99),
     ];
     run("shapes_loops", &bars, 100);
 }

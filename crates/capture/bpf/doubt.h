@@ -15,6 +15,7 @@
 #define WS_DOUBT_MORE 32 /* what an answer out of turn adds */
 #define WS_DOUBT_MOST 255
 #define WS_DOUBT_FRAMES (1U << 31) /* with a process id: of what it does for the frame that it was given last */
+#define WS_DOUBT_TURNS (1U << 30)  /* …of the order in which it takes turns (node_turns.h); process ids are below 2^22 */
 
 /* By thread group; one that is not here has WS_DOUBT_NEW. */
 struct {
@@ -64,7 +65,7 @@ static __always_inline void answer_in_turn(const struct context *c, __u32 pid)
 		in_turn(pid);
 }
 
-/* What was learnt before its frames were seen says nothing. */
+/* What was learnt, or believed of its runtime, says nothing of what it does now. */
 static __always_inline void forget_doubt(__u32 pid)
 {
 	bpf_map_delete_elem(&doubts, &pid);

@@ -136,7 +136,7 @@ struct task_state {
 	__u8 tls;		/* has called a TLS library */
 	__u8 woken_next;
 	__u8 frames;		/* is given frames of HTTP/2 one by one, which are seen */
-	__u8 deferred;		/* enum node_deferred (node_http2.h) */
+	__u8 deferred;		/* enum node_turn (node_turns.h) */
 	__u8 callbacks;		/* each callback of its event loop is seen (asyncio.h) */
 	__u8 tokio;		/* it has run a task of tokio (tokio.h) */
 	__u8 fresh;		/* what the callback that runs has read: enum carried_by */

@@ -220,6 +220,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				     (uring || (t->loop && !t->greenlet && !t->goroutine) ? FOLLOW_LOOP : 0) |
 				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		note_allocations(t, a);
+		if (t->deferred && (first || direction == WS_INGRESS))
+			node_message(t, s, c.exchange, direction == WS_EGRESS);
 		if (direction == WS_INGRESS) {
 			a->slept = 0;
 			/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */

@@ -16,25 +16,69 @@ enum node_point {
 	NODE_FRAME = 3,	 /* OnFrameReceive(handle, frame, session) */
 	NODE_DATA = 4,	 /* OnDataChunkReceived(handle, flags, id, data, length, session) */
 	NODE_CLOSE = 5,	 /* OnStreamClose(handle, id, code, session) */
-	NODE_WRITTEN = 6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote */
+	NODE_WRITTEN = 6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote (node_turns.h) */
+	NODE_WRITTEN_END = 7, /* …and its return */
+	NODE_ANSWER = 8, /* Http2Stream::SubmitResponse(this, …) */
 };
-
-/*
- * What is delivered at the end of a write, as TLS makes it, is delivered inside of another callback: promises go on when all of
- * it has been. One stream alone is still known; of several, the order of their turns is all that tells.
- */
-enum node_deferred { NODE_AT_ONCE = 0, NODE_AFTER_WRITE = 1, NODE_DEFERRED = 2 };
 
 /* enum nghttp2_headers_category */
 #define H2_OF_REQUEST 0
 #define H2_OF_HEADERS 3
-#define H2_FRAME_STREAM 8 /* of nghttp2_frame_hd */
+/* nghttp2_frame_hd */
+#define H2_FRAME_STREAM 8
+#define H2_FRAME_FLAGS 13
+#define H2_END_STREAM 1
+
+#define NODE_ITSELF 0xffffffff /* in place of a stream's number: the key is the stream's object */
+
+/* A write has ended. What several ends in a row deliver waits for the same callback, until somebody's turn has come. */
+static __always_inline void node_written(struct task_struct *task, struct task_state *t)
+{
+	struct node_turns *r;
+	__u64 thread = bpf_get_current_pid_tgid();
+	__u32 cpu = 0;
+
+	r = bpf_map_lookup_elem(&node_rounds, &thread);
+	if (r && (t->deferred == NODE_OVER || (t->deferred == NODE_AFTER && r->made_count)))
+		node_settle(t);
+	if (!r) {
+		r = bpf_map_lookup_elem(&node_empty, &cpu);
+		if (r)
+			bpf_map_update_elem(&node_rounds, &thread, r, BPF_ANY);
+		r = bpf_map_lookup_elem(&node_rounds, &thread);
+		if (!r)
+			return;
+	}
+	r->pid = task->tgid;
+	if (t->deferred == NODE_AT_ONCE)
+		r->given_count = r->made_count = r->lost = 0;
+	t->deferred = NODE_INSIDE;
+}
+
+/* It has delivered: one request alone is known, of several the order of their turns is all that tells. */
+static __always_inline void node_written_end(struct task_state *t)
+{
+	struct node_turns *r = node_round();
+
+	if (t->deferred != NODE_INSIDE)
+		return;
+	t->deferred = r && r->given_count ? NODE_AFTER : NODE_AT_ONCE;
+	if (!t->deferred)
+		return;
+	if (r->given_count == 1) {
+		take(&t->acts, r->given[0], r->given[0] ? WS_EV_EVENT_LOOP : WS_EV_INFERRED);
+		t->acts.framed = r->given[0] != 0;
+	} else {
+		take(&t->acts, 0, WS_EV_INFERRED);
+	}
+}
 
 static __always_inline void node_stream(struct task_struct *task, struct task_state *t, struct carrier_key *key, __u32 stream,
-					__u32 category)
+					__u32 category, __u64 object)
 {
 	struct carried *session = bpf_map_lookup_elem(&carriers, key), given = {};
 	__u64 cookie = session ? session->cause : 0, name = by_stream(cookie, stream);
+	struct node_turns *r;
 	bool doubtful;
 
 	key->stream = stream;
@@ -42,21 +86,40 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 		given.cause = name;
 		given.evidence = name ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
+		given.by = CARRIED_BY_REQUEST;
+		bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
+		key->object = object;
+		key->stream = NODE_ITSELF;
 		bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
 		return;
 	}
 	if (category != H2_OF_HEADERS)
 		return;
+	r = name ? node_in_turns(t) : NULL;
+	if (r && r->made_count < NODE_MOST) {
+		given.cause = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
+		given.evidence = WS_EV_EVENT_LOOP;
+		bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
+		node_makes(r, 0, given.cause, key->object, stream);
+		count(WS_C_STREAMS);
+		tell_alias_by(name, given.cause, WS_ALIAS_STREAM, given.evidence);
+		return;
+	}
+	if (r)
+		r->lost = 1;
 	doubtful = is_doubtful(&t->acts, task->tgid);
 	act(&t->acts, USED_SEND);
 	t->acts.acted = 1;
 	/* Requests wait for their connection: before anything was read from it, others may have made this one. */
 	if (!name) {
+		forget_doubt(task->tgid); /* it is written in somebody else's turn */
 		given.evidence = WS_EV_INFERRED;
 	} else {
 		given.cause = t->acts.cause;
 		given.evidence = t->acts.evidence;
 	}
+	if (doubtful || !given.cause)
+		node_acted(t, given.cause);
 	/* Also when it is in doubt: what comes of it says whether the doubt was right. */
 	bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
@@ -64,21 +127,44 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		tell_alias_by(name, doubtful ? 0 : given.cause, WS_ALIAS_STREAM, doubtful ? WS_EV_INFERRED : given.evidence);
 }
 
-/* Something of this stream is given to the program, which acts for it from now on. */
-static __always_inline void node_given(struct task_state *t, const struct carrier_key *key)
+static __always_inline void node_answer(struct task_state *t, struct carrier_key *key)
+{
+	struct node_turns *r = node_in_turns(t);
+	struct carried *of;
+
+	key->stream = NODE_ITSELF;
+	of = bpf_map_lookup_elem(&carriers, key);
+	if (of && of->cause && r)
+		node_makes(r, of->cause, 0, 0, 0);
+	else if (of && of->cause)
+		node_acted(t, of->cause);
+}
+
+/* Something of this stream is given to the program, which acts for it from now on; `whole`: all of it has been. */
+static __always_inline void node_given(struct task_state *t, const struct carrier_key *key, bool whole)
 {
 	struct carried *of = bpf_map_lookup_elem(&carriers, key), given = { .evidence = WS_EV_INFERRED };
+	struct node_turns *r;
+	__u32 n;
 
 	if (of)
 		given = *of;
-	if (t->deferred == NODE_AFTER_WRITE) {
-		take(&t->acts, 0, WS_EV_NONE);
-		t->deferred = NODE_DEFERRED;
-	}
-	if (t->deferred && t->acts.cause == given.cause && t->acts.evidence == given.evidence)
-		return;
 	take(&t->acts, given.cause, given.evidence);
-	t->acts.framed = given.cause && !t->deferred;
+	t->acts.framed = given.cause != 0;
+	if (!whole || t->deferred != NODE_INSIDE)
+		return;
+	r = node_round();
+	if (!r)
+		return;
+	n = r->given_count;
+	if (n >= NODE_MOST) {
+		r->lost = 1;
+		return;
+	}
+	r->given[n] = given.cause;
+	r->begun &= ~(1ULL << n);
+	r->begun |= (__u64)(given.by == CARRIED_BY_REQUEST) << n;
+	r->given_count = n + 1;
 }
 
 SEC("uprobe.multi")
@@ -88,11 +174,15 @@ int node_http2(struct pt_regs *ctx)
 	struct task_state *t = target_task(task);
 	struct carrier_key key = {};
 	struct carried read = {};
+	__u64 point = bpf_get_attach_cookie(ctx);
+	__u8 flags = 0;
 
 	if (!t)
 		return 0;
 	key.pid = task->tgid;
-	switch (bpf_get_attach_cookie(ctx)) {
+	if (t->deferred == NODE_OVER || (t->deferred && point == NODE_READ))
+		node_settle(t);
+	switch (point) {
 	case NODE_READ:
 		key.object = WS_FN_ARG1(ctx);
 		read.cause = t->received_from;
@@ -101,30 +191,39 @@ int node_http2(struct pt_regs *ctx)
 		if (!t->frames)
 			forget_doubt(task->tgid);
 		t->frames = 1;
-		t->deferred = NODE_AT_ONCE;
 		break;
 	case NODE_WRITTEN:
-		t->deferred = NODE_AFTER_WRITE;
+		node_written(task, t);
+		break;
+	case NODE_WRITTEN_END:
+		node_written_end(t);
 		break;
 	case NODE_STREAM:
 		key.object = WS_FN_ARG2(ctx);
-		node_stream(task, t, &key, WS_FN_ARG4(ctx), WS_FN_ARG5(ctx));
+		node_stream(task, t, &key, WS_FN_ARG4(ctx), WS_FN_ARG5(ctx), WS_FN_ARG1(ctx));
+		break;
+	case NODE_ANSWER:
+		key.object = WS_FN_ARG1(ctx);
+		node_answer(t, &key);
 		break;
 	case NODE_FRAME:
 		key.object = WS_FN_ARG3(ctx);
 		bpf_probe_read_user(&key.stream, sizeof(key.stream), (void *)(WS_FN_ARG2(ctx) + H2_FRAME_STREAM));
+		bpf_probe_read_user(&flags, sizeof(flags), (void *)(WS_FN_ARG2(ctx) + H2_FRAME_FLAGS));
 		if (key.stream)
-			node_given(t, &key);
+			node_given(t, &key, flags & H2_END_STREAM);
 		break;
 	case NODE_DATA:
 		key.object = WS_FN_ARG6(ctx);
 		key.stream = WS_FN_ARG3(ctx);
-		node_given(t, &key);
+		node_given(t, &key, false);
 		break;
 	case NODE_CLOSE:
 		key.object = WS_FN_ARG4(ctx);
 		key.stream = WS_FN_ARG2(ctx);
-		node_given(t, &key);
+		/* Streams are closed by what is written, too, in the middle of somebody's turn; with an error, nothing came before. */
+		if (t->deferred != NODE_AFTER)
+			node_given(t, &key, WS_FN_ARG3(ctx) != 0);
 		bpf_map_delete_elem(&carriers, &key);
 		break;
 	}

@@ -157,7 +157,7 @@ struct ws_task {
 
 /* For which request a provisional cause stood, or, until that is known, may stand. */
 enum ws_alias_what {
-	WS_ALIAS_NAME = 0,
+	WS_ALIAS_NAME = 0, /* cause 0: for somebody, it is not known for whom */
 	WS_ALIAS_GUESS = 1,
 	WS_ALIAS_WAKE_UP = 2,
 	WS_ALIAS_STREAM = 3, /* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */

@@ -27,6 +27,7 @@
 #include "datagram.h"
 #include "emit.h"
 #include "tls_records.h"
+#include "node_turns.h"
 #include "message.h"
 #include "flow_maps.h"
 #include "flow_bundle.h"

@@ -56,6 +56,7 @@ fn open(
             &mut m.tls_conns,
             &mut m.goroutines,
             &mut m.carriers,
+            &mut m.node_rounds,
             &mut m.go_calls,
             &mut m.contexts,
             &mut m.doubts,

@@ -37,7 +37,7 @@ impl Naming {
     pub(crate) fn pass(&mut self, mut span: Span, sink: &mut dyn FnMut(Span)) {
         let Some(cause) = span.cause.filter(|c| is_provisional(*c)) else { return sink(span) };
         if let Some(name) = self.names.get(&cause) {
-            span.cause = Some(*name);
+            called(&mut span, *name);
             return sink(span);
         }
         self.last_ns = self.last_ns.max(span.end_ns);
@@ -67,7 +67,7 @@ impl Naming {
         self.names.insert(alias.provisional, alias.cause);
         self.told.push_back((self.last_ns, alias.provisional));
         for mut span in self.release(alias.provisional) {
-            span.cause = Some(alias.cause);
+            called(&mut span, alias.cause);
             sink(span);
         }
         let mut after = alias.provisional;
@@ -130,6 +130,14 @@ impl Naming {
     }
 }
 
+/// 0 is nobody that is known, but somebody.
+fn called(span: &mut Span, cause: u64) {
+    span.cause = (cause != 0).then_some(cause);
+    if cause == 0 {
+        span.cause_evidence = Some(Evidence::Inferred);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +166,15 @@ mod tests {
         naming.pass(span(PROVISIONAL | 1, 60), &mut |s| out.push(s));
         assert_eq!(causes(&out[1..]), [(Some(9), Some(Evidence::WakeUp)); 2]);
         assert_eq!(naming.held, 0);
+    }
+
+    #[test]
+    fn a_cause_that_nobody_will_name_is_left_to_inference() {
+        let (mut naming, mut out) = (Naming::default(), Vec::new());
+        naming.pass(span(PROVISIONAL | 1, 50), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Name, 1, 0), &mut |s| out.push(s));
+        naming.pass(span(PROVISIONAL | 1, 60), &mut |s| out.push(s));
+        assert_eq!(causes(&out), [(None, Some(Evidence::Inferred)); 2]);
     }
 
     #[test]

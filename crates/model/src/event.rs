@@ -137,7 +137,7 @@ pub enum AliasKind {
 pub struct CauseAlias {
     /// The cause as written into earlier events.
     pub provisional: u64,
-    /// The exchange id for which it stood.
+    /// The exchange id for which it stood; 0, of a [`AliasKind::Name`], if that will not be known.
     pub cause: u64,
     /// How that is known.
     pub kind: AliasKind,

@@ -104,6 +104,7 @@ SHAPES = {
     "node-h2": Shape("node", "http2", LOOP, "Node, calls over one HTTP/2 connection", leaf="go"),
     "node-h2-fanout": Shape("node", "http2-fanout", LOOP, "the same, all at once", leaf="go"),
     "node-h2-tls": Shape("node", "http2tls", LOOP, "Node, calls over one HTTP/2 connection with TLS", leaf="go"),
+    "node-h2-tls-fanout": Shape("node", "http2tls-fanout", LOOP, "the same, all at once", leaf="go"),
     "asyncio": Shape("python", "asyncio", LOOP, "Python asyncio, kept connections"),
     "asyncio-fanout": Shape("python", "asyncio-fanout", LOOP, "Python asyncio, all calls at once"),
     "uvloop": Shape("uvloop", "uvloop", LOOP, "Python asyncio on uvloop, kept connections"),

@@ -104,7 +104,7 @@ def check(shape):
 
 
 def with_tls(shape):
-    return shape.how.endswith("tls")
+    return "tls" in shape.how
 
 
 def go_version():

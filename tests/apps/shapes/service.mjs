@@ -1,7 +1,7 @@
 // A service of a shape, in Node; README.md has the environment.
 //
 // HOW: `http` one call after the other over kept connections, `fanout` all at once, `http2` one after the other over one
-// HTTP/2 connection for all requests, `http2-fanout` all at once on it, `http2tls` as `http2`, with TLS.
+// HTTP/2 connection for all requests, `http2-fanout` all at once on it, `http2tls` and `http2tls-fanout` the same with TLS.
 import crypto from "node:crypto";
 import fs from "node:fs";
 import http from "node:http";
@@ -14,7 +14,7 @@ const [host, port] = [LISTEN.split(":")[0], Number(LISTEN.split(":")[1])];
 const upstreams = (CALLS ?? "").split(",").filter(Boolean);
 const agent = new http.Agent({ keepAlive: true, maxSockets: 512 });
 const sessions = new Map();
-const tls = HOW === "http2tls" && { key: fs.readFileSync(process.env.TLS_KEY), cert: fs.readFileSync(process.env.TLS_CERT) };
+const tls = HOW.startsWith("http2tls") && { key: fs.readFileSync(process.env.TLS_KEY), cert: fs.readFileSync(process.env.TLS_CERT) };
 
 const now = () => BigInt(Date.now()) * 1000000n;
 

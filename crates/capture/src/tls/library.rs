@@ -60,7 +60,7 @@ pub(crate) struct Plan {
     /// Of a Go program.
     pub(crate) goroutines: Option<Goroutines>,
     /// Of Node's HTTP/2.
-    pub(crate) node: Vec<Probe>,
+    pub(crate) node: node::Frames,
     /// Of Python's greenlets.
     pub(crate) greenlet: Vec<Probe>,
     /// Of HAProxy.
@@ -145,7 +145,8 @@ pub(crate) fn plan(path: &Path) -> Option<Plan> {
         let (greenlet, asyncio, java) = (greenlet::plan(image), asyncio::plan(image), java::plan(image));
         let python = queue.is_some() || !greenlet.is_empty() || !asyncio.enter.is_empty();
         let (tokio, haproxy) = (tokio::plan(image), haproxy::plan(image));
-        let other = locks.is_some() || java.is_some() || haproxy.is_some() || !node.is_empty() || !tokio.is_empty();
+        let other =
+            locks.is_some() || java.is_some() || haproxy.is_some() || !node.enter.is_empty() || !tokio.is_empty();
         if !python && !other && unread.is_none() {
             return plan;
         }

@@ -115,6 +115,8 @@ pub(crate) struct FactMaps {
     pub(crate) epoch: MapHandle,
     /// Where carriers of Java allocate, by process and number.
     pub(crate) java: MapHandle,
+    /// Whether threads may be believed to act for what they read last (`bpf/doubt.h`).
+    pub(crate) doubts: MapHandle,
 }
 
 /// `struct process_facts` of `bpf/maps.h`.
@@ -133,6 +135,16 @@ const GO_TLS: usize = 7;
 const CARRIERS: u32 = 32;
 
 impl FactMaps {
+    /// It need not be learnt of this process, only unlearnt: what was learnt before its frames were seen says nothing.
+    fn in_turn(&self, pid: u32) {
+        let _ = self.doubts.update(&pid.to_ne_bytes(), &0u32.to_ne_bytes(), MapFlags::ANY);
+    }
+
+    /// It has ended, or become another program.
+    fn not_known(&self, pid: u32) {
+        let _ = self.doubts.delete(&pid.to_ne_bytes());
+    }
+
     fn tell(&self, pid: u32, facts: &Facts) {
         let key = pid.to_ne_bytes();
         let told = if *facts == Facts::default() {
@@ -262,6 +274,8 @@ struct Process {
     attached: HashSet<FileId>,
     links: Vec<OwnedFd>,
     facts: Facts,
+    /// Its runtime is known to deal with one event after the other.
+    in_turn: bool,
 }
 
 struct Search {
@@ -351,10 +365,14 @@ impl Search {
             attached: HashSet::new(),
             links: Vec::new(),
             facts: Facts::default(),
+            in_turn: false,
         });
         (p.born, p.look_at) = (now, now);
         if std::mem::take(&mut p.facts) != Facts::default() {
             self.facts.tell(pid, &Facts::default()); // it may have become another program
+        }
+        if std::mem::take(&mut p.in_turn) {
+            self.facts.not_known(pid);
         }
         self.runtime(pid);
         self.expect(pid);
@@ -403,6 +421,9 @@ impl Search {
         if let Some(process) = self.processes.remove(&pid) {
             if process.facts != Facts::default() {
                 self.facts.tell(pid, &Facts::default());
+            }
+            if process.in_turn {
+                self.facts.not_known(pid);
             }
             self.detacher.close(process.links);
         }
@@ -468,6 +489,9 @@ impl Search {
         }
         let (Some(plan), Ok(path)) = (plan, CString::new(file.as_os_str().as_bytes())) else { return };
         let programs = self.programs;
+        if !plan.node.enter.is_empty() && !std::mem::replace(&mut process.in_turn, true) {
+            self.facts.in_turn(pid);
+        }
         let mut facts = process.facts;
         if let Some(goroutines) = &plan.goroutines {
             facts.go = goroutines.layout.bytes(programs.birth.is_some() && !goroutines.birth.is_empty());
@@ -504,7 +528,9 @@ impl Search {
             ];
             sets.extend(probes.into_iter().filter_map(|(program, probes)| Some((program?, probes, false))));
         }
-        sets.extend(programs.node.map(|program| (program, &plan.node, false)));
+        if let Some(program) = programs.node {
+            sets.extend([(program, &plan.node.enter, false), (program, &plan.node.end, true)]);
+        }
         sets.extend(programs.greenlet.map(|program| (program, &plan.greenlet, false)));
         sets.extend(programs.tokio.map(|program| (program, &plan.tokio, false)));
         if let Some((program, haproxy)) = programs.haproxy.zip(plan.haproxy.as_ref()) {

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Whose turn it is in Node. What is delivered inside of another callback (at the end of a write, as TLS makes it) lets promises go
+ * on only when that callback has returned: first requests, which are handled before any promise goes on, then answers, each in
+ * the order in which it was delivered. Each goes on once, to its next request or to its answer. So what was delivered
+ * (`given`) and what came of it (`made`) are noted, and compared when the thread does something else. Answers say for whom
+ * they are: the others went on to the requests, if these are as many, else nothing is known. Until then a request has a
+ * provisional cause. Whether a process keeps that order is learnt from its answers, as all doubt is (doubt.h).
+ */
+#ifndef WS_NODE_TURNS_H
+#define WS_NODE_TURNS_H
+
+enum node_turn {
+	NODE_AT_ONCE = 0, /* promises go on before what delivers returns */
+	NODE_INSIDE = 1,  /* delivers at the end of a write */
+	NODE_AFTER = 2,	  /* has returned from there: turns may be taken */
+	NODE_OVER = 3,	  /* something else has happened since */
+};
+
+#define NODE_MOST 64 /* in one round */
+
+struct node_made {
+	__u64 answered;	   /* the request whose answer it is; 0: it is a request */
+	__u64 provisional; /* cause of a request of HTTP/2; 0: is none */
+	__u64 session;
+	__u32 stream;
+	__u32 pad;
+};
+
+struct node_turns {
+	__u64 given[NODE_MOST];
+	__u64 turns[NODE_MOST]; /* those that went on to a request, in that order */
+	struct node_made made[NODE_MOST];
+	__u64 begun;	/* by place in `given`: a request, not the answer to one */
+	__u64 answered; /* …and it went on to its answer */
+	__u32 pid;
+	__u32 given_count;
+	__u32 made_count;
+	__u32 turn_count;
+	__u32 asked;	/* requests among what was made; while these are told, those before */
+	__u32 behind;	/* in `given`, the last one that was answered */
+	__u8 requests;	/* these are being put in order now */
+	__u8 lost;	/* more than there is room for */
+	__u8 believed;
+	__u8 pad[5];
+};
+
+/* By thread (`pid_tgid`). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 512);
+	__type(key, __u64);
+	__type(value, struct node_turns);
+} node_rounds SEC(".maps");
+
+/* What a round begins as. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct node_turns);
+} node_empty SEC(".maps");
+
+static __always_inline struct node_turns *node_round(void)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&node_rounds, &thread);
+}
+
+/* An answer (`answered`), or a request. */
+static __always_inline void node_makes(struct node_turns *r, __u64 answered, __u64 provisional, __u64 session, __u32 stream)
+{
+	__u32 n = r->made_count;
+
+	if (n >= NODE_MOST) {
+		r->lost = 1;
+		return;
+	}
+	r->made[n].answered = answered;
+	r->made[n].provisional = provisional;
+	r->made[n].session = session;
+	r->made[n].stream = stream;
+	r->made_count = n + 1;
+}
+
+/* Whether turns are being taken, of several: what is made now is for one of them. One alone is acted for like any other. */
+static __always_inline struct node_turns *node_in_turns(struct task_state *t)
+{
+	struct node_turns *r = t->deferred == NODE_AFTER ? node_round() : NULL;
+
+	if (r && r->given_count > 1)
+		return r;
+	if (t->deferred == NODE_AFTER)
+		t->deferred = NODE_OVER;
+	return NULL;
+}
+
+/* It was acted for at once, while it was delivered, and gets no turn later. */
+static __always_inline void node_acted(const struct task_state *t, __u64 cause)
+{
+	struct node_turns *r = t->deferred == NODE_INSIDE ? node_round() : NULL;
+	__u32 last;
+
+	if (!r)
+		return;
+	last = r->given_count - 1;
+	if (last < NODE_MOST && r->given[last] == cause)
+		r->given_count = last;
+}
+
+/* What Node reads ends a round; a request on a connection for itself, and an answer there, are made in it. */
+static __noinline void node_message(struct task_state *t, struct sock_state *s, __u64 exchange, bool sends)
+{
+	struct node_turns *r;
+	__u64 answered = s->request_direction == WS_INGRESS ? exchange : 0;
+
+	if (t->deferred == NODE_INSIDE) {
+		if (sends && answered)
+			node_acted(t, answered);
+	} else if (!sends) {
+		t->deferred = NODE_OVER;
+	} else if (!s->shared) {
+		r = node_in_turns(t);
+		if (r)
+			node_makes(r, answered, 0, 0, 0);
+	}
+}
+
+/* Who has answered asks no more. */
+static long node_answered(__u32 n, struct node_turns **round)
+{
+	struct node_turns *r = *round;
+	__u64 answered;
+	__u32 i;
+
+	if (n >= NODE_MOST)
+		return 1;
+	answered = r->made[n].answered;
+	r->asked += !answered;
+	if (!answered)
+		return 0;
+	for (i = 0; i < NODE_MOST; i++) {
+		if (i >= r->given_count)
+			return 0;
+		if (r->given[i] == answered)
+			break;
+	}
+	if (i >= NODE_MOST)
+		return 0;
+	r->answered |= 1ULL << i;
+	if (r->begun >> i & 1)
+		return 0;
+	if (i < r->behind)
+		out_of_turn(r->pid | WS_DOUBT_TURNS);
+	else
+		in_turn(r->pid | WS_DOUBT_TURNS);
+	r->behind = i;
+	return 0;
+}
+
+static long node_order(__u32 n, struct node_turns **round)
+{
+	struct node_turns *r = *round;
+	__u32 to = r->turn_count;
+
+	if (n >= NODE_MOST || to >= NODE_MOST)
+		return 1;
+	if ((r->begun >> n & 1) != r->requests || r->answered >> n & 1)
+		return 0;
+	r->turns[to] = r->given[n];
+	r->turn_count = to + 1;
+	return 0;
+}
+
+static long node_tell(__u32 n, struct node_turns **round)
+{
+	struct node_turns *r = *round;
+	struct carrier_key key = {};
+	struct carried *of;
+	struct node_made *m;
+	__u64 cause;
+	__u32 at = r->asked;
+
+	if (n >= NODE_MOST || at >= NODE_MOST)
+		return 1;
+	m = &r->made[n];
+	if (m->answered)
+		return 0;
+	r->asked = at + 1;
+	if (!m->provisional)
+		return 0;
+	cause = r->believed ? r->turns[at] : 0;
+	tell_alias(m->provisional, cause, WS_ALIAS_NAME);
+	key.object = m->session;
+	key.pid = r->pid;
+	key.stream = m->stream;
+	of = bpf_map_lookup_elem(&carriers, &key);
+	if (of && of->cause == m->provisional) {
+		of->cause = cause;
+		of->evidence = cause ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
+	}
+	return 0;
+}
+
+/* The round is over: for whom its requests were made. */
+static __always_inline void node_settle(struct task_state *t)
+{
+	struct node_turns *r = node_round();
+
+	t->deferred = NODE_AT_ONCE;
+	if (!r || !r->made_count)
+		return;
+	r->answered = 0;
+	r->asked = r->behind = r->turn_count = 0;
+	bpf_loop(r->made_count, node_answered, &r, 0);
+	r->requests = 1;
+	bpf_loop(r->given_count, node_order, &r, 0);
+	r->requests = 0;
+	bpf_loop(r->given_count, node_order, &r, 0);
+	r->believed = !r->lost && r->asked == r->turn_count && doubt_of(r->pid | WS_DOUBT_TURNS) <= WS_DOUBT_NEW;
+	r->asked = 0;
+	bpf_loop(r->made_count, node_tell, &r, 0);
+}
+
+#endif
