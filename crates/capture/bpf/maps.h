@@ -53,6 +53,7 @@ struct context {
 	__u64 cause;		/* exchange id of the request, 0 if none */
 	__u64 guess;		/* for whom a worker may act that acts for nobody known */
 	__u64 place;		/* where it was handed over: address of a futex, a file or a channel; 0 if it was not */
+	__u64 woken_by;		/* a task of tokio: for whom those act that woke it since it last read or slept; ~0: several */
 	__u8 evidence;		/* of `cause` */
 	__u8 state;		/* enum context_state */
 	__u8 used;		/* something was sent for it since */
@@ -138,7 +139,7 @@ struct task_state {
 	__u8 frames;		/* is given frames of HTTP/2 one by one, which are seen */
 	__u8 deferred;		/* enum node_turn (node_turns.h) */
 	__u8 callbacks;		/* each callback of its event loop is seen (asyncio.h) */
-	__u8 tokio;		/* it has run a task of tokio (tokio.h) */
+	__u8 tokio;		/* it has run a task of tokio (tokio.h): 1, or 3 if channels are not seen */
 	__u8 fresh;		/* what the callback that runs has read: enum carried_by */
 	__u16 from_port;	/* sender of the datagram that is being received; 0 if not known */
 	__u8 from[16];

@@ -160,6 +160,17 @@ static __always_inline void release_held(struct sock *sk)
 	h->data.kind = 0;
 }
 
+#define HTTP2_PREFACE 0x20495250 /* "PRI " */
+
+/* A connection on which HTTP/2 begins is shared before user space says so. */
+static __always_inline void note_preface(struct sock_state *s, __u64 at)
+{
+	__u32 word = 0;
+
+	if (!bpf_probe_read_user(&word, sizeof(word), (void *)at) && word == HTTP2_PREFACE)
+		s->shared = 1;
+}
+
 /* A callback of an event loop has read something. */
 static __always_inline void note_fresh(const struct sock_state *s, struct task_state *t, const struct cause *c)
 {
@@ -209,9 +220,11 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		first = turn(s, direction);
 		a = acting(task, t);
+		if (t->tokio && s->exchange <= 1)
+			note_preface(s, where.vector ? user_word(where.vector) : where.buffer.base);
 		if (t->callbacks || t->tokio) {
 			*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
-			note_served(s, a, direction | (t->tokio && t->goroutine ? NOTE_TOKIO : 0),
+			note_served(s, a, direction | (t->goroutine ? NOTE_TOKIO * t->tokio : 0),
 				    *(volatile __u64 *)&t->acts_on, (__u64)actor_id(task, t) << 32 | task->tgid);
 		}
 		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
@@ -223,7 +236,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		if (t->deferred && (first || direction == WS_INGRESS))
 			node_message(t, s, c.exchange, direction == WS_EGRESS);
 		if (direction == WS_INGRESS) {
-			a->slept = 0;
+			a->slept = a->woken_by = 0;
 			/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */
 			if (t->tokio && t->goroutine && s->shared)
 				take(a, 0, WS_EV_INFERRED);

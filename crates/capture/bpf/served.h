@@ -69,39 +69,53 @@ static __always_inline void give_first(__u64 sk, __u64 request, __u32 pid)
 		take(c, request, WS_EV_COROUTINE);
 }
 
-#define NOTE_TOKIO 256 /* with the direction: the actor is a task of tokio */
+#define NOTE_TOKIO 256	     /* with the direction: the actor is a task of tokio */
+#define NOTE_TOKIO_WAKES 512 /* …and it is not seen what channels it is sent something by, only who wakes it */
 
-#define TOKIO_UNRECEIVED 1 /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
+#define TOKIO_SEVERAL (~0ULL) /* of `woken_by` */
+#define TOKIO_UNRECEIVED 1    /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
 
 /*
  * What a task of tokio sends may be for others than the request for which it was made, if many use the connection, or if others have
  * handed it over to the task: that it was woken for them is not always seen. So it is if the task has asked before on this
  * connection, and slept after it had read; or if somebody else has connected, and nothing was sent to a new task for the request.
  * Who was sent something asks once for it: more may have been sent while it did not sleep.
+ *
+ * Where no channel is seen, who goes on on a connection of its own works for who woke it, if that was one.
  */
-static __always_inline void doubt_tokio(struct sock_state *s, struct context *a, __u64 who)
+static __always_inline void doubt_tokio(struct sock_state *s, struct context *a, __u64 who, bool channels)
 {
 	struct carrier_key key = { .object = a->cause, .pid = who, .stream = TOKIO_UNRECEIVED };
+	bool again, fresh = false, doubtful = s->shared;
 	__u32 sender = who >> 32;
-	bool again = s->sender == sender && a->writes, doubtful = s->shared; /* addresses are used again */
 	struct carried *sent;
+	__u64 woken;
 
+	again = s->sender == sender && a->writes; /* addresses are used again */
+	if (again && a->acted && !doubtful) /* more of the same request */
+		return;
 	if (a->cause && a->state == ACTS_LENT) {
 		if (a->place) {
-			doubtful = doubtful || (again && a->used & USED_SEND && !a->acted);
+			doubtful = doubtful || (again && a->used & USED_SEND);
 		} else if (s->exchange > 1) {
 			doubtful = doubtful || (again && a->slept);
 		} else if (s->connect_tid != sender && !again) {
+			fresh = true;
 			sent = bpf_map_lookup_elem(&carriers, &key);
 			if (sent && sent->cause)
 				sent->cause--;
 			else
-				doubtful = true;
+				doubtful = doubtful || channels;
 		}
 	}
+	woken = !s->shared && a->slept && (fresh || (again && (doubtful || !a->cause))) ? a->woken_by : 0;
 	s->sender = sender;
-	if (doubtful)
+	if (woken && woken != TOKIO_SEVERAL) {
+		take(a, woken, WS_EV_COROUTINE);
+		a->state = ACTS_LENT;
+	} else if (doubtful) {
 		take(a, 0, WS_EV_INFERRED);
+	}
 }
 
 /* Before a message that is read or sent in such a process; `who` as for follow_cause(). Verified on its own. */
@@ -130,7 +144,7 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, 
 		return 0;
 	}
 	if (direction == WS_EGRESS && bits & NOTE_TOKIO)
-		doubt_tokio(s, a, who);
+		doubt_tokio(s, a, who, !(bits & NOTE_TOKIO_WAKES));
 	else if (direction == WS_EGRESS)
 		doubt_next(a);
 	return 0;

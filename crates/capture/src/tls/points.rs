@@ -73,15 +73,14 @@ impl Function {
     /// begins with a look at the goroutine's stack limit, as a Go function does that may need more stack.
     pub(crate) fn go_points(&self) -> Option<Points> {
         let enter = self.go_entry()?;
-        let exits: Vec<u64> = self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip).collect();
+        let exits: Vec<u64> = self.returns().collect();
         (!exits.is_empty()).then_some(Points { enter, exits: Exits::At(exits), cost: CHEAP + STEPPED })
     }
 
     /// Points for a Rust function that returns two words. A return probe would stand in the way when a panic unwinds the stack,
     /// so that it is used only where the function can be left by other ways than its `ret`s.
     pub(crate) fn rust_points(&self) -> Points {
-        let rets = |i: &&Instruction| i.mnemonic() == Mnemonic::Ret;
-        let exits: Vec<u64> = self.code.iter().filter(rets).map(Instruction::ip).collect();
+        let exits: Vec<u64> = self.returns().collect();
         if exits.is_empty() || self.exits().is_none() {
             return self.return_points();
         }
@@ -94,6 +93,11 @@ impl Function {
         let looks = |i: &Instruction| i.mnemonic() == Mnemonic::Cmp && i.memory_base() == Register::R14;
         let limit = self.code.iter().take(3).position(looks)?;
         self.code.get(limit + 1).filter(|i| i.is_jcc_short_or_near()).map(Instruction::ip)
+    }
+
+    /// Every `ret`.
+    pub(crate) fn returns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip)
     }
 
     /// Where this function is called.

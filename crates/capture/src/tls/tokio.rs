@@ -2,9 +2,9 @@
 //! build, so that they are known by what is left when it is taken away; a program whose symbols were stripped tells nothing.
 //!
 //! What is probed is not generic, or stands in a table of functions, so that it is not inlined into its callers unless the whole
-//! program is optimised as one (fat LTO).
+//! program is optimised as one (fat LTO): then the end of a task's turn is that of its poll function.
 
-use super::elf::{Image, Place};
+use super::elf::Image;
 use super::library::Probe;
 use super::points::Function;
 use std::collections::HashSet;
@@ -16,11 +16,16 @@ const ENDS: u64 = 3;
 const BORN: u64 = 4;
 const SENDS: u64 = 5;
 const PERHAPS: u64 = 6;
+const WAKES: u64 = 7;
+const RUNS_ONLY: u64 = 8;
 
-/// Without these a task would seem to run for ever, or act for whoever had its address before.
-const NEEDED: [u64; 4] = [RUNS, SLEEPS, ENDS, BORN];
+/// Not one of them: stands for [`ENDS`] where that is inlined into it.
+const COMPLETE: u64 = 16;
+
+/// Longest function of which every `ret` is looked for.
+const MAX_FUNCTION: u64 = 64 << 10;
 /// So much of each function is looked at.
-const LOOKED_AT: u64 = 128;
+const LOOKED_AT: usize = 128;
 
 /// Where to probe; nothing unless it suffices.
 pub(crate) fn plan(image: &Image<'_>) -> Vec<Probe> {
@@ -28,24 +33,32 @@ pub(crate) fn plan(image: &Image<'_>) -> Vec<Probe> {
     if !image.is_x86_64() {
         return Vec::new();
     }
+    let mut found = image.named(cookie);
     let mut seen = HashSet::new();
-    let mut probes: Vec<Probe> = Vec::new();
-    for (place, cookie) in image.named(cookie) {
-        // Equal code has several names.
-        if seen.insert(place.address) {
-            probes.extend(probe(image, place, cookie));
+    found.retain(|(place, _)| seen.insert(place.address)); // equal code has several names
+    let has = |cookie| found.iter().any(|f| f.1 == cookie);
+    let (sleeps, ends, sends) = (has(SLEEPS), has(ENDS), has(SENDS));
+    if !has(RUNS) || !has(BORN) || !(ends || has(COMPLETE)) {
+        return Vec::new();
+    }
+    let mut probes = Vec::new();
+    for (place, cookie) in found {
+        let Some(bytes) = image.bytes(place.address, place.size.min(MAX_FUNCTION)) else { continue };
+        let mut add = |address, cookie| probes.extend(image.offset(address).map(|offset| Probe { offset, cookie }));
+        if cookie == RUNS && !sleeps {
+            Function::new(bytes, place.address).returns().for_each(|at| add(at, SLEEPS));
+        }
+        let begin = Function::new(bytes.get(..LOOKED_AT).unwrap_or(bytes), place.address);
+        match cookie {
+            BORN => add(begin.points(false).enter, BORN),
+            COMPLETE if ends => {}
+            WAKES if sends => {}
+            RUNS if !sends => add(begin.first_argument(), RUNS_ONLY),
+            COMPLETE => add(begin.first_argument(), ENDS),
+            _ => add(begin.first_argument(), cookie),
         }
     }
-    if NEEDED.iter().any(|needed| probes.iter().all(|p| p.cookie != *needed)) {
-        probes.clear();
-    }
     probes
-}
-
-fn probe(image: &Image<'_>, place: Place, cookie: u64) -> Option<Probe> {
-    let function = Function::new(image.bytes(place.address, place.size.min(LOOKED_AT))?, place.address);
-    let enter = if cookie == BORN { function.points(false).enter } else { function.first_argument() };
-    Some(Probe { offset: image.offset(enter)?, cookie })
 }
 
 /// What a function is probed for, by its mangled name.
@@ -68,7 +81,10 @@ fn operation(name: &str) -> Option<u64> {
     match (of.split('<').next()?, method) {
         ("tokio::runtime::task::state::State", "transition_to_idle") => Some(SLEEPS),
         ("tokio::runtime::task::state::State", "transition_to_complete") => Some(ENDS),
+        ("tokio::runtime::task::harness::Harness", "complete") => Some(COMPLETE),
         ("tokio::runtime::task::list::OwnedTasks", "bind_inner") => Some(BORN),
+        ("tokio::runtime::blocking::pool::Spawner", "spawn_task") => Some(BORN),
+        ("tokio::runtime::task::waker", "wake_by_val" | "wake_by_ref") => Some(WAKES),
         ("tokio::sync::task::atomic_waker::AtomicWaker", "wake") => Some(SENDS),
         ("futures_core::task::__internal::atomic_waker::AtomicWaker", "wake") => Some(PERHAPS),
         _ => None,
@@ -89,9 +105,13 @@ mod tests {
             ("tokio::runtime::task::state::State::transition_to_idle", Some(SLEEPS)),
             ("<tokio::runtime::task::state::State>::transition_to_idle", Some(SLEEPS)),
             ("<tokio::runtime::task::state::State>::transition_to_complete", Some(ENDS)),
+            ("tokio::runtime::task::harness::Harness<T,S>::complete", Some(COMPLETE)),
             ("tokio::runtime::task::list::OwnedTasks<S>::bind_inner", Some(BORN)),
+            ("tokio::runtime::blocking::pool::Spawner::spawn_task", Some(BORN)),
+            ("tokio::runtime::blocking::pool::Spawner::spawn_task::{{closure}}", None),
             ("<tokio::runtime::task::list::OwnedTasks<alloc::sync::Arc<a::b::Handle>>>::bind_inner", Some(BORN)),
             ("tokio::runtime::task::list::OwnedTasks<S>::bind_inner::{{closure}}", None),
+            ("tokio::runtime::task::waker::wake_by_ref", Some(WAKES)),
             ("tokio::sync::task::atomic_waker::AtomicWaker::wake", Some(SENDS)),
             ("<futures_core::task::__internal::atomic_waker::AtomicWaker>::wake", Some(PERHAPS)),
             ("<mine::AtomicWaker>::wake", None),
