@@ -157,7 +157,7 @@ fn hand_over_to_other_threads() {
         bar("python-fanout", 0.4, GOROUTINE).claimed(0.95),
         bar("java-pool", 0.8, WIRE).claimed(0.98),
         bar("java-pool-full", 0.5, WIRE).claimed(0.9),
-        bar("java-fanout", 0.0, WIRE),
+        bar("java-fanout", 0.7, WIRE).claimed(0.98),
         bar("go-seq", 0.7, GOROUTINE).claimed(0.9),
         bar("go-fanout", 0.7, GOROUTINE).claimed(0.9),
         bar("go-channel", 0.7, GOROUTINE).claimed(0.9),

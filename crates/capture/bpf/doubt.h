@@ -91,4 +91,18 @@ static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 	return doubt > WS_DOUBT_NEW || (doubt && c->crowd == MIXED);
 }
 
+/* After a message, or when it connects: for whom it goes on. */
+static __always_inline void note_allocations(struct task_struct *task, struct task_state *t, const struct context *c)
+{
+	bool own;
+
+	if (!t->facts.java.thread || !(t->java_serves || t->java_mounts))
+		return;
+	if (c && (c->state == ACTS_RETURNED || is_provisional(c->cause)))
+		c = NULL;
+	/* Who has work of others may have the next before it says anything. */
+	own = c && c == &t->acts && t->java_serves && !t->java_mounts && c->state <= ACTS_ANSWERED && !is_doubtful(c, task->tgid);
+	allocates_for(t, c ? c->cause : 0, own);
+}
+
 #endif

@@ -36,7 +36,7 @@ static __always_inline struct context *goroutine(const struct go_runtime *go, st
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
-/* What a virtual thread of Java acts for: until it has read something, for whoever started it. */
+/* What a virtual thread of Java acts for: until it has read something, for whoever started it. A worker: for whom its task was made. */
 static __always_inline struct context *virtual_context(struct task_state *t, struct goroutine_key *key)
 {
 	struct context *c, born = { .evidence = WS_EV_INFERRED };
@@ -44,7 +44,10 @@ static __always_inline struct context *virtual_context(struct task_state *t, str
 	key->id = virtual_thread(t);
 	if (key->id == VIRTUAL_UNKNOWN)
 		take(&t->acts, 0, WS_EV_NONE);
-	if (!key->id || key->id == VIRTUAL_UNKNOWN)
+	if (!key->id)
+		return t->java_slot && !t->java_serves && same_task(t) ? &t->job : &t->acts;
+	t->java_mounts = 1;
+	if (key->id == VIRTUAL_UNKNOWN)
 		return &t->acts;
 	key->java = 1;
 	t->goroutine = key->id;

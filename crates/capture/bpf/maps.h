@@ -87,15 +87,18 @@ struct java_machine {
 	__u16 os_thread;   /* of JavaThread: its OSThread */
 	__u16 handle;	   /* of OSThread: the address of the C library's structure */
 	__u16 platform;	   /* of JavaThread: a pointer to the reference to its own java.lang.Thread… */
-	__u16 current;	   /* …and to the one that runs, which is another one while a virtual thread is mounted */
+	__u16 current;	   /* …and to the one that runs, which is another one while a virtual thread is mounted; 0: there are none */
 	__u16 id;	   /* of JavaThread: the id of that one; 0: not kept (before Java 24) */
 	__u16 id_in_object; /* of java.lang.Thread */
 	__u16 buffer;	   /* of JavaThread: from which it allocates; in that, as addresses: */
 	__u16 buffer_start;
 	__u16 buffer_top;
 	__u16 buffer_end;
-	__u16 pad;
+	__u16 stack;	   /* of JavaThread: the upper end of its stack */
 	__u64 collections; /* address of their number, of 4 bytes; 0: not known */
+	__u64 entry;	   /* by which the machine goes to the first method of a thread: the return address; 0: tasks cannot be told */
+	__u64 heap_from;
+	__u64 heap_to;
 };
 
 /* HAProxy: addresses of functions that a task may run, and where a thread keeps what it does: src/tls/haproxy.rs. */
@@ -124,8 +127,19 @@ struct task_state {
 	struct context acts;
 	__u64 goroutine;	/* that made the last call, or greenlet, virtual thread of Java, stream of HAProxy; 0 if none did */
 	__u64 java_thread;	/* its JavaThread, once it is known to be that */
-	__u32 java_carrier;	/* its number in `java_allocations`; 0: none yet */
+	__u32 java_allocator;	/* its number among those of its process; 0: none yet */
+	__u32 java_collections;	/* when it was last looked what it runs (java_task.h) */
 	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
+	__u64 java_entry;	/* where on its stack the first frame of Java begins; 0: not known, JAVA_NO_ENTRY */
+	__u64 java_task;	/* what it runs… */
+	__u64 java_task_for;
+	struct context job;	/* …and for whom, if it takes tasks from others */
+	__u16 java_slot;	/* where that stands, below java_entry; 0: not known */
+	__u8 java_mounts;	/* it carries virtual threads */
+	__u8 java_serves;	/* it reads requests itself */
+	__u8 java_misses;
+	__u8 java_pause;
+	__u8 java_wait;
 	__u64 greenlet;		/* …or task of asyncio or tokio, that runs; 0: none that is known (greenlet.h, asyncio.h, tokio.h) */
 	__u32 facts_epoch;
 	struct process_facts facts;

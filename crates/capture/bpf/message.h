@@ -171,10 +171,16 @@ static __always_inline void note_preface(struct sock_state *s, __u64 at)
 		s->shared = 1;
 }
 
+/* Whether what is read of this socket is to be worked on, not an answer. */
+static __always_inline bool brings_work(const struct sock_state *s)
+{
+	return s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
+}
+
 /* A callback of an event loop has read something. */
 static __always_inline void note_fresh(const struct sock_state *s, struct task_state *t, const struct cause *c)
 {
-	bool begins = s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
+	bool begins = brings_work(s);
 
 	t->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
 	t->read_for = begins ? c->exchange : c->id;
@@ -206,7 +212,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		if (would_block(ret)) {
 			count(WS_C_WOULD_BLOCK);
 			if (t->goroutine)
-				note_allocations(t, NULL); /* it will wait, and another be mounted */
+				allocates_for(t, 0, 0); /* it will wait, and another be mounted */
 		}
 		if (ret == 0 || would_block(ret))
 			return;
@@ -219,6 +225,10 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		first = turn(s, direction);
+		if (direction == WS_EGRESS)
+			look_at_task(t);
+		else if (brings_work(s))
+			t->java_serves = 1;
 		a = acting(task, t);
 		if (t->tokio && s->exchange <= 1)
 			note_preface(s, where.vector ? user_word(where.vector) : where.buffer.base);
@@ -232,7 +242,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
 				     (uring || (t->loop && !t->greenlet && !t->goroutine) ? FOLLOW_LOOP : 0) |
 				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
-		note_allocations(t, a);
+		note_allocations(task, t, a);
 		if (t->deferred && (first || direction == WS_INGRESS))
 			node_message(t, s, c.exchange, direction == WS_EGRESS);
 		if (direction == WS_INGRESS) {

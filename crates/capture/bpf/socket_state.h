@@ -38,6 +38,10 @@ static __always_inline void on_connecting(struct sock *sk)
 
 	if (!t)
 		return;
+	know_process(task, t);
+	hold_processor();
+	look_at_task(t);
+	leave_processor();
 	c = acting(task, t);
 	s = use_sock(sk, task);
 	if (!s)
@@ -49,7 +53,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	doubtful = is_doubtful(c, thread_group(task, t));
 	act(c, USED_CONNECT);
 	c->acted = 1;
-	note_allocations(t, t->goroutine ? NULL : c);
+	note_allocations(task, t, t->goroutine ? NULL : c);
 	s->connect_cause = doubtful ? 0 : c->cause;
 	s->connect_doubtful = doubtful;
 	s->connect_tid = actor_id(task, t);

@@ -51,8 +51,12 @@ __noinline __u64 virtual_thread(struct task_state *t)
 			return 0;
 		t->java_thread = thread;
 		t->java_own = 0;
-		t->java_carrier = 0;
+		t->java_allocator = 0;
+		t->java_entry = 0;
+		t->java_slot = 0;
 	}
+	if (!j->current)
+		return 0;
 	if (j->id) {
 		id = user_word(thread + j->id);
 		if (t->java_own)

@@ -276,6 +276,7 @@ struct task_struct {
 	struct thread_struct thread;
 #endif
 	pid_t pid;
+	__u64 start_time; /* monotonic, in ns */
 	pid_t tgid;
 	unsigned int flags;
 	struct io_uring_task *io_uring;

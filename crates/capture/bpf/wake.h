@@ -84,8 +84,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		if (place >= w->facts.locks_from && place < w->facts.locks_to)
 			return 0;
 		note_woken(w, place);
-		if (w->java_carrier && !w->java_own)
-			note_allocations(w, NULL);
+		if (w->java_mounts && w->java_allocator)
+			allocates_for(w, 0, 0);
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/* Woken itself, and nothing sent since: it may only have left something in the queue. */
 		from = waker(task, t);

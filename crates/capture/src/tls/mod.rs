@@ -113,7 +113,7 @@ impl TlsPrograms {
 pub(crate) struct FactMaps {
     pub(crate) processes: MapHandle,
     pub(crate) epoch: MapHandle,
-    /// Where carriers of Java allocate, by process and number.
+    /// Where threads of Java allocate, by process and chunk.
     pub(crate) java: MapHandle,
     /// Whether threads may be believed to act for what they read last (`bpf/doubt.h`).
     pub(crate) doubts: MapHandle,
@@ -131,8 +131,8 @@ struct Facts {
 /// Of `go`: whether `crypto/tls` is probed.
 const GO_TLS: usize = 7;
 
-/// `WS_CARRIERS` of `bpf/virtual_birth.h`.
-const CARRIERS: u32 = 32;
+/// `WS_MARK_CHUNKS` of `bpf/allocation.h`.
+const MARK_CHUNKS: u32 = 4;
 
 impl FactMaps {
     /// It need not be learnt of this process, only unlearnt: what was learnt before its frames were seen says nothing.
@@ -148,9 +148,8 @@ impl FactMaps {
     fn tell(&self, pid: u32, facts: &Facts) {
         let key = pid.to_ne_bytes();
         let told = if *facts == Facts::default() {
-            let all = (0..=CARRIERS).map(|carrier| [key, carrier.to_ne_bytes()].concat());
-            // Numbered without gaps.
-            let _ = all.map(|key| self.java.delete(&key)).find(Result::is_err);
+            let all = (0..=MARK_CHUNKS).map(|chunk| [key, chunk.to_ne_bytes()].concat());
+            let _ = all.map(|key| self.java.delete(&key)).find(Result::is_err); // all of them, or none
             self.processes.delete(&key)
         } else {
             let (from, to) = (facts.locks.0.to_ne_bytes(), facts.locks.1.to_ne_bytes());

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * For which request an object of Java was made, told by where it lies. A thread allocates from a buffer of its own, upwards. So at
+ * each of its messages it is noted for whom it allocates, and from which address on (a mark): the newest mark of a buffer below an
+ * object says for whom that was made. If the buffer is newer than the last mark of its thread, that mark counts for all of it.
+ * The collector moves objects and gives addresses again: marks hold until the next collection. But one that copies what lives leaves
+ * behind, in each object, where it has gone, and that stays until the place is used again. So whoever first asks for what is not
+ * found looks, once after each collection, behind the last marks, and notes for whom that was made which has moved.
+ */
+#ifndef WS_ALLOCATION_H
+#define WS_ALLOCATION_H
+
+#define WS_ALLOCATORS 256 /* threads that read requests, or carry virtual threads, of a process that are known: others replace them */
+#define WS_MARKS 1024
+#define WS_MARK_CHUNKS 4
+#define WS_MARK_OWN 1	  /* buffers are of whole words */
+#define WS_MARK_TICK 20	  /* 2^20 ns */
+
+struct allocation {
+	__u64 from;
+	__u64 cause; /* 0: not known */
+	__u32 bytes; /* to the end of the buffer; WS_MARK_OWN: who allocates has read that request itself */
+	__u32 tick;
+	__u64 buffer; /* where it begins */
+};
+
+/* Chunks of a process, from 1; under 0 its threads, each with its JavaThread (`from`) and its last mark. */
+struct allocations {
+	__u32 collections; /* how many there had been; this and what follows: of number 0 */
+	__u32 first;	   /* mark since then */
+	__u32 next;
+	__u32 allocators;
+	__u32 task_slot;   /* where on their stacks workers have what they run, below the first frame of Java; 0: not known */
+	__u32 moved;	   /* marks before the first one, behind which is to be looked for what has moved */
+	struct allocation marks[WS_MARKS];
+};
+
+struct allocations_key {
+	__u32 pid;
+	__u32 chunk;
+};
+
+/* User space empties it of processes that have ended. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct allocations_key);
+	__type(value, struct allocations);
+} java_allocations SEC(".maps");
+
+struct allocations no_allocations; /* too large for the stack */
+
+static __always_inline struct allocations *allocations_of(__u32 pid, __u32 chunk)
+{
+	struct allocations_key key = { .pid = pid, .chunk = chunk };
+
+	return bpf_map_lookup_elem(&java_allocations, &key);
+}
+
+/* Made in a message: where somebody is woken, nothing may be allocated before Linux 6.1. */
+static __noinline int make_allocations(struct task_state *t, __u32 pid)
+{
+	struct allocations *all;
+
+	for (__u32 chunk = 0; chunk <= WS_MARK_CHUNKS; chunk++) {
+		struct allocations_key key = { .pid = pid, .chunk = chunk };
+
+		bpf_map_update_elem(&java_allocations, &key, &no_allocations, BPF_NOEXIST);
+	}
+	all = allocations_of(pid, 0);
+	if (all)
+		t->java_allocator = 1 + __sync_fetch_and_add(&all->allocators, 1) % WS_ALLOCATORS;
+	return 0;
+}
+
+static __always_inline void add_mark(struct allocations *all, __u32 pid, const struct allocation *new, __u64 to)
+{
+	__u32 at = __sync_fetch_and_add(&all->next, 1);
+	struct allocations *chunk = allocations_of(pid, 1 + at / WS_MARKS % WS_MARK_CHUNKS);
+	struct allocation *mark;
+
+	if (!chunk)
+		return;
+	mark = &chunk->marks[at % WS_MARKS];
+	*(volatile __u32 *)&mark->bytes = 0; /* who looks at it meanwhile finds nothing in it */
+	mark->from = new->from;
+	mark->cause = new->cause;
+	mark->tick = new->tick;
+	*(volatile __u32 *)&mark->bytes = ((__u32)(to - new->from) & ~7U) | (new->bytes & WS_MARK_OWN);
+}
+
+static __always_inline void follow_collections(struct allocations *all, __u32 collections)
+{
+	__u32 next = all->next;
+
+	if (all->collections == collections)
+		return;
+	all->moved = collections - all->collections == 1 ? next - all->first : 0; /* of two, the first left nothing */
+	all->first = next;
+	all->collections = collections;
+}
+
+/* What this thread of the current process allocates from now on is for this request; 0: not known for which. */
+__noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
+{
+	__u32 pid = bpf_get_current_task_btf()->tgid, collections, at;
+	const struct java_machine *j;
+	struct allocations *all;
+	struct allocation *who, mark = {};
+	__u64 buffer, start, to;
+
+	if (!t || !t->java_thread || !t->facts.java.collections)
+		return 0;
+	j = &t->facts.java;
+	if (!t->java_allocator)
+		make_allocations(t, pid);
+	all = allocations_of(pid, 0);
+	if (!all || !t->java_allocator)
+		return 0;
+	buffer = t->java_thread + j->buffer;
+	start = user_word(buffer + j->buffer_start);
+	mark.from = user_word(buffer + j->buffer_top);
+	to = user_word(buffer + j->buffer_end);
+	if (bpf_probe_read_user(&collections, sizeof(collections), (void *)j->collections))
+		return 0;
+	follow_collections(all, collections);
+	/* The collector takes the buffers away first, one word after the other. */
+	if (is_collecting(j) || mark.from < start || to < mark.from)
+		start = mark.from = 0;
+	at = (t->java_allocator - 1) % WS_ALLOCATORS;
+	who = &all->marks[at];
+	if (start && who->from == t->java_thread && who->buffer != start) {
+		struct allocation before = { .from = start, .cause = who->cause, .bytes = who->bytes, .tick = who->tick };
+
+		add_mark(all, pid, &before, to);
+	}
+	mark.cause = cause;
+	mark.bytes = own;
+	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
+	who->from = t->java_thread;
+	*(volatile __u64 *)&who->buffer = start; /* before the cause: who looks at it reads that first */
+	*(volatile __u64 *)&who->cause = cause;
+	who->bytes = own;
+	who->tick = mark.tick;
+	if (mark.from)
+		add_mark(all, pid, &mark, to);
+	return 0;
+}
+
+/* What has moved, by its new place. */
+struct moved_key {
+	__u64 object;
+	__u32 pid;
+	__u32 collections;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct moved_key);
+	__type(value, struct allocation);
+} java_moved SEC(".maps");
+
+#define JAVA_MOVED_PIECES 6 /* behind a mark it is looked, in pieces of nearly JAVA_FIRST_FRAMES bytes */
+#define JAVA_FILLER_MORE 1024 /* a buffer ends a little before the memory that it has */
+#define JAVA_MOVED_MARKS 64  /* …so many at a time, so often */
+#define JAVA_MOVED_ROUNDS 40
+#define JAVA_MOVED_MOST 24000 /* objects: if some went, their places would be taken for those of an older mark */
+#define JAVA_HAS_MOVED 3ULL /* in the first word of an object, beside its new address */
+#define JAVA_FIRST_FRAMES 640
+#define JAVA_WORDS (JAVA_FIRST_FRAMES / 8)
+
+/* What is looked for, and what is found: not on the stack, which is short where these functions are called. */
+struct java_search {
+	__u64 object;
+	__u32 start_at; /* of JavaThread: its buffer */
+	__u32 end_at;
+	struct allocation found; /* for whom that was made */
+	struct allocation best;	 /* of a worker's words (java_task.h): the newest… */
+	__u64 last;
+	__u32 looked_at;
+	__u32 slot;		 /* …and where it stands */
+	struct moved_key moved;
+	__u32 end;
+	__u32 count;
+	__u32 piece;
+	__u32 noted;
+	__u64 words[JAVA_WORDS];
+};
+
+/* Of the processor, which message programs hold; wake-ups do not come in between. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct java_search);
+} java_searches SEC(".maps");
+
+static __always_inline struct java_search *java_search(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&java_searches, &zero);
+}
+
+/* Takes the newest of `count` marks before the place `end` in whose piece of a buffer the object lies. */
+__noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __u32 end, __u32 count)
+{
+	__u64 object;
+
+	if (!chunk || !s)
+		return 0;
+	object = s->object;
+	for (__u32 i = 0; i < WS_MARKS && i < count; i++) {
+		const struct allocation *mark = &chunk->marks[(end - 1 - i) % WS_MARKS];
+
+		if (mark->from <= object && object - mark->from < (mark->bytes & ~7U)) {
+			s->found = *mark;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* The same for a buffer of which no mark was made yet: its thread has said nothing since it has it. */
+__noinline int nearest_buffer(struct allocations *all, struct java_search *s)
+{
+	if (!all || !s)
+		return 0;
+	for (__u32 i = 0; i < WS_ALLOCATORS && i < all->allocators; i++) {
+		struct allocation *who = &all->marks[i];
+
+		if (!who->from)
+			continue;
+		s->found.cause = *(volatile __u64 *)&who->cause;
+		s->found.bytes = who->bytes;
+		s->found.tick = who->tick;
+		s->found.from = user_word(who->from + s->start_at);
+		if (s->object < s->found.from || s->object >= user_word(who->from + s->end_at))
+			continue;
+		/* If it is the buffer of its last mark, it was made before its thread was first seen. */
+		return *(volatile __u64 *)&who->buffer != s->found.from && *(volatile __u64 *)&who->cause == s->found.cause;
+	}
+	return 0;
+}
+
+static __always_inline __u32 collections_now(const struct java_machine *j)
+{
+	__u32 collections = 0;
+
+	bpf_probe_read_user(&collections, sizeof(collections), (void *)j->collections);
+	return collections;
+}
+
+/*
+ * Whether this is the array with which the collector fills what was left of a buffer: behind it lies what was there before. Its
+ * length stands in one of three places, by how the machine keeps classes.
+ */
+static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
+{
+	__u64 left = end - at;
+
+	if ((words[0] & 7) != 1)
+		return false;
+	return (words[1] >> 32) * 4 + 16 - left <= JAVA_FILLER_MORE || (words[2] & 0xffffffff) * 4 + 24 - left <= JAVA_FILLER_MORE ||
+	       (words[1] & 0xffffffff) * 4 + 12 - left <= JAVA_FILLER_MORE;
+}
+
+/* Notes what has moved, of one word behind this mark; 0 where its buffer was not used. Of its own: the verifier sees it once. */
+__noinline int note_moved_word(struct task_state *t, struct java_search *s, __u32 i)
+{
+	if (!t || !s || i >= JAVA_WORDS - 2)
+		return 0;
+	/* Behind the buffer is that of another. */
+	if (s->piece + 8 * i >= (s->found.bytes & ~7U) ||
+	    is_filler(s->found.from + s->piece + 8 * i, s->found.from + (s->found.bytes & ~7U), s->words + i)) {
+		s->piece = s->found.bytes;
+		return 0;
+	}
+	s->moved.object = s->words[i] - JAVA_HAS_MOVED;
+	/* Behind a later mark of the same buffer it has been looked before. */
+	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && s->moved.object >= t->facts.java.heap_from &&
+	    s->moved.object < t->facts.java.heap_to)
+		s->noted += !bpf_map_update_elem(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
+	return 1;
+}
+
+/* …of what was made behind this mark. */
+__noinline int note_moved(struct task_state *t, struct java_search *s)
+{
+	if (!t || !s)
+		return 0;
+	if (s->piece >= s->found.bytes || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(s->found.from + s->piece)))
+		return 0;
+	for (int i = 0; i < JAVA_WORDS - 2; i++)
+		if (!note_moved_word(t, s, i))
+			return 0;
+	s->piece += sizeof(s->words) - 16;
+	return 1;
+}
+
+/* …behind `count` marks before the place `end`. */
+__noinline int note_moved_of(struct task_state *t, struct allocations *chunk, struct java_search *s)
+{
+	if (!t || !chunk || !s)
+		return 0;
+	for (__u32 i = 0; i < JAVA_MOVED_MARKS && i < s->count; i++) {
+		const struct allocation *mark = &chunk->marks[(s->end - 1 - i) % WS_MARKS];
+
+		if (!mark->cause || !(mark->bytes & WS_MARK_OWN))
+			continue;
+		s->found = *mark;
+		s->piece = 0;
+		for (int piece = 0; piece < JAVA_MOVED_PIECES; piece++)
+			note_moved(t, s);
+	}
+	return 0;
+}
+
+/* Whether it is known for whom an object was made that has moved. */
+__noinline int find_moved(struct task_state *t, struct allocations *all, struct java_search *s)
+{
+	struct allocations *chunk;
+	struct allocation *mark;
+
+	if (!t || !all || !s || is_collecting(&t->facts.java))
+		return 0;
+	s->moved.pid = bpf_get_current_task_btf()->tgid;
+	s->moved.collections = all->collections;
+	s->end = all->first;
+	s->noted = 0;
+	for (__u32 i = 0; i < JAVA_MOVED_ROUNDS && all->moved; i++) {
+		s->count = s->end % JAVA_MOVED_MARKS ?: JAVA_MOVED_MARKS;
+		if (s->count > all->moved)
+			s->count = all->moved;
+		chunk = allocations_of(s->moved.pid, 1 + (s->end - 1) / WS_MARKS % WS_MARK_CHUNKS);
+		if (!chunk)
+			break;
+		note_moved_of(t, chunk, s);
+		s->end -= s->count;
+		all->moved -= s->count;
+	}
+	all->moved = 0;
+	s->moved.object = s->object;
+	mark = bpf_map_lookup_elem(&java_moved, &s->moved);
+	if (mark)
+		s->found = *mark;
+	return mark != NULL;
+}
+
+/* Whether it is known for whom an object was made. */
+__noinline int find_mark(struct task_state *t, struct java_search *s)
+{
+	__u32 pid = bpf_get_current_task_btf()->tgid, end, kept;
+	struct allocations *all = allocations_of(pid, 0), *chunk;
+	int found = 0;
+
+	if (!t || !s || !all)
+		return 0;
+	follow_collections(all, collections_now(&t->facts.java));
+	end = all->next;
+	kept = end - all->first;
+	for (__u32 i = 0; i < WS_MARK_CHUNKS && kept && !found; i++) {
+		__u32 count = end % WS_MARKS ?: WS_MARKS;
+
+		if (count > kept)
+			count = kept;
+		chunk = allocations_of(pid, 1 + (end - 1) / WS_MARKS % WS_MARK_CHUNKS);
+		if (!chunk)
+			break;
+		found = nearest_mark(chunk, s, end, count);
+		end -= count;
+		kept -= count;
+	}
+	s->start_at = t->facts.java.buffer + t->facts.java.buffer_start;
+	s->end_at = t->facts.java.buffer + t->facts.java.buffer_end;
+	if (!found)
+		found = nearest_buffer(all, s);
+	return found && all->collections == collections_now(&t->facts.java);
+}
+
+#endif

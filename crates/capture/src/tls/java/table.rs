@@ -1,0 +1,107 @@
+//! The table in which the machine describes its structures for debuggers, read from the memory of a process.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+const TABLE: &str = "gHotSpotVMStructs";
+/// Where an entry of the table keeps what.
+const TYPE: &str = "gHotSpotVMStructEntryTypeNameOffset";
+const FIELD: &str = "gHotSpotVMStructEntryFieldNameOffset";
+const OFFSET: &str = "gHotSpotVMStructEntryOffsetOffset";
+const ADDRESS: &str = "gHotSpotVMStructEntryAddressOffset";
+const STRIDE: &str = "gHotSpotVMStructEntryArrayStride";
+pub(super) const SYMBOLS: [&str; 6] = [TABLE, TYPE, FIELD, OFFSET, ADDRESS, STRIDE];
+
+/// More than any version has: a table without an end is none.
+const MAX_ENTRIES: u64 = 8192;
+pub(super) const MAX_NAME: usize = 64;
+
+/// Memory of a process, which it changes meanwhile.
+pub(super) trait Memory {
+    /// Fills the buffer, or says that not all of it can be read.
+    fn read(&self, at: u64, into: &mut [u8]) -> Option<()>;
+
+    fn word(&self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes)?;
+        Some(u64::from_ne_bytes(bytes))
+    }
+
+    /// Words, as many as are wanted.
+    fn words(&self, at: u64, size: usize) -> Option<Vec<u64>> {
+        let mut bytes = vec![0; size];
+        self.read(at, &mut bytes)?;
+        let words = bytes.chunks_exact(8);
+        Some(words.filter_map(|w| w.try_into().ok()).map(u64::from_ne_bytes).collect())
+    }
+
+    /// A text of C; empty if it is too long.
+    fn text(&self, at: u64) -> Option<String> {
+        let mut bytes = [0; MAX_NAME];
+        self.read(at, &mut bytes)?;
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(0);
+        Some(String::from_utf8_lossy(bytes.get(..end)?).into_owned())
+    }
+}
+
+impl Memory for File {
+    fn read(&self, at: u64, into: &mut [u8]) -> Option<()> {
+        self.read_exact_at(into, at).ok()
+    }
+}
+
+/// What the table says of the fields that are wanted: offset, or address of a static one.
+pub(super) struct Fields(HashMap<(String, String), (u64, u64)>);
+
+impl Fields {
+    pub(super) fn read(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Self> {
+        const OF: [&str; 9] =
+            ["ThreadsSMRSupport", "ThreadsList", "Thread", "JavaThread", "OSThread", "Universe", HEAP, BUFFER, STUBS];
+        let [mut at, kind, field, offset, address, stride] =
+            symbols.iter().map(|s| memory.word(*s)).collect::<Option<Vec<_>>>()?.try_into().ok()?;
+        // The machine sets them as it is loaded.
+        if at == 0 || !(8..=256).contains(&stride) || [kind, field, offset, address].iter().any(|o| *o >= stride) {
+            return None;
+        }
+        let mut names: HashMap<u64, Option<String>> = HashMap::new();
+        let mut fields = HashMap::new();
+        for _ in 0..MAX_ENTRIES {
+            let named = memory.word(at.checked_add(kind)?)?;
+            if named == 0 {
+                return Some(Fields(fields));
+            }
+            let name = match names.get(&named) {
+                Some(name) => name.clone(),
+                None => {
+                    let text = memory.text(named)?;
+                    let wanted = OF.contains(&text.as_str()).then_some(text);
+                    names.insert(named, wanted.clone());
+                    wanted
+                }
+            };
+            if let Some(name) = name {
+                let field = memory.text(memory.word(at + field)?)?;
+                fields.insert((name, field), (memory.word(at + offset)?, memory.word(at + address)?));
+            }
+            at = at.checked_add(stride)?;
+        }
+        None
+    }
+
+    fn find(&self, of: &str, field: &str) -> Option<(u64, u64)> {
+        self.0.get(&(of.to_string(), field.to_string())).copied()
+    }
+
+    pub(super) fn offset(&self, of: &str, field: &str) -> Option<u16> {
+        self.find(of, field)?.0.try_into().ok()
+    }
+
+    pub(super) fn address(&self, of: &str, field: &str) -> Option<u64> {
+        self.find(of, field).map(|f| f.1).filter(|a| *a != 0)
+    }
+}
+
+pub(super) const HEAP: &str = "CollectedHeap";
+pub(super) const BUFFER: &str = "ThreadLocalAllocBuffer";
+pub(super) const STUBS: &str = "StubRoutines";
