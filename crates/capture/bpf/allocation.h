@@ -165,8 +165,8 @@ struct {
 #define JAVA_MOVED_PIECES 6 /* behind a mark it is looked, in pieces of nearly JAVA_FIRST_FRAMES bytes */
 #define JAVA_FILLER_MORE 1024 /* a buffer ends a little before the memory that it has */
 #define JAVA_MOVED_MARKS 64  /* …so many at a time, so often */
-#define JAVA_MOVED_ROUNDS 40
-#define JAVA_MOVED_MOST 24000 /* objects: if some went, their places would be taken for those of an older mark */
+#define JAVA_MOVED_ROUNDS 6
+#define JAVA_MOVED_MOST 8000 /* objects: if some went, their places would be taken for those of an older mark */
 #define JAVA_HAS_MOVED 3ULL /* in the first word of an object, beside its new address */
 #define JAVA_FIRST_FRAMES 640
 #define JAVA_WORDS (JAVA_FIRST_FRAMES / 8)

@@ -187,6 +187,53 @@ static __always_inline void note_fresh(const struct sock_state *s, struct task_s
 }
 
 /*
+ * For whom a message is, and what follows from it for those who act; `at` is the address of its first bytes, `bits` as for
+ * follow_cause(). Returns whether it begins a run. Verified on its own: its ways out would multiply those of its caller.
+ */
+__noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, __u32 bits)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
+	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS;
+	struct context *a;
+	bool first;
+
+	if (!s || !c || !t)
+		return 0;
+	first = turn(s, direction);
+	if (direction == WS_EGRESS)
+		look_at_task(t);
+	else if (brings_work(s))
+		t->java_serves = 1;
+	a = acting(task, t);
+	if (t->tokio && s->exchange <= 1)
+		note_preface(s, at);
+	if (t->callbacks || t->tokio)
+		note_served(s, a, direction | (t->goroutine ? NOTE_TOKIO * t->tokio : 0), t->acts_on,
+			    (__u64)actor_id(task, t) << 32 | task->tgid);
+	follow_cause(s, a, c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
+		     bits |
+			     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
+			     (t->loop && !t->greenlet && !t->goroutine ? FOLLOW_LOOP : 0));
+	note_allocations(task, t, a);
+	if (t->deferred && (first || direction == WS_INGRESS))
+		node_message(t, s, c->exchange, direction == WS_EGRESS);
+	if (direction == WS_INGRESS) {
+		a->slept = a->woken_by = 0;
+		/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */
+		if (t->tokio && t->goroutine && s->shared)
+			take(a, 0, WS_EV_INFERRED);
+		t->received_from = s->cookie;
+		if (t->callbacks && a == &t->acts)
+			note_fresh(s, t, c);
+		/* Who is given frames one by one is given what it reads of a socket in the same way. */
+		if (t->frames && a == &t->acts)
+			a->framed = a->cause != 0;
+	}
+	return first;
+}
+
+/*
  * `sk` is NULL on the rung that has no pointer which the verifier trusts: no pairing there.
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
  * Runs in process context with preemption off, see hold_processor().
@@ -195,7 +242,6 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 				    __u8 direction, __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
 {
 	struct location where = {};
-	struct context *a;
 	struct scratch *r;
 	struct cause c;
 	__u32 cpu = bpf_get_smp_processor_id(), want, copied = 0;
@@ -224,39 +270,10 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	first = false;
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
-		first = turn(s, direction);
-		if (direction == WS_EGRESS)
-			look_at_task(t);
-		else if (brings_work(s))
-			t->java_serves = 1;
-		a = acting(task, t);
-		if (t->tokio && s->exchange <= 1)
-			note_preface(s, where.vector ? user_word(where.vector) : where.buffer.base);
-		if (t->callbacks || t->tokio) {
-			*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
-			note_served(s, a, direction | (t->goroutine ? NOTE_TOKIO * t->tokio : 0),
-				    *(volatile __u64 *)&t->acts_on, (__u64)actor_id(task, t) << 32 | task->tgid);
-		}
-		follow_cause(s, a, &c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
-			     (direction == WS_EGRESS ? FOLLOW_SENT : 0) |
-				     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
-				     (uring || (t->loop && !t->greenlet && !t->goroutine) ? FOLLOW_LOOP : 0) |
-				     (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
-		note_allocations(task, t, a);
-		if (t->deferred && (first || direction == WS_INGRESS))
-			node_message(t, s, c.exchange, direction == WS_EGRESS);
-		if (direction == WS_INGRESS) {
-			a->slept = a->woken_by = 0;
-			/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */
-			if (t->tokio && t->goroutine && s->shared)
-				take(a, 0, WS_EV_INFERRED);
-			t->received_from = s->cookie;
-			if (t->callbacks && a == &t->acts)
-				note_fresh(s, t, &c);
-			/* Who is given frames one by one is given what it reads of a socket in the same way. */
-			if (t->frames && a == &t->acts)
-				a->framed = a->cause != 0;
-		}
+		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
+		first = follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
+				       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (uring ? FOLLOW_LOOP : 0) |
+					       (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}
