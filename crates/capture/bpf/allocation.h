@@ -267,7 +267,7 @@ static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 	       (words[1] & 0xffffffff) * 4 + 12 - left <= JAVA_FILLER_MORE;
 }
 
-/* Notes what has moved, of one word behind this mark; 0 where its buffer was not used. Of its own: the verifier sees it once. */
+/* Notes what has moved, of one word behind this mark, unless its buffer was not used so far. Of its own: the verifier sees it once. */
 __noinline int note_moved_word(struct task_state *t, struct java_search *s, __u32 i)
 {
 	if (!t || !s || i >= JAVA_WORDS - 2)
@@ -283,7 +283,7 @@ __noinline int note_moved_word(struct task_state *t, struct java_search *s, __u3
 	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && s->moved.object >= t->facts.java.heap_from &&
 	    s->moved.object < t->facts.java.heap_to)
 		s->noted += !bpf_map_update_elem(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
-	return 1;
+	return 0;
 }
 
 /* …of what was made behind this mark. */
@@ -294,8 +294,7 @@ __noinline int note_moved(struct task_state *t, struct java_search *s)
 	if (s->piece >= s->found.bytes || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(s->found.from + s->piece)))
 		return 0;
 	for (int i = 0; i < JAVA_WORDS - 2; i++)
-		if (!note_moved_word(t, s, i))
-			return 0;
+		note_moved_word(t, s, i);
 	s->piece += sizeof(s->words) - 16;
 	return 1;
 }

@@ -91,7 +91,7 @@ static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 	return doubt > WS_DOUBT_NEW || (doubt && c->crowd == MIXED);
 }
 
-/* After a message, or when it connects: for whom it goes on. */
+/* After a message, or when it connects: for whom it goes on; tell_allocations() says so where there is more stack. */
 static __always_inline void note_allocations(struct task_struct *task, struct task_state *t, const struct context *c)
 {
 	bool own;
@@ -102,7 +102,15 @@ static __always_inline void note_allocations(struct task_struct *task, struct ta
 		c = NULL;
 	/* Who has work of others may have the next before it says anything. */
 	own = c && c == &t->acts && t->java_serves && !t->java_mounts && c->state <= ACTS_ANSWERED && !is_doubtful(c, task->tgid);
-	allocates_for(t, c ? c->cause : 0, own);
+	t->allocates_for = c ? c->cause : 0;
+	t->allocates = ALLOCATES | (own ? ALLOCATES_OWN : 0);
+}
+
+static __always_inline void tell_allocations(struct task_state *t)
+{
+	if (t->allocates)
+		allocates_for(t, t->allocates_for, (t->allocates & ALLOCATES_OWN) != 0);
+	t->allocates = 0;
 }
 
 #endif

@@ -17,29 +17,38 @@
 
 #define GO_G_M 48 /* of runtime.g */
 
+/* One that was not seen before acts for this; `kind` is `java` of its key. Of its own, for the stack of its callers. */
+__noinline int beget(__u64 id, __u32 pid, __u32 kind, __u64 cause, __u32 evidence)
+{
+	struct goroutine_key key = { .id = id, .pid = pid, .java = kind };
+	struct context born = { .cause = cause, .evidence = evidence, .state = cause ? ACTS_LENT : ACTS_OWN };
+
+	return bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY);
+}
+
 /* What this goroutine acts for; made at first sight, when its parent is asked unless its start would have been seen. */
 static __always_inline struct context *goroutine(const struct go_runtime *go, struct goroutine_key *key, __u64 g)
 {
-	struct context *c = bpf_map_lookup_elem(&goroutines, key), *from;
-	struct goroutine_key parent = { .pid = key->pid };
-	struct context born = {};
+	struct context *c = bpf_map_lookup_elem(&goroutines, key), *from = NULL;
+	__u64 id = key->id, cause;
 
 	if (c)
 		return c;
 	if (go->parent && !go->births) {
-		parent.id = user_word(g + go->parent);
-		from = bpf_map_lookup_elem(&goroutines, &parent);
-		if (from)
-			inherit(&born, from, WS_EV_COROUTINE);
+		key->id = user_word(g + go->parent);
+		from = bpf_map_lookup_elem(&goroutines, key);
+		key->id = id;
 	}
-	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
+	cause = from && from->state != ACTS_RETURNED ? from->cause : 0;
+	beget(id, key->pid, 0, cause, cause ? WS_EV_COROUTINE : WS_EV_NONE);
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
 /* What a virtual thread of Java acts for: until it has read something, for whoever started it. A worker: for whom its task was made. */
 static __always_inline struct context *virtual_context(struct task_state *t, struct goroutine_key *key)
 {
-	struct context *c, born = { .evidence = WS_EV_INFERRED };
+	struct context *c;
+	__u64 cause;
 
 	key->id = virtual_thread(t);
 	if (key->id == VIRTUAL_UNKNOWN)
@@ -54,12 +63,8 @@ static __always_inline struct context *virtual_context(struct task_state *t, str
 	c = bpf_map_lookup_elem(&goroutines, key);
 	if (c)
 		return c;
-	born.cause = made_for(t);
-	if (born.cause) {
-		born.evidence = WS_EV_CHILD;
-		born.state = ACTS_LENT;
-	}
-	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
+	cause = made_for(t);
+	beget(key->id, key->pid, key->java, cause, cause ? WS_EV_CHILD : WS_EV_INFERRED);
 	c = bpf_map_lookup_elem(&goroutines, key);
 	return c ? c : &t->acts;
 }

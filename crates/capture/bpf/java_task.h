@@ -65,6 +65,26 @@ static __always_inline bool has_moved(struct task_state *t, struct allocations *
 	return find_moved(t, all, s) && (__s32)(s->found.tick - born) > 0;
 }
 
+/* Whether that stands in this word of a worker's stack. Of its own, and its loop without a way out: Linux 6.1 takes no other. */
+__noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i)
+{
+	__u64 word;
+
+	if (!t || !s || i >= JAVA_WORDS || s->looked_at >= JAVA_LOOKED_AT)
+		return 0;
+	word = s->words[i];
+	if (word == s->last || word < t->facts.java.heap_from || word >= t->facts.java.heap_to)
+		return 0;
+	s->last = word;
+	s->looked_at++;
+	if (is_task(t, s, word) && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
+		s->best = s->found;
+		t->java_task = word;
+		s->slot = JAVA_FIRST_FRAMES - 8 * i;
+	}
+	return 0;
+}
+
 /* Looks for the place, of a worker whose task can be told. */
 __noinline int find_slot(struct task_state *t, struct java_search *s)
 {
@@ -78,20 +98,8 @@ __noinline int find_slot(struct task_state *t, struct java_search *s)
 	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(t->java_entry - JAVA_FIRST_FRAMES)))
 		return 0;
 	s->last = s->looked_at = 0;
-	for (int i = JAVA_WORDS - 1; i >= 0; i--) {
-		__u64 word = s->words[i];
-
-		if (word == s->last || word < t->facts.java.heap_from || word >= t->facts.java.heap_to)
-			continue;
-		s->last = word;
-		if (s->looked_at++ >= JAVA_LOOKED_AT)
-			break;
-		if (is_task(t, s, word) && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
-			s->best = s->found;
-			t->java_task = word;
-			s->slot = JAVA_FIRST_FRAMES - 8 * i;
-		}
-	}
+	for (int i = JAVA_WORDS - 1; i >= 0; i--)
+		look_at_word(t, s, i);
 	if (s->slot) {
 		t->java_pause = 0;
 		return s->slot;

@@ -117,6 +117,8 @@ struct process_facts {
 	struct haproxy haproxy;
 };
 
+enum allocates { ALLOCATES = 1, ALLOCATES_OWN = 2 }; /* …which it has read itself */
+
 /* What a task is to us, and for which request it acts. */
 struct task_state {
 	__u32 generation;	/* of `target_generation` when `target` was decided */
@@ -164,6 +166,8 @@ struct task_state {
 	__u64 read_for;		/* if `fresh`: the request that it has read, or for which the answer is that it has read */
 	__u64 acts_on;		/* if `callbacks` or `tokio`: address of the socket that it reads or writes */
 	__u64 born;		/* task that the callback that runs has made */
+	__u64 allocates_for;	/* if `allocates`: the request; 0: not known which (allocation.h) */
+	__u8 allocates;		/* enum allocates */
 	__u64 haproxy_task;	/* that ran at its last message (haproxy.h) */
 	__u16 haproxy_current;	/* where its context has the task that runs, plus one; 0: not known */
 	__u16 haproxy_looks;

@@ -201,9 +201,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	if (!s || !c || !t)
 		return 0;
 	first = turn(s, direction);
-	if (direction == WS_EGRESS)
-		look_at_task(t);
-	else if (brings_work(s))
+	if (direction == WS_INGRESS && brings_work(s))
 		t->java_serves = 1;
 	a = acting(task, t);
 	if (t->tokio && s->exchange <= 1)
@@ -270,10 +268,13 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	first = false;
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
+		if (direction == WS_EGRESS)
+			look_at_task(t);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
 		first = follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
 				       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (uring ? FOLLOW_LOOP : 0) |
 					       (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
+		tell_allocations(t);
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}

@@ -54,6 +54,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	act(c, USED_CONNECT);
 	c->acted = 1;
 	note_allocations(task, t, t->goroutine ? NULL : c);
+	tell_allocations(t);
 	s->connect_cause = doubtful ? 0 : c->cause;
 	s->connect_doubtful = doubtful;
 	s->connect_tid = actor_id(task, t);
