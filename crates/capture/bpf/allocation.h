@@ -268,8 +268,10 @@ static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 }
 
 /* Notes what has moved, of one word behind this mark, unless its buffer was not used so far. Of its own: the verifier sees it once. */
-__noinline int note_moved_word(struct task_state *t, struct java_search *s, __u32 i)
+__noinline int note_moved_word(struct task_state *t, __u32 i)
 {
+	struct java_search *s = java_search(); /* before Linux 6.2 no key is read where an argument points */
+
 	if (!t || !s || i >= JAVA_WORDS - 2)
 		return 0;
 	/* Behind the buffer is that of another. */
@@ -294,7 +296,7 @@ __noinline int note_moved(struct task_state *t, struct java_search *s)
 	if (s->piece >= s->found.bytes || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(s->found.from + s->piece)))
 		return 0;
 	for (int i = 0; i < JAVA_WORDS - 2; i++)
-		note_moved_word(t, s, i);
+		note_moved_word(t, i);
 	s->piece += sizeof(s->words) - 16;
 	return 1;
 }
@@ -318,8 +320,9 @@ __noinline int note_moved_of(struct task_state *t, struct allocations *chunk, st
 }
 
 /* Whether it is known for whom an object was made that has moved. */
-__noinline int find_moved(struct task_state *t, struct allocations *all, struct java_search *s)
+__noinline int find_moved(struct task_state *t, struct allocations *all)
 {
+	struct java_search *s = java_search();
 	struct allocations *chunk;
 	struct allocation *mark;
 

@@ -62,7 +62,7 @@ static __always_inline bool has_moved(struct task_state *t, struct allocations *
 	if (t->java_task < t->facts.java.heap_from || t->java_task >= t->facts.java.heap_to)
 		return false;
 	s->object = t->java_task;
-	return find_moved(t, all, s) && (__s32)(s->found.tick - born) > 0;
+	return find_moved(t, all) && (__s32)(s->found.tick - born) > 0;
 }
 
 /* Whether that stands in this word of a worker's stack. Of its own, and its loop without a way out: Linux 6.1 takes no other. */
