@@ -17,7 +17,7 @@ demo: ## build, run the demo shop, trace it, open its UI on 127.0.0.1 (DEMO_SECO
 	@scripts/deps demo
 	@scripts/build-ui
 	cargo build --release --bin wirespan
-	@exec target/release/wirespan demo
+	@exec "$${CARGO_TARGET_DIR:-target}/release/wirespan" demo
 
 test: ## everything: lints, unit, property, end-to-end and browser tests
 	@scripts/deps test

@@ -9,7 +9,8 @@
  *    requests: that is an event loop, not a thread;
  *  - a connection that carries many requests at a time says of a response only that it is for one of them;
  *  - who reads what a broker brings acts for that, as if it were a request; it asks for more of it for nobody;
- *  - no request is as short as what wakes up a loop that waits for a socket to itself.
+ *  - no request is as short as what wakes up a loop that waits for a socket to itself;
+ *  - who calls although another has answered what it had read calls for somebody else: its process hands work around.
  * Who acts, and what else may change it, is the matter of context.h; whether that holds in this process, of doubt.h.
  */
 #ifndef WS_CAUSE_H
@@ -21,9 +22,42 @@ struct cause {
 	__u8 evidence;
 };
 
+/* By socket: the last request that was answered by who did not act for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} answered_by_others SEC(".maps");
+
+__u32 has_others; /* there is one: nobody else has to look */
+
+static __always_inline void answer_for_another(const struct sock_state *s, const struct context *a, __u64 exchange)
+{
+	__u64 cookie = s->cookie;
+
+	if (!s->exchange || a->cause == exchange)
+		return;
+	has_others = 1;
+	bpf_map_update_elem(&answered_by_others, &cookie, &exchange, BPF_ANY);
+}
+
+/* It acts for what it had read, and calls: whether another has answered that. */
+static __always_inline bool is_stale(const struct context *a)
+{
+	__u64 cookie = a->cause >> 24, *answered;
+
+	if (!has_others || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause || is_by_stream(a->cause))
+		return false;
+	answered = bpf_map_lookup_elem(&answered_by_others, &cookie);
+	return answered && *answered >= a->cause;
+}
+
 /* A response is sent. Datagram servers answer in any order, and who shares a connection answers for many. */
 static __always_inline void follow_answer(struct sock_state *s, struct context *a, struct cause *c, bool first, __u32 pid)
 {
+	if (first && !s->shared && s->tuple.transport != WS_UDP)
+		answer_for_another(s, a, c->exchange);
 	if (s->shared || s->tuple.transport == WS_UDP) {
 		if (a->cause >> 24 == s->cookie)
 			c->exchange = a->cause;
@@ -50,8 +84,13 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 /* A request is sent: for whom is noted for the time of its response. */
 static __always_inline void follow_request(struct sock_state *s, struct context *a, __u32 tid, __u32 pid)
 {
-	bool doubtful = is_doubtful(a, pid);
+	bool doubtful;
 
+	if (is_stale(a)) {
+		out_of_turn(pid);
+		take(a, 0, WS_EV_INFERRED);
+	}
+	doubtful = is_doubtful(a, pid);
 	if (s->pulls) {
 		s->cause = 0;
 		s->evidence = WS_EV_NONE;

@@ -4,7 +4,7 @@
 //! not known each way splits; at an answer, whose request is known, ways in which it was not this request's turn, or in
 //! which it had not done yet what such requests do, lose. The likeliest are kept.
 
-use super::calibration::calibrated;
+use super::calibration::Calibration;
 use super::model::{Act, Last, Model};
 use super::timeline::{Call, Event, Hint, Maker, Request};
 use super::turns::{place, Queue, State};
@@ -18,13 +18,6 @@ const HOPELESS: f64 = 18.0;
 const MAX_PENDING: usize = 1024;
 /// Steps that lead back to decisions, before those that no longer matter are cleared away.
 const MAX_STEPS: usize = 16_384;
-/// An inference is never certain.
-const SUREST: f64 = 0.99;
-/// Answers that tell how often one is surprised; how often one may be; and what more of it takes from the confidence
-/// (measured with `bench/accuracy`).
-const SURPRISES: f64 = 200.0;
-const CALM: f64 = 0.05;
-const DISTRUST: f64 = 0.6;
 /// Work of one call: open requests times ways.
 const MAX_WORK: usize = 8192;
 
@@ -82,9 +75,13 @@ pub(super) struct Beam {
     event: u32,
     /// ln of how likely the best explanation so far was, fading.
     pub(super) likelihood: f64,
-    /// How often it was not the turn of who answered, of late, as the best way had it. An answer says for whom it is: what is
-    /// wrong of answers is likely as wrong of calls.
-    surprise: f64,
+    /// How good the best way was where that showed.
+    calibration: Calibration,
+}
+
+/// A call lies within the request for which it was made.
+fn could_make(r: &Request, c: &Call) -> bool {
+    r.start_ns <= c.start_ns && r.end_ns >= c.end_ns
 }
 
 impl Default for Beam {
@@ -98,7 +95,7 @@ impl Default for Beam {
             stand: Vec::new(),
             event: 0,
             likelihood: 0.0,
-            surprise: 0.1,
+            calibration: Calibration::default(),
         }
     }
 }
@@ -162,12 +159,13 @@ impl Beam {
                             one.open.iter().position(|r| r.id == makers[&c.id])
                         }
                         Maker::Known(x) | Maker::Claimed(x) | Maker::OneOf(x) => {
+                            model.learn_call(c.class, false, false);
                             one.open.iter().position(|r| r.owns(x))
                         }
                         Maker::Unknown(hint) => {
                             let maker = makers.get(&c.id).copied().unwrap_or(0);
                             let slot = one.open.iter().position(|r| r.id == maker);
-                            model.learn_call(c.somebody, slot.is_none());
+                            model.learn_call(c.class, c.somebody, slot.is_none());
                             if let Some(hint) = hint {
                                 let right = slot.is_some_and(|s| one.open[s].owns(hint.exchange));
                                 model.learn_hint(hint.claimed, right);
@@ -268,6 +266,7 @@ impl Beam {
 
     fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
         let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
+        self.test(slot, c, model);
         let scores = self.scores(slot, Act::Call(c.class), c.start_ns, model);
         for (way, more) in scores.into_iter().enumerate() {
             self.ways[way].score += more;
@@ -276,14 +275,26 @@ impl Beam {
         self.settle();
     }
 
+    /// Whether the best way would have named this maker, if others might have made the call.
+    fn test(&mut self, slot: usize, c: &Call, model: &Model) {
+        let Some(way) = self.ways.first() else { return };
+        let act = Act::Call(c.class);
+        let queue = self.queue(way, act, model);
+        let likely = |slot: usize| self.likely(way, slot, act, c.start_ns, model, &queue);
+        let others = (0..self.open.len()).filter(|s| *s != slot && could_make(&self.open[*s], c));
+        let Some(best) = others.map(likely).max_by(f64::total_cmp) else { return };
+        let passed = likely(slot) > best;
+        self.calibration.test(passed);
+    }
+
     fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, width: usize) {
-        let fits = |r: &&Request| r.start_ns <= c.start_ns && r.end_ns >= c.end_ns && may(r);
+        let fits = |r: &&Request| could_make(r, c) && may(r);
         let of = self.open.iter().filter(fits).count() + 1;
         let named = |slot: Option<usize>| {
             hint.map_or(0.0, |h| model.hint(h.claimed, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
         };
         let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
-        let alone = model.alone(c.somebody);
+        let alone = model.alone(c.class, c.somebody);
         let width = width.min(MAX_WORK / self.open.len().max(1)).max(4);
         let mut next: Vec<(f64, usize, Option<usize>)> = Vec::new();
         for (w, way) in self.ways.iter().enumerate() {
@@ -330,7 +341,7 @@ impl Beam {
         let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
         if let Some(best) = self.ways.first() {
             let turn = self.queue(best, Act::Answer, model).share(&self.open[slot], &best.states[slot]);
-            self.surprise += (1.0 - turn - self.surprise) / SURPRISES;
+            self.calibration.answered(turn);
         }
         let scores = self.scores(slot, Act::Answer, r.end_ns, model);
         self.ways.iter_mut().zip(scores).for_each(|(way, more)| way.score += more);
@@ -359,7 +370,6 @@ impl Beam {
 
     /// Decides the calls all of whose possible makers have answered, and keeps the ways that agree.
     fn decide(&mut self, now_ns: u64, out: &mut Vec<Decision>) {
-        let trust = (1.0 - DISTRUST * (self.surprise - CALM).max(0.0)).min(SUREST);
         let mut at = 0;
         while at < self.pending.len() {
             if self.pending[at].until_ns > now_ns && self.pending.len() <= MAX_PENDING {
@@ -381,7 +391,7 @@ impl Beam {
             self.ways.retain(|_| keep.next().unwrap_or(false));
             self.settle();
             let request = self.named.get(&request).copied();
-            let confidence = calibrated(share / all * trust) as f32;
+            let confidence = self.calibration.confidence(share / all) as f32;
             out.push(Decision { call, request, confidence, stands: false });
         }
     }

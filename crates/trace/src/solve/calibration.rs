@@ -1,44 +1,87 @@
-//! From the share of explanations that agree to the share of links that are right.
+//! How far the explanations of a process can be trusted: from the share of them that agree to the share of links that are right.
 //!
-//! The two differ most in the middle: where neither turn nor time tells much, several explanations that share a mistake
-//! agree with each other. The points are what was measured over seven shapes (docs/accuracy.md); between
-//! them it is a line.
+//! Explanations agree with each other on what they all get wrong, so their agreement says little. Two things test them from
+//! outside. A call whose maker is certain: whether the best explanation would have named it. Where there is no such call, the
+//! answers, each of which says for whom it is: how often it was somebody else's turn.
 
-/// Mean of what was computed, and how much of it was right.
-const MEASURED: [(f64, f64); 9] = [
-    (0.0, 0.0),
-    (0.35, 0.45),
-    (0.45, 0.52),
-    (0.57, 0.74),
-    (0.65, 0.77),
-    (0.75, 0.79),
-    (0.85, 0.87),
-    (0.955, 0.96),
-    (0.99, 0.99),
-];
+/// An inference is never certain.
+const SUREST: f64 = 0.99;
+/// Calls, and answers, that count.
+const TESTS: f64 = 200.0;
+const SURPRISES: f64 = 200.0;
+/// So many tests count as much as the answers.
+const FEW_TESTS: f64 = 10.0;
+/// What a failed test, and a surprise beyond what is usual, take from the trust (measured with `bench/accuracy`). A test is
+/// taken before what follows is known, which mends many mistakes.
+const FAILURE: f64 = 0.4;
+const CALM: f64 = 0.1;
+const DISTRUST: f64 = 2.2;
+const LEAST: f64 = 0.2;
 
-/// How likely a link is right on which this share of the explanations agrees.
-pub(super) fn calibrated(share: f64) -> f64 {
-    let mut before = (0.0, 0.0);
-    for (computed, right) in MEASURED {
-        if share < computed {
-            return before.1 + (right - before.1) * (share - before.0) / (computed - before.0);
-        }
-        before = (computed, right);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calibration {
+    /// How often it was not the turn of who answered, of late.
+    surprise: f64,
+    /// Calls whose maker is certain, of late, and how many of them were named.
+    tested: f64,
+    passed: f64,
+}
+
+impl Default for Calibration {
+    fn default() -> Self {
+        Calibration { surprise: 0.1, tested: 0.0, passed: 0.0 }
     }
-    before.1
+}
+
+impl Calibration {
+    /// Somebody answered; how likely it was its turn.
+    pub(super) fn answered(&mut self, turn: f64) {
+        self.surprise += (1.0 - turn - self.surprise) / SURPRISES;
+    }
+
+    /// There was a call whose maker is certain, among several who might have made it.
+    pub(super) fn test(&mut self, passed: bool) {
+        let keep = 1.0 - 1.0 / TESTS;
+        self.tested = self.tested * keep + 1.0;
+        self.passed = self.passed * keep + f64::from(u8::from(passed));
+    }
+
+    fn trust(&self) -> f64 {
+        let calm = (1.0 - DISTRUST * (self.surprise - CALM).max(0.0)).max(LEAST);
+        let failed = (self.tested - self.passed) / self.tested.max(1.0);
+        let weight = self.tested / (self.tested + FEW_TESTS);
+        weight * (1.0 - FAILURE * failed) + (1.0 - weight) * calm
+    }
+
+    /// How likely a link is right on which this share of the explanations agrees.
+    pub(super) fn confidence(&self, share: f64) -> f64 {
+        (share * self.trust()).min(SUREST)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::calibrated;
+    use super::*;
+
+    fn after(turns: f64, tests: &[bool]) -> Calibration {
+        let mut c = Calibration::default();
+        (0..2000).for_each(|_| c.answered(turns));
+        tests.iter().for_each(|t| c.test(*t));
+        c
+    }
 
     #[test]
-    fn it_rises_from_nothing_to_nearly_certain() {
-        let all: Vec<f64> = (0..=100).map(|n| calibrated(f64::from(n) / 100.0)).collect();
-        assert!(all.windows(2).all(|w| w[0] <= w[1]), "{all:?}");
-        assert_eq!((all[0], all[100]), (0.0, 0.99));
-        assert!((calibrated(0.75) - 0.79).abs() < 1e-9);
-        assert!((calibrated(0.8) - 0.83).abs() < 1e-9);
+    fn without_tests_answers_out_of_turn_take_the_trust() {
+        assert_eq!(after(1.0, &[]).confidence(1.0), SUREST);
+        assert!((0.7..0.85).contains(&after(0.8, &[]).confidence(1.0)));
+        assert!((after(0.3, &[]).confidence(1.0) - LEAST).abs() < 1e-9);
+    }
+
+    #[test]
+    fn tests_count_more_than_answers() {
+        assert!(after(0.3, &[true; 400]).confidence(1.0) > 0.9);
+        let half: Vec<bool> = (0..400).map(|i| i % 2 == 0).collect();
+        assert!((0.7..0.85).contains(&after(1.0, &half).confidence(1.0)));
+        assert!(after(1.0, &half).confidence(0.5) < 0.45);
     }
 }

@@ -9,7 +9,8 @@
 //!   certain, from the answers, each of which says for whom it is, and from what was solved before;
 //! - so is whose turn it is: of those who may act, the one that waits longest (a queue), the last, or any;
 //! - several ways to explain what was seen are followed together ([`beam`]); the confidence of a link comes from the
-//!   share of those that agree on it once all that might have made the call have answered ([`calibration`]).
+//!   share of those that agree on it once all that might have made the call have answered, and from how often the
+//!   best of them is right where that shows ([`calibration`]).
 //!
 //! A solved span has `Evidence::Inferred` and its confidence as the attribute [`CONFIDENCE`]. Work and memory are bounded:
 //! beyond the bounds spans go on as they came, and are counted.

@@ -212,9 +212,8 @@ pub(super) struct Model {
     possible: [[f64; TURNS]; 2],
     /// Guesses, and failed claims, that were right, and all.
     hints: [[f64; 2]; 2],
-    /// Calls without a request, and all, by whether the kernel knew that there is one.
-    alone: [f64; 2],
-    calls: [f64; 2],
+    /// Calls without a request, and all, by their class and whether the kernel knew that there is one.
+    alone: FxHashMap<(Class, bool), [f64; 2]>,
     /// Acts learnt since the last fading, and in all.
     since: f64,
     pub(super) learnt: f64,
@@ -317,11 +316,13 @@ impl Model {
     }
 
     /// ln of how likely a call is made for no request.
-    pub(super) fn alone(&self, somebody: bool) -> f64 {
-        let s = usize::from(somebody);
+    pub(super) fn alone(&self, class: Class, somebody: bool) -> f64 {
         // Those for which there is somebody are alone only if that request was not seen.
         let (prior, most) = if somebody { (0.002, 0.02) } else { (0.1, 0.9) };
-        let share = (self.alone[s] + prior * 40.0) / (self.calls[s] + 40.0);
+        // Before it is known what requests do, all calls would be nobody's.
+        let known = self.alone.get(&(class, somebody)).filter(|_| self.heeds);
+        let [alone, all] = known.copied().unwrap_or_default();
+        let share = (alone + prior * 40.0) / (all + 40.0);
         (share.clamp(1e-4, most) / BUCKETS as f64).ln()
     }
 
@@ -362,9 +363,10 @@ impl Model {
         self.chosen[a][chosen as usize] += 1.0;
     }
 
-    pub(super) fn learn_call(&mut self, somebody: bool, alone: bool) {
-        self.calls[usize::from(somebody)] += 1.0;
-        self.alone[usize::from(somebody)] += f64::from(u8::from(alone));
+    pub(super) fn learn_call(&mut self, class: Class, somebody: bool, is_alone: bool) {
+        let [alone, all] = self.alone.entry((class, somebody)).or_default();
+        *all += 1.0;
+        *alone += f64::from(u8::from(is_alone));
     }
 
     /// Lets what is old count less.
@@ -391,6 +393,6 @@ impl Model {
         self.of_class.values_mut().flat_map(FxHashMap::values_mut).for_each(halve);
         self.acts.values_mut().for_each(halve);
         self.chosen.iter_mut().chain(&mut self.possible).flatten().for_each(halve);
-        self.alone.iter_mut().chain(&mut self.calls).for_each(halve);
+        self.alone.values_mut().flatten().for_each(halve);
     }
 }
