@@ -32,11 +32,12 @@ pub(super) fn frame(bytes: &[u8]) -> Option<usize> {
     usize::try_from(len).ok()?.checked_add(4)
 }
 
-/// Whether the frame asks for a session: version 0 and a password of 16 bytes (or none) behind fixed fields.
+/// Whether the frame asks for a session: version 0 and a password of 16 bytes (or none) behind fixed fields. Small numbers would
+/// fit, too, as other protocols begin: the timeout, in ms, is one that a person writes.
 pub(super) fn is_connect(bytes: &[u8], len: usize) -> bool {
     matches!(len.checked_sub(4), Some(44 | 45 | 28 | 29))
         && int32(bytes, 4) == Some(0)
-        && int32(bytes, 16).is_some_and(|timeout| (1..=100_000_000).contains(&timeout))
+        && int32(bytes, 16).is_some_and(|timeout| (100..=100_000_000).contains(&timeout) && timeout % 50 == 0)
         && int32(bytes, 28).is_some_and(|password| [16, 0, -1].contains(&password))
 }
 

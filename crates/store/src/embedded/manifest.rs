@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Version of the format of all files of the directory.
 const FORMAT: u32 = 3;
@@ -69,6 +70,20 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| super::io("sync", dir, e))
 }
 
+/// A child of the last writer keeps its lock until it runs its own program, for so long at most.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+fn try_lock(file: &File) -> rustix::io::Result<()> {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            other => return other,
+        }
+    }
+    Err(rustix::io::Errno::WOULDBLOCK)
+}
+
 /// Takes the directory for this process; the lock goes with the returned file.
 pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join("lock");
@@ -79,7 +94,7 @@ pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(&path)
         .map_err(|e| super::io("open", &path, e))?;
-    if let Err(e) = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+    if let Err(e) = try_lock(&file) {
         if e != rustix::io::Errno::WOULDBLOCK {
             return Err(super::io("lock", &path, e.into()));
         }
