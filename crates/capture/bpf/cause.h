@@ -45,7 +45,7 @@ static __always_inline void answer_for_another(const struct sock_state *s, const
 /* It acts for what it had read, and calls: whether another has answered that. */
 static __always_inline bool is_stale(const struct context *a)
 {
-	__u64 cookie = a->cause >> 24, *answered;
+	__u64 cookie = socket_of(a->cause), *answered;
 
 	if (!has_others || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause || is_by_stream(a->cause))
 		return false;

@@ -6,9 +6,8 @@
 
 /// An inference is never certain.
 const SUREST: f64 = 0.99;
-/// Calls, and answers, that count.
-const TESTS: f64 = 200.0;
-const SURPRISES: f64 = 200.0;
+/// So many calls, and answers, count.
+const RECENT: f64 = 200.0;
 /// So many tests count as much as the answers.
 const FEW_TESTS: f64 = 10.0;
 /// What a failed test, and a surprise beyond what is usual, take from the trust (measured with `bench/accuracy`). A test is
@@ -29,19 +28,19 @@ pub(super) struct Calibration {
 
 impl Default for Calibration {
     fn default() -> Self {
-        Calibration { surprise: 0.1, tested: 0.0, passed: 0.0 }
+        Calibration { surprise: CALM, tested: 0.0, passed: 0.0 }
     }
 }
 
 impl Calibration {
     /// Somebody answered; how likely it was its turn.
     pub(super) fn answered(&mut self, turn: f64) {
-        self.surprise += (1.0 - turn - self.surprise) / SURPRISES;
+        self.surprise += (1.0 - turn - self.surprise) / RECENT;
     }
 
     /// There was a call whose maker is certain, among several who might have made it.
     pub(super) fn test(&mut self, passed: bool) {
-        let keep = 1.0 - 1.0 / TESTS;
+        let keep = 1.0 - 1.0 / RECENT;
         self.tested = self.tested * keep + 1.0;
         self.passed = self.passed * keep + f64::from(u8::from(passed));
     }
