@@ -2,7 +2,7 @@
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
 usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-                               tars, grpc_go, shape_grpc, otelcol; all without a name
+                               shape_netty, tars, grpc_go, shape_grpc, otelcol; all without a name
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. What cannot be had is said and
 left out: its test is then skipped with the reason. The exit code is 0 even then.
@@ -38,13 +38,13 @@ def python():
     run(venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / "requirements.txt")
 
 
-def jars(name, source=None):
-    """The jars of a profile of jars/pom.xml, and a class that starts them."""
+def jars(name, *sources):
+    """The jars of a profile of jars/pom.xml, and the classes that start them."""
     folder = CACHE / name
     shutil.rmtree(folder, ignore_errors=True)
     run("mvn", "-q", "-B", "-f", HERE / "jars" / "pom.xml", "-P", name, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}")
-    if source:
-        run("javac", "-d", CACHE / f"{name}-classes", "-cp", f"{folder}/*", HERE / "jars" / source)
+    if sources:
+        run("javac", "-d", CACHE / f"{name}-classes", "-cp", f"{folder}/*", *(HERE / "jars" / source for source in sources))
 
 
 def openssl11():
@@ -82,6 +82,7 @@ PARTS = {
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
     "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
     "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
+    "shape_netty": (lambda: jars("shape_netty", "../shapes/Netty.java", "../shapes/Service.java"), ["jars/pom.xml", "shapes/Netty.java", "shapes/Service.java"]),
     "tars": (lambda: node("tars"), ["tars/package.json", "tars/package-lock.json"]),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod", "shapes/goservice/service.go"]),

@@ -21,7 +21,7 @@ struct allocation {
 	__u64 cause; /* 0: not known */
 	__u32 bytes; /* to the end of the buffer; WS_MARK_OWN: who allocates has read that request itself */
 	__u32 tick;
-	__u64 buffer; /* where it begins */
+	__u64 buffer; /* of a thread: where it begins; of a mark: whose it is, a JavaThread */
 };
 
 /* Chunks of a process, from 1; under 0 its threads, each with its JavaThread (`from`) and its last mark. */
@@ -87,6 +87,7 @@ static __always_inline void add_mark(struct allocations *all, __u32 pid, const s
 	mark->from = new->from;
 	mark->cause = new->cause;
 	mark->tick = new->tick;
+	mark->buffer = new->buffer;
 	*(volatile __u32 *)&mark->bytes = ((__u32)(to - new->from) & ~7U) | (new->bytes & WS_MARK_OWN);
 }
 
@@ -131,12 +132,13 @@ __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 	at = (t->java_allocator - 1) % WS_ALLOCATORS;
 	who = &all->marks[at];
 	if (start && who->from == t->java_thread && who->buffer != start) {
-		struct allocation before = { .from = start, .cause = who->cause, .bytes = who->bytes, .tick = who->tick };
+		struct allocation before = { .from = start, .cause = who->cause, .bytes = who->bytes, .tick = who->tick, .buffer = t->java_thread };
 
 		add_mark(all, pid, &before, to);
 	}
 	mark.cause = cause;
 	mark.bytes = own;
+	mark.buffer = t->java_thread;
 	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
 	who->from = t->java_thread;
 	*(volatile __u64 *)&who->buffer = start; /* before the cause: who looks at it reads that first */
@@ -177,8 +179,11 @@ struct java_search {
 	__u32 start_at; /* of JavaThread: its buffer */
 	__u32 end_at;
 	struct allocation found; /* for whom that was made */
+	__u32 age;		 /* marks made since */
+	__u32 best_age;
 	struct allocation best;	 /* of a worker's words (java_task.h): the newest… */
 	__u64 last;
+	__u32 above;
 	__u32 looked_at;
 	__u32 slot;		 /* …and where it stands */
 	struct moved_key moved;
@@ -217,6 +222,7 @@ __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __
 
 		if (mark->from <= object && object - mark->from < (mark->bytes & ~7U)) {
 			s->found = *mark;
+			s->age += i;
 			return 1;
 		}
 	}
@@ -236,6 +242,7 @@ __noinline int nearest_buffer(struct allocations *all, struct java_search *s)
 		s->found.cause = *(volatile __u64 *)&who->cause;
 		s->found.bytes = who->bytes;
 		s->found.tick = who->tick;
+		s->found.buffer = who->from;
 		s->found.from = user_word(who->from + s->start_at);
 		if (s->object < s->found.from || s->object >= user_word(who->from + s->end_at))
 			continue;
@@ -371,14 +378,17 @@ __noinline int find_mark(struct task_state *t, struct java_search *s)
 		chunk = allocations_of(pid, 1 + (end - 1) / WS_MARKS % WS_MARK_CHUNKS);
 		if (!chunk)
 			break;
+		s->age = all->next - end;
 		found = nearest_mark(chunk, s, end, count);
 		end -= count;
 		kept -= count;
 	}
 	s->start_at = t->facts.java.buffer + t->facts.java.buffer_start;
 	s->end_at = t->facts.java.buffer + t->facts.java.buffer_end;
-	if (!found)
+	if (!found) {
+		s->age = 0;
 		found = nearest_buffer(all, s);
+	}
 	return found && all->collections == collections_now(&t->facts.java);
 }
 

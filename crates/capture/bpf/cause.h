@@ -111,6 +111,8 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 		s->mixed = 1;
 	s->cause = doubtful ? 0 : a->cause;
 	s->evidence = doubtful ? WS_EV_INFERRED : a->evidence;
+	if (a->told && a->cause && a->state == ACTS_LENT)
+		return; /* it is known what it does now, whatever it did when it connected */
 	if (s->exchange == 1 && s->connect_tid == tid && s->connect_doubtful) {
 		s->cause = 0;
 		s->evidence = WS_EV_INFERRED;

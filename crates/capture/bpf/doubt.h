@@ -96,12 +96,13 @@ static __always_inline void note_allocations(struct task_struct *task, struct ta
 {
 	bool own;
 
-	if (!t->facts.java.thread || !(t->java_serves || t->java_mounts))
+	if (!t->facts.java.thread || !(t->java_serves || t->java_mounts || t->loop))
 		return;
 	if (c && (c->state == ACTS_RETURNED || is_provisional(c->cause)))
 		c = NULL;
 	/* Who has work of others may have the next before it says anything. */
-	own = c && c == &t->acts && t->java_serves && !t->java_mounts && c->state <= ACTS_ANSWERED && !is_doubtful(c, task->tgid);
+	own = c && c == &t->acts && (t->java_serves || t->loop) && !t->java_mounts && c->state <= ACTS_ANSWERED &&
+	      (t->loop ? !c->acted || c->told : !is_doubtful(c, task->tgid));
 	t->allocates_for = c ? c->cause : 0;
 	t->allocates = ALLOCATES | (own ? ALLOCATES_OWN : 0);
 }

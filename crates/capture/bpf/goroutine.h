@@ -54,7 +54,7 @@ static __always_inline struct context *virtual_context(struct task_state *t, str
 	if (key->id == VIRTUAL_UNKNOWN)
 		take(&t->acts, 0, WS_EV_NONE);
 	if (!key->id)
-		return t->java_slot && !t->java_serves && same_task(t) ? &t->job : &t->acts;
+		return acts_for_task(t) ? &t->job : &t->acts;
 	t->java_mounts = 1;
 	if (key->id == VIRTUAL_UNKNOWN)
 		return &t->acts;

@@ -14,7 +14,11 @@
 
 #define JAVA_STACK_BYTES 8192 /* searched for the first frame of Java, once: the C library keeps data of its own there */
 #define JAVA_NO_ENTRY 1
-#define JAVA_LOOKED_AT 10 /* addresses */
+#define JAVA_LOOKED_AT 10 /* addresses of a piece */
+#define JAVA_PIECES 3  /* of so many first frames */
+#define JAVA_PAUSE 32 /* about: so many times it is not looked, where nothing is found */
+#define JAVA_LOOP_PAUSE 96
+#define JAVA_SURE 8 /* so much more often than elsewhere a loop has had a task at a place */
 #define JAVA_MISSES 16 /* in a row: the place is another now, as the loop was compiled */
 
 /* Where on the stack the first frame of Java begins: the machine enters it by a stub of its own. */
@@ -41,17 +45,21 @@ __noinline int find_entry(struct task_state *t)
 	return 0;
 }
 
-/* Whether this is what a thread has made for a request that it had read, since the current thread was born. */
-static __always_inline bool is_task(struct task_state *t, struct java_search *s, __u64 object)
+/* Whether it is known who has made this, since the current thread was born. */
+static __always_inline bool is_made(struct task_state *t, struct java_search *s, __u64 object)
 {
 	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
 
 	if (object < t->facts.java.heap_from || object >= t->facts.java.heap_to || object & 7)
 		return false;
 	s->object = object;
-	if (!find_mark(t, s))
-		return false;
-	return s->found.cause && s->found.bytes & WS_MARK_OWN && (__s32)(s->found.tick - born) > 0;
+	return find_mark(t, s) && (__s32)(s->found.tick - born) > 0;
+}
+
+/* …and for whom: a request that it had read. */
+static __always_inline bool is_task(struct task_state *t, struct java_search *s, __u64 object)
+{
+	return is_made(t, s, object) && s->found.cause && s->found.bytes & WS_MARK_OWN;
 }
 
 /* The same if it has moved since; `all` is of its process. */
@@ -77,17 +85,22 @@ __noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i
 		return 0;
 	s->last = word;
 	s->looked_at++;
-	if (is_task(t, s, word) && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
+	if (!is_made(t, s, word) || s->found.buffer == t->java_thread || (s->slot && s->age >= s->best_age))
+		return 0;
+	if (t->loop || (s->found.cause && s->found.bytes & WS_MARK_OWN)) {
 		s->best = s->found;
+		s->best_age = s->age;
 		t->java_task = word;
-		s->slot = JAVA_FIRST_FRAMES - 8 * i;
+		s->slot = s->above + JAVA_FIRST_FRAMES - 8 * i;
 	}
 	return 0;
 }
 
-/* Looks for the place, of a worker whose task can be told. */
+/* Looks for the place, of who runs a task that can be told. A loop has many frames before the task's. */
 __noinline int find_slot(struct task_state *t, struct java_search *s)
 {
+	__u32 most = JAVA_PAUSE, pieces = 1;
+
 	if (!t || !s)
 		return 0;
 	s->slot = 0;
@@ -95,16 +108,23 @@ __noinline int find_slot(struct task_state *t, struct java_search *s)
 		t->java_wait--;
 		return 0;
 	}
-	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(t->java_entry - JAVA_FIRST_FRAMES)))
-		return 0;
-	s->last = s->looked_at = 0;
-	for (int i = JAVA_WORDS - 1; i >= 0; i--)
-		look_at_word(t, s, i);
+	if (t->loop) {
+		most = JAVA_LOOP_PAUSE;
+		pieces = JAVA_PIECES;
+	}
+	for (__u32 piece = 0; piece < JAVA_PIECES && piece < pieces; piece++) {
+		s->above = piece * JAVA_FIRST_FRAMES;
+		s->last = s->looked_at = 0;
+		if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(t->java_entry - s->above - JAVA_FIRST_FRAMES)))
+			break;
+		for (int i = JAVA_WORDS - 1; i >= 0; i--)
+			look_at_word(t, s, i);
+	}
 	if (s->slot) {
 		t->java_pause = 0;
 		return s->slot;
 	}
-	t->java_pause = t->java_pause < 32 ? 2 * t->java_pause + 1 : t->java_pause;
+	t->java_pause = t->java_pause < most ? 2 * t->java_pause + 1 : t->java_pause;
 	t->java_wait = t->java_pause;
 	return 0;
 }
@@ -125,8 +145,89 @@ static __always_inline void take_task(struct task_state *t, __u64 cause)
 	t->job.told = 1;
 }
 
+/*
+ * A loop reads, which is an event: what stands now where its tasks do is not a task, but what that frame has there instead, or what
+ * was left of the last one.
+ */
+static __always_inline void look_at_event(struct task_state *t)
+{
+	if (t->loop && t->java_seen)
+		t->java_event = user_word(t->java_entry - t->java_seen_at);
+}
+
+/* Of a loop whose place is known, or guessed: whether it runs a task now, not what an event calls for. */
+static __always_inline bool runs_task(const struct task_state *t)
+{
+	return user_word(t->java_entry - t->java_seen_at) != t->java_event;
+}
+
+/*
+ * A loop that runs tasks between its events: if it runs one now, it acts for whom another thread has made that. What it has made
+ * itself, it may have made in a task before that was not seen.
+ */
+__noinline int look_at_loop(struct task_state *t, struct allocations *all, bool answers)
+{
+	struct java_search *s = java_search();
+
+	if (!t || !all || !s)
+		return 0;
+	if (t->java_slot) {
+		t->java_task = user_word(t->java_entry - t->java_slot);
+		t->java_collections = all->collections;
+		if (is_task(t, s, t->java_task) || has_moved(t, all, s)) {
+			t->java_seen += t->java_seen < JAVA_SURE;
+			take_task(t, s->found.buffer == t->java_thread ? 0 : s->found.cause);
+			return 0;
+		}
+		take_task(t, 0);
+		if (!answers && !--t->java_seen)
+			t->java_slot = 0;
+		return 0;
+	}
+	if (answers || !find_slot(t, s) || t->java_task == t->java_last)
+		return 0;
+	t->java_last = t->java_task;
+	if (!t->java_seen) {
+		t->java_seen_at = s->slot;
+		t->java_event = 0;
+	} else if (t->java_seen_at != s->slot) {
+		t->java_seen--;
+		return 0;
+	}
+	if (++t->java_seen < JAVA_SURE)
+		return 0;
+	t->java_slot = s->slot;
+	t->java_collections = all->collections;
+	take_task(t, s->best.bytes & WS_MARK_OWN ? s->best.cause : 0);
+	return 0;
+}
+
+/* It answers in an event another request than that which it deals with: this is no event, and the place is another. */
+static __always_inline void answers_another(struct task_state *t)
+{
+	t->acts.told = 0;
+	if (t->java_seen > 3)
+		t->java_seen -= 3;
+	else
+		t->java_slot = t->java_seen = 0;
+}
+
+/* Whether a thread of the platform acts for its task, not for what it has read. */
+__noinline int acts_for_task(struct task_state *t)
+{
+	if (!t || !t->java_slot)
+		return 0;
+	if (!t->loop)
+		return !t->java_serves && same_task(t);
+	if (!runs_task(t))
+		return 0;
+	if (!same_task(t))
+		take_task(t, 0);
+	return 1;
+}
+
 /* Before a thread of the platform sends or connects: whether it is a worker, which acts for whom its task was made (t->job). */
-__noinline int look_at_task(struct task_state *t)
+__noinline int look_at_task(struct task_state *t, bool answers)
 {
 	struct java_search *s = java_search();
 	struct allocations *all;
@@ -136,11 +237,13 @@ __noinline int look_at_task(struct task_state *t)
 		return 0;
 	if (!t->java_thread)
 		virtual_thread(t);
-	if (!t->java_thread || t->java_serves || t->java_mounts || t->loop)
+	if (!t->java_thread || t->java_mounts || (t->java_serves && !t->loop))
 		return 0;
 	if (!t->java_entry)
 		find_entry(t);
 	if (t->java_entry == JAVA_NO_ENTRY)
+		return 0;
+	if (t->loop && t->java_slot && !runs_task(t))
 		return 0;
 	if (t->java_slot && same_task(t)) {
 		if (t->job.cause != t->java_task_for)
@@ -150,6 +253,8 @@ __noinline int look_at_task(struct task_state *t)
 	all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
 	if (!all)
 		return 0;
+	if (t->loop)
+		return look_at_loop(t, all, answers);
 	slot = t->java_slot ?: all->task_slot;
 	t->java_task = slot ? user_word(t->java_entry - slot) : 0;
 	t->java_collections = all->collections;

@@ -137,6 +137,10 @@ struct task_state {
 	__u64 java_task_for;
 	struct context job;	/* …and for whom, if it takes tasks from others */
 	__u16 java_slot;	/* where that stands, below java_entry; 0: not known */
+	__u16 java_seen_at;	/* the same, of a loop, before it is believed… */
+	__u8 java_seen;		/* …and how much more often it was right than wrong */
+	__u64 java_last;	/* task that was seen last there */
+	__u64 java_event;	/* what stood there when it last read something */
 	__u8 java_mounts;	/* it carries virtual threads */
 	__u8 java_serves;	/* it reads requests itself */
 	__u8 java_misses;

@@ -213,6 +213,12 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 		     bits |
 			     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
 			     (t->loop && !t->greenlet && !t->goroutine ? FOLLOW_LOOP : 0));
+	/* It deals with what it reads at once: what it does else stands on its stack. */
+	if (direction == WS_INGRESS && t->loop && t->java_slot && a == &t->acts && a->cause)
+		a->told = 1;
+	if (direction == WS_EGRESS && first && a == &t->acts && a->told && t->java_slot && s->request_direction == WS_INGRESS &&
+	    a->cause != c->exchange)
+		answers_another(t);
 	note_allocations(task, t, a);
 	if (t->deferred && (first || direction == WS_INGRESS))
 		node_message(t, s, c->exchange, direction == WS_EGRESS);
@@ -269,7 +275,9 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		if (direction == WS_EGRESS)
-			look_at_task(t);
+			look_at_task(t, s->request_direction == WS_INGRESS);
+		else
+			look_at_event(t);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
 		first = follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
 				       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (uring ? FOLLOW_LOOP : 0) |

@@ -112,6 +112,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		w->loop = 1;
 		take(&w->acts, 0, WS_EV_NONE);
 	}
+	if (loop && w->java_slot)
+		return 0;
 	if (!t || (WS_NR(ours) != NR_WRITE && WS_NR(ours) != NR_WRITEV))
 		return 0;
 	place = object_of_fd(task, WS_ARG1(ours));

@@ -33,15 +33,15 @@ import java.util.concurrent.ThreadPoolExecutor;
  * {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes on.
  */
 public final class Service {
-    private static final String NAME = System.getenv("SERVICE");
-    private static final String HOW = System.getenv("HOW");
-    private static final InetSocketAddress LISTEN = address(System.getenv("LISTEN"));
+    static final String NAME = System.getenv("SERVICE");
+    static final String HOW = System.getenv("HOW");
+    static final InetSocketAddress LISTEN = address(System.getenv("LISTEN"));
     private static final List<InetSocketAddress> UPSTREAMS = new ArrayList<>();
     private static final ThreadLocal<Map<Integer, Connection>> OWN = ThreadLocal.withInitial(HashMap::new);
     private static FileOutputStream truth;
     private static ExecutorService pool;
 
-    private static final class Todo {
+    static final class Todo {
         final int upstream;
         final int load;
         final String in;
@@ -95,13 +95,13 @@ public final class Service {
         return new InetSocketAddress(parts[0], Integer.parseInt(parts[1]));
     }
 
-    private static long now() {
+    static long now() {
         Instant t = Instant.now();
         return t.getEpochSecond() * 1_000_000_000L + t.getNano();
     }
 
     /** Appends one record in one write: nothing is lost when the process is ended. */
-    private static void note(String kind, String path, String more, int port, long start, int status) {
+    static void note(String kind, String path, String more, int port, long start, int status) {
         String line = String.format("{\"service\":\"%s\",\"kind\":\"%s\",\"target\":\"%s\",%s\"port\":%d,\"start\":%d,\"end\":%d,\"status\":%d}\n",
                 NAME, kind, path, more, port, start, now(), status);
         synchronized (truth) {
@@ -113,12 +113,16 @@ public final class Service {
         }
     }
 
-    private static String newPath(int load) {
+    static InetSocketAddress upstream(Todo todo) {
+        return UPSTREAMS.get(todo.upstream);
+    }
+
+    static String newPath(int load) {
         return String.format("/work/%d/%012x", load, ThreadLocalRandom.current().nextLong() >>> 16);
     }
 
     /** What a request makes its service call, by its path alone. */
-    private static List<Todo> calls(String path) {
+    static List<Todo> calls(String path) {
         int load = Integer.parseInt(path.split("/")[2]);
         List<Todo> all = new ArrayList<>();
         for (int u = 0; u < UPSTREAMS.size(); u++) {
@@ -132,7 +136,7 @@ public final class Service {
     private static boolean call(Map<Integer, Connection> connections, Todo todo) {
         String path = newPath(todo.load);
         long start = now();
-        InetSocketAddress to = UPSTREAMS.get(todo.upstream);
+        InetSocketAddress to = upstream(todo);
         try {
             Connection c = connections.get(todo.upstream);
             if (c == null) {
@@ -243,7 +247,7 @@ public final class Service {
     private static CompletableFuture<Boolean> callAsync(HttpClient client, Todo todo) {
         String path = newPath(todo.load);
         long start = now();
-        InetSocketAddress to = UPSTREAMS.get(todo.upstream);
+        InetSocketAddress to = upstream(todo);
         URI uri = URI.create("http://" + to.getAddress().getHostAddress() + ":" + to.getPort() + path);
         return client.sendAsync(HttpRequest.newBuilder(uri).build(), HttpResponse.BodyHandlers.discarding()).thenApply(answer -> {
             note("client", path, "\"in\":\"" + todo.in + "\",", to.getPort(), start, answer.statusCode());
@@ -251,12 +255,17 @@ public final class Service {
         });
     }
 
-    public static void main(String[] args) throws IOException {
+    /** What every way of making calls needs first. */
+    static void begin() throws IOException {
         truth = new FileOutputStream(Path.of(System.getenv("GROUND_TRUTH_DIR"), NAME + ".jsonl").toFile(), true);
         String calls = System.getenv("CALLS");
         for (String text : calls == null || calls.isEmpty() ? new String[0] : calls.split(",")) {
             UPSTREAMS.add(address(text));
         }
+    }
+
+    public static void main(String[] args) throws IOException {
+        begin();
         String workers = System.getenv("WORKERS");
         ThreadPoolExecutor executor = (ThreadPoolExecutor) Executors.newFixedThreadPool(workers == null ? 8 : Integer.parseInt(workers));
         executor.prestartAllCoreThreads(); // else each task of a new pool starts a thread of its own

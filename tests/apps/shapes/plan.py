@@ -56,6 +56,7 @@ RUNTIMES = {
     "uvloop": ([], None, [VENV, "{here}/service.py"]),
     "java": (["javac", "java"], "Service.class", ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-cp", "{build}", "Service"]),
     "java25": (["javac"], "Service.class", ["{java25}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", "{build}", "Service"]),
+    "netty": (["java"], None, ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dreactor.netty.ioWorkerCount={workers}", "-cp", f"{SERVERS}/shape_netty-classes:{SERVERS}/shape_netty/*", "Netty"]),
     "go": (["go"], "go_service", ["{build}/go_service"]),
     "grpc": ([], None, [SERVERS / "shape_grpc"]),
     "node": (["node"], None, ["node", "{here}/service.mjs"]),
@@ -115,6 +116,8 @@ SHAPES = {
     "tokio": Shape("tokio", "tokio", REACTOR, "tokio, four worker threads, kept connections"),
     "tokio-fanout": Shape("tokio", "tokio-fanout", REACTOR, "tokio, a task for each call, all at once"),
     "java-reactor": Shape("java", "reactor", REACTOR, "Java, the JDK's selector-driven server and client"),
+    "netty": Shape("netty", "seq", REACTOR, "Java, Netty as Spring WebFlux uses it, four event loops", workers=4),
+    "netty-fanout": Shape("netty", "fanout", REACTOR, "the same, all calls at once", workers=4),
     "gevent": Shape("gevent", "gevent", REACTOR, "gevent, a greenlet per connection"),
     "gevent-fanout": Shape("gevent", "gevent-fanout", REACTOR, "gevent, a greenlet for each call, all at once"),
 }

@@ -99,6 +99,8 @@ def check(shape):
         raise Skip("needs php-fpm")
     if shape.runtime == "grpc" and not (SERVERS / "shape_grpc").exists():
         raise Skip("needs gRPC for Go (tests/apps/fetch.py)")
+    if shape.runtime == "netty" and not (SERVERS / "shape_netty-classes" / "Netty.class").exists():
+        raise Skip("needs Netty (tests/apps/fetch.py)")
     if shape.runtime == "tokio" and not tokio_service():
         raise Skip("needs cargo build --example shape_tokio")
 
