@@ -31,6 +31,7 @@ struct allocations {
 	__u32 next;
 	__u32 allocators;
 	__u32 task_slot;   /* where on their stacks workers have what they run, below the first frame of Java; 0: not known */
+	__u32 loop_slot;   /* the same of loops */
 	__u32 moved;	   /* marks before the first one, behind which is to be looked for what has moved */
 	struct allocation marks[WS_MARKS];
 };
@@ -179,6 +180,7 @@ struct java_search {
 	__u32 start_at; /* of JavaThread: its buffer */
 	__u32 end_at;
 	struct allocation found; /* for whom that was made */
+	__u32 most;		 /* it is looked behind so many marks; 0: all */
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
 	struct allocation best;	 /* of a worker's words (java_task.h): the newest… */
@@ -186,6 +188,7 @@ struct java_search {
 	__u32 above;
 	__u32 looked_at;
 	__u32 slot;		 /* …and where it stands */
+	__u32 inner;
 	struct moved_key moved;
 	__u32 end;
 	__u32 count;
@@ -370,6 +373,8 @@ __noinline int find_mark(struct task_state *t, struct java_search *s)
 	follow_collections(all, collections_now(&t->facts.java));
 	end = all->next;
 	kept = end - all->first;
+	if (s->most && kept > s->most)
+		kept = s->most;
 	for (__u32 i = 0; i < WS_MARK_CHUNKS && kept && !found; i++) {
 		__u32 count = end % WS_MARKS ?: WS_MARKS;
 

@@ -17,8 +17,12 @@
 #define JAVA_LOOKED_AT 10 /* addresses of a piece */
 #define JAVA_PIECES 3  /* of so many first frames */
 #define JAVA_PAUSE 32 /* about: so many times it is not looked, where nothing is found */
-#define JAVA_LOOP_PAUSE 96
-#define JAVA_SURE 8 /* so much more often than elsewhere a loop has had a task at a place */
+#define JAVA_LOOP_PAUSE 8
+#define JAVA_LATEST 256 /* marks: what a loop runs was not made long ago */
+#define JAVA_SURE 4 /* so much more often than elsewhere a loop has had a task at a place… */
+#define JAVA_SURER 16 /* …at most, once that is believed */
+#define JAVA_INNER_PIECES 8 /* of 640 bytes */
+#define JAVA_CLASS 8 /* of an object: its class, in four bytes */
 #define JAVA_MISSES 16 /* in a row: the place is another now, as the loop was compiled */
 
 /* Where on the stack the first frame of Java begins: the machine enters it by a stub of its own. */
@@ -111,6 +115,7 @@ __noinline int find_slot(struct task_state *t, struct java_search *s)
 	if (t->loop) {
 		most = JAVA_LOOP_PAUSE;
 		pieces = JAVA_PIECES;
+		s->most = JAVA_LATEST;
 	}
 	for (__u32 piece = 0; piece < JAVA_PIECES && piece < pieces; piece++) {
 		s->above = piece * JAVA_FIRST_FRAMES;
@@ -120,6 +125,7 @@ __noinline int find_slot(struct task_state *t, struct java_search *s)
 		for (int i = JAVA_WORDS - 1; i >= 0; i--)
 			look_at_word(t, s, i);
 	}
+	s->most = 0;
 	if (s->slot) {
 		t->java_pause = 0;
 		return s->slot;
@@ -151,6 +157,7 @@ static __always_inline void take_task(struct task_state *t, __u64 cause)
  */
 static __always_inline void look_at_event(struct task_state *t)
 {
+	t->java_unsure = 0;
 	if (t->loop && t->java_seen)
 		t->java_event = user_word(t->java_entry - t->java_seen_at);
 }
@@ -162,8 +169,60 @@ static __always_inline bool runs_task(const struct task_state *t)
 }
 
 /*
- * A loop that runs tasks between its events: if it runs one now, it acts for whom another thread has made that. What it has made
- * itself, it may have made in a task before that was not seen.
+ * Where a task stands below which something is sent, above the end of the stack: there, it is found also if an event has called it, which may
+ * be another one's task: a queue is emptied by whoever comes first.
+ */
+__noinline int find_inner(struct task_state *t, struct java_search *s)
+{
+	__u64 sp;
+
+	if (!t || !s)
+		return 0;
+	sp = WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
+	if (t->java_inner && user_word(sp + t->java_inner) == t->java_task) {
+		t->java_inner_seen += t->java_inner_seen < JAVA_SURE;
+		return 0;
+	}
+	if (t->java_inner_seen > 1) {
+		t->java_inner_seen -= 2;
+		return 0;
+	}
+	t->java_inner_seen = 0;
+	s->inner = 0;
+	for (__u32 piece = 0; piece < JAVA_INNER_PIECES; piece++) {
+		if (s->inner || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp + piece * sizeof(s->words))))
+			break;
+		for (int i = JAVA_WORDS - 1; i >= 0; i--)
+			if (s->words[i] == t->java_task)
+				s->inner = piece * sizeof(s->words) + 8 * i;
+	}
+	t->java_inner = s->inner;
+	t->java_class = user_word(t->java_task + JAVA_CLASS);
+	return 0;
+}
+
+/* An event has called what sends now: whether it was a task, and for whom that was made. */
+__noinline int look_at_inner(struct task_state *t)
+{
+	struct java_search *s = java_search();
+	__u64 task;
+
+	if (!t || !s || t->java_inner_seen < JAVA_SURE)
+		return 0;
+	task = user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + t->java_inner);
+	if (task < t->facts.java.heap_from || task >= t->facts.java.heap_to || (__u32)user_word(task + JAVA_CLASS) != t->java_class)
+		return 0;
+	if (!is_task(t, s, task))
+		return 0;
+	if (s->found.cause != t->acts.cause) {
+		take(&t->acts, s->found.cause, WS_EV_COROUTINE);
+		t->acts.told = 1;
+	}
+	return 0;
+}
+
+/*
+ * A loop that runs tasks between its events: if it runs one now, it acts for whom that was made.
  */
 __noinline int look_at_loop(struct task_state *t, struct allocations *all, bool answers)
 {
@@ -175,15 +234,31 @@ __noinline int look_at_loop(struct task_state *t, struct allocations *all, bool 
 		t->java_task = user_word(t->java_entry - t->java_slot);
 		t->java_collections = all->collections;
 		if (is_task(t, s, t->java_task) || has_moved(t, all, s)) {
-			t->java_seen += t->java_seen < JAVA_SURE;
-			take_task(t, s->found.buffer == t->java_thread ? 0 : s->found.cause);
+			if (s->found.buffer != t->java_thread && t->java_seen < JAVA_SURER)
+				t->java_seen++;
+			find_inner(t, s);
+			take_task(t, s->found.cause);
 			return 0;
 		}
 		take_task(t, 0);
-		if (!answers && !--t->java_seen)
-			t->java_slot = 0;
+		if (answers || --t->java_seen)
+			return 0;
+		t->java_slot = 0;
+	}
+	/* Where another loop has them, which was there before when its code was compiled. */
+	t->java_task = user_word(t->java_entry - all->loop_slot);
+	if (all->loop_slot && t->java_task != t->java_last && is_made(t, s, t->java_task) && s->found.buffer != t->java_thread) {
+		t->java_slot = t->java_seen_at = all->loop_slot;
+		t->java_seen = JAVA_SURE / 2;
+		t->java_event = 0;
+		t->java_collections = all->collections;
+		take_task(t, s->found.bytes & WS_MARK_OWN ? s->found.cause : 0);
 		return 0;
 	}
+	/* There are tasks, and it is not known yet what is one. */
+	t->java_unsure = all->loop_slot != 0;
+	if (t->java_unsure)
+		take_task(t, 0);
 	if (answers || !find_slot(t, s) || t->java_task == t->java_last)
 		return 0;
 	t->java_last = t->java_task;
@@ -196,7 +271,7 @@ __noinline int look_at_loop(struct task_state *t, struct allocations *all, bool 
 	}
 	if (++t->java_seen < JAVA_SURE)
 		return 0;
-	t->java_slot = s->slot;
+	t->java_slot = all->loop_slot = s->slot;
 	t->java_collections = all->collections;
 	take_task(t, s->best.bytes & WS_MARK_OWN ? s->best.cause : 0);
 	return 0;
@@ -206,8 +281,8 @@ __noinline int look_at_loop(struct task_state *t, struct allocations *all, bool 
 static __always_inline void answers_another(struct task_state *t)
 {
 	t->acts.told = 0;
-	if (t->java_seen > 3)
-		t->java_seen -= 3;
+	if (t->java_seen > JAVA_SURE)
+		t->java_seen -= JAVA_SURE;
 	else
 		t->java_slot = t->java_seen = 0;
 }
@@ -216,7 +291,7 @@ static __always_inline void answers_another(struct task_state *t)
 __noinline int acts_for_task(struct task_state *t)
 {
 	if (!t || !t->java_slot)
-		return 0;
+		return t && t->java_unsure;
 	if (!t->loop)
 		return !t->java_serves && same_task(t);
 	if (!runs_task(t))
@@ -244,7 +319,7 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 	if (t->java_entry == JAVA_NO_ENTRY)
 		return 0;
 	if (t->loop && t->java_slot && !runs_task(t))
-		return 0;
+		return answers ? 0 : look_at_inner(t);
 	if (t->java_slot && same_task(t)) {
 		if (t->job.cause != t->java_task_for)
 			take_task(t, t->java_task_for);
