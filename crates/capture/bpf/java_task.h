@@ -157,7 +157,7 @@ static __always_inline void take_task(struct task_state *t, __u64 cause)
  */
 static __always_inline void look_at_event(struct task_state *t)
 {
-	t->java_unsure = 0;
+	t->java_unsure = t->java_inline = 0;
 	if (t->loop && t->java_seen)
 		t->java_event = user_word(t->java_entry - t->java_seen_at);
 }
@@ -214,11 +214,11 @@ __noinline int look_at_inner(struct task_state *t)
 		return 0;
 	if (!is_task(t, s, task))
 		return 0;
-	if (s->found.cause != t->acts.cause) {
-		take(&t->acts, s->found.cause, WS_EV_COROUTINE);
-		t->acts.told = 1;
-	}
-	return 0;
+	if (s->found.cause == t->acts.cause)
+		return 0;
+	take_task(t, s->found.cause);
+	t->java_inline = 1;
+	return 1;
 }
 
 /*
@@ -292,6 +292,8 @@ __noinline int acts_for_task(struct task_state *t)
 {
 	if (!t || !t->java_slot)
 		return t && t->java_unsure;
+	if (t->java_inline)
+		return 1;
 	if (!t->loop)
 		return !t->java_serves && same_task(t);
 	if (!runs_task(t))
@@ -318,6 +320,7 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 		find_entry(t);
 	if (t->java_entry == JAVA_NO_ENTRY)
 		return 0;
+	t->java_inline = 0;
 	if (t->loop && t->java_slot && !runs_task(t))
 		return answers ? 0 : look_at_inner(t);
 	if (t->java_slot && same_task(t)) {
