@@ -23,6 +23,7 @@
 #define JAVA_SURER 16 /* …at most, once that is believed */
 #define JAVA_INNER_PIECES 8 /* of 640 bytes */
 #define JAVA_CLASS 8 /* of an object: its class, in four bytes */
+#define JAVA_CALLED 8 /* so often a loop was woken for a task, and none was seen: the place is another now */
 #define JAVA_MISSES 16 /* in a row: the place is another now, as the loop was compiled */
 
 /* Where on the stack the first frame of Java begins: the machine enters it by a stub of its own. */
@@ -231,6 +232,7 @@ __noinline int look_at_loop(struct task_state *t, struct allocations *all, bool 
 	if (!t || !all || !s)
 		return 0;
 	if (t->java_slot) {
+		t->java_called = 0;
 		t->java_task = user_word(t->java_entry - t->java_slot);
 		t->java_collections = all->collections;
 		if (is_task(t, s, t->java_task) || has_moved(t, all, s)) {
@@ -321,6 +323,8 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 	if (t->java_entry == JAVA_NO_ENTRY)
 		return 0;
 	t->java_inline = 0;
+	if (t->loop && t->java_slot && t->java_called == JAVA_CALLED && !runs_task(t))
+		t->java_slot = t->java_seen = t->java_called = 0;
 	if (t->loop && t->java_slot && !runs_task(t))
 		return answers ? 0 : look_at_inner(t);
 	if (t->java_slot && same_task(t)) {

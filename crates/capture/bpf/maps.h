@@ -144,6 +144,7 @@ struct task_state {
 	__u16 java_inner;	/* where one stands when something is sent, above the end of the stack… */
 	__u8 java_inner_seen;	/* …as often in a row */
 	__u8 java_inline;	/* what it sent last was for a task that an event has called; then it goes on with that */
+	__u8 java_called;	/* so often it was woken for a task since one was seen */
 	__u8 java_unsure;	/* what it sent last may have been for a task, or not */
 	__u64 java_event;	/* what stood there when it last read something */
 	__u8 java_mounts;	/* it carries virtual threads */

@@ -112,10 +112,12 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		w->loop = 1;
 		take(&w->acts, 0, WS_EV_NONE);
 	}
-	if (loop && w->java_slot)
-		return 0;
 	if (!t || (WS_NR(ours) != NR_WRITE && WS_NR(ours) != NR_WRITEV))
 		return 0;
+	if (loop && w->java_slot) { /* for a task, which says more than who it is that wakes */
+		w->java_called += w->java_called < JAVA_CALLED;
+		return 0;
+	}
 	place = object_of_fd(task, WS_ARG1(ours));
 	/* Who waits for several files is believed to wait for this one: the interrupt of another would have to fall here. */
 	if (place && (WS_NR(theirs) != NR_READ || object_of_fd(wakee, WS_ARG1(theirs)) == place))
