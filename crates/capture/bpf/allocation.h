@@ -195,6 +195,7 @@ struct java_search {
 	__u32 piece;
 	__u32 noted;
 	__u64 words[JAVA_WORDS];
+	__u32 fields[8];	 /* of an object */
 };
 
 /* Of the processor, which message programs hold; wake-ups do not come in between. */

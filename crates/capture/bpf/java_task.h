@@ -22,6 +22,7 @@
 #define JAVA_SURE 4 /* so much more often than elsewhere a loop has had a task at a place… */
 #define JAVA_SURER 16 /* …at most, once that is believed */
 #define JAVA_INNER_PIECES 8 /* of 640 bytes */
+#define JAVA_FIELDS 8
 #define JAVA_CLASS 8 /* of an object: its class, in four bytes */
 #define JAVA_CALLED 8 /* so often a loop was woken for a task, and none was seen: the place is another now */
 #define JAVA_MISSES 16 /* in a row: the place is another now, as the loop was compiled */
@@ -159,6 +160,8 @@ static __always_inline void take_task(struct task_state *t, __u64 cause)
 static __always_inline void look_at_event(struct task_state *t)
 {
 	t->java_unsure = t->java_inline = 0;
+	if (t->loop)
+		t->java_task = 0; /* what it ran has ended: if it is there again, it is used again */
 	if (t->loop && t->java_seen)
 		t->java_event = user_word(t->java_entry - t->java_seen_at);
 }
@@ -167,6 +170,71 @@ static __always_inline void look_at_event(struct task_state *t)
 static __always_inline bool runs_task(const struct task_state *t)
 {
 	return user_word(t->java_entry - t->java_seen_at) != t->java_event;
+}
+
+/* Tasks that loops have run, and the classes of those that were run again: their objects are used for one after the other. */
+struct java_class_key {
+	__u32 pid;
+	__u32 class;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct moved_key);
+	__type(value, __u8);
+} java_ran SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct java_class_key);
+	__type(value, __u8);
+} java_recycled SEC(".maps");
+
+/* Whether it says nothing when this task was made, which a loop begins to run. */
+__noinline int is_recycled(struct task_state *t)
+{
+	struct java_search *s = java_search();
+	struct java_class_key class = {};
+	__u8 yes = 1;
+
+	if (!t || !s)
+		return 0;
+	class.pid = bpf_get_current_task_btf()->tgid;
+	class.class = user_word(t->java_task + JAVA_CLASS);
+	if (bpf_map_lookup_elem(&java_recycled, &class))
+		return 1;
+	s->moved.object = t->java_task;
+	s->moved.pid = class.pid;
+	s->moved.collections = t->java_collections;
+	if (!bpf_map_update_elem(&java_ran, &s->moved, &yes, BPF_NOEXIST))
+		return 0;
+	bpf_map_update_elem(&java_recycled, &class, &yes, BPF_ANY);
+	return 1;
+}
+
+/*
+ * Whether it is known for whom what a task refers to was made: the newest. References have four bytes, shifted if the heap is large;
+ * s->found is that of the task if none is known.
+ */
+__noinline int look_into_task(struct task_state *t, struct java_search *s)
+{
+	__u32 shift = t && t->facts.java.heap_to > 1ULL << 32 ? 3 : 0;
+
+	if (!t || !s || bpf_probe_read_user(s->fields, sizeof(s->fields), (void *)(t->java_task + JAVA_CLASS + 4)))
+		return 0;
+	s->slot = 0;
+	s->most = JAVA_LATEST;
+	for (int i = 0; i < JAVA_FIELDS; i++) {
+		if (!is_task(t, s, (__u64)s->fields[i] << shift) || (s->slot && s->age >= s->best_age))
+			continue;
+		s->slot = 1;
+		s->best = s->found;
+		s->best_age = s->age;
+	}
+	s->most = 0;
+	return s->slot;
 }
 
 /*
@@ -235,6 +303,10 @@ __noinline int look_at_loop(struct task_state *t, struct allocations *all, bool 
 		t->java_called = 0;
 		t->java_task = user_word(t->java_entry - t->java_slot);
 		t->java_collections = all->collections;
+		if (t->java_task >= t->facts.java.heap_from && t->java_task < t->facts.java.heap_to && is_recycled(t)) {
+			take_task(t, look_into_task(t, s) ? s->best.cause : 0);
+			return 0;
+		}
 		if (is_task(t, s, t->java_task) || has_moved(t, all, s)) {
 			if (s->found.buffer != t->java_thread && t->java_seen < JAVA_SURER)
 				t->java_seen++;
