@@ -210,3 +210,10 @@ fn event_loops() {
 fn a_reactor_s_threads_do_not_act_for_what_they_have_read() {
     run("shapes_reactor", &[bar("java-reactor", 0.7, &["wire"])], 60, 1);
 }
+
+/// Loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps them now here, now there.
+#[test]
+fn loops_act_for_whom_their_tasks_were_made() {
+    let bars = [bar("netty", 0.75, WIRE).claimed(0.95), bar("netty-fanout", 0.75, WIRE).claimed(0.95)];
+    run("shapes_netty", &bars, 2000, USERS);
+}

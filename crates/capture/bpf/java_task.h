@@ -159,7 +159,7 @@ static __always_inline void take_task(struct task_state *t, __u64 cause)
  */
 static __always_inline void look_at_event(struct task_state *t)
 {
-	t->java_unsure = t->java_inline = 0;
+	t->java_unsure = t->java_inner_runs = 0;
 	if (t->loop)
 		t->java_task = 0; /* what it ran has ended: if it is there again, it is used again */
 	if (t->loop && t->java_seen)
@@ -270,10 +270,14 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 	return 0;
 }
 
-/* An event has called what sends now: whether it was a task, and for whom that was made. */
+/*
+ * Whether what sends now is a task, by that place, and takes what it was made for: also where the other place shows what was left of an earlier one,
+ * and if an event has called it.
+ */
 __noinline int look_at_inner(struct task_state *t)
 {
 	struct java_search *s = java_search();
+	bool runs;
 	__u64 task;
 
 	if (!t || !s || t->java_inner_seen < JAVA_SURE)
@@ -283,10 +287,14 @@ __noinline int look_at_inner(struct task_state *t)
 		return 0;
 	if (!is_task(t, s, task))
 		return 0;
-	if (s->found.cause == t->acts.cause)
-		return 0;
+	runs = t->java_slot && runs_task(t);
+	if (runs && user_word(t->java_entry - t->java_slot) != task && !--t->java_seen)
+		t->java_slot = 0;
+	if (!runs && s->found.cause == t->acts.cause)
+		return 1;
+	t->java_called = 0;
 	take_task(t, s->found.cause);
-	t->java_inline = 1;
+	t->java_inner_runs = runs ? RUNS_TASK : RUNS_IN_EVENT;
 	return 1;
 }
 
@@ -364,10 +372,8 @@ static __always_inline void answers_another(struct task_state *t)
 /* Whether a thread of the platform acts for its task, not for what it has read. */
 __noinline int acts_for_task(struct task_state *t)
 {
-	if (!t || !t->java_slot)
-		return t && t->java_unsure;
-	if (t->java_inline)
-		return 1;
+	if (!t || !t->java_slot || t->java_inner_runs)
+		return t && (t->java_unsure || t->java_inner_runs);
 	if (!t->loop)
 		return !t->java_serves && same_task(t);
 	if (!runs_task(t))
@@ -394,11 +400,13 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 		find_entry(t);
 	if (t->java_entry == JAVA_NO_ENTRY)
 		return 0;
-	t->java_inline = 0;
+	t->java_inner_runs = 0;
+	if (t->loop && !answers && look_at_inner(t))
+		return 0;
 	if (t->loop && t->java_slot && t->java_called == JAVA_CALLED && !runs_task(t))
 		t->java_slot = t->java_seen = t->java_called = 0;
 	if (t->loop && t->java_slot && !runs_task(t))
-		return answers ? 0 : look_at_inner(t);
+		return 0;
 	if (t->java_slot && same_task(t)) {
 		if (t->job.cause != t->java_task_for)
 			take_task(t, t->java_task_for);

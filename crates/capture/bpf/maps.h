@@ -117,6 +117,8 @@ struct process_facts {
 	struct haproxy haproxy;
 };
 
+enum java_runs { RUNS_TASK = 1, RUNS_IN_EVENT = 2 }; /* …which an event has called, that goes on then */
+
 enum allocates { ALLOCATES = 1, ALLOCATES_OWN = 2 }; /* …which it has read itself */
 
 /* What a task is to us, and for which request it acts. */
@@ -143,7 +145,7 @@ struct task_state {
 	__u32 java_class;	/* of its tasks */
 	__u16 java_inner;	/* where one stands when something is sent, above the end of the stack… */
 	__u8 java_inner_seen;	/* …as often in a row */
-	__u8 java_inline;	/* what it sent last was for a task that an event has called; then it goes on with that */
+	__u8 java_inner_runs;	/* enum java_runs: what it sent last was for a task that stands there */
 	__u8 java_called;	/* so often it was woken for a task since one was seen */
 	__u8 java_unsure;	/* what it sent last may have been for a task, or not */
 	__u64 java_event;	/* what stood there when it last read something */

@@ -219,7 +219,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	if (direction == WS_EGRESS && first && a == &t->acts && a->told && t->java_slot && s->request_direction == WS_INGRESS &&
 	    a->cause != c->exchange)
 		answers_another(t);
-	if (!t->java_inline)
+	if (t->java_inner_runs != RUNS_IN_EVENT)
 		note_allocations(task, t, a);
 	if (t->deferred && (first || direction == WS_INGRESS))
 		node_message(t, s, c->exchange, direction == WS_EGRESS);
