@@ -91,9 +91,10 @@ __noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i
 		return 0;
 	s->last = word;
 	s->looked_at++;
-	if (!is_made(t, s, word) || s->found.buffer == t->java_thread || (s->slot && s->age >= s->best_age))
+	if (!is_made(t, s, word))
 		return 0;
-	if (t->loop || (s->found.cause && s->found.bytes & WS_MARK_OWN)) {
+	if (t->loop ? s->found.buffer != t->java_thread && (!s->slot || s->age < s->best_age) :
+		      s->found.cause && s->found.bytes & WS_MARK_OWN && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
 		s->best = s->found;
 		s->best_age = s->age;
 		t->java_task = word;
