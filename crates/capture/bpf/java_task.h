@@ -149,7 +149,7 @@ static __always_inline bool same_task(struct task_state *t)
 static __always_inline void take_task(struct task_state *t, __u64 cause)
 {
 	t->java_task_for = cause;
-	take(&t->job, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED);
+	take(&t->job, cause, !cause ? WS_EV_INFERRED : t->loop ? WS_EV_CHILD : WS_EV_COROUTINE);
 	t->job.state = cause ? ACTS_LENT : ACTS_OWN;
 	t->job.told = 1;
 }
