@@ -183,7 +183,7 @@ struct java_search {
 	__u32 most;		 /* it is looked behind so many marks; 0: all */
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
-	struct allocation best;	 /* of a worker's words (java_task.h): the newest… */
+	struct allocation best;	 /* of the words of a stack (java_place.h): the newest… */
 	__u64 last;
 	__u32 above;
 	__u32 looked_at;

@@ -132,7 +132,7 @@ struct task_state {
 	__u64 goroutine;	/* that made the last call, or greenlet, virtual thread of Java, stream of HAProxy; 0 if none did */
 	__u64 java_thread;	/* its JavaThread, once it is known to be that */
 	__u32 java_allocator;	/* its number among those of its process; 0: none yet */
-	__u32 java_collections;	/* when it was last looked what it runs (java_task.h) */
+	__u32 java_collections;	/* when it was last looked what it runs (java_place.h) */
 	__u64 java_own;		/* id of the java.lang.Thread which it is itself; 0 if not known */
 	__u64 java_entry;	/* where on its stack the first frame of Java begins; 0: not known, JAVA_NO_ENTRY */
 	__u64 java_task;	/* what it runs… */

@@ -16,6 +16,8 @@
 #include "virtual_thread.h"
 #include "allocation.h"
 #include "virtual_birth.h"
+#include "java_place.h"
+#include "java_loop.h"
 #include "java_task.h"
 #include "haproxy.h"
 #include "goroutine.h"
