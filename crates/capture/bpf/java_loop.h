@@ -140,6 +140,11 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 	return 0;
 }
 
+static __always_inline __u64 inner_word(const struct task_state *t)
+{
+	return user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + t->java_inner);
+}
+
 /*
  * Whether what sends now is a task, by that place, and takes what it was made for: also where the other place shows what was left of an earlier one,
  * and if an event has called it.
@@ -152,7 +157,7 @@ __noinline int look_at_inner(struct task_state *t)
 
 	if (!t || !s || t->java_inner_seen < JAVA_SURE)
 		return 0;
-	task = user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + t->java_inner);
+	task = inner_word(t);
 	if (task < t->facts.java.heap_from || task >= t->facts.java.heap_to || (__u32)user_word(task + JAVA_CLASS) != t->java_class)
 		return 0;
 	if (!is_task(t, s, task))
@@ -164,6 +169,7 @@ __noinline int look_at_inner(struct task_state *t)
 		return 1;
 	t->java_called = 0;
 	take_task(t, s->found.cause);
+	t->java_inner_task = task;
 	t->java_inner_runs = runs ? RUNS_TASK : RUNS_IN_EVENT;
 	return 1;
 }

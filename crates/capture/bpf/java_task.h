@@ -14,8 +14,16 @@
 /* Whether a thread of the platform acts for its task, not for what it has read. */
 __noinline int acts_for_task(struct task_state *t)
 {
-	if (!t || !t->java_slot || t->java_inner_runs)
-		return t && (t->java_unsure || t->java_inner_runs);
+	if (!t)
+		return 0;
+	if (t->java_inner_runs) {
+		/* It is asked before it is looked what it runs: who changes a message. */
+		if (inner_word(t) != t->java_inner_task)
+			take_task(t, 0);
+		return 1;
+	}
+	if (!t->java_slot)
+		return t->java_unsure;
 	if (!t->loop)
 		return !t->java_serves && same_task(t);
 	if (!runs_task(t))

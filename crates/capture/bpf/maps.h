@@ -142,6 +142,7 @@ struct task_state {
 	__u16 java_seen_at;	/* the same, of a loop, before it is believed… */
 	__u8 java_seen;		/* …and how much more often it was right than wrong */
 	__u64 java_last;	/* task that was seen last there */
+	__u64 java_inner_task;
 	__u32 java_class;	/* of its tasks */
 	__u16 java_inner;	/* where one stands when something is sent, above the end of the stack… */
 	__u8 java_inner_seen;	/* …as often in a row */
