@@ -4,10 +4,12 @@ import contextlib
 import ctypes
 import functools
 import glob
+import platform
 import struct
 
 STATS = "/proc/sys/kernel/bpf_stats_enabled"
-SYS_BPF, PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = {"x86_64": 321}.get(__import__("platform").machine(), 280), 13, 15
+SYS_BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 13, 15
 INFO_BYTES, NAME = 128, slice(64, 80)  # struct bpf_prog_info
 
 
@@ -39,9 +41,9 @@ def name(number):
         libc.close(fd)
 
 
-def spent(pid):
-    """Of the programs that this process holds: {name: [runs, ns]} since they were loaded, as far as it was counted."""
-    seen = {}
+def held(pid):
+    """What this process holds: {id: (runs, ns)} of programs, {id: bytes} of maps."""
+    programs, maps = {}, {}
     for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
         try:
             lines = open(path).read().splitlines()
@@ -49,9 +51,16 @@ def spent(pid):
             continue
         info = dict(line.split(":", 1) for line in lines if ":" in line)
         if "prog_id" in info and "run_time_ns" in info:
-            seen[int(info["prog_id"])] = [int(info["run_cnt"]), int(info["run_time_ns"])]
+            programs[int(info["prog_id"])] = int(info["run_cnt"]), int(info["run_time_ns"])
+        elif "map_id" in info and "memlock" in info:
+            maps[int(info["map_id"])] = int(info["memlock"])
+    return programs, maps
+
+
+def spent(pid):
+    """Of the programs that this process holds: {name: [runs, ns]} since they were loaded, as far as it was counted."""
     total = {}
-    for number, (runs, ns) in seen.items():
+    for number, (runs, ns) in held(pid)[0].items():
         t = total.setdefault(name(number), [0, 0])
         t[0] += runs
         t[1] += ns

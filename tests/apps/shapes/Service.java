@@ -33,7 +33,7 @@ import java.util.concurrent.ThreadPoolExecutor;
  * {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes on.
  */
 public final class Service {
-    static final String NAME = System.getenv("SERVICE");
+    private static final String NAME = System.getenv("SERVICE");
     static final String HOW = System.getenv("HOW");
     static final InetSocketAddress LISTEN = address(System.getenv("LISTEN"));
     private static final List<InetSocketAddress> UPSTREAMS = new ArrayList<>();
