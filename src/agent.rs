@@ -54,6 +54,10 @@ const OVERLOAD: u32 = 1000;
 const SETTLE: Duration = Duration::from_millis(600);
 /// Batches that may wait for the out thread.
 const QUEUE: usize = 64;
+/// Causes are inferred while no more batches than this wait, and in no more of the time than one part of so many: spans and the
+/// machine's own work go first. What is left then goes on without a cause, and is counted.
+const INFER_UP_TO: usize = QUEUE / 4;
+const INFER_SHARE: u32 = 2;
 
 /// What goes to the out thread.
 pub(crate) enum Batch {
@@ -319,8 +323,11 @@ fn to_kernel(decided: &Decided) -> Verdict {
 fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) -> Outputs {
     outputs.publish(counters);
     let (mut published, mut ticked) = (Instant::now(), Instant::now());
+    // When there is something to infer, from when on it may be.
+    let mut infer: Option<Instant> = None;
     loop {
-        let batch = batches.recv_timeout(PUBLISH);
+        let free = infer.map_or(PUBLISH, |from| from.saturating_duration_since(Instant::now()));
+        let batch = batches.recv_timeout(free.min(PUBLISH));
         if matches!(batch, Ok(Batch::Spans(_) | Batch::Nothing)) {
             outputs.sign();
         }
@@ -335,6 +342,12 @@ fn ship(mut outputs: Outputs, batches: &Receiver<Batch>, counters: &Counters) ->
         if batches.is_empty() || ticked.elapsed() >= LONGEST_WITHOUT_TICK {
             ticked = Instant::now();
             outputs.tick();
+            infer = infer.or(Some(ticked));
+        }
+        if infer.is_some_and(|from| from <= Instant::now()) && batches.len() <= INFER_UP_TO {
+            let began = Instant::now();
+            let more = outputs.infer();
+            infer = more.then(|| Instant::now() + began.elapsed() * (INFER_SHARE - 1));
         }
         if published.elapsed() >= PUBLISH {
             published = Instant::now();

@@ -174,15 +174,21 @@ impl Outputs {
         }
     }
 
-    /// What is due by the clock.
+    /// What is due by the clock; what is to be inferred by [`Outputs::infer`].
     pub(crate) fn tick(&mut self) {
-        let mut solved = Vec::new();
-        self.solver.tick(now_ns(), &mut |s| solved.push(s));
-        self.hand_on(solved);
+        self.solver.aim(now_ns());
         if let Some(traces) = &mut self.traces {
             traces.stream.expect_delay(self.solver.delay_ns());
             traces.tick();
         }
+    }
+
+    /// Infers some of the causes that are due; whether there are more.
+    pub(crate) fn infer(&mut self) -> bool {
+        let mut solved = Vec::new();
+        let more = self.solver.work(&mut |s| solved.push(s));
+        self.hand_on(solved);
+        more
     }
 
     /// The end: everything goes out.

@@ -103,6 +103,11 @@ static __always_inline void follow_collections(struct allocations *all, __u32 co
 	all->collections = collections;
 }
 
+static __always_inline bool in_heap(const struct task_state *t, __u64 address)
+{
+	return address >= t->facts.java.heap_from && address < t->facts.java.heap_to;
+}
+
 /* What this thread of the current process allocates from now on is for this request; 0: not known for which. */
 __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 {
@@ -293,8 +298,7 @@ __noinline int note_moved_word(struct task_state *t, __u32 i)
 	}
 	s->moved.object = s->words[i] - JAVA_HAS_MOVED;
 	/* Behind a later mark of the same buffer it has been looked before. */
-	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && s->moved.object >= t->facts.java.heap_from &&
-	    s->moved.object < t->facts.java.heap_to)
+	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && in_heap(t, s->moved.object))
 		s->noted += !bpf_map_update_elem(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
 	return 0;
 }

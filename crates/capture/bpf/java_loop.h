@@ -107,6 +107,11 @@ __noinline int look_into_task(struct task_state *t, struct java_search *s)
 	return s->slot;
 }
 
+static __always_inline __u64 inner_word(const struct task_state *t)
+{
+	return user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + t->java_inner);
+}
+
 /*
  * Where a task stands below which something is sent, above the end of the stack: there, it is found also if an event has called it, which may
  * be another one's task: a queue is emptied by whoever comes first.
@@ -117,8 +122,7 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 
 	if (!t || !s)
 		return 0;
-	sp = WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
-	if (t->java_inner && user_word(sp + t->java_inner) == t->java_task) {
+	if (t->java_inner && inner_word(t) == t->java_task) {
 		t->java_inner_seen += t->java_inner_seen < JAVA_SURE;
 		return 0;
 	}
@@ -128,6 +132,7 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 	}
 	t->java_inner_seen = 0;
 	s->inner = 0;
+	sp = WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
 	for (__u32 piece = 0; piece < JAVA_INNER_PIECES; piece++) {
 		if (s->inner || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp + piece * sizeof(s->words))))
 			break;
@@ -138,11 +143,6 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 	t->java_inner = s->inner;
 	t->java_class = user_word(t->java_task + JAVA_CLASS);
 	return 0;
-}
-
-static __always_inline __u64 inner_word(const struct task_state *t)
-{
-	return user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + t->java_inner);
 }
 
 /*
@@ -158,7 +158,7 @@ __noinline int look_at_inner(struct task_state *t)
 	if (!t || !s || t->java_inner_seen < JAVA_SURE)
 		return 0;
 	task = inner_word(t);
-	if (task < t->facts.java.heap_from || task >= t->facts.java.heap_to || (__u32)user_word(task + JAVA_CLASS) != t->java_class)
+	if (!in_heap(t, task) || (__u32)user_word(task + JAVA_CLASS) != t->java_class)
 		return 0;
 	if (!is_task(t, s, task))
 		return 0;
@@ -199,7 +199,7 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 		t->java_called = 0;
 		t->java_task = user_word(t->java_entry - t->java_slot);
 		t->java_collections = all->collections;
-		if (t->java_task >= t->facts.java.heap_from && t->java_task < t->facts.java.heap_to && is_recycled(t)) {
+		if (in_heap(t, t->java_task) && is_recycled(t)) {
 			take_task(t, look_into_task(t, s) ? s->best.cause : 0);
 			return 0;
 		}

@@ -45,7 +45,7 @@ static __always_inline bool is_made(struct task_state *t, struct java_search *s,
 {
 	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
 
-	if (object < t->facts.java.heap_from || object >= t->facts.java.heap_to || object & 7)
+	if (!in_heap(t, object) || object & 7)
 		return false;
 	s->object = object;
 	return find_mark(t, s) && (__s32)(s->found.tick - born) > 0;
@@ -62,7 +62,7 @@ static __always_inline bool has_moved(struct task_state *t, struct allocations *
 {
 	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
 
-	if (t->java_task < t->facts.java.heap_from || t->java_task >= t->facts.java.heap_to)
+	if (!in_heap(t, t->java_task))
 		return false;
 	s->object = t->java_task;
 	return find_moved(t, all) && (__s32)(s->found.tick - born) > 0;
@@ -76,7 +76,7 @@ __noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i
 	if (!t || !s || i >= JAVA_WORDS || s->looked_at >= JAVA_LOOKED_AT)
 		return 0;
 	word = s->words[i];
-	if (word == s->last || word < t->facts.java.heap_from || word >= t->facts.java.heap_to)
+	if (word == s->last || !in_heap(t, word))
 		return 0;
 	s->last = word;
 	s->looked_at++;

@@ -22,7 +22,8 @@ pub struct StreamConfig {
     pub unresolved_ns: u64,
     /// How long an exported group is remembered.
     pub remember_ns: u64,
-    /// Most spans kept, those of exported groups included. Beyond it the group that is due next goes.
+    /// Most spans kept, those of exported groups included. Beyond it the group goes that was exported first; if there is none,
+    /// the one that is due next.
     pub max_spans: usize,
     /// Most spans of one group; beyond it the group is exported as not complete.
     pub max_group: usize,
@@ -89,7 +90,9 @@ pub struct Stream {
     config: StreamConfig,
     groups: FxHashMap<u64, Group>,
     by_key: FxHashMap<Key, u64>,
+    /// Groups that wait for their time, and those that were exported, until they are forgotten.
     due: BTreeSet<(u64, u64)>,
+    remembered: BTreeSet<(u64, u64)>,
     /// Spans that sent messages to a broker.
     sent: Moves,
     next: u64,
@@ -108,6 +111,7 @@ impl Stream {
             groups: FxHashMap::default(),
             by_key: FxHashMap::default(),
             due: BTreeSet::new(),
+            remembered: BTreeSet::new(),
             sent: Moves::default(),
             next: 0,
             spans: 0,
@@ -174,7 +178,7 @@ impl Stream {
             self.forget(into);
         }
         while self.spans > self.config.max_spans.max(1) {
-            let Some(&(_, g)) = self.due.first() else { break };
+            let Some(&(_, g)) = self.remembered.first().or(self.due.first()) else { break };
             if self.groups.get(&g).is_some_and(|g| g.fresh > 0) {
                 self.stats.early_groups += 1;
                 self.export(g, false, sink);
@@ -185,7 +189,7 @@ impl Stream {
 
     fn merge(&mut self, from: u64, into: u64) {
         let Some(small) = self.groups.remove(&from) else { return };
-        self.due.remove(&(small.due_ns, from));
+        self.unschedule(small.due_ns, from);
         for kept in &small.spans {
             for key in keys(&kept.span) {
                 self.by_key.insert(key, into);
@@ -197,12 +201,17 @@ impl Stream {
         }
     }
 
+    fn unschedule(&mut self, due_ns: u64, id: u64) {
+        self.due.remove(&(due_ns, id));
+        self.remembered.remove(&(due_ns, id));
+    }
+
     fn schedule(&mut self, id: u64, at_ns: u64) {
-        if let Some(group) = self.groups.get_mut(&id) {
-            self.due.remove(&(group.due_ns, id));
-            group.due_ns = at_ns;
-            self.due.insert((at_ns, id));
-        }
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut group.due_ns, at_ns);
+        let exported = group.fresh == 0;
+        self.unschedule(before, id);
+        if exported { &mut self.remembered } else { &mut self.due }.insert((at_ns, id));
     }
 
     /// Time passed: exports the groups that have been idle long enough.
@@ -216,10 +225,6 @@ impl Stream {
                 self.due.remove(&(at, id));
                 continue;
             };
-            if group.fresh == 0 {
-                self.forget(id);
-                continue;
-            }
             // How late spans come may have turned out since the group's last one came.
             let delayed_until = group.last_ns.saturating_add(self.config.idle_ns + self.delay_ns);
             if self.now_ns < delayed_until {
@@ -237,6 +242,10 @@ impl Stream {
             }
             self.export(id, true, sink);
             self.schedule(id, self.now_ns.saturating_add(self.config.remember_ns).saturating_add(1));
+        }
+        while let Some(&(at, id)) = self.remembered.first().filter(|(at, _)| *at <= self.now_ns) {
+            self.remembered.remove(&(at, id));
+            self.forget(id);
         }
     }
 
@@ -316,7 +325,7 @@ impl Stream {
 
     fn forget(&mut self, id: u64) {
         let Some(group) = self.groups.remove(&id) else { return };
-        self.due.remove(&(group.due_ns, id));
+        self.unschedule(group.due_ns, id);
         self.spans -= group.spans.len();
         for kept in &group.spans {
             for key in keys(&kept.span) {

@@ -169,6 +169,29 @@ fn memory_is_bounded_and_nothing_is_lost() {
     assert!(stream.stats().early_groups > 0);
 }
 
+/// More spans than are kept, each trace of them in two batches half a second apart.
+#[test]
+fn what_was_exported_is_forgotten_before_what_is_not_whole() {
+    let mut w = World::default();
+    for i in 0..300 {
+        chain(&mut w, T0 + i * 100 * MS);
+    }
+    let mut out: Vec<Trace> = Vec::new();
+    let mut stream = Stream::new(StreamConfig { max_spans: 400, ..StreamConfig::default() });
+    let mut ticked = T0;
+    for s in by_end(&w) {
+        while s.end_ns > ticked + 100 * MS {
+            ticked += 100 * MS;
+            stream.tick(ticked, &mut |t| out.push(t));
+        }
+        stream.push(s, &mut |t| out.push(t));
+        assert!(stream.kept() <= 400);
+    }
+    stream.finish(&mut |t| out.push(t));
+    assert_eq!((stream.stats().early_groups, stream.stats().late_spans), (0, 0));
+    assert_eq!(out.iter().map(|t| t.spans.len()).collect::<Vec<_>>(), vec![6; 300]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -5,7 +5,7 @@
 //! which it had not done yet what such requests do, lose. The likeliest are kept.
 
 use super::calibration::Calibration;
-use super::model::{Act, Last, Model};
+use super::model::{Act, Last, Model, Outlook};
 use super::timeline::{Call, Event, Hint, Maker, Request};
 use super::turns::{place, Queue, State};
 use rustc_hash::FxHashMap;
@@ -18,8 +18,17 @@ const HOPELESS: f64 = 18.0;
 const MAX_PENDING: usize = 1024;
 /// Steps that lead back to decisions, before those that no longer matter are cleared away.
 const MAX_STEPS: usize = 16_384;
-/// Work of one call: open requests times ways.
-const MAX_WORK: usize = 8192;
+/// Ways that are followed at least, whatever the work.
+const LEAST_WAYS: usize = 4;
+
+/// How thoroughly events are followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Ways at most.
+    pub(super) ways: usize,
+    /// Work of one call at most: open requests times ways.
+    pub(super) work: usize,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -79,6 +88,34 @@ pub(super) struct Beam {
     calibration: Calibration,
 }
 
+/// ln of how likely requests do this now, each by its own chain. Most ways have a request in one and the same state, which is
+/// looked up once.
+struct Chains<'a> {
+    open: &'a [Request],
+    model: &'a Model,
+    act: Act,
+    at_ns: u64,
+    known: Vec<Option<(State, f64)>>,
+}
+
+impl<'a> Chains<'a> {
+    fn new(beam: &'a Beam, model: &'a Model, act: Act, at_ns: u64) -> Self {
+        Chains { open: &beam.open, model, act, at_ns, known: vec![None; beam.open.len()] }
+    }
+
+    fn act(&mut self, slot: usize, s: &State) -> f64 {
+        match &self.known[slot] {
+            Some((known, likely)) if known == s => *likely,
+            _ => {
+                let place = place(&self.open[slot], s);
+                let likely = self.model.act(place, self.act, self.at_ns.saturating_sub(s.last_ns));
+                self.known[slot] = Some((*s, likely));
+                likely
+            }
+        }
+    }
+}
+
 /// A call lies within the request for which it was made.
 fn could_make(r: &Request, c: &Call) -> bool {
     r.start_ns <= c.start_ns && r.end_ns >= c.end_ns
@@ -101,8 +138,8 @@ impl Default for Beam {
 }
 
 impl Beam {
-    /// Follows events; `width` ways at most. Decisions go to `out`.
-    pub(super) fn run(&mut self, events: &[Event], model: &Model, width: usize, out: &mut Vec<Decision>) {
+    /// Follows events. Decisions go to `out`.
+    pub(super) fn run(&mut self, events: &[Event], model: &Model, effort: Effort, out: &mut Vec<Decision>) {
         for event in events {
             self.event = self.event.wrapping_add(1);
             match *event {
@@ -111,7 +148,7 @@ impl Beam {
                     self.replied(&c, Some(model));
                 }
                 Event::Sent(c) => {
-                    self.sent(&c, model, width);
+                    self.sent(&c, model, effort);
                     let stands = |call| Decision { call, request: None, confidence: 1.0, stands: true };
                     out.extend(self.stand.drain(..).map(stands));
                 }
@@ -192,7 +229,8 @@ impl Beam {
 
     fn learn(&self, slot: usize, act: Act, at_ns: u64, model: &mut Model) {
         let way = &self.ways[0];
-        let queue = self.queue(way, act, model);
+        let outlook = model.outlook(act);
+        let queue = self.queue(way, &outlook);
         let mut possible = [false; 5];
         for (r, s) in self.open.iter().zip(&way.states) {
             possible[queue.turn(r, s) as usize] = true;
@@ -203,8 +241,8 @@ impl Beam {
         model.learn_act(place(r, s), act, at_ns.saturating_sub(s.last_ns));
     }
 
-    fn queue<'a>(&self, way: &Way, act: Act, model: &'a Model) -> Queue<'a> {
-        Queue::of(&way.states, way.acted, &self.open, act, model)
+    fn queue<'a>(&self, way: &Way, outlook: &'a Outlook) -> Queue<'a> {
+        Queue::of(&way.states, way.acted, &self.open, outlook)
     }
 
     fn visit(&self, slot: usize, model: &mut Model) {
@@ -236,31 +274,29 @@ impl Beam {
         found
     }
 
-    /// ln of how likely this request acts now: by its own chain, and by whose turn it is.
-    fn likely(&self, way: &Way, slot: usize, act: Act, at_ns: u64, model: &Model, queue: &Queue<'_>) -> f64 {
-        let (r, s) = (&self.open[slot], &way.states[slot]);
-        let turn = queue.share(r, s);
-        model.act(place(r, s), act, at_ns.saturating_sub(s.last_ns)) + turn.max(1e-9).ln()
-    }
-
-    /// The same of every way, of one request.
+    /// ln of how likely each way has it that this request acts now: by its own chain, and by whose turn it is.
     fn scores(&self, slot: usize, act: Act, at_ns: u64, model: &Model) -> Vec<f64> {
-        let of = |way: &Way| self.likely(way, slot, act, at_ns, model, &self.queue(way, act, model));
-        self.ways.iter().map(of).collect()
+        let outlook = model.outlook(act);
+        let mut chains = Chains::new(self, model, act, at_ns);
+        let mut of = |way: &Way| {
+            let turn = self.queue(way, &outlook).share(&self.open[slot], &way.states[slot]);
+            chains.act(slot, &way.states[slot]) + turn.max(1e-9).ln()
+        };
+        self.ways.iter().map(&mut of).collect()
     }
 
-    fn sent(&mut self, c: &Call, model: &Model, width: usize) {
+    fn sent(&mut self, c: &Call, model: &Model, effort: Effort) {
         match c.maker {
             Maker::Other => {}
             Maker::Known(x) | Maker::Claimed(x) => self.known(x, c, model),
             Maker::OneOf(x) if self.open.iter().filter(|r| r.owns(x)).count() > 1 => {
-                self.split(c, None, &|r| r.owns(x), model, width);
+                self.split(c, None, &|r| r.owns(x), model, effort);
             }
             Maker::OneOf(x) => {
                 self.known(x, c, model);
                 self.stand.push(c.id);
             }
-            Maker::Unknown(hint) => self.split(c, hint, &|_| true, model, width),
+            Maker::Unknown(hint) => self.split(c, hint, &|_| true, model, effort),
         }
     }
 
@@ -279,15 +315,20 @@ impl Beam {
     fn test(&mut self, slot: usize, c: &Call, model: &Model) {
         let Some(way) = self.ways.first() else { return };
         let act = Act::Call(c.class);
-        let queue = self.queue(way, act, model);
-        let likely = |slot: usize| self.likely(way, slot, act, c.start_ns, model, &queue);
+        let outlook = model.outlook(act);
+        let queue = self.queue(way, &outlook);
+        let mut chains = Chains::new(self, model, act, c.start_ns);
+        let mut likely = |slot: usize| {
+            let (r, s) = (&self.open[slot], &way.states[slot]);
+            chains.act(slot, s) + queue.share(r, s).max(1e-9).ln()
+        };
         let others = (0..self.open.len()).filter(|s| *s != slot && could_make(&self.open[*s], c));
-        let Some(best) = others.map(likely).max_by(f64::total_cmp) else { return };
+        let Some(best) = others.map(&mut likely).max_by(f64::total_cmp) else { return };
         let passed = likely(slot) > best;
         self.calibration.test(passed);
     }
 
-    fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, width: usize) {
+    fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, effort: Effort) {
         let fits = |r: &&Request| could_make(r, c) && may(r);
         let of = self.open.iter().filter(fits).count() + 1;
         let named = |slot: Option<usize>| {
@@ -295,18 +336,31 @@ impl Beam {
         };
         let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.class, c.somebody);
-        let width = width.min(MAX_WORK / self.open.len().max(1)).max(4);
-        let mut next: Vec<(f64, usize, Option<usize>)> = Vec::new();
+        let width = effort.ways.min(effort.work / self.open.len().max(1)).max(LEAST_WAYS);
+        let slots: Vec<(usize, f64)> =
+            (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)))).collect();
+        let nobody = alone + named(None);
+        let outlook = model.outlook(Act::Call(c.class));
+        let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
+        let mut next: Vec<(f64, usize, Option<usize>)> = Vec::with_capacity(self.ways.len() * of);
         for (w, way) in self.ways.iter().enumerate() {
-            next.push((way.score + alone + named(None), w, None));
-            let queue = self.queue(way, Act::Call(c.class), model);
-            for (slot, _) in self.open.iter().enumerate().filter(|(_, r)| fits(r)) {
-                let more = self.likely(way, slot, Act::Call(c.class), c.start_ns, model, &queue);
-                next.push((way.score + more + named(Some(slot)), w, Some(slot)));
+            next.push((way.score + nobody, w, None));
+            let queue = self.queue(way, &outlook);
+            let turns = queue.ln_shares();
+            for &(slot, hinted) in &slots {
+                let s = &way.states[slot];
+                let turn = turns[queue.turn(&self.open[slot], s) as usize];
+                next.push((way.score + chains.act(slot, s) + turn + hinted, w, Some(slot)));
             }
         }
-        next.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-        next.truncate(width);
+        let likelier = |a: &(f64, usize, Option<usize>), b: &(f64, usize, Option<usize>)| {
+            b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)))
+        };
+        if next.len() > width {
+            next.select_nth_unstable_by(width, likelier);
+            next.truncate(width);
+        }
+        next.sort_unstable_by(likelier);
         let best = next.first().map_or(0.0, |n| n.0);
         next.retain(|n| n.0 >= best - HOPELESS);
         self.likelihood += best;
@@ -340,7 +394,8 @@ impl Beam {
     fn answered(&mut self, r: &Request, model: &Model) {
         let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
         if let Some(best) = self.ways.first() {
-            let turn = self.queue(best, Act::Answer, model).share(&self.open[slot], &best.states[slot]);
+            let outlook = model.outlook(Act::Answer);
+            let turn = self.queue(best, &outlook).share(&self.open[slot], &best.states[slot]);
             self.calibration.answered(turn);
         }
         let scores = self.scores(slot, Act::Answer, r.end_ns, model);
@@ -377,7 +432,7 @@ impl Beam {
                 continue;
             }
             let call = self.pending.remove(at).call;
-            let said: Vec<u32> = self.ways.iter().map(|w| self.said(w, call)).collect();
+            let said = self.said(call);
             let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
             let mut all = 0.0;
             for (way, request) in self.ways.iter().zip(&said) {
@@ -396,16 +451,32 @@ impl Beam {
         }
     }
 
-    /// What a way says of a call.
-    fn said(&self, way: &Way, call: u32) -> u32 {
-        let mut at = way.step;
-        while let Some(step) = at.checked_sub(1).and_then(|i| self.steps.get(i as usize)) {
-            if step.call == call {
-                return step.request;
+    /// What each way says of a call. All take a step at each call, and most have taken the same ones before.
+    fn said(&self, call: u32) -> Vec<u32> {
+        let mut trails: Vec<u32> = Vec::with_capacity(self.ways.len());
+        let join = |trails: &mut Vec<u32>, at: u32| match trails.iter().position(|t| *t == at) {
+            Some(known) => known,
+            None => {
+                trails.push(at);
+                trails.len() - 1
             }
-            at = step.before;
+        };
+        let mut trail_of: Vec<usize> = self.ways.iter().map(|w| join(&mut trails, w.step)).collect();
+        loop {
+            let steps: Option<Vec<&Step>> =
+                trails.iter().map(|at| self.steps.get(at.checked_sub(1)? as usize)).collect();
+            let Some(steps) = steps else { return vec![0; trail_of.len()] };
+            if steps.iter().any(|s| s.call == call) {
+                let request = |trail: usize| Some(steps[trail]).filter(|s| s.call == call).map_or(0, |s| s.request);
+                return trail_of.into_iter().map(request).collect();
+            }
+            let mut before = Vec::with_capacity(steps.len());
+            let joined: Vec<usize> = steps.iter().map(|s| join(&mut before, s.before)).collect();
+            if before.len() < trails.len() {
+                trail_of.iter_mut().for_each(|trail| *trail = joined[*trail]);
+            }
+            trails = before;
         }
-        0
     }
 
     /// Forgets steps that lead to no open decision.
@@ -418,18 +489,24 @@ impl Beam {
         } else if self.steps.len() > MAX_STEPS {
             let wanted: rustc_hash::FxHashSet<u32> = self.pending.iter().map(|p| p.call).collect();
             let mut kept: Vec<Step> = Vec::new();
+            let mut moved: FxHashMap<u32, u32> = FxHashMap::from_iter([(0, 0)]);
             for way in &mut self.ways {
                 let mut path = Vec::new();
                 let mut at = way.step;
-                while let Some(step) = at.checked_sub(1).and_then(|i| self.steps.get(i as usize)) {
-                    path.extend(wanted.contains(&step.call).then_some(*step));
-                    at = step.before;
+                while !moved.contains_key(&at) {
+                    path.push(at);
+                    at = self.steps[at as usize - 1].before;
                 }
-                way.step = 0;
-                for step in path.into_iter().rev() {
-                    kept.push(Step { before: way.step, ..step });
-                    way.step = kept.len() as u32;
+                let mut to = moved[&at];
+                for from in path.into_iter().rev() {
+                    let step = self.steps[from as usize - 1];
+                    if wanted.contains(&step.call) {
+                        kept.push(Step { before: to, ..step });
+                        to = kept.len() as u32;
+                    }
+                    moved.insert(from, to);
                 }
+                way.step = to;
             }
             let named: rustc_hash::FxHashSet<u32> = kept.iter().map(|s| s.request).collect();
             self.named.retain(|id, _| named.contains(id));

@@ -149,48 +149,59 @@ impl Solver {
 
     /// Time passed: solves what is old enough.
     pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Arc<Span>)) {
+        self.aim(now_ns);
+        while self.work(sink) {}
+    }
+
+    /// Time passed: what is old enough is to be solved, by [`Solver::work`].
+    pub fn aim(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         let now = self.now_ns;
         let time = self.seen_ns.saturating_add(now.saturating_sub(self.came_ns)).min(now);
-        self.solve(&|p, config| time.saturating_sub(p.patience_ns(config.max_wait_ns)), sink);
+        for process in self.processes.values_mut() {
+            process.aim(time.saturating_sub(process.patience_ns(self.config.max_wait_ns)));
+        }
         self.processes.retain(|_, p| p.waits() || now.saturating_sub(p.last_ns) < FORGET_NS);
+    }
+
+    /// Solves some of what is due, no more than takes some hundred milliseconds; whether there is more.
+    pub fn work(&mut self, sink: &mut dyn FnMut(Arc<Span>)) -> bool {
+        let Solver { config, processes, waiting, stats, .. } = self;
+        let due = processes.values_mut().filter(|p| p.is_due());
+        // Who has waited longest.
+        let Some(process) = due.max_by_key(|p| p.lag_ns(u64::MAX)) else { return false };
+        process.solve(config, &mut |span, found| {
+            *waiting -= 1;
+            match found {
+                Verdict::Stands => sink(span),
+                Verdict::Found(f) if f.confidence >= config.min_confidence => {
+                    stats.inferred += 1;
+                    sink(solved(span, f));
+                }
+                Verdict::Found(_) | Verdict::Open => {
+                    stats.open += 1;
+                    sink(unsolved(span));
+                }
+            }
+        });
+        true
     }
 
     /// The end of all spans: solves everything that waits.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
-        self.solve(&|_, _| u64::MAX, sink);
+        self.processes.values_mut().for_each(|p| p.aim(u64::MAX));
+        while self.work(sink) {}
     }
 
     /// How long spans wait at present, at the longest, ns.
     pub fn delay_ns(&self) -> u64 {
         let waiting = self.processes.values().filter(|p| p.waits());
-        waiting.map(|p| p.patience_ns(self.config.max_wait_ns)).max().unwrap_or(0)
+        waiting.map(|p| p.patience_ns(self.config.max_wait_ns).max(p.lag_ns(self.now_ns))).max().unwrap_or(0)
     }
 
     /// Counters.
     pub fn stats(&self) -> SolverStats {
         self.stats
-    }
-
-    fn solve(&mut self, until: &dyn Fn(&Process, &SolverConfig) -> u64, sink: &mut dyn FnMut(Arc<Span>)) {
-        let Solver { config, processes, waiting, stats, .. } = self;
-        for process in processes.values_mut() {
-            let until = until(process, config);
-            process.solve(until, config, &mut |span, found| {
-                *waiting -= 1;
-                match found {
-                    Verdict::Stands => sink(span),
-                    Verdict::Found(f) if f.confidence >= config.min_confidence => {
-                        stats.inferred += 1;
-                        sink(solved(span, f));
-                    }
-                    Verdict::Found(_) | Verdict::Open => {
-                        stats.open += 1;
-                        sink(unsolved(span));
-                    }
-                }
-            });
-        }
     }
 }
 

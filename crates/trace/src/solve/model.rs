@@ -36,7 +36,7 @@ impl Done {
 const MADE: usize = 6;
 
 /// How many calls of which class a request has made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Made([(Class, u8); MADE]);
 
 impl Made {
@@ -94,7 +94,7 @@ pub(super) enum Turn {
     Waits = 4,
 }
 
-const TURNS: usize = 5;
+pub(super) const TURNS: usize = 5;
 
 /// What may be believed of whose turn it is before anything is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -193,13 +193,69 @@ struct Stage {
     acts: FxHashMap<Act, f64>,
 }
 
+/// What requests of a class did on the whole: acts of all kinds, answers, and calls by their class.
+#[derive(Clone, Debug, Default)]
+struct Doings {
+    all: f64,
+    answers: f64,
+    calls: Vec<f64>,
+}
+
+impl Doings {
+    fn of(&self, act: Act) -> f64 {
+        match act {
+            Act::Answer => self.answers,
+            Act::Call(class) => self.calls.get(usize::from(class)).copied().unwrap_or(0.0),
+        }
+    }
+
+    fn add(&mut self, act: Act) {
+        self.all += 1.0;
+        match act {
+            Act::Answer => self.answers += 1.0,
+            Act::Call(class) => {
+                let class = usize::from(class);
+                self.calls.resize(self.calls.len().max(class + 1), 0.0);
+                self.calls[class] += 1.0;
+            }
+        }
+    }
+
+    fn halve(&mut self) {
+        [&mut self.all, &mut self.answers].into_iter().chain(&mut self.calls).for_each(|n| *n /= 2.0);
+    }
+
+    /// How many calls of a class a request makes; `None` if not known.
+    fn expected(&self, call: Class) -> Option<f64> {
+        (self.answers >= FEW).then(|| self.of(Act::Call(call)) / self.answers)
+    }
+}
+
+/// What of an act is the same for all requests and ways: computed once.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    pub(super) act: Act,
+    /// How much more likely it is this one's turn than another's, by [`Turn`].
+    pub(super) turns: [f64; TURNS],
+    /// Of a call in a queue of calls: how many like it requests make on the whole, by their class.
+    expected: Option<Vec<f64>>,
+}
+
+impl Outlook {
+    /// Whether the request may act, as far as what it has called tells; `None`: that does not tell.
+    pub(super) fn owes(&self, request: Class, made: &Made) -> Option<bool> {
+        let (Some(expected), Act::Call(call)) = (&self.expected, self.act) else { return None };
+        Some(expected.get(usize::from(request)).is_none_or(|n| n - made.of(call) >= 0.5))
+    }
+}
+
 /// All that is learnt of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     next: FxHashMap<(Class, Last, bool), Next>,
     stages: FxHashMap<(Class, Done, u8, bool), Stage>,
-    /// The same whatever was last.
-    of_class: FxHashMap<Class, FxHashMap<Act, f64>>,
+    /// The same whatever was last, by class.
+    of_class: Vec<Doings>,
     acts: FxHashMap<Act, f64>,
     delays: Delays,
     pub(super) belief: Belief,
@@ -228,10 +284,7 @@ impl Model {
     /// likely each of its nanoseconds: that would prefer whoever came last.
     pub(super) fn act(&self, place: Place, act: Act, delay_ns: u64) -> f64 {
         let kinds = self.acts.len().max(1) as f64 + 1.0;
-        let (class_n, class_act) = self
-            .of_class
-            .get(&place.class)
-            .map_or((0.0, 0.0), |acts| (acts.values().sum::<f64>(), acts.get(&act).copied().unwrap_or(0.0)));
+        let (class_n, class_act) = self.doings(place.class).map_or((0.0, 0.0), |d| (d.all, d.of(act)));
         let back = (class_act + 1.0 / kinds) / (class_n + 1.0);
         let b = bucket(delay_ns);
         let any = self.delays.share(b, 1.0 / BUCKETS as f64);
@@ -250,26 +303,32 @@ impl Model {
         (does.max(1e-6) * self.fits(&place, act) * share.max(1e-6)).ln()
     }
 
-    /// How many calls of a class a request of a class makes on the whole, less those that it has made; `None` if not known.
-    fn owed(&self, request: Class, made: &Made, call: Class) -> Option<f64> {
-        let acts = self.of_class.get(&request)?;
-        let answers = acts.get(&Act::Answer).copied().filter(|n| *n >= FEW)?;
-        Some(acts.get(&Act::Call(call)).copied().unwrap_or(0.0) / answers - made.of(call))
+    fn doings(&self, request: Class) -> Option<&Doings> {
+        self.of_class.get(usize::from(request))
     }
 
-    /// Whether a request is expected to make a further call of this class.
-    pub(super) fn owes(&self, request: Class, made: &Made, call: Class) -> bool {
-        self.owed(request, made, call).is_none_or(|n| n >= 0.5)
+    /// What of an act is the same for all.
+    pub(super) fn outlook(&self, act: Act) -> Outlook {
+        use Turn::{Between, GoesOn, Longest, Shortest, Waits};
+        let expected = match act {
+            Act::Call(call) if self.belief.of_calls => {
+                Some(self.of_class.iter().map(|d| d.expected(call).unwrap_or(f64::INFINITY)).collect())
+            }
+            _ => None,
+        };
+        Outlook { act, turns: [GoesOn, Longest, Shortest, Between, Waits].map(|turn| self.turn(turn, act)), expected }
     }
 
     /// What is done too often, or too early, is less likely.
     fn fits(&self, place: &Place, act: Act) -> f64 {
+        let Some(doings) = self.doings(place.class) else { return 1.0 };
+        let owed = |call: Class| doings.expected(call).map(|n| n - place.made.of(call));
         let owed = match act {
-            Act::Call(call) => self.owed(place.class, &place.made, call),
-            Act::Answer => self.of_class.get(&place.class).map(|acts| {
-                let calls = acts.keys().filter_map(|a| if let Act::Call(c) = a { Some(*c) } else { None });
-                1.0 - calls.filter_map(|c| self.owed(place.class, &place.made, c)).filter(|n| *n > 0.0).sum::<f64>()
-            }),
+            Act::Call(call) => owed(call),
+            Act::Answer => {
+                let calls = (0..doings.calls.len() as Class).filter_map(owed).filter(|n| *n > 0.0);
+                Some(1.0 - calls.sum::<f64>())
+            }
         };
         owed.map_or(1.0, |n| n.clamp(MISFIT, 1.0))
     }
@@ -285,7 +344,7 @@ impl Model {
     }
 
     /// How much more likely it is this one's turn than another's.
-    pub(super) fn turn(&self, turn: Turn, act: Act) -> f64 {
+    fn turn(&self, turn: Turn, act: Act) -> f64 {
         if self.belief.blind && self.learnt == 0.0 {
             return 1.0;
         }
@@ -347,7 +406,9 @@ impl Model {
             stage.acted += 1.0;
             *stage.acts.entry(act).or_default() += 1.0;
         }
-        *self.of_class.entry(place.class).or_default().entry(act).or_default() += 1.0;
+        let class = usize::from(place.class);
+        self.of_class.resize_with(self.of_class.len().max(class + 1), Doings::default);
+        self.of_class[class].add(act);
         *self.acts.entry(act).or_default() += 1.0;
         self.delays.add(delay_ns);
         self.since += 1.0;
@@ -390,7 +451,7 @@ impl Model {
         }
         self.stages.retain(|_, stage| stage.visits > 0.1);
         self.hints.iter_mut().flatten().for_each(halve);
-        self.of_class.values_mut().flat_map(FxHashMap::values_mut).for_each(halve);
+        self.of_class.iter_mut().for_each(Doings::halve);
         self.acts.values_mut().for_each(halve);
         self.chosen.iter_mut().chain(&mut self.possible).flatten().for_each(halve);
         self.alone.values_mut().flatten().for_each(halve);

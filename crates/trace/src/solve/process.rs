@@ -1,6 +1,6 @@
 //! One process: its timeline, what was learnt of it, and the spans of it that wait.
 
-use super::beam::{Beam, Decision};
+use super::beam::{Beam, Decision, Effort};
 use super::model::{Model, BELIEFS};
 use super::sharing::Sharing;
 use super::timeline::{Event, Hint, Maker, Timeline};
@@ -15,6 +15,11 @@ const NOVICE: f64 = 2_000.0;
 const NOVICE_EVENTS: usize = 1_600;
 /// Ways that are followed then, of those that are followed at last.
 const NOVICE_WAYS: usize = 4;
+/// Work of one call at most, and of a novice's.
+const WORK: usize = 4_096;
+const NOVICE_WORK: usize = 1_024;
+/// Events that are solved at a time; who is more than one such slice behind follows fewer ways.
+const SLICE: usize = 2_000;
 /// Events from which on it shows which two beliefs are the likeliest.
 const TELLING: usize = 600;
 /// In each round, and at last, the weight of what requests do on whatever way (`Model::step_weight`). At first it is all that counts, or
@@ -40,6 +45,8 @@ pub(super) struct Process {
     trial: Option<Trial>,
     sharing: Sharing,
     pub(super) last_ns: u64,
+    /// Up to when it is to be solved.
+    goal_ns: u64,
 }
 
 impl Default for Process {
@@ -54,6 +61,7 @@ impl Default for Process {
             trial: None,
             sharing: Sharing::default(),
             last_ns: 0,
+            goal_ns: 0,
         }
     }
 }
@@ -124,14 +132,31 @@ impl Process {
         (LEAST_WAIT_NS + self.longest_ns + self.longest_ns / 2).min(most_ns)
     }
 
-    /// Solves all up to a time.
-    pub(super) fn solve(&mut self, until_ns: u64, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
-        let mut events = self.timeline.take(until_ns);
+    /// How long ago the first of what is not solved was, ns.
+    pub(super) fn lag_ns(&self, now_ns: u64) -> u64 {
+        self.timeline.first_ns().map_or(0, |first| now_ns.saturating_sub(first))
+    }
+
+    /// All up to a time is to be solved.
+    pub(super) fn aim(&mut self, until_ns: u64) {
+        self.goal_ns = self.goal_ns.max(until_ns);
+    }
+
+    /// Whether there is something to solve now.
+    pub(super) fn is_due(&self) -> bool {
+        let due = self.timeline.first_ns().is_some_and(|first| first <= self.goal_ns);
+        due || (self.waits() && self.timeline.is_empty())
+    }
+
+    /// Solves some of what is due.
+    pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        let mut events = self.timeline.take(self.goal_ns, SLICE);
         if !events.is_empty() {
             self.judge(&mut events, out);
             // Nothing was ever in doubt: there is nobody to learn for.
             if self.in_doubt {
-                for d in self.decisions(&events, config.beam) {
+                let ways = config.beam.div_ceil(self.slices_behind(&events).max(1));
+                for d in self.decisions(&events, ways) {
                     let Some(span) = self.waiting.remove(&d.call) else { continue };
                     out(
                         span,
@@ -143,13 +168,26 @@ impl Process {
                     );
                 }
             }
-            self.longest_ns -= self.longest_ns / 64;
         }
-        if until_ns == u64::MAX || self.timeline.is_empty() {
+        if self.is_due() {
+            return;
+        }
+        self.longest_ns -= self.longest_ns / 64;
+        if self.goal_ns == u64::MAX || self.timeline.is_empty() {
             // What no request encloses.
             for (_, span) in self.waiting.drain() {
                 out(span, Verdict::Open);
             }
+        }
+    }
+
+    /// How many slices like this one are due besides, about.
+    fn slices_behind(&self, slice: &[Event]) -> usize {
+        let (Some(first), Some(last)) = (slice.first(), slice.last()) else { return 0 };
+        let (first, last) = (first.at_ns(), last.at_ns());
+        match self.goal_ns {
+            u64::MAX => self.timeline.len() / SLICE,
+            goal => (goal.saturating_sub(last) / (last - first).max(1)) as usize,
         }
     }
 
@@ -172,11 +210,12 @@ impl Process {
     }
 
     /// Runs the events by each manner in question; what the likeliest says counts.
-    fn decisions(&mut self, events: &[Event], width: usize) -> Vec<Decision> {
+    fn decisions(&mut self, events: &[Event], ways: usize) -> Vec<Decision> {
         let mut best: Option<(f64, Vec<Decision>)> = None;
         let mut trained: Vec<(f64, Mind, Option<Model>)> = Vec::new();
         for mind in std::mem::take(&mut self.minds) {
-            let (likelihood, trial) = mind.train(events, width.div_ceil(NOVICE_WAYS));
+            let (likelihood, trial) =
+                mind.train(events, Effort { ways: ways.div_ceil(NOVICE_WAYS), work: NOVICE_WORK });
             trained.push((likelihood, mind, trial));
         }
         if trained.len() > 2 && events.len() >= TELLING {
@@ -184,7 +223,7 @@ impl Process {
             trained.truncate(2);
         }
         for (_, mut mind, trial) in trained {
-            let decided = mind.run(events, trial, width);
+            let decided = mind.run(events, trial, Effort { ways, work: WORK });
             if best.as_ref().is_none_or(|b| mind.beam.likelihood > b.0) {
                 best = Some((mind.beam.likelihood, decided));
             }
@@ -215,7 +254,7 @@ impl Mind {
     }
 
     /// What a novice learns by looking at the events several times, if it is one; and how likely they are by that.
-    fn train(&self, events: &[Event], width: usize) -> (f64, Option<Model>) {
+    fn train(&self, events: &[Event], effort: Effort) -> (f64, Option<Model>) {
         let seen = &events[..events.len().min(NOVICE_EVENTS)];
         let (mut likelihood, mut trial) = (self.beam.likelihood, None);
         if self.model.learnt >= NOVICE {
@@ -225,7 +264,7 @@ impl Mind {
             let mut model = trial.unwrap_or_else(|| self.model.clone());
             (model.step_weight, model.heeds) = (weight, round >= HEEDING);
             let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
-            beam.run(seen, &model, width, &mut decided);
+            beam.run(seen, &model, effort, &mut decided);
             likelihood = beam.likelihood;
             let mut next = self.model.clone();
             self.beam.teach(seen, &Self::makers(&beam, &decided), &mut next);
@@ -234,11 +273,11 @@ impl Mind {
         (likelihood, trial)
     }
 
-    fn run(&mut self, events: &[Event], trial: Option<Model>, width: usize) -> Vec<Decision> {
+    fn run(&mut self, events: &[Event], trial: Option<Model>, effort: Effort) -> Vec<Decision> {
         let mut model = trial.unwrap_or_else(|| self.model.clone());
         (model.step_weight, model.heeds) = (LAST_WEIGHT, true);
         let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
-        beam.run(events, &model, width, &mut decided);
+        beam.run(events, &model, effort, &mut decided);
         self.beam.teach(events, &Self::makers(&beam, &decided), &mut self.model);
         self.model.fade();
         self.beam = beam;

@@ -173,14 +173,25 @@ impl Timeline {
         true
     }
 
-    /// Takes all events up to a time.
-    pub(super) fn take(&mut self, until_ns: u64) -> Vec<Event> {
+    /// Takes the first events up to a time, `most` of them.
+    pub(super) fn take(&mut self, until_ns: u64, most: usize) -> Vec<Event> {
         let mut taken = Vec::new();
-        while self.due.peek().is_some_and(|Reverse(due)| due.0.at_ns() <= until_ns) {
+        while taken.len() < most && self.due.peek().is_some_and(|Reverse(due)| due.0.at_ns() <= until_ns) {
             taken.extend(self.due.pop().map(|Reverse(due)| due.0));
         }
-        self.taken_to = self.taken_to.max(until_ns);
+        let to = if taken.len() < most { until_ns } else { taken.last().map_or(0, Event::at_ns) };
+        self.taken_to = self.taken_to.max(to);
         taken
+    }
+
+    /// When the first event was that was not taken yet.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse(due)| due.0.at_ns())
+    }
+
+    /// How many were not taken.
+    pub(super) fn len(&self) -> usize {
+        self.due.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,10 +1,10 @@
 //! Where open requests stand, and whose turn it is.
 
-use super::model::{Act, Done, Last, Made, Model, Place, Turn};
+use super::model::{Done, Last, Made, Outlook, Place, Turn, TURNS};
 use super::timeline::Request;
 
 /// Where a request stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) last: Last,
     pub(super) last_ns: u64,
@@ -37,8 +37,7 @@ pub(super) fn place(request: &Request, s: &State) -> Place {
 
 /// Of the requests that may act, those at the ends of the queue; and the weight of everybody's turn.
 pub(super) struct Queue<'a> {
-    model: &'a Model,
-    act: Act,
+    outlook: &'a Outlook,
     first: u32,
     last: u32,
     /// Who acted last.
@@ -47,25 +46,44 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    pub(super) fn of(states: &[State], acted: u32, open: &[Request], act: Act, model: &'a Model) -> Queue<'a> {
-        let mut q = Queue { model, act, first: u32::MAX, last: 0, acted, all: 0.0 };
+    pub(super) fn of(states: &[State], acted: u32, open: &[Request], outlook: &'a Outlook) -> Queue<'a> {
+        let mut q = Queue { outlook, first: u32::MAX, last: 0, acted, all: 0.0 };
+        // How many stand at the ends, stand at all, and do not; of these, who acted last.
+        let (mut firsts, mut lasts, mut stand, mut waiting, mut goes_on) = (0u32, 0u32, 0u32, 0u32, 0u32);
         for (r, s) in open.iter().zip(states) {
-            if let Some(place) = q.stands(r, s) {
-                (q.first, q.last) = (q.first.min(place), q.last.max(place));
+            let Some(place) = q.stands(r, s) else {
+                *(if acted == r.id { &mut goes_on } else { &mut waiting }) += 1;
+                continue;
+            };
+            stand += 1;
+            if place < q.first {
+                (q.first, firsts) = (place, 0);
             }
+            if place > q.last || lasts == 0 {
+                (q.last, lasts) = (place, 0);
+            }
+            firsts += u32::from(place == q.first);
+            lasts += u32::from(place == q.last);
         }
-        let turns = open.iter().zip(states).map(|(r, s)| model.turn(q.turn(r, s), act));
-        q.all = turns.sum::<f64>().max(1e-9);
+        if q.first == q.last {
+            lasts = 0;
+        }
+        let weighed = [
+            (Turn::GoesOn, goes_on),
+            (Turn::Longest, firsts),
+            (Turn::Shortest, lasts),
+            (Turn::Between, stand - firsts - lasts),
+            (Turn::Waits, waiting),
+        ];
+        q.all = weighed.iter().map(|(turn, n)| outlook.turns[*turn as usize] * f64::from(*n)).sum::<f64>().max(1e-9);
         q
     }
 
     /// Where it stands in the queue, if it does.
     fn stands(&self, r: &Request, s: &State) -> Option<u32> {
-        match self.act {
-            Act::Call(class) if self.model.belief.of_calls => {
-                self.model.owes(r.class, &s.made, class).then_some(s.came)
-            }
-            _ => (s.waits == 0).then_some(s.last_event),
+        match self.outlook.owes(r.class, &s.made) {
+            Some(owes) => owes.then_some(s.came),
+            None => (s.waits == 0).then_some(s.last_event),
         }
     }
 
@@ -81,6 +99,11 @@ impl<'a> Queue<'a> {
 
     /// How likely it is this one's turn.
     pub(super) fn share(&self, r: &Request, s: &State) -> f64 {
-        self.model.turn(self.turn(r, s), self.act) / self.all
+        self.outlook.turns[self.turn(r, s) as usize] / self.all
+    }
+
+    /// ln of the same, by turn.
+    pub(super) fn ln_shares(&self) -> [f64; TURNS] {
+        self.outlook.turns.map(|turn| (turn / self.all).max(1e-9).ln())
     }
 }
