@@ -1,36 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Reads the header block of an HTTP/1 request, byte by byte: where it ends, and what of it matters to injection. */
+/* Reads the header block of an HTTP/1 request, eight bytes at a time: where it ends, and what of it matters to injection. */
 #ifndef WS_INJECT_HEAD_H
 #define WS_INJECT_HEAD_H
 
-#define WS_NAME_START 0x811c9dc5u
-
-/* FNV-1a of a header's name in lower case. A stranger that hashes alike only keeps a request from being injected. */
-static __always_inline __u32 name_step(__u32 hash, __u8 c)
-{
-	if (c >= 'A' && c <= 'Z')
-		c |= 0x20;
-	return (hash ^ c) * 0x01000193u;
-}
-
-#define WS_NAME(text) ({						\
-	__u32 hash_ = WS_NAME_START;					\
-	_Pragma("unroll") for (int i_ = 0; i_ < (int)sizeof(text) - 1; i_++) \
-		hash_ = name_step(hash_, text[i_]);			\
-	hash_;								\
-})
+/* What the name of a line has begun with. */
+enum ws_name {
+	WS_NAME_OTHER,
+	WS_NAME_TRACEPAR,
+	WS_NAME_CONTENT,
+	WS_NAME_TRANSFER,
+	WS_NAME_LENGTH,	/* Content-Length: its value follows */
+};
 
 struct head {
-	void *source;	/* of the bytes */
 	__u64 length;	/* of the body, as the header says */
-	__u64 tail;	/* the last eight bytes of the request line */
+	__u64 last;	/* eight bytes of the request line */
+	__u32 at;	/* read up to here */
 	__u32 line;	/* where this line begins */
 	__u32 first_end;/* where the second line begins */
 	__u32 end;	/* behind the empty line; 0 if there is none */
 	__u32 own;	/* where the value of `traceparent` begins; 0 if there is none */
-	__u32 hash;
-	__u8 in_value;
-	__u8 in_length;
+	__u8 name;
 	__u8 open_end;	/* the body does not end where Content-Length says, or the connection changes its protocol */
 	__u8 lengths;
 	__u8 foreign;	/* the first line is not one of HTTP/1 */
@@ -44,56 +34,132 @@ static __always_inline bool is_http1_method(__u32 first_four)
 	       first_four == 0x4954504f /* "OPTI" */;
 }
 
-/* "TTP/1.0\r" and "TTP/1.1\r" as they lie in `tail` */
-static __always_inline bool is_http1_line(__u64 tail)
+/* The first of eight bytes is the lowest. */
+#define WS_EIGHT(c) ((c) * 0x0101010101010101ULL)
+#define WS_TEXT(a, b, c, d, e, f, g, h) ((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | \
+	(__u64)(e) << 32 | (__u64)(f) << 40 | (__u64)(g) << 48 | (__u64)(h) << 56)
+#define WS_FIRST(n) (~0ULL >> (64 - 8 * (n)))
+
+/* Which of eight bytes is the first '\n'; 8 if none is. */
+static __always_inline __u32 newline_of(__u64 word)
 {
-	return tail == 0x5454502f312e310dULL || tail == 0x5454502f312e300dULL;
+	__u64 x = word ^ WS_EIGHT('\n');
+
+	x = (x - WS_EIGHT(1ULL)) & ~x & WS_EIGHT(0x80ULL);
+	/* The multiplication moves the number of the lowest byte that is marked into the highest. */
+	return x ? ((x & -x) >> 7) * 0x0001020304050607ULL >> 56 : 8;
 }
 
-/* Takes the byte at `n`; 1 when there is nothing more to read. */
-static __always_inline long head_byte(struct head *h, __u32 n, __u8 c)
+/* "TTP/1.0\r" and "TTP/1.1\r" */
+static __always_inline bool is_http1_line(__u64 end)
 {
-	if (c == '\n') {
-		if (!h->first_end) {
-			if (!is_http1_line(h->tail)) {
-				h->foreign = 1;
-				return 1;
-			}
-			h->first_end = n + 1;
-		} else if (n - h->line <= 1) {
-			h->end = n + 1;
-			return 1;
-		}
-		h->line = n + 1;
-		h->hash = WS_NAME_START;
-		h->in_value = 0;
-		h->in_length = 0;
-		return 0;
-	}
-	if (!h->first_end) {
-		h->tail = h->tail << 8 | c;
-		return 0;
-	}
-	if (h->in_value) {
-		if (h->in_length && c >= '0' && c <= '9' && h->length < 1ULL << 48)
-			h->length = h->length * 10 + (c - '0');
-		return 0;
-	}
-	if (c != ':') {
-		if (c != ' ' && c != '\t')
-			h->hash = name_step(h->hash, c);
-		return 0;
-	}
-	h->in_value = 1;
-	if (h->hash == WS_NAME("traceparent")) {
-		h->own = n + 1;
-	} else if (h->hash == WS_NAME("content-length")) {
-		h->in_length = 1;
-		h->lengths++;
-	} else if (h->hash == WS_NAME("transfer-encoding") || h->hash == WS_NAME("upgrade") ||
-		   h->hash == WS_NAME("expect")) {
+	return end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '1', '\r') || end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '0', '\r');
+}
+
+/* What ends a name. A space before the colon is wrong, but somebody may read it as if it were not there. */
+static __always_inline bool ends_name(__u8 c)
+{
+	return c == ':' || c == ' ' || c == '\t';
+}
+
+static __always_inline void begin_name(struct head *h, __u64 word)
+{
+	__u64 lower = word | WS_EIGHT(0x20ULL);
+
+	/* Goes on with the line before, or is a header for somebody: nothing is put into such a block. */
+	if ((__u8)word == ' ' || (__u8)word == '\t') {
+		h->own = h->own ?: h->at;
 		h->open_end = 1;
 	}
+	if (lower == WS_TEXT('t', 'r', 'a', 'c', 'e', 'p', 'a', 'r'))
+		h->name = WS_NAME_TRACEPAR;
+	else if (lower == WS_TEXT('c', 'o', 'n', 't', 'e', 'n', 't', '-'))
+		h->name = WS_NAME_CONTENT;
+	else if (lower == WS_TEXT('t', 'r', 'a', 'n', 's', 'f', 'e', 'r'))
+		h->name = WS_NAME_TRANSFER;
+	else if ((lower & WS_FIRST(7)) == WS_TEXT('u', 'p', 'g', 'r', 'a', 'd', 'e', 0))
+		h->open_end |= ends_name(word >> 56);
+	else if ((lower & WS_FIRST(6)) == WS_TEXT('e', 'x', 'p', 'e', 'c', 't', 0, 0))
+		h->open_end |= ends_name(word >> 48);
+}
+
+/* The digits of eight bytes of a value, of which the line has `n`. */
+static __always_inline void read_length(struct head *h, __u64 word, __u32 n)
+{
+	for (__u32 i = 0; i < 8 && i < n; i++, word >>= 8) {
+		__u8 c = word;
+
+		if (c >= '0' && c <= '9' && h->length < 1ULL << 48)
+			h->length = h->length * 10 + (c - '0');
+	}
+}
+
+/* Eight bytes of a line behind its first eight, of which the line has `n`. */
+static __always_inline void go_on(struct head *h, __u64 word, __u32 n)
+{
+	__u64 lower = word | WS_EIGHT(0x20ULL);
+	__u8 name = h->name;
+
+	h->name = WS_NAME_OTHER;
+	if (name == WS_NAME_TRACEPAR) {
+		if ((lower & WS_FIRST(3)) == WS_TEXT('e', 'n', 't', 0, 0, 0, 0, 0) && ends_name(word >> 24))
+			h->own = h->at + 4;
+	} else if (name == WS_NAME_TRANSFER) {
+		h->open_end |= lower == WS_TEXT('-', 'e', 'n', 'c', 'o', 'd', 'i', 'n');
+	} else if (name == WS_NAME_CONTENT) {
+		if ((lower & WS_FIRST(6)) != WS_TEXT('l', 'e', 'n', 'g', 't', 'h', 0, 0) || !ends_name(word >> 48))
+			return;
+		h->lengths++;
+		h->open_end |= (__u8)(word >> 48) != ':';
+		h->name = WS_NAME_LENGTH;
+		read_length(h, word >> 56, n > 7);
+	} else if (name == WS_NAME_LENGTH) {
+		h->name = WS_NAME_LENGTH;
+		read_length(h, word, n);
+	}
+}
+
+struct head_source {
+	void *bytes;
+	__u32 size;
+	struct head head;
+};
+
+/*
+ * Takes the next eight bytes; behind the last, they are 0xff. 1 when there is nothing more to read. A global function: the verifier follows it
+ * once, and not for each place of a head.
+ */
+__noinline int head_word(struct head *h, __u64 word)
+{
+	__u32 n = newline_of(word);
+
+	if (!h)
+		return 1;
+	if (!h->first_end) {
+		if (n == 8) {
+			h->last = word;
+		} else if (is_http1_line(n ? h->last >> 8 * n | word << (64 - 8 * n) : h->last)) {
+			h->first_end = h->at + n + 1;
+		} else {
+			h->foreign = 1;
+			return 1;
+		}
+	} else if (h->at != h->line) {
+		if (h->name)
+			go_on(h, word, n);
+	} else if (n <= 1) {
+		h->end = h->at + n + 1;
+		return 1;
+	} else {
+		begin_name(h, word);
+	}
+	if (n == 8) {
+		h->at += 8;
+		return 0;
+	}
+	h->at += n + 1;
+	h->line = h->at;
+	h->name = WS_NAME_OTHER;
 	return 0;
 }
 

@@ -97,15 +97,21 @@ int inject_sockops(struct bpf_sock_ops *c)
 	return 1;
 }
 
-static long message_byte(__u32 n, struct head *h)
+static long message_word(__u32 n, struct head_source *s)
 {
-	struct sk_msg_md *m = h->source;
+	struct sk_msg_md *m = s->bytes;
 	__u8 *data = m->data, *end = m->data_end;
+	__u64 word = ~0ULL;
 
-	n &= WS_INJECT_LONGEST * 2 - 1;
-	if (data + n + 1 > end)
+	data += s->head.at & (WS_INJECT_LONGEST * 2 - 1);
+	if (data + 8 <= end)
+		return head_word(&s->head, *(__u64 *)data) != 0;
+	if (data + 1 > end)
 		return 1;
-	return head_byte(h, n, data[n]);
+	for (int i = 0; i < 7; i++)
+		if (data + i + 1 <= end)
+			word ^= (__u64)(__u8)~data[i] << 8 * i;
+	return head_word(&s->head, word) != 0;
 }
 
 /* Nothing of the socket is on its way, so that TCP takes the whole call at once. */
@@ -151,7 +157,8 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 				  struct sock_state *s, struct task_state *t, struct task_struct *task,
 				  bool *sure)
 {
-	struct head h = { .source = m, .hash = WS_NAME_START };
+	struct head_source source = { .bytes = m };
+	struct head h;
 	struct context *a;
 	__u8 *data = m->data, *end = m->data_end;
 	__u32 size = m->size;
@@ -162,7 +169,8 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 		return WS_I_PARTIAL;
 	if (bpf_msg_pull_data(m, 0, size, 0))
 		return WS_I_FAILED;
-	bpf_loop(WS_INJECT_LONGEST, message_byte, &h, 0);
+	bpf_loop(WS_INJECT_LONGEST, message_word, &source, 0);
+	h = source.head;
 	if (!h.first_end)
 		return WS_I_NOT_HTTP;
 	if (!h.end)

@@ -8,13 +8,18 @@
 
 #define WS_RECEIVED_HEAD 2048
 
-static long received_byte(__u32 n, struct head *h)
+static long received_word(__u32 n, struct head_source *s)
 {
-	__u8 *bytes = h->source;
+	__u8 *bytes = s->bytes;
+	__u32 at = s->head.at;
+	__u64 word;
 
-	if (n >= WS_RECEIVED_HEAD)
+	if (at >= s->size || at >= WS_RECEIVED_HEAD)
 		return 1;
-	return head_byte(h, n, bytes[n]);
+	word = *(__u64 *)(bytes + at);
+	if (s->size - at < 8)
+		word |= ~0ULL << 8 * (s->size - at);
+	return head_word(&s->head, word) != 0;
 }
 
 /*
@@ -23,21 +28,22 @@ static long received_byte(__u32 n, struct head *h)
  */
 __noinline int remember_context(__u32 copied, __u64 exchange)
 {
-	struct head h = { .hash = WS_NAME_START };
+	struct head_source source = { .size = copied };
+	struct head *h = &source.head;
 	struct trace_context came = {};
 	__u32 cpu = bpf_get_smp_processor_id(), at;
 	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
 
 	if (!r || !is_http1_method(*(__u32 *)r->payload))
 		return 0;
-	h.source = r->payload;
-	bpf_loop(copied, received_byte, &h, 0);
-	if (h.foreign || (h.end && !h.own))
+	source.bytes = r->payload;
+	bpf_loop(WS_RECEIVED_HEAD, received_word, &source, 0);
+	if (h->foreign || (h->end && !h->own))
 		return 0;
-	at = h.own & (WS_RECEIVED_HEAD - 1);
+	at = h->own & (WS_RECEIVED_HEAD - 1);
 	if (r->payload[at] == ' ')
 		at++;
-	if (!h.own || at + 55 > copied)
+	if (!h->own || at + 55 > copied)
 		came.unknown = 1;
 	else if (!read_traceparent(&came, r->payload + at))
 		return 0; /* one that is wrong is continued by nobody */

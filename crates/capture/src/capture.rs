@@ -74,8 +74,7 @@ impl Capture {
         wanted.retain(|p| asked(p));
         let propagates = options.propagate != Propagate::Off || options.propagate_options;
         if propagates && rung == MessageRung::SocketTracepoints {
-            wanted.extend(inject::PROGRAMS);
-            wanted.extend(inject::OPTION_PROGRAMS.iter().filter(|_| options.propagate_options));
+            wanted.extend(inject::programs(options.propagate, options.propagate_options));
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 

@@ -38,6 +38,12 @@ const fn option(name: &'static str, tracepoint: &'static str) -> Program {
 pub(crate) const OPTION_PROGRAMS: &[Program] =
     &[option("option_send", "tcp_sendmsg_locked"), option("option_received", "sock_recv_length")];
 
+/// What is needed for contexts in headers, in options, or both.
+pub(crate) fn programs(headers: Propagate, options: bool) -> impl Iterator<Item = &'static Program> {
+    let of_headers = if headers == Propagate::Off { &PROGRAMS[..1] } else { PROGRAMS };
+    of_headers.iter().chain(OPTION_PROGRAMS.iter().filter(move |_| options))
+}
+
 /// Names of `inject_counters`, in their order.
 const COUNTERS: [&str; 14] = [
     "inject_enrolled",
@@ -150,7 +156,7 @@ pub(crate) fn start(
     }
 }
 
-/// Does it while this process is a target.
+/// Does it while this process is a target. Hooks that only the test needs are not attached for it.
 fn as_target<T>(
     skel: &mut WirespanSkel<'static>,
     targets: &Targets,
@@ -160,9 +166,13 @@ fn as_target<T>(
     if targets.all || targets.pids.contains(&own) {
         return test(skel);
     }
+    let hooks = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
     set_target(skel, own, true).map_err(|error| format!("the self-test did not start: {error}"))?;
     let outcome = test(skel);
     let _ = set_target(skel, own, false);
+    if let Some(bss) = skel.maps.bss_data.as_mut() {
+        bss.hooks_wanted = hooks;
+    }
     outcome
 }
 
