@@ -33,6 +33,7 @@ struct allocations {
 	__u32 task_slot;   /* where on their stacks workers have what they run, below the first frame of Java; 0: not known */
 	__u32 loop_slot;   /* the same of loops */
 	__u32 moved;	   /* marks before the first one, behind which is to be looked for what has moved */
+	__u32 asked;	   /* somebody has looked for one */
 	struct allocation marks[WS_MARKS];
 };
 
@@ -108,6 +109,28 @@ static __always_inline bool in_heap(const struct task_state *t, __u64 address)
 	return address >= t->facts.java.heap_from && address < t->facts.java.heap_to;
 }
 
+#define WS_MARKS_IN_VAIN WS_MARKS
+
+/*
+ * Where each thread deals with what it reads, nobody asks who has made what: no more marks are made, until somebody does. What was made meanwhile
+ * is not known then, and the last marks would tell it wrong.
+ */
+static __always_inline bool is_in_vain(const struct allocations *all)
+{
+	return !all->asked && all->next >= WS_MARKS_IN_VAIN;
+}
+
+static __always_inline void ask(struct allocations *all)
+{
+	if (is_in_vain(all)) {
+		all->first = all->next;
+		all->moved = 0;
+		for (int i = 0; i < WS_ALLOCATORS; i++)
+			all->marks[i].from = 0;
+	}
+	all->asked = 1;
+}
+
 /* What this thread of the current process allocates from now on is for this request; 0: not known for which. */
 __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 {
@@ -123,7 +146,7 @@ __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 	if (!t->java_allocator)
 		make_allocations(t, pid);
 	all = allocations_of(pid, 0);
-	if (!all || !t->java_allocator)
+	if (!all || !t->java_allocator || is_in_vain(all))
 		return 0;
 	buffer = t->java_thread + j->buffer;
 	start = user_word(buffer + j->buffer_start);
@@ -376,6 +399,8 @@ __noinline int find_mark(struct task_state *t, struct java_search *s)
 	if (!t || !s || !all)
 		return 0;
 	follow_collections(all, collections_now(&t->facts.java));
+	if (!all->asked)
+		ask(all);
 	end = all->next;
 	kept = end - all->first;
 	if (s->most && kept > s->most)

@@ -60,6 +60,10 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 	all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
 	if (!all)
 		return 0;
+	if (is_in_vain(all)) {
+		ask(all);
+		return 0;
+	}
 	slot = t->java_slot ?: all->task_slot;
 	t->java_task = slot ? user_word(t->java_entry - slot) : 0;
 	t->java_collections = all->collections;
