@@ -191,6 +191,7 @@ fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
             .then_some(wirespan_capture::FlowOptions { bundles: config.flows.bundles, sockets: config.flows.sockets }),
         hooks_from_start: c.hooks_from_start,
         propagate_options: c.propagate_option,
+        runtimes: c.runtimes,
         propagate: propagate.map_err(|why| anyhow::anyhow!("capture.propagate: {why}"))?,
     })
 }

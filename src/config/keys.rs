@@ -51,6 +51,9 @@ pub(crate) struct Capture {
     pub(crate) hooks_from_start: bool,
     /// See messages and make spans of them; without it there are flows only, at a small part of the cost.
     pub(crate) messages: bool,
+    /// Look into the runtimes of targets (goroutines, virtual threads, asyncio, tokio, Node, …) for who acts; without it only threads, what is
+    /// handed over between them, and inference tell.
+    pub(crate) runtimes: bool,
     /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first` or `every`.
     pub(crate) propagate: String,
     /// Put trace context into an option of TCP beside requests that are not HTTP/1, as `--propagate-option`.
@@ -67,6 +70,7 @@ impl Default for Capture {
             without: Vec::new(),
             hooks_from_start: false,
             messages: true,
+            runtimes: true,
             propagate: "off".into(),
             propagate_option: false,
         }

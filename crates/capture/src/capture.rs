@@ -153,7 +153,7 @@ impl Capture {
                 java: handle(&skel.maps.java_allocations)?,
                 doubts: handle(&skel.maps.doubts)?,
             };
-            Watcher::start(uprobes, handle(&skel.maps.lives)?, facts, targets).ok()
+            Watcher::start(uprobes, handle(&skel.maps.lives)?, facts, targets, options.runtimes).ok()
         } else {
             None
         };

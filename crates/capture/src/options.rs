@@ -26,6 +26,8 @@ pub struct Options {
     pub hooks_from_start: bool,
     /// Put trace context into an option of TCP where no header of HTTP/1 carries it.
     pub propagate_options: bool,
+    /// Look into the runtimes of targets: which goroutine, virtual thread, task or stream acts.
+    pub runtimes: bool,
 }
 
 impl Default for Options {
@@ -41,6 +43,7 @@ impl Default for Options {
             propagate: Propagate::Off,
             hooks_from_start: false,
             propagate_options: false,
+            runtimes: true,
         }
     }
 }

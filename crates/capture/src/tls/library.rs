@@ -79,6 +79,23 @@ pub(crate) struct Plan {
     pub(crate) unread: Option<usize>,
 }
 
+impl Plan {
+    /// Only what TLS needs: nothing that tells who acts.
+    pub(crate) fn without_runtimes(self) -> Plan {
+        Plan {
+            goroutines: None,
+            node: node::Frames::default(),
+            greenlet: Vec::new(),
+            haproxy: None,
+            asyncio: Tasks::default(),
+            tokio: Vec::new(),
+            queue: None,
+            java: None,
+            ..self
+        }
+    }
+}
+
 /// CPython's `_PyRuntime` holds the lock of the interpreter, which wakes threads that are handed no work. It is exported by
 /// every build. `bias` turns the file's addresses into those of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

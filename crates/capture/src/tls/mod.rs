@@ -209,6 +209,7 @@ impl Watcher {
         lives: MapHandle,
         facts: FactMaps,
         targets: &Targets,
+        runtimes: bool,
     ) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (inbox, refused) = (Mutex::default(), AtomicU64::new(0));
@@ -218,6 +219,7 @@ impl Watcher {
             programs,
             facts,
             targets: targets.clone(),
+            runtimes,
             processes: HashMap::new(),
             known: HashMap::new(),
             discovered: None,
@@ -282,6 +284,7 @@ struct Search {
     programs: Programs,
     facts: FactMaps,
     targets: Targets,
+    runtimes: bool,
     processes: HashMap<u32, Process>,
     /// What each file is.
     known: HashMap<FileId, Option<Arc<Plan>>>,
@@ -466,7 +469,8 @@ impl Search {
         let plan = match self.known.get(&id) {
             Some(plan) => plan.clone(),
             None => {
-                let plan = library::plan(file).map(Arc::new);
+                let plan = library::plan(file).map(|plan| if self.runtimes { plan } else { plan.without_runtimes() });
+                let plan = plan.map(Arc::new);
                 match plan.as_ref().map(|plan| plan.unread.and_then(|kind| unread::KINDS.get(kind))) {
                     Some(Some(kind)) => tracing::info!(
                         pid,
