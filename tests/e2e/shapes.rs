@@ -5,6 +5,8 @@
 
 use crate::harness::{can_trace, root, skip, WIRESPAN};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 /// What a shape must reach with ten users.
@@ -47,19 +49,23 @@ fn run(test: &str, bars: &[Bar], requests: u32, users: u32) {
     }
 }
 
-fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), String> {
-    let dir = tempfile::tempdir().unwrap();
-    let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("work"));
+/// Starts shapes under `wirespan run`, with `settings` before its other arguments; what that said, or `None` if none of them can be run here.
+fn trace(test: &str, names: &[&str], dir: &Path, requests: u32, users: u32, settings: &[&OsStr]) -> Option<String> {
+    let (spans, work) = (dir.join("spans.jsonl"), dir.join("work"));
     let apps = root().join("tests/apps/shapes");
-    let names: Vec<&str> = bars.iter().map(|b| b.shape).collect();
-    let built = Command::new("python3").arg(apps.join("run.py")).arg("--build-only").args(&names).output().unwrap();
+    let built = Command::new("python3").arg(apps.join("run.py")).arg("--build-only").args(names).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut command = Command::new(WIRESPAN);
-    command.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans).args(["--", "python3"]);
+    command
+        .arg("run")
+        .args(settings)
+        .args(["--no-ui", "--print", "0", "--otlp-file"])
+        .arg(&spans)
+        .args(["--", "python3"]);
     command.arg(apps.join("run.py")).args(["--netns", "--dir"]).arg(&work);
     let done = command
         .args(["--users", &users.to_string(), "--requests", &requests.to_string()])
-        .args(&names)
+        .args(names)
         .output()
         .unwrap();
     let (out, said) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -76,19 +82,25 @@ fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), St
             }
         }
     }
-    if ran == 0 {
-        return Ok(());
-    }
-    let compare = |format: &str| {
-        let mut command = Command::new("python3");
-        command.arg(apps.join("compare.py")).args(["--show", "3", "--format", format]).arg(&spans).arg(&work);
-        let done = command.output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        String::from_utf8_lossy(&done.stdout).to_string()
-    };
-    let text = compare("text");
+    (ran > 0).then(|| said.into_owned())
+}
+
+/// What was traced against what the services wrote down.
+fn compare(dir: &Path, format: &str) -> String {
+    let mut command = Command::new("python3");
+    command.arg(root().join("tests/apps/shapes/compare.py")).args(["--show", "3", "--format", format]);
+    let done = command.arg(dir.join("spans.jsonl")).arg(dir.join("work")).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).to_string()
+}
+
+fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<&str> = bars.iter().map(|b| b.shape).collect();
+    let Some(said) = trace(test, &names, dir.path(), requests, users, &[]) else { return Ok(()) };
+    let text = compare(dir.path(), "text");
     println!("{text}");
-    let reports: Value = serde_json::from_str(&compare("json")).unwrap();
+    let reports: Value = serde_json::from_str(&compare(dir.path(), "json")).unwrap();
     let mut short_of = Vec::new();
     for bar in bars {
         let report = &reports[bar.shape];
@@ -216,4 +228,26 @@ fn a_reactor_s_threads_do_not_act_for_what_they_have_read() {
 fn loops_act_for_whom_their_tasks_were_made() {
     let bars = [bar("netty", 0.75, WIRE).claimed(0.95), bar("netty-fanout", 0.75, WIRE).claimed(0.95)];
     run("shapes_netty", &bars, 2000, USERS);
+}
+
+#[test]
+fn runtimes_are_not_asked_where_that_is_switched_off() {
+    let test = "shapes_without_runtimes";
+    if !can_trace(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("wirespan.toml");
+    std::fs::write(&config, "[capture]\nruntimes = false\n").unwrap();
+    let settings = [OsStr::new("--config"), config.as_os_str()];
+    let Some(_) = trace(test, &["go-seq", "asyncio"], dir.path(), 100, USERS, &settings) else { return };
+    let reports: Value = serde_json::from_str(&compare(dir.path(), "json")).unwrap();
+    for (shape, report) in reports.as_object().unwrap() {
+        let kinds = report["evidence"].as_array().unwrap();
+        let found = |evidence: &str| -> u64 {
+            kinds.iter().filter(|k| k["evidence"] == evidence).map(|k| k["found"].as_u64().unwrap()).sum()
+        };
+        assert_eq!(found("coroutine"), 0, "{shape}: {report}");
+        assert!(found("wire") > 0, "{shape}: {report}");
+    }
 }

@@ -77,6 +77,11 @@ fn want(skel: &mut WirespanSkel<'static>, hooks: u32) {
     }
 }
 
+/// The begin of long sends: who puts something beside their first byte has to know when that was, also of the first.
+pub(crate) fn want_sends(skel: &mut WirespanSkel<'static>) {
+    want(skel, SENDS);
+}
+
 /// Everything, whether needed or not.
 pub(crate) fn want_all(skel: &mut WirespanSkel<'static>) {
     want(skel, SENDS | IO_URING | SPLICE);

@@ -10,6 +10,7 @@ mod selftest;
 
 use crate::features::{Feature, MessageRung, Program};
 use crate::object::WirespanSkel;
+use crate::on_demand;
 use crate::targets::Targets;
 use libbpf_rs::{MapCore as _, MapFlags};
 use selftest::Expect;
@@ -207,7 +208,10 @@ pub(crate) fn start_options(skel: &mut WirespanSkel<'static>, loaded: &[&str], t
         return row("none", OPTIONS_LOST, format!("the kernel did not take {missing}"));
     }
     match as_target(skel, targets, test_options) {
-        Ok(()) => row("first segment of each request", "", String::new()),
+        Ok(()) => {
+            on_demand::want_sends(skel);
+            row("first segment of each request", "", String::new())
+        }
         Err(why) => {
             set_options(skel, false);
             row("none", OPTIONS_LOST, why)

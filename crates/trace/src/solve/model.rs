@@ -118,8 +118,7 @@ pub(super) const BELIEFS: [Belief; 5] = [
 ];
 /// How many observations that is worth.
 const BELIEF_WEIGHT: f64 = 8.0;
-/// How often failed claims are right before anything is known; and how many observations that is worth.
-const CLAIMS: f64 = 0.5;
+/// How many observations it is worth what the trial says of failed claims.
 const HINT_WEIGHT: f64 = 16.0;
 /// Answers of a class from which on it is known what its requests call; and how much less likely it is that one does what is
 /// not expected of it.
@@ -266,6 +265,8 @@ pub(super) struct Model {
     /// Of calls, and of answers, which need not stand in the same queue.
     chosen: [[f64; TURNS]; 2],
     possible: [[f64; TURNS]; 2],
+    /// How many of the failed claims are right, as the trial has it.
+    pub(super) claims: f64,
     /// Guesses, and failed claims, that were right, and all.
     hints: [[f64; 2]; 2],
     /// Calls without a request, and all, by their class and whether the kernel knew that there is one.
@@ -359,7 +360,7 @@ impl Model {
             return 0.0;
         }
         // Before anything is known, a guess says nothing.
-        let prior = if claimed { CLAIMS } else { 1.0 / of.max(1) as f64 };
+        let prior = if claimed { self.claims } else { 1.0 / of.max(1) as f64 };
         let p = (good + prior * HINT_WEIGHT) / (all + HINT_WEIGHT);
         if right {
             p.ln()

@@ -142,10 +142,13 @@ impl Process {
         self.goal_ns = self.goal_ns.max(until_ns);
     }
 
+    fn has_events_due(&self) -> bool {
+        self.timeline.first_ns().is_some_and(|first| first <= self.goal_ns)
+    }
+
     /// Whether there is something to solve now.
     pub(super) fn is_due(&self) -> bool {
-        let due = self.timeline.first_ns().is_some_and(|first| first <= self.goal_ns);
-        due || (self.waits() && self.timeline.is_empty())
+        self.has_events_due() || (self.waits() && self.timeline.is_empty())
     }
 
     /// Solves some of what is due.
@@ -169,7 +172,7 @@ impl Process {
                 }
             }
         }
-        if self.is_due() {
+        if self.has_events_due() {
             return;
         }
         self.longest_ns -= self.longest_ns / 64;
@@ -211,6 +214,8 @@ impl Process {
 
     /// Runs the events by each manner in question; what the likeliest says counts.
     fn decisions(&mut self, events: &[Event], ways: usize) -> Vec<Decision> {
+        let claims = self.trial.as_ref().map_or(0.5, Trial::share);
+        self.minds.iter_mut().for_each(|mind| mind.model.claims = claims);
         let mut best: Option<(f64, Vec<Decision>)> = None;
         let mut trained: Vec<(f64, Mind, Option<Model>)> = Vec::new();
         for mind in std::mem::take(&mut self.minds) {

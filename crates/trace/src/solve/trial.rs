@@ -17,6 +17,9 @@ const RARE: u32 = 500;
 const MANNER: f64 = 0.7;
 /// So many in a row, and what failed before was of another time: a virtual machine that had not compiled its methods yet.
 const FORGIVEN: u32 = 1_000;
+/// Of claims that are wrong, one of so many shows; and what is believed of claims at least, and doubted.
+const UNNOTICED: f64 = 3.0;
+const LEAST_SHARE: f64 = 0.02;
 /// Claims judged after which what was before counts half.
 const FADE_AFTER: u32 = 2_000;
 /// Kinds of calls, and claims and answers, that are kept.
@@ -27,6 +30,13 @@ const MAX_KEPT: usize = 4_096;
 struct Kind {
     judged: u32,
     failed: u32,
+}
+
+impl Kind {
+    /// Nobody waits for calls of this kind.
+    fn is_manner(&self) -> bool {
+        f64::from(self.failed) >= MANNER * f64::from(self.judged)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -99,15 +109,20 @@ impl Trial {
         if self.held == FORGIVEN {
             self.kinds.values_mut().for_each(|k| k.failed = 0);
         }
-        let fails = |k: &Kind| {
-            k.failed >= FAILURES && k.failed > k.judged / RARE && f64::from(k.failed) < MANNER * f64::from(k.judged)
-        };
+        let fails = |k: &Kind| k.failed >= FAILURES && k.failed > k.judged / RARE && !k.is_manner();
         self.failed = self.kinds.values().any(fails);
     }
 
     /// Claims are not believed here.
     pub(super) fn has_failed(&self) -> bool {
         self.failed
+    }
+
+    /// How many of the claims are right, about.
+    pub(super) fn share(&self) -> f64 {
+        let counted = self.kinds.values().filter(|k| !k.is_manner());
+        let (judged, failed) = counted.fold((0, 0), |(j, f), k| (j + k.judged, f + k.failed));
+        (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
 
     /// Claims are believed without waiting for more.
@@ -178,6 +193,22 @@ mod tests {
             trial.served(&request(x, 60));
         }
         assert!(!trial.has_failed());
+    }
+
+    #[test]
+    fn what_fails_seldom_is_right_mostly() {
+        let mut trial = Trial::default();
+        for x in 1..=100 {
+            trial.claimed(&call(x, if x % 50 == 0 { 70 } else { 50 }));
+            trial.claimed(&Span { operation: "LOG".into(), ..call(x, 70) });
+            trial.served(&request(x, 60));
+        }
+        assert!(trial.has_failed() && (0.93..0.95).contains(&trial.share()), "{}", trial.share());
+        (101..=200).for_each(|x| {
+            trial.claimed(&call(x, if x % 3 == 0 { 70 } else { 50 }));
+            trial.served(&request(x, 60));
+        });
+        assert!(trial.share() < 0.5, "{}", trial.share());
     }
 
     #[test]
