@@ -109,15 +109,13 @@ static __always_inline bool in_heap(const struct task_state *t, __u64 address)
 	return address >= t->facts.java.heap_from && address < t->facts.java.heap_to;
 }
 
-#define WS_MARKS_IN_VAIN WS_MARKS
-
 /*
  * Where each thread deals with what it reads, nobody asks who has made what: no more marks are made, until somebody does. What was made meanwhile
  * is not known then, and the last marks would tell it wrong.
  */
 static __always_inline bool is_in_vain(const struct allocations *all)
 {
-	return !all->asked && all->next >= WS_MARKS_IN_VAIN;
+	return !all->asked && all->next >= WS_MARKS;
 }
 
 static __always_inline void ask(struct allocations *all)

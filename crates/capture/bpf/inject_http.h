@@ -158,7 +158,7 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 				  bool *sure)
 {
 	struct head_source source = { .bytes = m };
-	struct head h;
+	struct head *h = &source.head;
 	struct context *a;
 	__u8 *data = m->data, *end = m->data_end;
 	__u32 size = m->size;
@@ -170,22 +170,21 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 	if (bpf_msg_pull_data(m, 0, size, 0))
 		return WS_I_FAILED;
 	bpf_loop(WS_INJECT_LONGEST, message_word, &source, 0);
-	h = source.head;
-	if (!h.first_end)
+	if (!h->first_end)
 		return WS_I_NOT_HTTP;
-	if (!h.end)
+	if (!h->end)
 		return WS_I_PARTIAL;
-	*sure = !h.open_end && h.lengths <= 1 && h.end + h.length == size;
-	if (h.own)
+	*sure = !h->open_end && h->lengths <= 1 && h->end + h->length == size;
+	if (h->own)
 		return WS_I_OWN;
 	if (!takes_all(sk, i))
 		return WS_I_BUSY;
 	a = acting(task, t);
 	if (!choose_context(&i->sent, s, a, task->pid, thread_group(task, t), i->start))
 		return WS_I_UNKNOWN;
-	if (!put(m, i, h.first_end))
+	if (!put(m, i, h->first_end))
 		return WS_I_FAILED;
-	tell_injected(i, (__u64)sk, s->cookie, t, h.first_end);
+	tell_injected(i, (__u64)sk, s->cookie, t, h->first_end);
 	return WS_I_INJECTED;
 }
 

@@ -8,18 +8,9 @@ mod common;
 #[path = "../tests/common/event_loop.rs"]
 mod event_loop;
 
-use event_loop::{simulate, solve, Loop, Order};
+use event_loop::{confidence, simulate, solve, Loop, Order};
 use std::time::Instant;
-use wirespan_model::{Span, Value};
-use wirespan_trace::solve::CONFIDENCE;
 use wirespan_trace::SolverConfig;
-
-fn confidence(span: &Span) -> f64 {
-    match span.attrs.iter().find(|(k, _)| k == CONFIDENCE) {
-        Some((_, Value::Float(c))) => *c,
-        _ => 0.0,
-    }
-}
 
 fn main() {
     println!("users  fan-out   spans  µs per span  linked   right  confidence");

@@ -6,20 +6,13 @@ mod common;
 mod event_loop;
 
 use common::{proc, World, MS, S, T0};
-use event_loop::{simulate, solve, Loop, Order};
+use event_loop::{confidence, simulate, solve, Loop, Order};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, TapSide, Value};
+use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, TapSide};
 use wirespan_trace::solve::CONFIDENCE;
 use wirespan_trace::{Solver, SolverConfig};
-
-fn confidence(span: &Span) -> f64 {
-    match span.attrs.iter().find(|(k, _)| k == CONFIDENCE) {
-        Some((_, Value::Float(c))) => *c,
-        _ => 0.0,
-    }
-}
 
 struct Score {
     calls: usize,

@@ -23,7 +23,7 @@ const fn program(name: &'static str, tracepoint: &'static str, since: &'static s
 }
 
 /// The programs of `--propagate`.
-pub(crate) const PROGRAMS: &[Program] = &[
+const PROGRAMS: &[Program] = &[
     program("inject_sockops", "cgroup/sockops", "Linux 5.10"),
     program("inject_message", "cgroup/sk_msg", "Linux 5.10"),
     program("inject_received", "sock_recv_length", "Linux 6.3"),
@@ -36,7 +36,7 @@ const fn option(name: &'static str, tracepoint: &'static str) -> Program {
 }
 
 /// Further programs of `--propagate-option`; the first of [`PROGRAMS`] writes and reads the option.
-pub(crate) const OPTION_PROGRAMS: &[Program] =
+const OPTION_PROGRAMS: &[Program] =
     &[option("option_send", "tcp_sendmsg_locked"), option("option_received", "sock_recv_length")];
 
 /// What is needed for contexts in headers, in options, or both.
@@ -203,7 +203,7 @@ pub(crate) fn start_options(skel: &mut WirespanSkel<'static>, loaded: &[&str], t
         lost: lost.to_string(),
         remedy,
     };
-    let needed = PROGRAMS.iter().take(1).chain(OPTION_PROGRAMS).map(|p| p.name).chain(["sock_send_length"]);
+    let needed = programs(Propagate::Off, true).map(|p| p.name).chain(["sock_send_length"]);
     if let Some(missing) = needed.into_iter().find(|name| !loaded.contains(name)) {
         return row("none", OPTIONS_LOST, format!("the kernel did not take {missing}"));
     }

@@ -4,7 +4,8 @@
 use super::common::{proc, Dice, World, MS, T0, US};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide};
+use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide, Value};
+use wirespan_trace::solve::CONFIDENCE;
 use wirespan_trace::{Solver, SolverConfig};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -134,4 +135,12 @@ pub fn solve(spans: &[Arc<Span>], config: SolverConfig) -> Vec<Arc<Span>> {
     }
     solver.finish(&mut |s| out.push(s));
     out
+}
+
+/// How sure an inferred cause is; 0 if none was inferred.
+pub fn confidence(span: &Span) -> f64 {
+    match span.attrs.iter().find(|(k, _)| k == CONFIDENCE) {
+        Some((_, Value::Float(c))) => *c,
+        _ => 0.0,
+    }
 }
