@@ -29,6 +29,7 @@ import java.util.concurrent.ThreadPoolExecutor;
  *
  * <p>HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and {@code thread} itself
  * makes them, {@code pool} gives each to a fixed thread pool of WORKERS and waits, {@code fanout} gives it all at once.
+ * {@code client} makes them itself, too, by the JDK's client, which all share and which hands them to threads of its own.
  * {@code virtual} and {@code virtual-fanout} (Java 21): a virtual thread per connection makes them, or starts one for each.
  * {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes on.
  */
@@ -40,6 +41,7 @@ public final class Service {
     private static final ThreadLocal<Map<Integer, Connection>> OWN = ThreadLocal.withInitial(HashMap::new);
     private static FileOutputStream truth;
     private static ExecutorService pool;
+    private static HttpClient client;
 
     static final class Todo {
         final int upstream;
@@ -189,6 +191,8 @@ public final class Service {
         for (Todo todo : calls(path)) {
             if (HOW.equals("thread") || HOW.equals("virtual")) {
                 good &= call(connections, todo);
+            } else if (HOW.equals("client")) {
+                good &= callByClient(todo);
             } else if (HOW.equals("pool")) {
                 good &= CompletableFuture.supplyAsync(() -> call(OWN.get(), todo), pool).join();
             } else if (HOW.equals("virtual-fanout")) {
@@ -223,14 +227,14 @@ public final class Service {
         }
     }
 
-    // --- reactor -------------------------------------------------------------------------------------------------------
+    // --- the JDK's client, and its server --------------------------------------------------------------------------------
 
-    private static void react(HttpClient client, HttpExchange exchange) {
+    private static void react(HttpExchange exchange) {
         long start = now();
         String path = exchange.getRequestURI().getPath();
         CompletableFuture<Boolean> all = CompletableFuture.completedFuture(true);
         for (Todo todo : calls(path)) {
-            all = all.thenCompose(good -> callAsync(client, todo).thenApply(fine -> good && fine));
+            all = all.thenCompose(good -> callAsync(todo).thenApply(fine -> good && fine));
         }
         all.thenAccept(good -> {
             note("server", path, "", LISTEN.getPort(), start, good ? 200 : 502);
@@ -244,15 +248,31 @@ public final class Service {
         });
     }
 
-    private static CompletableFuture<Boolean> callAsync(HttpClient client, Todo todo) {
+    private static CompletableFuture<Boolean> callAsync(Todo todo) {
         String path = newPath(todo.load);
         long start = now();
+        return client.sendAsync(request(todo, path), HttpResponse.BodyHandlers.discarding()).thenApply(answer -> answered(todo, path, start, answer));
+    }
+
+    private static boolean callByClient(Todo todo) {
+        String path = newPath(todo.load);
+        long start = now();
+        try {
+            return answered(todo, path, start, client.send(request(todo, path), HttpResponse.BodyHandlers.discarding()));
+        } catch (IOException | InterruptedException e) {
+            e.printStackTrace();
+            return false;
+        }
+    }
+
+    private static HttpRequest request(Todo todo, String path) {
         InetSocketAddress to = upstream(todo);
-        URI uri = URI.create("http://" + to.getAddress().getHostAddress() + ":" + to.getPort() + path);
-        return client.sendAsync(HttpRequest.newBuilder(uri).build(), HttpResponse.BodyHandlers.discarding()).thenApply(answer -> {
-            note("client", path, "\"in\":\"" + todo.in + "\",", to.getPort(), start, answer.statusCode());
-            return answer.statusCode() == 200;
-        });
+        return HttpRequest.newBuilder(URI.create("http://" + to.getAddress().getHostAddress() + ":" + to.getPort() + path)).build();
+    }
+
+    private static boolean answered(Todo todo, String path, long start, HttpResponse<Void> answer) {
+        note("client", path, "\"in\":\"" + todo.in + "\",", upstream(todo).getPort(), start, answer.statusCode());
+        return answer.statusCode() == 200;
     }
 
     /** What every way of making calls needs first. */
@@ -271,12 +291,15 @@ public final class Service {
         executor.prestartAllCoreThreads(); // else each task of a new pool starts a thread of its own
         pool = executor;
         if (HOW.equals("reactor")) {
-            HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).executor(pool).build();
+            client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).executor(pool).build();
             HttpServer server = HttpServer.create(LISTEN, 1024);
             server.setExecutor(pool);
-            server.createContext("/", exchange -> react(client, exchange));
+            server.createContext("/", Service::react);
             server.start();
             return;
+        }
+        if (HOW.equals("client")) {
+            client = HttpClient.newHttpClient(); // with the threads and the version that it has if nobody says another
         }
         try (ServerSocket server = new ServerSocket(LISTEN.getPort(), 1024, LISTEN.getAddress())) {
             while (true) {

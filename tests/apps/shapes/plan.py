@@ -30,11 +30,16 @@ class Shape:
     aim: tuple
     what: str  # for people
     workers: int = 8
+    at_once: int = 0  # so many requests are dealt with at a time, the others queue; 0: as many as there are
     proxy: str = ""  # before the front: one of PROXIES
     mid: str = ""  # runtime of mid, if another
     leaf: str = "c"
     tree: dict = dataclasses.field(default_factory=lambda: SMALL)  # service → whom it calls; the called before the callers
     inside: tuple = ()  # command before that of each service
+
+    def slower_a_user(self):
+        """How much longer the leaf has to take for each user, so that they do not just wait for two processors: most where calls are made all at once."""
+        return 0.9 if "fanout" in self.how else 0.45
 
 
 SMALL = {"leaf": [], "mid": ["leaf"], "front": ["mid", "leaf"]}
@@ -54,7 +59,7 @@ RUNTIMES = {
     "python": ([], None, [sys.executable, "{here}/service.py"]),
     "gevent": ([], None, [VENV, "{here}/service.py"]),
     "uvloop": ([], None, [VENV, "{here}/service.py"]),
-    "java": (["javac", "java"], "Service.class", ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-cp", "{build}", "Service"]),
+    "java": (["javac", "java"], "Service.class", ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-Dsun.net.httpserver.nodelay=true", "-cp", "{build}", "Service"]),
     "java25": (["javac"], "Service.class", ["{java25}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", "{build}", "Service"]),
     "netty": (["java"], None, ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dreactor.netty.ioWorkerCount={workers}", "-cp", f"{SERVERS}/shape_netty-classes:{SERVERS}/shape_netty/*", "Netty"]),
     "go": (["go"], "go_service", ["{build}/go_service"]),
@@ -75,7 +80,7 @@ SHAPES = {
     "c-thread": Shape("c", "thread", SERIAL, "C, a thread per connection"),
     "python-thread": Shape("python", "thread", SERIAL, "Python, a thread per connection"),
     "java-thread": Shape("java", "thread", SERIAL, "Java, a thread per connection"),
-    "php-fpm": Shape("php", "php", SERIAL, "nginx and PHP-FPM, a process per request", proxy="nginx-fastcgi", mid="c"),
+    "php-fpm": Shape("php", "php", SERIAL, "nginx and PHP-FPM, a process per request", at_once=8, proxy="nginx-fastcgi", mid="c"),
     "c-spawn": Shape("c", "spawn", CHILDREN, "C, a new thread for each call"),
     "c-fork": Shape("c", "fork", CHILDREN, "C, a new process for each call"),
     "c-container": Shape("c", "fork", CHILDREN, "the same, each service in pid, mount, IPC and UTS namespaces of its own", inside=CONTAINER),
@@ -90,16 +95,17 @@ SHAPES = {
     "go-grpc": Shape("grpc", "seq", CHILDREN, "Go, gRPC, one call after the other over one connection", leaf="grpc"),
     "go-grpc-fanout": Shape("grpc", "fanout", CHILDREN, "the same, all at once", leaf="grpc"),
     "c-pool": Shape("c", "pool", POOL, "C, a pool with a condition variable", workers=WIDE),
-    "c-pool-full": Shape("c", "pool", FULL, "the same, saturated", workers=NARROW),
+    "c-pool-full": Shape("c", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "python-pool": Shape("python", "pool", POOL, "Python, ThreadPoolExecutor", workers=WIDE),
-    "python-pool-full": Shape("python", "pool", FULL, "the same, saturated", workers=NARROW),
+    "python-pool-full": Shape("python", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "python-fanout": Shape("python", "fanout", POOL, "Python, ThreadPoolExecutor, all calls at once", workers=WIDE),
+    "java-client": Shape("java", "client", POOL, "Java, a thread per connection, calls by the JDK's client as Spring's RestClient makes them"),
     "java-pool": Shape("java", "pool", POOL, "Java, fixed thread pool", workers=WIDE),
-    "java-pool-full": Shape("java", "pool", FULL, "the same, saturated", workers=NARROW),
+    "java-pool-full": Shape("java", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "java-fanout": Shape("java", "fanout", POOL, "Java, fixed thread pool, all calls at once", workers=WIDE),
     "java-virtual": Shape("java25", "virtual", POOL, "Java 25, a virtual thread per connection"),
     "java-virtual-fanout": Shape("java25", "virtual-fanout", POOL, "Java 25, a virtual thread for each call, all at once"),
-    "puma": Shape("ruby", "puma", POOL, "Ruby, Puma, a pool of threads behind a reactor"),
+    "puma": Shape("ruby", "puma", POOL, "Ruby, Puma, a pool of threads behind a reactor", at_once=8),
     "node": Shape("node", "http", LOOP, "Node, kept connections"),
     "node-fanout": Shape("node", "fanout", LOOP, "Node, all calls at once"),
     "node-h2": Shape("node", "http2", LOOP, "Node, calls over one HTTP/2 connection", leaf="go"),
