@@ -14,12 +14,14 @@
 #define WS_MARKS 1024
 #define WS_MARK_CHUNKS 4
 #define WS_MARK_OWN 1	  /* buffers are of whole words */
+#define WS_MARK_LOOP 2
+#define WS_MARK_FLAGS 7U
 #define WS_MARK_TICK 20	  /* 2^20 ns */
 
 struct allocation {
 	__u64 from;
 	__u64 cause; /* 0: not known */
-	__u32 bytes; /* to the end of the buffer; WS_MARK_OWN: who allocates has read that request itself */
+	__u32 bytes; /* to the end of the buffer; WS_MARK_OWN: who allocates has read that request itself; WS_MARK_LOOP: it is a loop */
 	__u32 tick;
 	__u64 buffer; /* of a thread: where it begins; of a mark: whose it is, a JavaThread */
 };
@@ -90,7 +92,7 @@ static __always_inline void add_mark(struct allocations *all, __u32 pid, const s
 	mark->cause = new->cause;
 	mark->tick = new->tick;
 	mark->buffer = new->buffer;
-	*(volatile __u32 *)&mark->bytes = ((__u32)(to - new->from) & ~7U) | (new->bytes & WS_MARK_OWN);
+	*(volatile __u32 *)&mark->bytes = ((__u32)(to - new->from) & ~WS_MARK_FLAGS) | (new->bytes & WS_MARK_FLAGS);
 }
 
 static __always_inline void follow_collections(struct allocations *all, __u32 collections)
@@ -164,13 +166,13 @@ __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 		add_mark(all, pid, &before, to);
 	}
 	mark.cause = cause;
-	mark.bytes = own;
+	mark.bytes = (own ? WS_MARK_OWN : 0) | (t->loop ? WS_MARK_LOOP : 0);
 	mark.buffer = t->java_thread;
 	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
 	who->from = t->java_thread;
 	*(volatile __u64 *)&who->buffer = start; /* before the cause: who looks at it reads that first */
 	*(volatile __u64 *)&who->cause = cause;
-	who->bytes = own;
+	who->bytes = mark.bytes;
 	who->tick = mark.tick;
 	if (mark.from)
 		add_mark(all, pid, &mark, to);
@@ -210,6 +212,8 @@ struct java_search {
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
 	struct allocation best;	 /* of the words of a stack (java_place.h): the newest… */
+	__u64 work;		 /* …or, above its end, what is sent (java_work.h) */
+	__u32 is_sent;
 	__u64 last;
 	__u32 above;
 	__u32 looked_at;
@@ -250,7 +254,7 @@ __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __
 	for (__u32 i = 0; i < WS_MARKS && i < count; i++) {
 		const struct allocation *mark = &chunk->marks[(end - 1 - i) % WS_MARKS];
 
-		if (mark->from <= object && object - mark->from < (mark->bytes & ~7U)) {
+		if (mark->from <= object && object - mark->from < (mark->bytes & ~WS_MARK_FLAGS)) {
 			s->found = *mark;
 			s->age += i;
 			return 1;
@@ -312,8 +316,8 @@ __noinline int note_moved_word(struct task_state *t, __u32 i)
 	if (!t || !s || i >= JAVA_WORDS - 2)
 		return 0;
 	/* Behind the buffer is that of another. */
-	if (s->piece + 8 * i >= (s->found.bytes & ~7U) ||
-	    is_filler(s->found.from + s->piece + 8 * i, s->found.from + (s->found.bytes & ~7U), s->words + i)) {
+	if (s->piece + 8 * i >= (s->found.bytes & ~WS_MARK_FLAGS) ||
+	    is_filler(s->found.from + s->piece + 8 * i, s->found.from + (s->found.bytes & ~WS_MARK_FLAGS), s->words + i)) {
 		s->piece = s->found.bytes;
 		return 0;
 	}

@@ -62,25 +62,46 @@ struct {
 	__type(value, __u8);
 } java_recycled SEC(".maps");
 
-/* Whether it says nothing when this task was made, which a loop begins to run. */
+__u32 java_worn; /* so many have been found */
+
+static __always_inline struct java_class_key class_of(__u64 object)
+{
+	return (struct java_class_key){ .pid = bpf_get_current_task_btf()->tgid, .class = user_word(object + JAVA_CLASS) };
+}
+
+/* Whether nobody has run this object before. */
+static __always_inline bool is_first_run(struct task_state *t, struct java_search *s, __u64 object)
+{
+	__u8 yes = 1;
+
+	s->moved.object = object;
+	s->moved.pid = bpf_get_current_task_btf()->tgid;
+	s->moved.collections = t->java_collections;
+	return !bpf_map_update_elem(&java_ran, &s->moved, &yes, BPF_NOEXIST);
+}
+
+static __always_inline void recycle(const struct java_class_key *class)
+{
+	__u8 yes = 1;
+
+	bpf_map_update_elem(&java_recycled, class, &yes, BPF_ANY);
+	java_worn++;
+}
+
+/* Whether it says nothing when this task was made, which somebody begins to run. */
 __noinline int is_recycled(struct task_state *t)
 {
 	struct java_search *s = java_search();
-	struct java_class_key class = {};
-	__u8 yes = 1;
+	struct java_class_key class;
 
 	if (!t || !s)
 		return 0;
-	class.pid = bpf_get_current_task_btf()->tgid;
-	class.class = user_word(t->java_task + JAVA_CLASS);
+	class = class_of(t->java_task);
 	if (bpf_map_lookup_elem(&java_recycled, &class))
 		return 1;
-	s->moved.object = t->java_task;
-	s->moved.pid = class.pid;
-	s->moved.collections = t->java_collections;
-	if (!bpf_map_update_elem(&java_ran, &s->moved, &yes, BPF_NOEXIST))
+	if (is_first_run(t, s, t->java_task))
 		return 0;
-	bpf_map_update_elem(&java_recycled, &class, &yes, BPF_ANY);
+	recycle(&class);
 	return 1;
 }
 
@@ -107,9 +128,9 @@ __noinline int look_into_task(struct task_state *t, struct java_search *s)
 	return s->slot;
 }
 
-static __always_inline __u64 inner_word(const struct task_state *t)
+static __always_inline __u64 inner_word(__u32 place)
 {
-	return user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + t->java_inner);
+	return user_word(WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf())) + place);
 }
 
 /*
@@ -122,7 +143,7 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 
 	if (!t || !s)
 		return 0;
-	if (t->java_inner && inner_word(t) == t->java_task) {
+	if (t->java_inner && inner_word(t->java_inner) == t->java_task) {
 		t->java_inner_seen += t->java_inner_seen < JAVA_SURE;
 		return 0;
 	}
@@ -157,7 +178,7 @@ __noinline int look_at_inner(struct task_state *t)
 
 	if (!t || !s || t->java_inner_seen < JAVA_SURE)
 		return 0;
-	task = inner_word(t);
+	task = inner_word(t->java_inner);
 	if (!in_heap(t, task) || (__u32)user_word(task + JAVA_CLASS) != t->java_class)
 		return 0;
 	if (!is_task(t, s, task))
@@ -168,8 +189,9 @@ __noinline int look_at_inner(struct task_state *t)
 	if (!runs && s->found.cause == t->acts.cause)
 		return 1;
 	t->java_called = 0;
-	take_task(t, s->found.cause);
+	take_task(t, s->found.cause, 0);
 	t->java_inner_task = task;
+	t->java_inner_at = t->java_inner;
 	t->java_inner_runs = runs ? RUNS_TASK : RUNS_IN_EVENT;
 	return 1;
 }
@@ -192,7 +214,7 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 	}
 	if (t->java_slot && same_task(t)) {
 		if (t->job.cause != t->java_task_for)
-			take_task(t, t->java_task_for);
+			take_task(t, t->java_task_for, 0);
 		return 0;
 	}
 	if (t->java_slot) {
@@ -200,17 +222,17 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 		t->java_task = user_word(t->java_entry - t->java_slot);
 		t->java_collections = all->collections;
 		if (in_heap(t, t->java_task) && is_recycled(t)) {
-			take_task(t, look_into_task(t, s) ? s->best.cause : 0);
+			take_task(t, look_into_task(t, s) ? s->best.cause : 0, 0);
 			return 0;
 		}
 		if (is_task(t, s, t->java_task) || has_moved(t, all, s)) {
 			if (s->found.buffer != t->java_thread && t->java_seen < JAVA_SURER)
 				t->java_seen++;
 			find_inner(t, s);
-			take_task(t, s->found.cause);
+			take_task(t, s->found.cause, 0);
 			return 0;
 		}
-		take_task(t, 0);
+		take_task(t, 0, 0);
 		if (answers || --t->java_seen)
 			return 0;
 		t->java_slot = 0;
@@ -222,13 +244,13 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 		t->java_seen = JAVA_SURE / 2;
 		t->java_event = 0;
 		t->java_collections = all->collections;
-		take_task(t, s->found.bytes & WS_MARK_OWN ? s->found.cause : 0);
+		take_task(t, s->found.bytes & WS_MARK_OWN ? s->found.cause : 0, 0);
 		return 0;
 	}
 	/* There are tasks, and it is not known yet what is one. */
 	t->java_unsure = all->loop_slot != 0;
 	if (t->java_unsure)
-		take_task(t, 0);
+		take_task(t, 0, 0);
 	if (answers || !find_slot(t, s) || t->java_task == t->java_last)
 		return 0;
 	t->java_last = t->java_task;
@@ -243,7 +265,7 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 		return 0;
 	t->java_slot = all->loop_slot = s->slot;
 	t->java_collections = all->collections;
-	take_task(t, s->best.bytes & WS_MARK_OWN ? s->best.cause : 0);
+	take_task(t, s->best.bytes & WS_MARK_OWN ? s->best.cause : 0, 0);
 	return 0;
 }
 

@@ -16,6 +16,9 @@
 #define JAVA_LOOP_PAUSE 8   /* …by a loop, which looks behind few marks */
 #define JAVA_LATEST 256	    /* marks: what a loop runs was not made long ago */
 
+/* Sends an answer, more of what it sent last on that socket, or the first of it; or connects. */
+enum java_when { LOOK_ANSWERS = 1, LOOK_GOES_ON = 2, LOOK_BEGINS = 4, LOOK_CONNECTS = 8 };
+
 /* Where on the stack the first frame of Java begins: the machine enters it by a stub of its own. */
 __noinline int find_entry(struct task_state *t)
 {
@@ -135,10 +138,12 @@ static __always_inline bool same_task(struct task_state *t)
 	return collections_now(&t->facts.java) == t->java_collections;
 }
 
-static __always_inline void take_task(struct task_state *t, __u64 cause)
+/* `by`: flags of the mark by which it is known. */
+static __always_inline void take_task(struct task_state *t, __u64 cause, __u32 by)
 {
 	t->java_task_for = cause;
-	take(&t->job, cause, !cause ? WS_EV_INFERRED : t->loop ? WS_EV_CHILD : WS_EV_COROUTINE);
+	t->java_task_by = by;
+	take(&t->job, cause, !cause ? WS_EV_INFERRED : t->loop || by & WS_MARK_LOOP ? WS_EV_CHILD : WS_EV_COROUTINE);
 	t->job.state = cause ? ACTS_LENT : ACTS_OWN;
 	t->job.told = 1;
 }

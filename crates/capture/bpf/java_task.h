@@ -18,8 +18,8 @@ __noinline int acts_for_task(struct task_state *t)
 		return 0;
 	if (t->java_inner_runs) {
 		/* It is asked before it is looked what it runs: who changes a message. */
-		if (inner_word(t) != t->java_inner_task)
-			take_task(t, 0);
+		if (inner_word(t->java_inner_at) != t->java_inner_task)
+			take_task(t, 0, 0);
 		return 1;
 	}
 	if (!t->java_slot)
@@ -29,12 +29,12 @@ __noinline int acts_for_task(struct task_state *t)
 	if (!runs_task(t))
 		return 0;
 	if (!same_task(t))
-		take_task(t, 0);
+		take_task(t, 0, 0);
 	return 1;
 }
 
-/* Before a thread of the platform sends (`answers`: an answer) or connects: whether it acts for whom its task was made (t->job). */
-__noinline int look_at_task(struct task_state *t, bool answers)
+/* Before a thread of the platform sends or connects (`when`: enum java_when): whether it acts for whom its task was made (t->job). */
+__noinline int look_at_task(struct task_state *t, __u32 when)
 {
 	struct java_search *s = java_search();
 	struct allocations *all;
@@ -51,10 +51,11 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 	if (t->java_entry == JAVA_NO_ENTRY)
 		return 0;
 	if (t->loop)
-		return look_at_loop(t, answers);
-	if (t->java_slot && same_task(t)) {
+		return look_at_loop(t, when & LOOK_ANSWERS);
+	t->java_inner_runs = 0;
+	if (t->java_slot && same_task(t) && !is_worn(t) && !is_refuted(t, when)) {
 		if (t->job.cause != t->java_task_for)
-			take_task(t, t->java_task_for);
+			take_task(t, t->java_task_for, t->java_task_by);
 		return 1;
 	}
 	all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
@@ -70,20 +71,24 @@ __noinline int look_at_task(struct task_state *t, bool answers)
 	if (slot && (is_task(t, s, t->java_task) || has_moved(t, all, s))) {
 		t->java_slot = slot;
 		t->java_misses = 0;
-		take_task(t, s->found.cause);
+		take_task(t, is_worn(t) ? 0 : s->found.cause, s->found.bytes);
+		if (!t->java_task_for || t->java_task_by & WS_MARK_LOOP || is_refuted(t, when))
+			look_at_work_of(t, when);
 		return 1;
 	}
 	if (slot && t->java_misses < JAVA_MISSES) {
 		t->java_misses++;
 		if (t->java_slot)
-			take_task(t, 0);
-		return t->java_slot != 0;
+			take_task(t, 0, 0);
+		return look_at_work_of(t, when) || t->java_slot;
 	}
 	t->java_slot = find_slot(t, s);
 	if (t->java_slot) {
 		all->task_slot = t->java_slot;
 		t->java_misses = 0;
-		take_task(t, s->best.cause);
+		take_task(t, s->best.cause, s->best.bytes);
+		if (t->java_task_by & WS_MARK_LOOP || is_refuted(t, when))
+			look_at_work_of(t, when);
 	}
 	return t->java_slot != 0;
 }

@@ -137,18 +137,26 @@ struct task_state {
 	__u64 java_entry;	/* where on its stack the first frame of Java begins; 0: not known, JAVA_NO_ENTRY */
 	__u64 java_task;	/* what it runs… */
 	__u64 java_task_for;
+	__u32 java_task_by;	/* bytes of a mark: who made it */
 	struct context job;	/* …and for whom, if it takes tasks from others */
 	__u16 java_slot;	/* where that stands, below java_entry; 0: not known */
 	__u16 java_seen_at;	/* the same, of a loop, before it is believed… */
 	__u8 java_seen;		/* …and how much more often it was right than wrong */
 	__u64 java_last;	/* task that was seen last there */
-	__u64 java_inner_task;
+	__u64 java_inner_task;	/* what it sent last for, and where that stood then */
+	__u16 java_inner_at;
 	__u32 java_class;	/* of its tasks */
 	__u16 java_inner;	/* where one stands when something is sent, above the end of the stack… */
 	__u8 java_inner_seen;	/* …as often in a row */
 	__u8 java_inner_runs;	/* enum java_runs: what it sent last was for a task that stands there */
 	__u8 java_called;	/* so often it was woken for a task since one was seen */
 	__u8 java_unsure;	/* what it sent last may have been for a task, or not */
+	__u8 java_checks;	/* of a worker: so often it has sent for its task */
+	__u8 java_worn;		/* …it is used for one request after the other; as it was known… */
+	__u32 java_worn_at;	/* …when so many classes were */
+	__u64 java_inner_for;
+	__u8 java_inner_pause;	/* so often nothing was found that says for whom it works, and it is not looked for that */
+	__u8 java_inner_wait;
 	__u64 java_event;	/* what stood there when it last read something */
 	__u8 java_mounts;	/* it carries virtual threads */
 	__u8 java_serves;	/* it reads requests itself */

@@ -276,7 +276,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		if (direction == WS_EGRESS)
-			look_at_task(t, s->request_direction == WS_INGRESS);
+			look_at_task(t, (s->request_direction == WS_INGRESS ? LOOK_ANSWERS : 0) | (s->run == WS_EGRESS && !s->shared ? LOOK_GOES_ON : 0) | (s->exchange ? 0 : LOOK_BEGINS));
 		else
 			look_at_event(t);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */

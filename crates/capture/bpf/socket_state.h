@@ -40,7 +40,7 @@ static __always_inline void on_connecting(struct sock *sk)
 		return;
 	know_process(task, t);
 	hold_processor();
-	look_at_task(t, false);
+	look_at_task(t, LOOK_CONNECTS);
 	leave_processor();
 	c = acting(task, t);
 	s = use_sock(sk, task);
