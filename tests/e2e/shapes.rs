@@ -230,6 +230,12 @@ fn loops_act_for_whom_their_tasks_were_made() {
     run("shapes_netty", &bars, 2000, USERS);
 }
 
+/// The JDK's client: a worker asks the object of a connection to send, which is the same for one request after the other.
+#[test]
+fn workers_act_for_whom_they_send() {
+    run("shapes_client", &[bar("java-client", 0.75, WIRE).claimed(0.95)], 1000, USERS);
+}
+
 #[test]
 fn runtimes_are_not_asked_where_that_is_switched_off() {
     let test = "shapes_without_runtimes";

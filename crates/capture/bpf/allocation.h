@@ -36,6 +36,7 @@ struct allocations {
 	__u32 loop_slot;   /* the same of loops */
 	__u32 moved;	   /* marks before the first one, behind which is to be looked for what has moved */
 	__u32 asked;	   /* somebody has looked for one */
+	__u32 sent_by_others; /* …by what he sends (java_work.h) */
 	struct allocation marks[WS_MARKS];
 };
 

@@ -70,10 +70,13 @@ static __always_inline struct java_class_key class_of(__u64 object)
 }
 
 /* Whether nobody has run this object before. */
-static __always_inline bool is_first_run(struct task_state *t, struct java_search *s, __u64 object)
+static __always_inline bool is_first_run(struct task_state *t, __u64 object)
 {
+	struct java_search *s = java_search(); /* before Linux 6.2 no key is read where an argument points */
 	__u8 yes = 1;
 
+	if (!s)
+		return false;
 	s->moved.object = object;
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
 	s->moved.collections = t->java_collections;
@@ -99,7 +102,7 @@ __noinline int is_recycled(struct task_state *t)
 	class = class_of(t->java_task);
 	if (bpf_map_lookup_elem(&java_recycled, &class))
 		return 1;
-	if (is_first_run(t, s, t->java_task))
+	if (is_first_run(t, t->java_task))
 		return 0;
 	recycle(&class);
 	return 1;

@@ -45,6 +45,12 @@ static __always_inline bool is_work(struct task_state *t, struct java_search *s,
 	return find_mark(t, s) && s->found.cause && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN;
 }
 
+static __always_inline bool is_moved_work(struct task_state *t, struct allocations *all, struct java_search *s, __u64 object)
+{
+	s->object = object;
+	return in_heap(t, object) && find_moved(t, all) && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN;
+}
+
 /* Whether it is this word of the stack. Of its own, and its loop without a way out: Linux 6.1 takes no other. */
 __noinline int look_at_work(struct task_state *t, struct java_search *s, __u32 i)
 {
@@ -59,7 +65,7 @@ __noinline int look_at_work(struct task_state *t, struct java_search *s, __u32 i
 		return 0;
 	s->last = word;
 	s->looked_at++;
-	if (!is_work(t, s, word) || !is_first_run(t, s, word))
+	if (!is_work(t, s, word) || !is_first_run(t, word))
 		return 0;
 	class = class_of(word);
 	sent = bpf_map_lookup_elem(&java_sent, &class) != NULL;
@@ -73,12 +79,10 @@ __noinline int look_at_work(struct task_state *t, struct java_search *s, __u32 i
 }
 
 /* Looks through the stack, from its end to the first frames. */
-__noinline int find_work(struct task_state *t, struct java_search *s)
+static __always_inline bool find_work(struct task_state *t, struct java_search *s)
 {
 	__u64 sp;
 
-	if (!t || !s)
-		return 0;
 	s->inner = s->is_sent = 0;
 	s->most = JAVA_WORK_MARKS;
 	sp = WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
@@ -92,7 +96,7 @@ __noinline int find_work(struct task_state *t, struct java_search *s)
 			look_at_work(t, s, i);
 	}
 	s->most = 0;
-	return s->inner;
+	return s->inner != 0;
 }
 
 static __always_inline int take_work(struct task_state *t, __u64 object, __u32 at, __u64 cause, __u32 by)
@@ -106,7 +110,7 @@ static __always_inline int take_work(struct task_state *t, __u64 object, __u32 a
 }
 
 /* What was found stands there: whether often enough to be believed. */
-static __always_inline bool learn_work(struct task_state *t, struct java_search *s)
+static __always_inline bool learn_work(struct task_state *t, struct allocations *all, struct java_search *s)
 {
 	struct java_class_key class = class_of(s->work);
 	__u8 yes = 1;
@@ -114,8 +118,10 @@ static __always_inline bool learn_work(struct task_state *t, struct java_search 
 	t->java_inner_seen = s->inner != t->java_inner ? 1 : t->java_inner_seen < JAVA_SURE ? t->java_inner_seen + 1 : JAVA_SURE;
 	t->java_inner = s->inner;
 	t->java_class = class.class;
-	if (t->java_inner_seen == JAVA_SURE)
+	if (t->java_inner_seen == JAVA_SURE) {
 		bpf_map_update_elem(&java_sent, &class, &yes, BPF_ANY);
+		all->sent_by_others = 1;
+	}
 	return s->is_sent || t->java_inner_seen > 1;
 }
 
@@ -126,17 +132,22 @@ static __always_inline bool learn_work(struct task_state *t, struct java_search 
 __noinline int look_at_work_of(struct task_state *t, __u32 when)
 {
 	struct java_search *s = java_search();
+	struct allocations *all;
 	bool sure;
 	__u64 word;
 
 	if (!t || !s || when & LOOK_CONNECTS)
+		return 0;
+	all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
+	if (!all)
 		return 0;
 	t->java_collections = collections_now(&t->facts.java);
 	if (when & LOOK_GOES_ON && t->java_inner_task && inner_word(t->java_inner_at) == t->java_inner_task)
 		return take_work(t, t->java_inner_task, t->java_inner_at, t->java_inner_for, 0);
 	if (t->java_inner_seen >= JAVA_SURE && !(when & LOOK_BEGINS)) {
 		word = inner_word(t->java_inner);
-		if ((__u32)user_word(word + JAVA_CLASS) == t->java_class && is_work(t, s, word) && is_first_run(t, s, word))
+		if ((__u32)user_word(word + JAVA_CLASS) == t->java_class && (is_work(t, s, word) || is_moved_work(t, all, s, word)) &&
+		    is_first_run(t, word))
 			return take_work(t, word, t->java_inner, s->found.cause, 0);
 	}
 	if (t->java_inner_wait) {
@@ -149,7 +160,7 @@ __noinline int look_at_work_of(struct task_state *t, __u32 when)
 		return 0;
 	}
 	t->java_inner_pause = 0;
-	sure = when & LOOK_BEGINS || learn_work(t, s);
+	sure = when & LOOK_BEGINS || learn_work(t, all, s);
 	return take_work(t, s->work, s->inner, s->best.cause, sure ? 0 : WS_MARK_LOOP);
 }
 

@@ -41,6 +41,20 @@ static __always_inline __u64 object_of_fd(struct task_struct *task, __u32 fd)
 	return (__u64)BPF_CORE_READ(file, private_data);
 }
 
+/* Of Java. What a carrier mounts next is not known yet; who waits for others to send makes more than a buffer holds before he says anything. */
+static __always_inline void wake_allocator(struct task_struct *wakee, struct task_state *w)
+{
+	struct allocations *all;
+
+	if (w->java_mounts) {
+		allocates_for(w, 0, 0);
+	} else if (w->java_serves && w->acts.state == ACTS_OWN && w->acts.cause) {
+		all = allocations_of(wakee->tgid, 0);
+		if (all && all->sent_by_others)
+			allocates_for(w, w->acts.cause, !is_doubtful(&w->acts, wakee->tgid));
+	}
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *wakee)
 {
@@ -84,8 +98,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		if (place >= w->facts.locks_from && place < w->facts.locks_to)
 			return 0;
 		note_woken(w, place);
-		if (w->java_mounts && w->java_allocator)
-			allocates_for(w, 0, 0);
+		if (w->java_allocator)
+			wake_allocator(wakee, w);
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/* Woken itself, and nothing sent since: it may only have left something in the queue. */
 		from = waker(task, t);
