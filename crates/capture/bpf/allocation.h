@@ -203,6 +203,11 @@ struct {
 #define JAVA_FIRST_FRAMES 640
 #define JAVA_WORDS (JAVA_FIRST_FRAMES / 8)
 
+struct java_class_key {
+	__u32 pid;
+	__u32 class;
+};
+
 /* What is looked for, and what is found: not on the stack, which is short where these functions are called. */
 struct java_search {
 	__u64 object;
@@ -214,6 +219,7 @@ struct java_search {
 	__u32 best_age;
 	struct allocation best;	 /* of the words of a stack (java_place.h): the newest… */
 	__u64 work;		 /* …or, above its end, what is sent (java_work.h) */
+	struct java_class_key class;
 	__u32 is_sent;
 	__u64 last;
 	__u32 above;

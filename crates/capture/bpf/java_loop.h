@@ -43,11 +43,6 @@ static __always_inline void look_at_event(struct task_state *t)
 }
 
 /* Tasks that loops have run, and the classes of those that were run again: their objects are used for one after the other. */
-struct java_class_key {
-	__u32 pid;
-	__u32 class;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -73,14 +68,13 @@ static __always_inline struct java_class_key class_of(__u64 object)
 static __always_inline bool is_first_run(struct task_state *t, __u64 object)
 {
 	struct java_search *s = java_search(); /* before Linux 6.2 no key is read where an argument points */
-	__u8 yes = 1;
 
 	if (!s)
 		return false;
 	s->moved.object = object;
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
 	s->moved.collections = t->java_collections;
-	return !bpf_map_update_elem(&java_ran, &s->moved, &yes, BPF_NOEXIST);
+	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved, BPF_NOEXIST); /* the value says nothing, and the stack is short */
 }
 
 static __always_inline void recycle(const struct java_class_key *class)

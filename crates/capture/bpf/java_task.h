@@ -33,25 +33,15 @@ __noinline int acts_for_task(struct task_state *t)
 	return 1;
 }
 
-/* Before a thread of the platform sends or connects (`when`: enum java_when): whether it acts for whom its task was made (t->job). */
-__noinline int look_at_task(struct task_state *t, __u32 when)
+/* Of a worker: whether it is known for whom it sends. Of its own: its variables would count for loops, too. */
+__noinline int look_at_worker(struct task_state *t, __u32 when)
 {
 	struct java_search *s = java_search();
 	struct allocations *all;
 	__u32 slot;
 
-	if (!t || !s || !t->facts.java.entry)
+	if (!t || !s)
 		return 0;
-	if (!t->java_thread)
-		virtual_thread(t);
-	if (!t->java_thread || t->java_mounts || (t->java_serves && !t->loop))
-		return 0;
-	if (!t->java_entry)
-		find_entry(t);
-	if (t->java_entry == JAVA_NO_ENTRY)
-		return 0;
-	if (t->loop)
-		return look_at_loop(t, when & LOOK_ANSWERS);
 	t->java_inner_runs = 0;
 	if (t->java_slot && same_task(t) && !is_worn(t) && !is_refuted(t, when)) {
 		if (t->job.cause != t->java_task_for)
@@ -72,15 +62,15 @@ __noinline int look_at_task(struct task_state *t, __u32 when)
 		t->java_slot = slot;
 		t->java_misses = 0;
 		take_task(t, is_worn(t) ? 0 : s->found.cause, s->found.bytes);
-		if (!t->java_task_for || t->java_task_by & WS_MARK_LOOP || is_refuted(t, when))
-			look_at_work_of(t, when);
+		if (!t->java_task_for || t->java_task_by & WS_MARK_LOOP || is_known(t) || is_refuted(t, when))
+			look_for_work(t, all, s, when);
 		return 1;
 	}
 	if (slot && t->java_misses < JAVA_MISSES) {
 		t->java_misses++;
 		if (t->java_slot)
 			take_task(t, 0, 0);
-		return look_at_work_of(t, when) || t->java_slot;
+		return look_for_work(t, all, s, when) || t->java_slot;
 	}
 	t->java_slot = find_slot(t, s);
 	if (t->java_slot) {
@@ -88,9 +78,38 @@ __noinline int look_at_task(struct task_state *t, __u32 when)
 		t->java_misses = 0;
 		take_task(t, s->best.cause, s->best.bytes);
 		if (t->java_task_by & WS_MARK_LOOP || is_refuted(t, when))
-			look_at_work_of(t, when);
+			look_for_work(t, all, s, when);
 	}
 	return t->java_slot != 0;
+}
+
+enum java_kind { IS_LOOP = 1, IS_WORKER = 2 };
+
+/* What a thread is that sends or connects, if it may have tasks of others. */
+__noinline int kind_of_thread(struct task_state *t)
+{
+	if (!t || !t->facts.java.entry)
+		return 0;
+	if (!t->java_thread)
+		virtual_thread(t);
+	if (!t->java_thread || t->java_mounts || (t->java_serves && !t->loop))
+		return 0;
+	if (!t->java_entry)
+		find_entry(t);
+	if (t->java_entry == JAVA_NO_ENTRY)
+		return 0;
+	return t->loop ? IS_LOOP : IS_WORKER;
+}
+
+/* Before a thread of the platform sends or connects (`when`: enum java_when): whether it acts for whom its task was made (t->job). */
+static __always_inline void look_at_task(struct task_state *t, __u32 when)
+{
+	int kind = kind_of_thread(t);
+
+	if (kind == IS_LOOP)
+		look_at_loop(t, when & LOOK_ANSWERS);
+	else if (kind == IS_WORKER)
+		look_at_worker(t, when);
 }
 
 #endif
