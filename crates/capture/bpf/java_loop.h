@@ -21,6 +21,7 @@
 #define JAVA_SURER 16	    /* …at most, once that is believed */
 #define JAVA_CALLED 8	    /* so often a loop was woken for a task, and none was seen */
 #define JAVA_INNER_PIECES 8 /* of JAVA_FIRST_FRAMES bytes */
+#define JAVA_RECYCLED 4	    /* so many objects of a class were seen again: it is one whose objects are used for one after the other */
 #define JAVA_CLASS 8	    /* of an object: its class, in four bytes */
 
 /* Of a loop whose place is known, or guessed: whether it runs a task now, not what an event calls for. */
@@ -77,11 +78,21 @@ static __always_inline bool is_first_run(struct task_state *t, __u64 object)
 	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved, BPF_NOEXIST); /* the value says nothing, and the stack is short */
 }
 
-static __always_inline void recycle(const struct java_class_key *class)
+static __always_inline bool is_of_recycled(const struct java_class_key *class)
 {
-	__u8 yes = 1;
+	__u8 *often = bpf_map_lookup_elem(&java_recycled, class);
 
-	bpf_map_update_elem(&java_recycled, class, &yes, BPF_ANY);
+	return often && *often >= JAVA_RECYCLED;
+}
+
+/* Another of this class: a loop sees itself that it has run it before; what a worker concludes may be wrong once. */
+static __always_inline void recycle(const struct java_class_key *class, bool certain)
+{
+	__u8 *often = bpf_map_lookup_elem(&java_recycled, class), now = certain ? JAVA_RECYCLED : often && *often < JAVA_RECYCLED ? *often + 1 : 1;
+
+	if (often && *often >= JAVA_RECYCLED)
+		return;
+	bpf_map_update_elem(&java_recycled, class, &now, BPF_ANY);
 	java_worn++;
 }
 
@@ -94,11 +105,11 @@ __noinline int is_recycled(struct task_state *t)
 	if (!t || !s)
 		return 0;
 	class = class_of(t->java_task);
-	if (bpf_map_lookup_elem(&java_recycled, &class))
+	if (is_of_recycled(&class))
 		return 1;
 	if (is_first_run(t, t->java_task))
 		return 0;
-	recycle(&class);
+	recycle(&class, true);
 	return 1;
 }
 

@@ -31,7 +31,7 @@ static __always_inline bool is_worn(struct task_state *t)
 	if (t->java_task != t->java_last || t->java_worn_at != java_worn) {
 		struct java_class_key class = class_of(t->java_task);
 
-		t->java_worn = bpf_map_lookup_elem(&java_recycled, &class) != NULL;
+		t->java_worn = is_of_recycled(&class);
 		t->java_last = t->java_task;
 		t->java_worn_at = java_worn;
 	}
@@ -204,7 +204,7 @@ static __always_inline bool is_known(struct task_state *t)
 	if (t->java_checks % JAVA_WORK_CHECKS >= JAVA_WORK_FIRST || is_first_run(t, t->java_task))
 		return false;
 	class = class_of(t->java_task);
-	recycle(&class);
+	recycle(&class, false);
 	take_task(t, 0, 0);
 	return true;
 }
@@ -220,7 +220,7 @@ static __always_inline bool is_refuted(struct task_state *t, __u32 when)
 	if (checks >= JAVA_WORK_FIRST || look_at_work_of(t, when) != WORK_FOUND)
 		return false;
 	if (t->java_inner_for != cause) {
-		recycle(&class);
+		recycle(&class, false);
 		return true;
 	}
 	t->java_inner_runs = 0;
