@@ -88,10 +88,11 @@ static __always_inline bool is_of_recycled(const struct java_class_key *class)
 /* Another of this class: a loop sees itself that it has run it before; what a worker concludes may be wrong once. */
 static __always_inline void recycle(const struct java_class_key *class, bool certain)
 {
-	__u8 *often = bpf_map_lookup_elem(&java_recycled, class), now = certain ? JAVA_RECYCLED : often && *often < JAVA_RECYCLED ? *often + 1 : 1;
+	__u8 *often = bpf_map_lookup_elem(&java_recycled, class), now;
 
 	if (often && *often >= JAVA_RECYCLED)
 		return;
+	now = certain ? JAVA_RECYCLED : often ? *often + 1 : 1;
 	bpf_map_update_elem(&java_recycled, class, &now, BPF_ANY);
 	java_worn++;
 }

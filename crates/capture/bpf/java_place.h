@@ -71,19 +71,38 @@ static __always_inline bool has_moved(struct task_state *t, struct allocations *
 	return find_moved(t, all) && (__s32)(s->found.tick - born) > 0;
 }
 
-/* Whether that stands in this word of a worker's stack. Of its own, and its loop without a way out: Linux 6.1 takes no other. */
-__noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i)
+/* The address of an object in this word of what was read of a stack, if it is not the last one again; 0: none. Of each piece so many are looked at. */
+static __always_inline __u64 next_object(struct task_state *t, struct java_search *s, __u32 i, __u32 most)
 {
 	__u64 word;
 
-	if (!t || !s || i >= JAVA_WORDS || s->looked_at >= JAVA_LOOKED_AT)
+	if (i >= JAVA_WORDS || s->looked_at >= most)
 		return 0;
 	word = s->words[i];
 	if (word == s->last || !in_heap(t, word))
 		return 0;
 	s->last = word;
 	s->looked_at++;
-	if (!is_made(t, s, word))
+	return word;
+}
+
+/* Nothing was found: it is not looked again for a while, longer each time. */
+static __always_inline void look_later(__u8 *pause, __u8 *wait, __u32 most)
+{
+	if (*pause < most)
+		*pause = 2 * *pause + 1;
+	*wait = *pause;
+}
+
+/* Whether that stands in this word of a worker's stack. Of its own, and its loop without a way out: Linux 6.1 takes no other. */
+__noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i)
+{
+	__u64 word;
+
+	if (!t || !s)
+		return 0;
+	word = next_object(t, s, i, JAVA_LOOKED_AT);
+	if (!word || !is_made(t, s, word))
 		return 0;
 	if (t->loop ? s->found.buffer != t->java_thread && (!s->slot || s->age < s->best_age) :
 		      s->found.cause && s->found.bytes & WS_MARK_OWN && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
@@ -125,8 +144,7 @@ __noinline int find_slot(struct task_state *t, struct java_search *s)
 		t->java_pause = 0;
 		return s->slot;
 	}
-	t->java_pause = t->java_pause < most ? 2 * t->java_pause + 1 : t->java_pause;
-	t->java_wait = t->java_pause;
+	look_later(&t->java_pause, &t->java_wait, most);
 	return 0;
 }
 

@@ -11,7 +11,6 @@
 
 #define JAVA_WORK_MARKS 2048 /* what is sent was made of late */
 #define JAVA_WORK_OBJECTS 24 /* looked at of a piece of JAVA_FIRST_FRAMES bytes */
-#define JAVA_WORK_PAUSE 32   /* about: so many times it is not looked, where nothing is found */
 #define JAVA_WORK_CHECKS 64  /* so many times a worker has sent for its task; its first ones are looked at closely… */
 #define JAVA_WORK_FIRST 2    /* …so many of them */
 
@@ -54,14 +53,10 @@ __noinline int look_at_work(struct task_state *t, struct java_search *s, __u32 i
 	__u64 word;
 	bool sent;
 
-	if (!t || !s || i >= JAVA_WORDS || s->looked_at >= JAVA_WORK_OBJECTS)
+	if (!t || !s)
 		return 0;
-	word = s->words[i];
-	if (word == s->last || !in_heap(t, word))
-		return 0;
-	s->last = word;
-	s->looked_at++;
-	if (!is_work(t, s, word) || !is_first_run(t, word))
+	word = next_object(t, s, i, JAVA_WORK_OBJECTS);
+	if (!word || !is_work(t, s, word) || !is_first_run(t, word))
 		return 0;
 	class = class_of(word);
 	sent = bpf_map_lookup_elem(&java_sent, &class) != NULL;
@@ -128,8 +123,7 @@ __noinline int find_work(struct task_state *t)
 	}
 	s->most = 0;
 	if (!s->inner) {
-		t->java_inner_pause = t->java_inner_pause < JAVA_WORK_PAUSE ? 2 * t->java_inner_pause + 1 : t->java_inner_pause;
-		t->java_inner_wait = t->java_inner_pause;
+		look_later(&t->java_inner_pause, &t->java_inner_wait, JAVA_PAUSE);
 		return 0;
 	}
 	t->java_inner_pause = 0;
@@ -213,13 +207,14 @@ static __always_inline bool is_known(struct task_state *t)
 static __always_inline bool is_refuted(struct task_state *t, __u32 when)
 {
 	__u8 checks = t->java_checks++ % JAVA_WORK_CHECKS;
-	struct java_class_key class = class_of(t->java_task);
+	struct java_class_key class;
 	__u64 cause = t->java_task_for;
 	__u32 by = t->java_task_by;
 
 	if (checks >= JAVA_WORK_FIRST || look_at_work_of(t, when) != WORK_FOUND)
 		return false;
 	if (t->java_inner_for != cause) {
+		class = class_of(t->java_task);
 		recycle(&class, false);
 		return true;
 	}

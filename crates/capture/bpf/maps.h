@@ -154,7 +154,7 @@ struct task_state {
 	__u8 java_checks;	/* of a worker: so often it has sent for its task */
 	__u8 java_worn;		/* …it is used for one request after the other; as it was known… */
 	__u32 java_worn_at;	/* …when so many classes were */
-	__u64 java_inner_for;
+	__u64 java_inner_for;	/* …and for which request that was */
 	__u8 java_inner_pause;	/* so often nothing was found that says for whom it works, and it is not looked for that */
 	__u8 java_inner_wait;
 	__u64 java_event;	/* what stood there when it last read something */

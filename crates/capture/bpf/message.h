@@ -177,6 +177,13 @@ static __always_inline bool brings_work(const struct sock_state *s)
 	return s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
 }
 
+/* What it is to send on this socket now: enum java_when. */
+static __always_inline __u32 when_sent(const struct sock_state *s)
+{
+	return (s->request_direction == WS_INGRESS ? LOOK_ANSWERS : 0) | (s->run == WS_EGRESS && !s->shared ? LOOK_GOES_ON : 0) |
+	       (s->exchange ? 0 : LOOK_BEGINS);
+}
+
 /* A callback of an event loop has read something. */
 static __always_inline void note_fresh(const struct sock_state *s, struct task_state *t, const struct cause *c)
 {
@@ -276,7 +283,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
 		if (direction == WS_EGRESS)
-			look_at_task(t, (s->request_direction == WS_INGRESS ? LOOK_ANSWERS : 0) | (s->run == WS_EGRESS && !s->shared ? LOOK_GOES_ON : 0) | (s->exchange ? 0 : LOOK_BEGINS));
+			look_at_task(t, when_sent(s));
 		else
 			look_at_event(t);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
