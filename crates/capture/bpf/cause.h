@@ -22,7 +22,7 @@ struct cause {
 	__u8 evidence;
 };
 
-/* By socket: the last request that was answered by who did not act for it. */
+/* By socket: the last request that was answered by who had not read it, but acts for somebody else, or was given it to work on. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -34,9 +34,10 @@ __u32 has_others; /* there is one: nobody else has to look */
 
 static __always_inline void answer_for_another(const struct sock_state *s, const struct context *a, __u64 exchange)
 {
+	bool was_given = a->told && a->state == ACTS_LENT;
 	__u64 cookie = s->cookie;
 
-	if (!s->exchange || a->cause == exchange)
+	if (!s->exchange || (a->cause == exchange && !was_given))
 		return;
 	has_others = 1;
 	bpf_map_update_elem(&answered_by_others, &cookie, &exchange, BPF_ANY);
