@@ -21,7 +21,7 @@
 #define JAVA_SURER 16	    /* …at most, once that is believed */
 #define JAVA_CALLED 8	    /* so often a loop was woken for a task, and none was seen */
 #define JAVA_INNER_PIECES 8 /* of JAVA_FIRST_FRAMES bytes */
-#define JAVA_RECYCLED 4	    /* so many objects of a class were seen again: it is one whose objects are used for one after the other */
+#define JAVA_RECYCLED 4	    /* so many more objects of a class were seen again than not: they are used for one request after the other */
 #define JAVA_CLASS 8	    /* of an object: its class, in four bytes */
 
 /* Of a loop whose place is known, or guessed: whether it runs a task now, not what an event calls for. */
@@ -95,6 +95,15 @@ static __always_inline void recycle(const struct java_class_key *class, bool cer
 	now = certain ? JAVA_RECYCLED : often ? *often + 1 : 1;
 	bpf_map_update_elem(&java_recycled, class, &now, BPF_ANY);
 	java_worn++;
+}
+
+/* What a worker sends was made for whom its task was. */
+static __always_inline void confirm(const struct java_class_key *class)
+{
+	__u8 *often = bpf_map_lookup_elem(&java_recycled, class);
+
+	if (often && *often && *often < JAVA_RECYCLED)
+		--*often;
 }
 
 /* Whether it says nothing when this task was made, which somebody begins to run. */

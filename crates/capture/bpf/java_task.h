@@ -62,7 +62,7 @@ __noinline int look_at_worker(struct task_state *t, __u32 when)
 		t->java_slot = slot;
 		t->java_misses = 0;
 		take_task(t, is_worn(t) ? 0 : s->found.cause, s->found.bytes);
-		if (!t->java_task_for || t->java_task_by & WS_MARK_LOOP || is_known(t) || is_refuted(t, when))
+		if (!t->java_task_for || t->java_task_by & WS_MARK_LOOP || is_known(t))
 			look_for_work(t, all, s, when);
 		return 1;
 	}
@@ -77,7 +77,7 @@ __noinline int look_at_worker(struct task_state *t, __u32 when)
 		all->task_slot = t->java_slot;
 		t->java_misses = 0;
 		take_task(t, s->best.cause, s->best.bytes);
-		if (t->java_task_by & WS_MARK_LOOP || is_refuted(t, when))
+		if (t->java_task_by & WS_MARK_LOOP)
 			look_for_work(t, all, s, when);
 	}
 	return t->java_slot != 0;

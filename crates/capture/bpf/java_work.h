@@ -195,9 +195,13 @@ static __always_inline bool is_known(struct task_state *t)
 {
 	struct java_class_key class;
 
-	if (t->java_checks % JAVA_WORK_CHECKS >= JAVA_WORK_FIRST || is_first_run(t, t->java_task))
+	if (t->java_checks++ % JAVA_WORK_CHECKS >= JAVA_WORK_FIRST)
 		return false;
 	class = class_of(t->java_task);
+	if (is_first_run(t, t->java_task)) {
+		confirm(&class);
+		return false;
+	}
 	recycle(&class, false);
 	take_task(t, 0, 0);
 	return true;
@@ -213,11 +217,12 @@ static __always_inline bool is_refuted(struct task_state *t, __u32 when)
 
 	if (checks >= JAVA_WORK_FIRST || look_at_work_of(t, when) != WORK_FOUND)
 		return false;
+	class = class_of(t->java_task);
 	if (t->java_inner_for != cause) {
-		class = class_of(t->java_task);
 		recycle(&class, false);
 		return true;
 	}
+	confirm(&class);
 	t->java_inner_runs = 0;
 	take_task(t, cause, by);
 	return false;

@@ -239,6 +239,7 @@ struct sock_state {
 	__u32 calls;
 	__u32 verdict_epoch;
 	__u32 received;		/* sequence number behind the last byte that was read; 0 if not known */
+	__u32 sent;		/* the same behind the last byte of which a send was seen */
 	__u32 shown;		/* bytes of records while young */
 	__u32 run_shown;	/* payload bytes copied of the current run */
 	__u32 srtt_us;		/* at the last call */
@@ -256,6 +257,7 @@ struct sock_state {
 	__u8 mixed : 1;		/* …for different requests that this process serves */
 	__u8 delivers : 1;	/* brings its client work, … */
 	__u8 pulls : 1;		/* …for which that asks */
+	__u8 overtaken : 1;	/* its answer was read, and the record of this request is still to come */
 	__u8 tls;		/* carries records of TLS, of a thread or Go program that calls a TLS library */
 	struct tls_half halves[2]; /* by ws_direction */
 	struct ws_tuple tuple;

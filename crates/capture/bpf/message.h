@@ -344,7 +344,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	r->data.actor.coroutine = t->goroutine;
 	if (uses_tls(t) && ret > 0)
 		tls_note(task, t, s, r);
-	if (sk && s->copy == WS_COPY_PAIR && pair(sk, s, r, first))
+	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, first))
 		return;
 	if (s->tls && ret > 0 && where.buffer.base && !where.vector)
 		tls_emit_records(&s->halves[direction & 1], where.buffer.base, ret, parts ? ret : copied);

@@ -78,13 +78,15 @@ static __always_inline bool was_spliced(struct sock *sk, const struct sock_state
 	return tp && s->received && (__s32)(tp->copied_seq - s->received) > 1;
 }
 
-/* Nothing was read of this connection yet. */
-static __always_inline void read_from_here(struct sock *sk, struct sock_state *s)
+/* Nothing was read of this connection yet, nor sent. */
+static __always_inline void begin_here(struct sock *sk, struct sock_state *s)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-	if (tp)
-		s->received = tp->copied_seq;
+	if (!tp)
+		return;
+	s->received = tp->copied_seq;
+	s->sent = tp->write_seq;
 }
 
 static __always_inline void on_established(struct sock *sk, int old)
@@ -100,7 +102,7 @@ static __always_inline void on_established(struct sock *sk, int old)
 			s->connect_ns = bpf_ktime_get_ns() - s->connect_ns;
 		read_tuple(&s->tuple, sk); /* the local address is known only now */
 		s->tuple.role = WS_CLIENT;
-		read_from_here(sk, s);
+		begin_here(sk, s);
 		emit_socket(sk, s, WS_OPEN, 0);
 		return;
 	}
@@ -113,7 +115,7 @@ static __always_inline void on_established(struct sock *sk, int old)
 	s->actor = listener;
 	if (read_tuple(&s->tuple, sk)) {
 		s->tuple.role = WS_SERVER;
-		read_from_here(sk, s);
+		begin_here(sk, s);
 		emit_socket(sk, s, WS_OPEN, 0);
 	}
 }

@@ -149,14 +149,17 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	__u64 enter_ns;
 	__u32 seq = 0;
 	__u16 flags = 0;
+	bool late;
 
 	s = use_sock(sk, task);
 	tp = tcp_of(sk);
 	enter_ns = end_call(t, sk);
+	late = s && ret > 0 && s->overtaken;
 	if (tp && s) {
 		s->srtt_us = tp->srtt_us >> 3;
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
-		flags = WS_F_HAS_SEQ;
+		flags = WS_F_HAS_SEQ | (late ? WS_F_OVERTAKEN : 0);
+		s->sent = tp->write_seq;
 		if (!enter_ns && ret >= WS_LONG_SEND)
 			want_hooks(WS_HOOK_SENDS);
 		if (!enter_ns && (__s32)(tp->snd_nxt - seq) > 0)
@@ -164,7 +167,13 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	}
 	if (enter_ns)
 		flags |= WS_F_ENTER;
+	if (s && late) { /* its exchange has begun already, and goes on with the answer afterwards */
+		s->overtaken = 0;
+		s->exchange--;
+	}
 	message(sk, s, task, t, WS_EGRESS, ret, seq, flags, enter_ns);
+	if (s && late)
+		s->run = WS_INGRESS;
 	forget_held(task);
 	return 0;
 }
@@ -182,6 +191,26 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 	sent(sk, ret, t);
 	leave_processor();
 	return 0;
+}
+
+/*
+ * A send is recorded when it returns. Until then its peer may have answered, and another thread read that: the answer overtakes its request.
+ * Then something was sent on a socket that asks, no record says so, and no request waits for an answer; a FIN takes one number.
+ */
+static __always_inline bool overtakes(const struct tcp_sock *tp, const struct sock_state *s)
+{
+	return s->tuple.role == WS_CLIENT && s->request_direction != WS_INGRESS && !s->shared && !s->overtaken && s->sent &&
+	       (__s32)(tp->write_seq - s->sent) > 1 && s->run != WS_EGRESS;
+}
+
+/* The exchange of the request that is not recorded begins; for whom is not known yet. */
+static __always_inline void overtake(struct sock_state *s)
+{
+	s->overtaken = 1;
+	s->request_direction = s->run = WS_EGRESS;
+	s->exchange++;
+	s->cause = 0;
+	s->evidence = WS_EV_INFERRED;
 }
 
 static __noinline int received(struct sock *sk, int ret, struct task_state *t)
@@ -206,6 +235,11 @@ static __noinline int received(struct sock *sk, int ret, struct task_state *t)
 			enter_ns = arrived_at(tp);
 			if (enter_ns)
 				flags |= WS_F_ENTER | WS_F_ARRIVED;
+			if (overtakes(tp, s)) {
+				overtake(s);
+				flags |= WS_F_OVERTAKEN;
+			}
+			s->sent = tp->write_seq; /* what goes without a send that is seen, as a file does, is passed once */
 		}
 	}
 	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);

@@ -66,6 +66,7 @@ enum ws_data_flag {
 	WS_F_ENTER = 4,		/* `enter_ns` was measured; else it equals `exit_ns` */
 	WS_F_UNREADABLE = 8,	/* payload was wanted and could not be read */
 	WS_F_ARRIVED = 32,	/* `enter_ns` is when what was received had arrived */
+	WS_F_OVERTAKEN = 64,	/* received: before its request was recorded; sent: that request */
 	WS_F_PLAINTEXT = 16,	/* the bytes are what a TLS library gave or took; the rest tells of its ciphertext */
 };
 
