@@ -195,19 +195,18 @@ static __always_inline void note_fresh(const struct sock_state *s, struct task_s
 
 /*
  * For whom a message is, and what follows from it for those who act; `at` is the address of its first bytes, `bits` as for
- * follow_cause(). Returns whether it begins a run. Verified on its own: its ways out would multiply those of its caller.
+ * follow_cause(). Verified on its own: its ways out would multiply those of its caller.
  */
 __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, __u32 bits)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
 	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS;
+	bool first = bits & FOLLOW_FIRST;
 	struct context *a;
-	bool first;
 
 	if (!s || !c || !t)
 		return 0;
-	first = turn(s, direction);
 	if (direction == WS_INGRESS && brings_work(s))
 		t->java_serves = 1;
 	a = acting(task, t);
@@ -218,7 +217,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 			    (__u64)actor_id(task, t) << 32 | task->tgid);
 	follow_cause(s, a, c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
 		     bits |
-			     (first || (uses_tls(t) && tls_begins_run(task, t, s, direction)) ? FOLLOW_FIRST : 0) |
+			     (uses_tls(t) && tls_begins_run(task, t, s, direction) ? FOLLOW_FIRST : 0) |
 			     (t->loop && !t->greenlet && !t->goroutine ? FOLLOW_LOOP : 0));
 	/* It deals with what it reads at once: what it does else stands on its stack. */
 	if (direction == WS_INGRESS && t->loop && t->java_slot && a == &t->acts && a->cause)
@@ -242,7 +241,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 		if (t->frames && a == &t->acts)
 			a->framed = a->cause != 0;
 	}
-	return first;
+	return 0;
 }
 
 /*
@@ -282,14 +281,17 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	first = false;
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
+		__u32 when = when_sent(s);
+
+		first = turn(s, direction); /* at once: an answer may be read while it is looked who asked */
 		if (direction == WS_EGRESS)
-			look_at_task(t, when_sent(s));
+			look_at_task(t, when);
 		else
 			look_at_event(t);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
-		first = follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
-				       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (uring ? FOLLOW_LOOP : 0) |
-					       (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
+		follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
+			       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (first ? FOLLOW_FIRST : 0) | (uring ? FOLLOW_LOOP : 0) |
+				       (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		tell_allocations(t);
 		if (s->calls < 0xffffffff)
 			s->calls++;

@@ -147,19 +147,22 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	const struct tcp_sock *tp;
 	struct sock_state *s;
 	__u64 enter_ns;
-	__u32 seq = 0;
+	__u32 seq = 0, end = 0;
 	__u16 flags = 0;
-	bool late;
+	bool late = false;
 
 	s = use_sock(sk, task);
 	tp = tcp_of(sk);
 	enter_ns = end_call(t, sk);
-	late = s && ret > 0 && s->overtaken;
 	if (tp && s) {
 		s->srtt_us = tp->srtt_us >> 3;
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
-		flags = WS_F_HAS_SEQ | (late ? WS_F_OVERTAKEN : 0);
-		s->sent = tp->write_seq;
+		flags = WS_F_HAS_SEQ;
+		if (ret > 0) {
+			late = s->overtaken && (__s32)(seq - s->sent) < 0; /* else that one has no record */
+			s->overtaken = 0;
+			end = tp->write_seq;
+		}
 		if (!enter_ns && ret >= WS_LONG_SEND)
 			want_hooks(WS_HOOK_SENDS);
 		if (!enter_ns && (__s32)(tp->snd_nxt - seq) > 0)
@@ -168,12 +171,14 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	if (enter_ns)
 		flags |= WS_F_ENTER;
 	if (s && late) { /* its exchange has begun already, and goes on with the answer afterwards */
-		s->overtaken = 0;
+		flags |= WS_F_OVERTAKEN;
 		s->exchange--;
 	}
 	message(sk, s, task, t, WS_EGRESS, ret, seq, flags, enter_ns);
 	if (s && late)
 		s->run = WS_INGRESS;
+	if (s && end && (!s->sent || (__s32)(end - s->sent) > 0)) /* not before its run has begun: who reads meanwhile looks at both */
+		s->sent = end;
 	forget_held(task);
 	return 0;
 }
