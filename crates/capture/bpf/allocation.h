@@ -36,7 +36,10 @@ struct allocations {
 	__u32 loop_slot;   /* the same of loops */
 	__u32 moved;	   /* marks before the first one, behind which is to be looked for what has moved */
 	__u32 asked;	   /* somebody has looked for one */
-	__u32 sent_by_others; /* …by what he sends (java_work.h) */
+	__u32 sent_by_others; /* …by what his task refers to (java_path.h) */
+	__u8 loops;	   /* who waits for events of many sockets allocates, too */
+	__u8 path_pause;   /* so often none was found… */
+	__u8 path_wait;	   /* …and it is not looked for one */
 	struct allocation marks[WS_MARKS];
 };
 
@@ -166,6 +169,7 @@ __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 
 		add_mark(all, pid, &before, to);
 	}
+	all->loops |= t->loop;
 	mark.cause = cause;
 	mark.bytes = (own ? WS_MARK_OWN : 0) | (t->loop ? WS_MARK_LOOP : 0);
 	mark.buffer = t->java_thread;
@@ -218,9 +222,8 @@ struct java_search {
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
 	struct allocation best;	 /* of the words of a stack (java_place.h): the newest… */
-	__u64 work;		 /* …or, above its end, what is sent (java_work.h) */
-	struct java_class_key class;
-	__u32 is_sent;
+	__u64 root;		 /* …or that by which a path begins (java_path.h) */
+	__u32 work;		 /* …enum work */
 	__u64 last;
 	__u32 above;
 	__u32 looked_at;

@@ -140,6 +140,7 @@ struct task_state {
 	__u32 java_task_by;	/* bytes of a mark: who made it */
 	struct context job;	/* …and for whom, if it takes tasks from others */
 	__u16 java_slot;	/* where that stands, below java_entry; 0: not known */
+	__u16 java_root;	/* …or what leads to it (java_path.h) */
 	__u16 java_seen_at;	/* the same, of a loop, before it is believed… */
 	__u8 java_seen;		/* …and how much more often it was right than wrong */
 	__u64 java_last;	/* task that was seen last there */
@@ -154,13 +155,11 @@ struct task_state {
 	__u8 java_checks;	/* of a worker: so often it has sent for its task */
 	__u8 java_worn;		/* …it is used for one request after the other; as it was known… */
 	__u32 java_worn_at;	/* …when so many classes were */
-	__u64 java_inner_for;	/* …and for which request that was */
-	__u8 java_inner_pause;	/* so often nothing was found that says for whom it works, and it is not looked for that */
-	__u8 java_inner_wait;
 	__u64 java_event;	/* what stood there when it last read something */
 	__u8 java_mounts;	/* it carries virtual threads */
 	__u8 java_serves;	/* it reads requests itself */
 	__u8 java_misses;
+	__u8 java_begins;	/* it sends the first request on a connection, and it is not known for whom it works */
 	__u8 java_pause;
 	__u8 java_wait;
 	__u64 greenlet;		/* …or task of asyncio or tokio, that runs; 0: none that is known (greenlet.h, asyncio.h, tokio.h) */

@@ -215,7 +215,8 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	if (t->callbacks || t->tokio)
 		note_served(s, a, direction | (t->goroutine ? NOTE_TOKIO * t->tokio : 0), t->acts_on,
 			    (__u64)actor_id(task, t) << 32 | task->tgid);
-	follow_cause(s, a, c, (__u64)actor_id(task, t) << 32 | thread_group(task, t),
+	/* Whoever sends it: what made a client connect is what it asks first. */
+	follow_cause(s, a, c, (__u64)(t->java_begins ? s->connect_tid : actor_id(task, t)) << 32 | thread_group(task, t),
 		     bits |
 			     (uses_tls(t) && tls_begins_run(task, t, s, direction) ? FOLLOW_FIRST : 0) |
 			     (t->loop && !t->greenlet && !t->goroutine ? FOLLOW_LOOP : 0));

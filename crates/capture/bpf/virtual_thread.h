@@ -53,7 +53,7 @@ __noinline __u64 virtual_thread(struct task_state *t)
 		t->java_own = 0;
 		t->java_allocator = 0;
 		t->java_entry = 0;
-		t->java_slot = 0;
+		t->java_slot = t->java_root = 0;
 	}
 	if (!j->current)
 		return 0;

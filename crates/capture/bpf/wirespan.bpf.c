@@ -18,7 +18,7 @@
 #include "virtual_birth.h"
 #include "java_place.h"
 #include "java_loop.h"
-#include "java_work.h"
+#include "java_path.h"
 #include "java_task.h"
 #include "haproxy.h"
 #include "goroutine.h"
