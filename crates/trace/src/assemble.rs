@@ -131,7 +131,7 @@ impl<'a> Search<'a> {
                 let joins = |j: &u32| {
                     *j != i
                         && self.is_accepted[*j as usize] != self.is_accepted[i as usize]
-                        && may_join(&span, &self.spans[*j as usize], key.kind, self.limits.window_ns)
+                        && may_join(&span, &self.spans[*j as usize], key, self.limits.window_ns)
                 };
                 if self.is_accepted[i as usize] {
                     let more: Vec<u32> = holders.iter().copied().filter(joins).collect();

@@ -89,11 +89,24 @@ pub(crate) fn keys(span: &Span) -> smallvec::SmallVec<[Key; 8]> {
     keys
 }
 
+/// Under which names this span is known to those who act for it.
+pub(crate) fn own_names(span: &Span) -> impl Iterator<Item = Key> + '_ {
+    span.exchanges().map(|e| span.exchange_key(e))
+}
+
+/// Whether it acts for a request of this name.
+pub(crate) fn acts_for(span: &Span, name: Key) -> bool {
+    span.cause.is_some_and(|c| span.exchange_key(c) == name)
+}
+
 /// Whether two spans that share this key may belong to one trace. Symmetric, so that the search finds the same set from
 /// each of its spans.
-pub(crate) fn may_join(a: &Span, b: &Span, kind: KeyKind, window_ns: u64) -> bool {
-    let limit = match kind {
+///
+/// Requests that share a connection may have a name in common, which makes no trace of them.
+pub(crate) fn may_join(a: &Span, b: &Span, key: Key, window_ns: u64) -> bool {
+    let limit = match key.kind {
         KeyKind::RequestId => REQUEST_ID_NS,
+        KeyKind::Exchange if !acts_for(a, key) && !acts_for(b, key) => return false,
         KeyKind::Exchange => AFTERMATH_NS,
         KeyKind::Wire => return same_bytes(a, b).is_some() && gap(a, b) <= window_ns,
         KeyKind::Message => return false,

@@ -3,11 +3,15 @@
 //! Spans that share a key wait together until nothing has come for a while; then [`link`] splits and orders them. A group
 //! that still misses the span for which one of its own acted waits longer: that span ends after what it caused. Groups
 //! are remembered after they were exported, so that a late span gets the trace id and the parent that it belongs to.
+//!
+//! Who acts for a request waits with it. Two requests do not wait together because they have a name in common: on a shared
+//! connection all do that are under way, one after the other, so that none of them would ever be quiet.
 
 use crate::forest::link;
 use crate::links::{nearest, Moves};
-use crate::related::keys;
+use crate::related::{keys, own_names};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use wirespan_model::broker::{passages, Way};
@@ -90,6 +94,8 @@ pub struct Stream {
     config: StreamConfig,
     groups: FxHashMap<u64, Group>,
     by_key: FxHashMap<Key, u64>,
+    /// Groups of requests that have this name, for those who act for one.
+    named: FxHashMap<Key, SmallVec<[u64; 1]>>,
     /// Groups that wait for their time, and those that were exported, until they are forgotten.
     due: BTreeSet<(u64, u64)>,
     remembered: BTreeSet<(u64, u64)>,
@@ -110,6 +116,7 @@ impl Stream {
             config,
             groups: FxHashMap::default(),
             by_key: FxHashMap::default(),
+            named: FxHashMap::default(),
             due: BTreeSet::new(),
             remembered: BTreeSet::new(),
             sent: Moves::default(),
@@ -135,8 +142,11 @@ impl Stream {
     /// Takes a span. Traces that must go early, because too many spans wait, go to `sink`.
     pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Trace)) {
         self.stats.spans_in += 1;
-        let keys = keys(&span);
+        let own: SmallVec<[Key; 4]> = own_names(&span).collect();
+        let mut keys = keys(&span);
         let mut found: Vec<u64> = keys.iter().filter_map(|k| self.by_key.get(k).copied()).collect();
+        keys.retain(|k| !own.contains(k));
+        found.extend(keys.iter().filter_map(|k| self.named.get(k)).flatten());
         found.sort_unstable();
         found.dedup();
         if found.iter().any(|g| self.groups[g].spans.iter().rev().take(64).any(|k| k.span.id == span.id)) {
@@ -158,6 +168,12 @@ impl Stream {
         }
         for key in keys {
             self.by_key.insert(key, into);
+        }
+        for name in own {
+            let groups = self.named.entry(name).or_default();
+            if !groups.contains(&into) {
+                groups.push(into);
+            }
         }
         let Some(group) = self.groups.get_mut(&into) else { return };
         if group.fresh == 0 && !group.spans.is_empty() {
@@ -192,7 +208,14 @@ impl Stream {
         self.unschedule(small.due_ns, from);
         for kept in &small.spans {
             for key in keys(&kept.span) {
-                self.by_key.insert(key, into);
+                if let Some(group) = self.by_key.get_mut(&key).filter(|g| **g == from) {
+                    *group = into;
+                }
+            }
+            for name in own_names(&kept.span) {
+                let groups = self.named.entry(name).or_default();
+                groups.retain(|g| *g != from && *g != into);
+                groups.push(into);
             }
         }
         if let Some(group) = self.groups.get_mut(&into) {
@@ -331,6 +354,13 @@ impl Stream {
             for key in keys(&kept.span) {
                 if self.by_key.get(&key) == Some(&id) {
                     self.by_key.remove(&key);
+                }
+            }
+            for name in own_names(&kept.span) {
+                let Some(groups) = self.named.get_mut(&name) else { continue };
+                groups.retain(|g| *g != id);
+                if groups.is_empty() {
+                    self.named.remove(&name);
                 }
             }
             self.sent.remove(&kept.span);

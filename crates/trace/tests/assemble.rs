@@ -50,6 +50,17 @@ fn each_key_is_asked_once() {
 }
 
 #[test]
+fn requests_over_one_connection_are_not_one_search() {
+    let mut w = World::default();
+    let calls = w.over_one_connection(100);
+    let store = Mem::of(w.arcs());
+    let trace = assemble(&store, w.id(calls[50].server), &Limits::default()).unwrap();
+    assert_eq!(trace.spans.len(), 4);
+    let asked = store.finds.lock().unwrap().iter().flatten().count();
+    assert!(asked < 20, "{asked} keys");
+}
+
+#[test]
 fn a_thousand_and_five_thousand_spans() {
     for (calls, deep) in [(500, false), (2500, false), (500, true)] {
         let mut w = World::default();

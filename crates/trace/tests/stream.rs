@@ -46,6 +46,25 @@ fn traces_come_out_whole_when_they_are_quiet() {
 }
 
 #[test]
+fn a_connection_that_many_share_all_the_time_is_many_traces() {
+    let mut w = World::default();
+    w.over_one_connection(100);
+    let mut out: Vec<Trace> = Vec::new();
+    let mut stream = Stream::new(StreamConfig::default());
+    for span in by_end(&w) {
+        stream.tick(span.end_ns, &mut |t| out.push(t));
+        stream.push(span, &mut |t| out.push(t));
+    }
+    // They come for ten seconds; what is over for two goes.
+    assert_eq!(out.len(), 80);
+    assert_eq!(stream.stats().early_groups, 0);
+    stream.finish(&mut |t| out.push(t));
+    assert_eq!(out, link(w.arcs()));
+    assert!(out.iter().all(|t| t.spans.len() == 4 && t.complete));
+    assert_eq!(stream.kept(), 0);
+}
+
+#[test]
 fn who_was_kept_from_pushing_does_not_take_that_time_for_silence() {
     let mut w = World::default();
     chain(&mut w, T0);

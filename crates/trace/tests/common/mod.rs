@@ -98,6 +98,27 @@ impl World {
         Call { client: self.spans.len() - 2, server: self.spans.len() - 1 }
     }
 
+    /// Requests over one connection, 100 ms after each other, the next one before the last was answered: both have that name. For each,
+    /// its server calls another.
+    pub fn over_one_connection(&mut self, requests: u64) -> Vec<Call> {
+        let (user, a, b) = (proc(1, 10, "user"), proc(1, 11, "a"), proc(1, 12, "b"));
+        (0..requests)
+            .map(|i| {
+                let t = T0 + i * 100 * MS;
+                let call = self.call(None, user, a, t, t + 150 * MS);
+                let server = &mut self.spans[call.server];
+                server.protocol = "grpc".into();
+                server.socket = 77;
+                server.message_id = Some(2 * i + 1);
+                server.exchange = Some(ExchangeRange { first: 77 << 24 | i, last: 77 << 24 | (i + 1) });
+                let name = server.stream_exchange();
+                let behind = self.call(Some(call), a, b, t + 10 * MS, t + 20 * MS);
+                self.spans[behind.client].cause = name;
+                call
+            })
+            .collect()
+    }
+
     pub fn arcs(&self) -> Vec<Arc<Span>> {
         self.spans.iter().cloned().map(Arc::new).collect()
     }
