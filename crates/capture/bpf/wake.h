@@ -125,8 +125,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	if (loop) {
 		w->loop = 1;
 		take(&w->acts, 0, WS_EV_NONE);
-		if (t && t->java_allocator)
-			wake_allocator(task, t);
+		if (t && t->java_allocator && !t->java_mounts)
+			wake_allocator(task, t); /* it has made something for others to send */
 	}
 	if (!t || (WS_NR(ours) != NR_WRITE && WS_NR(ours) != NR_WRITEV))
 		return 0;
