@@ -61,7 +61,7 @@ static __always_inline void asyncio_born(struct task_state *t, struct goroutine_
 	if (!t->greenlet)
 		t->born = task;
 	key->id = task;
-	bpf_map_update_elem(&goroutines, key, &born, BPF_ANY);
+	remember(&goroutines, key, &born);
 	bpf_map_delete_elem(&carriers, &future); /* what was a future at this address */
 }
 
@@ -117,7 +117,7 @@ static __always_inline void asyncio_settled(struct task_state *t, struct gorouti
 	if (t->greenlet)
 		asyncio_passed(t, key, object);
 	if (given.by && !t->greenlet)
-		bpf_map_update_elem(&carriers, &future, &given, BPF_ANY);
+		remember(&carriers, &future, &given);
 	else
 		bpf_map_delete_elem(&carriers, &future);
 }
@@ -173,7 +173,7 @@ static __always_inline void asyncio_reads(struct task_struct *task, struct task_
 		return;
 	sk = (__u64)sock_of_fd(task, fd, &inode);
 	if (sk)
-		bpf_map_update_elem(&first_tasks, &sk, &made, BPF_ANY);
+		remember(&first_tasks, &sk, &made);
 }
 
 SEC("uprobe.multi")

@@ -40,7 +40,7 @@ static __always_inline void answer_for_another(const struct sock_state *s, const
 	if (!s->exchange || (a->cause == exchange && !was_given))
 		return;
 	has_others = 1;
-	bpf_map_update_elem(&answered_by_others, &cookie, &exchange, BPF_ANY);
+	remember(&answered_by_others, &cookie, &exchange);
 }
 
 /* It acts for what it had read, and calls: whether another has answered that. */

@@ -103,7 +103,7 @@ static __always_inline void go_asked(struct context *who, const struct carrier_k
 	given.evidence = who->evidence;
 	if (who->cause && (who->evidence == WS_EV_THREAD || who->evidence == WS_EV_CHILD))
 		given.evidence = WS_EV_COROUTINE;
-	bpf_map_update_elem(&carriers, object, &given, BPF_ANY);
+	remember(&carriers, object, &given);
 }
 
 /* The stream of a request is known, and its head is about to be written, maybe with others. */

@@ -26,7 +26,7 @@ int greenlet(struct pt_regs *ctx)
 	case GREENLET_BORN:
 		key.id = WS_FN_ARG1(ctx);
 		inherit(&born, acting(task, t), WS_EV_COROUTINE);
-		bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY);
+		remember(&goroutines, &key, &born);
 		break;
 	case GREENLET_RUNS:
 		key.id = WS_FN_ARG2(ctx);

@@ -102,7 +102,7 @@ int haproxy_stream_made(struct pt_regs *ctx)
 	/* Of several requests that were read at once it is not known which this is. */
 	if (t->facts.haproxy.stream && !haproxy_stream(t) && reader == t->haproxy_task && !t->acts.framed)
 		inherit(&born, &t->acts, WS_EV_COROUTINE);
-	bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY);
+	remember(&goroutines, &key, &born);
 	return 0;
 }
 

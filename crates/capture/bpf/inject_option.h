@@ -200,7 +200,7 @@ int BPF_PROG(option_received, struct sock *sk, int ret, int msg_flags)
 			continue;
 		came->full = 0;
 		inject_count(WS_I_OPTION_RECEIVED);
-		bpf_map_update_elem(&contexts, &exchange, &came->context, BPF_ANY);
+		remember(&contexts, &exchange, &came->context);
 		tell_option(&came->context, s->cookie, WS_INGRESS, came->seq);
 	}
 	return 0;

@@ -49,7 +49,7 @@ __noinline int remember_context(__u32 copied, __u64 exchange)
 		return 0; /* one that is wrong is continued by nobody */
 	else
 		inject_count(WS_I_RECEIVED);
-	bpf_map_update_elem(&contexts, &exchange, &came, BPF_ANY);
+	remember(&contexts, &exchange, &came);
 	return 0;
 }
 

@@ -193,6 +193,19 @@ struct task_state {
 	__u16 haproxy_looks;
 };
 
+/*
+ * Puts something into a map of what was used of late. Once such a map is full, the kernel drops first what was never looked up, and what is new
+ * was not yet: so it is, at once.
+ */
+static __always_inline long remember(void *map, const void *key, const void *value)
+{
+	long error = bpf_map_update_elem(map, key, value, BPF_ANY);
+
+	if (!error)
+		bpf_map_lookup_elem(map, key);
+	return error;
+}
+
 /* Who acts in the place of a thread: a goroutine, or what else is like one. */
 struct goroutine_key {
 	__u64 id;

@@ -87,10 +87,10 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		given.cause = name;
 		given.evidence = name ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
 		given.by = CARRIED_BY_REQUEST;
-		bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
+		remember(&carriers, key, &given);
 		key->object = object;
 		key->stream = NODE_ITSELF;
-		bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
+		remember(&carriers, key, &given);
 		return;
 	}
 	if (category != H2_OF_HEADERS)
@@ -99,7 +99,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	if (r && r->made_count < NODE_MOST) {
 		given.cause = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
 		given.evidence = WS_EV_EVENT_LOOP;
-		bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
+		remember(&carriers, key, &given);
 		node_makes(r, 0, given.cause, key->object, stream);
 		count(WS_C_STREAMS);
 		tell_alias_by(name, given.cause, WS_ALIAS_STREAM, given.evidence);
@@ -121,7 +121,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	if (doubtful || !given.cause)
 		node_acted(t, given.cause);
 	/* Also when it is in doubt: what comes of it says whether the doubt was right. */
-	bpf_map_update_elem(&carriers, key, &given, BPF_ANY);
+	remember(&carriers, key, &given);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
 		tell_alias_by(name, doubtful ? 0 : given.cause, WS_ALIAS_STREAM, doubtful ? WS_EV_INFERRED : given.evidence);
@@ -187,7 +187,7 @@ int node_http2(struct pt_regs *ctx)
 		key.object = WS_FN_ARG1(ctx);
 		read.cause = t->received_from;
 		if (read.cause && (__s64)WS_FN_ARG2(ctx) > 0)
-			bpf_map_update_elem(&carriers, &key, &read, BPF_ANY);
+			remember(&carriers, &key, &read);
 		if (!t->frames)
 			forget_doubt(task->tgid);
 		t->frames = 1;

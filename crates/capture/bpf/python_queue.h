@@ -25,7 +25,7 @@ static __always_inline void python_put(struct context *a, const struct carrier_k
 	if (!given.cause && given.evidence != WS_EV_INFERRED)
 		bpf_map_delete_elem(&carriers, item); /* what lay at this address before */
 	else
-		bpf_map_update_elem(&carriers, item, &given, BPF_ANY);
+		remember(&carriers, item, &given);
 }
 
 static __always_inline void python_got(struct task_state *t, const struct carrier_key *item)

@@ -135,7 +135,7 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, 
 		if (!v) {
 			fresh.read = exchange_id(s);
 			fresh.answered = direction == WS_INGRESS ? 0 : fresh.read;
-			bpf_map_update_elem(&served_by, &socket, &fresh, BPF_ANY);
+			remember(&served_by, &socket, &fresh);
 		} else if (direction == WS_INGRESS) {
 			v->read = exchange_id(s);
 		} else {

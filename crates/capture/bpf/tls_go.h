@@ -70,7 +70,7 @@ static __always_inline void go_begin(struct task_struct *task, struct tls_task *
 		struct tls_conn made = { .run = WS_NO_DIRECTION };
 
 		key.kind = direction == WS_EGRESS ? TLS_GO_SENT : TLS_GO_RECEIVED;
-		bpf_map_update_elem(&tls_conns, &key, &made, BPF_ANY);
+		remember(&tls_conns, &key, &made);
 		moved = bpf_map_lookup_elem(&tls_conns, &key);
 		if (!moved)
 			return;
@@ -108,7 +108,7 @@ int tls_go_enter(struct pt_regs *ctx)
 	if (call.cookie)
 		go_begin(task, k, call.cookie, call.op == TLS_WRITE ? WS_EGRESS : WS_INGRESS);
 	key.ssl = WS_GO_G(ctx);
-	bpf_map_update_elem(&go_calls, &key, &call, BPF_ANY);
+	remember(&go_calls, &key, &call);
 	return 0;
 }
 

@@ -128,7 +128,7 @@ int tokio(struct pt_regs *ctx)
 		} else {
 			born.evidence = WS_EV_INFERRED;
 			if (!user_word(key.id + __builtin_offsetof(struct tokio_header, owner_id)) ||
-			    bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY))
+			    remember(&goroutines, &key, &born))
 				key.id = 0;
 		}
 		t->greenlet = key.id;
@@ -162,7 +162,7 @@ int tokio(struct pt_regs *ctx)
 		inherit(&born, from, WS_EV_COROUTINE);
 		if (!born.cause && from->evidence == WS_EV_INFERRED)
 			born.evidence = WS_EV_INFERRED;
-		bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY);
+		remember(&goroutines, &key, &born);
 		break;
 	case TOKIO_SENDS:
 	case TOKIO_PERHAPS:

@@ -16,6 +16,10 @@ const FAILURE: f64 = 0.4;
 const CALM: f64 = 0.1;
 const DISTRUST: f64 = 2.2;
 const LEAST: f64 = 0.2;
+/// What comes of both is right nearly always, or worth little: its odds to this power, times e to the other, are those of a right
+/// link (fitted to 16,000 links of `bench/accuracy`: of those that would be given 0.95, 0.85 and 0.75, 85, 30 and 7 % are right).
+const SHARPER: f64 = 1.75;
+const BIAS: f64 = -3.45;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calibration {
@@ -54,7 +58,9 @@ impl Calibration {
 
     /// How likely a link is right on which this share of the explanations agrees.
     pub(super) fn confidence(&self, share: f64) -> f64 {
-        (share * self.trust()).min(SUREST)
+        let agreed = (share * self.trust()).clamp(1.0 - SUREST, SUREST);
+        let odds = (agreed / (1.0 - agreed)).powf(SHARPER) * BIAS.exp();
+        (odds / (1.0 + odds)).min(SUREST)
     }
 }
 
@@ -71,16 +77,16 @@ mod tests {
 
     #[test]
     fn without_tests_answers_out_of_turn_take_the_trust() {
-        assert_eq!(after(1.0, &[]).confidence(1.0), SUREST);
-        assert!((0.7..0.85).contains(&after(0.8, &[]).confidence(1.0)));
-        assert!((after(0.3, &[]).confidence(1.0) - LEAST).abs() < 1e-9);
+        assert!(after(1.0, &[]).confidence(1.0) > 0.985);
+        assert!((0.15..0.3).contains(&after(0.8, &[]).confidence(1.0)));
+        assert!(after(0.3, &[]).confidence(1.0) < 0.01);
     }
 
     #[test]
     fn tests_count_more_than_answers() {
-        assert!(after(0.3, &[true; 400]).confidence(1.0) > 0.9);
+        assert!(after(0.3, &[true; 400]).confidence(1.0) > 0.8);
         let half: Vec<bool> = (0..400).map(|i| i % 2 == 0).collect();
-        assert!((0.7..0.85).contains(&after(1.0, &half).confidence(1.0)));
-        assert!(after(1.0, &half).confidence(0.5) < 0.45);
+        assert!((0.2..0.5).contains(&after(1.0, &half).confidence(1.0)));
+        assert!(after(1.0, &half).confidence(0.5) < 0.1);
     }
 }
