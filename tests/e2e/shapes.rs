@@ -195,6 +195,8 @@ fn event_loops() {
     let bars = [
         bar("node", 0.9, WIRE).claimed(0.99),
         bar("node-fanout", 0.9, WIRE).claimed(0.99),
+        bar("cpp-coroutine", 0.9, WIRE).claimed(0.99),
+        bar("cpp-coroutine-fanout", 0.9, WIRE).claimed(0.99),
         bar("asyncio", 0.9, GOROUTINE).claimed(1.0),
         bar("asyncio-fanout", 0.9, GOROUTINE).claimed(1.0),
         bar("uvloop", 0.9, GOROUTINE).claimed(1.0),

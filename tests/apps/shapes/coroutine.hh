@@ -85,7 +85,7 @@ class Loop {
 		epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 	}
 
-	/* Something has happened there, maybe: who waits tries again. The table may move, but not while somebody begins to wait. */
+	/* Who waits for it tries again: something may have happened there. */
 	Event event(int fd) { return { waiting[fd] }; }
 
 	/* 0 at the end. */
