@@ -153,11 +153,13 @@ const TASK: &[&str] = &["wire", "coroutine", "thread"];
 fn a_thread_and_its_children_are_always_right() {
     let bars = [
         bar("c-thread", 1.0, THREAD).claimed(1.0),
+        bar("cpp-thread", 1.0, THREAD).claimed(1.0),
         bar("python-thread", 1.0, THREAD).claimed(1.0),
         bar("java-thread", 1.0, THREAD).claimed(1.0),
         bar("c-spawn", 1.0, THREAD).claimed(1.0),
         bar("c-fork", 1.0, THREAD).claimed(1.0),
         bar("c-fanout", 1.0, THREAD).claimed(1.0),
+        bar("cpp-async", 1.0, THREAD).claimed(1.0),
         bar("c-container", 1.0, THREAD).claimed(1.0),
         bar("c-large", 1.0, THREAD).claimed(1.0),
         bar("php-fpm", 0.9, WIRE).claimed(0.98),
@@ -170,6 +172,8 @@ fn hand_over_to_other_threads() {
     let bars = [
         bar("c-pool", 0.5, WIRE).claimed(0.9),
         bar("c-pool-full", 0.5, WIRE).claimed(0.9),
+        bar("cpp-pool", 0.5, WIRE).claimed(0.9),
+        bar("cpp-pool-full", 0.5, WIRE).claimed(0.9),
         bar("python-pool", 0.7, GOROUTINE).claimed(0.98),
         bar("python-pool-full", 0.7, GOROUTINE).claimed(0.98),
         // Its requests are over in half a second, of which the queue's module is found within the first tenths.
@@ -191,6 +195,8 @@ fn event_loops() {
     let bars = [
         bar("node", 0.9, WIRE).claimed(0.99),
         bar("node-fanout", 0.9, WIRE).claimed(0.99),
+        bar("cpp-coroutine", 0.9, WIRE).claimed(0.99),
+        bar("cpp-coroutine-fanout", 0.9, WIRE).claimed(0.99),
         bar("asyncio", 0.9, GOROUTINE).claimed(1.0),
         bar("asyncio-fanout", 0.9, GOROUTINE).claimed(1.0),
         bar("uvloop", 0.9, GOROUTINE).claimed(1.0),

@@ -1,4 +1,4 @@
-/* HTTP/1.1 over blocking sockets, as little as the shapes' C programs need. */
+/* HTTP/1.1 over blocking sockets, as little as the shapes' C and C++ programs need. */
 #ifndef HTTP_H
 #define HTTP_H
 
@@ -19,25 +19,27 @@ static inline int send_all(int fd, const char *data, size_t size)
 	return 0;
 }
 
-/* Reads a head, and of a response its body too (all here have a Content-Length below HEAD, or none). 0 at the end. */
+/* Whether a head is there, and of a response its body too (all here have a Content-Length below HEAD, or none). */
+static inline int is_whole(const char *text, size_t have)
+{
+	const char *end = strstr(text, "\r\n\r\n"), *length = strcasestr(text, "\ncontent-length:");
+
+	return end && have >= end + 4 - text + (length && length < end ? (size_t)atol(length + 16) : 0);
+}
+
+/* Reads a message. 0 at the end. */
 static inline int read_message(int fd, char text[HEAD])
 {
-	size_t have = 0, want = 0;
+	size_t have = 0;
 
 	while (have < HEAD - 1) {
-		const char *end, *length;
 		ssize_t n = recv(fd, text + have, HEAD - 1 - have, 0);
 
 		if (n <= 0)
 			return 0;
 		have += n;
 		text[have] = 0;
-		end = strstr(text, "\r\n\r\n");
-		if (!end)
-			continue;
-		length = strcasestr(text, "\ncontent-length:");
-		want = end + 4 - text + (length && length < end ? atol(length + 16) : 0);
-		if (have >= want)
+		if (is_whole(text, have))
 			return 1;
 	}
 	return 0;
@@ -60,8 +62,8 @@ static inline int connect_to(const struct sockaddr_in *address)
 /* A path that names this call and nothing else: its load, and a number drawn for it alone. */
 static inline void new_path(char path[64], unsigned load)
 {
-	static _Thread_local unsigned long long state;
-	static _Thread_local pid_t owner;
+	static __thread unsigned long long state;
+	static __thread pid_t owner;
 	unsigned long long x;
 
 	if (owner != getpid()) { /* a child must not draw its parent's numbers */
@@ -78,10 +80,28 @@ static inline void new_path(char path[64], unsigned load)
 	snprintf(path, 64, "/work/%u/%012llx", load % 4, (x ^ (x >> 31)) & 0xffffffffffffULL);
 }
 
-/* One call on a connection that is opened when it is not; its record. `in` is the path of the request it is made for. */
+/* The record of a call that was answered. `in` is the path of the request it was made for; NULL for a user. */
+static inline void note_call(const char *service, const char *path, const char *in, const struct sockaddr_in *to, unsigned long long start, int status)
+{
+	char quoted[80] = "null";
+
+	if (in)
+		snprintf(quoted, sizeof(quoted), "\"%s\"", in);
+	truth_write("{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
+		    service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
+}
+
+/* …and of a request that was served on LISTEN. */
+static inline void note_served(const char *service, const char *path, unsigned long long start, int status)
+{
+	truth_write("{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
+		    service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), status);
+}
+
+/* One call on a connection that is opened when it is not; its record. */
 static inline int call(int *fd, const struct sockaddr_in *to, unsigned load, const char *service, const char *in)
 {
-	char text[HEAD], path[64], quoted[80] = "null";
+	char text[HEAD], path[64];
 	unsigned long long start = now_ns();
 	int size, status;
 
@@ -99,10 +119,7 @@ static inline int call(int *fd, const struct sockaddr_in *to, unsigned load, con
 		close(*fd);
 		*fd = -1;
 	}
-	if (in)
-		snprintf(quoted, sizeof(quoted), "\"%s\"", in);
-	truth_write("{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
-		    service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
+	note_call(service, path, in, to, start, status);
 	return status;
 }
 

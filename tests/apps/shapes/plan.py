@@ -56,6 +56,7 @@ CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--ip
 # runtime → programs on PATH, what run.py builds, its command
 RUNTIMES = {
     "c": (["cc"], "service", ["{build}/service"]),
+    "cpp": (["g++"], "cpp_service", ["{build}/cpp_service"]),
     "python": ([], None, [sys.executable, "{here}/service.py"]),
     "gevent": ([], None, [VENV, "{here}/service.py"]),
     "uvloop": ([], None, [VENV, "{here}/service.py"]),
@@ -78,6 +79,7 @@ WIDE, NARROW = 256, 4
 
 SHAPES = {
     "c-thread": Shape("c", "thread", SERIAL, "C, a thread per connection"),
+    "cpp-thread": Shape("cpp", "thread", SERIAL, "C++, a std::thread per connection"),
     "python-thread": Shape("python", "thread", SERIAL, "Python, a thread per connection"),
     "java-thread": Shape("java", "thread", SERIAL, "Java, a thread per connection"),
     "php-fpm": Shape("php", "php", SERIAL, "nginx and PHP-FPM, a process per request", at_once=8, proxy="nginx-fastcgi", mid="c"),
@@ -86,6 +88,7 @@ SHAPES = {
     "c-container": Shape("c", "fork", CHILDREN, "the same, each service in pid, mount, IPC and UTS namespaces of its own", inside=CONTAINER),
     "c-large": Shape("c", "thread", SERIAL, "C, 40 services, 84 to 110 spans for a request", tree=LARGE),
     "c-fanout": Shape("c", "fanout", CHILDREN, "C, a new thread for each call, all at once"),
+    "cpp-async": Shape("cpp", "fanout", CHILDREN, "C++, std::async for each call, all at once over kept connections"),
     "go-seq": Shape("go", "seq", CHILDREN, "Go net/http, one call after the other"),
     "go-fanout": Shape("go", "fanout", CHILDREN, "Go net/http, a goroutine for each call, all at once"),
     "go-channel": Shape("go", "channel", CHANNEL, "Go net/http, worker goroutines by channel", workers=256),
@@ -96,6 +99,8 @@ SHAPES = {
     "go-grpc-fanout": Shape("grpc", "fanout", CHILDREN, "the same, all at once", leaf="grpc"),
     "c-pool": Shape("c", "pool", POOL, "C, a pool with a condition variable", workers=WIDE),
     "c-pool-full": Shape("c", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
+    "cpp-pool": Shape("cpp", "pool", POOL, "C++, a pool that takes std::packaged_task from a std::deque", workers=WIDE),
+    "cpp-pool-full": Shape("cpp", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "python-pool": Shape("python", "pool", POOL, "Python, ThreadPoolExecutor", workers=WIDE),
     "python-pool-full": Shape("python", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "python-fanout": Shape("python", "fanout", POOL, "Python, ThreadPoolExecutor, all calls at once", workers=WIDE),
@@ -112,6 +117,8 @@ SHAPES = {
     "node-h2-fanout": Shape("node", "http2-fanout", LOOP, "the same, all at once", leaf="go"),
     "node-h2-tls": Shape("node", "http2tls", LOOP, "Node, calls over one HTTP/2 connection with TLS", leaf="go"),
     "node-h2-tls-fanout": Shape("node", "http2tls-fanout", LOOP, "the same, all at once", leaf="go"),
+    "cpp-coroutine": Shape("cpp", "coroutine", LOOP, "C++20, coroutines in one epoll loop, kept connections"),
+    "cpp-coroutine-fanout": Shape("cpp", "coroutine-fanout", LOOP, "the same, all calls at once"),
     "asyncio": Shape("python", "asyncio", LOOP, "Python asyncio, kept connections"),
     "asyncio-fanout": Shape("python", "asyncio-fanout", LOOP, "Python asyncio, all calls at once"),
     "uvloop": Shape("uvloop", "uvloop", LOOP, "Python asyncio on uvloop, kept connections"),

@@ -38,15 +38,20 @@ def build(wanted):
     """Compiles what is older than its sources; returns the runtimes that could not be built, with the reason."""
     BUILD.mkdir(exist_ok=True)
     cc = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
+    cxx = ["g++", "-std=gnu++20", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
     steps = {
         "load": (["load.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "load", "load.c"], HERE),
         "service": (["service.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "service", "service.c"], HERE),
+        "cpp_service": (["service.cc", "service.hh", "coroutine.hh", "http.h", "../shop/truth.h"], [*cxx, BUILD / "cpp_service", "service.cc"], HERE),
         "Service.class": (["Service.java"], ["javac", "-d", BUILD, "Service.java"], HERE),
         "go_service": (["goservice/service.go", *(f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod"))], ["go", "build", "-o", BUILD / "go_service", "."], HERE / "go"),
     }
     broken = {}
     for made, (sources, command, cwd) in steps.items():
         if made not in wanted:
+            continue
+        if not shutil.which(command[0]):
+            broken[made] = f"needs {command[0]}"
             continue
         target = BUILD / made
         if target.exists() and all((HERE / s).stat().st_mtime <= target.stat().st_mtime for s in sources):

@@ -167,8 +167,7 @@ static void *serve(void *arg)
 		if (!upstream_count)
 			pause_us((100 + number % 1400) * slower); /* answers come in another order than questions */
 		good = work(path, load, connections);
-		truth_write("{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
-			    service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), good ? 200 : 502);
+		note_served(service, path, start, good ? 200 : 502);
 		snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: 2\r\n\r\nok", good ? "200 OK" : "502 Bad Gateway");
 		if (send_all(fd, text, strlen(text)))
 			break;

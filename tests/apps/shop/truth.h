@@ -1,4 +1,4 @@
-/* Ground truth of the C programs: one JSON line per call, one write each. See ../README.md for the fields. */
+/* Ground truth of the C and C++ programs: one JSON line per call, one write each. See ../README.md for the fields. */
 #ifndef TRUTH_H
 #define TRUTH_H
 
@@ -64,7 +64,7 @@ __attribute__((format(printf, 1, 2))) static inline void truth_write(const char 
 /* "host:port" to an address; ends the program if it is not one. */
 static inline struct sockaddr_in parse_address(const char *text)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET };
+	struct sockaddr_in address = {};
 	const char *colon = text ? strrchr(text, ':') : NULL;
 	char host[64] = "";
 
@@ -74,6 +74,7 @@ static inline struct sockaddr_in parse_address(const char *text)
 		fprintf(stderr, "not an IPv4 address and port: %s\n", text ? text : "(unset)");
 		exit(2);
 	}
+	address.sin_family = AF_INET;
 	address.sin_port = htons(atoi(colon + 1));
 	return address;
 }
@@ -81,7 +82,7 @@ static inline struct sockaddr_in parse_address(const char *text)
 /* One end of a socket as "ip:port": get is getsockname or getpeername. */
 static inline const char *end_of(int fd, int (*get)(int, struct sockaddr *, socklen_t *), char text[32])
 {
-	struct sockaddr_in address = { 0 };
+	struct sockaddr_in address = {};
 	socklen_t size = sizeof(address);
 
 	get(fd, (struct sockaddr *)&address, &size);
