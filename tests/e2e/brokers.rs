@@ -37,7 +37,7 @@ fn reported(test: &str, script: &str, run: &[&str]) -> Option<(Value, String)> {
 
 #[test]
 fn every_fetched_record_is_linked_to_its_producer_and_causes_what_is_called_for_it() {
-    let Some((report, said)) = reported("brokers_kafka", "brokers.py", &["--records", "60"]) else { return };
+    let Some((report, said)) = reported("brokers_kafka", "brokers.py", &["--requests", "120"]) else { return };
     assert_eq!(report["records"], 2 * 2 * 60, "two producers' records reach two consumers");
     assert_eq!(report["linked"], report["records"], "{report}\n{said}");
     assert_eq!(report["right"], report["links"], "{report}");

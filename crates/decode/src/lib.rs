@@ -2,8 +2,9 @@
 //!
 //! Adding a protocol is one folder (detect, parse, tests) and one line in [`REGISTRY`]; users add their own with [`Registry`].
 //!
-//! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side; what it
-//! cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and it resynchronises.
+//! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side (Kafka's four
+//! times as many); what it cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and it
+//! resynchronises.
 //!
 //! Messages are emitted as soon as their head is complete, bodies are skipped and never kept. Cutting the same bytes into
 //! other chunks does not change what is emitted.

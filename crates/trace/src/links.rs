@@ -1,7 +1,9 @@
 //! Links between traces: who sent the messages that a span received from a broker, and who received those that it sent.
 //!
 //! Many to many: a fetch takes what several produced, and several groups fetch the same. A link joins the ends that are
-//! nearest to the applications: client spans where they were observed, those of the broker where not.
+//! nearest to the applications: client spans where they were observed, those of the broker where not. Which messages went
+//! along, both tell: of a long answer the consumer's end may show the first partition only, of records that the broker
+//! sends without copying them, its end all of them.
 
 use crate::assemble::{assemble, AssembleError, Limits};
 use crate::related::same_bytes;
@@ -14,8 +16,9 @@ use wirespan_store::{Store, TimeRange};
 
 /// Longest time for which messages may lie at the broker and still be linked, ns.
 const SHELF_NS: u64 = 86_400_000_000_000;
-/// Most links of a span, the nearest in time.
-const MAX_LINKS: usize = 64;
+/// Most links of a span, the nearest in time. A consumer that is behind is brought up to 1 MiB of a partition (Kafka's default) at
+/// once, of several hundred requests.
+const MAX_LINKS: usize = 1024;
 /// Most other traces whose id is looked up.
 const MAX_TRACES: usize = 64;
 /// Most messages of one span that are looked at from their middle.
@@ -45,7 +48,7 @@ pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Resu
         if !nearest(&s.span, &own) {
             continue;
         }
-        s.links = all.links(&s.span);
+        s.links = all.links(&s.span, &own);
         for link in &mut s.links {
             if traces.len() < own.len() + MAX_TRACES && !traces.contains_key(&link.span) {
                 let other = assemble(store, link.span, limits)?;
@@ -87,11 +90,13 @@ impl Moves {
         }
     }
 
-    /// Links of a span to those that moved the same messages the other way, earliest first.
-    pub(crate) fn links(&self, span: &Span) -> Vec<SpanLink> {
+    /// Links of a span to those that moved the same messages the other way, earliest first. What those of `own` tell that
+    /// saw the same request counts, too.
+    pub(crate) fn links(&self, span: &Span, own: &[Arc<Span>]) -> Vec<SpanLink> {
         let mut found: Vec<Arc<Span>> = Vec::new();
         let mut seen = FxHashSet::default();
-        for mine in passages(span) {
+        let also = own.iter().filter(|o| o.id != span.id && same_bytes(o, span).is_some());
+        for mine in passages(span).into_iter().chain(also.flat_map(|o| passages(o))) {
             let range = (mine.place, mine.first.saturating_sub(LONGEST))..=(mine.place, mine.last);
             for (other, o) in self.0.range(range).flat_map(|(_, list)| list) {
                 if other.way != mine.way && other.overlaps(&mine) && in_order(&mine, span, o) && seen.insert(o.id) {
@@ -99,9 +104,9 @@ impl Moves {
                 }
             }
         }
+        let mut found = ends(&found);
         found.sort_by_key(|o| (o.start_ns.abs_diff(span.start_ns), o.id));
-        found.truncate(2 * MAX_LINKS);
-        let mut found: Vec<&Arc<Span>> = found.iter().filter(|o| nearest(o, &found)).take(MAX_LINKS).collect();
+        found.truncate(MAX_LINKS);
         found.sort_by_key(|o| (o.start_ns, o.id));
         let sent = |o: &Span| passages(o).first().is_some_and(|p| p.way == Way::Sent);
         let link = |o: &Arc<Span>| SpanLink {
@@ -113,6 +118,18 @@ impl Moves {
         };
         found.into_iter().map(link).collect()
     }
+}
+
+/// Of spans of the same requests those nearest to the sender. What saw the same bytes has the same number, if it has one.
+fn ends(all: &[Arc<Span>]) -> Vec<&Arc<Span>> {
+    let mut same: FxHashMap<Option<u32>, Vec<Arc<Span>>> = FxHashMap::default();
+    all.iter().for_each(|o| same.entry(o.request_seq).or_default().push(o.clone()));
+    let among = |o: &Span, number| same.get(&number).is_none_or(|list| nearest(o, list));
+    let is_end = |o: &&Arc<Span>| match o.request_seq {
+        None => nearest(o, all),
+        number => among(o, number) && among(o, None),
+    };
+    all.iter().filter(is_end).collect()
 }
 
 /// Nobody receives what has not been sent: a place whose offsets began anew has messages that look alike.

@@ -313,7 +313,7 @@ impl Stream {
             for s in &mut trace.spans {
                 now.insert(s.span.id, trace.id);
                 if moved(&s.span, Way::Received) && nearest(&s.span, &own) {
-                    s.links = self.senders(&s.span);
+                    s.links = self.senders(&s.span, &own);
                 }
             }
             self.stats.spans_out += trace.spans.len() as u64;
@@ -328,8 +328,8 @@ impl Stream {
     }
 
     /// Links to those who sent what this span received, with their traces as far as they were exported.
-    fn senders(&self, span: &Span) -> Vec<SpanLink> {
-        let mut links = self.sent.links(span);
+    fn senders(&self, span: &Span, own: &[Arc<Span>]) -> Vec<SpanLink> {
+        let mut links = self.sent.links(span, own);
         links.iter_mut().for_each(|l| l.trace = self.exported(l.span));
         links
     }
@@ -343,7 +343,7 @@ impl Stream {
     /// Whether it received messages of somebody whose trace has not been exported yet.
     fn waits_for_a_sender(&self, group: &Group) -> bool {
         let received = group.spans.iter().filter(|k| k.exported.is_none() && moved(&k.span, Way::Received));
-        received.flat_map(|k| self.senders(&k.span)).any(|l| l.trace.is_none())
+        received.flat_map(|k| self.senders(&k.span, &[])).any(|l| l.trace.is_none())
     }
 
     fn forget(&mut self, id: u64) {

@@ -82,6 +82,25 @@ fn many_to_many_in_both_directions_at_the_ends() {
 }
 
 #[test]
+fn what_the_brokers_end_shows_of_a_fetch_counts() {
+    let mut spans =
+        vec![kafka(1, "Produce", 0, 4, T0), kafka(2, "Produce", 5, 9, T0 + MS), kafka(3, "Fetch", 0, 0, T0 + 10 * MS)];
+    let mut broker = at_broker(13, &spans[2]);
+    broker.attrs = kafka(0, "Fetch", 0, 9, 0).attrs;
+    spans.push(broker);
+    let spans = arcs(spans);
+    let mut trace = assemble(&Mem::of(spans.clone()), SpanId(3), &Limits::default()).unwrap();
+    fill_links(&Mem::of(spans.clone()), &mut trace, &Limits::default()).unwrap();
+    assert_eq!(linked(&trace, 3), [1, 2]);
+    let mut out: Vec<Trace> = Vec::new();
+    let mut stream = Stream::new(StreamConfig::default());
+    stream.tick(T0, &mut |t| out.push(t));
+    spans.into_iter().for_each(|s| stream.push(s, &mut |t| out.push(t)));
+    stream.finish(&mut |t| out.push(t));
+    assert_eq!(linked(out.last().unwrap(), 3), [1, 2]);
+}
+
+#[test]
 fn what_came_before_it_was_sent_is_of_another_time() {
     let mut spans = story();
     spans.push(kafka(6, "Fetch", 6, 9, T0 - S));

@@ -1,33 +1,42 @@
 #!/usr/bin/env python3
 """Messages through a real Kafka: who produced what, who fetched it, and what was called for it; and what should say so.
 
-usage: brokers.py run --dir WORKDIR [--records N]      two producers (batches of 1 to 5 records), two consumers, two partitions
-       brokers.py compare OTLP_FILE WORKDIR            JSON: `records`, `linked` (recall), `links`, `right` (precision); `calls`
-                                                       that consumers made, one for each record, `caused` by its fetch
+usage: brokers.py run --dir WORKDIR [--requests N] [--users U [--flat-out]] [--seconds S] [--settle S]
+       brokers.py compare OTLP_FILE WORKDIR      JSON; `passages.py` says what is in it
+
+Two producers, two partitions, two consumers that each get all records and make a call for each. Each producer sends batches of 1 to
+5 records and waits for them; or, with --users, U threads in the two send one record each, wait until both consumers have made
+their calls for it, and send the next: U records are under way, and share batches and requests as it comes. With --flat-out, users
+wait for the broker only, and consumers fall behind.
 
 Run by the Python of target/servers/venv (tests/apps/fetch.py), in a network namespace of its own (root). Truth is in
 WORKDIR/truth: one line per record and process, never on the wire. Says `skip REASON` if something is missing.
 """
 
 import argparse
-import collections
+import concurrent.futures
 import http.client
 import http.server
+import itertools
 import json
+import mmap
 import os
 import pathlib
 import subprocess
 import sys
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import check  # noqa: E402 - from the folder above
-import serve  # noqa: E402
+import passages  # noqa: E402 - from this folder
+import serve  # noqa: E402 - from the folder above
 import stage  # noqa: E402
 
 PORT, CALLED, TOPIC, PARTITIONS = 9092, 8080, "orders", 2
+PROCESSES = 2  # of producers, and of consumers
+SIZES = (60, 500)  # of records with --users, bytes
 
 
 # --- the programs ------------------------------------------------------------------------------------------------------
@@ -38,22 +47,91 @@ def note(folder, **record):
         file.write(json.dumps({"pid": os.getpid(), **record}) + "\n")
 
 
-def produce(folder, records):
+def note_sent(folder, future):
+    """Where it lies, and the first offset of its batch."""
+    got = future.get(60)
+    note(folder, way="sent", partition=got.partition, offset=got.offset, batch=got.offset - future.args[0])
+    return got.partition, got.offset
+
+
+class Done:
+    """What each consumer has done, a byte for each record. In files, so that nobody has to be told by a message."""
+
+    def __init__(self, folder, records):
+        self.records = records
+        self.maps = []
+        for n in range(PROCESSES):
+            with open(folder / f"done-{n}", "a+b") as file:
+                file.truncate(PARTITIONS * records)
+                self.maps.append(mmap.mmap(file.fileno(), 0))
+
+    def mark(self, consumer, partition, offset):
+        self.maps[consumer][partition * self.records + offset] = 1
+
+    def by_all(self, partition, offset):
+        return all(done[partition * self.records + offset] for done in self.maps)
+
+
+class Users:
+    """Who wait until a record has been dealt with; one thread looks for all."""
+
+    def __init__(self, done):
+        self.done, self.waiting = done, {}
+        threading.Thread(target=self.look, daemon=True).start()
+
+    def wait(self, record):
+        self.waiting[record] = event = threading.Event()
+        if not event.wait(120):
+            raise SystemExit(f"nobody got {record}")
+
+    def look(self):
+        while True:
+            time.sleep(0.002)
+            for record in [record for record in list(self.waiting) if self.done.by_all(*record)]:
+                self.waiting.pop(record).set()
+
+
+def produce(folder, args):
     from kafka import KafkaProducer
 
     producer = KafkaProducer(bootstrap_servers=f"127.0.0.1:{PORT}", linger_ms=5)
-    sent = 0
-    while sent < records:
-        batch = min(1 + sent % 5, records - sent)
-        partition = sent % PARTITIONS
-        futures = [producer.send(TOPIC, value=b"order", partition=partition) for _ in range(batch)]
-        for future in futures:
-            note(folder, way="sent", partition=partition, offset=future.get(60).offset)
-        sent += batch
+    producer.partitions_for(TOPIC)
+    time.sleep(args.settle)
+    if args.users:
+        by_users(folder, producer, args)
+    else:
+        in_batches(folder, producer, args.requests)
     producer.close()
 
 
-def consume(folder, records):
+def in_batches(folder, producer, records):
+    sent = 0
+    while sent < records:
+        batch = min(1 + sent % 5, records - sent)
+        futures = [producer.send(TOPIC, value=b"order", partition=sent % PARTITIONS) for _ in range(batch)]
+        for future in futures:
+            note_sent(folder, future)
+        sent += batch
+
+
+def by_users(folder, producer, args):
+    numbers, end = iter(range(args.requests)), time.monotonic() + (args.seconds or 1e9)
+    users = None if args.flat_out else Users(Done(folder, args.all))
+    low, high = SIZES
+
+    def user(_):
+        for n in numbers:
+            if time.monotonic() > end:
+                return
+            record = note_sent(folder, producer.send(TOPIC, value=b"o" * (low + n * 37 % (high - low)), partition=n % PARTITIONS))
+            if users:
+                users.wait(record)
+
+    with concurrent.futures.ThreadPoolExecutor(args.users) as pool:
+        list(pool.map(user, range(args.users)))
+
+
+def consume(folder, args):
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{PORT}", group_id=None, fetch_max_wait_ms=100, auto_offset_reset="earliest")
@@ -64,13 +142,16 @@ def consume(folder, records):
     consumer.poll(1000)
     (folder / f"ready-{os.getpid()}").touch()
     called = http.client.HTTPConnection("127.0.0.1", CALLED)
-    while records:
-        for where, got in consumer.poll(1000).items():
+    total = folder / "total"  # there when all has been sent
+    done, marks = 0, Done(folder, args.all)
+    while not total.exists() or done < int(total.read_text()):
+        for where, got in consumer.poll(500).items():
             for one in got:
                 note(folder, way="received", partition=where.partition, offset=one.offset)
                 called.request("GET", f"/record/{where.partition}/{one.offset}")
                 called.getresponse().read()
-                records -= 1
+                marks.mark(args.number, where.partition, one.offset)
+                done += 1
     consumer.close()
 
 
@@ -87,14 +168,26 @@ class Called(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def run(work, records):
+def shares(number):
+    """Of the producers, in all the number."""
+    return [number // PROCESSES + (i < number % PROCESSES) for i in range(PROCESSES)]
+
+
+def run(work, args):
     server = serve.load("kafka")(work, None)
     if reason := server.missing():
         print(f"skip {reason}", flush=True)
+        print(json.dumps({"shape": "kafka", "skipped": reason}), flush=True)
         return
     truth = work / "truth"
     truth.mkdir(parents=True)
     stage.own_network()
+    children = []
+
+    def start(way, **more):
+        options = itertools.chain(*((f"--{name}", str(value)) for name, value in more.items()), ["--flat-out"] * args.flat_out)
+        children.append(subprocess.Popen([sys.executable, str(HERE / "brokers.py"), way, "--dir", str(truth), "--all", str(args.requests), *options]))
+
     try:
         server.start()
         server.ready()
@@ -103,74 +196,30 @@ def run(work, records):
         admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{PORT}")
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         admin.close()
-        me = [sys.executable, str(HERE / "brokers.py")]
         called = http.server.ThreadingHTTPServer(("127.0.0.1", CALLED), Called)
         threading.Thread(target=called.serve_forever, daemon=True).start()
-        start = lambda way, n: subprocess.Popen([*me, way, "--dir", str(truth), "--records", str(n)])  # noqa: E731
-        children = [start("consume", 2 * records) for _ in range(2)]
-        server.wait(lambda: len(list(truth.glob("ready-*"))) == 2, "the consumers")
-        children += [start("produce", records) for _ in range(2)]
-        if any(child.wait(120) for child in children):
-            raise SystemExit(f"a program failed\n{server.logs()}")
+        for number in range(PROCESSES):
+            start("consume", number=number)
+        server.wait(lambda: len(list(truth.glob("ready-*"))) == PROCESSES, "the consumers")
+        began = time.monotonic()
+        # One user is in one process, which has all the records then.
+        for users, records in zip(shares(args.users), shares(args.requests)) if args.users != 1 else [(1, args.requests)]:
+            start("produce", users=users, requests=records, seconds=args.seconds, settle=args.settle)
+        if any(child.wait() for child in children[PROCESSES:]):
+            raise SystemExit(f"a producer failed\n{server.logs()}")
+        took = time.monotonic() - began - args.settle
+        sent = sum(len(file.read_text().splitlines()) for file in truth.glob("sent-*.jsonl"))
+        (work / "total").write_text(str(sent))
+        (work / "total").rename(truth / "total")
+        if any(child.wait(300) for child in children[:PROCESSES]):
+            raise SystemExit(f"a consumer failed\n{server.logs()}")
     finally:
+        for child in children:
+            if child.poll() is None:
+                child.terminate()
+                child.wait()
         server.end()
-    print(f"{2 * records} records", flush=True)
-
-
-# --- the comparison ----------------------------------------------------------------------------------------------------
-
-CLIENT = 3  # SpanKind in OTLP
-
-
-def moved(span, attrs):
-    """Partition → first and last offset of what a span moved, by its attributes."""
-    if listed := attrs.get("wirespan.kafka.partitions"):
-        for one in listed.split():
-            place, _, span_range = one.rpartition(":")
-            first, _, last = span_range.partition("-")
-            yield int(place.rpartition("/")[2]), int(first), int(last or first)
-    elif "kafka.offset" in attrs:
-        first = int(attrs["kafka.offset"])
-        yield int(attrs["messaging.destination.partition.id"]), first, int(attrs.get("wirespan.kafka.last_offset", first))
-
-
-def compare(otlp, work):
-    sent, received = {}, collections.defaultdict(set)  # (partition, offset) → pid, pids
-    for file in (work / "truth").glob("*.jsonl"):
-        for record in map(json.loads, file.read_text().splitlines()):
-            key = record["partition"], record["offset"]
-            if record["way"] == "sent":
-                sent[key] = record["pid"]
-            else:
-                received[key].add(record["pid"])
-    spans, links, calls = {}, [], []  # id → pid, attributes; (from, to); (parent, pid, partition and offset)
-    with open(otlp, encoding="utf-8") as lines:
-        for line in lines:
-            for group in json.loads(line)["resourceSpans"]:
-                pid = int(check.attributes(group["resource"]["attributes"]).get("process.pid", 0))
-                for raw in (s for scope in group["scopeSpans"] for s in scope["spans"]):
-                    spans[raw["spanId"]] = pid, (said := check.attributes(raw.get("attributes")))
-                    path = said.get("url.path") or said.get("url.full", "")
-                    if raw["kind"] == CLIENT and "/record/" in path:
-                        calls.append((raw.get("parentSpanId"), pid, tuple(map(int, path.split("/")[-2:]))))
-                    links += [(raw["spanId"], link["spanId"]) for link in raw.get("links", ())]
-    linked, right = set(), 0
-    for consumer, producer in links:
-        if producer not in spans:
-            continue
-        (to, got), (by, gave) = spans[consumer], spans[producer]
-        mine = {(p, o) for p, first, last in moved(consumer, got) for o in range(first, last + 1)}
-        theirs = {(p, o) for p, first, last in moved(producer, gave) for o in range(first, last + 1)}
-        shared = [key for key in mine & theirs if sent.get(key) == by and to in received[key]]
-        right += bool(shared)
-        linked.update((key, to) for key in shared)
-    fetched = lambda parent, pid, key: spans[parent][0] == pid and any(  # noqa: E731
-        p == key[0] and first <= key[1] <= last for p, first, last in moved(parent, spans[parent][1]))
-    caused = sum(parent in spans and fetched(parent, pid, key) for parent, pid, key in calls)
-    orphans = sum(parent not in spans for parent, _, _ in calls)
-    expected = {(key, to) for key, pids in received.items() for to in pids if key in sent}
-    return {"records": len(expected), "linked": len(linked & expected), "links": len(links), "right": right,
-            "calls": len(calls), "caused": caused, "orphans": orphans}
+    print(json.dumps({"shape": "kafka", "requests": sent, "broken": 0, "seconds": round(took, 3)}), flush=True)
 
 
 def main():
@@ -178,12 +227,22 @@ def main():
     parser.add_argument("what", choices=["run", "compare", "produce", "consume"])
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     parser.add_argument("--dir", type=pathlib.Path)
-    parser.add_argument("--records", type=int, default=100, help="of each producer")
+    parser.add_argument("--requests", type=int, default=200, help="in all (200)")
+    parser.add_argument("--users", type=int, default=0, help="records under way at once (0: one batch of each producer)")
+    parser.add_argument("--seconds", type=float, default=0, help="no record of a user is sent after so long, however few there were")
+    parser.add_argument("--flat-out", action="store_true", help="users do not wait for the consumers")
+    parser.add_argument("--settle", type=float, default=0, help="how long the producers are up before they send, seconds (0)")
+    parser.add_argument("--all", type=int, default=0, help=argparse.SUPPRESS)  # of a producer or consumer: records of all producers
+    parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)  # of a consumer: which it is
     args = parser.parse_args()
     if args.what == "compare":
-        print(json.dumps(compare(*args.files)))
+        print(json.dumps(passages.compare(*args.files)))
+    elif args.what == "run":
+        run(args.dir.resolve(), args)
+    elif args.what == "produce":
+        produce(args.dir, args)
     else:
-        {"run": run, "produce": produce, "consume": consume}[args.what](args.dir.resolve(), args.records)
+        consume(args.dir, args)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,16 @@ SHAPES = {
     "gevent-fanout": Shape("gevent", "gevent-fanout", REACTOR, "gevent, a greenlet for each call, all at once"),
 }
 
+@dataclasses.dataclass
+class Broker:
+    """Not a tree of services, but records that go from users through a broker to who makes a call for each: brokers.py."""
+
+    aim: tuple  # share of records exactly right
+    what: str
+
+
+BROKERS = {"kafka": Broker((99.9, None), "two producers, two consumers, two partitions, a call for each record")}
+
 NGINX = """
 daemon off; worker_processes 2; user root; pid {work}/pid; error_log {work}/errors.log warn;
 events {{ worker_connections 4096; }}

@@ -17,44 +17,85 @@ const OFFSET_COMMIT: i16 = 8;
 const OFFSET_FETCH: i16 = 9;
 const TXN_OFFSET_COMMIT: i16 = 28;
 /// Partitions of a request that are remembered until its response.
-const MAX_REMEMBERED: usize = 4;
+const MAX_REMEMBERED: usize = 8;
 
-/// What the response to a produce or a fetch does not say again, by topic (hashed) and partition: how many records were
-/// sent, or the offset that was asked for.
+/// What a request says of one partition.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Hash of the topic.
+    topic: u64,
+    index: i32,
+    /// How many records were sent, or the offset that was asked for.
+    number: i64,
+    /// Most bytes that were asked for.
+    bytes: u32,
+}
+
+/// What the response to a produce or a fetch does not say again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Remembered([Option<(u64, i32, i64)>; MAX_REMEMBERED]);
+pub(super) struct Remembered {
+    parts: [Option<Asked>; MAX_REMEMBERED],
+    /// Most bytes in all; 0: not known.
+    max_bytes: u32,
+    committed: bool,
+}
 
 impl Remembered {
     pub(super) fn of(key: i16, facts: &Facts<'_>) -> Self {
-        let mut all = Remembered::default();
-        for (slot, part) in all.0.iter_mut().zip(facts.parts()) {
+        let max_bytes = facts.max_bytes.unwrap_or(0);
+        let mut all = Remembered { max_bytes, committed: facts.committed, ..Remembered::default() };
+        for (slot, part) in all.parts.iter_mut().zip(facts.parts()) {
             let number = match key {
                 api::PRODUCE => part.records.and_then(|n| i64::try_from(n).ok()),
                 api::FETCH => part.offset,
                 _ => None,
             };
-            *slot = number.map(|n| (hash(part.topic), part.index, n));
+            *slot =
+                number.map(|number| Asked { topic: hash(part.topic), index: part.index, number, bytes: part.bytes });
         }
         all
     }
 
-    fn get(&self, part: &Part<'_>) -> Option<i64> {
-        let topic = hash(part.topic);
-        self.0.iter().flatten().find(|(t, index, _)| (*t, *index) == (topic, part.index)).map(|(_, _, n)| *n)
+    /// The same, but for what is named anew.
+    pub(super) fn with(mut self, named: Remembered) -> Self {
+        (self.max_bytes, self.committed) = (named.max_bytes, named.committed);
+        for one in named.parts.into_iter().flatten() {
+            let same = |a: &Option<Asked>| a.is_some_and(|a| (a.topic, a.index) == (one.topic, one.index));
+            let at = self.parts.iter().position(same).or_else(|| self.parts.iter().position(Option::is_none));
+            if let Some(slot) = at.and_then(|at| self.parts.get_mut(at)) {
+                *slot = Some(one);
+            }
+        }
+        self
     }
 
-    /// First and last offset of a partition, as far as both messages tell. The first offset of records that were not seen
-    /// is the one that was asked for.
-    fn range(&self, key: i16, part: &Part<'_>) -> (Option<i64>, Option<i64>) {
-        let number = self.get(part);
+    fn get(&self, part: &Part<'_>) -> Option<&Asked> {
+        let topic = hash(part.topic);
+        self.parts.iter().flatten().find(|a| (a.topic, a.index) == (topic, part.index))
+    }
+
+    /// First and last offset of a partition, as far as both messages tell.
+    fn range(&self, key: i16, part: &Part<'_>, len: u64) -> (Option<i64>, Option<i64>) {
+        let asked = self.get(part);
         match key {
             api::PRODUCE => {
-                let last = part.offset.zip(number).and_then(|(first, n)| first.checked_add(n.checked_sub(1)?));
+                let last = part.offset.zip(asked).and_then(|(first, a)| first.checked_add(a.number.checked_sub(1)?));
                 (part.offset, last)
             }
-            api::FETCH => (part.offset.or(number.filter(|_| part.filled)), part.last),
+            api::FETCH => {
+                // The first offset of records that were not seen is the one that was asked for.
+                let first = part.offset.or(asked.map(|a| a.number).filter(|_| part.filled));
+                (first, part.last.or_else(|| self.end(part, asked?, len).filter(|last| Some(*last) >= first)))
+            }
             _ => (part.offset, None),
         }
+    }
+
+    /// The last of records that were not all seen: of fewer than were asked for, the last that there was.
+    fn end(&self, part: &Part<'_>, asked: &Asked, len: u64) -> Option<i64> {
+        let all = part.filled && part.bytes < asked.bytes && (self.max_bytes == 0 || len < u64::from(self.max_bytes));
+        let behind = if self.committed { part.stable } else { part.high };
+        behind.filter(|_| all)?.checked_sub(1)
     }
 }
 
@@ -168,7 +209,7 @@ pub(super) fn response<'a>(message: &mut Message<'a>, key: i16, facts: Facts<'a>
     }
     destination(message, &facts);
     if let Some(part) = facts.parts().first() {
-        let (first, last) = asked.range(key, part);
+        let (first, last) = asked.range(key, part, facts.len);
         let name = if records { "kafka.offset" } else { "wirespan.kafka.committed_offset" };
         message.attrs.extend(first.map(|n| (name, n.into())));
         message.attrs.extend(last.map(|n| ("wirespan.kafka.last_offset", n.into())));
@@ -235,7 +276,7 @@ fn number(n: i32) -> Cow<'static, str> {
 fn list(key: i16, facts: &Facts<'_>, asked: &Remembered) -> String {
     let mut text = String::new();
     for part in facts.parts() {
-        let (Some(first), last) = asked.range(key, part) else { continue };
+        let (Some(first), last) = asked.range(key, part, facts.len) else { continue };
         if !text.is_empty() {
             text.push(' ');
         }

@@ -29,6 +29,10 @@ pub(super) struct Part<'a> {
     pub(super) filled: bool,
     /// Offset behind the last record that consumers may read.
     pub(super) high: Option<i64>,
+    /// The same for consumers that read what is committed only.
+    pub(super) stable: Option<i64>,
+    /// Bytes of records: those that there are, or as many as were asked for at most.
+    pub(super) bytes: u32,
 }
 
 /// What a message says.
@@ -51,6 +55,12 @@ pub(super) struct Facts<'a> {
     pub(super) error: Option<i16>,
     pub(super) acks: Option<i16>,
     pub(super) max_wait_ms: Option<i32>,
+    /// Most bytes that are asked for.
+    pub(super) max_bytes: Option<u32>,
+    /// Only what is committed is asked for.
+    pub(super) committed: bool,
+    /// Length of the message on the wire.
+    pub(super) len: u64,
     /// Epoch of a fetch session; above 0 only what changed is named.
     pub(super) epoch: Option<i32>,
     /// Topics leave the fetch session.

@@ -1,13 +1,17 @@
 //! What a fetch session is about (KIP-227): after its first request, those that ask for the same again name no topic.
 
+use super::emit::Remembered;
 use super::facts::{Facts, Topic};
 use super::topics::MAX_NAME;
 
-/// The only topic of the session of a connection, if it has one only.
+/// The session of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
+    /// Its only topic, if it has one only.
     name: Vec<u8>,
     id: Option<[u8; 16]>,
+    /// What is asked for, of all partitions.
+    asked: Remembered,
 }
 
 impl Fetches {
@@ -29,6 +33,13 @@ impl Fetches {
             None if self.name.is_empty() => Topic::None,
             None => Topic::Name(&self.name),
         }
+    }
+
+    /// What a fetch asks for: what it names, and what those before it did.
+    pub(super) fn asked(&mut self, facts: &Facts<'_>, named: Remembered) -> Remembered {
+        let goes_on = facts.epoch.is_some_and(|epoch| epoch > 0);
+        self.asked = if goes_on { self.asked.with(named) } else { named };
+        self.asked
     }
 
     fn is(&self, topic: Topic<'_>) -> bool {

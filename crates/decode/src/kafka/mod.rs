@@ -5,7 +5,7 @@
 //! |---|---|
 //! | pairing | by correlation id; a produce with `acks=0` gets no response and is one-way |
 //! | operation | the name of the API key; the body is read up to the newest version known, beyond it only the header |
-//! | offsets | of the request, `wirespan.kafka.fetch_offset` (asked) or `wirespan.kafka.committed_offset`; of the response, `kafka.offset` (first; of records that were not captured, the one asked for) and `wirespan.kafka.last_offset`; `wirespan.kafka.high_watermark` bounds what a fetch could bring |
+//! | offsets | of the request, `wirespan.kafka.fetch_offset` (asked) or `wirespan.kafka.committed_offset`; of the response, `kafka.offset` (first; of records that were not captured, the one asked for) and `wirespan.kafka.last_offset` (see below); `wirespan.kafka.high_watermark` bounds what a fetch could bring |
 //! | several partitions | the first stands in the convention's attributes, up to 16 in `wirespan.kafka.partitions` as `topic/partition:first-last` |
 //! | topic ids | named by metadata responses of any connection of this process, else shown as `wirespan.kafka.topic_id` |
 //! | fetch sessions | a fetch that names no topic is about the one of its session, if that has one only |
@@ -15,11 +15,15 @@
 //! | SASL without Kafka's header (handshake version 0) | tokens pass by until a request is seen |
 //! | joined in the middle | from the next chunk that begins with a request header that is certain; responses follow their requests |
 //!
-//! **How much of a call is needed**: of *every* call, the beginning. Java reads the four bytes of a length in a call of
-//! their own, so the first call of a run tells nothing; clients write several requests, and brokers several responses, in
-//! a row. Topic and partition stand in the first hundred bytes, a batch's header (with its offsets and count) follows
-//! within 61 more; 2 KiB also reach the headers of a first record with a payload of a usual size. Records that the broker
-//! sends with `sendfile` have no bytes to copy; their lengths are known from the response's head.
+//! **How much of a call is needed**: of *every* call, all. Java reads the four bytes of a length in a call of their own, so
+//! the first call of a run tells nothing. A produce and a fetch hold many batches of several partitions, whose heads (61
+//! bytes, with offsets and count) stand behind the records of the one before: where one is missing, it is not known which
+//! records went along. Of a frame, [`Framing::KEEP`](crate::prefixed) bytes are looked at. Records that the broker sends
+//! with `sendfile` have no bytes to copy; their lengths are known from the response's head.
+//!
+//! **A fetch whose records were not all captured** brought all that there was, if that is less than was asked for: its last
+//! record is the one before the high watermark (with `read_committed`, before the last stable offset). Two exceptions: what
+//! is appended while the broker answers may come along, and the end of a segment of the log ends a fetch.
 
 mod api;
 pub mod detect;
@@ -51,9 +55,6 @@ pub mod reason {
     pub const TOO_MANY_OUTSTANDING: &str = "kafka_too_many_outstanding";
 }
 
-/// Bytes of each call that are needed; see the module's documentation.
-const NEEDED: u32 = 2048;
-
 /// Kafka.
 #[derive(Clone, Copy, Debug)]
 pub struct Kafka;
@@ -72,7 +73,7 @@ impl Protocol for Kafka {
     }
 
     fn need(&self) -> Need {
-        Need::EveryCall(NEEDED)
+        Need::WholeCalls
     }
 
     fn parser(&self, _transport: Transport) -> Box<dyn Parser> {

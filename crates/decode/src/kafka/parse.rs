@@ -9,12 +9,14 @@ use super::wire::{Reader, Stop};
 use super::{reason, request, response, topics};
 use crate::prefixed::{Frame, Framing, Out, Start, Stream};
 use crate::text::at_most;
-use crate::{Parser, MAX_BUFFERED};
+use crate::Parser;
 use std::collections::VecDeque;
 use wirespan_model::{Chunk, Item, Kind, Message, Side};
 
 /// Most unanswered requests that are remembered.
 pub const MAX_OUTSTANDING: usize = 1024;
+/// Bytes of a frame that are kept until it is read: the heads of its batches stand among the records.
+const KEEP: usize = 64 * 1024;
 /// Longest SASL token that passes by without a header.
 const MAX_TOKEN: u64 = 1 << 20;
 
@@ -66,7 +68,7 @@ impl Parser for KafkaParser {
 impl Framing for Session {
     const BAD: &'static str = reason::BAD_FRAME;
     const GAP: &'static str = reason::GAP;
-    const KEEP: usize = MAX_BUFFERED;
+    const KEEP: usize = KEEP;
 
     /// Records that a broker sends without copying them stand between the heads of partitions.
     fn bridges(&self, side: Side) -> bool {
@@ -152,7 +154,9 @@ impl Session {
         let mut facts = Facts::default();
         // What was read before it stopped counts.
         let read = request::body(&head, &mut body, &mut facts);
+        let mut remembered = Remembered::of(head.key, &facts);
         if head.key == api::FETCH {
+            remembered = fetches.asked(&facts, remembered);
             if read.is_err() {
                 // Which topics leave the session stands at the end.
                 facts.forgets = true;
@@ -166,7 +170,6 @@ impl Session {
         let kind = if one_way { Kind::OneWay } else { Kind::Request };
         let mut message = Message::new("kafka", frame.side, kind, frame.offset);
         emit::place(&mut message, &frame, head.correlation);
-        let remembered = Remembered::of(head.key, &facts);
         emit::request(&mut message, &head, facts);
         out(Item::Message(&message));
         drop(message);
@@ -207,6 +210,7 @@ impl Session {
             if asked.key == api::SASL_HANDSHAKE && asked.version == 0 && facts.error == Some(0) {
                 self.raw_sasl = true;
             }
+            facts.len = frame.len;
             emit::response(&mut message, asked.key, facts, &asked.remembered, read.is_err());
         }
         out(Item::Message(&message));

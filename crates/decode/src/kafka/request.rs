@@ -136,10 +136,14 @@ fn fetch<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), St
     facts.max_wait_ms = Some(r.i32()?);
     r.i32()?;
     if v >= 3 {
-        r.i32()?;
+        facts.max_bytes = u32::try_from(r.i32()?).ok();
     }
-    if v >= 4 && !(0..=1).contains(&r.i8()?) {
-        return Err(Stop::Bad);
+    if v >= 4 {
+        facts.committed = match r.i8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Stop::Bad),
+        };
     }
     if v >= 7 {
         r.i32()?;
@@ -164,7 +168,10 @@ fn fetch<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), St
             if v >= 5 {
                 r.i64()?;
             }
-            r.i32()?;
+            let bytes = u32::try_from(r.i32()?).unwrap_or(0);
+            if let Some(part) = facts.last_part() {
+                part.bytes = bytes;
+            }
             r.tags()?;
         }
         r.tags()?;

@@ -232,9 +232,7 @@ fn fetch<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), St
             let (index, error) = (r.i32()?, r.i16()?);
             facts.code(error);
             let high = Some(r.i64()?).filter(|n| *n >= 0);
-            if v >= 4 {
-                r.i64()?;
-            }
+            let stable = if v >= 4 { Some(r.i64()?).filter(|n| *n >= 0) } else { None };
             if v >= 5 {
                 r.i64()?;
             }
@@ -248,7 +246,7 @@ fn fetch<'a>(v: i16, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<(), St
                 r.i32()?;
             }
             let len = r.bytes_len()?.unwrap_or(0);
-            facts.push(Part { topic, index, high, filled: len > 0, ..Part::default() });
+            facts.push(Part { topic, index, high, stable, filled: len > 0, bytes: len, ..Part::default() });
             records(r, len, true, facts)?;
             r.tags()?;
         }

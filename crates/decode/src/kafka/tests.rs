@@ -265,15 +265,19 @@ fn a_fetch_that_names_nothing_is_about_its_session() {
 }
 
 #[test]
-fn a_fetch_not_captured_whole_counts_nothing() {
+fn a_fetch_not_captured_whole_counts_nothing_and_brought_what_there_was() {
     let id = *b"fetch not whole.";
     let records = plain_batch(10, 2);
-    let response = fetched13(1, id, 0, &records, 1_000_000);
-    let turns =
-        [c(fetch13(1, id, 10)), (s("").0, response, 1_000_003), c(fetch13(2, id, 12)), s(fetched13(2, id, 0, &w(), 0))];
-    let said = say(&turns);
+    let said_of = |missing: u32| {
+        let response = (s("").0, fetched13(1, id, 0, &records, missing), u64::from(missing) + 3);
+        say(&[c(fetch13(1, id, 10)), response, c(fetch13(2, id, 12)), s(fetched13(2, id, 0, &w(), 0))])
+    };
+    let as_much_as_asked = said_of((1 << 20) - records.0.len() as u32);
+    assert!(as_much_as_asked[1].contains("kafka.offset=10"), "{}", as_much_as_asked[1]);
+    assert!(!as_much_as_asked[1].contains("last_offset"), "there may be more: {}", as_much_as_asked[1]);
+    let said = said_of(1_000_000);
     assert!(said[1].contains("body=1000003 id=1 status=0 Ok"), "{}", said[1]);
-    assert!(said[1].contains("kafka.offset=10") && !said[1].contains("last_offset"), "{}", said[1]);
+    assert!(said[1].contains("kafka.offset=10 wirespan.kafka.last_offset=98"), "{}", said[1]);
     assert!(!said[1].contains("message_count"), "{}", said[1]);
     assert!(said[3].contains("id=2") && said[3].contains("message_count=0"), "{}", said[3]);
     assert!(!said[3].contains("kafka.offset"), "{}", said[3]);
@@ -282,7 +286,24 @@ fn a_fetch_not_captured_whole_counts_nothing() {
     let head = whole.len() - records.0.len() - 3;
     let tail = whole.len() - head;
     let said = say(&[c(fetch13(3, id, 11)), (s("").0, whole[..head].to_vec(), tail as u64)]);
-    assert!(said[1].contains("kafka.offset=11 wirespan.kafka.high_watermark=99"), "{}", said[1]);
+    assert!(
+        said[1].contains("kafka.offset=11 wirespan.kafka.last_offset=98 wirespan.kafka.high_watermark=99"),
+        "{}",
+        said[1]
+    );
+}
+
+#[test]
+fn what_a_session_asks_for_is_known_to_fetches_that_do_not_repeat_it() {
+    let topic = *b"asked for before";
+    let again =
+        c(ask(1, 13, 2, true, w().i32(-1).i32(500).i32(1).i32(1 << 20).i8(0).i32(7).i32(1).uv(1).uv(1).cstr("").i8(0)));
+    let records = plain_batch(10, 2);
+    let whole = fetched13(2, topic, 0, &records, 0);
+    let head = whole.len() - records.0.len() - 3;
+    let sent = (s("").0, whole[..head].to_vec(), (whole.len() - head) as u64);
+    let said = say(&[c(fetch13(1, topic, 10)), s(fetched13(1, topic, 0, &w(), 0)), again, sent]);
+    assert!(said[3].contains("kafka.offset=10 wirespan.kafka.last_offset=98"), "{}", said[3]);
 }
 
 #[test]
