@@ -192,6 +192,7 @@ fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
         hooks_from_start: c.hooks_from_start,
         propagate_options: c.propagate_option,
         runtimes: c.runtimes,
+        actors: c.actors,
         propagate: propagate.map_err(|why| anyhow::anyhow!("capture.propagate: {why}"))?,
     })
 }

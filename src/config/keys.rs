@@ -54,6 +54,8 @@ pub(crate) struct Capture {
     /// Look into the runtimes of targets (goroutines, virtual threads, asyncio, tokio, Node, …) for who acts; without it only threads, what is
     /// handed over between them, and inference tell.
     pub(crate) runtimes: bool,
+    /// Goroutines, virtual threads, greenlets, tasks and streams of which it is known for whom they act, at least 512; who said nothing for the longest time is forgotten first.
+    pub(crate) actors: u32,
     /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first` or `every`.
     pub(crate) propagate: String,
     /// Put trace context into an option of TCP beside requests that are not HTTP/1, as `--propagate-option`.
@@ -71,6 +73,7 @@ impl Default for Capture {
             hooks_from_start: false,
             messages: true,
             runtimes: true,
+            actors: 65536,
             propagate: "off".into(),
             propagate_option: false,
         }

@@ -243,6 +243,24 @@ fn workers_act_for_whom_they_send() {
     run("shapes_client", &bars, 1000, USERS);
 }
 
+/// A table for 2,048 goroutines, and ten times as many that act: the old ones are forgotten, and each that comes is known.
+#[test]
+fn who_comes_late_is_known_as_well_as_the_first() {
+    let test = "shapes_many";
+    if !can_trace(test) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("wirespan.toml");
+    std::fs::write(&config, "[capture]\nactors = 2048\n").unwrap();
+    let settings = [OsStr::new("--config"), config.as_os_str()];
+    let Some(_) = trace(test, &["go-h2-fanout"], dir.path(), 1500, USERS, &settings) else { return };
+    let reports: Value = serde_json::from_str(&compare(dir.path(), "json")).unwrap();
+    let report = &reports["go-h2-fanout"];
+    // But for the first tenths of a second, in which the program is looked into.
+    assert!(report["share"].as_f64().unwrap() > 0.93, "{report}");
+}
+
 #[test]
 fn runtimes_are_not_asked_where_that_is_switched_off() {
     let test = "shapes_without_runtimes";

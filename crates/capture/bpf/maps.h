@@ -215,7 +215,7 @@ struct goroutine_key {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 65536); /* set before loading */
 	__type(key, struct goroutine_key);
 	__type(value, struct context);
 } goroutines SEC(".maps");

@@ -17,6 +17,8 @@ use std::path::Path;
 
 /// The ring of records if there are none of messages, only of tasks.
 const TASKS_RING_BYTES: u32 = 256 << 10;
+/// Below it the kernel keeps nearly none: each processor sets some aside.
+const LEAST_ACTORS: u32 = 512;
 
 fn open(
     options: &Options,
@@ -49,6 +51,10 @@ fn open(
     }
     let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
     skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
+    skel.maps
+        .goroutines
+        .set_max_entries(options.actors.max(LEAST_ACTORS))
+        .map_err(bpf("sizing the table of actors"))?;
     if !options.messages {
         let m = &mut skel.maps;
         let only_of_messages = [

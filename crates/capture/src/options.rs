@@ -28,6 +28,8 @@ pub struct Options {
     pub propagate_options: bool,
     /// Look into the runtimes of targets: which goroutine, virtual thread, task or stream acts.
     pub runtimes: bool,
+    /// Goroutines, virtual threads, greenlets, tasks and streams that are remembered.
+    pub actors: u32,
 }
 
 impl Default for Options {
@@ -44,6 +46,7 @@ impl Default for Options {
             hooks_from_start: false,
             propagate_options: false,
             runtimes: true,
+            actors: 65536,
         }
     }
 }
