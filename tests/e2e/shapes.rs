@@ -185,6 +185,10 @@ fn hand_over_to_other_threads() {
         bar("go-channel", 0.7, GOROUTINE).claimed(0.9),
         bar("java-virtual", 0.7, GOROUTINE).claimed(0.95),
         bar("java-virtual-fanout", 0.3, WIRE).claimed(0.95),
+        bar("dotnet-pool", 0.5, WIRE).claimed(0.9),
+        bar("dotnet-pool-full", 0.5, WIRE).claimed(0.9),
+        bar("dotnet-async", 0.0, WIRE),
+        bar("dotnet-async-fanout", 0.0, WIRE),
         bar("puma", 0.8, &["wire", "thread"]).claimed(0.98),
     ];
     run("shapes_hand_over", &bars, 100, USERS);

@@ -11,6 +11,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SERVERS = ROOT / "target" / "servers"  # what tests/apps/fetch.py has fetched
 VENV = SERVERS / "venv" / "bin" / "python3"
+DOTNET = SERVERS / "dotnet" / "dotnetcore2" / "bin"
 
 
 # Share of traces that should be exactly right, per cent: by observation alone, and with `--propagate`.
@@ -63,6 +64,7 @@ RUNTIMES = {
     "java": (["javac", "java"], "Service.class", ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-Dsun.net.httpserver.nodelay=true", "-cp", "{build}", "Service"]),
     "java25": (["javac"], "Service.class", ["{java25}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", "{build}", "Service"]),
     "netty": (["java"], None, ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dreactor.netty.ioWorkerCount={workers}", "-cp", f"{SERVERS}/shape_netty-classes:{SERVERS}/shape_netty/*", "Netty"]),
+    "dotnet": (["mcs"], "Service.dll", ["env", "COMPlus_EnableDiagnostics=0", DOTNET / "dotnet", "exec", "--runtimeconfig", "{here}/Service.runtimeconfig.json", "{build}/Service.dll"]),
     "go": (["go"], "go_service", ["{build}/go_service"]),
     "grpc": ([], None, [SERVERS / "shape_grpc"]),
     "node": (["node"], None, ["node", "{here}/service.mjs"]),
@@ -110,6 +112,10 @@ SHAPES = {
     "java-fanout": Shape("java", "fanout", POOL, "Java, fixed thread pool, all calls at once", workers=WIDE),
     "java-virtual": Shape("java25", "virtual", POOL, "Java 25, a virtual thread per connection"),
     "java-virtual-fanout": Shape("java25", "virtual-fanout", POOL, "Java 25, a virtual thread for each call, all at once"),
+    "dotnet-pool": Shape("dotnet", "pool", POOL, ".NET's thread pool, one call after the other", workers=WIDE),
+    "dotnet-pool-full": Shape("dotnet", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
+    "dotnet-async": Shape("dotnet", "async", POOL, ".NET, async and await, HttpClient"),
+    "dotnet-async-fanout": Shape("dotnet", "async-fanout", POOL, "the same, all calls at once"),
     "puma": Shape("ruby", "puma", POOL, "Ruby, Puma, a pool of threads behind a reactor", at_once=8),
     "node": Shape("node", "http", LOOP, "Node, kept connections"),
     "node-fanout": Shape("node", "fanout", LOOP, "Node, all calls at once"),

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from plan import FPM, MODULES, PROXIES, ROOT, RUNTIMES, SERVERS, SHAPES, VENV
+from plan import DOTNET, FPM, MODULES, PROXIES, ROOT, RUNTIMES, SERVERS, SHAPES, VENV
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE / "build"
@@ -39,11 +39,14 @@ def build(wanted):
     BUILD.mkdir(exist_ok=True)
     cc = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
     cxx = ["g++", "-std=gnu++20", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
+    core = [f"-r:{file}" for file in sorted(DOTNET.glob("shared/*/*/System*.dll")) if "Native" not in file.name and "Windows" not in file.name]
+    mcs = ["mcs", "-nostdlib", "-noconfig", "-langversion:7", "-nowarn:1702", "-warnaserror", *core]
     steps = {
         "load": (["load.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "load", "load.c"], HERE),
         "service": (["service.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "service", "service.c"], HERE),
         "cpp_service": (["service.cc", "service.hh", "coroutine.hh", "http.h", "../shop/truth.h"], [*cxx, BUILD / "cpp_service", "service.cc"], HERE),
         "Service.class": (["Service.java"], ["javac", "-d", BUILD, "Service.java"], HERE),
+        "Service.dll": (["Service.cs"], [*mcs, f"-out:{BUILD / 'Service.dll'}", "Service.cs"], HERE),
         "go_service": (["goservice/service.go", *(f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod"))], ["go", "build", "-o", BUILD / "go_service", "."], HERE / "go"),
     }
     broken = {}
@@ -104,6 +107,8 @@ def check(shape):
         raise Skip("needs php-fpm")
     if shape.runtime == "grpc" and not (SERVERS / "shape_grpc").exists():
         raise Skip("needs gRPC for Go (tests/apps/fetch.py)")
+    if shape.runtime == "dotnet" and not (DOTNET / "dotnet").exists():
+        raise Skip("needs .NET Core (tests/apps/fetch.py)")
     if shape.runtime == "netty" and not (SERVERS / "shape_netty-classes" / "Netty.class").exists():
         raise Skip("needs Netty (tests/apps/fetch.py)")
     if shape.runtime == "tokio" and not tokio_service():
