@@ -62,6 +62,8 @@ def read_truth(folder):
     for call, inside in calls:
         if inside is None:
             roots.append(call)
+        elif inside not in served:
+            raise check.BadInput(f"{folder}: nobody noted that {inside} was called: its caller failed")
         else:
             call.caller = served[inside]
             call.caller.children.append(call)

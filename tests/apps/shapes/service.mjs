@@ -79,4 +79,5 @@ const handler = async (request, response) => {
 // Users speak HTTP/1.1; services of an HTTP/2 shape are called over HTTP/2 only.
 const serve2 = () => (tls ? http2.createSecureServer(tls, handler) : http2.createServer(handler));
 const server = HOW.startsWith("http2") && process.env.ENTRY !== "1" ? serve2() : http.createServer(handler);
+server.keepAliveTimeout = 0; // else a connection may end in the moment in which its next request is sent
 server.listen(port, host, 1024);
