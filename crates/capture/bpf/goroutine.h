@@ -23,7 +23,7 @@ __noinline int beget(__u64 id, __u32 pid, __u32 kind, __u64 cause, __u32 evidenc
 	struct goroutine_key key = { .id = id, .pid = pid, .java = kind };
 	struct context born = { .cause = cause, .evidence = evidence, .state = cause ? ACTS_LENT : ACTS_OWN };
 
-	return remember(&goroutines, &key, &born);
+	return bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY); /* whoever calls looks it up */
 }
 
 /* What this goroutine acts for; made at first sight, when its parent is asked unless its start would have been seen. */

@@ -138,7 +138,7 @@ static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, _
 			read_tuple(&a->state.tuple, sk);
 		return &a->state;
 	}
-	if (remember(&socks_by_address, &key, &empty)) {
+	if (bpf_map_update_elem(&socks_by_address, &key, &empty, BPF_ANY)) {
 		count(WS_C_LOST_STATE);
 		return NULL;
 	}

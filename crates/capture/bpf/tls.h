@@ -69,7 +69,7 @@ static __always_inline struct tls_conn *tls_bound(const struct tls_key *key, con
 		return conn;
 	}
 	made.note = *n;
-	remember(&tls_conns, key, &made);
+	bpf_map_update_elem(&tls_conns, key, &made, BPF_ANY);
 	return bpf_map_lookup_elem(&tls_conns, key);
 }
 
