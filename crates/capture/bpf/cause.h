@@ -37,7 +37,7 @@ static __always_inline void answer_for_another(const struct sock_state *s, const
 	bool was_given = a->told && a->state == ACTS_LENT;
 	__u64 cookie = s->cookie;
 
-	if (!s->exchange || (a->cause == exchange && !was_given))
+	if (!s->exchange || ((a->cause == exchange || by_rule(a) == exchange) && !was_given))
 		return;
 	has_others = 1;
 	remember(&answered_by_others, &cookie, &exchange);
@@ -62,8 +62,8 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 	if (s->shared || s->tuple.transport == WS_UDP) {
 		if (a->cause >> 24 == s->cookie)
 			c->exchange = a->cause;
-	} else if (first && s->exchange && a->cause && a->state <= ACTS_ANSWERED && !is_by_stream(a->cause)) {
-		if (a->cause == c->exchange) {
+	} else if (first && s->exchange && by_rule(a) && !is_by_stream(by_rule(a))) {
+		if (by_rule(a) == c->exchange) {
 			if (a->crowd || a->framed)
 				answer_in_turn(a, pid);
 		} else if (goes_on(a)) {
@@ -75,23 +75,50 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 	if (a->state == ACTS_LENT && is_provisional(a->cause) && !a->told && !s->shared && s->exchange) {
 		if (first || c->exchange == a->guess)
 			answer_lent(a, c->exchange);
-	} else if (a->cause == c->exchange) {
+	} else if (a->cause == c->exchange || by_rule(a) == c->exchange) {
 		a->acted = 1;
-		if (a->state == ACTS_OWN)
+		if (a->cause && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
 	}
+}
+
+/*
+ * Another thread has begun to open this connection, and has not waited: who finds it up sends the first request on it for who opened
+ * it, as if it had read an answer, whatever it has done before.
+ */
+static __always_inline bool is_opened_by_another(const struct sock_state *s, const struct context *a, __u32 tid, __u32 pid)
+{
+	return pid && s->connect_later && s->connect_tid != tid && !a->told && !is_provisional(s->connect_cause) &&
+	       (s->connect_cause || s->connect_doubtful);
+}
+
+/* 0: not known. Who has done nothing yet for what it has read may do so now, on a connection that was up before. */
+static __always_inline __u64 opened_for(const struct sock_state *s, const struct context *a)
+{
+	bool undone = !a->acted && (a->cause || a->evidence == WS_EV_INFERRED);
+
+	return undone && a->cause != s->connect_cause ? 0 : s->connect_cause;
 }
 
 /* A request is sent: for whom is noted for the time of its response. */
 static __always_inline void follow_request(struct sock_state *s, struct context *a, __u32 tid, __u32 pid)
 {
 	bool doubtful;
+	__u64 rule;
 
+	if (s->exchange == 1 && !s->pulls && is_opened_by_another(s, a, tid, pid)) {
+		s->cause = opened_for(s, a);
+		s->evidence = s->cause ? WS_EV_CONNECT : WS_EV_INFERRED;
+		s->believed = 0;
+		a->acted = 1;
+		return;
+	}
 	if (is_stale(a)) {
 		out_of_turn(pid);
 		take(a, 0, WS_EV_INFERRED);
 	}
 	doubtful = is_doubtful(a, pid);
+	rule = by_rule(a);
 	if (s->pulls) {
 		s->cause = 0;
 		s->evidence = WS_EV_NONE;
@@ -111,11 +138,12 @@ static __always_inline void follow_request(struct sock_state *s, struct context 
 	if (s->shared && s->cause && s->cause != a->cause)
 		s->mixed = 1;
 	s->cause = doubtful ? 0 : a->cause;
+	s->believed = doubtful ? rule : 0;
 	s->evidence = doubtful ? WS_EV_INFERRED : a->evidence;
 	if (a->told && a->cause && a->state == ACTS_LENT)
 		return; /* it is known what it does now, whatever it did when it connected */
 	if (s->exchange == 1 && s->connect_tid == tid && s->connect_doubtful) {
-		s->cause = 0;
+		s->cause = s->believed = 0;
 		s->evidence = WS_EV_INFERRED;
 	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause &&
 		   !is_provisional(s->connect_cause)) { /* a worker knows no better then than now */
@@ -180,8 +208,10 @@ __noinline int follow_cause(struct sock_state *s, struct context *a, struct caus
 			take(a, 0, WS_EV_INFERRED);
 	} else if (!s->cause && (s->evidence == WS_EV_INFERRED || how == WS_EV_EVENT_LOOP)) {
 		/* A loop acts now for whom this was sent, and no more for what it read before. */
-		if (a->state <= ACTS_ANSWERED)
+		if (a->state <= ACTS_ANSWERED || s->believed) {
 			take(a, 0, WS_EV_INFERRED);
+			a->believed = s->believed;
+		}
 	} else if (s->cause && s->cause != a->cause) {
 		take(a, s->cause, s->evidence);
 		if (is_provisional(s->cause))

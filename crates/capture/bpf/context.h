@@ -40,7 +40,7 @@ static __always_inline void take(struct context *c, __u64 cause, __u8 evidence)
 		c->crowd = c->acted ? SEVERAL : MIXED;
 	c->acted = c->framed = c->told = c->woken_idle = 0;
 	c->cause = cause;
-	c->place = c->guess = 0;
+	c->place = c->guess = c->believed = 0;
 	c->evidence = evidence;
 	c->state = ACTS_OWN;
 	c->used = c->pending = 0;

@@ -7,6 +7,9 @@
  * answers were in turn, though several requests were being served, is believed (nginx and Node deal with one event after
  * the other). Before either is known, who has read one request after the other without acting in between is not believed.
  * Goroutines do one thing at a time, and are always believed: their process is 0 here.
+ *
+ * What is not believed is kept beside the cause, through the calls, so that answers test it still: threads that each deal at
+ * once with what they read (asynchronous .NET) are believed after a while, whatever went wrong at first.
  */
 #ifndef WS_DOUBT_H
 #define WS_DOUBT_H
@@ -69,6 +72,12 @@ static __always_inline void answer_in_turn(const struct context *c, __u32 pid)
 static __always_inline void forget_doubt(__u32 pid)
 {
 	bpf_map_delete_elem(&doubts, &pid);
+}
+
+/* For whom it acts by this rule, whether that is believed or not. */
+static __always_inline __u64 by_rule(const struct context *c)
+{
+	return c->state > ACTS_ANSWERED ? 0 : c->cause ? c->cause : c->believed;
 }
 
 /* Whether what is sent now may be for another request than that for which the sender is believed to act. */

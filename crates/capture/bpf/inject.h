@@ -129,9 +129,11 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
  */
 static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct context *a, __u32 tid, __u32 pid)
 {
-	bool connected = s->exchange == 0 && s->connect_tid == tid && s->connect_cause;
-	__u64 cause = connected ? s->connect_cause : s->pulls ? 0 : a->cause;
-	bool doubtful = !connected && is_doubtful(a, pid);
+	bool by_another = s->exchange == 0 && is_opened_by_another(s, a, tid, pid);
+	__u64 opener = by_another ? opened_for(s, a) : s->exchange == 0 && s->connect_tid == tid ? s->connect_cause : 0;
+	bool connected = opener != 0;
+	__u64 cause = connected ? opener : s->pulls ? 0 : a->cause;
+	bool doubtful = !connected && (by_another || is_doubtful(a, pid));
 	bool known = connected || (a->state != ACTS_RETURNED && (a->cause || a->state != ACTS_LENT));
 
 	if (s->pulls)

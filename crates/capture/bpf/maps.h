@@ -53,6 +53,7 @@ struct context {
 	__u64 cause;		/* exchange id of the request, 0 if none */
 	__u64 guess;		/* for whom a worker may act that acts for nobody known */
 	__u64 place;		/* where it was handed over: address of a futex, a file or a channel; 0 if it was not */
+	__u64 believed;		/* it is doubted, and acts for nobody that is known: for whom it would be believed to act */
 	__u64 woken_by;		/* a task of tokio: for whom those act that woke it since it last read or slept; ~0: several */
 	__u8 evidence;		/* of `cause` */
 	__u8 state;		/* enum context_state */
@@ -244,6 +245,7 @@ struct tls_half {
 struct sock_state {
 	__u64 cookie;
 	__u64 cause;		/* of the current exchange (client sockets) */
+	__u64 believed;		/* …if it was sent by who was doubted: for whom he would have been believed to act */
 	__u64 connect_cause;
 	__u64 connect_ns;	/* start of the handshake; its length once it is over */
 	__u32 connect_tid;
@@ -266,6 +268,7 @@ struct sock_state {
 	__u8 begun_short : 1;	/* the run has begun, and its calls so far were too short to be a head */
 	__u8 shared : 1;	/* carries many requests at a time */
 	__u8 connect_doubtful : 1;
+	__u8 connect_later : 1;	/* nobody waited until it was connected */
 	__u8 mixed : 1;		/* …for different requests that this process serves */
 	__u8 delivers : 1;	/* brings its client work, … */
 	__u8 pulls : 1;		/* …for which that asks */

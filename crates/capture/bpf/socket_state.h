@@ -28,13 +28,15 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 		count(WS_C_LOST_RING);
 }
 
+#define O_NONBLOCK 04000
+
 static __always_inline void on_connecting(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	struct context *c;
 	struct sock_state *s;
-	bool doubtful;
+	bool doubtful, later;
 
 	if (!t)
 		return;
@@ -51,12 +53,14 @@ static __always_inline void on_connecting(struct sock *sk)
 	if (t->callbacks)
 		doubt_next(c);
 	doubtful = is_doubtful(c, thread_group(task, t));
+	later = BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK;
 	act(c, USED_CONNECT);
 	c->acted = 1;
 	note_allocations(task, t, t->goroutine ? NULL : c);
 	tell_allocations(t);
 	s->connect_cause = doubtful ? 0 : c->cause;
 	s->connect_doubtful = doubtful;
+	s->connect_later = later;
 	s->connect_tid = actor_id(task, t);
 	if (!by_syscalls)
 		return;
@@ -67,6 +71,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	s->tuple.role = WS_CLIENT;
 	s->connect_cause = doubtful ? 0 : c->cause;
 	s->connect_doubtful = doubtful;
+	s->connect_later = later;
 	s->connect_tid = actor_id(task, t);
 }
 

@@ -248,6 +248,7 @@ struct inode {
 struct file {
 	struct inode *f_inode;
 	void *private_data;
+	unsigned int f_flags;
 };
 
 struct fdtable {
