@@ -271,8 +271,8 @@ fn workers_of_dotnet_act_for_who_woke_them() {
     let bars = [
         bar("dotnet-pool", 0.7, WIRE).claimed(0.95),
         bar("dotnet-pool-full", 0.8, WIRE).claimed(0.95),
-        bar("dotnet-async", 0.0, WIRE),
-        bar("dotnet-async-fanout", 0.0, WIRE),
+        bar("dotnet-async", 0.9, WIRE).claimed(0.95),
+        bar("dotnet-async-fanout", 0.8, WIRE).claimed(0.95),
     ];
     run("shapes_dotnet", &bars, 1000, USERS);
 }

@@ -6,7 +6,7 @@ mod common;
 mod event_loop;
 
 use common::{proc, World, MS, S, T0};
-use event_loop::{confidence, simulate, solve, Loop, Order};
+use event_loop::{confidence, simulate, simulate_threads, solve, Loop, Order};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -41,7 +41,10 @@ fn score(out: &[Arc<Span>], truth: &HashMap<SpanId, SpanId>) -> Score {
 const BUSY: Loop = Loop { users: 10, requests: 600, order: Order::Queue, fan_out: false, seed: 1 };
 
 fn measured(l: Loop) -> (f64, f64, f64) {
-    let (spans, truth) = simulate(l);
+    measured_of(simulate(l))
+}
+
+fn measured_of((spans, truth): (Vec<Arc<Span>>, HashMap<SpanId, SpanId>)) -> (f64, f64, f64) {
     let s = score(&solve(&spans, SolverConfig::default()), &truth);
     let (linked, right) = (s.linked as f64 / s.calls as f64, s.right as f64 / s.linked as f64);
     println!("linked {linked:.3} right {right:.3} confidence {:.3}", s.confidence / s.linked as f64);
@@ -60,6 +63,13 @@ fn calls_all_at_once_are_solved() {
     let (linked, right, confidence) = measured(Loop { fan_out: true, ..BUSY });
     assert!(linked > 0.9 && right > 0.9, "{linked} {right}");
     assert!(confidence < right + 0.1, "{confidence}");
+}
+
+/// Each acts for what it reads itself, as Envoy's workers do: the others' requests are not in question.
+#[test]
+fn loops_side_by_side_are_told_apart() {
+    let (linked, right, _) = measured_of(simulate_threads(Loop { users: 25, ..BUSY }, 4));
+    assert!(linked > 0.95 && right > 0.95, "{linked} {right}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! which it had not done yet what such requests do, lose. The likeliest are kept.
 
 use super::calibration::Calibration;
-use super::model::{Act, Last, Model, Outlook};
+use super::model::{Act, Last, Model, Outlook, TURNS};
 use super::timeline::{Call, Event, Hint, Maker, Request};
 use super::turns::{place, Queue, State};
 use rustc_hash::FxHashMap;
@@ -212,14 +212,14 @@ impl Beam {
                         Maker::Other => None,
                     };
                     if let Some(slot) = request {
-                        one.learn(slot, Act::Call(c.class), c.start_ns, model);
+                        one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
                         one.sends(0, slot, &c);
                         one.visit(slot, model);
                     }
                 }
                 Event::Answered(r) => {
                     if let Some(slot) = one.open.iter().position(|o| o.id == r.id) {
-                        one.learn(slot, Act::Answer, r.end_ns, model);
+                        one.learn(slot, Act::Answer, r.tid, r.end_ns, model);
                         one.close(slot);
                     }
                 }
@@ -227,11 +227,11 @@ impl Beam {
         }
     }
 
-    fn learn(&self, slot: usize, act: Act, at_ns: u64, model: &mut Model) {
+    fn learn(&self, slot: usize, act: Act, tid: u32, at_ns: u64, model: &mut Model) {
         let way = &self.ways[0];
         let outlook = model.outlook(act);
-        let queue = self.queue(way, &outlook);
-        let mut possible = [false; 5];
+        let queue = self.queue(way, tid, &outlook);
+        let mut possible = [false; TURNS];
         for (r, s) in self.open.iter().zip(&way.states) {
             possible[queue.turn(r, s) as usize] = true;
         }
@@ -241,8 +241,8 @@ impl Beam {
         model.learn_act(place(r, s), act, at_ns.saturating_sub(s.last_ns));
     }
 
-    fn queue<'a>(&self, way: &Way, outlook: &'a Outlook) -> Queue<'a> {
-        Queue::of(&way.states, way.acted, &self.open, outlook)
+    fn queue<'a>(&self, way: &Way, tid: u32, outlook: &'a Outlook) -> Queue<'a> {
+        Queue::of(&way.states, way.acted, tid, &self.open, outlook)
     }
 
     fn visit(&self, slot: usize, model: &mut Model) {
@@ -275,11 +275,11 @@ impl Beam {
     }
 
     /// ln of how likely each way has it that this request acts now: by its own chain, and by whose turn it is.
-    fn scores(&self, slot: usize, act: Act, at_ns: u64, model: &Model) -> Vec<f64> {
+    fn scores(&self, slot: usize, act: Act, tid: u32, at_ns: u64, model: &Model) -> Vec<f64> {
         let outlook = model.outlook(act);
         let mut chains = Chains::new(self, model, act, at_ns);
         let mut of = |way: &Way| {
-            let turn = self.queue(way, &outlook).share(&self.open[slot], &way.states[slot]);
+            let turn = self.queue(way, tid, &outlook).share(&self.open[slot], &way.states[slot]);
             chains.act(slot, &way.states[slot]) + turn.max(1e-9).ln()
         };
         self.ways.iter().map(&mut of).collect()
@@ -303,7 +303,7 @@ impl Beam {
     fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
         let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
         self.test(slot, c, model);
-        let scores = self.scores(slot, Act::Call(c.class), c.start_ns, model);
+        let scores = self.scores(slot, Act::Call(c.class), c.tid, c.start_ns, model);
         for (way, more) in scores.into_iter().enumerate() {
             self.ways[way].score += more;
             self.sends(way, slot, c);
@@ -316,7 +316,7 @@ impl Beam {
         let Some(way) = self.ways.first() else { return };
         let act = Act::Call(c.class);
         let outlook = model.outlook(act);
-        let queue = self.queue(way, &outlook);
+        let queue = self.queue(way, c.tid, &outlook);
         let mut chains = Chains::new(self, model, act, c.start_ns);
         let mut likely = |slot: usize| {
             let (r, s) = (&self.open[slot], &way.states[slot]);
@@ -345,7 +345,7 @@ impl Beam {
         let mut next: Vec<(f64, usize, Option<usize>)> = Vec::with_capacity(self.ways.len() * of);
         for (w, way) in self.ways.iter().enumerate() {
             next.push((way.score + nobody, w, None));
-            let queue = self.queue(way, &outlook);
+            let queue = self.queue(way, c.tid, &outlook);
             let turns = queue.ln_shares();
             for &(slot, hinted) in &slots {
                 let s = &way.states[slot];
@@ -395,10 +395,15 @@ impl Beam {
         let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
         if let Some(best) = self.ways.first() {
             let outlook = model.outlook(Act::Answer);
-            let turn = self.queue(best, &outlook).share(&self.open[slot], &best.states[slot]);
+            let turn = self.queue(best, r.tid, &outlook).share(&self.open[slot], &best.states[slot]);
             self.calibration.answered(turn);
         }
-        let scores = self.scores(slot, Act::Answer, r.end_ns, model);
+        if model.belief.by_thread {
+            // That it is a request of this thread says who answers: without this, such a belief would always seem the likelier.
+            let of_thread = self.open.iter().filter(|o| o.tid == r.tid).count();
+            self.likelihood += (of_thread as f64 / self.open.len() as f64).ln();
+        }
+        let scores = self.scores(slot, Act::Answer, r.tid, r.end_ns, model);
         self.ways.iter_mut().zip(scores).for_each(|(way, more)| way.score += more);
         self.close(slot);
         self.settle();

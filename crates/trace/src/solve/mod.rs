@@ -20,6 +20,7 @@ mod calibration;
 mod model;
 mod process;
 mod sharing;
+mod threads;
 mod timeline;
 mod trial;
 mod turns;

@@ -92,9 +92,11 @@ pub(super) enum Turn {
     Between = 3,
     /// It waits for an answer itself.
     Waits = 4,
+    /// Another thread has read it, where each thread acts for what it reads itself.
+    Elsewhere = 5,
 }
 
-pub(super) const TURNS: usize = 5;
+pub(super) const TURNS: usize = 6;
 
 /// What may be believed of whose turn it is before anything is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,15 +108,47 @@ pub(super) struct Belief {
     /// Nothing of this counts before something is learnt: a queue of calls says little as long as it is not known who will
     /// call what.
     blind: bool,
+    /// Each thread has a queue of its own: it acts for what it has read itself.
+    pub(super) by_thread: bool,
 }
 
-/// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice).
-pub(super) const BELIEFS: [Belief; 5] = [
-    Belief { turns: [0.1, 0.6, 0.2, 0.1, 0.01], of_calls: false, blind: false },
-    Belief { turns: [0.9, 0.5, 0.1, 0.05, 0.01], of_calls: false, blind: false },
-    Belief { turns: [0.3, 0.5, 0.5, 0.5, 0.05], of_calls: false, blind: false },
-    Belief { turns: [0.1, 0.8, 0.2, 0.1, 0.02], of_calls: true, blind: false },
-    Belief { turns: [0.1, 0.8, 0.2, 0.1, 0.02], of_calls: true, blind: true },
+impl Belief {
+    const fn new(turns: [f64; TURNS - 1]) -> Belief {
+        let [goes_on, longest, shortest, between, waits] = turns;
+        let turns = [goes_on, longest, shortest, between, waits, ELSEWHERE];
+        Belief { turns, of_calls: false, blind: false, by_thread: false }
+    }
+
+    const fn by_thread(self) -> Belief {
+        Belief { by_thread: true, ..self }
+    }
+
+    const fn of_calls(self) -> Belief {
+        Belief { of_calls: true, ..self }
+    }
+
+    const fn blind(self) -> Belief {
+        Belief { blind: true, ..self }
+    }
+}
+
+const ELSEWHERE: f64 = 0.002;
+const SERIAL: Belief = Belief::new([0.1, 0.6, 0.2, 0.1, 0.01]);
+const AT_ONCE: Belief = Belief::new([0.9, 0.5, 0.1, 0.05, 0.01]);
+const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
+const CALLS: Belief = Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]).of_calls();
+
+/// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice); and the first three of each
+/// thread.
+pub(super) const BELIEFS: [Belief; 8] = [
+    SERIAL,
+    AT_ONCE,
+    UNORDERED,
+    CALLS,
+    CALLS.blind(),
+    SERIAL.by_thread(),
+    AT_ONCE.by_thread(),
+    UNORDERED.by_thread(),
 ];
 /// How many observations that is worth.
 const BELIEF_WEIGHT: f64 = 8.0;
@@ -238,6 +272,8 @@ pub(super) struct Outlook {
     pub(super) turns: [f64; TURNS],
     /// Of a call in a queue of calls: how many like it requests make on the whole, by their class.
     expected: Option<Vec<f64>>,
+    /// Only what the same thread has read stands in the queue.
+    pub(super) by_thread: bool,
 }
 
 impl Outlook {
@@ -310,14 +346,15 @@ impl Model {
 
     /// What of an act is the same for all.
     pub(super) fn outlook(&self, act: Act) -> Outlook {
-        use Turn::{Between, GoesOn, Longest, Shortest, Waits};
+        use Turn::{Between, Elsewhere, GoesOn, Longest, Shortest, Waits};
         let expected = match act {
             Act::Call(call) if self.belief.of_calls => {
                 Some(self.of_class.iter().map(|d| d.expected(call).unwrap_or(f64::INFINITY)).collect())
             }
             _ => None,
         };
-        Outlook { act, turns: [GoesOn, Longest, Shortest, Between, Waits].map(|turn| self.turn(turn, act)), expected }
+        let turns = [GoesOn, Longest, Shortest, Between, Waits, Elsewhere].map(|turn| self.turn(turn, act));
+        Outlook { act, turns, expected, by_thread: self.belief.by_thread }
     }
 
     /// What is done too often, or too early, is less likely.

@@ -3,6 +3,7 @@
 use super::beam::{Beam, Decision, Effort};
 use super::model::{Model, BELIEFS};
 use super::sharing::Sharing;
+use super::threads::Threads;
 use super::timeline::{Event, Hint, Maker, Timeline};
 use super::trial::{is_tried, Trial};
 use super::{Found, SolverConfig, Verdict};
@@ -44,6 +45,7 @@ pub(super) struct Process {
     /// What the kernel claims by hand-over, if it does.
     trial: Option<Trial>,
     sharing: Sharing,
+    threads: Threads,
     pub(super) last_ns: u64,
     /// Up to when it is to be solved.
     goal_ns: u64,
@@ -60,6 +62,7 @@ impl Default for Process {
             in_doubt: false,
             trial: None,
             sharing: Sharing::default(),
+            threads: Threads::default(),
             last_ns: 0,
             goal_ns: 0,
         }
@@ -73,6 +76,7 @@ impl Process {
         // Whoever made a call ends after it: what ended before the first doubt has nothing to do with it.
         if self.in_doubt || self.trial.is_some() {
             self.timeline.request(span);
+            self.threads.read(span);
         }
         if let Some(trial) = &mut self.trial {
             trial.served(span);
@@ -112,6 +116,7 @@ impl Process {
             (None, Some(exchange)) => Maker::Known(exchange),
             (None, None) => Maker::Other,
         };
+        self.threads.used(span);
         let id = self.timeline.call(span, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {
@@ -215,6 +220,9 @@ impl Process {
     /// Runs the events by each manner in question; what the likeliest says counts.
     fn decisions(&mut self, events: &[Event], ways: usize) -> Vec<Decision> {
         let claims = self.trial.as_ref().map_or(0.5, Trial::share);
+        if self.minds.iter().all(|mind| mind.model.learnt == 0.0) && !self.threads.are_apart() {
+            self.minds.retain(|mind| !mind.model.belief.by_thread);
+        }
         self.minds.iter_mut().for_each(|mind| mind.model.claims = claims);
         let mut best: Option<(f64, Vec<Decision>)> = None;
         let mut trained: Vec<(f64, Mind, Option<Model>)> = Vec::new();

@@ -26,6 +26,8 @@ pub(super) struct Request {
     /// When its answer began to leave; that is what a call lies before.
     pub(super) end_ns: u64,
     pub(super) exchange: ExchangeRange,
+    /// The thread that read it.
+    pub(super) tid: u32,
     /// Its name by its stream, if it has one.
     pub(super) stream: Option<u64>,
     /// Its span, if the exchange may be that of others, too: requests of one connection that were read in one call.
@@ -69,6 +71,8 @@ pub(super) struct Call {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) maker: Maker,
+    /// The thread that sent it.
+    pub(super) tid: u32,
     /// The kernel knows that it was made for some request.
     pub(super) somebody: bool,
 }
@@ -149,7 +153,7 @@ impl Timeline {
         let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
         let own = span.message_id.map(|_| span.id);
         let stream = span.stream_exchange();
-        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange, stream, span: own };
+        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange, tid: span.tid, stream, span: own };
         self.add([Event::Read(r), Event::Answered(r)], span)
     }
 
@@ -159,7 +163,7 @@ impl Timeline {
         let class = self.class(1, span);
         let end_ns = span.end_ns.max(span.start_ns);
         let somebody = span.cause_evidence.is_some();
-        let c = Call { id: self.next, class, start_ns: span.start_ns, end_ns, maker, somebody };
+        let c = Call { id: self.next, class, start_ns: span.start_ns, end_ns, maker, tid: span.tid, somebody };
         self.add([Event::Sent(c), Event::Replied(c)], span).then_some(c.id)
     }
 

@@ -38,6 +38,8 @@ pub(super) fn place(request: &Request, s: &State) -> Place {
 /// Of the requests that may act, those at the ends of the queue; and the weight of everybody's turn.
 pub(super) struct Queue<'a> {
     outlook: &'a Outlook,
+    /// The thread that acts.
+    tid: u32,
     first: u32,
     last: u32,
     /// Who acted last.
@@ -46,11 +48,15 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    pub(super) fn of(states: &[State], acted: u32, open: &[Request], outlook: &'a Outlook) -> Queue<'a> {
-        let mut q = Queue { outlook, first: u32::MAX, last: 0, acted, all: 0.0 };
+    pub(super) fn of(states: &[State], acted: u32, tid: u32, open: &[Request], outlook: &'a Outlook) -> Queue<'a> {
+        let mut q = Queue { outlook, tid, first: u32::MAX, last: 0, acted, all: 0.0 };
         // How many stand at the ends, stand at all, and do not; of these, who acted last.
-        let (mut firsts, mut lasts, mut stand, mut waiting, mut goes_on) = (0u32, 0u32, 0u32, 0u32, 0u32);
+        let (mut firsts, mut lasts, mut stand, mut waiting, mut goes_on, mut elsewhere) = (0u32, 0u32, 0u32, 0u32, 0u32, 0u32);
         for (r, s) in open.iter().zip(states) {
+            if q.is_elsewhere(r) {
+                elsewhere += 1;
+                continue;
+            }
             let Some(place) = q.stands(r, s) else {
                 *(if acted == r.id { &mut goes_on } else { &mut waiting }) += 1;
                 continue;
@@ -74,9 +80,14 @@ impl<'a> Queue<'a> {
             (Turn::Shortest, lasts),
             (Turn::Between, stand - firsts - lasts),
             (Turn::Waits, waiting),
+            (Turn::Elsewhere, elsewhere),
         ];
         q.all = weighed.iter().map(|(turn, n)| outlook.turns[*turn as usize] * f64::from(*n)).sum::<f64>().max(1e-9);
         q
+    }
+
+    fn is_elsewhere(&self, r: &Request) -> bool {
+        self.outlook.by_thread && r.tid != self.tid
     }
 
     /// Where it stands in the queue, if it does.
@@ -89,6 +100,7 @@ impl<'a> Queue<'a> {
 
     pub(super) fn turn(&self, r: &Request, s: &State) -> Turn {
         match self.stands(r, s) {
+            _ if self.is_elsewhere(r) => Turn::Elsewhere,
             Some(place) if place <= self.first => Turn::Longest,
             Some(place) if place >= self.last => Turn::Shortest,
             Some(_) => Turn::Between,

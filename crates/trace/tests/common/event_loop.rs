@@ -122,6 +122,26 @@ pub fn simulate(l: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
     (all, truth)
 }
 
+/// The same by several threads of one process, each with connections of its own.
+pub fn simulate_threads(l: Loop, threads: u64) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
+    let (mut all, mut truth) = (Vec::new(), HashMap::new());
+    for thread in 0..threads {
+        let (spans, calls) = simulate(Loop { seed: l.seed + thread, ..l });
+        let own = |id: SpanId| SpanId(id.0 + (thread << 40));
+        truth.extend(calls.into_iter().map(|(call, request)| (own(call), own(request))));
+        all.extend(spans.into_iter().map(|span| {
+            let mut span = Arc::unwrap_or_clone(span);
+            (span.id, span.tid) = (own(span.id), 100 + thread as u32);
+            span.socket = thread * 100 + u64::from(span.tuple.server.port);
+            let moved = |x: u64| x + (thread << 50);
+            span.exchange = span.exchange.map(|x| ExchangeRange { first: moved(x.first), last: moved(x.last) });
+            Arc::new(span)
+        }));
+    }
+    all.sort_by_key(|s| (s.end_ns, s.id));
+    (all, truth)
+}
+
 /// Pushes all spans as time passes; what comes out, in order.
 pub fn solve(spans: &[Arc<Span>], config: SolverConfig) -> Vec<Arc<Span>> {
     let (mut solver, mut out) = (Solver::new(config), Vec::new());

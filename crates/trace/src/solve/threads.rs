@@ -1,0 +1,65 @@
+//! Whether each connection of a process is one thread's: then each thread may act for what it reads itself.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use wirespan_model::Span;
+
+/// Connections, and threads, that are looked at.
+const MAX_SOCKETS: usize = 4096;
+const MAX_THREADS: usize = 64;
+/// Of so many messages on a connection that had some before, one may come from another thread.
+const RARE: u32 = 100;
+
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    of_socket: FxHashMap<u64, u32>,
+    readers: FxHashSet<u32>,
+    stayed: u32,
+    moved: u32,
+}
+
+impl Threads {
+    /// A request that was served.
+    pub(super) fn read(&mut self, span: &Span) {
+        if self.readers.len() < MAX_THREADS {
+            self.readers.insert(span.tid);
+        }
+        self.used(span);
+    }
+
+    /// A connection was used.
+    pub(super) fn used(&mut self, span: &Span) {
+        if self.of_socket.len() >= MAX_SOCKETS {
+            self.of_socket.clear();
+        }
+        match self.of_socket.insert(span.socket, span.tid) {
+            Some(before) if before == span.tid => self.stayed += 1,
+            Some(_) => self.moved += 1,
+            None => {}
+        }
+    }
+
+    /// Several threads serve, each its own connections.
+    pub(super) fn are_apart(&self) -> bool {
+        self.readers.len() > 1 && self.stayed > 0 && self.moved * RARE <= self.stayed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(socket: u64, tid: u32) -> Span {
+        Span { socket, tid, ..Span::default() }
+    }
+
+    #[test]
+    fn threads_are_apart_that_keep_their_connections() {
+        let mut t = Threads::default();
+        (0..10).for_each(|i| t.read(&span(i % 2, 7)));
+        assert!(!t.are_apart(), "one thread");
+        (0..10).for_each(|i| t.read(&span(i % 2 + 2, 8)));
+        assert!(t.are_apart());
+        (0..10).for_each(|i| t.used(&span(4, 7 + i % 2)));
+        assert!(!t.are_apart(), "a connection that both use");
+    }
+}
