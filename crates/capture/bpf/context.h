@@ -157,6 +157,15 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = to->woken_idle = 0;
 }
 
+/*
+ * Where a thread has one place for all that it waits for (.NET), who gives a lock back wakes as if by a result: of those who wait where they have been
+ * given results, the last before it goes on is given this one.
+ */
+static __always_inline bool corrects(const struct context *from, const struct context *to, __u64 place)
+{
+	return from->used & USED_SEND && is_provisional(from->cause) && !is_provisional(to->cause) && to->results == (__u32)place;
+}
+
 /* `from` wakes `to`, which waits at `place`. */
 static __always_inline void hand_over(struct context *from, struct context *to, __u64 place, int how)
 {
@@ -174,13 +183,17 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 		}
 		if (from->state == ACTS_OWN && !from->cause && from->used) /* a worker, seen late */
 			from->state = ACTS_RETURNED;
+		if (from->state == ACTS_RETURNED && corrects(from, to, place))
+			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
 		if (from->state != ACTS_LENT)
 			return;
+		to->results = place;
 		if (is_provisional(from->cause) && !is_provisional(to->cause))
 			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
 		/* It may have told only that it has begun. */
 		from->woken = !from->used;
 		from->guess = from->used || is_provisional(from->cause) ? 0 : from->cause ? from->cause : from->guess;
+		from->pending = 0;
 		from->state = ACTS_RETURNED;
 		return;
 	}

@@ -70,6 +70,8 @@ struct context {
 	__u8 answers : 1;	/* …also answers to requests that others have read: it gives no results back */
 	__u8 reads_answers : 1;	/* …has not, and reads the answers to what others have */
 	__u8 slept : 1;		/* a task of tokio: since it last read something */
+	__u32 results;		/* the place where it was given a result last, its lower half */
+	__u32 pad;
 };
 
 /* Where Go's runtime keeps what is read of it. */

@@ -105,9 +105,7 @@ impl Joiner {
             }
             Event::Alias(a) => {
                 self.env.stats.named_causes += u64::from(a.kind == AliasKind::Name);
-                let settle_ns = self.env.config.settle_ns;
-                let Waiting { naming, settling } = &mut **self.waiting.get_or_insert_default();
-                naming.name(&a, &mut |span| settling.pass(span, settle_ns, sink));
+                self.waiting.get_or_insert_default().naming.name(&a);
             }
         }
     }

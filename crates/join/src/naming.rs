@@ -12,6 +12,8 @@ use wirespan_model::{Evidence, Span};
 const WAIT_NS: u64 = 1_000_000_000;
 /// How long a name is known, ns: spans of connections that are read to their end come late.
 const KNOWN_NS: u64 = 10_000_000_000;
+/// How long a name may still change, ns: a worker gives locks back before its result, and wakes who waits for them.
+const SETTLED_NS: u64 = 1_000_000;
 /// Workers of workers that are followed.
 const MAX_DEPTH: usize = 8;
 /// Spans and names that are kept at most; beyond it the oldest goes.
@@ -24,6 +26,8 @@ pub(crate) struct Naming {
     /// The same causes, in order of the time at which they were first met.
     order: VecDeque<(u64, u64)>,
     names: FxHashMap<u64, u64>,
+    /// When spans whose cause has a name go on, and that cause, in this order.
+    due: VecDeque<(u64, u64)>,
     guesses: FxHashMap<u64, (u64, Evidence)>,
     /// What the same worker sent before it, by the cause of what it sent then.
     before: FxHashMap<u64, u64>,
@@ -34,13 +38,12 @@ pub(crate) struct Naming {
 
 impl Naming {
     /// Hands a span on, unless it has to wait.
-    pub(crate) fn pass(&mut self, mut span: Span, sink: &mut dyn FnMut(Span)) {
+    pub(crate) fn pass(&mut self, span: Span, sink: &mut dyn FnMut(Span)) {
         let Some(cause) = span.cause.filter(|c| is_provisional(*c)) else { return sink(span) };
-        if let Some(name) = self.names.get(&cause) {
-            called(&mut span, *name);
-            return sink(span);
-        }
         self.last_ns = self.last_ns.max(span.end_ns);
+        if self.names.contains_key(&cause) {
+            self.due.push_back((self.last_ns + SETTLED_NS, cause));
+        }
         let list = self.waiting.entry(cause).or_default();
         if list.is_empty() {
             self.order.push_back((self.last_ns, cause));
@@ -50,7 +53,7 @@ impl Naming {
     }
 
     /// A cause has its name.
-    pub(crate) fn name(&mut self, alias: &CauseAlias, sink: &mut dyn FnMut(Span)) {
+    pub(crate) fn name(&mut self, alias: &CauseAlias) {
         self.last_ns = self.last_ns.max(alias.time_ns);
         let evidence = match alias.kind {
             AliasKind::Name => None,
@@ -66,22 +69,32 @@ impl Naming {
         }
         self.names.insert(alias.provisional, alias.cause);
         self.told.push_back((self.last_ns, alias.provisional));
-        for mut span in self.release(alias.provisional) {
-            called(&mut span, alias.cause);
-            sink(span);
-        }
-        let mut after = alias.provisional;
-        while let Some(before) = self.before.remove(&after) {
-            for mut span in self.release(before) {
-                (span.cause, span.cause_evidence) = (Some(alias.cause), Some(Evidence::Inferred));
+        self.due.push_back((self.last_ns + SETTLED_NS, alias.provisional));
+    }
+
+    /// Hands on what has its name.
+    fn settle(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) {
+        while let Some((_, cause)) = self.due.front().copied().filter(|(due, _)| *due <= now_ns) {
+            self.due.pop_front();
+            let Some(name) = self.names.get(&cause).copied() else { continue };
+            for mut span in self.release(cause) {
+                called(&mut span, name);
                 sink(span);
             }
-            after = before;
+            let mut after = cause;
+            while let Some(before) = self.before.remove(&after) {
+                for mut span in self.release(before) {
+                    (span.cause, span.cause_evidence) = (Some(name), Some(Evidence::Inferred));
+                    sink(span);
+                }
+                after = before;
+            }
         }
     }
 
-    /// Hands on what waited too long, with a guess or without a cause; how many without.
+    /// Hands on what has its name, and what waited too long, with a guess or without a cause; how many without.
     pub(crate) fn give_up(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) -> u64 {
+        self.settle(now_ns, sink);
         let mut given_up = 0;
         while let Some((since, cause)) = self.order.front().copied() {
             if now_ns.saturating_sub(since) < WAIT_NS && self.held <= MAX_KEPT {
@@ -161,19 +174,33 @@ mod tests {
         naming.pass(span(PROVISIONAL | 1, 50), &mut |s| out.push(s));
         naming.pass(span(7, 50), &mut |s| out.push(s));
         assert_eq!(causes(&out), [(Some(7), Some(Evidence::WakeUp))]);
-        naming.name(&alias(AliasKind::Name, 1, 9), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Name, 1, 9));
         // One that ends later finds the name.
         naming.pass(span(PROVISIONAL | 1, 60), &mut |s| out.push(s));
+        assert_eq!(naming.give_up(100 + SETTLED_NS - 1, &mut |s| out.push(s)), 0);
+        assert_eq!(out.len(), 1);
+        assert_eq!(naming.give_up(100 + SETTLED_NS, &mut |s| out.push(s)), 0);
         assert_eq!(causes(&out[1..]), [(Some(9), Some(Evidence::WakeUp)); 2]);
         assert_eq!(naming.held, 0);
+    }
+
+    #[test]
+    fn the_last_name_counts_that_comes_at_once() {
+        let (mut naming, mut out) = (Naming::default(), Vec::new());
+        naming.pass(span(PROVISIONAL | 1, 50), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Name, 1, 8));
+        naming.name(&alias(AliasKind::Name, 1, 9));
+        naming.give_up(100 + SETTLED_NS, &mut |s| out.push(s));
+        assert_eq!(causes(&out), [(Some(9), Some(Evidence::WakeUp))]);
     }
 
     #[test]
     fn a_cause_that_nobody_will_name_is_left_to_inference() {
         let (mut naming, mut out) = (Naming::default(), Vec::new());
         naming.pass(span(PROVISIONAL | 1, 50), &mut |s| out.push(s));
-        naming.name(&alias(AliasKind::Name, 1, 0), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Name, 1, 0));
         naming.pass(span(PROVISIONAL | 1, 60), &mut |s| out.push(s));
+        naming.give_up(100 + SETTLED_NS, &mut |s| out.push(s));
         assert_eq!(causes(&out), [(None, Some(Evidence::Inferred)); 2]);
     }
 
@@ -183,8 +210,8 @@ mod tests {
         for n in 1..=3 {
             naming.pass(span(PROVISIONAL | n, 100), &mut |s| out.push(s));
         }
-        naming.name(&alias(AliasKind::Woken, 1, 9), &mut |s| out.push(s));
-        naming.name(&alias(AliasKind::Guess, 2, PROVISIONAL | 1), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Woken, 1, 9));
+        naming.name(&alias(AliasKind::Guess, 2, PROVISIONAL | 1));
         assert_eq!(naming.give_up(100 + WAIT_NS - 1, &mut |s| out.push(s)), 0);
         assert!(out.is_empty());
         assert_eq!(naming.give_up(100 + WAIT_NS, &mut |s| out.push(s)), 1);
@@ -196,9 +223,10 @@ mod tests {
     fn what_a_worker_sent_before_is_inferred_from_what_it_sent_last() {
         let (mut naming, mut out) = (Naming::default(), Vec::new());
         naming.pass(span(PROVISIONAL | 1, 50), &mut |s| out.push(s));
-        naming.name(&alias(AliasKind::Guess, 1, PROVISIONAL | 2), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Guess, 1, PROVISIONAL | 2));
         naming.pass(span(PROVISIONAL | 2, 60), &mut |s| out.push(s));
-        naming.name(&alias(AliasKind::Name, 2, 9), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Name, 2, 9));
+        naming.give_up(100 + SETTLED_NS, &mut |s| out.push(s));
         assert_eq!(causes(&out), [(Some(9), Some(Evidence::WakeUp)), (Some(9), Some(Evidence::Inferred))]);
     }
 
@@ -206,8 +234,8 @@ mod tests {
     fn aliases_in_a_circle_hold_nobody_up() {
         let (mut naming, mut out) = (Naming::default(), Vec::new());
         naming.pass(span(PROVISIONAL | 1, 50), &mut |s| out.push(s));
-        naming.name(&alias(AliasKind::Guess, 1, PROVISIONAL | 2), &mut |s| out.push(s));
-        naming.name(&alias(AliasKind::Guess, 2, PROVISIONAL | 1), &mut |s| out.push(s));
+        naming.name(&alias(AliasKind::Guess, 1, PROVISIONAL | 2));
+        naming.name(&alias(AliasKind::Guess, 2, PROVISIONAL | 1));
         assert_eq!(naming.give_up(u64::MAX, &mut |s| out.push(s)), 1);
         assert!(naming.names.is_empty() && naming.guesses.is_empty() && naming.before.is_empty());
     }
