@@ -140,16 +140,8 @@ const CALLS: Belief = Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]).of_calls();
 
 /// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice); and the first three of each
 /// thread.
-pub(super) const BELIEFS: [Belief; 8] = [
-    SERIAL,
-    AT_ONCE,
-    UNORDERED,
-    CALLS,
-    CALLS.blind(),
-    SERIAL.by_thread(),
-    AT_ONCE.by_thread(),
-    UNORDERED.by_thread(),
-];
+pub(super) const BELIEFS: [Belief; 8] =
+    [SERIAL, AT_ONCE, UNORDERED, CALLS, CALLS.blind(), SERIAL.by_thread(), AT_ONCE.by_thread(), UNORDERED.by_thread()];
 /// How many observations that is worth.
 const BELIEF_WEIGHT: f64 = 8.0;
 /// How many observations it is worth what the trial says of failed claims.

@@ -153,7 +153,16 @@ impl Timeline {
         let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
         let own = span.message_id.map(|_| span.id);
         let stream = span.stream_exchange();
-        let r = Request { id: self.next, class, start_ns: span.start_ns, end_ns, exchange, tid: span.tid, stream, span: own };
+        let r = Request {
+            id: self.next,
+            class,
+            start_ns: span.start_ns,
+            end_ns,
+            exchange,
+            tid: span.tid,
+            stream,
+            span: own,
+        };
         self.add([Event::Read(r), Event::Answered(r)], span)
     }
 

@@ -51,7 +51,8 @@ impl<'a> Queue<'a> {
     pub(super) fn of(states: &[State], acted: u32, tid: u32, open: &[Request], outlook: &'a Outlook) -> Queue<'a> {
         let mut q = Queue { outlook, tid, first: u32::MAX, last: 0, acted, all: 0.0 };
         // How many stand at the ends, stand at all, and do not; of these, who acted last.
-        let (mut firsts, mut lasts, mut stand, mut waiting, mut goes_on, mut elsewhere) = (0u32, 0u32, 0u32, 0u32, 0u32, 0u32);
+        let (mut firsts, mut lasts, mut stand, mut waiting, mut goes_on, mut elsewhere) =
+            (0u32, 0u32, 0u32, 0u32, 0u32, 0u32);
         for (r, s) in open.iter().zip(states) {
             if q.is_elsewhere(r) {
                 elsewhere += 1;
