@@ -269,7 +269,7 @@ fn who_comes_late_is_known_as_well_as_the_first() {
 #[test]
 fn workers_of_dotnet_act_for_who_woke_them() {
     let bars = [
-        bar("dotnet-pool", 0.7, WIRE).claimed(0.95),
+        bar("dotnet-pool", 0.6, WIRE).claimed(0.95),
         bar("dotnet-pool-full", 0.8, WIRE).claimed(0.95),
         bar("dotnet-async", 0.9, WIRE).claimed(0.95),
         bar("dotnet-async-fanout", 0.8, WIRE).claimed(0.95),

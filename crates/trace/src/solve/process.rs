@@ -116,7 +116,7 @@ impl Process {
             (None, Some(exchange)) => Maker::Known(exchange),
             (None, None) => Maker::Other,
         };
-        self.threads.used(span);
+        self.threads.called(span);
         let id = self.timeline.call(span, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {

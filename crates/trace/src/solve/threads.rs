@@ -1,4 +1,4 @@
-//! Whether each connection of a process is one thread's: then each thread may act for what it reads itself.
+//! Whether threads that read requests make the calls, each on connections of its own: then each may act for what it reads itself.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wirespan_model::Span;
@@ -8,6 +8,8 @@ const MAX_SOCKETS: usize = 4096;
 const MAX_THREADS: usize = 64;
 /// Of so many messages on a connection that had some before, one may come from another thread.
 const RARE: u32 = 100;
+/// Of so many calls, one may come from a thread that reads no requests.
+const FEW: u32 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Threads {
@@ -15,6 +17,8 @@ pub(super) struct Threads {
     readers: FxHashSet<u32>,
     stayed: u32,
     moved: u32,
+    calls: u32,
+    calls_by_others: u32,
 }
 
 impl Threads {
@@ -26,8 +30,14 @@ impl Threads {
         self.used(span);
     }
 
-    /// A connection was used.
-    pub(super) fn used(&mut self, span: &Span) {
+    /// A call that was made.
+    pub(super) fn called(&mut self, span: &Span) {
+        self.calls += 1;
+        self.calls_by_others += u32::from(!self.readers.contains(&span.tid));
+        self.used(span);
+    }
+
+    fn used(&mut self, span: &Span) {
         if self.of_socket.len() >= MAX_SOCKETS {
             self.of_socket.clear();
         }
@@ -40,7 +50,8 @@ impl Threads {
 
     /// Several threads serve, each its own connections.
     pub(super) fn are_apart(&self) -> bool {
-        self.readers.len() > 1 && self.stayed > 0 && self.moved * RARE <= self.stayed
+        let by_readers = self.calls_by_others * FEW <= self.calls;
+        self.readers.len() > 1 && by_readers && self.stayed > 0 && self.moved * RARE <= self.stayed
     }
 }
 
@@ -59,7 +70,17 @@ mod tests {
         assert!(!t.are_apart(), "one thread");
         (0..10).for_each(|i| t.read(&span(i % 2 + 2, 8)));
         assert!(t.are_apart());
-        (0..10).for_each(|i| t.used(&span(4, 7 + i % 2)));
+        (0..10).for_each(|i| t.called(&span(4, 7 + i % 2)));
         assert!(!t.are_apart(), "a connection that both use");
+    }
+
+    #[test]
+    fn threads_that_have_workers_are_not_apart() {
+        let mut t = Threads::default();
+        (0..10).for_each(|i| t.read(&span(i % 2, 7 + i as u32 % 2)));
+        (0..10).for_each(|i| t.called(&span(2 + i % 2, 9 + i as u32 % 2)));
+        assert!(!t.are_apart());
+        (0..90).for_each(|i| t.called(&span(4 + i % 2, 7 + i as u32 % 2)));
+        assert!(t.are_apart());
     }
 }
