@@ -37,7 +37,7 @@ static __always_inline void answer_for_another(const struct sock_state *s, const
 	bool was_given = a->told && a->state == ACTS_LENT;
 	__u64 cookie = s->cookie;
 
-	if (!s->exchange || ((a->cause == exchange || by_rule(a) == exchange) && !was_given))
+	if (!s->exchange || (seems_to_act_for(a, exchange) && !was_given))
 		return;
 	has_others = 1;
 	remember(&answered_by_others, &cookie, &exchange);
@@ -75,7 +75,7 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
 	if (a->state == ACTS_LENT && is_provisional(a->cause) && !a->told && !s->shared && s->exchange) {
 		if (first || c->exchange == a->guess)
 			answer_lent(a, c->exchange);
-	} else if (a->cause == c->exchange || by_rule(a) == c->exchange) {
+	} else if (seems_to_act_for(a, c->exchange)) {
 		a->acted = 1;
 		if (a->cause && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;

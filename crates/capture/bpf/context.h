@@ -157,13 +157,19 @@ static __always_inline void lend(struct context *from, struct context *to, __u64
 	to->used = to->pending = to->crowd = to->acted = to->framed = to->told = to->woken_idle = 0;
 }
 
+/* In the middle of a request of its own, where it was given a result before. */
+static __always_inline bool waits_for_result(const struct context *c, __u64 place)
+{
+	return c->cause && c->state == ACTS_OWN && c->results == (__u32)place;
+}
+
 /*
  * Where a thread has one place for all that it waits for (.NET), who gives a lock back wakes as if by a result: of those who wait where they have been
  * given results, the last before it goes on is given this one.
  */
 static __always_inline bool corrects(const struct context *from, const struct context *to, __u64 place)
 {
-	return from->used & USED_SEND && is_provisional(from->cause) && !is_provisional(to->cause) && to->results == (__u32)place;
+	return from->used & USED_SEND && is_provisional(from->cause) && !is_provisional(to->cause) && waits_for_result(to, place);
 }
 
 /* `from` wakes `to`, which waits at `place`. */

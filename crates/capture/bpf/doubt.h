@@ -80,6 +80,12 @@ static __always_inline __u64 by_rule(const struct context *c)
 	return c->state > ACTS_ANSWERED ? 0 : c->cause ? c->cause : c->believed;
 }
 
+/* …or by whatever else it is known: a hand-over, a task. */
+static __always_inline bool seems_to_act_for(const struct context *c, __u64 exchange)
+{
+	return c->cause == exchange || by_rule(c) == exchange;
+}
+
 /* Whether what is sent now may be for another request than that for which the sender is believed to act. */
 static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
 {

@@ -30,6 +30,16 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 
 #define O_NONBLOCK 04000
 
+/* For whom a connection is opened, and by whom. */
+static __always_inline void note_opener(struct sock_state *s, const struct context *c, __u32 tid, bool doubtful, bool later)
+{
+	s->tuple.role = WS_CLIENT;
+	s->connect_cause = doubtful ? 0 : c->cause;
+	s->connect_doubtful = doubtful;
+	s->connect_later = later;
+	s->connect_tid = tid;
+}
+
 static __always_inline void on_connecting(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -48,7 +58,6 @@ static __always_inline void on_connecting(struct sock *sk)
 	s = use_sock(sk, task);
 	if (!s)
 		return;
-	s->tuple.role = WS_CLIENT;
 	s->connect_ns = bpf_ktime_get_ns();
 	if (t->callbacks)
 		doubt_next(c);
@@ -58,21 +67,13 @@ static __always_inline void on_connecting(struct sock *sk)
 	c->acted = 1;
 	note_allocations(task, t, t->goroutine ? NULL : c);
 	tell_allocations(t);
-	s->connect_cause = doubtful ? 0 : c->cause;
-	s->connect_doubtful = doubtful;
-	s->connect_later = later;
-	s->connect_tid = actor_id(task, t);
+	note_opener(s, c, actor_id(task, t), doubtful, later);
 	if (!by_syscalls)
 		return;
 	/* The rung that finds sockets by descriptor keeps a state of its own. */
 	s = use_sock_by_address(sk, BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino), task);
-	if (!s)
-		return;
-	s->tuple.role = WS_CLIENT;
-	s->connect_cause = doubtful ? 0 : c->cause;
-	s->connect_doubtful = doubtful;
-	s->connect_later = later;
-	s->connect_tid = actor_id(task, t);
+	if (s)
+		note_opener(s, c, actor_id(task, t), doubtful, later);
 }
 
 /* Whether bytes were read that no receive was seen of; a FIN takes one number. */

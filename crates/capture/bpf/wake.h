@@ -63,7 +63,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	struct pt_regs *theirs, *ours;
 	struct context *from;
 	__u64 place;
-	bool loop = false, waits;
+	bool loop = false;
 	int how;
 
 	if (w ? !w->target : task->tgid != wakee->tgid)
@@ -103,8 +103,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/* Woken itself, and nothing sent since: it may only have left something in the queue. */
 		from = waker(task, t);
-		waits = w->acts.cause && w->acts.state == ACTS_OWN && w->acts.results == (__u32)place;
-		if (from->state == ACTS_LENT && from->place && (!from->used || (from->pending && !waits)))
+		if (from->state == ACTS_LENT && from->place && (!from->used || (from->pending && !waits_for_result(&w->acts, place))))
 			how = HOW_CHAIN;
 		hand_over(from, &w->acts, place, how);
 		return 0;

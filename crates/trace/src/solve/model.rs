@@ -118,30 +118,27 @@ impl Belief {
         let turns = [goes_on, longest, shortest, between, waits, ELSEWHERE];
         Belief { turns, of_calls: false, blind: false, by_thread: false }
     }
-
-    const fn by_thread(self) -> Belief {
-        Belief { by_thread: true, ..self }
-    }
-
-    const fn of_calls(self) -> Belief {
-        Belief { of_calls: true, ..self }
-    }
-
-    const fn blind(self) -> Belief {
-        Belief { blind: true, ..self }
-    }
 }
 
+/// What is believed of who stands in another thread's queue.
 const ELSEWHERE: f64 = 0.002;
 const SERIAL: Belief = Belief::new([0.1, 0.6, 0.2, 0.1, 0.01]);
 const AT_ONCE: Belief = Belief::new([0.9, 0.5, 0.1, 0.05, 0.01]);
 const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
-const CALLS: Belief = Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]).of_calls();
+const CALLS: Belief = Belief { of_calls: true, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
 
 /// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice); and the first three of each
 /// thread.
-pub(super) const BELIEFS: [Belief; 8] =
-    [SERIAL, AT_ONCE, UNORDERED, CALLS, CALLS.blind(), SERIAL.by_thread(), AT_ONCE.by_thread(), UNORDERED.by_thread()];
+pub(super) const BELIEFS: [Belief; 8] = [
+    SERIAL,
+    AT_ONCE,
+    UNORDERED,
+    CALLS,
+    Belief { blind: true, ..CALLS },
+    Belief { by_thread: true, ..SERIAL },
+    Belief { by_thread: true, ..AT_ONCE },
+    Belief { by_thread: true, ..UNORDERED },
+];
 /// How many observations that is worth.
 const BELIEF_WEIGHT: f64 = 8.0;
 /// How many observations it is worth what the trial says of failed claims.

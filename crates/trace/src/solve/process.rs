@@ -45,7 +45,8 @@ pub(super) struct Process {
     /// What the kernel claims by hand-over, if it does.
     trial: Option<Trial>,
     sharing: Sharing,
-    threads: Threads,
+    /// Until it is decided whether each of them may act for what it reads.
+    threads: Option<Threads>,
     pub(super) last_ns: u64,
     /// Up to when it is to be solved.
     goal_ns: u64,
@@ -62,7 +63,7 @@ impl Default for Process {
             in_doubt: false,
             trial: None,
             sharing: Sharing::default(),
-            threads: Threads::default(),
+            threads: Some(Threads::default()),
             last_ns: 0,
             goal_ns: 0,
         }
@@ -76,7 +77,9 @@ impl Process {
         // Whoever made a call ends after it: what ended before the first doubt has nothing to do with it.
         if self.in_doubt || self.trial.is_some() {
             self.timeline.request(span);
-            self.threads.read(span);
+            if let Some(threads) = &mut self.threads {
+                threads.read(span);
+            }
         }
         if let Some(trial) = &mut self.trial {
             trial.served(span);
@@ -116,7 +119,9 @@ impl Process {
             (None, Some(exchange)) => Maker::Known(exchange),
             (None, None) => Maker::Other,
         };
-        self.threads.called(span);
+        if let Some(threads) = &mut self.threads {
+            threads.called(span);
+        }
         let id = self.timeline.call(span, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {
@@ -220,7 +225,10 @@ impl Process {
     /// Runs the events by each manner in question; what the likeliest says counts.
     fn decisions(&mut self, events: &[Event], ways: usize) -> Vec<Decision> {
         let claims = self.trial.as_ref().map_or(0.5, Trial::share);
-        if self.minds.iter().all(|mind| mind.model.learnt == 0.0) && !self.threads.are_apart() {
+        if self.minds.iter().any(|mind| mind.model.learnt > 0.0) {
+            self.threads = None;
+        } else if self.threads.as_ref().is_some_and(|threads| !threads.are_apart()) {
+            self.threads = None;
             self.minds.retain(|mind| !mind.model.belief.by_thread);
         }
         self.minds.iter_mut().for_each(|mind| mind.model.claims = claims);

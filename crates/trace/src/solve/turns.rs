@@ -100,8 +100,10 @@ impl<'a> Queue<'a> {
     }
 
     pub(super) fn turn(&self, r: &Request, s: &State) -> Turn {
+        if self.is_elsewhere(r) {
+            return Turn::Elsewhere;
+        }
         match self.stands(r, s) {
-            _ if self.is_elsewhere(r) => Turn::Elsewhere,
             Some(place) if place <= self.first => Turn::Longest,
             Some(place) if place >= self.last => Turn::Shortest,
             Some(_) => Turn::Between,
