@@ -34,9 +34,6 @@ enum asyncio_point {
 	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
 };
 
-/* The place of a task that was woken by an answer. */
-enum { ASYNCIO_READER = 1 };
-
 static __always_inline void asyncio_born(struct task_state *t, struct goroutine_key *key, __u64 task)
 {
 	struct carrier_key future = { .object = task, .pid = key->pid };
@@ -87,6 +84,15 @@ static __always_inline struct context *asyncio_waiter(struct goroutine_key *key,
 	return asyncio_found(key);
 }
 
+/*
+ * Somebody waits for the end of this task: a gather(), a group, another task. So it is a part of what it was made for, and whom it wakes
+ * it has given a lock, an event or a connection. A worker has no end that anybody waits for.
+ */
+static __always_inline bool asyncio_awaited(__u64 task)
+{
+	return user_word(task + PY_FUTURE_CALLBACK) != 0;
+}
+
 /* One task wakes another. */
 static __always_inline void asyncio_passed(struct task_state *t, struct goroutine_key *key, __u64 future)
 {
@@ -102,9 +108,11 @@ static __always_inline void asyncio_passed(struct task_state *t, struct goroutin
 	 * It works for others than the request for which it was made, or has outlived it: perhaps a worker that was made when first
 	 * needed. Or it gave back a lock.
 	 */
-	if (from->state == ACTS_LENT && !is_provisional(from->cause) && from->cause &&
-	    (is_over(from) || (to && to->cause && to->cause != from->cause)))
+	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) && from->cause &&
+	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->greenlet)))) {
 		take(from, 0, WS_EV_INFERRED);
+		from->place = ASYNCIO_WORKER;
+	}
 	if (to && to != from && to->cause && is_over(to))
 		take(to, 0, WS_EV_INFERRED);
 }
@@ -136,7 +144,7 @@ static __always_inline void asyncio_woken(const struct goroutine_key *task, stru
 	struct goroutine_key key = *task;
 	struct context *other;
 	__u64 cause;
-	bool free, reader;
+	bool free, reader, worker;
 	__u8 by;
 
 	if (!got)
@@ -153,11 +161,12 @@ static __always_inline void asyncio_woken(const struct goroutine_key *task, stru
 		free = true;
 	if (!free && !reader)
 		return;
+	worker = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_WORKER;
 	take(c, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED);
 	if (is_provisional(cause))
 		c->state = ACTS_LENT;
-	if (cause && by == CARRIED_BY_ANSWER)
-		c->place = ASYNCIO_READER;
+	if (by == CARRIED_BY_ANSWER)
+		c->place = cause ? ASYNCIO_READER : worker ? ASYNCIO_WORKER : 0;
 	/* It was made to read the request only. */
 	other = by == CARRIED_BY_REQUEST ? asyncio_superior(&key, task->id) : NULL;
 	if (other && other != c && (!other->cause || is_over(other)))

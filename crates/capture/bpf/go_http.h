@@ -33,7 +33,6 @@ enum go_point {
 #define GO_FRAME_HEADERS 1
 /* of gRPC's loopyWriter: the same from 1.64 to 1.85; what it is given for a stream begins with the stream's id */
 #define GO_LOOPY_CONN 80
-#define GO_CONN_LAYERS 3 /* TLS and the like around a TCP connection, each of which begins with the one below */
 
 static __always_inline __u32 user_int(__u64 at)
 {
@@ -41,19 +40,6 @@ static __always_inline __u32 user_int(__u64 at)
 
 	bpf_probe_read_user(&n, sizeof(n), (void *)at);
 	return n;
-}
-
-/* The cookie of the socket at the bottom of a net.Conn, whose interface value stands here. */
-static __always_inline __u64 go_bottom(struct task_struct *task, __u64 conn)
-{
-	for (int i = 0; i < GO_CONN_LAYERS; i++) {
-		__u64 cookie = go_cookie(task, conn);
-
-		if (cookie)
-			return cookie;
-		conn = user_word(conn + GO_CONN_DATA);
-	}
-	return 0;
 }
 
 static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __u64 writer)

@@ -17,6 +17,9 @@
 
 #define GO_G_M 48 /* of runtime.g */
 
+/* The place of a task of asyncio that was woken by an answer, and of one that works for whoever asks it (asyncio.h). */
+enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
+
 /* One that was not seen before acts for this; `kind` is `java` of its key. Of its own, for the stack of its callers. */
 __noinline int beget(__u64 id, __u32 pid, __u32 kind, __u64 cause, __u32 evidence)
 {
@@ -81,8 +84,8 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	if (t->greenlet) {
 		key.id = t->greenlet;
 		c = bpf_map_lookup_elem(&goroutines, &key);
-		/* A task of asyncio of which nothing is known stands for its thread. */
-		if (!c || (t->callbacks && !c->cause))
+		/* A task of asyncio of which nothing is known stands for its thread: not a worker, whose calls are what the thread goes by. */
+		if (!c || (t->callbacks && !c->cause && c->place != ASYNCIO_WORKER))
 			return &t->acts;
 		t->goroutine = key.id;
 		return c;

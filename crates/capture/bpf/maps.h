@@ -129,7 +129,8 @@ struct task_state {
 	__u32 generation;	/* of `target_generation` when `target` was decided */
 	__u8 target;
 	__u8 inherited;		/* child of a target: stays one */
-	__u8 loop;		/* has waited for events of many sockets */
+	__u8 loop : 1;		/* has waited for events of many sockets */
+	__u8 blocks : 1;	/* it read its last request where it waits for it alone */
 	__u8 mmsg_next;		/* index of the next message of a running sendmmsg/recvmmsg */
 	struct context acts;
 	__u64 goroutine;	/* that made the last call, or greenlet, virtual thread of Java, stream of HAProxy; 0 if none did */

@@ -245,6 +245,15 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	return 0;
 }
 
+#define O_NONBLOCK 04000
+
+/* No loop waits for one connection: events that this thread waits for until it has answered are those of a library, for its call. */
+static __always_inline void note_blocks(struct sock *sk, const struct sock_state *s, struct task_state *t, __u8 direction)
+{
+	if (sk && direction == WS_INGRESS && s->request_direction == WS_INGRESS)
+		t->blocks = !(BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK);
+}
+
 /*
  * `sk` is NULL on the rung that has no pointer which the verifier trusts: no pairing there.
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
@@ -289,6 +298,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 			look_at_task(t, when);
 		else
 			look_at_event(t);
+		note_blocks(sk, s, t, direction);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
 		follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
 			       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (first ? FOLLOW_FIRST : 0) | (uring ? FOLLOW_LOOP : 0) |

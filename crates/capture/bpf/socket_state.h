@@ -28,8 +28,6 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 		count(WS_C_LOST_RING);
 }
 
-#define O_NONBLOCK 04000
-
 /* For whom a connection is opened, and by whom. */
 static __always_inline void note_opener(struct sock_state *s, const struct context *c, __u32 tid, bool doubtful, bool later)
 {

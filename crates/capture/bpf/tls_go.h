@@ -51,6 +51,21 @@ static __always_inline __u64 go_cookie(struct task_struct *task, __u64 conn)
 	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
 }
 
+#define GO_CONN_LAYERS 3 /* TLS and the like around a TCP connection, each of which begins with the one below */
+
+/* The cookie of the socket at the bottom of a net.Conn, whose interface value stands here. */
+static __always_inline __u64 go_bottom(struct task_struct *task, __u64 conn)
+{
+	for (int i = 0; i < GO_CONN_LAYERS; i++) {
+		__u64 cookie = go_cookie(task, conn);
+
+		if (cookie)
+			return cookie;
+		conn = user_word(conn + GO_CONN_DATA);
+	}
+	return 0;
+}
+
 /* The address of a connection that has ended may be another's now. */
 static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
 {
@@ -100,7 +115,7 @@ int tls_go_enter(struct pt_regs *ctx)
 	call.enter_ns = bpf_ktime_get_ns();
 	call.tid = task->pid;
 	call.op = bpf_get_attach_cookie(ctx) & TLS_COOKIE_OP;
-	call.cookie = go_cookie(task, call.conn);
+	call.cookie = go_bottom(task, call.conn);
 	if (call.cookie)
 		go_forget(&key, call.cookie);
 	tls_begin(k, &key, call.op);
@@ -146,6 +161,29 @@ static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct
 	return bpf_map_lookup_elem(&tls_conns, key);
 }
 
+/*
+ * Who reads plaintext acts for the request that it is of, whichever goroutine has moved the record that holds it: net/http waits for a
+ * further request with a read of one byte in a goroutine of its own, which takes the whole record, and its server finds the rest in memory.
+ */
+static __always_inline void go_read(struct task_struct *task, struct task_state *t, __u64 g, __u64 cookie)
+{
+	struct tls_conn *moved = go_moved(task, cookie, WS_INGRESS);
+	struct goroutine_key key = { .pid = task->tgid };
+	struct context *c;
+
+	if (!moved || !moved->note.request || moved->note.calls || moved->note.cookie != cookie)
+		return;
+	know_process(task, t);
+	if (!t->facts.go.goid)
+		return;
+	key.id = user_word(g + t->facts.go.goid);
+	if (!key.id)
+		return;
+	c = goroutine(&t->facts.go, &key, g);
+	if (c && c->cause != moved->note.exchange)
+		take(c, moved->note.exchange, WS_EV_THREAD);
+}
+
 SEC("uprobe.multi")
 int tls_go_exit(struct pt_regs *ctx)
 {
@@ -168,6 +206,8 @@ int tls_go_exit(struct pt_regs *ctx)
 	t->tls = 1;
 	direction = call->op == TLS_WRITE ? WS_EGRESS : WS_INGRESS;
 	if (len > 0) {
+		if (direction == WS_INGRESS && call->cookie)
+			go_read(task, t, key.ssl, call->cookie);
 		conn.ssl = call->conn;
 		k->buffer = call->buffer;
 		k->enter_ns = call->enter_ns;

@@ -27,6 +27,8 @@ struct tls_note {
 	__u8 known;		/* WS_F_HAS_SEQ, WS_F_ARRIVED */
 	__u8 fresh;	/* no TLS call has taken it yet */
 	__u8 tls;	/* the socket carries records of TLS */
+	__u8 request;	/* what was read is a request, and the only one of the moment on its connection */
+	__u8 pad[3];
 	struct ws_tuple tuple;
 };
 
@@ -172,7 +174,7 @@ static __always_inline struct tls_task *tls_enters(struct task_struct *task, str
 }
 
 /* Notes the message in the scratch for the Go call that moves it. */
-__noinline int go_note(void)
+__noinline int go_note(__u32 request)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
@@ -181,8 +183,10 @@ __noinline int go_note(void)
 	if (!r)
 		return 0;
 	moved = go_moved(bpf_get_current_task_btf(), r->data.socket, r->data.direction);
-	if (moved)
-		tls_note_at(&moved->note, true, &r->data);
+	if (!moved)
+		return 0;
+	tls_note_at(&moved->note, true, &r->data);
+	moved->note.request = request;
 	return 0;
 }
 
@@ -197,7 +201,7 @@ static __always_inline void tls_note(struct task_struct *task, const struct task
 	    r->payload[2] <= 4)
 		s->tls = 1;
 	if (t->facts.go.tls && s->tls)
-		go_note();
+		go_note(d->direction == WS_INGRESS && s->request_direction == WS_INGRESS && !s->shared);
 	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
 	if (k)
 		tls_note_at(&k->notes[d->direction & 1], s->tls, d);

@@ -111,7 +111,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	case NR_EPOLL_PWAIT:
 	case NR_EPOLL_PWAIT2:
 	case NR_IO_URING_ENTER:
-		loop = true;
+		loop = !w->blocks || w->acts.state != ACTS_OWN || !w->acts.cause;
 		break;
 	case NR_READ:
 	case NR_POLL:
