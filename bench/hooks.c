@@ -30,7 +30,8 @@ int main(int argc, char **argv)
 		*(unsigned *)bpf_map__initial_value(map, &size) = atoi(argv[2]);
 	if (bpf_object__load(object))
 		return 1;
-	bpf_object__for_each_program(program, object) {
+	bpf_object__for_each_program(program, object)
+	{
 		if (!bpf_program__attach(program))
 			return 1;
 	}

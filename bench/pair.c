@@ -20,7 +20,8 @@ static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* of this process, its system calls included: neighbours do not count */
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID,
+		      &t); /* of this process, its system calls included: neighbours do not count */
 	return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
@@ -51,7 +52,8 @@ int main(void)
 		double start;
 
 		if (sscanf(line, "%7s %ld %ld", what, &bytes, &count) == 3 && !strcmp(what, "pair")) {
-			char *request = "GET / HTTP/1.1\r\nHost: x\r\n", *answer = "HTTP/1.1 200 OK\r\nContent-Length: ";
+			char *request = "GET / HTTP/1.1\r\nHost: x\r\n",
+			     *answer = "HTTP/1.1 200 OK\r\nContent-Length: ";
 			char out[65536], back[65536];
 			int n;
 
@@ -67,9 +69,11 @@ int main(void)
 			memset(back + n, 'y', bytes - n);
 			start = now();
 			for (long i = 0; i < count; i++) {
-				if (send(client, out, bytes, 0) != bytes || recv(server, buffer, bytes, MSG_WAITALL) != bytes)
+				if (send(client, out, bytes, 0) != bytes ||
+				    recv(server, buffer, bytes, MSG_WAITALL) != bytes)
 					die("request");
-				if (send(server, back, bytes, 0) != bytes || recv(client, buffer, bytes, MSG_WAITALL) != bytes)
+				if (send(server, back, bytes, 0) != bytes ||
+				    recv(client, buffer, bytes, MSG_WAITALL) != bytes)
 					die("answer");
 			}
 			/* Two pairs a turn. */

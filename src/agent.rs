@@ -31,8 +31,8 @@ use wirespan_model::event::Actor;
 use wirespan_model::{Event, Flow, Resource, Span};
 
 /// Pause between two looks into the ring: while processes and connections are young, which wait to be named and for a
-/// verdict; while events come; and at the longest while none do. The ring holds what a busy machine writes in a tenth of a
-/// second.
+/// verdict; while events come; and at the longest while none do. The ring holds what a busy machine writes in a tenth
+/// of a second.
 const POLL_YOUNG: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(4);
 const POLL_IDLE: Duration = Duration::from_millis(10);
@@ -54,8 +54,8 @@ const OVERLOAD: u32 = 1000;
 const SETTLE: Duration = Duration::from_millis(600);
 /// Batches that may wait for the out thread.
 const QUEUE: usize = 64;
-/// Causes are inferred while no more batches than this wait, and in no more of the time than one part of so many: spans and the
-/// machine's own work go first. What is left then goes on without a cause, and is counted.
+/// Causes are inferred while no more batches than this wait, and in no more of the time than one part of so many: spans
+/// and the machine's own work go first. What is left then goes on without a cause, and is counted.
 const INFER_UP_TO: usize = QUEUE / 4;
 const INFER_SHARE: u32 = 2;
 

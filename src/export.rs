@@ -1,4 +1,5 @@
-//! Where to export to: the command line, then the configuration, then the environment variables of OpenTelemetry's SDKs.
+//! Where to export to: the command line, then the configuration, then the environment variables of OpenTelemetry's
+//! SDKs.
 
 use crate::cli::OutputArgs;
 use crate::config::Config;

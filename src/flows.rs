@@ -1,8 +1,9 @@
-//! Flows on their way through the agent: the kernel's bundles, drained every second, become one record per bundle and window,
-//! with the names of who they are.
+//! Flows on their way through the agent: the kernel's bundles, drained every second, become one record per bundle and
+//! window, with the names of who they are.
 //!
-//! What is due is never lost for want of a reader: while the out thread has no room, windows stay here and grow together.
-//! A window that holds many bundles is told before its time, so that memory does not grow with the number of peers.
+//! What is due is never lost for want of a reader: while the out thread has no room, windows stay here and grow
+//! together. A window that holds many bundles is told before its time, so that memory does not grow with the number of
+//! peers.
 //!
 //! Who is at the other end of NAT, connection tracking tells of one connection of the bundle, at each drain.
 
@@ -29,8 +30,8 @@ const HEARTBEAT: Duration = Duration::from_secs(60);
 const PART: usize = 512;
 /// Bundles at which a window ends before its time.
 const FULL: usize = 2048;
-/// Messages to the out thread beyond which it is waited for, and for how long: they are large, and what the kernel holds
-/// meanwhile is smaller.
+/// Messages to the out thread beyond which it is waited for, and for how long: they are large, and what the kernel
+/// holds meanwhile is smaller.
 const AHEAD: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Connections through NAT that are remembered.

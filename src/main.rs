@@ -15,7 +15,8 @@ mod server;
 mod silence;
 mod span_metrics;
 
-/// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see docs/performance.md).
+/// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see
+/// docs/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

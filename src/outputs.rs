@@ -112,7 +112,8 @@ impl Outputs {
         Ok(())
     }
 
-    /// All that had come when this is called was read or is given next: what waits whether more comes may count the time.
+    /// All that had come when this is called was read or is given next: what waits whether more comes may count the
+    /// time.
     pub(crate) fn sign(&mut self) {
         if let Some(traces) = &mut self.traces {
             traces.silence.sign(Instant::now());

@@ -1,8 +1,8 @@
 //! The time in which nothing came, as it counts for whoever waits for more.
 //!
-//! A thread that was not run, a disk that took its time, a machine that stopped: in such a time nothing *could* come. So
-//! silence is not read from a clock. It is the sum of the pauses between two signs that what there was has been read, each of
-//! which counts for little.
+//! A thread that was not run, a disk that took its time, a machine that stopped: in such a time nothing *could* come.
+//! So silence is not read from a clock. It is the sum of the pauses between two signs that what there was has been
+//! read, each of which counts for little.
 
 use std::time::{Duration, Instant};
 

@@ -3,11 +3,11 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
-#define EMPTY(hook)                \
-	SEC("tp_btf/" #hook)       \
+#define EMPTY(hook)                 \
+	SEC("tp_btf/" #hook)        \
 	int empty_##hook(void *ctx) \
-	{                          \
-		return 0;          \
+	{                           \
+		return 0;           \
 	}
 
 EMPTY(inet_sock_set_state)

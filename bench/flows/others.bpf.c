@@ -11,7 +11,6 @@
 #include "compat.h"
 #include "others.h"
 
-
 const volatile __u16 port;
 const volatile bool stream;
 __u64 lost;

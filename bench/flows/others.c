@@ -140,9 +140,7 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[1], "floor")) {
 		if (!o || bpf_object__load(o))
 			return 1;
-		bpf_object__for_each_program(p, o)
-			if (!bpf_program__attach(p))
-				return 1;
+		bpf_object__for_each_program(p, o) if (!bpf_program__attach(p)) return 1;
 		fprintf(stderr, "tracing\n");
 		while (!stop)
 			nanosleep(&second, NULL);
@@ -163,9 +161,7 @@ int main(int argc, char **argv)
 		bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "tuples"), 1);
 	if (bpf_object__load(o))
 		return 1;
-	bpf_object__for_each_program(p, o)
-		if (!bpf_program__attach(p))
-			return 1;
+	bpf_object__for_each_program(p, o) if (!bpf_program__attach(p)) return 1;
 	table = bpf_object__find_map_fd_by_name(o, "tuples");
 	if (stream)
 		ring = ring_buffer__new(bpf_object__find_map_fd_by_name(o, "events"), on_event, NULL, NULL);
@@ -185,6 +181,7 @@ int main(int argc, char **argv)
 	if (m)
 		memcpy(&lost, bpf_map__initial_value(m, &size), sizeof(lost));
 end:
-	printf("{\"opened\":%lu,\"sent_bytes\":%lu,\"peers\":%lu,\"lost\":%lu,\"events\":%lu}\n", opened, sent, peers, lost, seen);
+	printf("{\"opened\":%lu,\"sent_bytes\":%lu,\"peers\":%lu,\"lost\":%lu,\"events\":%lu}\n", opened, sent, peers,
+	       lost, seen);
 	return 0;
 }

@@ -1,4 +1,5 @@
-//! What the fuzz targets share: any bytes become a conversation in random pieces, with random gaps; and a limit on memory.
+//! What the fuzz targets share: any bytes become a conversation in random pieces, with random gaps; and a limit on
+//! memory.
 #![forbid(unsafe_code)]
 
 #[path = "../../crates/decode/tests/pieces/mod.rs"]
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wirespan_decode::Protocol;
 use wirespan_model::Transport;
 
-/// What a parser, with its input and the harness, may take from the heap: beyond it, an allocation fails and ends the run. The
-/// fuzzer's own memory is C++'s, and not counted here.
+/// What a parser, with its input and the harness, may take from the heap: beyond it, an allocation fails and ends the
+/// run. The fuzzer's own memory is C++'s, and not counted here.
 const MAX_HEAP: usize = 64 << 20;
 
 #[global_allocator]

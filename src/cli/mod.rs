@@ -113,7 +113,8 @@ pub(crate) struct MapFileArgs {
 /// Whether packets of targets may be changed.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PropagateArgs {
-    /// Put trace context (W3C traceparent) into HTTP/1 requests of the targets, as far as a self-test shows it to be safe
+    /// Put trace context (W3C traceparent) into HTTP/1 requests of the targets, as far as a self-test shows it to be
+    /// safe
     #[arg(long)]
     propagate: bool,
     /// Put trace context beside other requests, into an option of TCP; not every network lets it pass

@@ -15,7 +15,8 @@ use wirespan_trace::{assemble, Limits};
 
 #[derive(Args)]
 pub(crate) struct TracesArgs {
-    /// Conditions, all of which must hold: service=cart status=error duration>10ms operation=GET endpoint=/x protocol=redis
+    /// Conditions, all of which must hold: service=cart status=error duration>10ms operation=GET endpoint=/x
+    /// protocol=redis
     #[arg(value_name = "CONDITION")]
     query: Vec<String>,
     /// Since when: -15m, an RFC 3339 time, or Unix ns

@@ -46,17 +46,20 @@ pub(crate) struct Capture {
     pub(crate) rung: String,
     /// Optional kernel programs to leave out, by the names of `wirespan check --format json`.
     pub(crate) without: Vec<String>,
-    /// Attach at once also the kernel programs that are else attached when a target first needs them (io_uring, splice(), the begin
-    /// of long sends): nothing of the first such call is missed, and every call on every socket costs more.
+    /// Attach at once also the kernel programs that are else attached when a target first needs them (io_uring,
+    /// splice(), the begin of long sends): nothing of the first such call is missed, and every call on every socket
+    /// costs more.
     pub(crate) hooks_from_start: bool,
     /// See messages and make spans of them; without it there are flows only, at a small part of the cost.
     pub(crate) messages: bool,
-    /// Look into the runtimes of targets (goroutines, virtual threads, asyncio, tokio, Node, …) for who acts; without it only threads, what is
-    /// handed over between them, and inference tell.
+    /// Look into the runtimes of targets (goroutines, virtual threads, asyncio, tokio, Node, …) for who acts; without
+    /// it only threads, what is handed over between them, and inference tell.
     pub(crate) runtimes: bool,
-    /// Goroutines, virtual threads, greenlets, tasks and streams of which it is known for whom they act, at least 512; who said nothing for the longest time is forgotten first.
+    /// Goroutines, virtual threads, greenlets, tasks and streams of which it is known for whom they act, at least 512;
+    /// who said nothing for the longest time is forgotten first.
     pub(crate) actors: u32,
-    /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first` or `every`.
+    /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first`
+    /// or `every`.
     pub(crate) propagate: String,
     /// Put trace context into an option of TCP beside requests that are not HTTP/1, as `--propagate-option`.
     pub(crate) propagate_option: bool,
@@ -156,8 +159,8 @@ impl Plugin {
     }
 }
 
-/// What is shown of messages beyond names and numbers, and what is not shown at all; see docs/privacy.md. Masking happens in
-/// the process that captures.
+/// What is shown of messages beyond names and numbers, and what is not shown at all; see docs/privacy.md. Masking
+/// happens in the process that captures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Mask {
@@ -179,12 +182,13 @@ pub(crate) struct Mask {
     pub(crate) memcached: MaskKeys,
     /// MongoDB.
     pub(crate) mongodb: MaskFields,
-    /// By protocol, attributes that are left out; `operation`, `target` and `error` too: `kafka = ["messaging.destination.name"]`.
+    /// By protocol, attributes that are left out; `operation`, `target` and `error` too: `kafka =
+    /// ["messaging.destination.name"]`.
     pub(crate) hide: std::collections::BTreeMap<String, Vec<String>>,
 }
 
-/// What is kept of HTTP. Nothing of a URL but its path is shown otherwise, and no header field but those that OpenTelemetry
-/// has attributes for.
+/// What is kept of HTTP. Nothing of a URL but its path is shown otherwise, and no header field but those that
+/// OpenTelemetry has attributes for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MaskHttp {
@@ -200,7 +204,8 @@ pub(crate) struct MaskHttp {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MaskSql {
-    /// Keep literals in `db.query.text`, except those that look like credentials and those of statements about passwords.
+    /// Keep literals in `db.query.text`, except those that look like credentials and those of statements about
+    /// passwords.
     pub(crate) literals: bool,
 }
 
@@ -216,8 +221,8 @@ pub(crate) struct MaskKeys {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MaskFields {
-    /// Fields whose values in queries are kept as `db.query.parameter.NAME`: texts up to 64 bytes that do not look like a
-    /// credential, and numbers, at the top level of a filter or of an aggregation's first `$match`.
+    /// Fields whose values in queries are kept as `db.query.parameter.NAME`: texts up to 64 bytes that do not look like
+    /// a credential, and numbers, at the top level of a filter or of an aggregation's first `$match`.
     pub(crate) fields: Vec<String>,
 }
 
@@ -307,7 +312,8 @@ pub(crate) struct Export {
     pub(crate) otlp_endpoint: String,
     /// `grpc`, `http/protobuf` or `http/json`; empty goes by the port.
     pub(crate) otlp_protocol: String,
-    /// Seconds between exports of the dependency map's metrics to the same place; 0 is off, or once a minute with `--otlp-metrics`.
+    /// Seconds between exports of the dependency map's metrics to the same place; 0 is off, or once a minute with
+    /// `--otlp-metrics`.
     pub(crate) otlp_metrics_s: u64,
     /// Headers for the collector.
     pub(crate) otlp_headers: std::collections::BTreeMap<String, String>,
@@ -317,7 +323,8 @@ pub(crate) struct Export {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Metrics {
-    /// Edges of the dependency map that have series of their own, those with most of the recent traffic; the rest is one.
+    /// Edges of the dependency map that have series of their own, those with most of the recent traffic; the rest is
+    /// one.
     pub(crate) max_edges: usize,
 }
 

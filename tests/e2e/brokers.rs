@@ -1,11 +1,12 @@
-//! Brokers: every record that a consumer got from Kafka is linked to the request that produced it, and to no other; what a
-//! consumer or a subscriber calls for a message is caused by what brought it.
+//! Brokers: every record that a consumer got from Kafka is linked to the request that produced it, and to no other;
+//! what a consumer or a subscriber calls for a message is caused by what brought it.
 
 use crate::harness::{can_trace, root, skip, WIRESPAN};
 use serde_json::Value;
 use std::process::Command;
 
-/// Runs a script of tests/apps/shapes under wirespan; its report, or nothing if something is missing. And what wirespan said.
+/// Runs a script of tests/apps/shapes under wirespan; its report, or nothing if something is missing. And what wirespan
+/// said.
 fn reported(test: &str, script: &str, run: &[&str]) -> Option<(Value, String)> {
     let python = root().join("target/servers/venv/bin/python3");
     if !can_trace(test) {

@@ -1,9 +1,9 @@
-//! "For which request was this sent?" asked of the kernel alone: one real program per way of handing work over, requests
-//! that overlap, and the truth in the paths.
+//! "For which request was this sent?" asked of the kernel alone: one real program per way of handing work over,
+//! requests that overlap, and the truth in the paths.
 //!
 //! The test is client and back end; the program between is the only target. It calls the back end with `/u/N` while it
-//! serves `/r/N`; numbers in paths mean nothing to the tracer. Of each call the kernel's cause must be the exchange in which
-//! that request was read. A call without a cause is a lost link; a call with another request's is a wrong one.
+//! serves `/r/N`; numbers in paths mean nothing to the tracer. Of each call the kernel's cause must be the exchange in
+//! which that request was read. A call without a cause is a lost link; a call with another request's is a wrong one.
 
 use crate::harness::{can_trace, compile_with, has, root};
 use std::collections::HashMap;
@@ -250,7 +250,8 @@ fn judge(events: &[Event], port: u16, back: u16) -> Links {
     links
 }
 
-/// At least this share of the links is right; with one user, whose requests cannot be taken for each other's, none is wrong.
+/// At least this share of the links is right; with one user, whose requests cannot be taken for each other's, none is
+/// wrong.
 fn check(test: &str, calls: u32, load: Load, share: f64, program: Command) {
     let links = links(program, load);
     println!("{test}: {links:?} of {} users", load.users);
@@ -279,8 +280,8 @@ fn a_worker_thread_acts_for_who_woke_it() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // On a busy machine, a worker that comes back from the job before may take this one before who was woken for it does:
-    // that hand-over is honestly not known.
+    // On a busy machine, a worker that comes back from the job before may take this one before who was woken for it
+    // does: that hand-over is honestly not known.
     check(test, 1, LIGHT, 0.9, pool(dir.path(), "condvar"));
     check(test, 1, OVERLAPPING, 0.95, pool(dir.path(), "condvar"));
     check(test, 1, SATURATED, 0.9, pool(dir.path(), "condvar"));

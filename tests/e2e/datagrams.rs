@@ -74,8 +74,8 @@ fn every_sender_is_known(test: &str, rung: &str) {
     for event in &events {
         if let Event::Data(d) = event {
             let key = (d.local.port, d.remote.port, d.direction == Direction::Egress);
-            // The clients' own view has the ports the other way round, and a client may have got the port of a server of
-            // the other family.
+            // The clients' own view has the ports the other way round, and a client may have got the port of a server
+            // of the other family.
             let server = said.keys().any(|k| k.0 == key.0) && !said.contains_key(&(key.1, key.0, !key.2));
             if server {
                 *seen.entry(key).or_insert(0u32) += 1;

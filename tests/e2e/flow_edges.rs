@@ -1,4 +1,5 @@
-//! Flows where counting is easy to get wrong: bytes that no message call moves, what the kernel refuses, pids used twice.
+//! Flows where counting is easy to get wrong: bytes that no message call moves, what the kernel refuses, pids used
+//! twice.
 
 use crate::flows::flows;
 use crate::harness::{can_trace, has, skip, WIRESPAN};
@@ -144,7 +145,8 @@ fn what_the_kernel_refuses_is_told_with_its_reason() {
     assert_eq!((listening[0].counts.listen_overflows, listening[0].key.role), (n("refused"), Role::Server));
 }
 
-/// Three megabytes of which the network loses some; then a reader that stops reading. What TCP made of it, it says itself.
+/// Three megabytes of which the network loses some; then a reader that stops reading. What TCP made of it, it says
+/// itself.
 const TROUBLED: &str = r#"
 import json, os, socket, struct, subprocess, threading, time
 N = 3000000

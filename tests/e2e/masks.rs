@@ -1,4 +1,5 @@
-//! `[mask]`: by default no value leaves the process that captures; what is allowed is shown, and what stands beside it is not.
+//! `[mask]`: by default no value leaves the process that captures; what is allowed is shown, and what stands beside it
+//! is not.
 
 use crate::harness::{can_trace, has, root, WIRESPAN};
 use std::path::Path;

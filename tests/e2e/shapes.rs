@@ -1,5 +1,5 @@
-//! The shapes of `tests/apps/shapes`, in short: in every runtime and way of making calls, no link may be claimed for certain
-//! that is wrong, and what is reached by every way of running must be reached here.
+//! The shapes of `tests/apps/shapes`, in short: in every runtime and way of making calls, no link may be claimed for
+//! certain that is wrong, and what is reached by every way of running must be reached here.
 //!
 //! `bench/accuracy` measures the same with many users; `docs/accuracy.md` says what is known.
 
@@ -16,8 +16,8 @@ struct Bar {
     exact: f64,
     /// Kinds of evidence that are never wrong here.
     certain: &'static [&'static str],
-    /// Least share of right links among those inside services that are not inferred, but claimed. Few may be wrong: what a
-    /// process does with several requests at a time has to be seen before it is known.
+    /// Least share of right links among those inside services that are not inferred, but claimed. Few may be wrong:
+    /// what a process does with several requests at a time has to be seen before it is known.
     claimed: f64,
 }
 
@@ -49,7 +49,8 @@ fn run(test: &str, bars: &[Bar], requests: u32, users: u32) {
     }
 }
 
-/// Starts shapes under `wirespan run`, with `settings` before its other arguments; what that said, or `None` if none of them can be run here.
+/// Starts shapes under `wirespan run`, with `settings` before its other arguments; what that said, or `None` if none of
+/// them can be run here.
 fn trace(test: &str, names: &[&str], dir: &Path, requests: u32, users: u32, settings: &[&OsStr]) -> Option<String> {
     let (spans, work) = (dir.join("spans.jsonl"), dir.join("work"));
     let apps = root().join("tests/apps/shapes");
@@ -156,7 +157,8 @@ fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), St
 const WIRE: &[&str] = &["wire"];
 /// Evidence of a thread that does one thing at a time: never wrong where that is so.
 const THREAD: &[&str] = &["wire", "thread", "child-task", "connect"];
-/// What a goroutine, a task of asyncio, or a worker of Python's executors acts for is told by the program, from when it was looked into.
+/// What a goroutine, a task of asyncio, or a worker of Python's executors acts for is told by the program, from when it
+/// was looked into.
 const GOROUTINE: &[&str] = &["wire", "coroutine"];
 /// …and so is which task of tokio runs, which reads what it serves itself.
 const TASK: &[&str] = &["wire", "coroutine", "thread"];
@@ -234,28 +236,32 @@ fn event_loops() {
     run("shapes_loops", &bars, 100, USERS);
 }
 
-/// Threads that read one request, answer another and call for a third: what a thread has read says nothing once it was answered.
+/// Threads that read one request, answer another and call for a third: what a thread has read says nothing once it was
+/// answered.
 #[test]
 fn a_reactor_s_threads_do_not_act_for_what_they_have_read() {
     run("shapes_reactor", &[bar("java-reactor", 0.7, &["wire"])], 60, 1);
 }
 
-/// Loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps them now here, now there.
+/// Loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps them now
+/// here, now there.
 #[test]
 fn loops_act_for_whom_their_tasks_were_made() {
     let bars = [bar("netty", 0.75, WIRE).claimed(0.95), bar("netty-fanout", 0.75, WIRE).claimed(0.95)];
     run("shapes_netty", &bars, 2000, USERS);
 }
 
-/// The JDK's client, where a worker asks the object of a connection to send, which is the same for one request after the other; and workers
-/// that take one task after the other, whose stacks still hold the one before. Both may go wrong only after hundreds of requests.
+/// The JDK's client, where a worker asks the object of a connection to send, which is the same for one request after
+/// the other; and workers that take one task after the other, whose stacks still hold the one before. Both may go wrong
+/// only after hundreds of requests.
 #[test]
 fn workers_act_for_whom_they_send() {
     let bars = [bar("java-client", 0.9, WIRE).claimed(0.98), bar("java-pool-full", 0.9, WIRE).claimed(0.98)];
     run("shapes_client", &bars, 1000, USERS);
 }
 
-/// A table for 2,048 goroutines, and ten times as many that act: the old ones are forgotten, and each that comes is known.
+/// A table for 2,048 goroutines, and ten times as many that act: the old ones are forgotten, and each that comes is
+/// known.
 #[test]
 fn who_comes_late_is_known_as_well_as_the_first() {
     let test = "shapes_many";

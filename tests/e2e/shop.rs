@@ -95,7 +95,8 @@ fn the_demo_pays_over_tls_and_ships_through_kafka() {
         crate::harness::WIRESPAN,
         &["demo", "--no-ui", "--shop", shop.to_str().unwrap(), "--otlp-file", file.to_str().unwrap()],
     );
-    // Kafka needs some seconds to start; the shop does not wait for it. A path is seen of the TLS hop: it was read in the clear.
+    // Kafka needs some seconds to start; the shop does not wait for it. A path is seen of the TLS hop: it was read in
+    // the clear.
     let wanted = ["/payments/", "INSERT payments", "Produce shipments", "Fetch shipments"];
     within(Duration::from_secs(120), "payments and shipments", || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What TCP did for the bytes of a span: packets are lost, connections reset, readers late, one at a time and on purpose.
+//! What TCP did for the bytes of a span: packets are lost, connections reset, readers late, one at a time and on
+//! purpose.
 
 use crate::flows::flows;
 use crate::harness::{can_trace, eventually, has, otlp, skip, Running, Span, WIRESPAN};

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_model::{DataEvent, Direction, Event, SocketId};
 
-/// A traced process that sends what it reads from its stdin to the test, and waits for an answer of four bytes each time.
+/// A traced process that sends what it reads from its stdin to the test, and waits for an answer of four bytes each
+/// time.
 struct Echo {
     child: Child,
     connection: TcpStream,

@@ -120,8 +120,9 @@ impl Tracer {
     }
 }
 
-/// Runs a server, its client and the tracer; fails with every difference, if there are some the second time, too: a message of a
-/// connection that is older than the tracing may be lost on a busy machine (seen with NATS, 47,616 bytes; not understood).
+/// Runs a server, its client and the tracer; fails with every difference, if there are some the second time, too: a
+/// message of a connection that is older than the tracing may be lost on a busy machine (seen with NATS, 47,616 bytes;
+/// not understood).
 pub(crate) fn compare(name: &str) {
     let test = format!("servers::{name}");
     if !can_trace(&test) {

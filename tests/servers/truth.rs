@@ -151,8 +151,8 @@ impl Done {
             && self.during(span)
     }
 
-    /// What is told of it is so. On a connection that was joined in the middle, what could not be known may be missing if
-    /// the span says that it is unknown.
+    /// What is told of it is so. On a connection that was joined in the middle, what could not be known may be missing
+    /// if the span says that it is unknown.
     fn looks_like(&self, span: &Seen) -> bool {
         let list = span.attrs.get("wirespan.unknown").filter(|_| self.late).map_or("", String::as_str);
         let hidden = |what: &str| list.split(',').any(|w| w == what);

@@ -10,13 +10,14 @@
 #ifndef WS_ALLOCATION_H
 #define WS_ALLOCATION_H
 
-#define WS_ALLOCATORS 256 /* threads that read requests, or carry virtual threads, of a process that are known: others replace them */
+#define WS_ALLOCATORS \
+	256 /* threads that read requests, or carry virtual threads, of a process that are known: others replace them */
 #define WS_MARKS 1024
 #define WS_MARK_CHUNKS 4
-#define WS_MARK_OWN 1	  /* buffers are of whole words */
+#define WS_MARK_OWN 1 /* buffers are of whole words */
 #define WS_MARK_LOOP 2
 #define WS_MARK_FLAGS 7U
-#define WS_MARK_TICK 20	  /* 2^20 ns */
+#define WS_MARK_TICK 20 /* 2^20 ns */
 
 struct allocation {
 	__u64 from;
@@ -32,14 +33,14 @@ struct allocations {
 	__u32 first;	   /* mark since then */
 	__u32 next;
 	__u32 allocators;
-	__u32 task_slot;   /* where on their stacks workers have what they run, below the first frame of Java; 0: not known */
-	__u32 loop_slot;   /* the same of loops */
-	__u32 moved;	   /* marks before the first one, behind which is to be looked for what has moved */
-	__u32 asked;	   /* somebody has looked for one */
+	__u32 task_slot; /* where on their stacks workers have what they run, below the first frame of Java; 0: not known */
+	__u32 loop_slot;      /* the same of loops */
+	__u32 moved;	      /* marks before the first one, behind which is to be looked for what has moved */
+	__u32 asked;	      /* somebody has looked for one */
 	__u32 sent_by_others; /* …by what his task refers to (java_path.h) */
-	__u8 loops;	   /* who waits for events of many sockets allocates, too */
-	__u8 path_pause;   /* so often none was found… */
-	__u8 path_wait;	   /* …and it is not looked for one */
+	__u8 loops;	      /* who waits for events of many sockets allocates, too */
+	__u8 path_pause;      /* so often none was found… */
+	__u8 path_wait;	      /* …and it is not looked for one */
 	struct allocation marks[WS_MARKS];
 };
 
@@ -96,7 +97,7 @@ static __always_inline void add_mark(struct allocations *all, __u32 pid, const s
 	mark->cause = new->cause;
 	mark->tick = new->tick;
 	mark->buffer = new->buffer;
-	*(volatile __u32 *)&mark->bytes = ((__u32)(to - new->from) & ~WS_MARK_FLAGS) | (new->bytes & WS_MARK_FLAGS);
+	*(volatile __u32 *)&mark->bytes = ((__u32)(to - new->from) & ~WS_MARK_FLAGS) | (new->bytes &WS_MARK_FLAGS);
 }
 
 static __always_inline void follow_collections(struct allocations *all, __u32 collections)
@@ -165,7 +166,11 @@ __noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
 	at = (t->java_allocator - 1) % WS_ALLOCATORS;
 	who = &all->marks[at];
 	if (start && who->from == t->java_thread && who->buffer != start) {
-		struct allocation before = { .from = start, .cause = who->cause, .bytes = who->bytes, .tick = who->tick, .buffer = t->java_thread };
+		struct allocation before = { .from = start,
+					     .cause = who->cause,
+					     .bytes = who->bytes,
+					     .tick = who->tick,
+					     .buffer = t->java_thread };
 
 		add_mark(all, pid, &before, to);
 	}
@@ -198,12 +203,12 @@ struct {
 	__type(value, struct allocation);
 } java_moved SEC(".maps");
 
-#define JAVA_MOVED_PIECES 6 /* behind a mark it is looked, in pieces of nearly JAVA_FIRST_FRAMES bytes */
+#define JAVA_MOVED_PIECES 6   /* behind a mark it is looked, in pieces of nearly JAVA_FIRST_FRAMES bytes */
 #define JAVA_FILLER_MORE 1024 /* a buffer ends a little before the memory that it has */
-#define JAVA_MOVED_MARKS 64  /* …so many at a time, so often */
+#define JAVA_MOVED_MARKS 64   /* …so many at a time, so often */
 #define JAVA_MOVED_ROUNDS 6
 #define JAVA_MOVED_MOST 8000 /* objects: if some went, their places would be taken for those of an older mark */
-#define JAVA_HAS_MOVED 3ULL /* in the first word of an object, beside its new address */
+#define JAVA_HAS_MOVED 3ULL  /* in the first word of an object, beside its new address */
 #define JAVA_FIRST_FRAMES 640
 #define JAVA_WORDS (JAVA_FIRST_FRAMES / 8)
 
@@ -221,13 +226,13 @@ struct java_search {
 	__u32 most;		 /* it is looked behind so many marks; 0: all */
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
-	struct allocation best;	 /* of the words of a stack (java_place.h): the newest… */
-	__u64 root;		 /* …or that by which a path begins (java_path.h) */
-	__u32 work;		 /* …enum work */
+	struct allocation best; /* of the words of a stack (java_place.h): the newest… */
+	__u64 root;		/* …or that by which a path begins (java_path.h) */
+	__u32 work;		/* …enum work */
 	__u64 last;
 	__u32 above;
 	__u32 looked_at;
-	__u32 slot;		 /* …and where it stands */
+	__u32 slot; /* …and where it stands */
 	__u32 inner;
 	struct moved_key moved;
 	__u32 end;
@@ -235,7 +240,7 @@ struct java_search {
 	__u32 piece;
 	__u32 noted;
 	__u64 words[JAVA_WORDS];
-	__u32 fields[8];	 /* of an object */
+	__u32 fields[8]; /* of an object */
 };
 
 /* Of the processor, which message programs hold; wake-ups do not come in between. */
@@ -291,7 +296,8 @@ __noinline int nearest_buffer(struct allocations *all, struct java_search *s)
 		if (s->object < s->found.from || s->object >= user_word(who->from + s->end_at))
 			continue;
 		/* If it is the buffer of its last mark, it was made before its thread was first seen. */
-		return *(volatile __u64 *)&who->buffer != s->found.from && *(volatile __u64 *)&who->cause == s->found.cause;
+		return *(volatile __u64 *)&who->buffer != s->found.from &&
+		       *(volatile __u64 *)&who->cause == s->found.cause;
 	}
 	return 0;
 }
@@ -314,7 +320,8 @@ static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 
 	if ((words[0] & 7) != 1)
 		return false;
-	return (words[1] >> 32) * 4 + 16 - left <= JAVA_FILLER_MORE || (words[2] & 0xffffffff) * 4 + 24 - left <= JAVA_FILLER_MORE ||
+	return (words[1] >> 32) * 4 + 16 - left <= JAVA_FILLER_MORE ||
+	       (words[2] & 0xffffffff) * 4 + 24 - left <= JAVA_FILLER_MORE ||
 	       (words[1] & 0xffffffff) * 4 + 12 - left <= JAVA_FILLER_MORE;
 }
 
@@ -327,7 +334,8 @@ __noinline int note_moved_word(struct task_state *t, __u32 i)
 		return 0;
 	/* Behind the buffer is that of another. */
 	if (s->piece + 8 * i >= (s->found.bytes & ~WS_MARK_FLAGS) ||
-	    is_filler(s->found.from + s->piece + 8 * i, s->found.from + (s->found.bytes & ~WS_MARK_FLAGS), s->words + i)) {
+	    is_filler(s->found.from + s->piece + 8 * i, s->found.from + (s->found.bytes & ~WS_MARK_FLAGS),
+		      s->words + i)) {
 		s->piece = s->found.bytes;
 		return 0;
 	}
@@ -343,7 +351,8 @@ __noinline int note_moved(struct task_state *t, struct java_search *s)
 {
 	if (!t || !s)
 		return 0;
-	if (s->piece >= s->found.bytes || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(s->found.from + s->piece)))
+	if (s->piece >= s->found.bytes ||
+	    bpf_probe_read_user(s->words, sizeof(s->words), (void *)(s->found.from + s->piece)))
 		return 0;
 	for (int i = 0; i < JAVA_WORDS - 2; i++)
 		note_moved_word(t, i);

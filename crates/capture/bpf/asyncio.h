@@ -15,13 +15,13 @@
 #ifndef WS_ASYNCIO_H
 #define WS_ASYNCIO_H
 
-#define PY_HEADER 16	/* struct PyObject: a wrapper's task follows it */
+#define PY_HEADER 16 /* struct PyObject: a wrapper's task follows it */
 #define PY_TYPE 8
-#define PY_TUPLE 24	/* struct PyTupleObject: where its items begin */
+#define PY_TUPLE 24	      /* struct PyTupleObject: where its items begin */
 #define PY_FUTURE_CALLBACK 24 /* struct FutureObj: its loop, its first callback */
-#define PY_METHOD_SELF 24 /* struct PyCFunctionObject */
-#define PY_PARTIAL_GIVEN 24 /* partialobject of functools: the arguments */
-#define UV_STREAM_FD 184 /* struct uv_stream_s of libuv 1: io_watcher.fd */
+#define PY_METHOD_SELF 24     /* struct PyCFunctionObject */
+#define PY_PARTIAL_GIVEN 24   /* partialobject of functools: the arguments */
+#define UV_STREAM_FD 184      /* struct uv_stream_s of libuv 1: io_watcher.fd */
 
 enum asyncio_point {
 	ASYNCIO_CALLBACK = 1, /* context_run(), PyContext_Exit() */
@@ -108,7 +108,8 @@ static __always_inline void asyncio_passed(struct task_state *t, struct goroutin
 	 * It works for others than the request for which it was made, or has outlived it: perhaps a worker that was made when first
 	 * needed. Or it gave back a lock.
 	 */
-	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) && from->cause &&
+	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) &&
+	    from->cause &&
 	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->greenlet)))) {
 		take(from, 0, WS_EV_INFERRED);
 		from->place = ASYNCIO_WORKER;
@@ -135,10 +136,14 @@ static __always_inline struct context *asyncio_superior(struct goroutine_key *ke
 {
 	struct context *c = asyncio_waiter(key, task, task);
 
-	return c ? c : asyncio_waiter(key, task, user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_GIVEN) + PY_TUPLE));
+	return c ? c
+		 : asyncio_waiter(
+			   key, task,
+			   user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_GIVEN) + PY_TUPLE));
 }
 
-static __always_inline void asyncio_woken(const struct goroutine_key *task, struct context *c, const struct carrier_key *future)
+static __always_inline void asyncio_woken(const struct goroutine_key *task, struct context *c,
+					  const struct carrier_key *future)
 {
 	struct carried *got = bpf_map_lookup_elem(&carriers, future);
 	struct goroutine_key key = *task;

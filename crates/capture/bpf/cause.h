@@ -55,7 +55,8 @@ static __always_inline bool is_stale(const struct context *a)
 }
 
 /* A response is sent. Datagram servers answer in any order, and who shares a connection answers for many. */
-static __always_inline void follow_answer(struct sock_state *s, struct context *a, struct cause *c, bool first, __u32 pid)
+static __always_inline void follow_answer(struct sock_state *s, struct context *a, struct cause *c, bool first,
+					  __u32 pid)
 {
 	if (first && !s->shared && s->tuple.transport != WS_UDP)
 		answer_for_another(s, a, c->exchange);
@@ -86,7 +87,8 @@ static __always_inline void follow_answer(struct sock_state *s, struct context *
  * Another thread has begun to open this connection, and has not waited: who finds it up sends the first request on it for who opened
  * it, as if it had read an answer, whatever it has done before.
  */
-static __always_inline bool is_opened_by_another(const struct sock_state *s, const struct context *a, __u32 tid, __u32 pid)
+static __always_inline bool is_opened_by_another(const struct sock_state *s, const struct context *a, __u32 tid,
+						 __u32 pid)
 {
 	return pid && s->connect_later && s->connect_tid != tid && !a->told && !is_provisional(s->connect_cause) &&
 	       (s->connect_cause || s->connect_doubtful);
@@ -161,15 +163,16 @@ static __always_inline void follow_delivery(struct sock_state *s, struct context
 }
 
 #define FOLLOW_SENT 1
-#define FOLLOW_FIRST 2	/* of a run */
-#define FOLLOW_LOOP 4	/* by an event loop */
-#define FOLLOW_SHORT 8	/* fewer bytes than any request has */
+#define FOLLOW_FIRST 2 /* of a run */
+#define FOLLOW_LOOP 4  /* by an event loop */
+#define FOLLOW_SHORT 8 /* fewer bytes than any request has */
 #define SHORTEST_REQUEST 4
 
 /* `who` is the actor, and its process in the lower half. Verified on its own: its ways out would multiply those of its caller. */
 __noinline int follow_cause(struct sock_state *s, struct context *a, struct cause *c, __u64 who, __u32 bits)
 {
-	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS, how = bits & FOLLOW_LOOP ? WS_EV_EVENT_LOOP : WS_EV_THREAD;
+	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS,
+	     how = bits & FOLLOW_LOOP ? WS_EV_EVENT_LOOP : WS_EV_THREAD;
 	__u32 tid = who >> 32, pid = who;
 	bool first = bits & FOLLOW_FIRST;
 

@@ -60,7 +60,9 @@ static __always_inline void inherit(struct context *to, const struct context *fr
 
 static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)
 {
-	struct ws_alias e = { .kind = WS_ALIAS, .what = what, .evidence = evidence, .provisional = provisional, .cause = cause };
+	struct ws_alias e = {
+		.kind = WS_ALIAS, .what = what, .evidence = evidence, .provisional = provisional, .cause = cause
+	};
 
 	e.time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
@@ -86,7 +88,8 @@ static __always_inline void act(struct context *c, __u8 use)
 
 	bool hired = c->state < ACTS_LENT && !c->cause && c->woken_idle;
 
-	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || hired || (again && c->used & use & USED_SEND)) {
+	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || hired ||
+	    (again && c->used & use & USED_SEND)) {
 		fresh = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
 		if (again && !c->guess)
 			tell_alias(c->cause, fresh, WS_ALIAS_GUESS);
@@ -123,7 +126,8 @@ static __always_inline void answer_lent(struct context *c, __u64 request)
 /* It reads the next request itself, and has answered none since: what it sent was for the last. */
 static __always_inline void end_aftermath(const struct context *c)
 {
-	if (c->state == ACTS_LENT && is_provisional(c->cause) && c->guess && !c->place && !c->woken && c->evidence == WS_EV_THREAD)
+	if (c->state == ACTS_LENT && is_provisional(c->cause) && c->guess && !c->place && !c->woken &&
+	    c->evidence == WS_EV_THREAD)
 		tell_alias(c->cause, c->guess, WS_ALIAS_NAME);
 }
 
@@ -169,7 +173,8 @@ static __always_inline bool waits_for_result(const struct context *c, __u64 plac
  */
 static __always_inline bool corrects(const struct context *from, const struct context *to, __u64 place)
 {
-	return from->used & USED_SEND && is_provisional(from->cause) && !is_provisional(to->cause) && waits_for_result(to, place);
+	return from->used & USED_SEND && is_provisional(from->cause) && !is_provisional(to->cause) &&
+	       waits_for_result(to, place);
 }
 
 /* `from` wakes `to`, which waits at `place`. */
@@ -207,8 +212,9 @@ static __always_inline void hand_over(struct context *from, struct context *to, 
 		if ((cause || from->guess) && how != HOW_CHAIN)
 			lend(from, to, place, how);
 		else if (how != HOW_CHANNEL && (from->state >= ACTS_LENT || from->woken_idle))
-			to->woken_idle = !to->cause; /* workers wake each other while there is work, whoever brought it */
-	} else if (!to->place) { /* a child, which may have become a worker */
+			to->woken_idle =
+				!to->cause; /* workers wake each other while there is work, whoever brought it */
+	} else if (!to->place) {	    /* a child, which may have become a worker */
 		if (cause && (how == HOW_CHANNEL || (how == HOW_WAKE_UP && to->used)))
 			lend(from, to, place, how);
 		else if (to->used && (to->state == ACTS_RETURNED || is_provisional(to->cause)))

@@ -18,7 +18,7 @@
 #define WS_DOUBT_MORE 32 /* what an answer out of turn adds */
 #define WS_DOUBT_MOST 255
 #define WS_DOUBT_FRAMES (1U << 31) /* with a process id: of what it does for the frame that it was given last */
-#define WS_DOUBT_TURNS (1U << 30)  /* …of the order in which it takes turns (node_turns.h); process ids are below 2^22 */
+#define WS_DOUBT_TURNS (1U << 30) /* …of the order in which it takes turns (node_turns.h); process ids are below 2^22 */
 
 /* By thread group; one that is not here has WS_DOUBT_NEW. */
 struct {

@@ -20,8 +20,8 @@ struct flow_due {
 	__u32 listen_overflows;
 	__u32 drop_reason;
 	__u32 dropped;
-	__u32 handshake_us;	/* 0: none */
-	__u32 srtt_us;		/* 0: none */
+	__u32 handshake_us; /* 0: none */
+	__u32 srtt_us;	    /* 0: none */
 	__u16 client_port;
 };
 

@@ -27,25 +27,25 @@ struct flow_owner {
 
 /* A socket. Where something is bundled, the difference to the total is due. */
 struct flow_sock {
-	__u64 sk;		/* 0 until a program meets it */
-	__u64 bytes[2];		/* bundled; by enum ws_direction, as all pairs */
-	__u64 connect_jiffies;	/* start of the handshake */
-	__u32 calls[2];		/* due; of a socket with a slot they are there */
-	__u32 handshake_us;	/* due if not 0 */
-	__u32 opened;		/* due */
-	__u32 adopted;		/* due */
-	__u32 resets_sent;	/* due */
-	__u32 resets_received;	/* due */
-	__u32 retransmits;	/* bundled, as the following */
+	__u64 sk;	       /* 0 until a program meets it */
+	__u64 bytes[2];	       /* bundled; by enum ws_direction, as all pairs */
+	__u64 connect_jiffies; /* start of the handshake */
+	__u32 calls[2];	       /* due; of a socket with a slot they are there */
+	__u32 handshake_us;    /* due if not 0 */
+	__u32 opened;	       /* due */
+	__u32 adopted;	       /* due */
+	__u32 resets_sent;     /* due */
+	__u32 resets_received; /* due */
+	__u32 retransmits;     /* bundled, as the following */
 	__u32 out_of_order;
-	__u32 drops;		/* of a listener: connections refused */
-	__u32 swept_now;	/* a sweep looks at it: who closes it leaves its place to the sweep to free */
+	__u32 drops;	 /* of a listener: connections refused */
+	__u32 swept_now; /* a sweep looks at it: who closes it leaves its place to the sweep to free */
 	__u16 client_port;
-	__u8 based;		/* `bytes` holds what was exchanged before our time */
-	__u8 owned;		/* a message told which process uses it */
+	__u8 based; /* `bytes` holds what was exchanged before our time */
+	__u8 owned; /* a message told which process uses it */
 	__u8 listens;
 	__u8 swept;
-	__u8 bundled;		/* its bundle knows of it */
+	__u8 bundled; /* its bundle knows of it */
 	__u8 pad[5];
 	struct flow_owner owner;
 	struct ws_flow_key key;
@@ -53,14 +53,15 @@ struct flow_sock {
 
 /* Whose place it is, and calls on that socket that are due. */
 struct flow_slot {
-	__u64 cookie;		/* 0: free */
+	__u64 cookie; /* 0: free */
 	__u32 calls[2];
 };
 
-#define FLOW_NEW (1ULL << 63)	/* beside the cookie: the next call tells who uses it, or where its counts begin */
-#define FLOW_GOING (1ULL << 62)	/* beside the cookie: the socket closes, and is settled for the last time; in the next two */
-#define FLOW_TAKEN (~0ULL)	/* being filled */
-#define FLOW_ENDED (~0ULL - 1)	/* closed while a sweep looks at it */
+#define FLOW_NEW (1ULL << 63) /* beside the cookie: the next call tells who uses it, or where its counts begin */
+#define FLOW_GOING \
+	(1ULL << 62)	   /* beside the cookie: the socket closes, and is settled for the last time; in the next two */
+#define FLOW_TAKEN (~0ULL) /* being filled */
+#define FLOW_ENDED (~0ULL - 1) /* closed while a sweep looks at it */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -86,8 +87,8 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } flow_blocks SEC(".maps");
-bool flow_unlisted_tcp;		/* there were sockets of TCP without a place */
-__u32 flow_bound_listeners;	/* listening sockets at one address only */
+bool flow_unlisted_tcp;	    /* there were sockets of TCP without a place */
+__u32 flow_bound_listeners; /* listening sockets at one address only */
 
 /* Sockets of UDP, which end without a sign; and of TCP whose places are taken. */
 struct {
@@ -136,10 +137,11 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 2 * 1024 * 1024); /* five thousand bundles, while user space wakes up and turns the tables */
+	__uint(max_entries,
+	       2 * 1024 * 1024); /* five thousand bundles, while user space wakes up and turns the tables */
 } flow_spills SEC(".maps");
 
-const volatile __u32 flow_many = 8192;	/* bundles at which user space is woken: set by it to half a table */
-__u32 flow_made;	/* bundles since it drained */
+const volatile __u32 flow_many = 8192; /* bundles at which user space is woken: set by it to half a table */
+__u32 flow_made;		       /* bundles since it drained */
 
 #endif

@@ -197,7 +197,7 @@ static __always_inline __u32 take_u32(__u32 *due, bool alone)
 
 /* What TCP counts itself. */
 struct flow_tcp {
-	__u64 bytes[2];		/* given to it and received by it in order; by enum ws_direction */
+	__u64 bytes[2]; /* given to it and received by it in order; by enum ws_direction */
 	__u32 unread;
 	__u32 retransmits;
 	__u32 out_of_order;
@@ -212,16 +212,16 @@ struct flow_tcp {
  * A FIN has a sequence number, and counts as a byte received, but is none. What is sent again is not sent. In this order,
  * whoever looks without a lock sees too little rather than too much, and the rest the next time.
  */
-#define FLOW_BYTES(now, READ)                                                                                      \
-	do {                                                                                                       \
-		__u64 sent = READ(tp, bytes_sent), received = READ(tp, bytes_received), again;                     \
-		__u32 fin;                                                                                         \
-		barrier();                                                                                         \
-		again = READ(tp, bytes_retrans);                                                                   \
-		fin = READ(sk, __sk_common.skc_flags) >> SOCK_DONE & 1;                                            \
-		(now)->bytes[WS_EGRESS] = sent > again ? sent - again : 0;                                         \
-		(now)->bytes[WS_INGRESS] = received > fin ? received - fin : 0;                                    \
-		(now)->unread = READ(tp, rcv_nxt) - fin - READ(tp, copied_seq);                                    \
+#define FLOW_BYTES(now, READ)                                                                  \
+	do {                                                                                   \
+		__u64 sent = READ(tp, bytes_sent), received = READ(tp, bytes_received), again; \
+		__u32 fin;                                                                     \
+		barrier();                                                                     \
+		again = READ(tp, bytes_retrans);                                               \
+		fin = READ(sk, __sk_common.skc_flags) >> SOCK_DONE & 1;                        \
+		(now)->bytes[WS_EGRESS] = sent > again ? sent - again : 0;                     \
+		(now)->bytes[WS_INGRESS] = received > fin ? received - fin : 0;                \
+		(now)->unread = READ(tp, rcv_nxt) - fin - READ(tp, copied_seq);                \
 	} while (0)
 
 #define FLOW_FIELD(p, field) ((p)->field)
@@ -298,8 +298,8 @@ __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, stru
 		if (moved || d.opened)
 			d.srtt_us = now->srtt_us;
 	}
-	if (!(moved | d.opened | d.adopted | d.resets_sent | d.resets_received | d.closed |
-	      d.failed | d.listen_overflows | d.retransmits | d.out_of_order | d.zero_windows))
+	if (!(moved | d.opened | d.adopted | d.resets_sent | d.resets_received | d.closed | d.failed |
+	      d.listen_overflows | d.retransmits | d.out_of_order | d.zero_windows))
 		return 0;
 	d.client_port = f->client_port;
 	f->bundled = 1;
@@ -347,7 +347,8 @@ static __always_inline void flow_base_at(struct flow_sock *f, struct sock *sk, c
 	f->based = 1;
 }
 
-static __always_inline void flow_base(struct flow_sock *f, struct sock *sk, struct tcp_sock *tp, __u8 direction, int ret)
+static __always_inline void flow_base(struct flow_sock *f, struct sock *sk, struct tcp_sock *tp, __u8 direction,
+				      int ret)
 {
 	struct flow_tcp now = {};
 

@@ -40,8 +40,8 @@ static __noinline int flow_reset_at_close(struct sock *sk)
 	key.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	key.transport = WS_TCP;
 	key.role = role;
-	key.port = role == WS_CLIENT ? bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport)) :
-				       bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	key.port = role == WS_CLIENT ? bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport))
+				     : bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 	flow_bundle(&key, &o, &d);
 	return 0;
 }

@@ -16,11 +16,12 @@ enum go_point {
 	GO_HANDLER = 1,	   /* runHandler(sc *serverConn, rw *responseWriter, …) */
 	GO_ROUND_TRIP = 2, /* roundTrip(pc *persistConn, …) */
 	GO_CONN_WRITE = 3, /* Write(w persistConnWriter, …), which is the *persistConn */
-	GO_DELIVER = 5,	   /* tryDeliver(w *wantConn, …): to who waits for a connection, one is given by who dialled or has done */
+	GO_DELIVER =
+		5, /* tryDeliver(w *wantConn, …): to who waits for a connection, one is given by who dialled or has done */
 	GO_RPC = 6,	   /* executeAndPut(c *controlBuffer, f func() bool, item cbItem) */
 	GO_RPC_STREAM = 7, /* originateStream(l *loopyWriter, s *outStream, item *headerFrame), to gRPC 1.81 at least */
 	GO_RPC_HEADERS = 8, /* clientHeaderHandler(l *loopyWriter, item *clientHeaders), since 1.85 at most */
-	GO_HEADERS = 4,	   /* operateHeaders(t *http2Server, [ctx context.Context,] frame *http2.MetaHeadersFrame, …) */
+	GO_HEADERS = 4, /* operateHeaders(t *http2Server, [ctx context.Context,] frame *http2.MetaHeadersFrame, …) */
 };
 
 /* of http2.serverConn, stream, responseWriterState: the same in x/net 0.26 to 0.61 and Go 1.26 */

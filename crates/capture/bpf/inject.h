@@ -9,36 +9,36 @@
 
 enum ws_inject_mode {
 	WS_INJECT_OFF = 0,
-	WS_INJECT_FIRST = 1,	/* a socket leaves the map with its first bytes */
-	WS_INJECT_EVERY = 2,	/* a socket stays while it certainly speaks HTTP/1 */
+	WS_INJECT_FIRST = 1, /* a socket leaves the map with its first bytes */
+	WS_INJECT_EVERY = 2, /* a socket stays while it certainly speaks HTTP/1 */
 };
 
 /* Why a request was injected, or why not. The order is that of `COUNTERS` in src/inject/. */
 enum ws_inject_counter {
 	WS_I_ENROLLED,
-	WS_I_REFUSED,		/* another user of sockmap, or no room: left alone */
+	WS_I_REFUSED, /* another user of sockmap, or no room: left alone */
 	WS_I_INJECTED,
-	WS_I_OWN,		/* the application sent a context itself */
+	WS_I_OWN, /* the application sent a context itself */
 	WS_I_NOT_HTTP,
-	WS_I_PARTIAL,		/* the header block does not end in this call, or is too long */
-	WS_I_BUSY,		/* bytes on their way, or no room in the send buffer */
-	WS_I_UNKNOWN,		/* acts for a request whose context could not be read */
-	WS_I_FAILED,		/* the kernel gave no memory */
+	WS_I_PARTIAL, /* the header block does not end in this call, or is too long */
+	WS_I_BUSY,    /* bytes on their way, or no room in the send buffer */
+	WS_I_UNKNOWN, /* acts for a request whose context could not be read */
+	WS_I_FAILED,  /* the kernel gave no memory */
 	WS_I_LEFT,
-	WS_I_RECEIVED,		/* requests with a context */
-	WS_I_OPTION,		/* segments sent with a context in an option of TCP */
-	WS_I_NO_ROOM,		/* other options left no room for it */
-	WS_I_OPTION_RECEIVED,	/* requests that came with such an option */
+	WS_I_RECEIVED,	      /* requests with a context */
+	WS_I_OPTION,	      /* segments sent with a context in an option of TCP */
+	WS_I_NO_ROOM,	      /* other options left no room for it */
+	WS_I_OPTION_RECEIVED, /* requests that came with such an option */
 	WS_I_MAX,
 };
 
 #define WS_INJECT_FAILURES 16 /* of the kernel, after which nothing is injected any more */
-#define WS_INJECT_TEXT 70 /* "traceparent: 00-" 32 "-" 16 "-" 2 "\r\n" */
+#define WS_INJECT_TEXT 70     /* "traceparent: 00-" 32 "-" 16 "-" 2 "\r\n" */
 
 const volatile __u64 inject_salt[2];
 __u32 inject_mode;
 __u32 inject_failures;
-__u32 inject_options;	/* contexts go into an option of TCP, too */
+__u32 inject_options; /* contexts go into an option of TCP, too */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -58,7 +58,7 @@ struct trace_context {
 	__u8 trace[16];
 	__u8 span[8];
 	__u8 flags;
-	__u8 unknown;	/* there may be one, which could not be read */
+	__u8 unknown; /* there may be one, which could not be read */
 	__u8 pad[6];
 };
 
@@ -67,12 +67,12 @@ struct inject_sock {
 	struct trace_context sent;
 	__u32 start;	/* sequence number of the first byte of the request */
 	__u32 looked;	/* 1 + number of calls when the program looked at the socket */
-	__u32 optioned;	/* 1 + number of calls when a context was last chosen for an option */
+	__u32 optioned; /* 1 + number of calls when a context was last chosen for an option */
 	__u8 leave;	/* is to leave the map at the next packet */
 	__u8 gone;
-	__u8 options;	/* may carry contexts in options */
-	__u8 due;	/* `sent` is to go out beside the byte `start` */
-	__u8 carried;	/* the call that was looked at has a context in its bytes */
+	__u8 options; /* may carry contexts in options */
+	__u8 due;     /* `sent` is to go out beside the byte `start` */
+	__u8 carried; /* the call that was looked at has a context in its bytes */
 };
 
 struct {
@@ -146,8 +146,8 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 }
 
 /* The context for the next request of this socket; false if it must not have one. */
-static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
-					   const struct context *a, __u32 tid, __u32 pid, __u32 seq)
+static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s, const struct context *a,
+					   __u32 tid, __u32 pid, __u32 seq)
 {
 	__u64 exchange = s->cookie << 24 | ((s->exchange + 1) & 0xffffff);
 	__u64 cause = cause_of_next(s, a, tid, pid);

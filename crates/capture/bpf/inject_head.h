@@ -9,21 +9,21 @@ enum ws_name {
 	WS_NAME_TRACEPAR,
 	WS_NAME_CONTENT,
 	WS_NAME_TRANSFER,
-	WS_NAME_LENGTH,	/* Content-Length: its value follows */
+	WS_NAME_LENGTH, /* Content-Length: its value follows */
 };
 
 struct head {
-	__u64 length;	/* of the body, as the header says */
-	__u64 last;	/* eight bytes of the request line */
-	__u32 at;	/* read up to here */
-	__u32 line;	/* where this line begins */
-	__u32 first_end;/* where the second line begins */
-	__u32 end;	/* behind the empty line; 0 if there is none */
-	__u32 own;	/* where the value of `traceparent` begins; 0 if there is none */
+	__u64 length;	 /* of the body, as the header says */
+	__u64 last;	 /* eight bytes of the request line */
+	__u32 at;	 /* read up to here */
+	__u32 line;	 /* where this line begins */
+	__u32 first_end; /* where the second line begins */
+	__u32 end;	 /* behind the empty line; 0 if there is none */
+	__u32 own;	 /* where the value of `traceparent` begins; 0 if there is none */
 	__u8 name;
-	__u8 open_end;	/* the body does not end where Content-Length says, or the connection changes its protocol */
+	__u8 open_end; /* the body does not end where Content-Length says, or the connection changes its protocol */
 	__u8 lengths;
-	__u8 foreign;	/* the first line is not one of HTTP/1 */
+	__u8 foreign; /* the first line is not one of HTTP/1 */
 };
 
 static __always_inline bool is_http1_method(__u32 first_four)
@@ -36,8 +36,9 @@ static __always_inline bool is_http1_method(__u32 first_four)
 
 /* The first of eight bytes is the lowest. */
 #define WS_EIGHT(c) ((c) * 0x0101010101010101ULL)
-#define WS_TEXT(a, b, c, d, e, f, g, h) ((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | \
-	(__u64)(e) << 32 | (__u64)(f) << 40 | (__u64)(g) << 48 | (__u64)(h) << 56)
+#define WS_TEXT(a, b, c, d, e, f, g, h)                                                                             \
+	((__u64)(a) | (__u64)(b) << 8 | (__u64)(c) << 16 | (__u64)(d) << 24 | (__u64)(e) << 32 | (__u64)(f) << 40 | \
+	 (__u64)(g) << 48 | (__u64)(h) << 56)
 #define WS_FIRST(n) (~0ULL >> (64 - 8 * (n)))
 
 /* Which of eight bytes is the first '\n'; 8 if none is. */
@@ -53,7 +54,8 @@ static __always_inline __u32 newline_of(__u64 word)
 /* "TTP/1.0\r" and "TTP/1.1\r" */
 static __always_inline bool is_http1_line(__u64 end)
 {
-	return end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '1', '\r') || end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '0', '\r');
+	return end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '1', '\r') ||
+	       end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '0', '\r');
 }
 
 /* What ends a name. A space before the colon is wrong, but somebody may read it as if it were not there. */
@@ -165,9 +167,9 @@ __noinline int head_word(struct head *h, __u64 word)
 
 /* A table instead of comparisons: the verifier would follow both ways of each. */
 static const __u8 HEX_VALUE[256] = {
-	[0 ... 255] = 0x80,
-	['0'] = 0, ['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4, ['5'] = 5, ['6'] = 6, ['7'] = 7, ['8'] = 8, ['9'] = 9,
-	['a'] = 10, ['b'] = 11, ['c'] = 12, ['d'] = 13, ['e'] = 14, ['f'] = 15,
+	[0 ... 255] = 0x80, ['0'] = 0,	['1'] = 1,  ['2'] = 2,	['3'] = 3,  ['4'] = 4,
+	['5'] = 5,	    ['6'] = 6,	['7'] = 7,  ['8'] = 8,	['9'] = 9,  ['a'] = 10,
+	['b'] = 11,	    ['c'] = 12, ['d'] = 13, ['e'] = 14, ['f'] = 15,
 };
 
 /* Reads so many bytes of two digits each; what it returns has its highest bit set if one was no digit. */

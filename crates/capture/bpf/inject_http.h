@@ -19,7 +19,7 @@ static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock
 		inject_count(WS_I_LEFT);
 	i->gone = 1;
 	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags &
-		~((i->options ? 0 : WS_OPS_WRITE_FLAG) | WS_OPS_PARSE_ALL_FLAG));
+					     ~((i->options ? 0 : WS_OPS_WRITE_FLAG) | WS_OPS_PARSE_ALL_FLAG));
 }
 
 static __always_inline void enrol(struct bpf_sock_ops *c)
@@ -52,7 +52,7 @@ static __always_inline void enrol(struct bpf_sock_ops *c)
 	}
 	inject_count(WS_I_ENROLLED);
 	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags | WS_OPS_WRITE_FLAG |
-		(inject_mode == WS_INJECT_FIRST ? WS_OPS_PARSE_ALL_FLAG : 0));
+					     (inject_mode == WS_INJECT_FIRST ? WS_OPS_PARSE_ALL_FLAG : 0));
 }
 
 /* Whether the packet that comes has bytes for the application. */
@@ -153,9 +153,8 @@ static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u3
 }
 
 /* Looks at what may be a request; what became of it. */
-static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, struct inject_sock *i,
-				  struct sock_state *s, struct task_state *t, struct task_struct *task,
-				  bool *sure)
+static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, struct inject_sock *i, struct sock_state *s,
+				  struct task_state *t, struct task_struct *task, bool *sure)
 {
 	struct head_source source = { .bytes = m };
 	struct head *h = &source.head;

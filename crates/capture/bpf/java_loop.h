@@ -21,8 +21,9 @@
 #define JAVA_SURER 16	    /* …at most, once that is believed */
 #define JAVA_CALLED 8	    /* so often a loop was woken for a task, and none was seen */
 #define JAVA_INNER_PIECES 8 /* of JAVA_FIRST_FRAMES bytes */
-#define JAVA_RECYCLED 4	    /* so many more objects of a class were seen again than not: they are used for one request after the other */
-#define JAVA_CLASS 8	    /* of an object: its class, in four bytes */
+#define JAVA_RECYCLED \
+	4 /* so many more objects of a class were seen again than not: they are used for one request after the other */
+#define JAVA_CLASS 8 /* of an object: its class, in four bytes */
 
 /* Of a loop whose place is known, or guessed: whether it runs a task now, not what an event calls for. */
 static __always_inline bool runs_task(const struct task_state *t)
@@ -62,7 +63,8 @@ __u32 java_worn; /* so many have been found */
 
 static __always_inline struct java_class_key class_of(__u64 object)
 {
-	return (struct java_class_key){ .pid = bpf_get_current_task_btf()->tgid, .class = user_word(object + JAVA_CLASS) };
+	return (struct java_class_key){ .pid = bpf_get_current_task_btf()->tgid,
+					.class = user_word(object + JAVA_CLASS) };
 }
 
 /* Whether nobody has run this object before. */
@@ -75,7 +77,8 @@ static __always_inline bool is_first_run(struct task_state *t, __u64 object)
 	s->moved.object = object;
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
 	s->moved.collections = t->java_collections;
-	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved, BPF_NOEXIST); /* the value says nothing, and the stack is short */
+	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved,
+				    BPF_NOEXIST); /* the value says nothing, and the stack is short */
 }
 
 static __always_inline bool is_of_recycled(const struct java_class_key *class)
@@ -173,7 +176,8 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 	s->inner = 0;
 	sp = WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
 	for (__u32 piece = 0; piece < JAVA_INNER_PIECES; piece++) {
-		if (s->inner || bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp + piece * sizeof(s->words))))
+		if (s->inner ||
+		    bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp + piece * sizeof(s->words))))
 			break;
 		for (int i = JAVA_WORDS - 1; i >= 0; i--)
 			if (s->words[i] == t->java_task)
@@ -257,7 +261,8 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 	}
 	/* Where another loop has them, which was there before when its code was compiled. */
 	t->java_task = user_word(t->java_entry - all->loop_slot);
-	if (all->loop_slot && t->java_task != t->java_last && is_made(t, s, t->java_task) && s->found.buffer != t->java_thread) {
+	if (all->loop_slot && t->java_task != t->java_last && is_made(t, s, t->java_task) &&
+	    s->found.buffer != t->java_thread) {
 		t->java_slot = t->java_seen_at = all->loop_slot;
 		t->java_seen = JAVA_SURE / 2;
 		t->java_event = 0;

@@ -8,10 +8,10 @@
 #ifndef WS_JAVA_PATH_H
 #define WS_JAVA_PATH_H
 
-#define JAVA_PATH_PAUSE 255   /* about: so many times it is not looked, where nothing is found… */
-#define JAVA_PATH_EARLY 8192  /* …or, while there were only so many marks… */
-#define JAVA_EARLY_PAUSE 7    /* …so many times */
-#define JAVA_PATH_MARKS 2048  /* what is sent was made of late */
+#define JAVA_PATH_PAUSE 255  /* about: so many times it is not looked, where nothing is found… */
+#define JAVA_PATH_EARLY 8192 /* …or, while there were only so many marks… */
+#define JAVA_EARLY_PAUSE 7   /* …so many times */
+#define JAVA_PATH_MARKS 2048 /* what is sent was made of late */
 
 enum work { WORK_IS_ELSEWHERE, WORK_FOUND, WORK_MAY_HAVE_MOVED };
 

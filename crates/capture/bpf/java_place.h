@@ -8,13 +8,14 @@
 #ifndef WS_JAVA_PLACE_H
 #define WS_JAVA_PLACE_H
 
-#define JAVA_STACK_BYTES 8192 /* searched for the first frame of Java, once: the C library keeps data of its own there */
+#define JAVA_STACK_BYTES \
+	8192 /* searched for the first frame of Java, once: the C library keeps data of its own there */
 #define JAVA_NO_ENTRY 1
-#define JAVA_LOOKED_AT 10   /* addresses of a piece of JAVA_FIRST_FRAMES bytes */
-#define JAVA_LOOP_PIECES 3  /* a loop of events has more frames before its tasks' */
-#define JAVA_PAUSE 32	    /* about: so many times it is not looked, where nothing is found */
-#define JAVA_LOOP_PAUSE 8   /* …by a loop, which looks behind few marks */
-#define JAVA_LATEST 256	    /* marks: what a loop runs was not made long ago */
+#define JAVA_LOOKED_AT 10  /* addresses of a piece of JAVA_FIRST_FRAMES bytes */
+#define JAVA_LOOP_PIECES 3 /* a loop of events has more frames before its tasks' */
+#define JAVA_PAUSE 32	   /* about: so many times it is not looked, where nothing is found */
+#define JAVA_LOOP_PAUSE 8  /* …by a loop, which looks behind few marks */
+#define JAVA_LATEST 256	   /* marks: what a loop runs was not made long ago */
 
 /* Sends an answer, more of what it sent last on that socket, or the first of it; or connects. */
 enum java_when { LOOK_ANSWERS = 1, LOOK_GOES_ON = 2, LOOK_BEGINS = 4, LOOK_CONNECTS = 8 };
@@ -104,8 +105,9 @@ __noinline int look_at_word(struct task_state *t, struct java_search *s, __u32 i
 	word = next_object(t, s, i, JAVA_LOOKED_AT);
 	if (!word || !is_made(t, s, word))
 		return 0;
-	if (t->loop ? s->found.buffer != t->java_thread && (!s->slot || s->age < s->best_age) :
-		      s->found.cause && s->found.bytes & WS_MARK_OWN && (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
+	if (t->loop ? s->found.buffer != t->java_thread && (!s->slot || s->age < s->best_age)
+		    : s->found.cause && s->found.bytes & WS_MARK_OWN &&
+			      (!s->slot || (__s32)(s->found.tick - s->best.tick) > 0)) {
 		s->best = s->found;
 		s->best_age = s->age;
 		t->java_task = word;
@@ -134,7 +136,8 @@ __noinline int find_slot(struct task_state *t, struct java_search *s)
 	for (__u32 piece = 0; piece < JAVA_LOOP_PIECES && piece < pieces; piece++) {
 		s->above = piece * JAVA_FIRST_FRAMES;
 		s->last = s->looked_at = 0;
-		if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(t->java_entry - s->above - JAVA_FIRST_FRAMES)))
+		if (bpf_probe_read_user(s->words, sizeof(s->words),
+					(void *)(t->java_entry - s->above - JAVA_FIRST_FRAMES)))
 			break;
 		for (int i = JAVA_WORDS - 1; i >= 0; i--)
 			look_at_word(t, s, i);

@@ -36,7 +36,8 @@ __noinline int acts_for_task(struct task_state *t)
 }
 
 /* Whether a loop has made what it runs, and what that refers to says for whom. The collector may have moved it. */
-static __always_inline bool look_behind_task(struct task_state *t, struct allocations *all, struct java_search *s, __u32 when)
+static __always_inline bool look_behind_task(struct task_state *t, struct allocations *all, struct java_search *s,
+					     __u32 when)
 {
 	int found = all->sent_by_others ? look_at_paths(t) : WORK_IS_ELSEWHERE;
 
@@ -56,7 +57,8 @@ static __always_inline bool look_behind_task(struct task_state *t, struct alloca
 	else if (find_path(t, s))
 		all->path_pause = 0;
 	else
-		look_later(&all->path_pause, &all->path_wait, all->next < JAVA_PATH_EARLY ? JAVA_EARLY_PAUSE : JAVA_PATH_PAUSE);
+		look_later(&all->path_pause, &all->path_wait,
+			   all->next < JAVA_PATH_EARLY ? JAVA_EARLY_PAUSE : JAVA_PATH_PAUSE);
 	return false;
 }
 
@@ -161,7 +163,8 @@ static __always_inline void look_at_task(struct task_state *t, __u32 when)
 	else if (kind == IS_WORKER)
 		look_at_worker(t, when);
 	/* What a loop has made says less than who has connected. */
-	t->java_begins = kind == IS_WORKER && when & LOOK_BEGINS && !(t->job.cause && !(t->java_task_by & WS_MARK_LOOP) && acts_for_task(t));
+	t->java_begins = kind == IS_WORKER && when & LOOK_BEGINS &&
+			 !(t->job.cause && !(t->java_task_by & WS_MARK_LOOP) && acts_for_task(t));
 	if (t->java_begins && t->java_slot)
 		take_task(t, 0, 0);
 }

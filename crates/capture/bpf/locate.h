@@ -6,13 +6,14 @@
 #ifndef WS_LOCATE_H
 #define WS_LOCATE_H
 
-#define WS_SEGMENTS 512 /* Node writes each of many frames, gRPC's core each field of a header block from a place of its own */
+#define WS_SEGMENTS \
+	512 /* Node writes each of many frames, gRPC's core each field of a header block from a place of its own */
 
 struct location {
 	__u8 abi;
 	__u16 segments;
-	__u64 name;	/* user address of a sockaddr, 0 if none */
-	__u64 vector;	/* user address of the segments, 0 if there is one: */
+	__u64 name;   /* user address of a sockaddr, 0 if none */
+	__u64 vector; /* user address of the segments, 0 if there is one: */
 	struct user_iovec buffer;
 };
 

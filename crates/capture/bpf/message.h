@@ -180,8 +180,8 @@ static __always_inline bool brings_work(const struct sock_state *s)
 /* What it is to send on this socket now: enum java_when. */
 static __always_inline __u32 when_sent(const struct sock_state *s)
 {
-	return (s->request_direction == WS_INGRESS ? LOOK_ANSWERS : 0) | (s->run == WS_EGRESS && !s->shared ? LOOK_GOES_ON : 0) |
-	       (s->exchange ? 0 : LOOK_BEGINS);
+	return (s->request_direction == WS_INGRESS ? LOOK_ANSWERS : 0) |
+	       (s->run == WS_EGRESS && !s->shared ? LOOK_GOES_ON : 0) | (s->exchange ? 0 : LOOK_BEGINS);
 }
 
 /* A callback of an event loop has read something. */
@@ -216,15 +216,15 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 		note_served(s, a, direction | (t->goroutine ? NOTE_TOKIO * t->tokio : 0), t->acts_on,
 			    (__u64)actor_id(task, t) << 32 | task->tgid);
 	/* Whoever sends it: what made a client connect is what it asks first. */
-	follow_cause(s, a, c, (__u64)(t->java_begins ? s->connect_tid : actor_id(task, t)) << 32 | thread_group(task, t),
-		     bits |
-			     (uses_tls(t) && tls_begins_run(task, t, s, direction) ? FOLLOW_FIRST : 0) |
+	follow_cause(s, a, c,
+		     (__u64)(t->java_begins ? s->connect_tid : actor_id(task, t)) << 32 | thread_group(task, t),
+		     bits | (uses_tls(t) && tls_begins_run(task, t, s, direction) ? FOLLOW_FIRST : 0) |
 			     (t->loop && !t->greenlet && !t->goroutine ? FOLLOW_LOOP : 0));
 	/* It deals with what it reads at once: what it does else stands on its stack. */
 	if (direction == WS_INGRESS && t->loop && t->java_slot && a == &t->acts && a->cause)
 		a->told = 1;
-	if (direction == WS_EGRESS && first && a == &t->acts && a->told && t->java_slot && s->request_direction == WS_INGRESS &&
-	    a->cause != c->exchange)
+	if (direction == WS_EGRESS && first && a == &t->acts && a->told && t->java_slot &&
+	    s->request_direction == WS_INGRESS && a->cause != c->exchange)
 		answers_another(t);
 	if (t->java_inner_runs != RUNS_IN_EVENT)
 		note_allocations(task, t, a);
@@ -248,7 +248,8 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 #define O_NONBLOCK 04000
 
 /* No loop waits for one connection: events that this thread waits for until it has answered are those of a library, for its call. */
-static __always_inline void note_blocks(struct sock *sk, const struct sock_state *s, struct task_state *t, __u8 direction)
+static __always_inline void note_blocks(struct sock *sk, const struct sock_state *s, struct task_state *t,
+					__u8 direction)
 {
 	if (sk && direction == WS_INGRESS && s->request_direction == WS_INGRESS)
 		t->blocks = !(BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK);
@@ -259,8 +260,9 @@ static __always_inline void note_blocks(struct sock *sk, const struct sock_state
  * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
  * Runs in process context with preemption off, see hold_processor().
  */
-static __always_inline void message(struct sock *sk, struct sock_state *s, struct task_struct *task, struct task_state *t,
-				    __u8 direction, __s64 ret, __u32 seq, __u16 flags, __u64 enter_ns)
+static __always_inline void message(struct sock *sk, struct sock_state *s, struct task_struct *task,
+				    struct task_state *t, __u8 direction, __s64 ret, __u32 seq, __u16 flags,
+				    __u64 enter_ns)
 {
 	struct location where = {};
 	struct scratch *r;
@@ -300,9 +302,12 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 			look_at_event(t);
 		note_blocks(sk, s, t, direction);
 		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
-		follow_message(s, &c, !t->tokio ? 0 : where.vector ? user_word(where.vector) : where.buffer.base,
-			       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (first ? FOLLOW_FIRST : 0) | (uring ? FOLLOW_LOOP : 0) |
-				       (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
+		follow_message(s, &c,
+			       !t->tokio      ? 0
+			       : where.vector ? user_word(where.vector)
+					      : where.buffer.base,
+			       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (first ? FOLLOW_FIRST : 0) |
+				       (uring ? FOLLOW_LOOP : 0) | (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
 		tell_allocations(t);
 		if (s->calls < 0xffffffff)
 			s->calls++;
@@ -364,7 +369,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	else
 		emit_record(r, r->data.payload_len, 0);
 	if (parts) {
-		copied = emit_rest(where.vector ? where.vector : where.buffer.base, where.vector ? where.segments : 0, ret);
+		copied = emit_rest(where.vector ? where.vector : where.buffer.base, where.vector ? where.segments : 0,
+				   ret);
 		s->run_shown += copied;
 		s->shown += copied;
 	}

@@ -16,9 +16,10 @@ enum node_point {
 	NODE_FRAME = 3,	 /* OnFrameReceive(handle, frame, session) */
 	NODE_DATA = 4,	 /* OnDataChunkReceived(handle, flags, id, data, length, session) */
 	NODE_CLOSE = 5,	 /* OnStreamClose(handle, id, code, session) */
-	NODE_WRITTEN = 6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote (node_turns.h) */
+	NODE_WRITTEN =
+		6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote (node_turns.h) */
 	NODE_WRITTEN_END = 7, /* …and its return */
-	NODE_ANSWER = 8, /* Http2Stream::SubmitResponse(this, …) */
+	NODE_ANSWER = 8,      /* Http2Stream::SubmitResponse(this, …) */
 };
 
 /* enum nghttp2_headers_category */
@@ -73,8 +74,8 @@ static __always_inline void node_written_end(struct task_state *t)
 	}
 }
 
-static __always_inline void node_stream(struct task_struct *task, struct task_state *t, struct carrier_key *key, __u32 stream,
-					__u32 category, __u64 object)
+static __always_inline void node_stream(struct task_struct *task, struct task_state *t, struct carrier_key *key,
+					__u32 stream, __u32 category, __u64 object)
 {
 	struct carried *session = bpf_map_lookup_elem(&carriers, key), given = {};
 	__u64 cookie = session ? session->cause : 0, name = by_stream(cookie, stream);
@@ -124,7 +125,8 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	remember(&carriers, key, &given);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
-		tell_alias_by(name, doubtful ? 0 : given.cause, WS_ALIAS_STREAM, doubtful ? WS_EV_INFERRED : given.evidence);
+		tell_alias_by(name, doubtful ? 0 : given.cause, WS_ALIAS_STREAM,
+			      doubtful ? WS_EV_INFERRED : given.evidence);
 }
 
 static __always_inline void node_answer(struct task_state *t, struct carrier_key *key)

@@ -37,10 +37,10 @@ struct node_turns {
 	__u32 given_count;
 	__u32 made_count;
 	__u32 turn_count;
-	__u32 asked;	/* requests among what was made; while these are told, those before */
-	__u32 behind;	/* in `given`, the last one that was answered */
-	__u8 requests;	/* these are being put in order now */
-	__u8 lost;	/* more than there is room for */
+	__u32 asked;   /* requests among what was made; while these are told, those before */
+	__u32 behind;  /* in `given`, the last one that was answered */
+	__u8 requests; /* these are being put in order now */
+	__u8 lost;     /* more than there is room for */
 	__u8 believed;
 	__u8 pad[5];
 };
@@ -69,7 +69,8 @@ static __always_inline struct node_turns *node_round(void)
 }
 
 /* An answer (`answered`), or a request. */
-static __always_inline void node_makes(struct node_turns *r, __u64 answered, __u64 provisional, __u64 session, __u32 stream)
+static __always_inline void node_makes(struct node_turns *r, __u64 answered, __u64 provisional, __u64 session,
+				       __u32 stream)
 {
 	__u32 n = r->made_count;
 

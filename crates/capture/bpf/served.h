@@ -73,7 +73,7 @@ static __always_inline void give_first(__u64 sk, __u64 request, __u32 pid)
 #define NOTE_TOKIO_WAKES 512 /* …and it is not seen what channels it is sent something by, only who wakes it */
 
 #define TOKIO_SEVERAL (~0ULL) /* of `woken_by` */
-#define TOKIO_UNRECEIVED 1    /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
+#define TOKIO_UNRECEIVED 1 /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
 
 /*
  * What a task of tokio sends may be for others than the request for which it was made, if many use the connection, or if others have
@@ -92,7 +92,7 @@ static __always_inline void doubt_tokio(struct sock_state *s, struct context *a,
 	__u64 woken;
 
 	again = s->sender == sender && a->writes; /* addresses are used again */
-	if (again && a->acted && !doubtful) /* more of the same request */
+	if (again && a->acted && !doubtful)	  /* more of the same request */
 		return;
 	if (a->cause && a->state == ACTS_LENT) {
 		if (a->place) {

@@ -29,7 +29,8 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 }
 
 /* For whom a connection is opened, and by whom. */
-static __always_inline void note_opener(struct sock_state *s, const struct context *c, __u32 tid, bool doubtful, bool later)
+static __always_inline void note_opener(struct sock_state *s, const struct context *c, __u32 tid, bool doubtful,
+					bool later)
 {
 	s->tuple.role = WS_CLIENT;
 	s->connect_cause = doubtful ? 0 : c->cause;

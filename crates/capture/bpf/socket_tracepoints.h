@@ -177,7 +177,9 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	message(sk, s, task, t, WS_EGRESS, ret, seq, flags, enter_ns);
 	if (s && late)
 		s->run = WS_INGRESS;
-	if (s && end && (!s->sent || (__s32)(end - s->sent) > 0)) /* not before its run has begun: who reads meanwhile looks at both */
+	if (s && end &&
+	    (!s->sent ||
+	     (__s32)(end - s->sent) > 0)) /* not before its run has begun: who reads meanwhile looks at both */
 		s->sent = end;
 	forget_held(task);
 	return 0;
@@ -204,8 +206,8 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
  */
 static __always_inline bool overtakes(const struct tcp_sock *tp, const struct sock_state *s)
 {
-	return s->tuple.role == WS_CLIENT && s->request_direction != WS_INGRESS && !s->shared && !s->overtaken && s->sent &&
-	       (__s32)(tp->write_seq - s->sent) > 1 && s->run != WS_EGRESS;
+	return s->tuple.role == WS_CLIENT && s->request_direction != WS_INGRESS && !s->shared && !s->overtaken &&
+	       s->sent && (__s32)(tp->write_seq - s->sent) > 1 && s->run != WS_EGRESS;
 }
 
 /* The exchange of the request that is not recorded begins; for whom is not known yet. */
@@ -244,7 +246,8 @@ static __noinline int received(struct sock *sk, int ret, struct task_state *t)
 				overtake(s);
 				flags |= WS_F_OVERTAKEN;
 			}
-			s->sent = tp->write_seq; /* what goes without a send that is seen, as a file does, is passed once */
+			s->sent =
+				tp->write_seq; /* what goes without a send that is seen, as a file does, is passed once */
 		}
 	}
 	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);

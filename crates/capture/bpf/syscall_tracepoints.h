@@ -31,7 +31,8 @@ __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64
 			seq = BPF_CORE_READ(tp, write_seq) - ret;
 		else
 			seq = read_up_to(BPF_CORE_READ(sk, __sk_common.skc_state), BPF_CORE_READ(sk, sk_err),
-					 BPF_CORE_READ(tp, copied_seq), BPF_CORE_READ(tp, rcv_nxt)) - ret;
+					 BPF_CORE_READ(tp, copied_seq), BPF_CORE_READ(tp, rcv_nxt)) -
+			      ret;
 		flags = WS_F_HAS_SEQ;
 	}
 	if (t->enter_ns) {

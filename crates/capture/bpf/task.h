@@ -19,7 +19,8 @@ static __always_inline void emit_task(struct task_struct *task, __u8 change)
 	if (watch_lives) {
 		struct ws_life life = { .pid = e.actor.pid, .change = change };
 
-		bpf_ringbuf_output(&lives, &life, sizeof(life), change == WS_EXIT ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+		bpf_ringbuf_output(&lives, &life, sizeof(life),
+				   change == WS_EXIT ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
 	}
 }
 

@@ -159,8 +159,8 @@ static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
 }
 
 /* `held`: the bytes were taken before. */
-static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn, __u8 direction,
-				     __u64 len, bool held)
+static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn,
+				     __u8 direction, __u64 len, bool held)
 {
 	const struct tls_note *n = &k->notes[direction & 1];
 	struct ws_data *d = &k->data;

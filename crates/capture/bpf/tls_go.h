@@ -16,7 +16,7 @@ struct go_call {
 	__u64 conn;
 	__u64 buffer;
 	__u64 enter_ns;
-	__u64 cookie;	/* of its socket; 0 if that is not known */
+	__u64 cookie; /* of its socket; 0 if that is not known */
 	__u32 tid;
 	__u8 op;
 	__u8 first;
@@ -131,8 +131,8 @@ int tls_go_enter(struct pt_regs *ctx)
  * The descriptor is proof; without it, so is a message of this thread if the goroutine stayed on it. What was moved for the call
  * is then noted as if this thread had done it.
  */
-static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct tls_task *k, const struct go_call *call,
-						const struct tls_key *key, __u8 direction)
+static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct tls_task *k,
+						const struct go_call *call, const struct tls_key *key, __u8 direction)
 {
 	struct tls_note *n = &k->notes[direction & 1];
 	struct tls_conn *moved;

@@ -15,7 +15,8 @@ static __always_inline __u32 tls_length(__u64 header)
 {
 	__u32 body = (header >> 16 & 0xff00) | (header >> 32 & 0xff);
 
-	if ((__u8)((header & 0xff) - TLS_FIRST_TYPE) >= TLS_TYPES || (header >> 8 & 0xff) != 3 || (header >> 16 & 0xff) > 4)
+	if ((__u8)((header & 0xff) - TLS_FIRST_TYPE) >= TLS_TYPES || (header >> 8 & 0xff) != 3 ||
+	    (header >> 16 & 0xff) > 4)
 		return 0;
 	return body && body <= TLS_MAX_BODY ? TLS_HEADER + body : 0;
 }

@@ -16,7 +16,7 @@
 enum rust_op { RUST_FEED = 5, RUST_CHUNK = 6, RUST_CONSUME = 7 };
 
 #define RUST_COOKIE_VECTOR 0x200 /* the buffer is an array of them */
-#define RUST_SEGMENTS 4 /* of which the first that is not empty is read */
+#define RUST_SEGMENTS 4		 /* of which the first that is not empty is read */
 
 /* The connection of a socket; the address is noted as its. */
 static __always_inline struct tls_conn *rust_bind(struct task_struct *task, __u64 address, const struct tls_note *n)
@@ -97,7 +97,8 @@ static __always_inline __u64 rust_received(__u64 reader)
 	return received;
 }
 
-static __always_inline void rust_read(struct task_struct *task, struct tls_task *k, __u64 received, __u64 buffer, __u64 len)
+static __always_inline void rust_read(struct task_struct *task, struct tls_task *k, __u64 received, __u64 buffer,
+				      __u64 len)
 {
 	struct tls_note *n = &k->notes[WS_INGRESS];
 	struct tls_conn *conn;

@@ -20,14 +20,14 @@ struct tls_note {
 	__u64 cause;
 	__u64 enter_ns;
 	__u64 exit_ns;
-	__u32 seq;	/* of the record, as far as the calls tell: of the header if it was read by itself */
+	__u32 seq; /* of the record, as far as the calls tell: of the header if it was read by itself */
 	__u32 netns;
-	__u32 calls;	/* since a TLS call of this thread last began or ended */
+	__u32 calls; /* since a TLS call of this thread last began or ended */
 	__u8 evidence;
-	__u8 known;		/* WS_F_HAS_SEQ, WS_F_ARRIVED */
-	__u8 fresh;	/* no TLS call has taken it yet */
-	__u8 tls;	/* the socket carries records of TLS */
-	__u8 request;	/* what was read is a request, and the only one of the moment on its connection */
+	__u8 known;   /* WS_F_HAS_SEQ, WS_F_ARRIVED */
+	__u8 fresh;   /* no TLS call has taken it yet */
+	__u8 tls;     /* the socket carries records of TLS */
+	__u8 request; /* what was read is a request, and the only one of the moment on its connection */
 	__u8 pad[3];
 	struct ws_tuple tuple;
 };
@@ -37,19 +37,19 @@ struct tls_task {
 	__u64 ssl;
 	__u64 buffer;
 	__u64 length;
-	__u64 enter_ns;		/* of the call, where it was taken; else 0 */
-	__u64 length_at;	/* where the _ex calls put the length */
+	__u64 enter_ns;	 /* of the call, where it was taken; else 0 */
+	__u64 length_at; /* where the _ex calls put the length */
 	__u8 op;
-	__u8 first;		/* a write after a read: it begins a request or response */
-	__u8 begins_run;	/* …and so does the next message that is sent */
+	__u8 first;	 /* a write after a read: it begins a request or response */
+	__u8 begins_run; /* …and so does the next message that is sent */
 	__u8 pad[1];
-	__u32 held;		/* bytes of `payload` that wait with `written` */
-	__u64 written;		/* rustls has taken so much, and its ciphertext is still to be sent */
-	__u64 fed;		/* what rustls last asked ciphertext for */
-	__u64 chunk;		/* rustls has shown this plaintext… */
-	__u64 chunk_length;	/* …and not been told yet how much of it was read */
-	__u64 chunk_of;		/* its connection */
-	struct tls_note notes[2];	/* by ws_direction */
+	__u32 held;		  /* bytes of `payload` that wait with `written` */
+	__u64 written;		  /* rustls has taken so much, and its ciphertext is still to be sent */
+	__u64 fed;		  /* what rustls last asked ciphertext for */
+	__u64 chunk;		  /* rustls has shown this plaintext… */
+	__u64 chunk_length;	  /* …and not been told yet how much of it was read */
+	__u64 chunk_of;		  /* its connection */
+	struct tls_note notes[2]; /* by ws_direction */
 	struct ws_data data;
 	__u8 payload[WS_MAX_PLAINTEXT];
 };
@@ -71,9 +71,9 @@ struct tls_key {
 
 struct tls_conn {
 	struct tls_note note;
-	__u64 fed; /* of what stands in a rustls reader: into what its ciphertext was received */
-	__u32 shown; /* bytes of records, while young */
-	__u8 run;	/* direction of the last plaintext */
+	__u64 fed;	 /* of what stands in a rustls reader: into what its ciphertext was received */
+	__u32 shown;	 /* bytes of records, while young */
+	__u8 run;	 /* direction of the last plaintext */
 	__u8 begins_run; /* as in `tls_task`, of TLS_GO_SENT */
 	__u8 pad[2];
 };
@@ -115,8 +115,8 @@ __noinline int go_begins_run(__u64 cookie)
 }
 
 /* Whether this message carries the first plaintext of a run: the ciphertext's own runs hold handshakes, too. */
-static __always_inline bool tls_begins_run(struct task_struct *task, const struct task_state *t, const struct sock_state *s,
-					   __u8 direction)
+static __always_inline bool tls_begins_run(struct task_struct *task, const struct task_state *t,
+					   const struct sock_state *s, __u8 direction)
 {
 	struct tls_key key = { .ssl = s->cookie, .kind = TLS_BY_SOCKET };
 	struct tls_conn *conn;
@@ -197,8 +197,8 @@ static __always_inline void tls_note(struct task_struct *task, const struct task
 	const struct ws_data *d = &r->data;
 	struct tls_task *k;
 
-	if (!s->tls && d->payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES && r->payload[1] == 3 &&
-	    r->payload[2] <= 4)
+	if (!s->tls && d->payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES &&
+	    r->payload[1] == 3 && r->payload[2] <= 4)
 		s->tls = 1;
 	if (t->facts.go.tls && s->tls)
 		go_note(d->direction == WS_INGRESS && s->request_direction == WS_INGRESS && !s->shared);

@@ -22,19 +22,20 @@ struct tokio_header {
 	__u64 state, queue_next, vtable, owner_id;
 };
 
-#define TOKIO_STATE 63	    /* …of which the rest counts references */
+#define TOKIO_STATE 63 /* …of which the rest counts references */
 #define TOKIO_STATE_BITS 6
-#define TOKIO_NEW 12	    /* to be run, and somebody waits for its end */
-#define TOKIO_NEW_COUNT 3   /* at most */
+#define TOKIO_NEW 12	  /* to be run, and somebody waits for its end */
+#define TOKIO_NEW_COUNT 3 /* at most */
 
 enum tokio_point {
-	TOKIO_RUNS = 1,	   /* raw::poll(header) */
-	TOKIO_SLEEPS = 2,  /* State::transition_to_idle(header) */
-	TOKIO_ENDS = 3,	   /* State::transition_to_complete(header) */
-	TOKIO_BORN = 4,	   /* OwnedTasks::bind_inner(list, header, …), blocking::pool::Spawner::spawn_task(pool, header, …) */
-	TOKIO_SENDS = 5,   /* AtomicWaker::wake(waker) of tokio's own channels */
-	TOKIO_PERHAPS = 6, /* …of futures, whose sets of futures have one, too */
-	TOKIO_WAKES = 7,   /* waker::wake_by_val(header), wake_by_ref(header), where channels are not seen */
+	TOKIO_RUNS = 1,	  /* raw::poll(header) */
+	TOKIO_SLEEPS = 2, /* State::transition_to_idle(header) */
+	TOKIO_ENDS = 3,	  /* State::transition_to_complete(header) */
+	TOKIO_BORN =
+		4, /* OwnedTasks::bind_inner(list, header, …), blocking::pool::Spawner::spawn_task(pool, header, …) */
+	TOKIO_SENDS = 5,     /* AtomicWaker::wake(waker) of tokio's own channels */
+	TOKIO_PERHAPS = 6,   /* …of futures, whose sets of futures have one, too */
+	TOKIO_WAKES = 7,     /* waker::wake_by_val(header), wake_by_ref(header), where channels are not seen */
 	TOKIO_RUNS_ONLY = 8, /* as the first, there */
 };
 
@@ -72,8 +73,8 @@ static __always_inline void tokio_doubt(struct context *to, __u64 channel)
 }
 
 /* `evidence` is that of a sender that acts for somebody. */
-static __always_inline void tokio_sent(const struct context *from, struct context *to, __u64 channel, __u8 evidence, bool waits,
-				       bool perhaps)
+static __always_inline void tokio_sent(const struct context *from, struct context *to, __u64 channel, __u8 evidence,
+				       bool waits, bool perhaps)
 {
 	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
 	bool known = to->place == channel;
@@ -177,7 +178,8 @@ int tokio(struct pt_regs *ctx)
 				__sync_fetch_and_add(&sent->cause, 1);
 		}
 		if (to)
-			tokio_sent(from, to, channel, t->greenlet ? WS_EV_COROUTINE : from->evidence, waits, point == TOKIO_PERHAPS);
+			tokio_sent(from, to, channel, t->greenlet ? WS_EV_COROUTINE : from->evidence, waits,
+				   point == TOKIO_PERHAPS);
 		break;
 	}
 	return 0;

@@ -103,7 +103,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/* Woken itself, and nothing sent since: it may only have left something in the queue. */
 		from = waker(task, t);
-		if (from->state == ACTS_LENT && from->place && (!from->used || (from->pending && !waits_for_result(&w->acts, place))))
+		if (from->state == ACTS_LENT && from->place &&
+		    (!from->used || (from->pending && !waits_for_result(&w->acts, place))))
 			how = HOW_CHAIN;
 		hand_over(from, &w->acts, place, how);
 		return 0;

@@ -10,7 +10,7 @@
 #define WS_MAX_PAYLOAD 32768
 #define WS_MAX_PLAINTEXT 4096
 #define WS_MAX_RECORD 16384 /* as much as one of TLS carries; of more than the above the record is always this long */
-#define WS_PARTS 4 /* records that tell of one call, if it is to be seen whole */
+#define WS_PARTS 4	    /* records that tell of one call, if it is to be seen whole */
 #define WS_COMM_LEN 16
 
 enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_TROUBLE = 5, WS_CONTEXT = 8 };
@@ -61,13 +61,13 @@ enum ws_abi {
 };
 
 enum ws_data_flag {
-	WS_F_HAS_SEQ = 1,	/* `seq` is valid */
-	WS_F_FIRST = 2,		/* first call of its direction run */
-	WS_F_ENTER = 4,		/* `enter_ns` was measured; else it equals `exit_ns` */
-	WS_F_UNREADABLE = 8,	/* payload was wanted and could not be read */
-	WS_F_ARRIVED = 32,	/* `enter_ns` is when what was received had arrived */
-	WS_F_OVERTAKEN = 64,	/* received: before its request was recorded; sent: that request */
-	WS_F_PLAINTEXT = 16,	/* the bytes are what a TLS library gave or took; the rest tells of its ciphertext */
+	WS_F_HAS_SEQ = 1,    /* `seq` is valid */
+	WS_F_FIRST = 2,	     /* first call of its direction run */
+	WS_F_ENTER = 4,	     /* `enter_ns` was measured; else it equals `exit_ns` */
+	WS_F_UNREADABLE = 8, /* payload was wanted and could not be read */
+	WS_F_ARRIVED = 32,   /* `enter_ns` is when what was received had arrived */
+	WS_F_OVERTAKEN = 64, /* received: before its request was recorded; sent: that request */
+	WS_F_PLAINTEXT = 16, /* the bytes are what a TLS library gave or took; the rest tells of its ciphertext */
 };
 
 struct ws_actor {
@@ -81,7 +81,7 @@ struct ws_actor {
 };
 
 struct ws_tuple {
-	__u8 local[16];		/* IPv4 in v4-mapped form */
+	__u8 local[16]; /* IPv4 in v4-mapped form */
 	__u8 remote[16];
 	__u16 local_port;
 	__u16 remote_port;
@@ -98,13 +98,13 @@ struct ws_data {
 	__u8 evidence;
 	__u16 flags;
 	__u16 payload_len;
-	__s32 error;		/* 0 or errno */
+	__s32 error; /* 0 or errno */
 	__u32 seq;
 	__u64 socket;
 	__u64 enter_ns;
 	__u64 exit_ns;
 	__u32 len;
-	__u32 srtt_us;		/* of TCP; 0 if not known */
+	__u32 srtt_us; /* of TCP; 0 if not known */
 	__u64 exchange;
 	__u64 cause;
 	struct ws_tuple tuple;
@@ -138,10 +138,10 @@ struct ws_trouble {
 	__u8 kind;
 	__u8 what;
 	__u16 segments;
-	__u32 from;		/* sequence numbers that were sent again, … */
+	__u32 from; /* sequence numbers that were sent again, … */
 	__u64 socket;
 	__u64 time_ns;
-	__u32 to;		/* …up to this one */
+	__u32 to; /* …up to this one */
 	__u32 pad;
 };
 
@@ -161,13 +161,14 @@ enum ws_alias_what {
 	WS_ALIAS_NAME = 0, /* cause 0: for somebody, it is not known for whom */
 	WS_ALIAS_GUESS = 1,
 	WS_ALIAS_WAKE_UP = 2,
-	WS_ALIAS_STREAM = 3, /* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */
+	WS_ALIAS_STREAM =
+		3, /* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */
 };
 
 struct ws_alias {
 	__u8 kind;
 	__u8 what;
-	__u8 evidence;	/* of WS_ALIAS_STREAM */
+	__u8 evidence; /* of WS_ALIAS_STREAM */
 	__u8 pad0[5];
 	__u64 time_ns;
 	__u64 provisional;
@@ -186,7 +187,7 @@ struct ws_life {
 struct ws_context {
 	__u8 kind;
 	__u8 direction;
-	__u8 flags;	/* of the context: 1 is sampled */
+	__u8 flags; /* of the context: 1 is sampled */
 	__u8 pad;
 	__u16 at;
 	__u16 added;
@@ -202,33 +203,34 @@ struct ws_context {
 enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4 };
 
 enum ws_verdict_flag {
-	WS_V_PLAINTEXT = 1,	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
-	WS_V_SHARED = 2,	/* carries many requests at a time, answered in any order */
-	WS_V_DELIVERS = 4,	/* brings a client work, which it begins when it has read it */
-	WS_V_PULLS = 8,		/* …for which it asks, for nobody's sake */
+	WS_V_PLAINTEXT =
+		1,	   /* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
+	WS_V_SHARED = 2,   /* carries many requests at a time, answered in any order */
+	WS_V_DELIVERS = 4, /* brings a client work, which it begins when it has read it */
+	WS_V_PULLS = 8,	   /* …for which it asks, for nobody's sake */
 };
 
 /* Verdict of user space about a connection. */
 enum ws_copy {
-	WS_COPY_DEFAULT = 0,	/* whole calls while young, then the beginning of each */
-	WS_COPY_FIRST = 1,	/* the first call of each run of answers, every call of requests */
+	WS_COPY_DEFAULT = 0, /* whole calls while young, then the beginning of each */
+	WS_COPY_FIRST = 1,   /* the first call of each run of answers, every call of requests */
 	WS_COPY_EVERY = 2,
-	WS_COPY_IGNORE = 3,	/* no records; causality is still followed */
-	WS_COPY_PAIR = 4,	/* hold the request, emit it together with its response */
-	WS_COPY_LENGTHS = 5,	/* records without payload */
+	WS_COPY_IGNORE = 3,  /* no records; causality is still followed */
+	WS_COPY_PAIR = 4,    /* hold the request, emit it together with its response */
+	WS_COPY_LENGTHS = 5, /* records without payload */
 };
 
 struct ws_verdict {
 	__u16 bytes;
 	__u8 copy;
-	__u8 flags;	/* enum ws_verdict_flag */
+	__u8 flags; /* enum ws_verdict_flag */
 };
 
 /* A bundle of connections: which. Addresses as in ws_tuple; `port` is that at which the server's side listens. */
 struct ws_flow_key {
 	__u8 local[16];
 	__u8 remote[16];
-	__u64 start_ns;	/* of the process, since boot: tells two processes with one pid apart */
+	__u64 start_ns; /* of the process, since boot: tells two processes with one pid apart */
 	__u32 pid;
 	__u32 netns;
 	__u16 port;
@@ -241,7 +243,7 @@ struct ws_flow_key {
 #define WS_FLOW_DROPS 4
 
 struct ws_flow_drop {
-	__u32 reason;	/* of the kernel's enum skb_drop_reason */
+	__u32 reason; /* of the kernel's enum skb_drop_reason */
 	__u32 count;
 };
 
@@ -251,21 +253,21 @@ struct ws_flow_counts {
 	__u64 messages[2];
 	__u64 cgroup_id;
 	__u32 opened;
-	__u32 adopted;		/* connections that existed when first seen */
+	__u32 adopted; /* connections that existed when first seen */
 	__u32 failed;
 	__u32 closed;
-	__u32 moved;		/* connections that another process took over: they are `adopted` in its bundle */
+	__u32 moved; /* connections that another process took over: they are `adopted` in its bundle */
 	__u32 retransmits;
 	__u32 resets_sent;
 	__u32 resets_received;
 	__u32 zero_windows;
 	__u32 out_of_order;
 	__u32 listen_overflows;
-	__u32 other_drops;	/* of further reasons */
+	__u32 other_drops; /* of further reasons */
 	struct ws_flow_drop drops[WS_FLOW_DROPS];
 	__u32 handshake[WS_LOG2_BUCKETS];
 	__u32 srtt[WS_LOG2_BUCKETS];
-	__u16 client_port;	/* of one of the connections */
+	__u16 client_port; /* of one of the connections */
 	__u8 pad[6];
 	char comm[WS_COMM_LEN];
 };
@@ -289,21 +291,21 @@ struct ws_flow_adopt {
 
 /* Per-CPU counters. */
 enum ws_counter {
-	WS_C_MESSAGES,		/* data records emitted */
-	WS_C_LOST_RING,		/* records lost: ring buffer full */
-	WS_C_LOST_STATE,	/* calls lost: no memory for socket or task state */
-	WS_C_PEEK,		/* MSG_PEEK calls, not messages */
-	WS_C_WOULD_BLOCK,	/* EAGAIN and its kin, not messages */
-	WS_C_UNREADABLE,	/* payloads that could not be read */
-	WS_C_IGNORED,		/* calls on connections with verdict ignore */
-	WS_C_PAIRED,		/* responses emitted together with their request */
-	WS_C_PLAINTEXT,		/* records of TLS plaintext emitted */
-	WS_C_UNBOUND,		/* calls of TLS libraries whose socket is not known */
-	WS_C_FLOW_SPILLED,	/* bundles that went out on their own: the table was full */
-	WS_C_FLOW_LOST,		/* bundles lost: the ring of spilled ones was full, too */
-	WS_C_FLOW_UNLISTED,	/* connections beyond the table of sockets: bundled with each message instead */
-	WS_C_STREAMS,		/* requests named by their HTTP/2 stream, received or sent */
-	WS_C_STREAMS_UNKNOWN,	/* …whose stream or connection could not be told */
+	WS_C_MESSAGES,	      /* data records emitted */
+	WS_C_LOST_RING,	      /* records lost: ring buffer full */
+	WS_C_LOST_STATE,      /* calls lost: no memory for socket or task state */
+	WS_C_PEEK,	      /* MSG_PEEK calls, not messages */
+	WS_C_WOULD_BLOCK,     /* EAGAIN and its kin, not messages */
+	WS_C_UNREADABLE,      /* payloads that could not be read */
+	WS_C_IGNORED,	      /* calls on connections with verdict ignore */
+	WS_C_PAIRED,	      /* responses emitted together with their request */
+	WS_C_PLAINTEXT,	      /* records of TLS plaintext emitted */
+	WS_C_UNBOUND,	      /* calls of TLS libraries whose socket is not known */
+	WS_C_FLOW_SPILLED,    /* bundles that went out on their own: the table was full */
+	WS_C_FLOW_LOST,	      /* bundles lost: the ring of spilled ones was full, too */
+	WS_C_FLOW_UNLISTED,   /* connections beyond the table of sockets: bundled with each message instead */
+	WS_C_STREAMS,	      /* requests named by their HTTP/2 stream, received or sent */
+	WS_C_STREAMS_UNKNOWN, /* …whose stream or connection could not be told */
 	WS_C_MAX,
 };
 

@@ -1,4 +1,5 @@
-//! Traces one command and prints the events of the kernel plane: `cargo run -p wirespan-capture --example dump -- CMD…`.
+//! Traces one command and prints the events of the kernel plane: `cargo run -p wirespan-capture --example dump --
+//! CMD…`.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::process::CommandExt as _;

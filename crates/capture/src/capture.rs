@@ -213,7 +213,8 @@ impl Capture {
         while self.drain_some(into) {}
     }
 
-    /// Takes little of it at a time, so that who reads it finds it in the processor's cache; returns whether there may be more.
+    /// Takes little of it at a time, so that who reads it finds it in the processor's cache; returns whether there may
+    /// be more.
     pub fn drain_some(&mut self, into: &mut Vec<Event>) -> bool {
         self.on_demand.attach(&mut self.skel, &mut self.links);
         let Capture { ring, clock, bad, .. } = self;
@@ -243,7 +244,8 @@ impl Capture {
         self.add_starting(pid, None)
     }
 
-    /// The same for a process that is about to become a program: what is probed in this file is so before its first instruction.
+    /// The same for a process that is about to become a program: what is probed in this file is so before its first
+    /// instruction.
     pub fn add_starting(&mut self, pid: u32, program: Option<&Path>) -> Result<(), CaptureError> {
         let pids = descendants(pid);
         for &pid in &pids {

@@ -6,15 +6,16 @@ use rustix::time::{clock_getres, clock_gettime, ClockId};
 
 /// A step of the wall clock up to this is followed little by little, ns; a larger one at once: hosts would drift apart.
 const SMOOTH_NS: u64 = 50_000_000;
-/// By so little at a time: a span whose beginning and end, or whose parent and child, are a second apart, is off by half of
-/// what times of one host may be (`SAME_HOST_NS` of wirespan-trace).
+/// By so little at a time: a span whose beginning and end, or whose parent and child, are a second apart, is off by
+/// half of what times of one host may be (`SAME_HOST_NS` of wirespan-trace).
 const PART_OF_ELAPSED: u64 = 2000;
 
 /// Offsets that are remembered: as many seconds as the kernel may keep back the record of a request (for its response).
 const REMEMBERED: usize = 256;
 
-/// Offset between the two clocks, sampled. Somebody may step the wall clock: [`Clock::refresh`] follows, so that what is
-/// under way while that happens is not torn apart. A time is converted as it was when it was taken, not when it is read.
+/// Offset between the two clocks, sampled. Somebody may step the wall clock: [`Clock::refresh`] follows, so that what
+/// is under way while that happens is not torn apart. A time is converted as it was when it was taken, not when it is
+/// read.
 #[derive(Clone, Debug)]
 pub struct Clock {
     offset_ns: u64,

@@ -1,7 +1,7 @@
 //! Kernel programs → [`Event`]s: what chosen processes send, receive, open, close and start.
 //!
-//! `bpf/` holds the programs, `bpf/wire.h` the whole contract, [`wire`] its reader. [`features`] chooses what this kernel
-//! allows; [`Capture`] loads it, and hands events over in batches without a wake-up per record.
+//! `bpf/` holds the programs, `bpf/wire.h` the whole contract, [`wire`] its reader. [`features`] chooses what this
+//! kernel allows; [`Capture`] loads it, and hands events over in batches without a wake-up per record.
 //!
 //! Nothing of a process that is not a target is copied: the filter is the first thing each program does.
 

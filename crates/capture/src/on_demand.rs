@@ -1,9 +1,9 @@
 //! Programs that most targets never need are attached once one does: a hook costs every call on every socket of the
 //! machine, also where its program has nothing to do. The kernel programs say what is needed (`hooks_wanted`).
 //!
-//! What came first is not lost without a trace: a first long send seems to begin when its last packet left, bytes that a
-//! first splice() took are a gap in the sequence numbers, first bytes of an io_uring that is used within some 20 ms of its making
-//! count as unreadable.
+//! What came first is not lost without a trace: a first long send seems to begin when its last packet left, bytes that
+//! a first splice() took are a gap in the sequence numbers, first bytes of an io_uring that is used within some 20 ms
+//! of its making count as unreadable.
 
 use crate::object::WirespanSkel;
 use crate::targets::Targets;

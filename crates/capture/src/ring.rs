@@ -1,7 +1,7 @@
 //! Reads a ring buffer of the kernel (`BPF_MAP_TYPE_RINGBUF`).
 //!
-//! libbpf maps its data twice in a row, so that a record that passes the end can be read in one piece; the memory of the
-//! process counts it twice, too. Here it is mapped once, and the rare record that passes the end is put together.
+//! libbpf maps its data twice in a row, so that a record that passes the end can be read in one piece; the memory of
+//! the process counts it twice, too. Here it is mapped once, and the rare record that passes the end is put together.
 
 use libbpf_rs::MapCore;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -120,7 +120,8 @@ impl Mapping {
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: mapped as long as `self`, aligned (mappings begin with a page), and written by the kernel as one word.
+        // SAFETY: mapped as long as `self`, aligned (mappings begin with a page), and written by the kernel as one
+        // word.
         unsafe { &*self.at(offset, 8).cast() }
     }
 
@@ -131,7 +132,8 @@ impl Mapping {
     }
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
-        // SAFETY: mapped as long as `self`; the kernel does not write to what it has handed over and was not told is read.
+        // SAFETY: mapped as long as `self`; the kernel does not write to what it has handed over and was not told is
+        // read.
         unsafe { std::slice::from_raw_parts(self.at(offset, length), length) }
     }
 }

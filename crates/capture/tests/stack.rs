@@ -1,5 +1,6 @@
-//! Before Linux 6.13 all functions that are under way have 512 bytes of stack together, each rounded up to 32. The kernel here is newer
-//! and says nothing, so the compiled programs are asked: the deepest way through their calls must fit.
+//! Before Linux 6.13 all functions that are under way have 512 bytes of stack together, each rounded up to 32. The
+//! kernel here is newer and says nothing, so the compiled programs are asked: the deepest way through their calls must
+//! fit.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
@@ -95,7 +96,8 @@ fn functions(file: &object::File<'_>) -> BTreeMap<Place, Function> {
         let calls = (0u64..).zip(&code).filter(|(_, at)| at.names_function()).filter_map(|(i, at)| {
             let offset = start + i * 8;
             match moved.get(&offset) {
-                // Against a section the instruction says where in it: a call from the next instruction on, in instructions.
+                // Against a section the instruction says where in it: a call from the next instruction on, in
+                // instructions.
                 Some((SymbolKind::Section, Some((section, _)))) if at.code == 0x85 => {
                     Some((*section, (i64::from(at.value) + 1).unsigned_abs() * 8))
                 }

@@ -1,5 +1,5 @@
-//! Basic Encoding Rules (ITU-T X.690), as much as LDAP messages and X.509 certificates need: tags of one byte, lengths that
-//! are stated.
+//! Basic Encoding Rules (ITU-T X.690), as much as LDAP messages and X.509 certificates need: tags of one byte, lengths
+//! that are stated.
 
 /// Head of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,8 +78,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Reads a W3C `traceparent`; lower-case hexadecimal only, no zero ids, version `ff` is invalid, versions above `00` may
-/// be longer.
+/// Reads a W3C `traceparent`; lower-case hexadecimal only, no zero ids, version `ff` is invalid, versions above `00`
+/// may be longer.
 pub fn traceparent(value: &[u8]) -> Option<Ids> {
     let (fixed, more) = value.split_at_checked(55)?;
     let version: [u8; 1] = hex_lower(fixed.get(..2)?)?;

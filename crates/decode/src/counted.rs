@@ -1,7 +1,8 @@
 //! What protocols with a length in front of every message share: finding the messages, in any chunks, with gaps.
 //!
-//! A [`Session`] says how long a message is and how many of its bytes it wants to see; [`FramedParser`] gathers those, hands
-//! them on once, and skips the rest exactly, also where it was not captured. Only heads that a chunk broke off are copied.
+//! A [`Session`] says how long a message is and how many of its bytes it wants to see; [`FramedParser`] gathers those,
+//! hands them on once, and skips the rest exactly, also where it was not captured. Only heads that a chunk broke off
+//! are copied.
 
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};

@@ -1,9 +1,9 @@
 //! Streams of frames that tell their length: one place for what cuts, gaps and late joins do to them.
 //!
-//! A protocol says how long the frame is that starts here and how much of it is worth reading ([`Reader::measure`]); it is then
-//! handed that much, or less where the rest was not captured, and the remainder is skipped exactly as long as the length
-//! says. When a place is lost (bytes were missing behind the end of a frame, or nonsense), the next frame is looked for at
-//! the start of the next chunk only: inside of a chunk, any bytes of a payload could look like one.
+//! A protocol says how long the frame is that starts here and how much of it is worth reading ([`Reader::measure`]); it
+//! is then handed that much, or less where the rest was not captured, and the remainder is skipped exactly as long as
+//! the length says. When a place is lost (bytes were missing behind the end of a frame, or nonsense), the next frame is
+//! looked for at the start of the next chunk only: inside of a chunk, any bytes of a payload could look like one.
 
 use crate::text::{at_most, len64};
 use wirespan_model::{Chunk, Item, Side};
@@ -44,8 +44,8 @@ pub(crate) trait Reader {
     /// Counter of losses: messages of a side may not have been seen.
     const GAP: &'static str;
 
-    /// How long is the frame that starts here? After a loss (`lost`) only what is certain may be believed. With more bytes
-    /// the answer may change from [`Measure::More`] only.
+    /// How long is the frame that starts here? After a loss (`lost`) only what is certain may be believed. With more
+    /// bytes the answer may change from [`Measure::More`] only.
     fn measure(&mut self, side: Side, bytes: &[u8], lost: bool) -> Measure;
     /// Reads a frame.
     fn frame(&mut self, frame: Frame<'_>, out: Out<'_>);
@@ -164,7 +164,8 @@ impl Frames {
 }
 
 impl Stream {
-    /// Looks for a frame. Returns how many of the bytes were taken, at least one unless buffered bytes were taken instead.
+    /// Looks for a frame. Returns how many of the bytes were taken, at least one unless buffered bytes were taken
+    /// instead.
     fn start<R: Reader>(&mut self, side: Side, bytes: &[u8], missing: bool, reader: &mut R, out: Out<'_>) -> usize {
         let before = self.buf.len();
         let window = bytes.get(..MAX_WANTED.saturating_sub(before)).unwrap_or(bytes);

@@ -1,7 +1,7 @@
 //! Which protocol does a connection speak? Asked once per connection, on the bytes of both ends.
 //!
-//! Bias: availability over certainty at the level of the connection (an unknown one still gives L4 spans), certainty over
-//! availability at the level of the protocol (a wrong *yes* makes wrong spans, a late one only starts later).
+//! Bias: availability over certainty at the level of the connection (an unknown one still gives L4 spans), certainty
+//! over availability at the level of the protocol (a wrong *yes* makes wrong spans, a late one only starts later).
 
 use crate::{Probe, Protocol, Registry};
 use std::fmt;
@@ -41,9 +41,9 @@ impl fmt::Debug for Verdict {
 
 /// Asks every built-in protocol; [`Registry::infer`] asks those that the user added too.
 ///
-/// `turns` counts the messages (runs of bytes in one direction) that the first and the second speaker have sent. The probe
-/// holds the bytes from where the connection was joined. After [`PATIENCE`] messages of both ends without a *yes* the
-/// answer is [`Verdict::Unknown`].
+/// `turns` counts the messages (runs of bytes in one direction) that the first and the second speaker have sent. The
+/// probe holds the bytes from where the connection was joined. After [`PATIENCE`] messages of both ends without a *yes*
+/// the answer is [`Verdict::Unknown`].
 pub fn infer(probe: &Probe<'_>, turns: (u32, u32)) -> Verdict {
     Registry::default().infer(probe, turns)
 }

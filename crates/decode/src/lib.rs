@@ -1,13 +1,14 @@
 //! Bytes of one connection → messages. One folder per protocol; pure: no I/O, no async, no clock.
 //!
-//! Adding a protocol is one folder (detect, parse, tests) and one line in [`REGISTRY`]; users add their own with [`Registry`].
+//! Adding a protocol is one folder (detect, parse, tests) and one line in [`REGISTRY`]; users add their own with
+//! [`Registry`].
 //!
-//! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side (Kafka's four
-//! times as many); what it cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and it
-//! resynchronises.
+//! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side (Kafka's
+//! four times as many); what it cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and
+//! it resynchronises.
 //!
-//! Messages are emitted as soon as their head is complete, bodies are skipped and never kept. Cutting the same bytes into
-//! other chunks does not change what is emitted.
+//! Messages are emitted as soon as their head is complete, bodies are skipped and never kept. Cutting the same bytes
+//! into other chunks does not change what is emitted.
 //!
 //! A [`Malformed`](Item::Malformed) whose reason ends in `_gap` says that messages of that side may have been lost, so
 //! pairing by order has to start afresh with the next message.
@@ -136,7 +137,8 @@ pub enum Need {
 pub trait Protocol: Sync {
     /// Name, lower case, as OpenTelemetry writes it where it has one.
     fn name(&self) -> L7;
-    /// Recognises the start of a connection. States its bias in its documentation: a wrong *yes* costs more than a late one.
+    /// Recognises the start of a connection. States its bias in its documentation: a wrong *yes* costs more than a late
+    /// one.
     fn detect(&self, probe: &Probe<'_>) -> Detect;
     /// How its messages pair.
     fn pairing(&self) -> Pairing;
@@ -173,7 +175,8 @@ pub trait Parser: Send {
     fn handover(&mut self) -> Handover {
         Handover::default()
     }
-    /// Whether it has found out that of this connection it has to see whole calls, whatever its protocol needs otherwise.
+    /// Whether it has found out that of this connection it has to see whole calls, whatever its protocol needs
+    /// otherwise.
     fn needs_whole(&self) -> bool {
         false
     }
@@ -181,8 +184,8 @@ pub trait Parser: Send {
 
 /// How a connection goes on after an [`Item::Upgrade`].
 ///
-/// An upgrade to the empty name means that any protocol may follow: it is inferred afresh. An upgrade to the parser's own
-/// name means that nothing more can be read (ciphertext): the bytes are only counted.
+/// An upgrade to the empty name means that any protocol may follow: it is inferred afresh. An upgrade to the parser's
+/// own name means that nothing more can be read (ciphertext): the bytes are only counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Handover {
     /// Offsets (client, server) behind the last byte of this protocol; `None` means behind everything that was fed.

@@ -1,12 +1,12 @@
-//! One side of a connection whose messages begin with their length: finds the frames, hands their beginnings on, skips the
-//! rest exactly. Kafka, Pulsar and RocketMQ share it.
+//! One side of a connection whose messages begin with their length: finds the frames, hands their beginnings on, skips
+//! the rest exactly. Kafka, Pulsar and RocketMQ share it.
 //!
-//! Where a protocol wants it ([`Framing::bridges`]), a frame of which bytes in its middle were not captured is put together with the
-//! hole in it; else it ends where they are missing.
+//! Where a protocol wants it ([`Framing::bridges`]), a frame of which bytes in its middle were not captured is put
+//! together with the hole in it; else it ends where they are missing.
 //!
-//! A frame is handed on once, when `keep` bytes of it (or all of it) are there, or when no more of it will come. Joined in
-//! the middle, and after bytes that were not captured, the next chunk that [`Framing::start`] recognises is where reading
-//! begins again; until then nothing is said.
+//! A frame is handed on once, when `keep` bytes of it (or all of it) are there, or when no more of it will come. Joined
+//! in the middle, and after bytes that were not captured, the next chunk that [`Framing::start`] recognises is where
+//! reading begins again; until then nothing is said.
 
 use crate::text::{at_most, len64};
 use wirespan_model::{Chunk, Item, Side};

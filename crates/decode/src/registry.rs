@@ -1,7 +1,7 @@
 //! The protocols of one run: those that are built in, then those that the user added.
 //!
-//! A value, not a global: who makes a joiner hands it over, so that it is there before the first connection, two runs in one
-//! process may differ (tests do), and nobody can add to it while connections look.
+//! A value, not a global: who makes a joiner hands it over, so that it is there before the first connection, two runs
+//! in one process may differ (tests do), and nobody can add to it while connections look.
 
 use crate::{Detect, Keep, Parser, Probe, Protocol, Verdict, PATIENCE, REGISTRY};
 use std::fmt;

@@ -130,7 +130,8 @@ pub(crate) fn probe<'a>(first: &'a [u8], second: &'a [u8]) -> Probe<'a> {
     Probe { transport: Transport::Tcp, first, second, first_is_client: None, server_port: None }
 }
 
-/// Fails if cutting the turns otherwise changes what a fresh parser says of them, or if `secret` is in anything it says.
+/// Fails if cutting the turns otherwise changes what a fresh parser says of them, or if `secret` is in anything it
+/// says.
 pub(crate) fn cutting_changes_nothing(protocol: &dyn Protocol, turns: &[Turn], secret: &str) -> Vec<String> {
     let whole = tcp_to_the_end(protocol, turns);
     for cuts in [&[1][..], &[2, 1, 3], &[5], &[16, 7], &[64], &[500, 3]] {

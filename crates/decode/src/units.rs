@@ -1,12 +1,13 @@
 //! The mechanics that protocols of messages with a head share: find the head, skip what follows it, survive gaps.
 //!
-//! A protocol implements [`Reader`]: it is shown the bytes from the start of a unit (a message, a line, a record) and says how
-//! much of them is its head and how many bytes to skip behind it. Everything else is done here, the same for all: pieces
-//! are put together up to [`Reader::MAX_HEAD`], bytes that were not captured are skipped exactly as long as they lie inside
-//! one unit, and behind a gap or nonsense the reader is asked again at the start of each chunk.
+//! A protocol implements [`Reader`]: it is shown the bytes from the start of a unit (a message, a line, a record) and
+//! says how much of them is its head and how many bytes to skip behind it. Everything else is done here, the same for
+//! all: pieces are put together up to [`Reader::MAX_HEAD`], bytes that were not captured are skipped exactly as long as
+//! they lie inside one unit, and behind a gap or nonsense the reader is asked again at the start of each chunk.
 //!
-//! For that cutting bytes otherwise changes nothing, a reader answers [`Step::More`] until it has seen all of its unit or
-//! `MAX_HEAD` bytes of it, whichever is less. Only a unit that is `cut` may be read from less; it is taken to the end.
+//! For that cutting bytes otherwise changes nothing, a reader answers [`Step::More`] until it has seen all of its unit
+//! or `MAX_HEAD` bytes of it, whichever is less. Only a unit that is `cut` may be read from less; it is taken to the
+//! end.
 
 use crate::text::{at_most, len64};
 use crate::{Handover, Parser};
@@ -73,7 +74,8 @@ pub(crate) trait Reader: Default + Send {
     /// Units of this side may have been lost.
     fn lost(&mut self, _side: Side, _out: Out<'_>) {}
 
-    /// Whether this side is in the middle of something whose end nothing announced, so that bytes missing there are no loss.
+    /// Whether this side is in the middle of something whose end nothing announced, so that bytes missing there are no
+    /// loss.
     fn is_endless(&self, _side: Side) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! URLs → what may be shown of them: no query, no fragment, no user info, no session id, no path segment that looks like a
-//! credential.
+//! URLs → what may be shown of them: no query, no fragment, no user info, no session id, no path segment that looks
+//! like a credential.
 
 use crate::text::clean;
 use std::borrow::Cow;
@@ -10,7 +10,8 @@ pub(crate) const MAX_PATH: usize = 2048;
 const MASK: &str = "*";
 /// Shortest segment that is looked at: shorter ones are words and numbers.
 const SHORTEST_SECRET: usize = 16;
-/// Hexadecimal of this length is a digest or a key (a UUID with its dashes, or an object id of 24 digits, is an identifier).
+/// Hexadecimal of this length is a digest or a key (a UUID with its dashes, or an object id of 24 digits, is an
+/// identifier).
 const HEX_SECRET: usize = 32;
 /// Letters and digits without order, of this length.
 const MIXED_SECRET: usize = 24;
@@ -79,8 +80,8 @@ pub(crate) fn host_port(authority: &[u8]) -> Option<(&str, Option<u16>)> {
 const PREFIXES: [&str; 12] =
     ["ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "sk_live_", "sk_test_", "AKIA", "AIza", "npm_"];
 
-/// Whether a word looks like a credential: a JSON web token, a vendor's token, long hexadecimal, or letters of both cases and
-/// digits in no order. Errs on the side of hiding.
+/// Whether a word looks like a credential: a JSON web token, a vendor's token, long hexadecimal, or letters of both
+/// cases and digits in no order. Errs on the side of hiding.
 pub(crate) fn looks_secret(word: &[u8]) -> bool {
     if word.len() < SHORTEST_SECRET {
         return false;

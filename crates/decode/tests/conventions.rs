@@ -1,7 +1,8 @@
 //! Attributes are named as OpenTelemetry's semantic conventions name them, and none is deprecated.
 //!
 //! `conventions-1.45.txt` lists what release 1.45.0 has in the namespaces that parsers use (from the package
-//! `@opentelemetry/semantic-conventions`, without what is marked deprecated there). Another name belongs below `wirespan.`.
+//! `@opentelemetry/semantic-conventions`, without what is marked deprecated there). Another name belongs below
+//! `wirespan.`.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -12,7 +12,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Protocols that no real server drives, and why: of registries, Debian's, npm, PyPI, Maven and Go modules were looked at.
+/// Protocols that no real server drives, and why: of registries, Debian's, npm, PyPI, Maven and Go modules were looked
+/// at.
 const WITHOUT_SERVER: &[(&str, &str)] = &[
     ("krpc", "none was found: its framework (bruceran/krpc) is not in Maven Central under its own name"),
     (
@@ -64,8 +65,8 @@ struct Row {
     missing: Vec<&'static str>,
 }
 
-/// Whether a script drives this protocol: it, or the client that it shares with others, says so (`parser` first, where the
-/// protocol of the spans is not that of the parser).
+/// Whether a script drives this protocol: it, or the client that it shares with others, says so (`parser` first, where
+/// the protocol of the spans is not that of the parser).
 fn drives(script: &str, clients: &Texts, quoted: &str) -> bool {
     let shared = clients.iter().filter(|(file, _)| script.contains(&format!("from {file} import")));
     let texts = || std::iter::once(script).chain(shared.clone().map(|(_, text)| text.as_str()));

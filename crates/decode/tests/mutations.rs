@@ -1,5 +1,5 @@
-//! A bounded fuzz run on stable Rust: the seeds of `fuzz/` mutated by a fixed random sequence, cut into random pieces with
-//! random gaps. Checks that nothing panics, that memory stays bounded, and that offsets stay consistent.
+//! A bounded fuzz run on stable Rust: the seeds of `fuzz/` mutated by a fixed random sequence, cut into random pieces
+//! with random gaps. Checks that nothing panics, that memory stays bounded, and that offsets stay consistent.
 //!
 //! `WIRESPAN_FUZZ_ROUNDS` sets the number of inputs per parser (default 5,000).
 #![allow(

@@ -4,9 +4,10 @@
 //!
 //! Takes: pids of targets, and [`TaskEvent`]s. Gives: one shared [`Resource`] per program that a process runs.
 //!
-//! `/proc` is read once per program: at its `exec`, so that short-lived processes are named too, else at the first span.
-//! A forked child shares its parent's resource until it executes something else. A process that ended before we looked
-//! is called by its task name. The entry of a process stays [`LINGER`] after its end, for spans that finish late.
+//! `/proc` is read once per program: at its `exec`, so that short-lived processes are named too, else at the first
+//! span. A forked child shares its parent's resource until it executes something else. A process that ended before we
+//! looked is called by its task name. The entry of a process stays [`LINGER`] after its end, for spans that finish
+//! late.
 #![forbid(unsafe_code)]
 
 mod cache;

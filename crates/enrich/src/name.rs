@@ -1,7 +1,7 @@
 //! The best name for a service that nobody named: what people would call the program if they saw it in `ps`.
 //!
-//! In order: `-Dotel.service.name=` of a JVM; the script, module, jar or main class that an interpreter runs; the name of
-//! the executable; the name of the task. (`OTEL_SERVICE_NAME` in the environment is stronger still, see `proc.rs`.)
+//! In order: `-Dotel.service.name=` of a JVM; the script, module, jar or main class that an interpreter runs; the name
+//! of the executable; the name of the task. (`OTEL_SERVICE_NAME` in the environment is stronger still, see `proc.rs`.)
 
 /// Name and, for interpreters, the runtime (`process.runtime.name`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,8 +156,8 @@ pub(crate) fn name(exe: &str, args: &[String], comm: &str) -> Named {
     named(&program(i, args).unwrap_or_else(|| i.exe.into()), runtime)
 }
 
-/// The name by which an executable was started through a link (`redis-server` → `redis-check-rdb` in Debian): the kernel
-/// names the task after the link, and the first argument agrees.
+/// The name by which an executable was started through a link (`redis-server` → `redis-check-rdb` in Debian): the
+/// kernel names the task after the link, and the first argument agrees.
 fn other_name<'a>(base: &str, first: &'a str, comm: &str) -> Option<&'a str> {
     let called = base_name(first.split([' ', ':']).next()?);
     let kernels = called.get(..called.len().min(15))?;

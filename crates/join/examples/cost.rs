@@ -1,7 +1,7 @@
 //! CPU time from event to finished span: `cargo run --release -p wirespan-join --example cost`.
 //!
-//! Sequential HTTP/1.1 on 200 keep-alive connections, events as the kernel gives them (512 bytes of payload, exchange and
-//! cause ids, TCP sequence numbers), client and server observed: four events, two spans per request.
+//! Sequential HTTP/1.1 on 200 keep-alive connections, events as the kernel gives them (512 bytes of payload, exchange
+//! and cause ids, TCP sequence numbers), client and server observed: four events, two spans per request.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/common/mod.rs"]

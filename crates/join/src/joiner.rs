@@ -22,7 +22,8 @@ const SELF_TICK_NS: u64 = 1_000_000_000;
 
 /// Who a process is.
 pub trait Resources {
-    /// The resource of the process behind an event. Called once per connection and process, and again every few seconds.
+    /// The resource of the process behind an event. Called once per connection and process, and again every few
+    /// seconds.
     fn resource(&self, actor: &Actor) -> Arc<Resource>;
 }
 

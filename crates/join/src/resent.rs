@@ -23,7 +23,8 @@ impl Segments {
         }
     }
 
-    /// How many of the segments hold bytes of `from..to`: all, or by their share where one block of segments holds more.
+    /// How many of the segments hold bytes of `from..to`: all, or by their share where one block of segments holds
+    /// more.
     pub(crate) fn inside(&self, from: u32, to: u32) -> u32 {
         // Distances from the start of the span's bytes: sequence numbers wrap.
         let at = |seq: u32| i64::from(seq.wrapping_sub(from) as i32);

@@ -1,8 +1,8 @@
 //! Spans whose last bytes went over a network wait a moment for them to arrive.
 //!
-//! A server's span is over when its answer is sent; what is lost of it is sent again only after TCP's timeout (200 ms and
-//! more). So that the span can tell, it is kept for a little longer than that. Spans of clients have their answer, which
-//! says that the request arrived; on loopback nothing is lost.
+//! A server's span is over when its answer is sent; what is lost of it is sent again only after TCP's timeout (200 ms
+//! and more). So that the span can tell, it is kept for a little longer than that. Spans of clients have their answer,
+//! which says that the request arrived; on loopback nothing is lost.
 
 use crate::resent::Segments;
 use std::collections::VecDeque;

@@ -91,9 +91,10 @@ pub(crate) fn place(actor: &Actor, asker_is_local: bool) -> (TapSide, SpanKind) 
     }
 }
 
-/// Kind of the span of a message that is sent to somebody behind the connection (`messaging.operation.type`): who sends one is
-/// a producer, who is handed one is a consumer. What a broker does stays that of a server, except that it hands messages on.
-/// Asking for messages (`receive`) and acknowledging them (`settle`) are calls, as in OpenTelemetry's messaging spans.
+/// Kind of the span of a message that is sent to somebody behind the connection (`messaging.operation.type`): who sends
+/// one is a producer, who is handed one is a consumer. What a broker does stays that of a server, except that it hands
+/// messages on. Asking for messages (`receive`) and acknowledging them (`settle`) are calls, as in OpenTelemetry's
+/// messaging spans.
 fn messaging_kind(m: &Message<'_>, tap: TapSide, kind: SpanKind) -> SpanKind {
     let operation = m.attrs.iter().find_map(|(key, value)| match value {
         AttrVal::Str(s) if *key == "messaging.operation.type" => Some(&**s),
@@ -388,15 +389,16 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
     (tcp.srtt_ns, tcp.resets, tcp.retransmits) = (ctx.tcp.srtt_ns, ctx.tcp.resets, resent);
 }
 
-/// More of a request came with this call. On a connection that many requests share each call is an exchange of its own, and the
-/// reader of the request acts for the one that completed it.
+/// More of a request came with this call. On a connection that many requests share each call is an exchange of its own,
+/// and the reader of the request acts for the one that completed it.
 pub(crate) fn touch_by_request(pending: &mut Pending, mark: Option<&Mark>) {
     if let Some(mark) = mark.filter(|_| pending.span.message_id.is_some()) {
         touch_exchange(pending, mark.exchange);
     }
 }
 
-/// A response is sent in the exchange of its request, unless others were read in the meantime, which are answered in any order.
+/// A response is sent in the exchange of its request, unless others were read in the meantime, which are answered in
+/// any order.
 fn touch_by_response(pending: &mut Pending, id: u64) {
     if pending.orphan || pending.span.message_id.is_none() {
         touch_exchange(pending, id);

@@ -47,7 +47,8 @@ pub struct JoinStats {
     pub late_responses: u64,
     /// Requests sent again over a datagram socket while the first was waiting.
     pub datagram_retries: u64,
-    /// Calls with bytes that belong to no message that was seen (pipelining under [`CopyRule::FirstCallOnly`](crate::CopyRule)).
+    /// Calls with bytes that belong to no message that was seen (pipelining under
+    /// [`CopyRule::FirstCallOnly`](crate::CopyRule)).
     pub unseen_calls: u64,
     /// Calls that failed or moved nothing.
     pub empty_calls: u64,

@@ -6,7 +6,8 @@ use wirespan_model::L7;
 /// How much the kernel should copy of the calls of a connection from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyRule {
-    /// This many bytes of the first call of each run of one direction; later calls of the run come with their length only.
+    /// This many bytes of the first call of each run of one direction; later calls of the run come with their length
+    /// only.
     FirstCallOnly(u32),
     /// This many bytes of every call; 0 means lengths only.
     EveryCall(u32),
@@ -25,7 +26,8 @@ pub struct Verdict {
     pub copy: CopyRule,
     /// The connection speaks TLS, and the protocol is that of its plaintext.
     pub plaintext: bool,
-    /// The connection carries many requests at a time, answered in any order (HTTP/2): what it receives is for one of them.
+    /// The connection carries many requests at a time, answered in any order (HTTP/2): what it receives is for one of
+    /// them.
     pub shared: bool,
     /// What a client reads on the connection is work that it begins then.
     pub delivers: Option<Delivers>,

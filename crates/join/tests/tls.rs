@@ -137,7 +137,8 @@ fn a_record_read_in_pieces_keeps_its_place() {
     }
 }
 
-/// What a server reads first stands behind the client's Finished, which it may have received by the same call, with more than that.
+/// What a server reads first stands behind the client's Finished, which it may have received by the same call, with
+/// more than that.
 #[test]
 fn what_a_server_reads_first_is_not_the_clients_finished() {
     for (together, spoken_before) in [(false, false), (false, true), (true, false), (true, true)] {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Text of a span. Up to 24 bytes are kept in place: most of what spans say is that short, and they are made on one thread and
-/// freed on another, where each allocation is paid twice.
+/// Text of a span. Up to 24 bytes are kept in place: most of what spans say is that short, and they are made on one
+/// thread and freed on another, where each allocation is paid twice.
 pub type Text = CompactString;
 
 /// One OpenTelemetry attribute. Keys follow the semantic conventions (`http.request.method`, `db.operation.name`, …).

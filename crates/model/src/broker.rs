@@ -23,7 +23,8 @@ pub enum Delivers {
     Pulled,
 }
 
-/// Consecutive messages at one place of a broker: a partition of a Kafka topic, a JetStream stream, or one message by its id.
+/// Consecutive messages at one place of a broker: a partition of a Kafka topic, a JetStream stream, or one message by
+/// its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// Which way.

@@ -85,8 +85,8 @@ pub struct DataEvent {
     pub actor: Actor,
     /// TCP sequence number of the first byte, if the transport is TCP.
     pub seq: Option<u32>,
-    /// When bytes began to move, Unix ns: of a send, when it was entered or its first bytes left; of a receive over TCP, when
-    /// the last packet before it arrived (how long its bytes waited for the reader). `exit_ns` if not known.
+    /// When bytes began to move, Unix ns: of a send, when it was entered or its first bytes left; of a receive over
+    /// TCP, when the last packet before it arrived (how long its bytes waited for the reader). `exit_ns` if not known.
     pub enter_ns: u64,
     /// When the call returned, Unix ns.
     pub exit_ns: u64,
@@ -100,8 +100,8 @@ pub struct DataEvent {
     pub errno: i32,
     /// Id of the exchange of this socket to which the bytes belong: `cookie << 24 | n`. 0 if not known.
     pub exchange: u64,
-    /// Exchange id of the request for which the thread acted (the causal id), or a [provisional](PROVISIONAL) one. 0 if there
-    /// is none.
+    /// Exchange id of the request for which the thread acted (the causal id), or a [provisional](PROVISIONAL) one. 0 if
+    /// there is none.
     pub cause: u64,
     /// How the source knows the cause.
     pub cause_evidence: Option<Evidence>,
@@ -145,8 +145,8 @@ pub struct CauseAlias {
     pub time_ns: u64,
 }
 
-/// A cause with this bit, and not both of [`PROVISIONAL`], names a request by its HTTP/2 stream: `cookie << 24`, and the last
-/// 24 bits of the stream's id. Several requests may share an exchange, but not this.
+/// A cause with this bit, and not both of [`PROVISIONAL`], names a request by its HTTP/2 stream: `cookie << 24`, and
+/// the last 24 bits of the stream's id. Several requests may share an exchange, but not this.
 pub const BY_STREAM: u64 = 1 << 62;
 
 /// Bits of a stream's id that stand in the name of its request.
@@ -287,8 +287,8 @@ pub struct TaskEvent {
 pub struct ContextEvent {
     /// Socket.
     pub socket: SocketId,
-    /// Sent: the context was given to the request by us, and `span_id` is that of the request itself. Received: it came with
-    /// the request, and `span_id` is the caller's.
+    /// Sent: the context was given to the request by us, and `span_id` is that of the request itself. Received: it came
+    /// with the request, and `span_id` is the caller's.
     pub direction: Direction,
     /// TCP sequence number of the first byte of the request.
     pub seq: u32,

@@ -1,5 +1,5 @@
-//! A flow: what one process exchanged with one remote address at one listening port in a window of time. Connections are
-//! bundled, so that a thousand short ones are one record.
+//! A flow: what one process exchanged with one remote address at one listening port in a window of time. Connections
+//! are bundled, so that a thousand short ones are one record.
 
 use crate::event::Role;
 use crate::net::Transport;
@@ -35,7 +35,8 @@ pub struct FlowKey {
 /// Buckets of a [`Log2Histogram`].
 pub const LOG2_BUCKETS: usize = 24;
 
-/// Counts of durations by power of two: bucket `i` counts those of `2^i ..= 2^(i+1)-1` µs, the first also 0, the last all above.
+/// Counts of durations by power of two: bucket `i` counts those of `2^i ..= 2^(i+1)-1` µs, the first also 0, the last
+/// all above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log2Histogram(pub [u64; LOG2_BUCKETS]);
 
@@ -52,7 +53,8 @@ impl Log2Histogram {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Value below which the share `p` (0–1) of the values lies, µs (the geometric middle of its bucket); `None` if empty.
+    /// Value below which the share `p` (0–1) of the values lies, µs (the geometric middle of its bucket); `None` if
+    /// empty.
     pub fn percentile_us(&self, p: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
@@ -165,7 +167,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Joins two records of one key: the window spans both, counts add up, and the later one tells who and how many are open.
+    /// Joins two records of one key: the window spans both, counts add up, and the later one tells who and how many are
+    /// open.
     pub fn merge(&mut self, other: &Flow) {
         debug_assert_eq!(self.key, other.key);
         if other.end_ns >= self.end_ns {

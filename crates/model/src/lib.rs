@@ -1,8 +1,8 @@
 //! Shared nouns of wirespan, and no logic: every other crate speaks in these words.
 //!
-//! Read in the order of the data flow: [`event`] (what the kernel saw) → [`message`] (what the bytes mean) →
-//! [`span`] (one request and its response at one place) → [`trace`] (spans joined by evidence); and [`flow`] (who exchanged
-//! how much with whom, without the bytes).
+//! Read in the order of the data flow: [`event`] (what the kernel saw) → [`message`] (what the bytes mean) → [`span`]
+//! (one request and its response at one place) → [`trace`] (spans joined by evidence); and [`flow`] (who exchanged how
+//! much with whom, without the bytes).
 //!
 //! Times are nanoseconds since the Unix epoch (`u64`), lengths are bytes, and identifiers are integers
 //! unless a type says otherwise.

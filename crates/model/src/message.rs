@@ -181,7 +181,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What only the end of a message tells (gRPC trailers, the row count behind a result); the default leaves what the head said.
+/// What only the end of a message tells (gRPC trailers, the row count behind a result); the default leaves what the
+/// head said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Late<'a> {
     /// Numeric status; `None` leaves the head's.
@@ -212,8 +213,8 @@ pub enum Item<'m, 'a> {
         /// What only the end tells.
         late: &'m Late<'a>,
     },
-    /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel); an empty name says
-    /// that nobody can read on.
+    /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel); an empty name
+    /// says that nobody can read on.
     Upgrade(&'static str),
     /// Bytes that this protocol forbids, or too long to keep: counted by reason, the parser resynchronises.
     Malformed {

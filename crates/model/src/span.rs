@@ -249,7 +249,8 @@ pub struct Span {
     pub message_id: Option<u64>,
     /// Carried trace id.
     pub trace_id: Option<TraceId>,
-    /// Carried parent span id (of the sender), for spans that saw a carried context; the span's own id for SDK spans is `id`.
+    /// Carried parent span id (of the sender), for spans that saw a carried context; the span's own id for SDK spans is
+    /// `id`.
     pub parent_span_id: Option<SpanId>,
     /// X-Request-ID of the request, or of the response if the request had none.
     pub request_id: Option<Text>,

@@ -108,8 +108,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The parent of each span, for those who read it elsewhere: that of its link, else, of a root that carried the context of a span
-    /// that was not seen here (an SDK's, or one that another agent exports), that one.
+    /// The parent of each span, for those who read it elsewhere: that of its link, else, of a root that carried the
+    /// context of a span that was not seen here (an SDK's, or one that another agent exports), that one.
     pub fn parents(&self) -> impl Iterator<Item = Option<SpanId>> + '_ {
         let carried = |s: &TraceSpan| s.span.parent_span_id.filter(|_| s.span.trace_id == Some(self.id));
         let roots_carry = self.spans.iter().any(|s| s.link.is_none() && carried(s).is_some());

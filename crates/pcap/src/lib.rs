@@ -1,15 +1,17 @@
 //! Capture files → [`Event`]s: no privilege, no libbpf, no clock.
 //!
-//! A byte's way, which is also the order to read in: [`file`] (pcap, pcapng, gzip → frames) → [`packet`] (links, tunnels,
-//! fragments → TCP segments and UDP datagrams) → [`tcp`] and [`udp`] (segments → the bytes of each direction, in order).
+//! A byte's way, which is also the order to read in: [`file`] (pcap, pcapng, gzip → frames) → [`packet`] (links,
+//! tunnels, fragments → TCP segments and UDP datagrams) → [`tcp`] and [`udp`] (segments → the bytes of each direction,
+//! in order).
 //!
 //! What is emitted is what the *client's* process would have seen: bytes from client to server are
-//! [`Egress`](wirespan_model::Direction::Egress), `local` is the client's end. The client is known where a SYN or a SYN-ACK was
-//! captured ([`Role::Client`](wirespan_model::Role)); else it is guessed from ports and first bytes, and the role stays `Unknown`.
-//! Actors, exchanges and causes are zero: packets do not tell.
+//! [`Egress`](wirespan_model::Direction::Egress), `local` is the client's end. The client is known where a SYN or a
+//! SYN-ACK was captured ([`Role::Client`](wirespan_model::Role)); else it is guessed from ports and first bytes, and
+//! the role stays `Unknown`. Actors, exchanges and causes are zero: packets do not tell.
 //!
 //! Bytes that were sent but not captured (a short snapshot length, packets that the capture lost) are counted in
-//! [`DataEvent::len`](wirespan_model::DataEvent), which then exceeds the payload; an event without payload is a pure gap.
+//! [`DataEvent::len`](wirespan_model::DataEvent), which then exceeds the payload; an event without payload is a pure
+//! gap.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,6 +1,7 @@
 //! Real captures: damaged in every way they must not panic, and whole they must hold the bytes that tshark finds.
 //!
-//! The captures are not part of this repository; the folder is `../shared/pcaps` beside it, or what `WIRESPAN_PCAPS` names.
+//! The captures are not part of this repository; the folder is `../shared/pcaps` beside it, or what `WIRESPAN_PCAPS`
+//! names.
 #![allow(clippy::unwrap_used)]
 
 mod build;
@@ -139,7 +140,8 @@ fn tshark(file: &Path, args: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// What tshark says of a capture: each stream's bytes as it follows them, and the bytes that were sent for the first time.
+/// What tshark says of a capture: each stream's bytes as it follows them, and the bytes that were sent for the first
+/// time.
 #[derive(Default)]
 struct Theirs {
     followed: Streams,
@@ -209,8 +211,8 @@ fn the_bytes_of_each_stream_are_those_that_tshark_follows() {
                 same += 1;
                 continue;
             }
-            // Where bytes were not captured, tshark writes a text into the stream, or leaves out what follows. Its count of bytes
-            // sent for the first time says how many there must be.
+            // Where bytes were not captured, tshark writes a text into the stream, or leaves out what follows. Its
+            // count of bytes sent for the first time says how many there must be.
             assert!(gaps, "{} {ends:?}: {} bytes, tshark follows {}", file.display(), got.len(), followed.len());
             assert_eq!(Some(&got.len()), theirs.sent.get(ends), "{} {ends:?}", file.display());
             with_gaps += 1;

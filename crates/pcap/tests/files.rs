@@ -67,7 +67,8 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     b
 }
 
-/// A big-endian section with two interfaces: 0 is raw IP in microseconds, 1 is Ethernet in units of 2⁻³⁰ s shifted by 100 s.
+/// A big-endian section with two interfaces: 0 is raw IP in microseconds, 1 is Ethernet in units of 2⁻³⁰ s shifted by
+/// 100 s.
 fn section() -> Vec<u8> {
     let mut f = block(0x0a0d_0d0a, &[0x1a, 0x2b, 0x3c, 0x4d, 0, 1, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
     f.extend(block(1, &[0, 101, 0, 0, 0, 0, 0, 0]));

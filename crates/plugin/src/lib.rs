@@ -1,5 +1,6 @@
-//! Protocols that a user adds as WebAssembly: [`Plugin`] is a [`Protocol`](wirespan_decode::Protocol) like those that are
-//! built in. The interface is described in `docs/plugins.md`; why `wasmi` runs it, in `docs/decisions/0004-plugins.md`.
+//! Protocols that a user adds as WebAssembly: [`Plugin`] is a [`Protocol`](wirespan_decode::Protocol) like those that
+//! are built in. The interface is described in `docs/plugins.md`; why `wasmi` runs it, in
+//! `docs/decisions/0004-plugins.md`.
 //!
 //! | file | what |
 //! |---|---|
@@ -10,8 +11,9 @@
 //! | `protocol`, `parser` | the two traits of `decode` |
 //! | `fault`, `limits` | what a plug-in may not do, and what becomes of it |
 //!
-//! Bias: the agent before the plug-in. A module gets the bytes of connections that no built-in protocol wanted and answers in
-//! words that are checked; one that loops, traps, grows or lies loses that connection, and with its third fault all of them.
+//! Bias: the agent before the plug-in. A module gets the bytes of connections that no built-in protocol wanted and
+//! answers in words that are checked; one that loops, traps, grows or lies loses that connection, and with its third
+//! fault all of them.
 #![forbid(unsafe_code)]
 
 mod fault;

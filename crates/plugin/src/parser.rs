@@ -1,5 +1,5 @@
-//! One connection that a plug-in reads: what it has not consumed is kept and shown again, what it skips is passed, and a lost
-//! place is looked for at the start of a chunk only, as in every protocol that is built in.
+//! One connection that a plug-in reads: what it has not consumed is kept and shown again, what it skips is passed, and
+//! a lost place is looked for at the start of a chunk only, as in every protocol that is built in.
 
 use crate::limits::WINDOW;
 use crate::protocol::{Answer, Shared};

@@ -1,7 +1,7 @@
 //! Against a real OpenTelemetry collector: wirespan → collector → file, and collector → wirespan.
 //!
-//! The collector is that of `tests/apps/otelcol`, built by `tests/apps/fetch.py otelcol`, or the one that `WIRESPAN_OTELCOL`
-//! names (any with the OTLP receiver, the OTLP exporter and the file exporter).
+//! The collector is that of `tests/apps/otelcol`, built by `tests/apps/fetch.py otelcol`, or the one that
+//! `WIRESPAN_OTELCOL` names (any with the OTLP receiver, the OTLP exporter and the file exporter).
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

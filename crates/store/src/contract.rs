@@ -151,14 +151,14 @@ pub trait Store: Send + Sync {
     fn suggest(&self, field: Field, prefix: &str, range: TimeRange, limit: usize) -> Result<Vec<String>, StoreError>;
     /// Calls `visit` for each span that starts in the range, in no order. For aggregations (map, RED).
     fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError>;
-    /// As [`Store::scan`], but the spans may have only what maps and metrics need, and the rest at its default: id, times,
-    /// tap side, kind, protocol, operation, status, bytes, five-tuple, TCP sequence numbers, thread name, host id, network
-    /// namespace, TCP health, and of the resource the service and the host.
+    /// As [`Store::scan`], but the spans may have only what maps and metrics need, and the rest at its default: id,
+    /// times, tap side, kind, protocol, operation, status, bytes, five-tuple, TCP sequence numbers, thread name, host
+    /// id, network namespace, TCP health, and of the resource the service and the host.
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.scan(range, visit)
     }
-    /// Adds flows. They can be found when this returns; they survive a crash at most one second later. A store that keeps
-    /// none says so.
+    /// Adds flows. They can be found when this returns; they survive a crash at most one second later. A store that
+    /// keeps none says so.
     fn append_flows(&self, _flows: &[Flow]) -> Result<(), StoreError> {
         Err(StoreError::Stopped("this store keeps no flows".into()))
     }

@@ -1,8 +1,8 @@
 //! From one span to its trace: search by keys until nothing is added (DeepFlow, SIGCOMM '23, Algorithm 1), then link.
 //!
-//! Unlike the paper's, the search asks for each key once (again only if a span lies outside the time that was searched),
-//! and believes an equal key only at a plausible time. Whether two spans may join does not depend on the span that was
-//! asked for; so the same trace comes back from each of its spans.
+//! Unlike the paper's, the search asks for each key once (again only if a span lies outside the time that was
+//! searched), and believes an equal key only at a plausible time. Whether two spans may join does not depend on the
+//! span that was asked for; so the same trace comes back from each of its spans.
 
 use crate::forest::link;
 use crate::related::{keys, may_join};

@@ -24,7 +24,8 @@ impl Sets {
         i
     }
 
-    /// Joins two sets; false if they were one. The smaller index leads, so that the result does not depend on the order.
+    /// Joins two sets; false if they were one. The smaller index leads, so that the result does not depend on the
+    /// order.
     pub(crate) fn join(&mut self, a: u32, b: u32) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         if a == b {

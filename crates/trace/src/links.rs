@@ -1,9 +1,9 @@
 //! Links between traces: who sent the messages that a span received from a broker, and who received those that it sent.
 //!
 //! Many to many: a fetch takes what several produced, and several groups fetch the same. A link joins the ends that are
-//! nearest to the applications: client spans where they were observed, those of the broker where not. Which messages went
-//! along, both tell: of a long answer the consumer's end may show the first partition only, of records that the broker
-//! sends without copying them, its end all of them.
+//! nearest to the applications: client spans where they were observed, those of the broker where not. Which messages
+//! went along, both tell: of a long answer the consumer's end may show the first partition only, of records that the
+//! broker sends without copying them, its end all of them.
 
 use crate::assemble::{assemble, AssembleError, Limits};
 use crate::related::same_bytes;
@@ -16,8 +16,8 @@ use wirespan_store::{Store, TimeRange};
 
 /// Longest time for which messages may lie at the broker and still be linked, ns.
 const SHELF_NS: u64 = 86_400_000_000_000;
-/// Most links of a span, the nearest in time. A consumer that is behind is brought up to 1 MiB of a partition (Kafka's default) at
-/// once, of several hundred requests.
+/// Most links of a span, the nearest in time. A consumer that is behind is brought up to 1 MiB of a partition (Kafka's
+/// default) at once, of several hundred requests.
 const MAX_LINKS: usize = 1024;
 /// Most other traces whose id is looked up.
 const MAX_TRACES: usize = 64;
@@ -90,8 +90,8 @@ impl Moves {
         }
     }
 
-    /// Links of a span to those that moved the same messages the other way, earliest first. What those of `own` tell that
-    /// saw the same request counts, too.
+    /// Links of a span to those that moved the same messages the other way, earliest first. What those of `own` tell
+    /// that saw the same request counts, too.
     pub(crate) fn links(&self, span: &Span, own: &[Arc<Span>]) -> Vec<SpanLink> {
         let mut found: Vec<Arc<Span>> = Vec::new();
         let mut seen = FxHashSet::default();
@@ -120,7 +120,8 @@ impl Moves {
     }
 }
 
-/// Of spans of the same requests those nearest to the sender. What saw the same bytes has the same number, if it has one.
+/// Of spans of the same requests those nearest to the sender. What saw the same bytes has the same number, if it has
+/// one.
 fn ends(all: &[Arc<Span>]) -> Vec<&Arc<Span>> {
     let mut same: FxHashMap<Option<u32>, Vec<Arc<Span>>> = FxHashMap::default();
     all.iter().for_each(|o| same.entry(o.request_seq).or_default().push(o.clone()));

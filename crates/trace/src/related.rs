@@ -22,7 +22,8 @@ pub(crate) fn tolerance(a: &Span, b: &Span) -> u64 {
     }
 }
 
-/// When the handling of this request ended, as far as can be known, Unix ns: an answer that was not seen may have come later.
+/// When the handling of this request ended, as far as can be known, Unix ns: an answer that was not seen may have come
+/// later.
 pub(crate) fn handled_until(span: &Span) -> u64 {
     span.end_ns.saturating_add(match span.status {
         Status::NoResponse | Status::Reset | Status::Closed => 30_000_000_000,

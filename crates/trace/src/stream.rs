@@ -1,11 +1,12 @@
 //! Spans that pass by → traces, for export.
 //!
-//! Spans that share a key wait together until nothing has come for a while; then [`link`] splits and orders them. A group
-//! that still misses the span for which one of its own acted waits longer: that span ends after what it caused. Groups
-//! are remembered after they were exported, so that a late span gets the trace id and the parent that it belongs to.
+//! Spans that share a key wait together until nothing has come for a while; then [`link`] splits and orders them. A
+//! group that still misses the span for which one of its own acted waits longer: that span ends after what it caused.
+//! Groups are remembered after they were exported, so that a late span gets the trace id and the parent that it belongs
+//! to.
 //!
-//! Who acts for a request waits with it. Two requests do not wait together because they have a name in common: on a shared
-//! connection all do that are under way, one after the other, so that none of them would ever be quiet.
+//! Who acts for a request waits with it. Two requests do not wait together because they have a name in common: on a
+//! shared connection all do that are under way, one after the other, so that none of them would ever be quiet.
 
 use crate::forest::link;
 use crate::links::{nearest, Moves};
@@ -26,8 +27,8 @@ pub struct StreamConfig {
     pub unresolved_ns: u64,
     /// How long an exported group is remembered.
     pub remember_ns: u64,
-    /// Most spans kept, those of exported groups included. Beyond it the group goes that was exported first; if there is none,
-    /// the one that is due next.
+    /// Most spans kept, those of exported groups included. Beyond it the group goes that was exported first; if there
+    /// is none, the one that is due next.
     pub max_spans: usize,
     /// Most spans of one group; beyond it the group is exported as not complete.
     pub max_group: usize,
@@ -133,8 +134,8 @@ impl Stream {
         self.delay_ns = delay_ns;
     }
 
-    /// It is now so late, as far as what is pushed next is concerned. Who was kept from pushing for a while says so before,
-    /// or it would look as if nothing more came.
+    /// It is now so late, as far as what is pushed next is concerned. Who was kept from pushing for a while says so
+    /// before, or it would look as if nothing more came.
     pub fn time(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
     }

@@ -1,5 +1,5 @@
-//! From events to traces: three services with thread pools and kept connections, many users at once, events of different
-//! sockets arriving in any order. Every trace must be exactly what happened.
+//! From events to traces: three services with thread pools and kept connections, many users at once, events of
+//! different sockets arriving in any order. Every trace must be exactly what happened.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::{prop, proptest, ProptestConfig};
@@ -86,7 +86,8 @@ impl Sim {
         self.events.push((at + late, event));
     }
 
-    /// A request of service `level` (thread `tid`, acting for `cause`) to the next one; returns when the answer is there.
+    /// A request of service `level` (thread `tid`, acting for `cause`) to the next one; returns when the answer is
+    /// there.
     fn request(&mut self, level: usize, tid: u32, at: u64, cause: u64, path: &str) -> u64 {
         let i = free(&mut self.conns[level], |c| c.free_at);
         let at = at.max(self.conns[level][i].free_at) + 10 * US;

@@ -1,4 +1,5 @@
-//! Rung 7 where many share one thing: workers that take calls from one queue, connections that carry many requests in one call.
+//! Rung 7 where many share one thing: workers that take calls from one queue, connections that carry many requests in
+//! one call.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -68,8 +69,8 @@ struct Job {
     to: u16,
 }
 
-/// Threads read and answer; `workers` make the calls, in the order in which they were asked for. The kernel claims for each
-/// whom it takes for its maker, which is right `claims` times of 100.
+/// Threads read and answer; `workers` make the calls, in the order in which they were asked for. The kernel claims for
+/// each whom it takes for its maker, which is right `claims` times of 100.
 fn pool(users: u64, workers: usize, claims: u64, seed: u64) -> Made {
     let mut made = Made::new(seed);
     let (mut requests, mut open): (Vec<Span>, Vec<usize>) = (Vec::new(), Vec::new());

@@ -1,9 +1,9 @@
 //! A store that was asked ahead of time, for many traces at once.
 //!
-//! Assembly asks a few keys at a time, some four times per trace, and each question costs the store about the same whether it
-//! names one key or a thousand. For a list of a hundred traces the questions of all are therefore asked together, round by
-//! round; assembly then runs unchanged, and gets its answers from memory where they are known to be whole, else from the
-//! store.
+//! Assembly asks a few keys at a time, some four times per trace, and each question costs the store about the same
+//! whether it names one key or a thousand. For a list of a hundred traces the questions of all are therefore asked
+//! together, round by round; assembly then runs unchanged, and gets its answers from memory where they are known to be
+//! whole, else from the store.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -27,7 +27,8 @@ pub(crate) struct Ahead<'a> {
     ids: FxHashMap<SpanId, u32>,
 }
 
-/// Both ways in which assembly asks for the keys of a span: a parent's id is also looked up as a span's, and the reverse.
+/// Both ways in which assembly asks for the keys of a span: a parent's id is also looked up as a span's, and the
+/// reverse.
 fn questions(span: &Span) -> impl Iterator<Item = Key> {
     span.keys().into_iter().flat_map(|key| {
         let twin = match key.kind {

@@ -1,7 +1,7 @@
 //! What stands before every request: reading only, known host names, and headers that keep a page to itself.
 //!
-//! Why the `Host` check: a page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding) and
-//! then read a loopback server as its own origin. The browser still sends the page's name as `Host`.
+//! Why the `Host` check: a page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding)
+//! and then read a loopback server as its own origin. The browser still sends the page's name as `Host`.
 
 use crate::error::ApiError;
 use crate::ViewState;

@@ -122,8 +122,8 @@ pub fn router(state: ViewState) -> Router {
     guard::protect(routes, state)
 }
 
-/// Serves until `shutdown` is done. The caller binds, by default to 127.0.0.1; a listener on another address accepts any
-/// `Host` unless the state names some.
+/// Serves until `shutdown` is done. The caller binds, by default to 127.0.0.1; a listener on another address accepts
+/// any `Host` unless the state names some.
 ///
 /// # Errors
 /// What the listener fails with.

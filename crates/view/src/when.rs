@@ -112,7 +112,8 @@ fn parse_rfc3339(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(SECOND)?.checked_add(fraction)
 }
 
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar; years begin in March, so that leap days come last.
+/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar; years begin in March, so that leap days come
+/// last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let shifted = (month + 9) % 12;

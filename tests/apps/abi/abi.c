@@ -63,7 +63,8 @@ static void end_text(int fd, int (*get)(int, struct sockaddr *, socklen_t *), ch
 	} else if (a.ss_family == AF_INET6) {
 		struct sockaddr_in6 *v6 = (void *)&a;
 
-		snprintf(text, 80, "[%s]:%d", inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip)), ntohs(v6->sin6_port));
+		snprintf(text, 80, "[%s]:%d", inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip)),
+			 ntohs(v6->sin6_port));
 	}
 }
 
@@ -74,10 +75,11 @@ static ssize_t tell(int fd, const char *op, const char *abi, ssize_t bytes, int 
 	char local[80], line[512];
 
 	end_text(fd, getsockname, local);
-	n = snprintf(line, sizeof(line),
-		     "{\"case\":\"%s\",\"side\":\"%s\",\"pid\":%d,\"op\":\"%s\",\"abi\":\"%s\",\"local\":\"%s\",\"peer\":\"%s\","
-		     "\"bytes\":%zd,\"errno\":%d,\"peek\":%s}\n",
-		     current, side, getpid(), op, abi, local, peer, bytes, error, peek ? "true" : "false");
+	n = snprintf(
+		line, sizeof(line),
+		"{\"case\":\"%s\",\"side\":\"%s\",\"pid\":%d,\"op\":\"%s\",\"abi\":\"%s\",\"local\":\"%s\",\"peer\":\"%s\","
+		"\"bytes\":%zd,\"errno\":%d,\"peek\":%s}\n",
+		current, side, getpid(), op, abi, local, peer, bytes, error, peek ? "true" : "false");
 	if (write(STDOUT_FILENO, line, n) != n)
 		exit(1);
 	errno = saved;
@@ -289,7 +291,8 @@ static void peek(int fd, int server)
 		return;
 	}
 	for (i = 0; i < 2; i++)
-		expect(tell(fd, "recv", "recvfrom", recv(fd, data, MESSAGE, MSG_PEEK | MSG_WAITALL), 1) == MESSAGE, "peek");
+		expect(tell(fd, "recv", "recvfrom", recv(fd, data, MESSAGE, MSG_PEEK | MSG_WAITALL), 1) == MESSAGE,
+		       "peek");
 	receive("recvfrom", fd, "request");
 	transmit("write", fd, "answer");
 }
@@ -440,15 +443,11 @@ static const struct {
 	void (*run)(int fd, int server);
 	const char *families;
 } specials[] = {
-	{ "peek", peek, "tcp4 tcp6 unix" },
-	{ "eagain", again, "tcp4 unix" },
-	{ "partial", partial, "tcp4 unix" },
-	{ "zerocopy", zerocopy, "tcp4" },
-	{ "many", many, "udp4 udp6" },
-	{ "reset", reset, "tcp4" },
+	{ "peek", peek, "tcp4 tcp6 unix" }, { "eagain", again, "tcp4 unix" }, { "partial", partial, "tcp4 unix" },
+	{ "zerocopy", zerocopy, "tcp4" },   { "many", many, "udp4 udp6" },    { "reset", reset, "tcp4" },
 };
 
-static const char *const pairs[][2] = { { "write", "read" }, { "writev", "readv" }, { "sendto", "recvfrom" },
+static const char *const pairs[][2] = { { "write", "read" },	  { "writev", "readv" },      { "sendto", "recvfrom" },
 					{ "sendmsg", "recvmsg" }, { "sendmmsg", "recvmmsg" }, { "sendfile", "read" },
 					{ "splice", "splice" } };
 static const char *const families[] = { "tcp4", "tcp6", "mapped", "udp4", "udp6", "unix", "unixdgram" };

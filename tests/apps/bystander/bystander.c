@@ -45,7 +45,8 @@ static void connected(int type, int ends[2])
 		die("bind");
 	if (type == SOCK_STREAM && listen(listener, 1))
 		die("listen");
-	if (bind(ends[0], (void *)&b, size) || connect(ends[0], (void *)&a, size) || getsockname(ends[0], (void *)&b, &size))
+	if (bind(ends[0], (void *)&b, size) || connect(ends[0], (void *)&a, size) ||
+	    getsockname(ends[0], (void *)&b, &size))
 		die("connect");
 	if (type == SOCK_DGRAM) {
 		ends[1] = listener;

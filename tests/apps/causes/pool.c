@@ -65,7 +65,9 @@ static struct job *get(void)
 
 static void *work(void *unused)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(back), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_port = htons(back),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int to = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 	char text[512];
 

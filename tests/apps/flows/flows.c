@@ -173,7 +173,8 @@ static int connect_to(const char *text, int port, unsigned nth)
 
 static void round_trip(int fd, const struct sockaddr_storage *to, socklen_t len)
 {
-	ssize_t n = len ? sendto(fd, buffer, size, MSG_NOSIGNAL, (void *)to, len) : send(fd, buffer, size, MSG_NOSIGNAL);
+	ssize_t n =
+		len ? sendto(fd, buffer, size, MSG_NOSIGNAL, (void *)to, len) : send(fd, buffer, size, MSG_NOSIGNAL);
 	size_t got = 0;
 
 	if (n < 0)
@@ -212,16 +213,35 @@ int main(int argc, char **argv)
 
 	while ((opt = getopt(argc, argv, "n:c:s:r:p:w:1hC")) != -1) {
 		switch (opt) {
-		case 'n': n = atol(optarg); break;
-		case 'c': connections = atol(optarg); break;
-		case 's': size = atol(optarg); break;
-		case 'r': rate = atol(optarg); break;
-		case 'p': peers = atol(optarg); break;
-		case 'w': workers = atol(optarg); break;
-		case '1': each = 1; break;
-		case 'h': held = 1; break;
-		case 'C': connected = 1; break;
-		default: return 2;
+		case 'n':
+			n = atol(optarg);
+			break;
+		case 'c':
+			connections = atol(optarg);
+			break;
+		case 's':
+			size = atol(optarg);
+			break;
+		case 'r':
+			rate = atol(optarg);
+			break;
+		case 'p':
+			peers = atol(optarg);
+			break;
+		case 'w':
+			workers = atol(optarg);
+			break;
+		case '1':
+			each = 1;
+			break;
+		case 'h':
+			held = 1;
+			break;
+		case 'C':
+			connected = 1;
+			break;
+		default:
+			return 2;
 		}
 	}
 	if (argc - optind != 4 || !size || size > sizeof(buffer) || connections < 1 || peers < 1) {
@@ -258,8 +278,8 @@ int main(int argc, char **argv)
 	socklen_t len = 0;
 
 	for (long i = 0; i < connections && !each; i++)
-		fds[i] = type == SOCK_STREAM ? connect_to(argv[2], port, i % peers) :
-					       socket(strchr(argv[2], ':') ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
+		fds[i] = type == SOCK_STREAM ? connect_to(argv[2], port, i % peers)
+					     : socket(strchr(argv[2], ':') ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
 	if (held) {
 		fprintf(stderr, "ready\n");
 		if (read(0, buffer, 1) < 0)

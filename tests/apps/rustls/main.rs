@@ -1,7 +1,7 @@
 //! Servers and clients that speak HTTP over rustls, once by tasks of tokio and once by threads that block.
 //!
-//! `tls_rustls CERT KEY`. Prints each request whose answer was as it should be, as `PATH STATUS`. A request for `/hop/N` makes
-//! the server of tasks ask the server of threads for `/leaf/N`.
+//! `tls_rustls CERT KEY`. Prints each request whose answer was as it should be, as `PATH STATUS`. A request for
+//! `/hop/N` makes the server of tasks ask the server of threads for `/leaf/N`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use rustls::pki_types::{pem::PemObject as _, CertificateDer, PrivateKeyDer, ServerName};

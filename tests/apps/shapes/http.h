@@ -81,21 +81,24 @@ static inline void new_path(char path[64], unsigned load)
 }
 
 /* The record of a call that was answered. `in` is the path of the request it was made for; NULL for a user. */
-static inline void note_call(const char *service, const char *path, const char *in, const struct sockaddr_in *to, unsigned long long start, int status)
+static inline void note_call(const char *service, const char *path, const char *in, const struct sockaddr_in *to,
+			     unsigned long long start, int status)
 {
 	char quoted[80] = "null";
 
 	if (in)
 		snprintf(quoted, sizeof(quoted), "\"%s\"", in);
-	truth_write("{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
-		    service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
+	truth_write(
+		"{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
+		service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
 }
 
 /* …and of a request that was served on LISTEN. */
 static inline void note_served(const char *service, const char *path, unsigned long long start, int status)
 {
-	truth_write("{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
-		    service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), status);
+	truth_write(
+		"{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
+		service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), status);
 }
 
 /* One call on a connection that is opened when it is not; its record. */

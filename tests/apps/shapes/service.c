@@ -115,7 +115,9 @@ static int work(const char *path, unsigned load, int *connections)
 
 	for (int u = 0; u < upstream_count; u++)
 		for (unsigned i = 0; i <= (load >> u & 1); i++)
-			jobs[n++] = (struct job){ .in = path, .upstream = u, .load = load + i + 1, .connections = connections };
+			jobs[n++] = (struct job){
+				.in = path, .upstream = u, .load = load + i + 1, .connections = connections
+			};
 	for (int i = 0; i < n; i++) {
 		if (!strcmp(how, "thread")) {
 			make(&jobs[i]);
@@ -168,7 +170,8 @@ static void *serve(void *arg)
 			pause_us((100 + number % 1400) * slower); /* answers come in another order than questions */
 		good = work(path, load, connections);
 		note_served(service, path, start, good ? 200 : 502);
-		snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: 2\r\n\r\nok", good ? "200 OK" : "502 Bad Gateway");
+		snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: 2\r\n\r\nok",
+			 good ? "200 OK" : "502 Bad Gateway");
 		if (send_all(fd, text, strlen(text)))
 			break;
 	}

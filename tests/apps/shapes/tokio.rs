@@ -1,6 +1,7 @@
 //! A service of a shape, on tokio's multi-threaded runtime; README.md has the environment.
 //!
-//! HOW: `tokio` one call after the other over connections that all tasks share, `tokio-fanout` a task for each, all at once.
+//! HOW: `tokio` one call after the other over connections that all tasks share, `tokio-fanout` a task for each, all at
+//! once.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::fs::File;

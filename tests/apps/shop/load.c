@@ -145,8 +145,8 @@ static void *user_main(void *arg)
 		if (fd < 0)
 			fd = connect_to_shop();
 		choose(user, turn++, &method, path);
-		size = snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: shop\r\nUser-Agent: load\r\n%s\r\n", method, path,
-				*method == 'P' ? "Content-Length: 0\r\n" : "");
+		size = snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: shop\r\nUser-Agent: load\r\n%s\r\n",
+				method, path, *method == 'P' ? "Content-Length: 0\r\n" : "");
 		end_of(fd, getsockname, local);
 		end_of(fd, getpeername, peer);
 		start = now_ns();
@@ -161,9 +161,10 @@ static void *user_main(void *arg)
 			usleep(1000);
 			continue;
 		}
-		truth_write("{\"service\":\"load\",\"kind\":\"client\",\"id\":\"load-%ld\",\"in\":null,\"local\":\"%s\",\"peer\":\"%s\",\"start\":%llu,"
-			    "\"end\":%llu,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"%s\",\"status\":%d,\"request_id\":\"%s\"}",
-			    ticket + 1, local, peer, start, end, method, path, status, id);
+		truth_write(
+			"{\"service\":\"load\",\"kind\":\"client\",\"id\":\"load-%ld\",\"in\":null,\"local\":\"%s\",\"peer\":\"%s\",\"start\":%llu,"
+			"\"end\":%llu,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"%s\",\"status\":%d,\"request_id\":\"%s\"}",
+			ticket + 1, local, peer, start, end, method, path, status, id);
 		atomic_fetch_add(&statuses[status / 100 < 6 ? status / 100 : 0], 1);
 		latencies[atomic_fetch_add(&finished, 1) % latency_room] = end - start;
 	}
@@ -187,7 +188,8 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = { .sa_handler = end_early, .sa_flags = SA_RESTART }; /* calls under way are finished */
+	struct sigaction action = { .sa_handler = end_early,
+				    .sa_flags = SA_RESTART }; /* calls under way are finished */
 	double seconds;
 	long i, n;
 	pthread_t *threads;
@@ -234,7 +236,7 @@ int main(int argc, char **argv)
 	qsort(latencies, n, sizeof(*latencies), by_value);
 	printf("{\"requests\":%ld,\"broken\":%ld,\"users\":%ld,\"seconds\":%.3f,\"per_second\":%.1f,\"2xx\":%ld,\"4xx\":%ld,\"5xx\":%ld,"
 	       "\"p50_ms\":%.3f,\"p99_ms\":%.3f}\n",
-	       finished, broken, users, seconds, finished / seconds, statuses[2], statuses[4], statuses[5], n ? latencies[n / 2] / 1e6 : 0,
-	       n ? latencies[n * 99 / 100] / 1e6 : 0);
+	       finished, broken, users, seconds, finished / seconds, statuses[2], statuses[4], statuses[5],
+	       n ? latencies[n / 2] / 1e6 : 0, n ? latencies[n * 99 / 100] / 1e6 : 0);
 	return broken ? 1 : 0;
 }

@@ -55,8 +55,8 @@ static void say(const char *op, int fd, int form, int bytes)
 
 	end(local, sizeof(local), fd, (int (*)(int, struct sockaddr *, socklen_t *))getsockname);
 	end(peer, sizeof(peer), fd, (int (*)(int, struct sockaddr *, socklen_t *))getpeername);
-	printf("{\"op\":\"%s\",\"form\":\"%s\",\"local\":\"%s\",\"peer\":\"%s\",\"bytes\":%d}\n", op, forms[form], local, peer,
-	       bytes);
+	printf("{\"op\":\"%s\",\"form\":\"%s\",\"local\":\"%s\",\"peer\":\"%s\",\"bytes\":%d}\n", op, forms[form],
+	       local, peer, bytes);
 }
 
 static struct io_uring_cqe *wait_one(struct io_uring *ring, const char *what)

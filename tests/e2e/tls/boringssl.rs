@@ -1,4 +1,5 @@
-//! BoringSSL, which nobody has as a library of its own: inside others that keep its names, and inside a program that does not.
+//! BoringSSL, which nobody has as a library of its own: inside others that keep its names, and inside a program that
+//! does not.
 
 use super::{certified, free_port, is_joined, run, script, told, PYTHON};
 use crate::harness::{can_trace, has, root, skip};
@@ -47,7 +48,8 @@ fn inside_a_module_of_python_it_is_read() {
     }
 }
 
-/// Both ends of gRPC in Java: Netty's BoringSSL (`netty-tcnative`) gets memory, and its library is removed once it is mapped.
+/// Both ends of gRPC in Java: Netty's BoringSSL (`netty-tcnative`) gets memory, and its library is removed once it is
+/// mapped.
 const JAVA: &str = r#"
 import io.grpc.*;
 import io.grpc.MethodDescriptor.MethodType;

@@ -1,11 +1,13 @@
-//! Libraries that use memory: receives that end anywhere, also within a header, and other sockets that are read in between.
+//! Libraries that use memory: receives that end anywhere, also within a header, and other sockets that are read in
+//! between.
 
 use super::{certified, is_joined, run, script};
 use crate::harness::{can_trace, has};
 
-/// OpenSSL over memory at both ends of one connection. Each round sends eight requests in one call, is received in pieces of which
-/// the first end behind 1 to 4 bytes of a header, and once more within it, and is answered and received likewise. The client
-/// makes its handshake by reading, as Node does, and what it reads before it first writes comes from a socket without TLS.
+/// OpenSSL over memory at both ends of one connection. Each round sends eight requests in one call, is received in
+/// pieces of which the first end behind 1 to 4 bytes of a header, and once more within it, and is answered and received
+/// likewise. The client makes its handshake by reading, as Node does, and what it reads before it first writes comes
+/// from a socket without TLS.
 const PAIR: &str = r"
 import socket, ssl, threading
 

@@ -1,4 +1,5 @@
-//! Libraries in files that the agent cannot open by their names: in a container's mount namespace, and replaced by an upgrade.
+//! Libraries in files that the agent cannot open by their names: in a container's mount namespace, and replaced by an
+//! upgrade.
 
 use super::{certified, is_joined, script, PYTHON};
 use crate::harness::{can_trace, eventually, has, otlp, skip, tracing, Running};
@@ -59,8 +60,8 @@ fn a_library_that_was_upgraded_is_read_once() {
     }
     let Some(library) = library(test) else { return };
     let dir = certified();
-    // Three processes: the library is replaced under the first before it is traced, under the second while it is; the third
-    // is born afterwards.
+    // Three processes: the library is replaced under the first before it is traced, under the second while it is; the
+    // third is born afterwards.
     let start = |name: &str| {
         let own = dir.path().join(name);
         std::fs::create_dir(&own).unwrap();

@@ -1,4 +1,5 @@
-//! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and cause across a hop.
+//! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and cause across a
+//! hop.
 
 mod boringssl;
 mod cuts;

@@ -3,7 +3,8 @@
 use super::{certified, is_joined, run, script, PYTHON};
 use crate::harness::{can_trace, has, root, skip};
 
-/// The client of [`PYTHON`]'s server: a request by `SSL_write` and `SSL_read`, one by the calls that give lengths by pointer.
+/// The client of [`PYTHON`]'s server: a request by `SSL_write` and `SSL_read`, one by the calls that give lengths by
+/// pointer.
 const CLIENT: &str = r#"
 import ctypes, glob, socket
 folder = sys.argv[1]

@@ -1,8 +1,8 @@
-//! Protocols without a server that can be had here: conversations made by hand, with a secret of its own in every place where
-//! one can stand, through `wirespan replay`; none is in any output.
+//! Protocols without a server that can be had here: conversations made by hand, with a secret of its own in every place
+//! where one can stand, through `wirespan replay`; none is in any output.
 //!
-//! Each conversation is a connection of one capture, and names the messages that must have been understood: a parser that
-//! gives up leaks nothing, and shows nothing.
+//! Each conversation is a connection of one capture, and names the messages that must have been understood: a parser
+//! that gives up leaks nothing, and shows nothing.
 
 mod infrastructure;
 mod messaging;

@@ -48,8 +48,8 @@ impl Program {
         self.name.starts_with("flow_")
     }
 
-    /// Whether the programs of messages do its work as well, if they hang on the same tracepoint: a hook costs more than
-    /// what it does.
+    /// Whether the programs of messages do its work as well, if they hang on the same tracepoint: a hook costs more
+    /// than what it does.
     pub(crate) fn joins_messages(&self, others: &[&Program]) -> bool {
         matches!(self.name, "flow_send" | "flow_receive")
             && others.iter().any(|p| p.tracepoint == self.tracepoint && p.sees_messages())

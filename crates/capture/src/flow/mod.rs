@@ -1,4 +1,5 @@
-//! Flows: connections that the kernel bundles by process, remote address and listening port (`bpf/flow_maps.h` tells how).
+//! Flows: connections that the kernel bundles by process, remote address and listening port (`bpf/flow_maps.h` tells
+//! how).
 //!
 //! | module | concern |
 //! |---|---|

@@ -12,7 +12,8 @@ pub(super) const KEY: usize = 56;
 pub(super) const COUNTS: usize = 336;
 pub(super) const RECORD: usize = KEY + COUNTS;
 const DROPS: usize = 4;
-/// `/proc/PID/stat` tells the start of a process in hundredths of a second: the same here, so that it is the same process.
+/// `/proc/PID/stat` tells the start of a process in hundredths of a second: the same here, so that it is the same
+/// process.
 pub(super) const NS_PER_TICK: u64 = 10_000_000;
 
 /// What makes two bundles the same on one host; the fields of [`wirespan_model::FlowKey`].

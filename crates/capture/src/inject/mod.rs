@@ -1,10 +1,11 @@
 //! Trace context put into what targets send: `traceparent` in HTTP/1 requests, and an option of TCP beside any other
-//! (`bpf/inject*.h`). Opt-in, and only as far as a [self-test](selftest) on sockets of our own shows that nobody would notice.
+//! (`bpf/inject*.h`). Opt-in, and only as far as a [self-test](selftest) on sockets of our own shows that nobody would
+//! notice.
 //!
-//! A socket can be seen before TCP only while it is in a socket map, and there some kernels answer FIONREAD with 0 while bytes
-//! are queued (commit 929e30f93125 without its mend). A verdict program for received bytes mends that, but then splice() out
-//! of the socket waits for ever; so wirespan has none. Instead a socket leaves the map while its first request goes out,
-//! before a byte of the answer can have come.
+//! A socket can be seen before TCP only while it is in a socket map, and there some kernels answer FIONREAD with 0
+//! while bytes are queued (commit 929e30f93125 without its mend). A verdict program for received bytes mends that, but
+//! then splice() out of the socket waits for ever; so wirespan has none. Instead a socket leaves the map while its
+//! first request goes out, before a byte of the answer can have come.
 
 mod selftest;
 

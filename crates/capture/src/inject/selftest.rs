@@ -1,7 +1,7 @@
 //! Does an enrolled socket behave like any other? Asked of sockets of our own on the loopback interface.
 //!
-//! Each check was taken from a program that hung or lost bytes with another tool: FIONREAD (nginx, Java, .NET), epoll, splice
-//! (HAProxy, Go), sendfile, half-closed connections, a server that speaks first.
+//! Each check was taken from a program that hung or lost bytes with another tool: FIONREAD (nginx, Java, .NET), epoll,
+//! splice (HAProxy, Go), sendfile, half-closed connections, a server that speaks first.
 
 use rustix::event::{epoll, poll, PollFd, PollFlags, Timespec};
 use std::io::{Read as _, Seek as _, Write as _};

@@ -1,8 +1,10 @@
-//! Tasks of Python's asyncio (its C module `_asyncio`, which uvloop uses as well): where one is made, stepped and woken, where a future is
-//! settled, and where an event loop goes from one callback to the next; of uvloop, where a connection begins to be read.
+//! Tasks of Python's asyncio (its C module `_asyncio`, which uvloop uses as well): where one is made, stepped and
+//! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where a
+//! connection begins to be read.
 //!
-//! Only `PyContext_Exit` is a symbol in every build. The rest is found by names as [`super::python`] finds its methods: in tables of methods
-//! (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in what types are made from (`PyType_Spec`, since 3.12).
+//! Only `PyContext_Exit` is a symbol in every build. The rest is found by names as [`super::python`] finds its methods:
+//! in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in what types are made from
+//! (`PyType_Spec`, since 3.12).
 
 use super::elf::Image;
 use super::library::Probe;
@@ -30,7 +32,8 @@ const READS: u64 = 8;
 const SETTLING: [&str; 3] = ["set_result", "set_exception", "cancel"];
 /// `struct PyMethodDef`: its size; the name is followed by the function.
 const METHOD: u64 = 32;
-/// From the name in a `PyTypeObject`: to `tp_dealloc`, `tp_call` and `tp_init`. In a `PyType_Spec`, the slots stand where the first is.
+/// From the name in a `PyTypeObject`: to `tp_dealloc`, `tp_call` and `tp_init`. In a `PyType_Spec`, the slots stand
+/// where the first is.
 const DEALLOC: u64 = 24;
 /// A slot by its place behind the name in a type, and by its number in `typeslots.h`.
 type Slot = (u64, u32);

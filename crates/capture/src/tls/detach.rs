@@ -1,5 +1,5 @@
-//! Detaching waits until no processor runs the program any more, up to a second on a busy machine; waits of several threads
-//! overlap. So it has a thread of its own, which uses many at once, and new processes are not kept waiting.
+//! Detaching waits until no processor runs the program any more, up to a second on a busy machine; waits of several
+//! threads overlap. So it has a thread of its own, which uses many at once, and new processes are not kept waiting.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -97,8 +97,8 @@ impl<'a> Image<'a> {
             .map(|p| (p.p_offset(endian), p.p_vaddr(endian)))
     }
 
-    /// Where an exported thread-local variable of an x86-64 executable lies, from where the C library has its structure of the thread on
-    /// (below it).
+    /// Where an exported thread-local variable of an x86-64 executable lies, from where the C library has its structure
+    /// of the thread on (below it).
     pub(crate) fn thread_local(&self, name: &str) -> Option<u64> {
         let endian = self.elf.endian();
         let table = self.elf.elf_dynamic_symbol_table();
@@ -129,8 +129,8 @@ impl<'a> Image<'a> {
         self.cache.read_bytes_at(offset, size).ok()
     }
 
-    /// Where the loader writes an address of the file itself, and which; of a file that needs no such help, or has packed it, each word
-    /// of its data.
+    /// Where the loader writes an address of the file itself, and which; of a file that needs no such help, or has
+    /// packed it, each word of its data.
     pub(crate) fn pointers(&self) -> Vec<(u64, u64)> {
         const RELATIVE: object::RelocationFlags =
             object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_RELATIVE };

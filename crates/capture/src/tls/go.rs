@@ -1,8 +1,10 @@
-//! Go: functions by the table that the runtime itself needs for its stack traces, so that a stripped binary serves, too.
+//! Go: functions by the table that the runtime itself needs for its stack traces, so that a stripped binary serves,
+//! too.
 //!
-//! Read is `.gopclntab` (`src/debug/gosym`, `src/runtime/symtab.go`) in its forms since Go 1.16. From 1.26 on the table does not
-//! tell where the code begins; that is the symbol `runtime.text` or, in a stripped binary, the start of `.text`, which holds
-//! unless C code was linked in front of it. What is found is believed only if it begins as a Go function does.
+//! Read is `.gopclntab` (`src/debug/gosym`, `src/runtime/symtab.go`) in its forms since Go 1.16. From 1.26 on the table
+//! does not tell where the code begins; that is the symbol `runtime.text` or, in a stripped binary, the start of
+//! `.text`, which holds unless C code was linked in front of it. What is found is believed only if it begins as a Go
+//! function does.
 
 use super::elf::{Image, Place};
 

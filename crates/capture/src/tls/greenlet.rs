@@ -1,4 +1,5 @@
-//! Python's greenlets (the module `greenlet`, on which gevent and eventlet stand): where one is made, and where a switch to one ends.
+//! Python's greenlets (the module `greenlet`, on which gevent and eventlet stand): where one is made, and where a
+//! switch to one ends.
 //!
 //! Both are methods of C++ classes, which the module's builds export, as nobody told the compiler not to.
 

@@ -1,7 +1,8 @@
 //! HAProxy: which stream its scheduler runs on a thread, and where a stream is made.
 //!
-//! The program exports its functions and thread-local variables, so that it can name them when it crashes. `th_ctx` leads to the context of the
-//! thread, which has the task that runs; `bpf/haproxy.h` finds where, as that differs between versions. Since 2.6, these names stand.
+//! The program exports its functions and thread-local variables, so that it can name them when it crashes. `th_ctx`
+//! leads to the context of the thread, which has the task that runs; `bpf/haproxy.h` finds where, as that differs
+//! between versions. Since 2.6, these names stand.
 
 use super::elf::{Image, Place};
 use super::library::Probe;

@@ -1,10 +1,12 @@
-//! Java's virtual machine (HotSpot): where a thread says which virtual thread it has mounted, what it has made, and what it runs.
+//! Java's virtual machine (HotSpot): where a thread says which virtual thread it has mounted, what it has made, and
+//! what it runs.
 //!
-//! The machine describes its structures itself, for debuggers: `gHotSpotVMStructs` is a table of type, field and offset. What it
-//! does not say is learnt from the threads that live: where the C library keeps a thread's `JavaThread`, and, before Java 24,
-//! where a `java.lang.Thread` keeps its id. Each is believed only if it holds for all of them. The objects are recognised by the field
-//! in which they point back to their `JavaThread`: where references are coloured (ZGC), none is, and the machine is left
-//! alone. One that has no virtual threads (before Java 19) has nothing of them to say, and its workers run tasks all the same.
+//! The machine describes its structures itself, for debuggers: `gHotSpotVMStructs` is a table of type, field and
+//! offset. What it does not say is learnt from the threads that live: where the C library keeps a thread's
+//! `JavaThread`, and, before Java 24, where a `java.lang.Thread` keeps its id. Each is believed only if it holds for
+//! all of them. The objects are recognised by the field in which they point back to their `JavaThread`: where
+//! references are coloured (ZGC), none is, and the machine is left alone. One that has no virtual threads (before Java
+//! 19) has nothing of them to say, and its workers run tasks all the same.
 
 mod table;
 #[cfg(test)]
@@ -83,7 +85,8 @@ pub(crate) fn plan(image: &Image<'_>) -> Option<Java> {
 }
 
 impl Java {
-    /// What the process says; `None` if it does not (yet). `mapping` is memory address and file offset of the file's code.
+    /// What the process says; `None` if it does not (yet). `mapping` is memory address and file offset of the file's
+    /// code.
     pub(crate) fn learn(&self, pid: u32, (start, offset): (u64, u64)) -> Option<Machine> {
         let (at, address) = self.segment;
         let bias = start.wrapping_add(at.wrapping_sub(offset)).wrapping_sub(address);

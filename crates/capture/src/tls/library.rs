@@ -96,8 +96,8 @@ impl Plan {
     }
 }
 
-/// CPython's `_PyRuntime` holds the lock of the interpreter, which wakes threads that are handed no work. It is exported by
-/// every build. `bias` turns the file's addresses into those of a process.
+/// CPython's `_PyRuntime` holds the lock of the interpreter, which wakes threads that are handed no work. It is
+/// exported by every build. `bias` turns the file's addresses into those of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Locks {
     place: Place,
@@ -230,8 +230,8 @@ fn plan_api(image: &Image<'_>, api: &Api) -> Option<Plan> {
     Some(plan)
 }
 
-/// Whether every call of this function is seen at another one: at the function that both hand their work to, or at the one
-/// that it hands its arguments to.
+/// Whether every call of this function is seen at another one: at the function that both hand their work to, or at the
+/// one that it hands its arguments to.
 fn is_covered(name: &str, found: &HashMap<&'static str, Place>, body: &impl Fn(&str) -> Option<Function>) -> bool {
     match name {
         "SSL_read" | "SSL_write" => {

@@ -27,8 +27,9 @@ pub(crate) fn attach(
     opts.__bindgen_anon_1.uprobe_multi.cnt = probes.len() as u32;
     opts.__bindgen_anon_1.uprobe_multi.flags = if at_return { RETURN } else { 0 };
     opts.__bindgen_anon_1.uprobe_multi.pid = pid;
-    // SAFETY: `opts` is a plain structure whose pointers refer to `path`, `offsets` and `cookies`, which outlive the call,
-    // and to as many entries as `cnt` says; the kernel copies what it needs. A descriptor that it returns is ours alone.
+    // SAFETY: `opts` is a plain structure whose pointers refer to `path`, `offsets` and `cookies`, which outlive the
+    // call, and to as many entries as `cnt` says; the kernel copies what it needs. A descriptor that it returns is ours
+    // alone.
     unsafe {
         let fd = bpf_link_create(program, 0, BPF_TRACE_UPROBE_MULTI, &opts);
         if fd < 0 {

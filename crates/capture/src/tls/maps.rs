@@ -9,7 +9,8 @@ use std::path::PathBuf;
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
-    /// Inodes are used again. The time of change would tell as well when a file loses its name, and it is still the same.
+    /// Inodes are used again. The time of change would tell as well when a file loses its name, and it is still the
+    /// same.
     modified_ns: i128,
     size: u64,
 }

@@ -1,4 +1,5 @@
-//! Uprobes: finds the TLS libraries of targets, also those loaded later, and Go's runtime, and attaches to these processes.
+//! Uprobes: finds the TLS libraries of targets, also those loaded later, and Go's runtime, and attaches to these
+//! processes.
 //!
 //! | module | concern |
 //! |---|---|
@@ -16,9 +17,9 @@
 //! | [`link`], [`detach`] | the probes of one process in one file, and their end |
 //! | here | when to look: a thread of its own, because looking reads files and detaching waits for the kernel |
 //!
-//! A process is looked at when it is chosen, born, or has changed its program; ten times a second while it is young, and
-//! once a second later. So that the first words of a new program are not missed, libraries that are known already are
-//! attached before it maps them: the kernel then sets the breakpoints when it does.
+//! A process is looked at when it is chosen, born, or has changed its program; ten times a second while it is young,
+//! and once a second later. So that the first words of a new program are not missed, libraries that are known already
+//! are attached before it maps them: the kernel then sets the breakpoints when it does.
 
 mod asyncio;
 mod detach;
@@ -233,7 +234,8 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread) })
     }
 
-    /// Tells of a process that was chosen, and of the program that it is about to become; waits until both have been looked at.
+    /// Tells of a process that was chosen, and of the program that it is about to become; waits until both have been
+    /// looked at.
     pub(crate) fn cover(&self, pid: u32, program: Option<&Path>) {
         let mut inbox = self.shared.inbox();
         inbox.pids.push((pid, program.map(Path::to_path_buf)));
@@ -380,7 +382,8 @@ impl Search {
         self.expect(pid);
     }
 
-    /// A Go program is looked into first: until then its threads stand for its goroutines, which is wrong from its first request on.
+    /// A Go program is looked into first: until then its threads stand for its goroutines, which is wrong from its
+    /// first request on.
     fn runtime(&mut self, pid: u32) {
         let program = PathBuf::from(format!("/proc/{pid}/exe"));
         let Some(id) = FileId::of(&program) else { return };

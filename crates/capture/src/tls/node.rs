@@ -1,5 +1,5 @@
-//! Node's HTTP/2: the functions at which a stream is made and answered, and a frame is given to the program. Every build of Node
-//! exports them, as addons are linked against it.
+//! Node's HTTP/2: the functions at which a stream is made and answered, and a frame is given to the program. Every
+//! build of Node exports them, as addons are linked against it.
 
 use super::elf::Image;
 use super::library::Probe;
@@ -28,8 +28,8 @@ pub(crate) struct Frames {
     pub(crate) end: Vec<Probe>,
 }
 
-/// Looks into a file: at their first instructions, which save a register, so that the kernel emulates them. Nothing unless all
-/// are there: who does not see every frame would take one stream for another.
+/// Looks into a file: at their first instructions, which save a register, so that the kernel emulates them. Nothing
+/// unless all are there: who does not see every frame would take one stream for another.
 pub(crate) fn plan(image: &Image<'_>) -> Frames {
     let names: Vec<&str> = FUNCTIONS.iter().chain([&ANSWER]).map(|f| f.0).collect();
     let found = image.functions(&names);

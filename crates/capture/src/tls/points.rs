@@ -34,7 +34,8 @@ const PUSH: u32 = 2;
 /// …of an instruction that is single-stepped.
 pub(crate) const STEPPED: u32 = 20;
 
-/// What a breakpoint on this instruction costs (`arch/x86/kernel/uprobes.c`, `branch_setup_xol_ops`, `push_setup_xol_ops`).
+/// What a breakpoint on this instruction costs (`arch/x86/kernel/uprobes.c`, `branch_setup_xol_ops`,
+/// `push_setup_xol_ops`).
 fn cost(i: &Instruction) -> u32 {
     match i.code() {
         Code::Call_rel32_64 | Code::Jmp_rel8_64 | Code::Jmp_rel32_64 => CHEAP,
@@ -69,16 +70,16 @@ impl Function {
         Function { start, end: start + bytes.len() as u64, code }
     }
 
-    /// Points for a Go function: no return probe, which would break the runtime's stacks, but every `ret`. `None` unless it
-    /// begins with a look at the goroutine's stack limit, as a Go function does that may need more stack.
+    /// Points for a Go function: no return probe, which would break the runtime's stacks, but every `ret`. `None`
+    /// unless it begins with a look at the goroutine's stack limit, as a Go function does that may need more stack.
     pub(crate) fn go_points(&self) -> Option<Points> {
         let enter = self.go_entry()?;
         let exits: Vec<u64> = self.returns().collect();
         (!exits.is_empty()).then_some(Points { enter, exits: Exits::At(exits), cost: CHEAP + STEPPED })
     }
 
-    /// Points for a Rust function that returns two words. A return probe would stand in the way when a panic unwinds the stack,
-    /// so that it is used only where the function can be left by other ways than its `ret`s.
+    /// Points for a Rust function that returns two words. A return probe would stand in the way when a panic unwinds
+    /// the stack, so that it is used only where the function can be left by other ways than its `ret`s.
     pub(crate) fn rust_points(&self) -> Points {
         let exits: Vec<u64> = self.returns().collect();
         if exits.is_empty() || self.exits().is_none() {
@@ -211,8 +212,8 @@ impl Function {
         (!points.is_empty()).then_some((points, worst))
     }
 
-    /// The jump `jne __stack_chk_fail` that leads to the `ret` at this index, if every way to it passes the jump and the
-    /// result is not changed any more.
+    /// The jump `jne __stack_chk_fail` that leads to the `ret` at this index, if every way to it passes the jump and
+    /// the result is not changed any more.
     fn protector_before(&self, ret: usize, targets: &[u64], factory: &mut InstructionInfoFactory) -> Option<u64> {
         let mut at = ret;
         while at > 1 {

@@ -1,7 +1,8 @@
 //! CPython's `SimpleQueue` (module `_queue`), from which executors' workers take their jobs.
 //!
-//! Its functions have no symbols in most builds. But an extension tells the interpreter its methods in a table (`PyMethodDef`) of
-//! names and functions, which the loader fills in: the two stand next to each other in the relocations of the file.
+//! Its functions have no symbols in most builds. But an extension tells the interpreter its methods in a table
+//! (`PyMethodDef`) of names and functions, which the loader fills in: the two stand next to each other in the
+//! relocations of the file.
 
 use super::elf::Image;
 use super::library::Probe;
@@ -18,7 +19,8 @@ const METHODS: [(&str, u64); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GO
 /// So much of each function is looked at.
 const LOOKED_AT: u64 = 64;
 
-/// Below the folder of the interpreter's version: modules that are probed (also by [`super::asyncio`]), by how their files' names begin.
+/// Below the folder of the interpreter's version: modules that are probed (also by [`super::asyncio`]), by how their
+/// files' names begin.
 const MODULES: [(&str, &[&str]); 2] =
     [("lib-dynload", &["_asyncio.", "_queue."]), ("site-packages/uvloop", &["loop."])];
 
@@ -55,7 +57,8 @@ pub(crate) fn plan(image: &Image<'_>) -> Option<Queue> {
     Some(queue)
 }
 
-/// What an interpreter is likely to load of what is probed: the first requests of a program come soon after. `root` is that of its process.
+/// What an interpreter is likely to load of what is probed: the first requests of a program come soon after. `root` is
+/// that of its process.
 pub(crate) fn expected(pid: u32, root: &Path) -> Vec<PathBuf> {
     let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return Vec::new() };
     let version = program.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with("python3."));

@@ -1,8 +1,8 @@
-//! Which functions of rustls a Rust program holds. Their names carry a hash per build, so that they are known by what is left
-//! when it is taken away; a program whose symbols were stripped tells nothing.
+//! Which functions of rustls a Rust program holds. Their names carry a hash per build, so that they are known by what
+//! is left when it is taken away; a program whose symbols were stripped tells nothing.
 //!
-//! Versions 0.20 to 0.23. What is probed is not generic, or stands in a table of virtual functions, so that it is not inlined
-//! into its callers in another crate.
+//! Versions 0.20 to 0.23. What is probed is not generic, or stands in a table of virtual functions, so that it is not
+//! inlined into its callers in another crate.
 
 use super::elf::{Image, Place};
 use super::library::{READ, WRITE};

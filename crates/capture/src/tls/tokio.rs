@@ -1,8 +1,9 @@
-//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes who receives from it. Names carry a hash per
-//! build, so that they are known by what is left when it is taken away; a program whose symbols were stripped tells nothing.
+//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes who receives from it.
+//! Names carry a hash per build, so that they are known by what is left when it is taken away; a program whose symbols
+//! were stripped tells nothing.
 //!
-//! What is probed is not generic, or stands in a table of functions, so that it is not inlined into its callers unless the whole
-//! program is optimised as one (fat LTO): then the end of a task's turn is that of its poll function.
+//! What is probed is not generic, or stands in a table of functions, so that it is not inlined into its callers unless
+//! the whole program is optimised as one (fat LTO): then the end of a task's turn is that of its poll function.
 
 use super::elf::Image;
 use super::library::Probe;

@@ -1,5 +1,6 @@
-//! All captures at once: what every connection carries, read again and again by the parser that inference chose, a new one each
-//! time. Files and inference are no part of the measured time, and neither is what follows a change of protocol.
+//! All captures at once: what every connection carries, read again and again by the parser that inference chose, a new
+//! one each time. Files and inference are no part of the measured time, and neither is what follows a change of
+//! protocol.
 
 use super::rate;
 use std::collections::{BTreeMap, HashMap};

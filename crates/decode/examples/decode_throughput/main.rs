@@ -1,5 +1,5 @@
-//! Messages and bytes per second of processor time of each parser, beside two baselines over the same bytes in the same run: a search for line
-//! ends (`memchr`) and a copy (`memcpy`).
+//! Messages and bytes per second of processor time of each parser, beside two baselines over the same bytes in the same
+//! run: a search for line ends (`memchr`) and a copy (`memcpy`).
 //!
 //! ```text
 //! cargo run --release -p wirespan-decode --example decode_throughput [PART OF A NAME]

@@ -1,7 +1,7 @@
 //! Recognises AMQP 0-9-1 by its protocol header, or from the middle by method frames that end where they say.
 //!
-//! Bias: against. A method frame is eight bytes of frame around a class and a method of which few exist, and its last byte is
-//! fixed; the whole of it has to be seen. Body frames and heartbeats alone decide nothing.
+//! Bias: against. A method frame is eight bytes of frame around a class and a method of which few exist, and its last
+//! byte is fixed; the whole of it has to be seen. Body frames and heartbeats alone decide nothing.
 
 use super::methods::{method, Sender};
 use super::reader::{frame_head, known_method};

@@ -1,4 +1,5 @@
-//! AMQP 0-9-1 (amqp.org, "AMQP 0-9-1 complete reference guide"; RabbitMQ's extensions). AMQP 1.0 is another protocol: `amqp1`.
+//! AMQP 0-9-1 (amqp.org, "AMQP 0-9-1 complete reference guide"; RabbitMQ's extensions). AMQP 1.0 is another protocol:
+//! `amqp1`.
 //!
 //! | concern | what is done |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | joined later, after a gap of the client | delivery tags of publications cannot be counted: publications and confirmations stay one-way |
 //! | after a gap or nonsense | the next chunk that starts like a frame |
 //!
-//! A client writes many publications with one call, and each has exchange and routing key, so that all of a call is needed
-//! that can be had.
+//! A client writes many publications with one call, and each has exchange and routing key, so that all of a call is
+//! needed that can be had.
 
 mod content;
 pub mod detect;

@@ -1,7 +1,8 @@
 //! Recognises AMQP 1.0 by its protocol header, or from the middle by frames whose performative is one.
 //!
-//! Bias: against. A frame names its size, the size of its head, its type and then the descriptor of its performative, which has
-//! to be a list: enough to be certain, but not of who is the client; unless the capture source knows, it stays unknown.
+//! Bias: against. A frame names its size, the size of its head, its type and then the descriptor of its performative,
+//! which has to be a list: enough to be certain, but not of who is the client; unless the capture source knows, it
+//! stays unknown.
 
 use super::frame::{head, performative};
 use crate::{Detect, Probe};

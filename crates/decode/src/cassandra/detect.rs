@@ -1,8 +1,9 @@
-//! Recognises Cassandra by its start, by a statement in a frame that fits, or by two ends that agree on version and stream.
+//! Recognises Cassandra by its start, by a statement in a frame that fits, or by two ends that agree on version and
+//! stream.
 //!
 //! Bias: against. A header alone is nine bytes that others could have: one end decides only with `STARTUP` and its one
-//! mandatory option, with a statement of CQL whose lengths fit, or with a segment whose checksum is right and which holds a
-//! message.
+//! mandatory option, with a statement of CQL whose lengths fit, or with a segment whose checksum is right and which
+//! holds a message.
 
 use super::envelope::{long_string, op, segment, string, Envelope, HEADER, SEGMENT};
 use crate::counted::View;

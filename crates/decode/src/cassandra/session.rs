@@ -42,8 +42,8 @@ struct Told<'a> {
     body: Option<&'a [u8]>,
 }
 
-/// Unpacks the body of a message of version 3 or 4. LZ4 has the length in four bytes in front, of which the first is 0; with snappy
-/// a first byte of 0 would mean that there is nothing.
+/// Unpacks the body of a message of version 3 or 4. LZ4 has the length in four bytes in front, of which the first is 0;
+/// with snappy a first byte of 0 would mean that there is nothing.
 fn unpack<'a>(packed: &[u8], room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     room.clear();
     match packed.split_first_chunk::<4>() {

@@ -1,7 +1,8 @@
 //! ClickHouse's native protocol (ClickHouse, `src/Core/ProtocolDefines.h` and `src/Client/Connection.cpp`).
 //!
-//! Its packets have no length: what follows a query (blocks of columns) can only be stepped over by reading every column.
-//! This parser does not. It reads what stands at the start of each turn, which is where queries, errors and ends stand.
+//! Its packets have no length: what follows a query (blocks of columns) can only be stepped over by reading every
+//! column. This parser does not. It reads what stands at the start of each turn, which is where queries, errors and
+//! ends stand.
 //!
 //! | concern | what is done |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Protocols that a user describes instead of programming them: frames with a length or a delimiter, and fields at fixed
-//! places. See `docs/protocols/custom.md`.
+//! Protocols that a user describes instead of programming them: frames with a length or a delimiter, and fields at
+//! fixed places. See `docs/protocols/custom.md`.
 //!
 //! | concern | what is done |
 //! |---|---|

@@ -19,7 +19,8 @@ fn list(values: &[&str]) -> Vec<String> {
     values.iter().map(|v| (*v).to_owned()).collect()
 }
 
-/// `ACME`, kind, operation, id (2, little), length of the body (2), status (1); then the body: a name behind its length.
+/// `ACME`, kind, operation, id (2, little), length of the body (2), status (1); then the body: a name behind its
+/// length.
 pub(crate) fn binary() -> Definition {
     Definition {
         name: "acme".into(),

@@ -2,8 +2,8 @@
 //!
 //! Bias: against. A first message has to be a plain one (known operation and class, reserved bit zero, every section
 //! readable, nothing behind it). NetBIOS names have the same format and are refused by their types; multicast DNS and
-//! LLMNR are DNS here. Of a message that was not captured whole, the question has to be readable and the other end has to
-//! answer with the same id.
+//! LLMNR are DNS here. Of a message that was not captured whole, the question has to be readable and the other end has
+//! to answer with the same id.
 
 use super::name::BadName;
 use super::wire::{self, Header, HEADER};

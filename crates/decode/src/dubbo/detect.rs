@@ -1,7 +1,7 @@
 //! Recognises Dubbo by its frames, also in the middle of a connection.
 //!
-//! Bias: against. Besides the magic, the header's fields must be values that Dubbo writes and the body must begin as its
-//! serialization does; a frame by its header alone (kryo, …) counts only if the other end sends one too.
+//! Bias: against. Besides the magic, the header's fields must be values that Dubbo writes and the body must begin as
+//! its serialization does; a frame by its header alone (kryo, …) counts only if the other end sends one too.
 
 use super::header::{self, Header, HEADER};
 use super::hessian::Hessian;

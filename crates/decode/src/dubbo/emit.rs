@@ -154,7 +154,8 @@ fn response<'a>(h: &Header, frame: &Frame<'a>, body: &'a [u8]) -> Message<'a> {
     }
     if h.status != 20 {
         let outcome = match h.status {
-            // A client that gave up writes its own status into a response that it never gets; on the wire they are rare.
+            // A client that gave up writes its own status into a response that it never gets; on the wire they are
+            // rare.
             30 | 40 | 60 | 90 => Outcome::ClientError,
             _ => Outcome::ServerError,
         };

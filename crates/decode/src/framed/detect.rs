@@ -17,8 +17,8 @@ pub(crate) enum Looks {
 
 /// The answer of a protocol, from what both ends' bytes look like.
 ///
-/// The capture source is believed first about who asks, then the frames. Frames of the same role at both ends, or a role
-/// that nobody knows, decide nothing.
+/// The capture source is believed first about who asks, then the frames. Frames of the same role at both ends, or a
+/// role that nobody knows, decide nothing.
 pub(crate) fn decide(probe: &Probe<'_>, first: Looks, second: Looks) -> Detect {
     use Looks::{Certain, Likely, More, Other};
     let (a, b) = match (first, second) {

@@ -1,8 +1,8 @@
 //! What protocols of frames share: walking a stream from frame to frame, whatever the frames say.
 //!
-//! A [`Format`] tells where a frame ends ([`Format::start`]) and reads its head ([`Format::head`]); everything else is here:
-//! heads that come in pieces, bodies skipped by their lengths, bytes not captured, and finding a frame again afterwards.
-//! Formats whose messages do not tell their length ([`Start::Walk`]) find the end by walking the bytes.
+//! A [`Format`] tells where a frame ends ([`Format::start`]) and reads its head ([`Format::head`]); everything else is
+//! here: heads that come in pieces, bodies skipped by their lengths, bytes not captured, and finding a frame again
+//! afterwards. Formats whose messages do not tell their length ([`Start::Walk`]) find the end by walking the bytes.
 //!
 //! | event | what is done |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! Header fields (RFC 9112, section 5): only those that wirespan needs are looked at, all others are passed over.
 //!
-//! Looked at: `Content-Length`, `Transfer-Encoding`, `Content-Type`, `Expect`, `Upgrade`, `Host`, `User-Agent`, the names by
-//! which Elasticsearch and OpenSearch present themselves, and the trace context of [`carried`](crate::carried). Credentials
-//! and cookies are therefore never touched.
+//! Looked at: `Content-Length`, `Transfer-Encoding`, `Content-Type`, `Expect`, `Upgrade`, `Host`, `User-Agent`, the
+//! names by which Elasticsearch and OpenSearch present themselves, and the trace context of
+//! [`carried`](crate::carried). Credentials and cookies are therefore never touched.
 
 use crate::carried::Context;
 use crate::text::decimal;
@@ -115,8 +115,8 @@ fn last_coding(value: &[u8]) -> Transfer {
     }
 }
 
-/// The first field line with its obs-fold continuations (the fold stays inside; values are trimmed later), and the rest.
-/// An empty line comes back empty. `None` if the line does not end in the block.
+/// The first field line with its obs-fold continuations (the fold stays inside; values are trimmed later), and the
+/// rest. An empty line comes back empty. `None` if the line does not end in the block.
 fn logical_line(block: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut end = memchr(b'\n', block)?;
     loop {

@@ -270,7 +270,8 @@ impl Http1Parser {
         (stream.line_ok, stream.searched) = (false, 0);
     }
 
-    /// Acts on what was found in `window`, which starts at the stream's offset. Returns how many of its bytes were taken.
+    /// Acts on what was found in `window`, which starts at the stream's offset. Returns how many of its bytes were
+    /// taken.
     fn found(&mut self, side: Side, window: &[u8], found: Found, lost: bool, out: Out<'_>) -> usize {
         let (taken, state) = match found {
             Found::Head(len) => (len, self.emit(side, window.get(..len).unwrap_or(window), Seen::Whole, out)),
@@ -361,8 +362,8 @@ impl Http1Parser {
         }
     }
 
-    /// Remembers a request. A client that asks again has read the answers so far unless it pipelines: this puts a server
-    /// side that lost its place, or waits for a close that did not come, back on its feet.
+    /// Remembers a request. A client that asks again has read the answers so far unless it pipelines: this puts a
+    /// server side that lost its place, or waits for a close that did not come, back on its feet.
     fn ask(&mut self, asked: Waiting, out: Out<'_>) {
         if self.server_lost {
             self.asked.clear();

@@ -19,8 +19,8 @@ pub(super) enum Found {
     Bad(usize),
 }
 
-/// Looks for a head at the start of `window`. The number says how far it was searched; 0 while the start line is incomplete.
-/// A place that is `lost` takes only known methods for the start of a request.
+/// Looks for a head at the start of `window`. The number says how far it was searched; 0 while the start line is
+/// incomplete. A place that is `lost` takes only known methods for the start of a request.
 pub(super) fn find(side: Side, window: &[u8], lost: bool, line_ok: bool, searched: usize) -> (Found, usize) {
     let mut from = searched;
     if !line_ok {

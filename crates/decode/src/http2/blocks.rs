@@ -1,4 +1,5 @@
-//! Frames that mean something: header blocks with their continuations, resets, the end of data, the end of the connection.
+//! Frames that mean something: header blocks with their continuations, resets, the end of data, the end of the
+//! connection.
 
 use super::emit::{self, Place};
 use super::frame::{self, Frame, END_HEADERS, END_STREAM, HEADER, PUSH_PROMISE};

@@ -1,8 +1,9 @@
-//! Are these bytes frames? Asked where nobody saw the beginning: of a connection joined in its middle, and behind a gap.
+//! Are these bytes frames? Asked where nobody saw the beginning: of a connection joined in its middle, and behind a
+//! gap.
 //!
-//! The answer is a chain: header after header at the places where the lengths say, each worth points by how unlikely it is in
-//! other bytes. One header that cannot be refutes the whole chain. More bytes never take back a *refuted* or an accepted
-//! chain, so that the pieces in which bytes arrive do not matter.
+//! The answer is a chain: header after header at the places where the lengths say, each worth points by how unlikely it
+//! is in other bytes. One header that cannot be refutes the whole chain. More bytes never take back a *refuted* or an
+//! accepted chain, so that the pieces in which bytes arrive do not matter.
 
 use super::frame::{
     self, Frame, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEADER, HEADERS, PING, PRIORITY, PUSH_PROMISE, RST_STREAM,

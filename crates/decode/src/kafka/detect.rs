@@ -1,9 +1,10 @@
-//! Recognises Kafka by a request header, and more: its body read to the last byte, or a response with its correlation id.
+//! Recognises Kafka by a request header, and more: its body read to the last byte, or a response with its correlation
+//! id.
 //!
 //! Bias: against. A request has to be certain (known key and version, visible client id, no tagged fields, lengths that
 //! agree with what was captured). Alone it is enough if it has a client id and its body ends where its length says;
-//! otherwise the other end has to answer with the same correlation id, or with one shortly before it if the connection was
-//! joined while requests were under way. A request without a client id needs both.
+//! otherwise the other end has to answer with the same correlation id, or with one shortly before it if the connection
+//! was joined while requests were under way. A request without a client id needs both.
 
 use super::facts::Facts;
 use super::head::{self, frame_len, MAX_FRAME};

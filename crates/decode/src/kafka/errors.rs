@@ -150,8 +150,8 @@ pub(super) fn name(code: i16) -> &'static str {
     }
 }
 
-/// The broker's fault: it failed, is overloaded, or is between two leaders or coordinators. What tells a member of a group
-/// to join again is part of the protocol and no fault at all; all else is the asker's.
+/// The broker's fault: it failed, is overloaded, or is between two leaders or coordinators. What tells a member of a
+/// group to join again is part of the protocol and no fault at all; all else is the asker's.
 pub(super) fn outcome(code: i16) -> Outcome {
     match code {
         0 | 27 | 79 => Outcome::Ok,

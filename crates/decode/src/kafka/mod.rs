@@ -15,15 +15,16 @@
 //! | SASL without Kafka's header (handshake version 0) | tokens pass by until a request is seen |
 //! | joined in the middle | from the next chunk that begins with a request header that is certain; responses follow their requests |
 //!
-//! **How much of a call is needed**: of *every* call, all. Java reads the four bytes of a length in a call of their own, so
-//! the first call of a run tells nothing. A produce and a fetch hold many batches of several partitions, whose heads (61
-//! bytes, with offsets and count) stand behind the records of the one before: where one is missing, it is not known which
-//! records went along. Of a frame, [`Framing::KEEP`](crate::prefixed) bytes are looked at. Records that the broker sends
-//! with `sendfile` have no bytes to copy; their lengths are known from the response's head.
+//! **How much of a call is needed**: of *every* call, all. Java reads the four bytes of a length in a call of their
+//! own, so the first call of a run tells nothing. A produce and a fetch hold many batches of several partitions, whose
+//! heads (61 bytes, with offsets and count) stand behind the records of the one before: where one is missing, it is not
+//! known which records went along. Of a frame, [`Framing::KEEP`](crate::prefixed) bytes are looked at. Records that the
+//! broker sends with `sendfile` have no bytes to copy; their lengths are known from the response's head.
 //!
-//! **A fetch whose records were not all captured** brought all that there was, if that is less than was asked for: its last
-//! record is the one before the high watermark (with `read_committed`, before the last stable offset). Two exceptions: what
-//! is appended while the broker answers may come along, and the end of a segment of the log ends a fetch.
+//! **A fetch whose records were not all captured** brought all that there was, if that is less than was asked for: its
+//! last record is the one before the high watermark (with `read_committed`, before the last stable offset). Two
+//! exceptions: what is appended while the broker answers may come along, and the end of a segment of the log ends a
+//! fetch.
 
 mod api;
 pub mod detect;

@@ -90,7 +90,8 @@ pub(super) fn walk(bytes: Reader<'_>, len: u64) -> Result<Batches<'_>, Stop> {
     Ok(found)
 }
 
-/// The rest of a batch's header, and the headers of its first records. Returns the last offset and the number of records.
+/// The rest of a batch's header, and the headers of its first records. Returns the last offset and the number of
+/// records.
 fn batch<'a>(mut r: Reader<'a>, first: i64, found: &mut Batches<'a>) -> Result<(i64, Option<u64>), Stop> {
     r.i32()?;
     let attributes = r.i16()?;

@@ -449,8 +449,8 @@ fn java_may_send_a_later_number_first() {
     assert_eq!(Kafka.detect(&probe(&both, &replies)), Detect::Yes { first_is_client: true });
 }
 
-/// The broker sends records with `sendfile`, or of each call the beginning only is seen: what stands behind them is read all the
-/// same.
+/// The broker sends records with `sendfile`, or of each call the beginning only is seen: what stands behind them is
+/// read all the same.
 #[test]
 fn offsets_behind_records_that_were_not_captured() {
     let topic = *b"behind cut bytes";

@@ -1,8 +1,8 @@
 //! Names of topic ids, shared by all connections of this process.
 //!
-//! A client learns the id of a topic on one connection and uses it on others, so that a memory per connection would hardly
-//! ever know a name. Ids are random 128-bit numbers that a cluster gives once: what one connection says of an id holds for
-//! all. The first name wins, and nothing depends on the memory but whether a name or an id is shown.
+//! A client learns the id of a topic on one connection and uses it on others, so that a memory per connection would
+//! hardly ever know a name. Ids are random 128-bit numbers that a cluster gives once: what one connection says of an id
+//! holds for all. The first name wins, and nothing depends on the memory but whether a name or an id is shown.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,8 +20,8 @@ pub(super) fn name(id: &[u8; 16]) -> Option<Arc<str>> {
     names.as_ref()?.get(id).cloned()
 }
 
-/// Remembers a name that a metadata response told. When there are too many, all are forgotten: the next response of each
-/// client brings the living ones back.
+/// Remembers a name that a metadata response told. When there are too many, all are forgotten: the next response of
+/// each client brings the living ones back.
 pub(super) fn learn(id: [u8; 16], topic: &[u8]) {
     if id == [0; 16] || topic.len() > MAX_NAME || name(&id).is_some() {
         return;

@@ -1,6 +1,7 @@
 //! What the user lets through, and what the user takes out: settings of `[mask]`, by protocol.
 //!
-//! The defaults show names and numbers only. What is kept here is kept in the process that captures: nothing else ever sees it.
+//! The defaults show names and numbers only. What is kept here is kept in the process that captures: nothing else ever
+//! sees it.
 
 use crate::text::clean;
 use crate::Parser;

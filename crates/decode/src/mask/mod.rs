@@ -6,13 +6,13 @@
 //! | [`Keep`] | what the user lets through, and what the user takes out |
 //! | [`text`](text::text) | error texts: whatever stands in quotes, parentheses after `is`/`=`, and numbers |
 //!
-//! Bias: to mask. What a dialect could read as a string *or* as a name is masked (`"x"` in MySQL and SQL Server), a literal
-//! whose end was not captured is masked to the end of the input, and where it is not known whether a backslash escapes, a
-//! backslash before a quote masks the rest.
+//! Bias: to mask. What a dialect could read as a string *or* as a name is masked (`"x"` in MySQL and SQL Server), a
+//! literal whose end was not captured is masked to the end of the input, and where it is not known whether a backslash
+//! escapes, a backslash before a quote masks the rest.
 //!
 //! What is kept: keywords, names of tables, columns, functions and parameters, operators. Comments are left out, since
-//! people put anything there. Lists of values are written once (`IN (?)`, `VALUES (?)`), so that the same statement has the
-//! same text whatever the number of its values.
+//! people put anything there. Lists of values are written once (`IN (?)`, `VALUES (?)`), so that the same statement has
+//! the same text whatever the number of its values.
 
 mod describe;
 mod keep;

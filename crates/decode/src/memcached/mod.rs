@@ -1,5 +1,5 @@
-//! Memcached: the text protocol, its meta commands, and the binary protocol (github.com/memcached/memcached, `doc/protocol.txt`
-//! and the wiki's "BinaryProtocolRevamped").
+//! Memcached: the text protocol, its meta commands, and the binary protocol (github.com/memcached/memcached,
+//! `doc/protocol.txt` and the wiki's "BinaryProtocolRevamped").
 //!
 //! | concern | what is done |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | after a gap | the next chunk that starts with a known command or reply |
 //! | UDP | is not read: its frames are switched off by default since 1.5.6 |
 //!
-//! Text: the first call of a run is enough, values are announced by their lengths. Binary: answers come by id, so that every
-//! call has to be seen.
+//! Text: the first call of a run is enough, values are announced by their lengths. Binary: answers come by id, so that
+//! every call has to be seen.
 
 mod binary;
 pub mod detect;

@@ -1,7 +1,7 @@
 //! Recognises MongoDB by a header and the beginning of the body that belongs to it, from any message on.
 //!
-//! Bias: against. Length, operation code, flags, and the first element of a document must all make sense, and of two ends
-//! that speak one must ask (`responseTo` 0) and the other answer.
+//! Bias: against. Length, operation code, flags, and the first element of a document must all make sense, and of two
+//! ends that speak one must ask (`responseTo` 0) and the other answer.
 
 use super::bson::{self, int32};
 use super::parse::{header, op, Header, CHECKSUM, EXHAUST_ALLOWED, HEADER, MORE_TO_COME};

@@ -273,7 +273,8 @@ fn identifier(text: &[u8]) -> &str {
     visible(text, 64).filter(ok).unwrap_or_default()
 }
 
-/// Whose fault an error is: the server's where it is not able to serve anyone (not the primary, shutting down, out of time).
+/// Whose fault an error is: the server's where it is not able to serve anyone (not the primary, shutting down, out of
+/// time).
 fn outcome(code: i32) -> Outcome {
     match code {
         1 | 6 | 7 | 8 | 24 | 50 | 64 | 89 | 91 | 100 | 112 | 133 | 146 | 175 | 189 | 202 | 262 | 9001 | 10_058

@@ -1,4 +1,5 @@
-//! Return codes (MQTT 3.1.1, tables 3.1 and 3.8.4) and reason codes (MQTT 5, table 2-6), by their names in the standard.
+//! Return codes (MQTT 3.1.1, tables 3.1 and 3.8.4) and reason codes (MQTT 5, table 2-6), by their names in the
+//! standard.
 
 use wirespan_model::Outcome;
 

@@ -1,8 +1,8 @@
 //! Recognises MQTT by its CONNECT, or from the middle by packets of both ends that belong together.
 //!
-//! Bias: against. A packet begins with one byte that says little, so that joined in the middle the bytes of an end have to
-//! be whole packets one behind the other, and the other end has to answer one of them by its packet id (or PINGREQ by
-//! PINGRESP).
+//! Bias: against. A packet begins with one byte that says little, so that joined in the middle the bytes of an end have
+//! to be whole packets one behind the other, and the other end has to answer one of them by its packet id (or PINGREQ
+//! by PINGRESP).
 
 use super::packet::{allowed, connect_start, header, is_topic, kind, plausible, Header};
 use crate::frames::Fields;
@@ -72,7 +72,8 @@ fn packets(bytes: &[u8]) -> Result<Vec<(Header, u16)>, Not> {
     Ok(found)
 }
 
-/// Whether these are the topic filters of a SUBSCRIBE (each with its options) or UNSUBSCRIBE, perhaps behind properties.
+/// Whether these are the topic filters of a SUBSCRIBE (each with its options) or UNSUBSCRIBE, perhaps behind
+/// properties.
 fn filters(bytes: &[u8], options: bool) -> bool {
     let read = |bytes| {
         let mut at = Fields::new(bytes);
@@ -127,7 +128,8 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     let as_server = fits(Side::Server, &first) && fits(Side::Client, &second);
     let answered = first.iter().any(|a| second.iter().any(|b| answers(*a, *b)))
         || second.iter().any(|a| first.iter().any(|b| answers(*a, *b)));
-    // Short packets are few bytes: one pair of them is not enough unless it names a topic or is a whole call of its own.
+    // Short packets are few bytes: one pair of them is not enough unless it names a topic or is a whole call of its
+    // own.
     let whole_ping = [probe.first, probe.second].iter().all(|b| b.len() == 2);
     let speaking = first.iter().chain(&second).any(|(h, _)| {
         matches!(h.kind, kind::PUBLISH | kind::SUBSCRIBE | kind::UNSUBSCRIBE) || (whole_ping && h.kind == kind::PINGREQ)

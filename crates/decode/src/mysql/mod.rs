@@ -1,4 +1,5 @@
-//! MySQL and MariaDB (MySQL Internals, "Client/Server Protocol"; MariaDB Knowledge Base, same title); also TiDB, Percona, ProxySQL.
+//! MySQL and MariaDB (MySQL Internals, "Client/Server Protocol"; MariaDB Knowledge Base, same title); also TiDB,
+//! Percona, ProxySQL.
 //!
 //! | concern | what is done |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | TLS | the client's short login asks for it: [`Item::Upgrade`](wirespan_model::Item) |
 //! | compression | marked with `wirespan.mysql.compressed`; what is not worth compressing is sent as it is, and read |
 //!
-//! Need: every call to its end, which holds many packets. The server, and some clients, read the four bytes of a packet's header with a call of
-//! their own, so that the first call of a run tells nothing. Of a long result that was cut the rows are not counted.
+//! Need: every call to its end, which holds many packets. The server, and some clients, read the four bytes of a
+//! packet's header with a call of their own, so that the first call of a run tells nothing. Of a long result that was
+//! cut the rows are not counted.
 
 mod auth;
 mod client;

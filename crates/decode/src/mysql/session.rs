@@ -84,7 +84,8 @@ pub(super) struct MySession {
     /// Events stream.
     pub(super) dumping: bool,
     pub(super) server_lost: bool,
-    /// A command was sent after packets of the server were lost, and nothing else waits: what the server says next is its answer.
+    /// A command was sent after packets of the server were lost, and nothing else waits: what the server says next is
+    /// its answer.
     pub(super) realigned: bool,
     pub(super) over: bool,
 }

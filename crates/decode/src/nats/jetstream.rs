@@ -14,8 +14,8 @@ pub(super) struct Delivery<'a> {
     pub(super) consumer_sequence: u64,
 }
 
-/// Reads `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or the longer form that has
-/// domain and account before the stream.
+/// Reads `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or the longer form
+/// that has domain and account before the stream.
 pub(super) fn delivery(reply: &[u8]) -> Option<Delivery<'_>> {
     let text = std::str::from_utf8(reply).ok()?.strip_prefix("$JS.ACK.")?;
     let tokens = text.split('.').count();

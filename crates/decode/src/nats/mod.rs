@@ -1,4 +1,5 @@
-//! NATS client protocol, core and JetStream (docs.nats.io, "Client Protocol"; `nats-architecture-and-design`, ADR-4 headers).
+//! NATS client protocol, core and JetStream (docs.nats.io, "Client Protocol"; `nats-architecture-and-design`, ADR-4
+//! headers).
 //!
 //! | concern | what is done |
 //! |---|---|
@@ -13,7 +14,8 @@
 //! | nRPC | is request and reply on `package.service.method`; nothing on the wire tells it from any other subject, so that it stays one |
 //! | after a gap or nonsense | the next chunk that starts like a command |
 //!
-//! Clients write many messages with one call and each names its subject, so that all of a call is needed that can be had.
+//! Clients write many messages with one call and each names its subject, so that all of a call is needed that can be
+//! had.
 
 pub mod detect;
 mod jetstream;

@@ -1,7 +1,8 @@
 //! Recognises OpenWire by its WireFormatInfo, or from the middle by a response to a command of the other end.
 //!
-//! Bias: against. A length and a small number begin many protocols, so that joined in the middle both ends have to be seen,
-//! every command has to be a known one of its end, and a response has to name the id of a command that asked for one.
+//! Bias: against. A length and a small number begin many protocols, so that joined in the middle both ends have to be
+//! seen, every command has to be a known one of its end, and a response has to name the id of a command that asked for
+//! one.
 
 use super::commands::{command, RESPONSE};
 use super::marshal::{Format, Values};

@@ -1,5 +1,5 @@
-//! OpenWire, ActiveMQ's own protocol (activemq.apache.org, "OpenWire version 2 specification", and the marshallers of its
-//! clients for the order of fields), tight and loose encoding.
+//! OpenWire, ActiveMQ's own protocol (activemq.apache.org, "OpenWire version 2 specification", and the marshallers of
+//! its clients for the order of fields), tight and loose encoding.
 //!
 //! | concern | what is done |
 //! |---|---|

@@ -1,7 +1,9 @@
-//! The beginning of what snappy, LZ4 or Zstandard packed, as far as it is needed and was captured: what is worth telling stands at the start.
+//! The beginning of what snappy, LZ4 or Zstandard packed, as far as it is needed and was captured: what is worth
+//! telling stands at the start.
 //!
 //! Their libraries want a whole block, and there is only its beginning: so all are read here (google/snappy,
-//! `format_description.txt`; lz4/lz4, `doc/lz4_Block_format.md`; RFC 8878). They end at what cannot be, and what was read until then stays.
+//! `format_description.txt`; lz4/lz4, `doc/lz4_Block_format.md`; RFC 8878). They end at what cannot be, and what was
+//! read until then stays.
 
 mod entropy;
 mod zstd;

@@ -1,7 +1,8 @@
 //! The beginning of what Zstandard packed (RFC 8878): its first block that is packed at all, and what stands before.
 //!
-//! Libraries take as much memory as a frame's head asks for, and unpack whole blocks; here no more is made than is wanted. A block
-//! is packed from its end, so that one which was captured in part says nothing. Frames that need a dictionary are not read.
+//! Libraries take as much memory as a frame's head asks for, and unpack whole blocks; here no more is made than is
+//! wanted. A block is packed from its end, so that one which was captured in part says nothing. Frames that need a
+//! dictionary are not read.
 
 use super::entropy::{Bits, Fse, Huffman};
 use super::{copy, literal};
@@ -11,8 +12,8 @@ const MAGIC: u32 = 0xfd2f_b528;
 /// What repeated offsets are at the start of a frame.
 const RECENT: [usize; 3] = [1, 4, 8];
 
-/// A kind of codes: how often they occur by default and in how many states, the states that they may have, and what each stands
-/// for: a first value, and how many bits are added to it.
+/// A kind of codes: how often they occur by default and in how many states, the states that they may have, and what
+/// each stands for: a first value, and how many bits are added to it.
 struct Codes {
     usual: &'static [i16],
     usual_log: u32,

@@ -1,7 +1,7 @@
 //! Recognises PostgreSQL by its first message, which has fixed numbers, or from the middle by chains of messages.
 //!
-//! Bias: against. From the middle a single message decides only if it has a form that nothing else has: a query that is a
-//! statement and ends with its NUL exactly where its length says, or `ReadyForQuery` with its only length and states.
+//! Bias: against. From the middle a single message decides only if it has a form that nothing else has: a query that is
+//! a statement and ends with its NUL exactly where its length says, or `ReadyForQuery` with its only length and states.
 //! Anything less needs both ends to agree.
 
 use super::message::{client, is_version, server, startup, CANCEL, GSS, SSL};

@@ -1,4 +1,5 @@
-//! PostgreSQL, protocol 3 (PostgreSQL documentation, "Frontend/Backend Protocol"); also CockroachDB, YugabyteDB, Redshift, pgbouncer.
+//! PostgreSQL, protocol 3 (PostgreSQL documentation, "Frontend/Backend Protocol"); also CockroachDB, YugabyteDB,
+//! Redshift, pgbouncer.
 //!
 //! | concern | what is done |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | replication | `CopyBoth` ends the answer; what streams behind it is skipped |
 //! | notices, parameters | no messages of their own; notifications are one-way |
 //!
-//! Need: the first call of each run. The end of a large result lies behind what is captured; its row count is not known then.
-//! Every call would cost copies and tell nothing more, since messages do not begin where calls do.
+//! Need: the first call of each run. The end of a large result lies behind what is captured; its row count is not known
+//! then. Every call would cost copies and tell nothing more, since messages do not begin where calls do.
 
 mod client;
 pub mod detect;

@@ -1,4 +1,5 @@
-//! The PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol"): a header before the first byte of a connection.
+//! The PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol"): a header before the first byte of a
+//! connection.
 //!
 //! | concern | what is done |
 //! |---|---|

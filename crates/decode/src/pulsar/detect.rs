@@ -1,8 +1,9 @@
 //! Recognises Pulsar by a whole command: two lengths that agree, a known type, the field of that type behind it, and a
 //! message that Protocol Buffers can read to its last byte.
 //!
-//! Bias: against. All of that in one command is written by nothing else, so that one end is enough, also in the middle of a
-//! connection. Commands that both ends send (ping, close) need to know who connected, or a command of the other end.
+//! Bias: against. All of that in one command is written by nothing else, so that one end is enough, also in the middle
+//! of a connection. Commands that both ends send (ping, close) need to know who connected, or a command of the other
+//! end.
 
 use super::commands::{self, Start, BEFORE};
 use super::emit::from_client;

@@ -12,8 +12,9 @@
 //! | secrets | authentication data, keys, payloads and all other properties are never kept |
 //! | joined in the middle | from the next chunk that begins with a command; producers and consumers made before have no topic |
 //!
-//! **How much of a call is needed**: of *every* call the beginning: Netty writes several commands in a row, and messages
-//! one after the other. A command has some hundred bytes; 1 KiB also reach the metadata of a message behind it.
+//! **How much of a call is needed**: of *every* call the beginning: Netty writes several commands in a row, and
+//! messages one after the other. A command has some hundred bytes; 1 KiB also reach the metadata of a message behind
+//! it.
 
 pub mod commands;
 pub mod detect;

@@ -159,8 +159,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Reads the head of a command; also says how long it is. If the rest was `cut` off, the name is enough. `keys` asks for the
-/// first key.
+/// Reads the head of a command; also says how long it is. If the rest was `cut` off, the name is enough. `keys` asks
+/// for the first key.
 pub(super) fn command(bytes: &[u8], cut: bool, keys: bool) -> Result<(Command, usize), Stop> {
     let mut at = Cursor::new(bytes);
     if at.peek()? != b'*' {

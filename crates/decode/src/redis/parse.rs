@@ -130,7 +130,8 @@ impl RedisParser {
         taken
     }
 
-    /// Reads one head from the stream's offset on, emits its message, and moves behind it. Returns the length of the head.
+    /// Reads one head from the stream's offset on, emits its message, and moves behind it. Returns the length of the
+    /// head.
     fn head(&mut self, side: Side, view: &[u8], lost: bool, cut: bool, out: Out<'_>) -> Result<usize, Stop> {
         match side {
             Side::Client => self.command(view, lost, cut, out),

@@ -137,8 +137,8 @@ pub(super) fn response(code: i32) -> &'static str {
     }
 }
 
-/// Whose fault. A message that is stored but not yet copied or flushed is stored; that nothing is there to be read is no
-/// fault at all.
+/// Whose fault. A message that is stored but not yet copied or flushed is stored; that nothing is there to be read is
+/// no fault at all.
 pub(super) fn outcome(code: i32) -> Outcome {
     match code {
         0 | 10..=12 | 19..=22 | 200..=202 | 208..=210 => Outcome::Ok,

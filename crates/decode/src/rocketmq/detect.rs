@@ -1,9 +1,9 @@
 //! Recognises RocketMQ by a header that agrees with the lengths before it.
 //!
 //! Bias: against. In JSON: an object that ends where its length says and has a code, an opaque number and a flag. In
-//! binary: fixed fields of known ranges, a remark and fields that fill the header to the last byte; without any field it
-//! takes an answer with the same number. Of a header that was not captured whole the start has to be one, and the other end
-//! has to be certain, or the capture source has to know who asks.
+//! binary: fixed fields of known ranges, a remark and fields that fill the header to the last byte; without any field
+//! it takes an answer with the same number. Of a header that was not captured whole the start has to be one, and the
+//! other end has to be certain, or the capture source has to know who asks.
 
 use super::codes;
 use super::head::{self, Form, BEFORE};

@@ -15,8 +15,8 @@
 //! | joined in the middle | from the next chunk that begins with a header |
 //!
 //! **How much of a call is needed**: of *every* call the beginning, and as much as can be had: the JSON header is in
-//! alphabetical order, so that `flag` and `opaque` come behind all fields, among them the properties of the message. Netty
-//! writes several commands in a row.
+//! alphabetical order, so that `flag` and `opaque` come behind all fields, among them the properties of the message.
+//! Netty writes several commands in a row.
 
 mod codes;
 pub mod detect;

@@ -1,7 +1,7 @@
 //! Elasticsearch and OpenSearch: the endpoint of a request from its path, as the clients name it.
 //!
-//! A path alone proves nothing (FHIR servers have `_search` too): attributes are given only if the client or the server says
-//! which product it is.
+//! A path alone proves nothing (FHIR servers have `_search` too): attributes are given only if the client or the server
+//! says which product it is.
 
 use super::{name, text, Ask};
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
-//! gRPC-Web: the trailers come as the last part of the body, behind a length like the messages, in base64 if the content type
-//! says `-text`.
+//! gRPC-Web: the trailers come as the last part of the body, behind a length like the messages, in base64 if the
+//! content type says `-text`.
 
 use super::grpc;
 use wirespan_model::Late;

@@ -1,5 +1,5 @@
-//! The members of a JSON object of which only the beginning may be there. Not a validator: what is no JSON yields nothing of
-//! use.
+//! The members of a JSON object of which only the beginning may be there. Not a validator: what is no JSON yields
+//! nothing of use.
 
 /// A value of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

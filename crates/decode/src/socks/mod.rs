@@ -36,7 +36,8 @@ impl Protocol for Socks {
         "socks"
     }
 
-    /// A few small bytes are easily something else: both ends must have spoken, and the answer must be one to the question.
+    /// A few small bytes are easily something else: both ends must have spoken, and the answer must be one to the
+    /// question.
     fn detect(&self, probe: &Probe<'_>) -> Detect {
         let stream = probe.transport.is_stream();
         if !stream || probe.first_is_client == Some(false) {

@@ -134,8 +134,8 @@ fn client_step(steps: &mut Steps, bytes: &[u8]) -> Result<(&'static str, usize),
     }
 }
 
-/// What the server says: code, its name and whose fault it is, length; and whether the tunnel begins. Who is refused may
-/// leave before the address behind the code is read (`cut`), which tells nothing more.
+/// What the server says: code, its name and whose fault it is, length; and whether the tunnel begins. Who is refused
+/// may leave before the address behind the code is read (`cut`), which tells nothing more.
 fn server_step(steps: &mut Steps, bytes: &[u8], cut: bool) -> Result<(u8, &'static str, Outcome, usize, bool), Stop> {
     let (first, code) = (byte(bytes, 0)?, byte(bytes, 1)?);
     let whose = |name: &str, client: bool| match (name.is_empty(), client) {

@@ -1,7 +1,7 @@
 //! Recognises TDS by its first exchange, or by a statement in UTF-16 and its answer.
 //!
-//! Bias: against. The header alone is weak: one end decides only with a pre-login whose list of options is consistent, or
-//! with a batch whose headers and text fit.
+//! Bias: against. The header alone is weak: one end decides only with a pre-login whose list of options is consistent,
+//! or with a batch whose headers and text fit.
 
 use super::token::{behind_headers, kind, utf16, Packet, HEADER};
 use crate::mask::{Dialect, Masker, Rules};

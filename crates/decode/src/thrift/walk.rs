@@ -137,7 +137,8 @@ impl Walker {
         }
     }
 
-    /// One item at the top of the stack: a field header, an element, or the end of a container. `Ok(None)` changes nothing.
+    /// One item at the top of the stack: a field header, an element, or the end of a container. `Ok(None)` changes
+    /// nothing.
     fn item(&mut self, r: &mut Reader<'_>) -> Result<Option<()>, ()> {
         let Some(top) = self.stack.last().copied() else { return Err(()) };
         let (kind, next) = match top {

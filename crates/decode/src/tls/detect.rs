@@ -1,7 +1,8 @@
 //! Recognises TLS by a hello, or by records at both ends.
 //!
-//! Bias: against. A ClientHello is enough: record and message must have lengths that fit, a version, a session id and an even
-//! list of ciphers. From the middle both ends must show a record, and where a second one is in sight it must be one too.
+//! Bias: against. A ClientHello is enough: record and message must have lengths that fit, a version, a session id and
+//! an even list of ciphers. From the middle both ends must show a record, and where a second one is in sight it must be
+//! one too.
 
 use super::parse::{record, ALERT, CHANGE_CIPHER, DATA, HANDSHAKE, HEAD};
 use crate::{Detect, Probe};

@@ -11,7 +11,8 @@
 //! | afterwards | an upgrade to its own name: ciphertext is only counted |
 //! | joined in the middle | ciphertext at both ends is recognised and only counted |
 //!
-//! Libraries read a record's head and its body by separate calls: every call is needed, and enough of it for certificates.
+//! Libraries read a record's head and its body by separate calls: every call is needed, and enough of it for
+//! certificates.
 
 mod certificate;
 mod ciphers;

@@ -200,8 +200,8 @@ impl Records {
 
     fn data(&mut self, len: usize, place: Place, out: Out<'_>) {
         let Some(answer) = &self.answer else {
-            // Before the server has spoken a client may send early data. Without a hello the connection was joined late; if
-            // the server's was not captured, there is nothing to wait for either.
+            // Before the server has spoken a client may send early data. Without a hello the connection was joined
+            // late; if the server's was not captured, there is nothing to wait for either.
             if !self.asked || place.side == Side::Server {
                 self.over = true;
                 out(Item::Upgrade("tls"));

@@ -1,8 +1,9 @@
 //! Recognises ZMTP by its greeting.
 //!
-//! Bias: against. Frames are two bytes and anything, so that a connection is not recognised from the middle. Both ends greet at
-//! once and may do so byte by byte; a greeting is certain when its version and mechanism are seen, or when both ends begin
-//! with the ten bytes of the signature. Who is the server is said by mechanisms that have one, else by the capture source.
+//! Bias: against. Frames are two bytes and anything, so that a connection is not recognised from the middle. Both ends
+//! greet at once and may do so byte by byte; a greeting is certain when its version and mechanism are seen, or when
+//! both ends begin with the ten bytes of the signature. Who is the server is said by mechanisms that have one, else by
+//! the capture source.
 
 use super::command::{begun, greeting, Begun};
 use crate::{Detect, Probe};

@@ -1,7 +1,7 @@
 //! Recognises ZooKeeper by the request for a session, or from the middle by a request and the answer to it.
 //!
-//! Bias: against. The session's request alone is enough: 48 bytes with five fields that have one or few values. From the
-//! middle both ends must show a whole frame, and either the answer has the number of the request or both are pings.
+//! Bias: against. The session's request alone is enough: 48 bytes with five fields that have one or few values. From
+//! the middle both ends must show a whole frame, and either the answer has the number of the request or both are pings.
 
 use super::names;
 use super::parse::{frame, int32, is_connect, is_connected, path};

@@ -32,8 +32,8 @@ pub(super) fn frame(bytes: &[u8]) -> Option<usize> {
     usize::try_from(len).ok()?.checked_add(4)
 }
 
-/// Whether the frame asks for a session: version 0 and a password of 16 bytes (or none) behind fixed fields. Small numbers would
-/// fit, too, as other protocols begin: the timeout, in ms, is one that a person writes.
+/// Whether the frame asks for a session: version 0 and a password of 16 bytes (or none) behind fixed fields. Small
+/// numbers would fit, too, as other protocols begin: the timeout, in ms, is one that a person writes.
 pub(super) fn is_connect(bytes: &[u8], len: usize) -> bool {
     matches!(len.checked_sub(4), Some(44 | 45 | 28 | 29))
         && int32(bytes, 4) == Some(0)

@@ -57,8 +57,8 @@ enum Line<'a> {
     Ours(&'a Said),
 }
 
-/// Most messages of the differing middle that are aligned as well as can be; in longer ones the next place is looked for
-/// where both go on alike.
+/// Most messages of the differing middle that are aligned as well as can be; in longer ones the next place is looked
+/// for where both go on alike.
 const MAX_ALIGNED: usize = 3000;
 
 fn diff<'a>(theirs: &'a [Said], ours: &'a [Said]) -> Vec<Line<'a>> {

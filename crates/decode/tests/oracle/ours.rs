@@ -25,8 +25,8 @@ pub struct Ours {
     pub malformed: Vec<&'static str>,
 }
 
-/// Reads a capture. `protocol` is the name whose messages are wanted; `copy` cuts what is seen of each event (a segment)
-/// to this many bytes, as live capture does; `say` turns a message into what is compared, or drops it.
+/// Reads a capture. `protocol` is the name whose messages are wanted; `copy` cuts what is seen of each event (a
+/// segment) to this many bytes, as live capture does; `say` turns a message into what is compared, or drops it.
 pub fn read(capture: &Path, protocol: &str, copy: usize, say: &dyn Fn(&Message<'_>, Endpoint) -> Option<Said>) -> Ours {
     let mut ours = Ours::default();
     let mut conns: Vec<Conn> = Vec::new();

@@ -1,4 +1,5 @@
-//! Pulsar: tshark has no dissector for it. It puts the payloads together; the type of a command is the second byte of it.
+//! Pulsar: tshark has no dissector for it. It puts the payloads together; the type of a command is the second byte of
+//! it.
 
 use super::compare::check;
 use super::tshark::{self, Ask};

@@ -1,4 +1,5 @@
-//! RocketMQ: tshark has no dissector for it. It puts the payloads together; what stands in them is searched for as text.
+//! RocketMQ: tshark has no dissector for it. It puts the payloads together; what stands in them is searched for as
+//! text.
 
 use super::compare::check;
 use super::tshark::{self, Ask};

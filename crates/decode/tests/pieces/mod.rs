@@ -22,8 +22,8 @@ impl Random {
     }
 }
 
-/// Feeds `bytes` in random pieces, from random sides, with random gaps, and checks what must always hold. Returns how many
-/// messages came out.
+/// Feeds `bytes` in random pieces, from random sides, with random gaps, and checks what must always hold. Returns how
+/// many messages came out.
 pub fn feed(protocol: &dyn Protocol, transport: Transport, bytes: &[u8], random: &mut Random) -> u64 {
     let mut parser = protocol.parser(transport);
     let mut side = Side::Client;

@@ -1,11 +1,11 @@
 //! The true ends of a connection whose addresses are translated on the way (DNAT, port forwarding, masquerade).
 //!
-//! Asks the kernel's connection tracking (ctnetlink) for one connection at a time, in the namespaces through which targets'
-//! packets go: that of the socket, then the agent's own (the host's, which routes for containers). No subscription to the
-//! connections of the whole machine: a question costs some microseconds, and only new connections of targets are asked
-//! for. Clients are asked for once per destination and `FORGET`, as long as it is not translated; namespaces that do not
-//! track the connections of targets are left alone as long. Entries outlive their connection (TCP by two minutes), so that
-//! the answer is there when the span is.
+//! Asks the kernel's connection tracking (ctnetlink) for one connection at a time, in the namespaces through which
+//! targets' packets go: that of the socket, then the agent's own (the host's, which routes for containers). No
+//! subscription to the connections of the whole machine: a question costs some microseconds, and only new connections
+//! of targets are asked for. Clients are asked for once per destination and `FORGET`, as long as it is not translated;
+//! namespaces that do not track the connections of targets are left alone as long. Entries outlive their connection
+//! (TCP by two minutes), so that the answer is there when the span is.
 //!
 //! Bias: without an answer the addresses stay as the socket has them.
 
@@ -113,8 +113,9 @@ impl Nat {
         Nat::with_room(proc, MAX_KNOWN)
     }
 
-    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections. `None` if this user may
-    /// not ask, or if connection tracking is not loaded: asking would load it, and that may change (ask again later).
+    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections. `None` if this user
+    /// may not ask, or if connection tracking is not loaded: asking would load it, and that may change (ask again
+    /// later).
     pub fn with_room(proc: &Path, room: usize) -> Option<Self> {
         if !proc.join("sys/net/netfilter/nf_conntrack_max").exists() {
             return None;
@@ -140,7 +141,8 @@ impl Nat {
         })
     }
 
-    /// Writes the true ends into a span of a process; what the socket had stays in `client.address` or `server.address`.
+    /// Writes the true ends into a span of a process; what the socket had stays in `client.address` or
+    /// `server.address`.
     pub fn apply(&mut self, span: &mut Span) {
         let serves = match span.tap {
             TapSide::ServerProcess => true,

@@ -182,8 +182,8 @@ impl Conn {
         }
     }
 
-    /// The connection speaks another protocol from here on. `last` is the call that said so: what it holds behind the last
-    /// byte of the old protocol is the beginning of the new one.
+    /// The connection speaks another protocol from here on. `last` is the call that said so: what it holds behind the
+    /// last byte of the old protocol is the beginning of the new one.
     pub(super) fn upgrade(
         &mut self,
         name: &'static str,

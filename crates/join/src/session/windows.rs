@@ -35,8 +35,8 @@ impl Session {
         self.ended(slot, response, end, ctx, out);
     }
 
-    /// The message that a side is in the middle of, if it has this id and waits for nothing, and nothing for it: one-way, or
-    /// the answer to what was not seen.
+    /// The message that a side is in the middle of, if it has this id and waits for nothing, and nothing for it:
+    /// one-way, or the answer to what was not seen.
     fn alone(&self, side: Side, id: u64) -> Option<(u32, bool)> {
         let open = self.open[ix(side)]?;
         let p = self.queue.get(open.slot)?;

@@ -1,9 +1,10 @@
 //! TLS: the plaintext comes from the library, everything else from the ciphertext that carried it.
 //!
 //! A message in clear text has to find its record on the wire: the sequence number of the record's first byte is what
-//! both ends of the connection have in common, and its call tells time, exchange and cause. [`records`] finds the records;
-//! here each piece of plaintext gets its own, by place where the kernel saw the ciphertext move inside the library's call,
-//! and by length (a record is longer than what it carries by a header and 16 to 80 bytes) where it did not.
+//! both ends of the connection have in common, and its call tells time, exchange and cause. [`records`] finds the
+//! records; here each piece of plaintext gets its own, by place where the kernel saw the ciphertext move inside the
+//! library's call, and by length (a record is longer than what it carries by a header and 16 to 80 bytes) where it did
+//! not.
 
 mod records;
 
@@ -26,7 +27,8 @@ const BLOCK: u64 = 16;
 const LIKELY: u64 = 17;
 /// Plaintext of a Finished message of TLS 1.3, which looks like data: its head and a hash.
 const FINISHED: [u64; 2] = [36, 52];
-/// Records of a client among which its Finished is: behind its certificate and the proof of that, if it was asked for them.
+/// Records of a client among which its Finished is: behind its certificate and the proof of that, if it was asked for
+/// them.
 const LAST_WORDS: usize = 3;
 /// Plaintext that waits for its ciphertext.
 const MAX_WAITING: usize = 64;
@@ -115,8 +117,8 @@ impl Tls {
         }
     }
 
-    /// Sent inside the library's call: the kernel tells where its first record begins, and all its records have come. The
-    /// other end sees each of them by itself, so that here, too, each piece gets its own.
+    /// Sent inside the library's call: the kernel tells where its first record begins, and all its records have come.
+    /// The other end sees each of them by itself, so that here, too, each piece gets its own.
     fn sent(&mut self, mut d: DataEvent, ready: &mut Vec<DataEvent>) {
         let half = &mut self.halves[1];
         let Some(seq) = d.seq else { return ready.push(d) };
@@ -143,8 +145,8 @@ impl Tls {
         self.halves.iter().any(|half| half.is_1_3)
     }
 
-    /// Before the first data that a server of TLS 1.3 receives, there are the handshake's last words, up to the client's Finished: perhaps
-    /// received by an earlier call than the data, perhaps together with it and with more.
+    /// Before the first data that a server of TLS 1.3 receives, there are the handshake's last words, up to the
+    /// client's Finished: perhaps received by an earlier call than the data, perhaps together with it and with more.
     fn skip_handshake(&mut self) {
         let half = &mut self.halves[0];
         let finished = half.position(|r| FINISHED.contains(&r.body().saturating_sub(LIKELY)));
@@ -157,7 +159,8 @@ impl Tls {
             self.skip_handshake();
         }
         if let Some(seq) = d.seq {
-            // The kernel names the call that received it, or an earlier one: what ended before that was read before, or never.
+            // The kernel names the call that received it, or an earlier one: what ended before that was read before, or
+            // never.
             self.halves[0].forget_ended(seq);
             self.rest = self.rest.filter(|(record, _)| record.ends_after(seq));
         }
@@ -224,8 +227,8 @@ impl Tls {
         true
     }
 
-    /// The record of this plaintext: the one that the kernel named, or the first that may carry so much; those before it
-    /// carried none (the handshake's last words, tickets, alerts). It begins before `end`, if that is given.
+    /// The record of this plaintext: the one that the kernel named, or the first that may carry so much; those before
+    /// it carried none (the handshake's last words, tickets, alerts). It begins before `end`, if that is given.
     fn fit(&mut self, d: &DataEvent, end: Option<u32>) -> Option<Record> {
         let first_part = d.len.min(FULL);
         // What is not sent yet is in no record that was sent before.
@@ -266,7 +269,8 @@ impl Tls {
     }
 }
 
-/// Whether a record may add so much. What is received may be the first piece of a record, which then only seems to add much.
+/// Whether a record may add so much. What is received may be the first piece of a record, which then only seems to add
+/// much.
 fn may_add(r: &Record, adds: u64, direction: Direction) -> bool {
     let padded = || direction == Direction::Egress || r.body().is_multiple_of(BLOCK);
     USUAL.contains(&adds) || OVERHEAD.contains(&adds) && padded()

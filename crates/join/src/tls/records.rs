@@ -12,7 +12,8 @@ const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 /// Longest body that any version allows.
 const MAX_BODY: u64 = 16_384 + 2_048;
-/// Records kept until their plaintext comes. Where none has come after the first so many, it is not read, and only few are kept.
+/// Records kept until their plaintext comes. Where none has come after the first so many, it is not read, and only few
+/// are kept.
 const KEPT: usize = 256;
 const KEPT_UNREAD: usize = 8;
 const UNREAD: u32 = 64;
@@ -212,7 +213,8 @@ impl Half {
         self.next = None;
     }
 
-    /// What came of the last record with this call. A message is received when its last byte is, and sent when its first.
+    /// What came of the last record with this call. A message is received when its last byte is, and sent when its
+    /// first.
     fn carry(&mut self, d: &DataEvent, seq: u32) {
         let Some(last) = self.records.back_mut().filter(|r| !r.complete) else { return };
         let end = last.seq.wrapping_add(last.len as u32);

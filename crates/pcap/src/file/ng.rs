@@ -1,4 +1,5 @@
-//! pcapng: sections of blocks. Several interfaces per section, each with its own link type, clock resolution and offset.
+//! pcapng: sections of blocks. Several interfaces per section, each with its own link type, clock resolution and
+//! offset.
 
 use super::{Frame, Got, Input, Order, MAX_RECORD};
 use crate::error::PcapError;

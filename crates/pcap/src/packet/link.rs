@@ -53,7 +53,8 @@ impl Dissector {
         self.ether_type(kind, view.skip(14).ok_or("link_cut")?, stats, out)
     }
 
-    /// What follows an EtherType. VLAN tags are no part of a connection's identity: a mirror port may show one direction tagged.
+    /// What follows an EtherType. VLAN tags are no part of a connection's identity: a mirror port may show one
+    /// direction tagged.
     pub(super) fn ether_type(&mut self, kind: u16, view: View<'_>, stats: &mut Stats, out: Out<'_>) -> Taken {
         let view = view.deeper();
         if view.depth > super::MAX_DEPTH {

@@ -1,7 +1,8 @@
 //! Frames → TCP segments and UDP datagrams: links, VLANs, tunnels, IPv4 and IPv6, fragments.
 //!
-//! What is inside a tunnel is followed and the tunnel's own datagrams are not emitted. Two tunnels' networks may use the same
-//! addresses, so the tunnel's network id (VNI, GRE key) is part of a connection's identity, as its [`View::domain`].
+//! What is inside a tunnel is followed and the tunnel's own datagrams are not emitted. Two tunnels' networks may use
+//! the same addresses, so the tunnel's network id (VNI, GRE key) is part of a connection's identity, as its
+//! [`View::domain`].
 
 mod fragment;
 mod ip;

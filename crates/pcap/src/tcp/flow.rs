@@ -1,8 +1,8 @@
 //! One connection: handshake, both directions, end.
 //!
-//! A capture may show an acknowledgement a moment before the bytes it acknowledges (several queues, several CPUs). So a segment
-//! that acknowledges unseen bytes is held, with all that follow, until those bytes come, [`HELD_MAX`] segments or [`HELD_NS`]
-//! have passed, and only then the bytes count as missing. Order between the directions is kept.
+//! A capture may show an acknowledgement a moment before the bytes it acknowledges (several queues, several CPUs). So a
+//! segment that acknowledges unseen bytes is held, with all that follow, until those bytes come, [`HELD_MAX`] segments
+//! or [`HELD_NS`] have passed, and only then the bytes count as missing. Order between the directions is kept.
 
 use super::guess;
 use super::half::{Brought, Half, Part};

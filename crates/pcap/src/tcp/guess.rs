@@ -5,8 +5,8 @@ const EPHEMERAL: u16 = 32_768;
 
 /// Index (0 or 1) of the end that is likely the client. `first` are the first bytes seen, sent by end `sender`.
 ///
-/// Bytes beat ports: an HTTP request says it all. Then: a port below the ephemeral range against one inside it, then the smaller
-/// port serves, then the first to speak asks.
+/// Bytes beat ports: an HTTP request says it all. Then: a port below the ephemeral range against one inside it, then
+/// the smaller port serves, then the first to speak asks.
 pub(super) fn client(ports: [u16; 2], sender: usize, first: &[u8]) -> usize {
     const METHODS: [&[u8]; 9] =
         [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"PRI * HTTP/2"];

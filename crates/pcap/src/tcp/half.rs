@@ -1,7 +1,7 @@
 //! The bytes of one direction of a connection, put in order.
 //!
-//! Positions are 64-bit: bytes since the direction was joined; sequence numbers are unwrapped against the next expected one.
-//! Where segments overlap, the bytes that came first win. A position is passed only once.
+//! Positions are 64-bit: bytes since the direction was joined; sequence numbers are unwrapped against the next expected
+//! one. Where segments overlap, the bytes that came first win. A position is passed only once.
 
 use std::collections::BTreeMap;
 

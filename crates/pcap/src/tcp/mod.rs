@@ -1,7 +1,7 @@
 //! TCP segments → connections → events.
 //!
-//! [`half`] orders the bytes of one direction, [`flow`] is one connection, and the table here finds the connection of a segment,
-//! tells a new one from an old one on the same five-tuple, and keeps memory bounded.
+//! [`half`] orders the bytes of one direction, [`flow`] is one connection, and the table here finds the connection of a
+//! segment, tells a new one from an old one on the same five-tuple, and keeps memory bounded.
 
 mod flow;
 mod guess;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The server answers a ping that is sent every [`super::sender::PING_EVERY`]; silence for longer means that it is gone.
+/// The server answers a ping that is sent every [`super::sender::PING_EVERY`]; silence for longer means that it is
+/// gone.
 const READ_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// What a connection tells its sender. `generation` tells late news of an older connection.

@@ -1,5 +1,6 @@
-//! The bytes of the link: preamble, frames, batches. No I/O of its own beyond `Read` and `Write`; nothing here panics on
-//! any input, and nothing allocates more than the peer has sent, but for the announced size of a batch (≤ [`MAX_RAW`]).
+//! The bytes of the link: preamble, frames, batches. No I/O of its own beyond `Read` and `Write`; nothing here panics
+//! on any input, and nothing allocates more than the peer has sent, but for the announced size of a batch (≤
+//! [`MAX_RAW`]).
 
 use super::AgentInfo;
 use rustc_hash::FxHashSet;

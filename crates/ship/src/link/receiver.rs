@@ -306,8 +306,8 @@ impl Inner {
         }
     }
 
-    /// Gives a batch of `n` to a sink, for as long as it takes; how many it took. An error ends the connection without an
-    /// acknowledgement.
+    /// Gives a batch of `n` to a sink, for as long as it takes; how many it took. An error ends the connection without
+    /// an acknowledgement.
     fn deliver(
         &self,
         n: u64,

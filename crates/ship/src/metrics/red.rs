@@ -10,8 +10,8 @@
 //! | `dns_lookup_duration_seconds` | DNS, seen at the asking process |
 //! | `wirespan_request_duration_seconds` | every other understood protocol, at either end |
 //!
-//! Labels have few values by nature: service, method, status, operation; no path, no query, no client. What still exceeds
-//! the limit is counted in one series with `otel_metric_overflow="true"`, as OpenTelemetry SDKs do.
+//! Labels have few values by nature: service, method, status, operation; no path, no query, no client. What still
+//! exceeds the limit is counted in one series with `otel_metric_overflow="true"`, as OpenTelemetry SDKs do.
 
 use super::Writer;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -120,7 +120,8 @@ impl RedMetrics {
         RedMetrics { config, ..RedMetrics::default() }
     }
 
-    /// Counts spans that are requests seen at one of their two processes; other observation points would count them twice.
+    /// Counts spans that are requests seen at one of their two processes; other observation points would count them
+    /// twice.
     pub fn observe<'a>(&self, spans: impl IntoIterator<Item = &'a Span>) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         spans.into_iter().for_each(|span| self.count(&mut series, span));

@@ -1,5 +1,5 @@
-//! As much of gRPC over HTTP/2 as one unary call needs (grpc.io, "gRPC over HTTP2"): five bytes in front of the message,
-//! and the status in the trailers. Used on both sides; a gRPC framework would cost more code than it saves.
+//! As much of gRPC over HTTP/2 as one unary call needs (grpc.io, "gRPC over HTTP2"): five bytes in front of the
+//! message, and the status in the trailers. Used on both sides; a gRPC framework would cost more code than it saves.
 
 use super::gzip::{self, TooLong};
 use hyper::header::{HeaderMap, HeaderValue};

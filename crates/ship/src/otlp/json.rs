@@ -1,6 +1,6 @@
 //! OTLP messages ↔ OTLP/JSON: the protobuf JSON mapping with OTLP's deviations (opentelemetry.io, "OTLP/HTTP, JSON
-//! Protobuf Encoding"): trace and span ids are hex, enums are integers, 64-bit integers are strings, keys are camelCase.
-//! Fields with their default value are left out, as the collector leaves them out.
+//! Protobuf Encoding"): trace and span ids are hex, enums are integers, 64-bit integers are strings, keys are
+//! camelCase. Fields with their default value are left out, as the collector leaves them out.
 
 use super::proto::{
     AnyValue, ArrayValue, Event, ExportRequest, ExportResponse, KeyValue, KeyValueList, Link, PartialSuccess, Resource,

@@ -1,6 +1,6 @@
 //! The messages of OTLP that wirespan reads and writes, field numbers as in opentelemetry-proto 1.x
-//! (`collector/trace/v1`, `trace/v1`, `resource/v1`, `common/v1`; [`metrics`]). Written by hand: these few do not need the SDK that the
-//! generated crate brings along.
+//! (`collector/trace/v1`, `trace/v1`, `resource/v1`, `common/v1`; [`metrics`]). Written by hand: these few do not need
+//! the SDK that the generated crate brings along.
 
 pub mod metrics;
 

@@ -1,4 +1,5 @@
-//! Measures the embedded store on synthetic spans: `cargo run --release -p wirespan-store --example bench_store -- --spans 5000000`.
+//! Measures the embedded store on synthetic spans: `cargo run --release -p wirespan-store --example bench_store --
+//! --spans 5000000`.
 //!
 //! Prints one table. The baseline is what a program would do without a store: each span as a line of JSON in a file.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]

@@ -26,7 +26,8 @@ fn optional<T: ArrowPrimitiveType>(spans: Spans<'_>, get: impl Fn(&Span) -> Opti
     Arc::new(spans.iter().map(|s| get(s)).collect::<PrimitiveArray<T>>())
 }
 
-/// A column of names. Spans that follow each other often share the text, and equal text is cheaper to compare than to hash.
+/// A column of names. Spans that follow each other often share the text, and equal text is cheaper to compare than to
+/// hash.
 fn names(spans: Spans<'_>, names: &mut Names, get: impl Fn(&Span) -> &str) -> ArrayRef {
     let mut last: (&str, u32) = ("", names.id(""));
     let ids = spans.iter().map(|s| {

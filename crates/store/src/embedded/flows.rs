@@ -1,8 +1,9 @@
 //! Flows: append-only files of compressed blocks, in the order of arrival; few enough that a query reads blocks whole.
 //!
 //! `flows/N.log` is [`MAGIC`], then frames: `length u32 | crc32 u32 | first ns u64 | last ns u64 | flows u32 | payload`
-//! (little endian; the checksum is over all behind it; the payload is LZ4 of postcard). The heads are kept in memory. A torn
-//! frame ends a file, as in the log of spans. Whole files are dropped by age, and the oldest when all are too large.
+//! (little endian; the checksum is over all behind it; the payload is LZ4 of postcard). The heads are kept in memory. A
+//! torn frame ends a file, as in the log of spans. Whole files are dropped by age, and the oldest when all are too
+//! large.
 
 use super::{corrupt, io};
 use crate::{StoreError, TimeRange};

@@ -1,10 +1,12 @@
-//! The log in front of the segments: what was appended since the last flush, so that a crash loses nothing older than a second.
+//! The log in front of the segments: what was appended since the last flush, so that a crash loses nothing older than a
+//! second.
 //!
-//! A file is [`MAGIC`], then frames: `length u32 | crc32 u32 | kind u8 | payload` (little endian; the checksum is over kind
-//! and payload). A frame of kind *names* adds texts to the dictionary. A frame of kind *batch* has two Arrow IPC record batch
-//! messages, the columns that searches look at and the others, each as one LZ4 block behind its length. (The LZ4 of Arrow
-//! itself works buffer by buffer, about 60 of them here: half again as dear, and dearer still to read.) The first frame
-//! that is short or does not match its checksum ends the file: it was being written when the machine stopped.
+//! A file is [`MAGIC`], then frames: `length u32 | crc32 u32 | kind u8 | payload` (little endian; the checksum is over
+//! kind and payload). A frame of kind *names* adds texts to the dictionary. A frame of kind *batch* has two Arrow IPC
+//! record batch messages, the columns that searches look at and the others, each as one LZ4 block behind its length.
+//! (The LZ4 of Arrow itself works buffer by buffer, about 60 of them here: half again as dear, and dearer still to
+//! read.) The first frame that is short or does not match its checksum ends the file: it was being written when the
+//! machine stopped.
 
 use super::schema::{Col, HOT, NARROW};
 use crate::StoreError;

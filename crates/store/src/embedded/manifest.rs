@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Version of the format of all files of the directory.
 const FORMAT: u32 = 3;
 
-/// What the store consists of. A file that is not named here is a leftover of a crash, and is removed at the next start.
+/// What the store consists of. A file that is not named here is a leftover of a crash, and is removed at the next
+/// start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,

@@ -1,7 +1,7 @@
 //! The newest spans: encoded batches ("chunks") with a key index each, searched like the segments on disk.
 //!
-//! A chunk's bytes are those of the log, and are read back from there (the page cache holds them), so that half a million
-//! spans cost about 30 bytes of memory each. A store without a directory keeps the bytes in memory instead.
+//! A chunk's bytes are those of the log, and are read back from there (the page cache holds them), so that half a
+//! million spans cost about 30 bytes of memory each. A store without a directory keeps the bytes in memory instead.
 
 use super::encode;
 use super::log::{self, FrameWriter, Log};

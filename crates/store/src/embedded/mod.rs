@@ -70,7 +70,8 @@ struct Inner {
 }
 
 impl Embedded {
-    /// Opens the store of a directory, or makes a new one, and starts its threads. What a crash left in logs is taken over.
+    /// Opens the store of a directory, or makes a new one, and starts its threads. What a crash left in logs is taken
+    /// over.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the directory cannot be used, or is in use by another process (`ResourceBusy`);

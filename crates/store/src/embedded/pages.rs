@@ -1,5 +1,5 @@
-//! Where the pages of a row group wait until all of it is there: in a file without a name. In memory, they would take as
-//! much room as the values that they were compressed from, for the time in which a segment is written.
+//! Where the pages of a row group wait until all of it is there: in a file without a name. In memory, they would take
+//! as much room as the values that they were compressed from, for the time in which a segment is written.
 
 use bytes::Bytes;
 use parquet::column::page_store::{PageKey, PageStore, PageStoreArgs, PageStoreFactory};

@@ -38,7 +38,8 @@ impl<'q> Filter<'q> {
     /// Reads a query.
     ///
     /// # Errors
-    /// [`StoreError::Query`] for a status or observation point that does not exist, and for bounds that exclude everything.
+    /// [`StoreError::Query`] for a status or observation point that does not exist, and for bounds that exclude
+    /// everything.
     pub(crate) fn new(query: &'q Query) -> Result<Filter<'q>, StoreError> {
         check(query)?;
         let mut columns = vec![Col::Start, Col::Duration];

@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use wirespan_model::{Key, Span};
 
-/// Pages that a search reads at a time. It begins with few, because few may be enough and the floor may rise between two
-/// reads, and goes on with many, because each read has a cost of its own.
+/// Pages that a search reads at a time. It begins with few, because few may be enough and the floor may rise between
+/// two reads, and goes on with many, because each read has a cost of its own.
 const SLAB_PAGES: std::ops::RangeInclusive<usize> = 4..=64;
 /// Rows per batch of a search.
 const SEARCH_ROWS: usize = 16 * PAGE_ROWS;
@@ -161,7 +161,8 @@ impl Inner {
         })
     }
 
-    /// Calls `visit` with the encoded rows of a snapshot until it says that it has enough; a batch may have rows out of the range.
+    /// Calls `visit` with the encoded rows of a snapshot until it says that it has enough; a batch may have rows out of
+    /// the range.
     fn batches(
         &self,
         snapshot: Snapshot,

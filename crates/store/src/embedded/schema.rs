@@ -1,4 +1,5 @@
-//! The columns of a span, once: as the log and the memory segment keep them (names as integers), and as Parquet has them.
+//! The columns of a span, once: as the log and the memory segment keep them (names as integers), and as Parquet has
+//! them.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -250,7 +251,8 @@ pub(crate) fn writer_properties() -> WriterProperties {
         // By page for what searches prune by, by group for what look-ups leave out because it is blank.
         let statistics = match c.name {
             "start_time" | "duration_ns" => EnabledStatistics::Page,
-            // Of texts only how many are null: comparing each with the least and the greatest so far would be a fifth of writing.
+            // Of texts only how many are null: comparing each with the least and the greatest so far would be a fifth
+            // of writing.
             "error" | "request_id" => EnabledStatistics::Chunk,
             _ if integer => EnabledStatistics::Chunk,
             _ => EnabledStatistics::None,

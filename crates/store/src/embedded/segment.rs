@@ -237,8 +237,8 @@ impl Open {
         self.groups.len() - 1
     }
 
-    /// Reads rows of a row group: sorted ranges that do not overlap, counted from the start of the group; all if `None`.
-    /// Without `columns` it reads those that are not blank, which is all that [`View`] needs.
+    /// Reads rows of a row group: sorted ranges that do not overlap, counted from the start of the group; all if
+    /// `None`. Without `columns` it reads those that are not blank, which is all that [`View`] needs.
     pub(crate) fn read(
         &self,
         group: usize,

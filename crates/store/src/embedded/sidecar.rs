@@ -1,9 +1,9 @@
 //! The key sidecar of a segment: for each key kind the sorted, deduplicated numbers `hash | block of rows`, so that a
 //! look-up reads one block of the segment. It takes the place of Bloom filters, which would only say in which segment.
 //!
-//! File: [`MAGIC`], then per kind a [`Table`] header, then per kind the group directory and the bit stream, and the CRC-32
-//! of all before it. Numbers are kept as Rice-coded differences in groups of [`GROUP`]; the directory has each group's
-//! first number and the place of its bits, so that a look-up reads the directory and one or two groups.
+//! File: [`MAGIC`], then per kind a [`Table`] header, then per kind the group directory and the bit stream, and the
+//! CRC-32 of all before it. Numbers are kept as Rice-coded differences in groups of [`GROUP`]; the directory has each
+//! group's first number and the place of its bits, so that a look-up reads the directory and one or two groups.
 
 use super::memory::hash32;
 use crate::StoreError;
@@ -49,8 +49,8 @@ pub(crate) trait Keys {
     fn part(&self, kind: KeyKind, part: u32, out: &mut Vec<u64>) -> std::io::Result<()>;
 }
 
-/// Writes the sidecar of a segment of so many rows; returns its length, bytes. Entries are asked for kind by kind and part
-/// by part, so that only one part's are in memory.
+/// Writes the sidecar of a segment of so many rows; returns its length, bytes. Entries are asked for kind by kind and
+/// part by part, so that only one part's are in memory.
 pub(crate) fn write(to: &mut (impl Write + Seek), rows: usize, keys: &dyn Keys) -> std::io::Result<u64> {
     let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
     // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.

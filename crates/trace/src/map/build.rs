@@ -329,7 +329,8 @@ impl Tally {
     fn edge(self, client: usize, server: usize, key: &EdgeKey) -> Edge {
         let mut protocols: Vec<(String, u64)> = self.protocols.into_iter().map(|(p, n)| (p.into(), n)).collect();
         protocols.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        // Where nothing was understood, a connection is the call; but how long it lasts is not how fast anybody answers.
+        // Where nothing was understood, a connection is the call; but how long it lasts is not how fast anybody
+        // answers.
         let (total, opaque) = if protocols.is_empty() {
             (self.opaque.without_latency(), Calls::default())
         } else {

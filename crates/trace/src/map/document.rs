@@ -223,7 +223,8 @@ impl TcpStats {
             ..TcpStats::default()
         };
         let ns = |us: Option<f64>| us.map_or(0, |us| (us * 1000.0) as u64);
-        // The handshake is the client's to measure; the round trip is best seen by the end that sends more, but both are true.
+        // The handshake is the client's to measure; the round trip is best seen by the end that sends more, but both
+        // are true.
         let handshake = [client, server].into_iter().flatten().map(|f| &f.handshake).find(|h| h.count() > 0);
         if let Some(h) = handshake {
             (stats.connect_p50_ns, stats.connect_p95_ns) = (ns(h.percentile_us(0.5)), ns(h.percentile_us(0.95)));

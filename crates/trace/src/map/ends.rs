@@ -195,7 +195,8 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// Knows nothing yet; matches at most so many connections. Not to be settled: ends that nobody observed keep their address.
+    /// Knows nothing yet; matches at most so many connections. Not to be settled: ends that nobody observed keep their
+    /// address.
     pub(super) fn new(max: usize) -> Self {
         Directory {
             max,
@@ -380,8 +381,8 @@ impl Directory {
         }
     }
 
-    /// The two nodes of a flow record of this service, and whether its client was observed. `Err` if several services share
-    /// the other end, so that it is not known which.
+    /// The two nodes of a flow record of this service, and whether its client was observed. `Err` if several services
+    /// share the other end, so that it is not known which.
     pub(super) fn of_flow(&self, ends: &FlowEnds, service: &str) -> Result<(NodeKey, NodeKey, bool), NodeKey> {
         let own = NodeKey::new(NodeKind::Service, service);
         let known = self.links.get(&ends.link);

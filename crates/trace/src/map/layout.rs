@@ -1,7 +1,8 @@
 //! A layered drawing of a directed graph: callers left, callees right.
 //!
-//! Layers by longest path over the edges that are left when cycles are cut; order within a layer by the mean place of the
-//! neighbours (Sugiyama's method). An edge that crosses layers has a stop in each, so that it goes round what stands there.
+//! Layers by longest path over the edges that are left when cycles are cut; order within a layer by the mean place of
+//! the neighbours (Sugiyama's method). An edge that crosses layers has a stop in each, so that it goes round what
+//! stands there.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ const SWEEPS: usize = 12;
 /// Room of a stop, in heights of a node.
 const STOP: f64 = 0.45;
 
-/// A place: the layer, counted from the left, and the row, counted from the middle of the picture, in heights of a node.
+/// A place: the layer, counted from the left, and the row, counted from the middle of the picture, in heights of a
+/// node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
     /// Layer.

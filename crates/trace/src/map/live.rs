@@ -1,8 +1,9 @@
 //! The map as it happens: sums per edge that only grow, for metrics.
 //!
-//! A span waits a moment, until the span of the other end has come; then its edge is known, and it is counted on it as in
-//! the whole map. Spans that must come to the same edge (one end, one connection) wait as one sum: who knows a connection
-//! has learnt nothing from its next request. What is known of connections is forgotten after a minute or two.
+//! A span waits a moment, until the span of the other end has come; then its edge is known, and it is counted on it as
+//! in the whole map. Spans that must come to the same edge (one end, one connection) wait as one sum: who knows a
+//! connection has learnt nothing from its next request. What is known of connections is forgotten after a minute or
+//! two.
 
 use super::build::is_opaque;
 use super::ends::{self, Directory, FlowEnds, NodeKey};

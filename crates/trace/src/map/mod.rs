@@ -1,11 +1,12 @@
 //! The dependency map: who calls whom over what, how often, how fast, with how many errors, over how healthy a network.
 //!
-//! Made of two kinds of evidence: spans (requests, latency, errors) and flow records (connections, bytes, TCP health, at
-//! any sampling rate). Both ends of a call are one edge with two views; what a connection's client saw is the edge's total,
-//! what only its server saw is added, so that nothing counts twice. In three steps, whatever the order of the evidence:
+//! Made of two kinds of evidence: spans (requests, latency, errors) and flow records (connections, bytes, TCP health,
+//! at any sampling rate). Both ends of a call are one edge with two views; what a connection's client saw is the edge's
+//! total, what only its server saw is added, so that nothing counts twice. In three steps, whatever the order of the
+//! evidence:
 //!
-//! 1. `ends`: which service is at which end of each connection, by five-tuple, by TCP sequence numbers (which survive NAT),
-//!    by listening address;
+//! 1. `ends`: which service is at which end of each connection, by five-tuple, by TCP sequence numbers (which survive
+//!    NAT), by listening address;
 //! 2. `remote`: what to call the ends that nobody observed: a DNS name, an address, an address block, the internet;
 //! 3. `build`: count each span and flow record on its edge.
 //!
@@ -160,8 +161,8 @@ pub struct Edge {
     pub port: u16,
     /// Protocols understood, most calls first; empty if none was.
     pub protocols: Vec<(String, u64)>,
-    /// Every call once: as the caller saw it, or as the called saw it where the caller was not observed. Connections that
-    /// were not understood if nothing was.
+    /// Every call once: as the caller saw it, or as the called saw it where the caller was not observed. Connections
+    /// that were not understood if nothing was.
     pub total: Calls,
     /// Connections that were not understood, beside calls that were.
     pub opaque: Calls,

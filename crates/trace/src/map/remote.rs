@@ -15,7 +15,8 @@ const MAX_NAMES: usize = 100_000;
 /// Names of remote ends. First tell it names ([`Remote::learn`]), then the ends ([`Remote::fold`]), then ask.
 #[derive(Default)]
 pub(super) struct Remote {
-    /// Names by which an address was looked up, with how often. Sorted, so that equal counts do not depend on the order.
+    /// Names by which an address was looked up, with how often. Sorted, so that equal counts do not depend on the
+    /// order.
     names: FxHashMap<IpAddr, BTreeMap<Box<str>, u64>>,
     /// Addresses and the prefix that stands for them.
     folded: FxHashMap<IpAddr, (IpAddr, u8)>,

@@ -116,8 +116,8 @@ pub fn svg(map: &Document) -> String {
         let weight = 1.2 + 3.0 * (arrow.calls() as f64 / most).sqrt();
         draw(&mut out, &mut labels, arrow, from, to, &stops, weight, map);
     }
-    // Above all lines, so that none goes through a label. Where two would lie on each other, the one of fewer calls is left
-    // out; its line says the same when it is pointed at.
+    // Above all lines, so that none goes through a label. Where two would lie on each other, the one of fewer calls is
+    // left out; its line says the same when it is pointed at.
     labels.sort_by_key(|l| std::cmp::Reverse(l.calls));
     let mut shown: Vec<&Label> = Vec::new();
     for label in &labels {

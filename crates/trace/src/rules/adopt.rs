@@ -1,9 +1,9 @@
 //! An SDK's root span inside a request that was observed.
 //!
-//! A request came without context, so that the SDK of the process that served it began a trace of its own, and the server
-//! span seen at the socket carries none of it. What joins them is a call that the process made: its message names an SDK
-//! span as its parent, and the kernel saw for which request it was sent. So the top of that SDK span's ancestors, as far
-//! as they are of the same service, belongs under that request.
+//! A request came without context, so that the SDK of the process that served it began a trace of its own, and the
+//! server span seen at the socket carries none of it. What joins them is a call that the process made: its message
+//! names an SDK span as its parent, and the kernel saw for which request it was sent. So the top of that SDK span's
+//! ancestors, as far as they are of the same service, belongs under that request.
 
 use super::{Candidate, Rule};
 use crate::related::contains;

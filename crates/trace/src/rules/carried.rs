@@ -30,7 +30,8 @@ pub(super) fn propose(spans: &[Arc<Span>], caused: &FxHashMap<u32, u32>, out: &m
                 }
             }
         } else if span.tap != TapSide::ServerProcess {
-            // Forwarded unchanged (a proxy): the message only says who asked the proxy, and the proxy's own span is nearer.
+            // Forwarded unchanged (a proxy): the message only says who asked the proxy, and the proxy's own span is
+            // nearer.
             let forwarded = |p: &Span| p.parent_span_id == Some(named);
             if caused.get(&(i as u32)).is_some_and(|p| forwarded(&spans[*p as usize])) {
                 continue;

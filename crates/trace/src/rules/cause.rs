@@ -1,4 +1,5 @@
-//! The kernel saw for which request the process acted: client span → the server span that owns the exchange, or what a broker brought.
+//! The kernel saw for which request the process acted: client span → the server span that owns the exchange, or what a
+//! broker brought.
 
 use super::{Candidate, Rule, LOOK};
 use crate::related::{handled_until, tolerance, AFTERMATH_NS};
@@ -60,8 +61,8 @@ fn guess_refuted(evidence: Evidence, span: &Span, parent: &Span) -> bool {
         && matches!((span.trace_id, parent.trace_id), (Some(own), Some(other)) if own != other)
 }
 
-/// What a broker brought last of what the process works on: a fetch may have brought nothing. Of messages that were read in one call
-/// it is not known which.
+/// What a broker brought last of what the process works on: a fetch may have brought nothing. Of messages that were
+/// read in one call it is not known which.
 fn delivery(span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<u32> {
     let read_ns = |p: &Span| if pulls(p) { p.end_ns } else { p.start_ns };
     let brought = |p: &Span| {

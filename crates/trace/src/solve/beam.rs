@@ -1,8 +1,8 @@
 //! Several ways to explain the calls of a process, followed together through its events.
 //!
-//! A way says of each call for which request it was made, and so where each open request stands. At a call whose maker is
-//! not known each way splits; at an answer, whose request is known, ways in which it was not this request's turn, or in
-//! which it had not done yet what such requests do, lose. The likeliest are kept.
+//! A way says of each call for which request it was made, and so where each open request stands. At a call whose maker
+//! is not known each way splits; at an answer, whose request is known, ways in which it was not this request's turn, or
+//! in which it had not done yet what such requests do, lose. The likeliest are kept.
 
 use super::calibration::Calibration;
 use super::model::{Act, Last, Model, Outlook, TURNS};
@@ -88,8 +88,8 @@ pub(super) struct Beam {
     calibration: Calibration,
 }
 
-/// ln of how likely requests do this now, each by its own chain. Most ways have a request in one and the same state, which is
-/// looked up once.
+/// ln of how likely requests do this now, each by its own chain. Most ways have a request in one and the same state,
+/// which is looked up once.
 struct Chains<'a> {
     open: &'a [Request],
     model: &'a Model,
@@ -399,7 +399,8 @@ impl Beam {
             self.calibration.answered(turn);
         }
         if model.belief.by_thread {
-            // That it is a request of this thread says who answers: without this, such a belief would always seem the likelier.
+            // That it is a request of this thread says who answers: without this, such a belief would always seem the
+            // likelier.
             let of_thread = self.open.iter().filter(|o| o.tid == r.tid).count();
             self.likelihood += (of_thread as f64 / self.open.len() as f64).ln();
         }

@@ -1,8 +1,9 @@
-//! How far the explanations of a process can be trusted: from the share of them that agree to the share of links that are right.
+//! How far the explanations of a process can be trusted: from the share of them that agree to the share of links that
+//! are right.
 //!
-//! Explanations agree with each other on what they all get wrong, so their agreement says little. Two things test them from
-//! outside. A call whose maker is certain: whether the best explanation would have named it. Where there is no such call, the
-//! answers, each of which says for whom it is: how often it was somebody else's turn.
+//! Explanations agree with each other on what they all get wrong, so their agreement says little. Two things test them
+//! from outside. A call whose maker is certain: whether the best explanation would have named it. Where there is no
+//! such call, the answers, each of which says for whom it is: how often it was somebody else's turn.
 
 /// An inference is never certain.
 const SUREST: f64 = 0.99;
@@ -10,14 +11,15 @@ const SUREST: f64 = 0.99;
 const RECENT: f64 = 200.0;
 /// So many tests count as much as the answers.
 const FEW_TESTS: f64 = 10.0;
-/// What a failed test, and a surprise beyond what is usual, take from the trust (measured with `bench/accuracy`). A test is
-/// taken before what follows is known, which mends many mistakes.
+/// What a failed test, and a surprise beyond what is usual, take from the trust (measured with `bench/accuracy`). A
+/// test is taken before what follows is known, which mends many mistakes.
 const FAILURE: f64 = 0.4;
 const CALM: f64 = 0.1;
 const DISTRUST: f64 = 2.2;
 const LEAST: f64 = 0.2;
-/// What comes of both is right nearly always, or worth little: its odds to this power, times e to the other, are those of a right
-/// link (fitted to 16,000 links of `bench/accuracy`: of those that would be given 0.95, 0.85 and 0.75, 85, 30 and 7 % are right).
+/// What comes of both is right nearly always, or worth little: its odds to this power, times e to the other, are those
+/// of a right link (fitted to 16,000 links of `bench/accuracy`: of those that would be given 0.95, 0.85 and 0.75, 85,
+/// 30 and 7 % are right).
 const SHARPER: f64 = 1.75;
 const BIAS: f64 = -3.45;
 

@@ -1,19 +1,20 @@
-//! Rung 7 of the causality ladder: for which request a call was made, by time and call structure, where nothing is certain.
+//! Rung 7 of the causality ladder: for which request a call was made, by time and call structure, where nothing is
+//! certain.
 //!
-//! An event loop reads what several sockets have and then acts for one after the other; a worker takes from a queue. The
-//! kernel says then that a request was sent for *somebody*, and the span has no cause. Here such spans wait until the
-//! requests that their process served meanwhile have ended; then each is given to one of them, or to none:
+//! An event loop reads what several sockets have and then acts for one after the other; a worker takes from a queue.
+//! The kernel says then that a request was sent for *somebody*, and the span has no cause. Here such spans wait until
+//! the requests that their process served meanwhile have ended; then each is given to one of them, or to none:
 //!
 //! - a call lies within the request for which it was made (never against it);
-//! - what a request of an endpoint does next, and how soon, is learnt per process ([`model`]): from calls whose cause is
-//!   certain, from the answers, each of which says for whom it is, and from what was solved before;
+//! - what a request of an endpoint does next, and how soon, is learnt per process ([`model`]): from calls whose cause
+//!   is certain, from the answers, each of which says for whom it is, and from what was solved before;
 //! - so is whose turn it is: of those who may act, the one that waits longest (a queue), the last, or any;
 //! - several ways to explain what was seen are followed together ([`beam`]); the confidence of a link comes from the
 //!   share of those that agree on it once all that might have made the call have answered, and from how often the
 //!   best of them is right where that shows ([`calibration`]).
 //!
-//! A solved span has `Evidence::Inferred` and its confidence as the attribute [`CONFIDENCE`]. Work and memory are bounded:
-//! beyond the bounds spans go on as they came, and are counted.
+//! A solved span has `Evidence::Inferred` and its confidence as the attribute [`CONFIDENCE`]. Work and memory are
+//! bounded: beyond the bounds spans go on as they came, and are counted.
 
 mod beam;
 mod calibration;
@@ -128,8 +129,8 @@ impl Solver {
             process.served(&span);
             return sink(span);
         }
-        // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own. Where work is
-        // handed over, some hand-overs are not seen.
+        // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own. Where work
+        // is handed over, some hand-overs are not seen.
         let certain = is_certain(&span) && !process.tries(&span) && !process.shares(&span);
         if certain || (span.cause_evidence.is_none() && !process.doubts()) {
             process.called(&span, None);

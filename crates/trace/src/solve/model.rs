@@ -1,8 +1,8 @@
 //! What a process's requests do: learnt counts, and from them how likely an act is.
 //!
-//! A request is a chain of events. What it does next depends on its class, on what happened last, and on whether it waits
-//! for an answer; how soon, on all that. Counts are in halves of an octave of time. Everything learnt fades, so that a new
-//! version of a service is learnt, too.
+//! A request is a chain of events. What it does next depends on its class, on what happened last, and on whether it
+//! waits for an answer; how soon, on all that. Counts are in halves of an octave of time. Everything learnt fades, so
+//! that a new version of a service is learnt, too.
 
 use super::timeline::Class;
 use rustc_hash::FxHashMap;
@@ -105,8 +105,8 @@ pub(super) struct Belief {
     turns: [f64; TURNS],
     /// A queue of calls: all of a request stand there since it was read. Else a queue of requests that can go on.
     pub(super) of_calls: bool,
-    /// Nothing of this counts before something is learnt: a queue of calls says little as long as it is not known who will
-    /// call what.
+    /// Nothing of this counts before something is learnt: a queue of calls says little as long as it is not known who
+    /// will call what.
     blind: bool,
     /// Each thread has a queue of its own: it acts for what it has read itself.
     pub(super) by_thread: bool,
@@ -127,8 +127,8 @@ const AT_ONCE: Belief = Belief::new([0.9, 0.5, 0.1, 0.05, 0.01]);
 const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
 const CALLS: Belief = Belief { of_calls: true, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
 
-/// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice); and the first three of each
-/// thread.
+/// One call after the other in a queue; all calls at once; no order; a queue of calls, for workers (twice); and the
+/// first three of each thread.
 pub(super) const BELIEFS: [Belief; 8] = [
     SERIAL,
     AT_ONCE,
@@ -143,8 +143,8 @@ pub(super) const BELIEFS: [Belief; 8] = [
 const BELIEF_WEIGHT: f64 = 8.0;
 /// How many observations it is worth what the trial says of failed claims.
 const HINT_WEIGHT: f64 = 16.0;
-/// Answers of a class from which on it is known what its requests call; and how much less likely it is that one does what is
-/// not expected of it.
+/// Answers of a class from which on it is known what its requests call; and how much less likely it is that one does
+/// what is not expected of it.
 const FEW: f64 = 4.0;
 const MISFIT: f64 = 0.05;
 
@@ -306,8 +306,8 @@ impl Model {
         Model { belief, ..Model::default() }
     }
 
-    /// ln of how likely a request at `place` does this so long after its last event. By how usual the delay is, not by how
-    /// likely each of its nanoseconds: that would prefer whoever came last.
+    /// ln of how likely a request at `place` does this so long after its last event. By how usual the delay is, not by
+    /// how likely each of its nanoseconds: that would prefer whoever came last.
     pub(super) fn act(&self, place: Place, act: Act, delay_ns: u64) -> f64 {
         let kinds = self.acts.len().max(1) as f64 + 1.0;
         let (class_n, class_act) = self.doings(place.class).map_or((0.0, 0.0), |d| (d.all, d.of(act)));

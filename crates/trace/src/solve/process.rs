@@ -23,8 +23,8 @@ const NOVICE_WORK: usize = 1_024;
 const SLICE: usize = 2_000;
 /// Events from which on it shows which two beliefs are the likeliest.
 const TELLING: usize = 600;
-/// In each round, and at last, the weight of what requests do on whatever way (`Model::step_weight`). At first it is all that counts, or
-/// what is learnt of the ways of requests is but what was wrongly supposed of them.
+/// In each round, and at last, the weight of what requests do on whatever way (`Model::step_weight`). At first it is
+/// all that counts, or what is learnt of the ways of requests is but what was wrongly supposed of them.
 const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
 const LAST_WEIGHT: f64 = 2.0;
 /// From this round on guesses of the kernel count: how often they are right is learnt without them.

@@ -1,4 +1,5 @@
-//! Whether threads that read requests make the calls, each on connections of its own: then each may act for what it reads itself.
+//! Whether threads that read requests make the calls, each on connections of its own: then each may act for what it
+//! reads itself.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wirespan_model::Span;

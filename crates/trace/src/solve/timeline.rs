@@ -225,7 +225,8 @@ impl Timeline {
         }
     }
 
-    /// What is the same in requests of one kind: protocol, operation, the fixed parts of the path, and of a call the called.
+    /// What is the same in requests of one kind: protocol, operation, the fixed parts of the path, and of a call the
+    /// called.
     fn signature(&mut self, kind: usize, span: &Span) -> u64 {
         let mut h = FxHasher::default();
         (kind, &*span.protocol, &*span.operation).hash(&mut h);

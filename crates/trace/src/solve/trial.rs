@@ -1,8 +1,8 @@
 //! Whether the hand-overs that the kernel claims hold in a process.
 //!
-//! A worker that is woken does not always do what it was woken for: another may have taken that from the queue before. Where
-//! that happens, some calls end after the request was answered for which they are claimed to have been made. Where a service
-//! does not wait for a kind of call at all, most of that kind do, and the claims stand.
+//! A worker that is woken does not always do what it was woken for: another may have taken that from the queue before.
+//! Where that happens, some calls end after the request was answered for which they are claimed to have been made.
+//! Where a service does not wait for a kind of call at all, most of that kind do, and the claims stand.
 
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
@@ -11,11 +11,13 @@ use wirespan_model::{Evidence, Span};
 
 /// So many claims in a row that held, and the next ones are believed at once.
 const PROVEN: u32 = 200;
-/// Claims of a kind that failed from which on none is believed, unless it is one of so many, or this share of all of the kind.
+/// Claims of a kind that failed from which on none is believed, unless it is one of so many, or this share of all of
+/// the kind.
 const FAILURES: u32 = 2;
 const RARE: u32 = 500;
 const MANNER: f64 = 0.7;
-/// So many in a row, and what failed before was of another time: a virtual machine that had not compiled its methods yet.
+/// So many in a row, and what failed before was of another time: a virtual machine that had not compiled its methods
+/// yet.
 const FORGIVEN: u32 = 1_000;
 /// Of claims that are wrong, one of so many shows; and what is believed of claims at least, and doubted.
 const UNNOTICED: f64 = 3.0;

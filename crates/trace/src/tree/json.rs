@@ -14,8 +14,8 @@ fn kind(kind: SpanKind) -> &'static str {
     }
 }
 
-/// One span as a flat JSON object: OTLP's names for its frame, semantic conventions for its attributes, `wirespan.*` for
-/// what only wirespan knows.
+/// One span as a flat JSON object: OTLP's names for its frame, semantic conventions for its attributes, `wirespan.*`
+/// for what only wirespan knows.
 fn span_json(trace: TraceId, parent: Option<SpanId>, TraceSpan { span, link, links, .. }: &TraceSpan) -> Value {
     let mut o = Map::new();
     let mut put = |k: &str, v: Value| {

@@ -31,8 +31,8 @@ struct Row {
     error: bool,
 }
 
-/// Draws the trace: one line per span with service, name, status, start relative to the first span, duration, the time on
-/// the way there and back (for links between observation points), and the evidence of its link with its confidence.
+/// Draws the trace: one line per span with service, name, status, start relative to the first span, duration, the time
+/// on the way there and back (for links between observation points), and the evidence of its link with its confidence.
 pub fn text(trace: &Trace, options: TextOptions) -> String {
     let mut out = String::new();
     let origin = trace.spans.iter().map(|s| s.span.start_ns).min().unwrap_or(0);

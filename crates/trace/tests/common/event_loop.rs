@@ -40,7 +40,8 @@ struct Doing {
     open: usize,
 }
 
-/// Spans of one process, and for each call its true parent. Calls have no cause, but the kernel knows that there is one.
+/// Spans of one process, and for each call its true parent. Calls have no cause, but the kernel knows that there is
+/// one.
 pub fn simulate(l: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
     let (mut world, mut dice, app) = (World::default(), Dice(l.seed), proc(1, 77, "app"));
     let (mut doing, mut calls): (Vec<Doing>, Vec<Span>) = (Vec::new(), Vec::new());

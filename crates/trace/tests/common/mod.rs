@@ -98,8 +98,8 @@ impl World {
         Call { client: self.spans.len() - 2, server: self.spans.len() - 1 }
     }
 
-    /// Requests over one connection, 100 ms after each other, the next one before the last was answered: both have that name. For each,
-    /// its server calls another.
+    /// Requests over one connection, 100 ms after each other, the next one before the last was answered: both have that
+    /// name. For each, its server calls another.
     pub fn over_one_connection(&mut self, requests: u64) -> Vec<Call> {
         let (user, a, b) = (proc(1, 10, "user"), proc(1, 11, "a"), proc(1, 12, "b"));
         (0..requests)

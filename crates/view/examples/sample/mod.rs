@@ -1,7 +1,7 @@
 //! A made-up shop, seen as wirespan would see it: spans whose keys join them, none of them linked by hand.
 //!
-//! web (Python) → cart (Go) → redis; web → catalog (Node) → DNS and a database that is not traced; web → payment (Java),
-//! which fails now and then. One nightly job makes a trace of more than a thousand spans.
+//! web (Python) → cart (Go) → redis; web → catalog (Node) → DNS and a database that is not traced; web → payment
+//! (Java), which fails now and then. One nightly job makes a trace of more than a thousand spans.
 #![allow(
     dead_code,
     unreachable_pub,

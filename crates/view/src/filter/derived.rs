@@ -1,7 +1,7 @@
 //! Conditions on attributes that a span has, but the store does not keep as such: they follow from its other fields.
 //!
-//! The store narrows by the field where it can; what it finds is then compared attribute by attribute, so that the answer is
-//! the same as if the store kept them.
+//! The store narrows by the field where it can; what it finds is then compared attribute by attribute, so that the
+//! answer is the same as if the store kept them.
 
 use std::sync::Arc;
 use wirespan_model::{semconv, Span};

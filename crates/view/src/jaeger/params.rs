@@ -10,7 +10,8 @@ const LIMIT: usize = 20;
 const MAX_LIMIT: usize = 500;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// As Jaeger UI and Grafana send them. Unlike our own API, unknown names are let through: they send more than they need.
+/// As Jaeger UI and Grafana send them. Unlike our own API, unknown names are let through: they send more than they
+/// need.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Params {

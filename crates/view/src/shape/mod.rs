@@ -1,7 +1,7 @@
 //! JSON shapes of the API: what leaves this crate, apart from the model.
 //!
-//! Points in time are strings of Unix ns, because JavaScript's numbers lose digits beyond 2^53; durations and offsets are
-//! numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
+//! Points in time are strings of Unix ns, because JavaScript's numbers lose digits beyond 2^53; durations and offsets
+//! are numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
 
 mod attributes;
 mod span;

@@ -1,4 +1,5 @@
-//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical, so that the lengths of its codes are all there is to know.
+//! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical, so that the lengths of its codes are all there is
+//! to know.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)] // Only in constants, which the compiler computes.
 
 /// Code lengths of the 256 octets and of the end of string, bits.

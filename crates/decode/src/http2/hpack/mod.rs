@@ -1,11 +1,11 @@
 //! HPACK (RFC 7541) as an observer needs it: also where the beginning of the connection, or a part of it, was not seen.
 //!
-//! Why entries stay right without knowing what came before: an index counts from the newest entry, so that entries inserted
-//! while we looked are resolved whatever lies below them. Eviction takes the oldest first, and no encoder refers to what it
-//! evicted; therefore an entry kept too long is harmless, and one evicted too early is the only danger. Of entries with an
-//! unknown name the size is taken too small, so that nothing is evicted early. An entry too large for the table empties it
-//! and is not inserted; that too shifts nothing that is referred to later. Everything below what was seen is
-//! [`Field::Unknown`].
+//! Why entries stay right without knowing what came before: an index counts from the newest entry, so that entries
+//! inserted while we looked are resolved whatever lies below them. Eviction takes the oldest first, and no encoder
+//! refers to what it evicted; therefore an entry kept too long is harmless, and one evicted too early is the only
+//! danger. Of entries with an unknown name the size is taken too small, so that nothing is evicted early. An entry too
+//! large for the table empties it and is not inserted; that too shifts nothing that is referred to later. Everything
+//! below what was seen is [`Field::Unknown`].
 //!
 //! Credentials: the value of a field that is not in [`field`], and not named by the user, is not kept, only its length.
 

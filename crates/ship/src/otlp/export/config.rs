@@ -83,8 +83,8 @@ pub struct ExportConfig {
 }
 
 impl ExportConfig {
-    /// Exports spans to a base URL (`http://collector:4318`): for HTTP, `/v1/traces` is appended. Without a protocol, port
-    /// 4317 means gRPC and everything else `http/protobuf`. Errors: not a URL that can be used.
+    /// Exports spans to a base URL (`http://collector:4318`): for HTTP, `/v1/traces` is appended. Without a protocol,
+    /// port 4317 means gRPC and everything else `http/protobuf`. Errors: not a URL that can be used.
     pub fn new(endpoint: &str, protocol: Option<Protocol>) -> Result<Self, ConfigError> {
         ExportConfig::of(Signal::Traces, endpoint, protocol)
     }
@@ -141,8 +141,8 @@ impl ExportConfig {
         })
     }
 
-    /// Reads `OTEL_EXPORTER_OTLP_{TRACES_,METRICS_,}{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION}` through `get`. `Ok(None)`: no
-    /// endpoint is set. Errors name the variable.
+    /// Reads `OTEL_EXPORTER_OTLP_{TRACES_,METRICS_,}{ENDPOINT,PROTOCOL,HEADERS,TIMEOUT,COMPRESSION}` through `get`.
+    /// `Ok(None)`: no endpoint is set. Errors name the variable.
     pub fn from_env(signal: Signal, get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, ConfigError> {
         let word = signal.word();
         let var = |what: &str| {
@@ -185,7 +185,8 @@ pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
     }
 }
 
-/// Reads `key=value,key=value`, values percent-encoded. Errors: what is wrong; values are not repeated, they are secrets.
+/// Reads `key=value,key=value`, values percent-encoded. Errors: what is wrong; values are not repeated, they are
+/// secrets.
 pub fn parse_headers(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut headers = Vec::new();
     for (i, pair) in text.split(',').enumerate().filter(|(_, p)| !p.trim().is_empty()) {

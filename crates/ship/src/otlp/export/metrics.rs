@@ -1,5 +1,5 @@
-//! Metrics to a collector, at intervals. What is sent are counts since the start, so that an export that did not arrive is
-//! made up for by the next one: nothing queues, and what is tried again is given up when newer numbers are due.
+//! Metrics to a collector, at intervals. What is sent are counts since the start, so that an export that did not arrive
+//! is made up for by the next one: nothing queues, and what is tried again is given up when newer numbers are due.
 
 use super::background::{closed, Background, Closing};
 use super::client::{Client, Failure};

@@ -1,9 +1,9 @@
-//! OTLP export to any collector: batches, a bounded queue, repetition with back-off, and a count for every span that did
-//! not arrive.
+//! OTLP export to any collector: batches, a bounded queue, repetition with back-off, and a count for every span that
+//! did not arrive.
 //!
-//! Repeated are: failures to connect, timeouts, and what the specification calls retryable (HTTP 429, 502, 503, 504; the
-//! gRPC codes of its table), after the time that the collector asks for (`Retry-After`, `RetryInfo`) or with exponential
-//! back-off. Everything else drops the batch.
+//! Repeated are: failures to connect, timeouts, and what the specification calls retryable (HTTP 429, 502, 503, 504;
+//! the gRPC codes of its table), after the time that the collector asks for (`Retry-After`, `RetryInfo`) or with
+//! exponential back-off. Everything else drops the batch.
 
 mod background;
 mod client;
@@ -165,8 +165,8 @@ impl Worker {
         self.shared.lose("closed", left);
     }
 
-    /// The next batch, when it is full or has waited long enough. `None`: nothing is left and the exporter is closed, or
-    /// its time is over.
+    /// The next batch, when it is full or has waited long enough. `None`: nothing is left and the exporter is closed,
+    /// or its time is over.
     async fn next_batch(&mut self) -> Option<Vec<Item>> {
         loop {
             let deadline = *self.closing.borrow_and_update();

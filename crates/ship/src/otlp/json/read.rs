@@ -1,5 +1,5 @@
-//! OTLP/JSON → messages. Lenient where the specification asks for it: unknown fields are skipped, 64-bit integers may be
-//! numbers or strings, `null` is the default, names of enums are accepted beside their numbers.
+//! OTLP/JSON → messages. Lenient where the specification asks for it: unknown fields are skipped, 64-bit integers may
+//! be numbers or strings, `null` is the default, names of enums are accepted beside their numbers.
 
 use super::{
     AnyValue, ArrayValue, Event, ExportRequest, Json, JsonError, KeyValue, KeyValueList, Link, Map, Resource,

@@ -1,4 +1,5 @@
-//! OTLP spans → [`Span`]s with [`TapSide::App`]. A span that cannot be used is rejected with a reason and costs only itself.
+//! OTLP spans → [`Span`]s with [`TapSide::App`]. A span that cannot be used is rejected with a reason and costs only
+//! itself.
 
 use crate::otlp::proto::{self, AnyValue, ExportRequest, KeyValue, STATUS_ERROR, STATUS_OK};
 use crate::otlp::INSTANCE_KEY;

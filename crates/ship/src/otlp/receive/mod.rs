@@ -1,8 +1,8 @@
 //! OTLP receiver: SDK spans → [`Span`](wirespan_model::Span)s with `TapSide::App`.
 //!
-//! Every listener speaks both OTLP/gRPC and OTLP/HTTP (protobuf and JSON, plain or gzip), so a client that took the wrong
-//! port still works. A request is answered when the sink has taken its spans: success means stored. Bad input is answered
-//! with OTLP's errors and counted; a sink that is busy is answered with "unavailable", which SDKs retry.
+//! Every listener speaks both OTLP/gRPC and OTLP/HTTP (protobuf and JSON, plain or gzip), so a client that took the
+//! wrong port still works. A request is answered when the sink has taken its spans: success means stored. Bad input is
+//! answered with OTLP's errors and counted; a sink that is busy is answered with "unavailable", which SDKs retry.
 //!
 //! Bounds: body size, requests at once, connections, time for headers and body ([`ReceiveConfig`]).
 
