@@ -1,4 +1,4 @@
-//! Flows: connections that the kernel bundles by process, remote address and listening port (`bpf/flow_maps.h` tells
+//! Flows: connections that the kernel bundles by process, remote address and listening port (`bpf/flow/maps.h` tells
 //! how).
 //!
 //! | module | concern |

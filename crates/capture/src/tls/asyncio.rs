@@ -19,7 +19,7 @@ const LEAVES_CONTEXT: &str = "PyContext_Exit";
 /// Exported by uvloop's module, and what it exports of libuv, which is part of it.
 const UVLOOP: &str = "PyInit_loop";
 const READ_START: &str = "uv_read_start";
-/// Cookies, as in `bpf/asyncio.h`.
+/// Cookies, as in `bpf/runtime/python/asyncio.h`.
 const CALLBACK: u64 = 1;
 const BORN: u64 = 2;
 const SETTLED: u64 = 3;

@@ -1,9 +1,9 @@
 //! Go's HTTP libraries: where a request passes from one goroutine to another in a way that the runtime does not show.
 //!
 //! Methods of types that are not exported keep their names from version to version; what is read of their structures is
-//! checked where it is read (`bpf/go_http.h`). A program without them is not slowed down.
+//! checked where it is read (`bpf/runtime/go/http.h`). A program without them is not slowed down.
 
-/// Cookies, as in `bpf/go_http.h`.
+/// Cookies, as in `bpf/runtime/go/http.h`.
 const HANDLER: u64 = 1;
 const ROUND_TRIP: u64 = 2;
 const CONN_WRITE: u64 = 3;

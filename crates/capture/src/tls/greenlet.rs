@@ -9,7 +9,7 @@ use super::points::Function;
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__greenlet";
-/// Cookies, as in `bpf/greenlet.h`, and how the mangled names begin: the type of an argument has changed.
+/// Cookies, as in `bpf/runtime/python/greenlet.h`, and how the mangled names begin: the type of an argument has changed.
 const METHODS: [(&str, u64); 2] =
     [("_ZN8greenlet12UserGreenletC1EP", 1), ("_ZN8greenlet8Greenlet21g_switchstack_successEv", 2)];
 /// So much of each function is looked at.

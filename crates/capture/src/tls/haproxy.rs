@@ -1,7 +1,7 @@
 //! HAProxy: which stream its scheduler runs on a thread, and where a stream is made.
 //!
 //! The program exports its functions and thread-local variables, so that it can name them when it crashes. `th_ctx`
-//! leads to the context of the thread, which has the task that runs; `bpf/haproxy.h` finds where, as that differs
+//! leads to the context of the thread, which has the task that runs; `bpf/runtime/haproxy/haproxy.h` finds where, as that differs
 //! between versions. Since 2.6, these names stand.
 
 use super::elf::{Image, Place};
@@ -15,7 +15,7 @@ const CONTEXT: &str = "th_ctx";
 /// So much of a function is looked at.
 const LOOKED_AT: u64 = 64;
 
-/// `struct haproxy` of `bpf/maps.h`; all zero if this is none.
+/// `struct haproxy` of `bpf/core/maps.h`; all zero if this is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     stream: u64,

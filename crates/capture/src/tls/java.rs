@@ -27,7 +27,7 @@ const THREAD_BYTES: usize = 2304;
 const OBJECT_BYTES: usize = 64;
 const MAX_ID: u64 = 1 << 48;
 
-/// `struct java_machine` of `bpf/maps.h`; all zero if there is none that can be followed.
+/// `struct java_machine` of `bpf/core/maps.h`; all zero if there is none that can be followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     collecting: u64,

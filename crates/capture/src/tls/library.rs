@@ -16,7 +16,7 @@ use super::unread;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Cookies, as in `bpf/tls.h`.
+/// Cookies, as in `bpf/tls/library.h`.
 pub(super) const READ: u64 = 1;
 pub(super) const WRITE: u64 = 2;
 const HANDSHAKE: u64 = 3;

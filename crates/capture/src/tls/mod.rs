@@ -116,11 +116,11 @@ pub(crate) struct FactMaps {
     pub(crate) epoch: MapHandle,
     /// Where threads of Java allocate, by process and chunk.
     pub(crate) java: MapHandle,
-    /// Whether threads may be believed to act for what they read last (`bpf/doubt.h`).
+    /// Whether threads may be believed to act for what they read last (`bpf/cause/trust.h`).
     pub(crate) doubts: MapHandle,
 }
 
-/// `struct process_facts` of `bpf/maps.h`.
+/// `struct process_facts` of `bpf/core/maps.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Facts {
     go: [u8; 8],
@@ -132,7 +132,7 @@ struct Facts {
 /// Of `go`: whether `crypto/tls` is probed.
 const GO_TLS: usize = 7;
 
-/// `WS_MARK_CHUNKS` of `bpf/allocation.h`.
+/// `WS_MARK_CHUNKS` of `bpf/runtime/java/allocation.h`.
 const MARK_CHUNKS: u32 = 4;
 
 impl FactMaps {

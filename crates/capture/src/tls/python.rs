@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__queue";
-/// Cookies, as in `bpf/python_queue.h`.
+/// Cookies, as in `bpf/runtime/python/queue.h`.
 const PUT: u64 = 1;
 const GOT: u64 = 2;
 const METHODS: [(&str, u64); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GOT), ("get_nowait", GOT)];

@@ -8,7 +8,7 @@ use super::elf::{Image, Place};
 use super::library::{READ, WRITE};
 use std::collections::HashSet;
 
-/// Cookies, as in `bpf/tls_rust.h`.
+/// Cookies, as in `bpf/tls/rust.h`.
 const FEED: u64 = 5;
 const CHUNK: u64 = 6;
 const CONSUME: u64 = 7;

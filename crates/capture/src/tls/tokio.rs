@@ -10,7 +10,7 @@ use super::library::Probe;
 use super::points::Function;
 use std::collections::HashSet;
 
-/// Cookies, as in `bpf/tokio.h`.
+/// Cookies, as in `bpf/runtime/tokio/tokio.h`.
 const RUNS: u64 = 1;
 const SLEEPS: u64 = 2;
 const ENDS: u64 = 3;
