@@ -17,13 +17,17 @@ def program(library, folder, name, work, *flags):
     """FOLDER/NAME.bpf.c becomes WORK/NAME.o."""
     include = ["-I", folder, "-I", library.parent / "include"]
     source = f"{folder}/{name}.bpf.c"
-    subprocess.run(["clang", "-g", "-O2", "-target", "bpf", *flags, *include, "-c", source, "-o", f"{work}/{name}.o"], check=True)
+    subprocess.run(
+        ["clang", "-g", "-O2", "-target", "bpf", *flags, *include, "-c", source, "-o", f"{work}/{name}.o"], check=True
+    )
 
 
 def loader(library, folder, name, work):
     """FOLDER/NAME.c becomes WORK/NAME."""
     include = ["-I", folder, "-I", library.parent / "include"]
-    subprocess.run(["cc", "-O2", *include, f"{folder}/{name}.c", library, "-lelf", "-lz", "-o", f"{work}/{name}"], check=True)
+    subprocess.run(
+        ["cc", "-O2", *include, f"{folder}/{name}.c", library, "-lelf", "-lz", "-o", f"{work}/{name}"], check=True
+    )
 
 
 def build(library, folder, name, work, *flags):

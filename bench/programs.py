@@ -33,7 +33,9 @@ def name(number):
         return str(number)
     try:
         info = ctypes.create_string_buffer(INFO_BYTES)
-        asked = ctypes.create_string_buffer(struct.pack("IIQ", fd, INFO_BYTES, ctypes.addressof(info)).ljust(INFO_BYTES, b"\0"))
+        asked = ctypes.create_string_buffer(
+            struct.pack("IIQ", fd, INFO_BYTES, ctypes.addressof(info)).ljust(INFO_BYTES, b"\0")
+        )
         if libc.syscall(SYS_BPF, OBJ_GET_INFO_BY_FD, asked, INFO_BYTES) < 0:
             return str(number)
         return info.raw[NAME].split(b"\0")[0].decode() or str(number)

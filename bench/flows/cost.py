@@ -6,7 +6,14 @@ method adds is the median of its differences to the run without a tracer of the 
 median lies with 95 % certainty (by order statistics). Loopback's softirqs run in the processes, so what programs do there is
 in their time.
 """
-import json, os, platform, random, signal, statistics, time
+
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import time
 
 METHODS = ["nothing", "floor", "bundles"]
 LOADS = [
@@ -44,8 +51,10 @@ def interval(values):
 
 
 def measure(args, load, port, tracer, cpu_ns):
-    print(f"Linux {platform.release()}, {os.cpu_count()} cores, {args.profile} build, {args.cost} rounds, load average "
-          f"{os.getloadavg()[0]:.1f} at the start; CPU time of client and server per round trip\n")
+    print(
+        f"Linux {platform.release()}, {os.cpu_count()} cores, {args.profile} build, {args.cost} rounds, load average "
+        f"{os.getloadavg()[0]:.1f} at the start; CPU time of client and server per round trip\n"
+    )
     print("| load | without | empty programs add | bundles add |\n|---|---|---|---|")
     for name, protocol, call, trips in LOADS:
         found = {method: [] for method in METHODS}
@@ -60,4 +69,7 @@ def measure(args, load, port, tracer, cpu_ns):
         for method in METHODS[1:]:
             pairs = zip(found[method], found["nothing"])
             added[method] = "{:.0f} ns ({:.0f} to {:.0f})".format(*interval([a - b for a, b in pairs]))
-        print(f"| {name} | {statistics.median(found['nothing']):.0f} ns | {added['floor']} | {added['bundles']} |", flush=True)
+        print(
+            f"| {name} | {statistics.median(found['nothing']):.0f} ns | {added['floor']} | {added['bundles']} |",
+            flush=True,
+        )

@@ -13,7 +13,7 @@ fn reported(test: &str, script: &str, run: &[&str]) -> Option<(Value, String)> {
         return None;
     }
     if !python.exists() {
-        skip(test, "needs tests/apps/fetch.py");
+        skip(test, "needs tests/apps/fetch/fetch.py");
         return None;
     }
     let dir = tempfile::tempdir().unwrap();

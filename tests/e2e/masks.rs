@@ -50,7 +50,7 @@ fn written(config: &str) -> Vec<(String, String)> {
         .arg("--otlp-file")
         .arg(out.join("spans.jsonl"))
         .args(["--", "python3"])
-        .arg(root().join("tests/apps/masks.py"))
+        .arg(root().join("tests/apps/masks/masks.py"))
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -28,7 +28,7 @@ fn injects(test: &str) -> bool {
 }
 
 fn app() -> String {
-    root().join("tests/apps/propagate.py").to_str().unwrap().to_string()
+    root().join("tests/apps/inject/propagate.py").to_str().unwrap().to_string()
 }
 
 /// What servers received, by target, and the spans.

@@ -55,7 +55,7 @@ fn requests_that_are_not_http_carry_their_context_beside_their_bytes() {
     let done = Command::new(WIRESPAN)
         .args(["run", "--no-ui", "--print", "0", "--propagate-option", "--otlp-file"])
         .arg(&spans)
-        .args(["--", "python3", root().join("tests/apps/option.py").to_str().unwrap()])
+        .args(["--", "python3", root().join("tests/apps/inject/option.py").to_str().unwrap()])
         .args([spaces.name(0), spaces.name(1)])
         .arg(&packets)
         .arg(SMALL.to_string())

@@ -89,7 +89,7 @@ fn a_collector_takes_the_service_graph() {
     }
     let program = root().join("target/servers/otelcol");
     if !program.exists() {
-        return skip(test, "needs tests/apps/fetch.py otelcol");
+        return skip(test, "needs tests/apps/fetch/fetch.py otelcol");
     }
     let dir = tempfile::tempdir().unwrap();
     let (_collector, [grpc, http]) = collector(&program, dir.path());

@@ -36,7 +36,7 @@ fn exact_with(test: &str, requests: u32, users: u32, rung: Option<&str>, parts: 
         return skip(test, left_out);
     }
     let check = Command::new("python3")
-        .arg(root().join("tests/apps/check.py"))
+        .arg(root().join("tests/apps/truth/check.py"))
         .arg(&spans)
         .arg(work.join("truth"))
         .output()

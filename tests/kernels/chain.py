@@ -3,7 +3,14 @@
 
 Says at its end, as one JSON line, what the client and the front did: requests by name, connections and bytes.
 """
-import http.client, http.server, json, os, socket, subprocess, sys, threading
+
+import http.client
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
 
 FRONT, BACK = 8081, 8082
 BODY = b"x" * 300
@@ -79,7 +86,9 @@ def call():
         server.terminate()
         server.wait()
     front = {"connections": len(tally["sent"]), "bytes": sum(tally["sent"])}
-    print(json.dumps({"asked": tally["asked"], "front": front, "back": {"connections": len(tally["asked"])}}), flush=True)
+    print(
+        json.dumps({"asked": tally["asked"], "front": front, "back": {"connections": len(tally["asked"])}}), flush=True
+    )
 
 
 if len(sys.argv) > 1:

@@ -1,10 +1,27 @@
 #!/usr/bin/python3
 """The first process of a guest: prepares it, traces chain.py, says what came of it, ends the guest."""
-import collections, ctypes, fcntl, glob, json, os, platform, socket, struct, subprocess, traceback
+
+import collections
+import ctypes
+import fcntl
+import glob
+import json
+import os
+import platform
+import socket
+import struct
+import subprocess
+import traceback
 
 libc = ctypes.CDLL(None, use_errno=True)
-MOUNTS = [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("bpf", "/sys/fs/bpf"), ("cgroup2", "/sys/fs/cgroup"),
-          ("tracefs", "/sys/kernel/tracing")]
+MOUNTS = [
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("bpf", "/sys/fs/bpf"),
+    ("cgroup2", "/sys/fs/cgroup"),
+    ("tracefs", "/sys/kernel/tracing"),
+]
 FINIT_MODULE, POWER_OFF = 313, 0x4321FEDC
 UP = 1
 
@@ -60,19 +77,41 @@ def whole(spans, request):
 
 def check(environment):
     """What this kernel allows; why nothing works goes to the log."""
-    done = subprocess.run(["wirespan", "check", "--format", "json"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        ["wirespan", "check", "--format", "json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     if done.returncode:
         say("refused", done.stderr.strip())
-        loud = subprocess.run(["wirespan", "check"], env={**environment, "WIRESPAN_LOG": "libbpf=debug"}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+        loud = subprocess.run(
+            ["wirespan", "check"],
+            env={**environment, "WIRESPAN_LOG": "libbpf=debug"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         print(loud.stdout[-20_000:], flush=True)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 def trace(rung, features):
     environment = {**os.environ, "WIRESPAN_RUNG": rung}
-    command = ["wirespan", "run", "--no-ui", "--print=0", "--otlp-file", "/tmp/spans", "--map-file", "/tmp/map", "--",
-               "/usr/bin/python3", "/chain.py"]
+    command = [
+        "wirespan",
+        "run",
+        "--no-ui",
+        "--print=0",
+        "--otlp-file",
+        "/tmp/spans",
+        "--map-file",
+        "/tmp/map",
+        "--",
+        "/usr/bin/python3",
+        "/chain.py",
+    ]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     print(done.stderr, flush=True)
     truth = json.loads(done.stdout.splitlines()[-1])
@@ -88,7 +127,10 @@ def trace(rung, features):
     if done.returncode:
         faults.append(f"exit code {done.returncode}")
     if len(spans) != 4 * len(asked):
-        faults.append(f"{len(spans)} spans of {4 * len(asked)}: " + str(collections.Counter((s["path"][0], s["kind"]) for s in spans.values())))
+        faults.append(
+            f"{len(spans)} spans of {4 * len(asked)}: "
+            + str(collections.Counter((s["path"][0], s["kind"]) for s in spans.values()))
+        )
     if len(good) != len(asked):
         faults.append(f"not whole: {sorted(set(asked) - set(good))[:8]}")
     active = {f["feature"] for f in features["features"] if f["active"]}
@@ -96,8 +138,18 @@ def trace(rung, features):
         faults.append(f"connections {opened}")
     if "flows: TCP connections, bundled" in active and sent[0] != sent[1]:
         faults.append(f"bytes {sent}")
-    say(rung, {"features": features["features"], "spans": [len(spans), 4 * len(asked)], "whole": [len(good), len(asked)],
-               "connections": opened, "bytes": sent, "faults": faults, "stderr": done.stderr})
+    say(
+        rung,
+        {
+            "features": features["features"],
+            "spans": [len(spans), 4 * len(asked)],
+            "whole": [len(good), len(asked)],
+            "connections": opened,
+            "bytes": sent,
+            "faults": faults,
+            "stderr": done.stderr,
+        },
+    )
 
 
 def main():

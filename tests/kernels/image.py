@@ -1,9 +1,25 @@
 """The memory disk that a guest starts from: wirespan, Python, modules of its kernel, and our own programs; nothing else."""
-import lzma, os, pathlib, re, stat, subprocess
+
+import lzma
+import os
+import pathlib
+import re
+import stat
+import subprocess
 
 PYTHON = "/usr/bin/python3"
 # Of Python's library: what no guest needs, and much of its size.
-UNUSED = {"test", "idlelib", "lib2to3", "ensurepip", "tkinter", "turtledemo", "pydoc_data", "distutils", "config-3.11-x86_64-linux-gnu"}
+UNUSED = {
+    "test",
+    "idlelib",
+    "lib2to3",
+    "ensurepip",
+    "tkinter",
+    "turtledemo",
+    "pydoc_data",
+    "distutils",
+    "config-3.11-x86_64-linux-gnu",
+}
 
 
 class Disk:
@@ -45,7 +61,9 @@ class Disk:
 def python(disk):
     disk.program(PYTHON)
     ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
-    library = pathlib.Path(subprocess.run([PYTHON, "-c", ask], check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
+    library = pathlib.Path(
+        subprocess.run([PYTHON, "-c", ask], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    )
     for folder, folders, files in os.walk(library):
         folders[:] = [f for f in folders if f not in UNUSED and not f.startswith("config-")]
         for file in files:
@@ -66,7 +84,7 @@ def module_files(folder, wanted):
         if not path or path in order:
             return
         found = re.search(rb"\0depends=([^\0]*)\0", b"\0" + plain(path))
-        for needed in (found[1].decode().split(",") if found else []):
+        for needed in found[1].decode().split(",") if found else []:
             add(needed.replace("-", "_"))
         order.append(path)
 

@@ -1,6 +1,6 @@
 //! Real servers with real clients, traced: each span against what the client did, on both ends, and no secret anywhere.
 //!
-//! Each server is one file `tests/apps/servers/NAME.py` and one line of the table below; `tests/apps/stage.py` says
+//! Each server is one file `tests/apps/servers/NAME.py` and one line of the table below; `tests/apps/serving/stage.py` says
 //! what such a file does. Traced are only the script and its descendants. Protocols without a server: [`spoken`]. A
 //! server that is not installed is skipped with the reason.
 #![allow(clippy::unwrap_used, missing_docs)]

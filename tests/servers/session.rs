@@ -50,7 +50,7 @@ impl Script {
         let python = if venv.exists() { venv } else { "python3".into() };
         let log = dir.join("script.log");
         let mut child = Command::new(python)
-            .arg(root().join("tests/apps/serve.py"))
+            .arg(root().join("tests/apps/serving/serve.py"))
             .arg(name)
             .arg(dir.join("truth.jsonl"))
             .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -149,7 +149,7 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
 #[test]
 fn the_page_says_what_is_there() {
     let servers = texts(&root().join("tests/apps/servers"), "py");
-    let clients = texts(&root().join("tests/apps"), "py");
+    let clients = texts(&root().join("tests/apps/serving"), "py");
     let spoken = texts(&root().join("tests/servers/spoken"), "rs");
     let oracles = texts(&root().join("crates/decode/tests/oracle"), "rs");
     let mut page = String::from(

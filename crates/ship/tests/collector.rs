@@ -1,6 +1,6 @@
 //! Against a real OpenTelemetry collector: wirespan → collector → file, and collector → wirespan.
 //!
-//! The collector is that of `tests/apps/otelcol`, built by `tests/apps/fetch.py otelcol`, or the one that
+//! The collector is that of `tests/apps/fetch/otelcol`, built by `tests/apps/fetch/fetch.py otelcol`, or the one that
 //! `WIRESPAN_OTELCOL` names (any with the OTLP receiver, the OTLP exporter and the file exporter).
 #![allow(clippy::unwrap_used)]
 
@@ -103,7 +103,7 @@ fn program() -> Option<String> {
     if built.exists() {
         return Some(built.display().to_string());
     }
-    let reason = "collector: needs tests/apps/fetch.py otelcol";
+    let reason = "collector: needs tests/apps/fetch/fetch.py otelcol";
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
     if let Some(skips) = std::env::var_os("WIRESPAN_SKIPS") {
         let file = fs::OpenOptions::new().append(true).create(true).open(skips);

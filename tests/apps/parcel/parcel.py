@@ -6,6 +6,7 @@ usage: parcel.py TRUTH [CONNECTIONS]
 The server is a child. TRUTH gets a JSON line for each request and event that the client made: connection, operation,
 target, status (null for events). Payloads hold the word zq-payload-secret, which must be in no output of a tracer.
 """
+
 import json
 import os
 import socket

@@ -13,8 +13,17 @@ class Activemq(Jms):
     also = tuple(
         f"openwire {name}"
         for name in (
-            "WireFormatInfo", "BrokerInfo", "SessionInfo", "ConsumerInfo orders", "ProducerInfo orders", "RemoveInfo", "ShutdownInfo", "ConnectionControl", "ConnectionInfo",
-            "ConnectionError", "ConsumerControl orders",
+            "WireFormatInfo",
+            "BrokerInfo",
+            "SessionInfo",
+            "ConsumerInfo orders",
+            "ProducerInfo orders",
+            "RemoveInfo",
+            "ShutdownInfo",
+            "ConnectionControl",
+            "ConnectionInfo",
+            "ConnectionError",
+            "ConsumerControl orders",
         )
     )
     encodings = itertools.cycle(["", "&wireFormat.tightEncodingEnabled=false"])
@@ -24,7 +33,9 @@ class Activemq(Jms):
 
     def use(self, client):
         for what, status in (("send", "ok"), ("large", "ok"), ("async", "one-way"), ("send", "ok")):
-            with self.call("ActiveMQTextMessage", "orders", status, attrs={"messaging.destination.name": "orders"}) as record:
+            with self.call(
+                "ActiveMQTextMessage", "orders", status, attrs={"messaging.destination.name": "orders"}
+            ) as record:
                 assert self.ask(client, what) == "ok"
                 assert self.ask(client, "receive") == "ok"
                 self.also_seen(record, operation="MessageDispatch", status="one-way")

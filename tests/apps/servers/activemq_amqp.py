@@ -11,7 +11,10 @@ class ActivemqAmqp(Jms):
     port = 5672
     scheme = "amqp"
     # How a connection, its session and its links are made and taken down.
-    also = tuple(f"amqp {name}" for name in ("sasl.mechanisms", "sasl.init", "open", "begin", "attach queue://orders", "detach", "end", "close"))
+    also = tuple(
+        f"amqp {name}"
+        for name in ("sasl.mechanisms", "sasl.init", "open", "begin", "attach queue://orders", "detach", "end", "close")
+    )
     forms = itertools.cycle([False, True])
 
     def options(self):
@@ -22,7 +25,9 @@ class ActivemqAmqp(Jms):
         for what in ("send", "large", "async", "send"):
             named = {"messaging.destination.name": "queue://orders"}
             status = "one-way" if self.here.settled else "ok"
-            with self.call("transfer", "queue://orders", status, attrs={**named, "messaging.operation.type": "send"}) as record:
+            with self.call(
+                "transfer", "queue://orders", status, attrs={**named, "messaging.operation.type": "send"}
+            ) as record:
                 assert self.ask(client, what) == "ok"
                 assert self.ask(client, "receive") == "ok"
                 self.also_seen(record, status="ok", attrs={**named, "messaging.operation.type": "process"})

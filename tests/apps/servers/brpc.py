@@ -14,7 +14,13 @@ class Brpc(JavaEnds):
 
     def use(self, client):
         for method, what, status, said in (
-            ("add", "add", "ok", "ok"), ("add", "large", "ok", "ok"), ("refuse", "refuse", "server-error", "failed 2001"), ("missing", "missing", "client-error", "failed 1001"), ("add", "add", "ok", "ok"),
+            ("add", "add", "ok", "ok"),
+            ("add", "large", "ok", "ok"),
+            ("refuse", "refuse", "server-error", "failed 2001"),
+            ("missing", "missing", "client-error", "failed 1001"),
+            ("add", "add", "ok", "ok"),
         ):
-            with self.call(method, "shop.Cart", status, attrs={"rpc.system.name": "brpc", "rpc.method": f"shop.Cart/{method}"}):
+            with self.call(
+                method, "shop.Cart", status, attrs={"rpc.system.name": "brpc", "rpc.method": f"shop.Cart/{method}"}
+            ):
                 assert (answer := self.ask(client, what, self.secret("text"))) == said, answer

@@ -5,10 +5,30 @@ import itertools
 from stage import CACHE, Server
 
 OPENS = [
-    "java.base/java.io", "java.base/java.lang", "java.base/java.lang.reflect", "java.base/java.math", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
-    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic", "java.base/jdk.internal.loader", "java.base/jdk.internal.ref", "java.base/jdk.internal.reflect",
-    "java.base/sun.nio.ch", "java.base/jdk.internal.math", "java.base/jdk.internal.module", "java.base/jdk.internal.util.jar", "java.management/java.lang.management", "java.rmi/sun.rmi.transport",
-    "java.rmi/sun.rmi.registry", "java.rmi/sun.rmi.transport.tcp", "java.rmi/sun.rmi.server", "jdk.management.jfr/jdk.management.jfr", "jdk.management/com.sun.management.internal", "java.logging/java.util.logging",
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.reflect",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/sun.nio.ch",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.util.jar",
+    "java.management/java.lang.management",
+    "java.rmi/sun.rmi.transport",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.transport.tcp",
+    "java.rmi/sun.rmi.server",
+    "jdk.management.jfr/jdk.management.jfr",
+    "jdk.management/com.sun.management.internal",
+    "java.logging/java.util.logging",
     "java.sql/java.sql",
 ]
 
@@ -19,7 +39,14 @@ class Cassandra(Server):
     programs = ("java",)
     modules = ("cassandra.cluster", "lz4")
     files = ("cassandra/cassandra-all-*.jar",)
-    also = ("cassandra OPTIONS", "cassandra STARTUP", "cassandra REGISTER", "cassandra SELECT system.local", "cassandra SELECT system.peers", "cassandra SELECT system.peers_v2")
+    also = (
+        "cassandra OPTIONS",
+        "cassandra STARTUP",
+        "cassandra REGISTER",
+        "cassandra SELECT system.local",
+        "cassandra SELECT system.peers",
+        "cassandra SELECT system.peers_v2",
+    )
     LATE, FRESH, PARALLEL = 1, 1, 2
     # Version of the protocol, and whether LZ4 packs it.
     forms = itertools.cycle([(4, True), (5, True), (4, False), (5, False)])
@@ -53,9 +80,21 @@ seed_provider:
         )
         opens = [f"--add-{kind}={package}=ALL-UNNAMED" for package in OPENS for kind in ("opens", "exports")]
         self.spawn(
-            "java", "-Xmx512m", "-Xms512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opens, "-Djdk.attach.allowAttachSelf=true", f"-Dcassandra.config=file://{conf}",
-            f"-Dcassandra.storagedir={self.work}", "-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=0", "-Dcassandra.superuser_setup_delay_ms=0",
-            "-cp", f"{conf.parent}:{CACHE}/cassandra/*", "org.apache.cassandra.service.CassandraDaemon",
+            "java",
+            "-Xmx512m",
+            "-Xms512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *opens,
+            "-Djdk.attach.allowAttachSelf=true",
+            f"-Dcassandra.config=file://{conf}",
+            f"-Dcassandra.storagedir={self.work}",
+            "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+            "-Dcassandra.ring_delay_ms=0",
+            "-Dcassandra.superuser_setup_delay_ms=0",
+            "-cp",
+            f"{conf.parent}:{CACHE}/cassandra/*",
+            "org.apache.cassandra.service.CassandraDaemon",
         )
 
     def ready(self):
@@ -66,7 +105,13 @@ seed_provider:
 
         version, compression = next(self.forms)
         cluster = Cluster(
-            ["127.0.0.1"], self.port, schema_metadata_enabled=False, token_metadata_enabled=False, protocol_version=version, compression=compression, idle_heartbeat_interval=0
+            ["127.0.0.1"],
+            self.port,
+            schema_metadata_enabled=False,
+            token_metadata_enabled=False,
+            protocol_version=version,
+            compression=compression,
+            idle_heartbeat_interval=0,
         )
         session = cluster.connect()
         return session

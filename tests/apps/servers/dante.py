@@ -1,6 +1,6 @@
 """Dante: SOCKS 4 and 5 by curl, to a web server behind it, to nobody, and where its rules forbid to go; 4a, which it refuses; its processes hand sockets on."""
 
-from tunnels import FORBIDDEN, Socks
+from socks_tunnels import FORBIDDEN, Socks
 
 
 class Dante(Socks):

@@ -1,6 +1,6 @@
 """dnsmasq: hosts of its own, and questions that it hands on to nobody."""
 
-from names import Names
+from dns_names import Names
 
 
 class Dnsmasq(Names):
@@ -9,8 +9,20 @@ class Dnsmasq(Names):
     def start(self):
         hosts = [f"--address=/h{i}.{self.zone}/10.0.0.{i}" for i in range(1, 11)]
         self.spawn(
-            "dnsmasq", "--keep-in-foreground", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--port=53", "--listen-address=127.0.0.1", "--bind-interfaces",
-            "--user=root", f"--pid-file={self.work}/pid", f"--local=/{self.zone}/", f"--address=/www.{self.zone}/10.1.2.3", f"--txt-record=txt.{self.zone},text", *hosts,
+            "dnsmasq",
+            "--keep-in-foreground",
+            "--no-resolv",
+            "--no-hosts",
+            "--conf-file=/dev/null",
+            "--port=53",
+            "--listen-address=127.0.0.1",
+            "--bind-interfaces",
+            "--user=root",
+            f"--pid-file={self.work}/pid",
+            f"--local=/{self.zone}/",
+            f"--address=/www.{self.zone}/10.1.2.3",
+            f"--txt-record=txt.{self.zone},text",
+            *hosts,
         )
 
     def use(self, sockets):

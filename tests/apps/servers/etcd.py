@@ -2,7 +2,7 @@
 
 import time
 
-from calls import Calls
+from grpc_calls import Calls
 
 
 def field(number, value):
@@ -22,8 +22,19 @@ class Etcd(Calls):
 
     def start(self):
         self.spawn(
-            "etcd", "--data-dir", self.work / "data", "--listen-client-urls", f"http://127.0.0.1:{self.port}", "--advertise-client-urls", f"http://127.0.0.1:{self.port}",
-            "--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync", "--log-level", "error", env={"ETCD_UNSUPPORTED_ARCH": "arm64"},
+            "etcd",
+            "--data-dir",
+            self.work / "data",
+            "--listen-client-urls",
+            f"http://127.0.0.1:{self.port}",
+            "--advertise-client-urls",
+            f"http://127.0.0.1:{self.port}",
+            "--listen-peer-urls",
+            "http://127.0.0.1:2380",
+            "--unsafe-no-fsync",
+            "--log-level",
+            "error",
+            env={"ETCD_UNSUPPORTED_ARCH": "arm64"},
         )
 
     def warm(self, channel):

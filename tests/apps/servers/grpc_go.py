@@ -1,6 +1,6 @@
 """gRPC with a server in Go and a client on gRPC's C core: single calls, streams each way, statuses."""
 
-from calls import Calls
+from grpc_calls import Calls
 from stage import CACHE
 
 

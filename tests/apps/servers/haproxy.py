@@ -3,7 +3,7 @@
 import http.server
 import threading
 
-from web import Web
+from http_pages import Web
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

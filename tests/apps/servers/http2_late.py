@@ -1,6 +1,6 @@
 """HTTP/2 joined in the middle: a hundred connections with headers in their tables before anybody traces."""
 
-from calls import Calls
+from grpc_calls import Calls
 from stage import CACHE
 
 

@@ -43,7 +43,10 @@ auto.create.topics.enable=false
     def ready(self):
         from kafka.admin import KafkaAdminClient
 
-        self.wait(lambda: KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.port}").list_topics() is not None, "a list of topics")
+        self.wait(
+            lambda: KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.port}").list_topics() is not None,
+            "a list of topics",
+        )
 
     def prepare(self):
         from kafka.admin import KafkaAdminClient, NewTopic
@@ -54,7 +57,12 @@ auto.create.topics.enable=false
         self.wait(lambda: self.produce(self.open(), b"first") == 0, "the first record")
 
     def produce(self, pair, value):
-        return pair[0].send("orders", value=value, key=b"k", headers=[("token", self.secret("header").encode())]).get(20).offset
+        return (
+            pair[0]
+            .send("orders", value=value, key=b"k", headers=[("token", self.secret("header").encode())])
+            .get(20)
+            .offset
+        )
 
     def open(self):
         """A producer and a consumer: each makes its own connections."""

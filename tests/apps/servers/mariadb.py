@@ -15,11 +15,26 @@ class Mariadb(Server):
     def start(self):
         data = self.work / "data"
         common = ["--no-defaults", "--user=root", f"--datadir={data}"]
-        subprocess.run(["mariadb-install-db", *common, "--skip-test-db", "--auth-root-authentication-method=normal"], check=True, stdout=subprocess.DEVNULL)
-        grants = self.file("init.sql", f"CREATE DATABASE shop;\nCREATE USER boss@'%' IDENTIFIED BY '{self.secret('pass')}';\nGRANT ALL ON *.* TO boss@'%';\n")
+        subprocess.run(
+            ["mariadb-install-db", *common, "--skip-test-db", "--auth-root-authentication-method=normal"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        grants = self.file(
+            "init.sql",
+            f"CREATE DATABASE shop;\nCREATE USER boss@'%' IDENTIFIED BY '{self.secret('pass')}';\nGRANT ALL ON *.* TO boss@'%';\n",
+        )
         self.spawn(
-            "mariadbd", *common, f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.work}/socket", f"--init-file={grants}",
-            "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--skip-name-resolve",
+            "mariadbd",
+            *common,
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={self.work}/socket",
+            f"--init-file={grants}",
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-buffer-pool-size=32M",
+            "--innodb-log-file-size=8M",
+            "--skip-name-resolve",
         )
 
     def ready(self):
@@ -29,14 +44,23 @@ class Mariadb(Server):
         import mysql.connector
 
         return mysql.connector.connect(
-            host="127.0.0.1", port=self.port, user="boss", password=self.secret("pass"), database="shop", use_pure=True, ssl_disabled=True, autocommit=True
+            host="127.0.0.1",
+            port=self.port,
+            user="boss",
+            password=self.secret("pass"),
+            database="shop",
+            use_pure=True,
+            ssl_disabled=True,
+            autocommit=True,
         )
 
     def prepare(self):
         with self.open() as c:
             cursor = c.cursor()
             cursor.execute("CREATE TABLE customers (id int PRIMARY KEY, name text, card varchar(100) UNIQUE)")
-            cursor.executemany("INSERT INTO customers VALUES (%s, %s, %s)", [(i, f"name{i}", f"card{i}") for i in range(1, 501)])
+            cursor.executemany(
+                "INSERT INTO customers VALUES (%s, %s, %s)", [(i, f"name{i}", f"card{i}") for i in range(1, 501)]
+            )
 
     def end_port(self, c):
         return c._socket.sock.getsockname()[1]

@@ -1,6 +1,6 @@
 """MicroSocks: SOCKS 5 with a password, by curl and by PySocks (which reads an answer in pieces), to a web server behind it and to nobody."""
 
-from tunnels import Socks
+from socks_tunnels import Socks
 
 
 class Microsocks(Socks):
@@ -17,7 +17,9 @@ class Microsocks(Socks):
         self.granted("NEGOTIATE", "AUTH", "CONNECT", how=("--socks5-hostname", *login), host="localhost")
         refused = ["NEGOTIATE ok", "AUTH ok", "CONNECT server-error"]
         self.refused(*refused, how=("--socks5", *login))
-        self.refused("NEGOTIATE ok", "AUTH client-error", how=("--socks5", "--proxy-user", f"boss:{self.secret('wrong')}"))
+        self.refused(
+            "NEGOTIATE ok", "AUTH client-error", how=("--socks5", "--proxy-user", f"boss:{self.secret('wrong')}")
+        )
         self.refused("NEGOTIATE client-error", how=("--socks5",))
         self.steps(*refused, doing=self.in_pieces)
 

@@ -17,7 +17,10 @@ def packers():
     """By their numbers in `OP_COMPRESSED`."""
     import zstandard
 
-    return {2: (zlib.compress, zlib.decompress), 3: (zstandard.ZstdCompressor().compress, zstandard.ZstdDecompressor().decompress)}
+    return {
+        2: (zlib.compress, zlib.decompress),
+        3: (zstandard.ZstdCompressor().compress, zstandard.ZstdDecompressor().decompress),
+    }
 
 
 def message(stream):
@@ -44,7 +47,12 @@ class Relay:
             threading.Thread(target=self.serve, args=(client,), daemon=True).start()
 
     def serve(self, client):
-        with client, socket.create_connection(("127.0.0.1", PLAIN)) as server, client.makefile("rb") as asked, server.makefile("rb") as said:
+        with (
+            client,
+            socket.create_connection(("127.0.0.1", PLAIN)) as server,
+            client.makefile("rb") as asked,
+            server.makefile("rb") as said,
+        ):
             while True:
                 head, body = message(asked)
                 if not head:
@@ -86,7 +94,16 @@ class Mongodb(Server):
     forms = itertools.cycle([None, "zlib", "zstd"])
 
     def start(self):
-        self.spawn("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/mongo-classes:{CACHE}/mongo/*", "Mongo", str(self.port))
+        self.spawn(
+            "java",
+            "-Xmx128m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{CACHE}/mongo-classes:{CACHE}/mongo/*",
+            "Mongo",
+            str(self.port),
+        )
         Relay()
 
     def open(self):
@@ -95,7 +112,14 @@ class Mongodb(Server):
         packed = next(self.forms)
         more = {"compressors": packed} if packed else {}
         client = pymongo.MongoClient(
-            "127.0.0.1", PACKED if packed else PLAIN, maxPoolSize=1, minPoolSize=1, serverSelectionTimeoutMS=20_000, heartbeatFrequencyMS=600_000, retryWrites=False, **more
+            "127.0.0.1",
+            PACKED if packed else PLAIN,
+            maxPoolSize=1,
+            minPoolSize=1,
+            serverSelectionTimeoutMS=20_000,
+            heartbeatFrequencyMS=600_000,
+            retryWrites=False,
+            **more,
         )
         self.packed[id(client)] = packed
         return client
@@ -112,7 +136,9 @@ class Mongodb(Server):
             with super().call(*what, **more) as record:
                 yield record
             return
-        with super().call(*what, port=PACKED, attrs={"wirespan.mongodb.compressor": self.here.packed}, **more) as record:
+        with super().call(
+            *what, port=PACKED, attrs={"wirespan.mongodb.compressor": self.here.packed}, **more
+        ) as record:
             yield record
         self.also_seen(record, port=PLAIN, attrs={})
 

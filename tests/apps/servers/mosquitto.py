@@ -16,9 +16,16 @@ class Mosquitto(Server):
         import subprocess
 
         passwords = self.work / "passwords"
-        subprocess.run(["mosquitto_passwd", "-b", "-c", passwords, "boss", self.secret("pass")], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            ["mosquitto_passwd", "-b", "-c", passwords, "boss", self.secret("pass")],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         passwords.chmod(0o600)
-        conf = self.file("mosquitto.conf", f"listener {self.port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\nuser root\nlog_type error\n")
+        conf = self.file(
+            "mosquitto.conf",
+            f"listener {self.port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\nuser root\nlog_type error\n",
+        )
         self.spawn("mosquitto", "-c", conf)
 
     def open(self):

@@ -14,13 +14,30 @@ class Nats(Server):
     also = ("nats PING",)  # the server asks as well
 
     def start(self):
-        self.spawn("nats-server", "-a", "127.0.0.1", "-p", self.port, "--user", "boss", "--pass", self.secret("pass"), "-js", "-sd", self.work / "js")
+        self.spawn(
+            "nats-server",
+            "-a",
+            "127.0.0.1",
+            "-p",
+            self.port,
+            "--user",
+            "boss",
+            "--pass",
+            self.secret("pass"),
+            "-js",
+            "-sd",
+            self.work / "js",
+        )
 
     def open(self):
         import nats
 
         loop = asyncio.new_event_loop()
-        client = loop.run_until_complete(nats.connect(f"nats://127.0.0.1:{self.port}", user="boss", password=self.secret("pass"), allow_reconnect=False))
+        client = loop.run_until_complete(
+            nats.connect(
+                f"nats://127.0.0.1:{self.port}", user="boss", password=self.secret("pass"), allow_reconnect=False
+            )
+        )
         client.loop = loop
         return client
 

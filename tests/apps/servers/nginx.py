@@ -1,6 +1,6 @@
 """nginx: its own answers, a reverse proxy with kept connections, chunked answers, every class of status."""
 
-from web import Web
+from http_pages import Web
 
 
 class Nginx(Web):
@@ -9,7 +9,9 @@ class Nginx(Web):
 
     def start(self):
         (self.work / "page").write_text("page " * 40_000)
-        folders = "".join(f"{kind}_temp_path {self.work}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        folders = "".join(
+            f"{kind}_temp_path {self.work}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
         conf = self.file(
             "nginx.conf",
             f"""

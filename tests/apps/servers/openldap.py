@@ -36,8 +36,12 @@ rootpw {self.secret("pass")}
 directory {self.work}/data
 """,
         )
-        people = "".join(f"\ndn: uid=u{i},{BASE}\nobjectClass: inetOrgPerson\nuid: u{i}\ncn: name {i}\nsn: {i}\n" for i in range(50))
-        ldif = self.file("all.ldif", f"dn: {BASE}\nobjectClass: dcObject\nobjectClass: organization\ndc: shop\no: shop\n{people}")
+        people = "".join(
+            f"\ndn: uid=u{i},{BASE}\nobjectClass: inetOrgPerson\nuid: u{i}\ncn: name {i}\nsn: {i}\n" for i in range(50)
+        )
+        ldif = self.file(
+            "all.ldif", f"dn: {BASE}\nobjectClass: dcObject\nobjectClass: organization\ndc: shop\no: shop\n{people}"
+        )
         subprocess.run(["slapadd", "-f", conf, "-l", ldif], check=True, stderr=subprocess.DEVNULL)
         self.spawn("slapd", "-d", "0", "-f", conf, "-h", f"ldap://127.0.0.1:{self.port}")
 
@@ -71,7 +75,9 @@ directory {self.work}/data
             connection.search(BASE, "(objectClass=inetOrgPerson)", attributes=["*"])
             assert len(connection.entries) >= 50
         with self.call("add", shown):
-            assert connection.add(name, "inetOrgPerson", {"cn": self.secret("cn"), "sn": "x", "userPassword": self.secret("userpass")})
+            assert connection.add(
+                name, "inetOrgPerson", {"cn": self.secret("cn"), "sn": "x", "userPassword": self.secret("userpass")}
+            )
         with self.call("compare", shown):
             connection.compare(name, "cn", self.secret("cn"))
         with self.call("modify", shown):

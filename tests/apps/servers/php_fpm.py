@@ -2,7 +2,7 @@
 
 import shutil
 
-from web import Web
+from http_pages import Web
 
 
 def program():
@@ -22,11 +22,15 @@ class PhpFpm(Web):
             f"[global]\nerror_log={self.work}/fpm.log\ndaemonize=no\n[shop]\nlisten=127.0.0.1:9000\nuser=nobody\ngroup=nogroup\npm=static\npm.max_children=3\ncatch_workers_output=yes\n",
         )
         self.file("index.php", "<?php header('X-Shop: 1'); echo str_repeat('page ', 20000);")
-        self.file("form.php", f"<?php setcookie('s', '{self.secret('set')}'); echo strlen(file_get_contents('php://input'));")
+        self.file(
+            "form.php", f"<?php setcookie('s', '{self.secret('set')}'); echo strlen(file_get_contents('php://input'));"
+        )
         self.file("missing.php", "<?php http_response_code(404); echo 'nothing';")
         self.file("broken.php", f"<?php error_log('{self.secret('errors')}'); http_response_code(500);")
         self.spawn(program(), "-F", "-R", "-y", conf)
-        folders = "".join(f"{kind}_temp_path {self.work}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        folders = "".join(
+            f"{kind}_temp_path {self.work}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
         nginx = self.file(
             "nginx.conf",
             f"""

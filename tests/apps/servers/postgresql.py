@@ -8,7 +8,11 @@ import subprocess
 from stage import Server
 
 # Debian keeps the server's programs out of PATH.
-BINARIES = max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), default=pathlib.Path("/usr/lib/postgresql/bin"), key=lambda p: float(p.parent.name))
+BINARIES = max(
+    pathlib.Path("/usr/lib/postgresql").glob("*/bin"),
+    default=pathlib.Path("/usr/lib/postgresql/bin"),
+    key=lambda p: float(p.parent.name),
+)
 
 
 class Postgresql(Server):
@@ -27,11 +31,38 @@ class Postgresql(Server):
         password = self.file("password", self.secret("pass"))
         password.chmod(0o644)
         subprocess.run(
-            [BINARIES / "initdb", "-D", data, "-U", "boss", "-A", "scram-sha-256", f"--pwfile={password}", "-N", "--no-instructions", "-E", "UTF8", "--locale=C"],
-            user="postgres", check=True, stdout=subprocess.DEVNULL, cwd="/", env={**os.environ, "HOME": str(data)},
+            [
+                BINARIES / "initdb",
+                "-D",
+                data,
+                "-U",
+                "boss",
+                "-A",
+                "scram-sha-256",
+                f"--pwfile={password}",
+                "-N",
+                "--no-instructions",
+                "-E",
+                "UTF8",
+                "--locale=C",
+            ],
+            user="postgres",
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            env={**os.environ, "HOME": str(data)},
         )
-        options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "shared_buffers": "16MB", "logging_collector": "off", "autovacuum": "off"}
-        self.spawn(BINARIES / "postgres", "-D", data, *(f"-c{k}={v}" for k, v in options.items()), user="postgres", cwd="/")
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "shared_buffers": "16MB",
+            "logging_collector": "off",
+            "autovacuum": "off",
+        }
+        self.spawn(
+            BINARIES / "postgres", "-D", data, *(f"-c{k}={v}" for k, v in options.items()), user="postgres", cwd="/"
+        )
 
     def ready(self):
         self.wait(lambda: not self.connect().close(), "a connection")
@@ -40,7 +71,14 @@ class Postgresql(Server):
         import psycopg
 
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, user="boss", dbname="postgres", password=self.secret("pass"), autocommit=True, sslmode="disable", gssencmode="disable"
+            host="127.0.0.1",
+            port=self.port,
+            user="boss",
+            dbname="postgres",
+            password=self.secret("pass"),
+            autocommit=True,
+            sslmode="disable",
+            gssencmode="disable",
         )
 
     open = connect
@@ -87,14 +125,19 @@ class Postgresql(Server):
             with self.call("SELECT", "", "client-error", attrs={"db.response.status_code": "22P02"}):
                 self.fails("InvalidTextRepresentation", lambda: simple.execute(f"SELECT '{card}'::int"))
             with self.call("UPDATE", "customers", "client-error", attrs={"db.response.status_code": "23505"}):
-                self.fails("UniqueViolation", lambda: simple.execute("UPDATE customers SET card = 'card3' WHERE id = 2"))
+                self.fails(
+                    "UniqueViolation", lambda: simple.execute("UPDATE customers SET card = 'card3' WHERE id = 2")
+                )
         # The extended protocol.
         with self.call("SELECT", "customers", attrs=db):
             assert c.execute("SELECT name FROM customers WHERE id = %s", (7,)).fetchone() == ("name7",)
         with self.call("UPDATE", "customers", attrs=db):
             c.execute("UPDATE customers SET name = %s WHERE id = %s", (self.secret("name"), 9))
         with self.call("INSERT", "customers", "client-error", attrs={"db.response.status_code": "23505"}):
-            self.fails("UniqueViolation", lambda: c.execute("INSERT INTO customers VALUES (%s, %s, %s)", (1, self.secret("x"), "y")))
+            self.fails(
+                "UniqueViolation",
+                lambda: c.execute("INSERT INTO customers VALUES (%s, %s, %s)", (1, self.secret("x"), "y")),
+            )
         # Prepared: parsed once, then only bound.
         for i in range(3):
             with self.call("DELETE", "customers", attrs=db) as record:

@@ -2,7 +2,7 @@
 
 import itertools
 
-from web import Web
+from http_pages import Web
 
 # What HAProxy listens on, and what nginx does.
 FIRST, SECOND = (8080, 8081), (8082, 8083)
@@ -15,7 +15,8 @@ class Proxied(Web):
 
     def start(self):
         servers = "\n".join(
-            f"server {{ listen 127.0.0.1:{behind} proxy_protocol; location / {{ return 200 hello; }} location /missing {{ return 404; }} }}" for _, behind in (FIRST, SECOND)
+            f"server {{ listen 127.0.0.1:{behind} proxy_protocol; location / {{ return 200 hello; }} location /missing {{ return 404; }} }}"
+            for _, behind in (FIRST, SECOND)
         )
         conf = self.file(
             "nginx.conf",
@@ -25,7 +26,8 @@ class Proxied(Web):
         )
         self.spawn("nginx", "-c", conf, "-p", self.work)
         listeners = "\n".join(
-            f"listen l{front}\n    bind 127.0.0.1:{front}\n    server one 127.0.0.1:{behind} {how}" for (front, behind), how in ((FIRST, "send-proxy"), (SECOND, "send-proxy-v2"))
+            f"listen l{front}\n    bind 127.0.0.1:{front}\n    server one 127.0.0.1:{behind} {how}"
+            for (front, behind), how in ((FIRST, "send-proxy"), (SECOND, "send-proxy-v2"))
         )
         head = "defaults\n    mode tcp\n    timeout connect 5s\n    timeout client 60s\n    timeout server 60s\n    retries 0\n"
         self.spawn("haproxy", "-db", "-f", self.file("haproxy.cfg", head + listeners + "\n"))
@@ -54,8 +56,15 @@ class Proxied(Web):
         told = {} if self.late else {"client.address": "127.0.0.1", "client.port": self.here.port}
         for target, status in (("/a", 200), ("/missing", 404), ("/b", 200)):
             ended = "ok" if status < 400 else "client-error"
-            with self.call("GET", target, ended, port=connection.port, attrs={"http.response.status_code": status}) as record:
+            with self.call(
+                "GET", target, ended, port=connection.port, attrs={"http.response.status_code": status}
+            ) as record:
                 got, _ = self.ask(connection, "GET", f"{target}?token={self.secret('url')}")
                 assert got == status
                 # Behind the header, the client is whom it names.
-                self.also_seen(record, port=connection.behind, end_port=told.get("client.port", 0), attrs={**record["attrs"], **told})
+                self.also_seen(
+                    record,
+                    port=connection.behind,
+                    end_port=told.get("client.port", 0),
+                    attrs={**record["attrs"], **told},
+                )

@@ -16,13 +16,32 @@ class Pulsar(Server):
     # Of the client's library: how it finds the broker and says goodbye; acknowledgements go together.
     also = tuple(
         f"pulsar {name}"
-        for name in ("CONNECT", "PARTITIONED_METADATA", "LOOKUP", "PRODUCER", "SUBSCRIBE", "FLOW", "ACK", "ACTIVE_CONSUMER_CHANGE", "CLOSE_PRODUCER", "CLOSE_CONSUMER", "PING")
+        for name in (
+            "CONNECT",
+            "PARTITIONED_METADATA",
+            "LOOKUP",
+            "PRODUCER",
+            "SUBSCRIBE",
+            "FLOW",
+            "ACK",
+            "ACTIVE_CONSUMER_CHANGE",
+            "CLOSE_PRODUCER",
+            "CLOSE_CONSUMER",
+            "PING",
+        )
     )
     LATE, FRESH, PARALLEL = 1, 1, 2
     topics = itertools.count()
 
     def start(self):
-        java = ["java", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENS]
+        java = [
+            "java",
+            "-Xmx256m",
+            "-XX:MaxDirectMemorySize=256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *OPENS,
+        ]
         self.spawn(*java, "-cp", f"{CACHE}/pulsar-classes:{CACHE}/pulsar/*", "Pulsar", self.port, self.work)
 
     def ready(self):
@@ -56,7 +75,9 @@ class Pulsar(Server):
         for i in range(4):
             with self.call("SEND", topic, attrs={"messaging.operation.type": "send", **attrs}) as sent:
                 self.one(client, self.secret("message").encode() * (1 + 700 * (i % 2)))
-                self.also_seen(sent, operation="MESSAGE", status="one-way", attrs={"messaging.operation.type": "receive", **attrs})
+                self.also_seen(
+                    sent, operation="MESSAGE", status="one-way", attrs={"messaging.operation.type": "receive", **attrs}
+                )
         with self.call("SUBSCRIBE", client.topic, "client-error"):
             try:
                 client.subscribe(client.topic, "eaters")

@@ -8,7 +8,14 @@ class Rabbitmq(Server):
     port = 5672
     programs = ("/usr/lib/rabbitmq/bin/rabbitmq-server",)
     modules = ("pika",)
-    also = ("amqp channel.open", "amqp channel.close", "amqp connection.start", "amqp connection.tune", "amqp connection.open", "amqp connection.close")
+    also = (
+        "amqp channel.open",
+        "amqp channel.close",
+        "amqp connection.start",
+        "amqp connection.tune",
+        "amqp connection.open",
+        "amqp connection.close",
+    )
 
     def start(self):
         conf = self.file(
@@ -16,9 +23,16 @@ class Rabbitmq(Server):
             f"listeners.tcp.1 = 127.0.0.1:{self.port}\ndefault_user = boss\ndefault_pass = {self.secret('pass')}\nloopback_users = none\nlog.console = true\n",
         )
         env = {
-            "HOME": self.work, "RABBITMQ_BASE": self.work, "RABBITMQ_CONFIG_FILE": conf, "RABBITMQ_MNESIA_BASE": self.work / "mnesia", "RABBITMQ_LOG_BASE": self.work,
-            "RABBITMQ_NODENAME": "wirespan@localhost", "RABBITMQ_ENABLED_PLUGINS_FILE": self.work / "plugins", "RABBITMQ_PID_FILE": self.work / "pid",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +S 2:2 -start_epmd true", "RABBITMQ_LOGS": "-",
+            "HOME": self.work,
+            "RABBITMQ_BASE": self.work,
+            "RABBITMQ_CONFIG_FILE": conf,
+            "RABBITMQ_MNESIA_BASE": self.work / "mnesia",
+            "RABBITMQ_LOG_BASE": self.work,
+            "RABBITMQ_NODENAME": "wirespan@localhost",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self.work / "plugins",
+            "RABBITMQ_PID_FILE": self.work / "pid",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +S 2:2 -start_epmd true",
+            "RABBITMQ_LOGS": "-",
         }
         self.spawn("epmd", "-address", "127.0.0.1")
         self.spawn("/usr/lib/rabbitmq/bin/rabbitmq-server", env={k: str(v) for k, v in env.items()})
@@ -30,7 +44,9 @@ class Rabbitmq(Server):
         import pika
 
         credentials = pika.PlainCredentials("boss", self.secret("pass"))
-        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port, credentials=credentials, heartbeat=0))
+        return pika.BlockingConnection(
+            pika.ConnectionParameters("127.0.0.1", self.port, credentials=credentials, heartbeat=0)
+        )
 
     def end_port(self, connection):
         return connection._impl._transport._sock.getsockname()[1]

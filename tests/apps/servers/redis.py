@@ -10,7 +10,19 @@ class Redis(Server):
     modules = ("redis",)
 
     def start(self):
-        self.spawn("redis-server", "--port", self.port, "--save", "", "--appendonly", "no", "--dir", self.work, "--requirepass", self.secret("pass"))
+        self.spawn(
+            "redis-server",
+            "--port",
+            self.port,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            self.work,
+            "--requirepass",
+            self.secret("pass"),
+        )
 
     def open(self):
         import redis

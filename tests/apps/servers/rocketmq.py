@@ -21,15 +21,35 @@ class Rocketmq(Client):
     also = tuple(
         f"rocketmq {name}"
         for name in (
-            "GET_ROUTEINFO_BY_TOPIC", "HEART_BEAT", "UNREGISTER_CLIENT", "REGISTER_BROKER", "QUERY_DATA_VERSION", "GET_CONSUMER_LIST_BY_GROUP", "QUERY_CONSUMER_OFFSET", "GET_MAX_OFFSET",
-            "UPDATE_CONSUMER_OFFSET", "PULL_MESSAGE", "NOTIFY_CONSUMER_IDS_CHANGED",
+            "GET_ROUTEINFO_BY_TOPIC",
+            "HEART_BEAT",
+            "UNREGISTER_CLIENT",
+            "REGISTER_BROKER",
+            "QUERY_DATA_VERSION",
+            "GET_CONSUMER_LIST_BY_GROUP",
+            "QUERY_CONSUMER_OFFSET",
+            "GET_MAX_OFFSET",
+            "UPDATE_CONSUMER_OFFSET",
+            "PULL_MESSAGE",
+            "NOTIFY_CONSUMER_IDS_CHANGED",
         )
     )
     LATE, FRESH, PARALLEL = 1, 1, 1  # a client is a process
     numbers = itertools.count()
 
     def java(self):
-        return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *FULL, *OPENS, f"-Duser.home={self.work}", "-cp", f"{CACHE}/rocketmq-classes:{CACHE}/rocketmq/*", "Rocketmq"]
+        return [
+            "java",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *FULL,
+            *OPENS,
+            f"-Duser.home={self.work}",
+            "-cp",
+            f"{CACHE}/rocketmq-classes:{CACHE}/rocketmq/*",
+            "Rocketmq",
+        ]
 
     def start(self):
         self.spawn(*self.java(), "server", self.names, self.port, self.work / "store")
@@ -51,7 +71,12 @@ class Rocketmq(Client):
 
     def both(self, client, what, status="ok"):
         """A message is sent, and comes."""
-        with self.call("SEND_MESSAGE_V2", "orders", status, attrs={"messaging.operation.type": "send", "messaging.destination.name": "orders"}) as sent:
+        with self.call(
+            "SEND_MESSAGE_V2",
+            "orders",
+            status,
+            attrs={"messaging.operation.type": "send", "messaging.destination.name": "orders"},
+        ) as sent:
             said = self.ask(client, what, self.secret("message"))
         with self.call("PULL_MESSAGE", "orders", start=client.pulls_since) as pulled:
             identity, offset = self.ask(client, "receive", "-").split()

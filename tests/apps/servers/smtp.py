@@ -43,7 +43,10 @@ class Smtp(Server):
             with self.call("RCPT", "shop.example"):
                 assert c.rcpt("root@shop.example")[0] == 250
             with self.call("DATA"):
-                assert c.data(f"Subject: {self.secret('subject')}\r\n\r\n{(self.secret('body') + chr(10)) * size}")[0] == 250
+                assert (
+                    c.data(f"Subject: {self.secret('subject')}\r\n\r\n{(self.secret('body') + chr(10)) * size}")[0]
+                    == 250
+                )
         with self.call("NOOP"):
             assert c.noop()[0] == 250
         with self.call("VRFY", status="client-error"):  # OpenSMTPD has no such command

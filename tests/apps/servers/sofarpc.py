@@ -17,7 +17,12 @@ class Sofarpc(JavaEnds):
         self.ask(client, "echo", "x")
 
     def use(self, client):
-        for method, what, said in (("echo", "echo", "ok"), ("echo", "large", "ok"), ("list", "list", "ok"), ("missing", "missing", "failed")):
+        for method, what, said in (
+            ("echo", "echo", "ok"),
+            ("echo", "large", "ok"),
+            ("list", "list", "ok"),
+            ("missing", "missing", "failed"),
+        ):
             for _ in range(3):
                 with self.call(method, ORDERS, "ok" if said == "ok" else "server-error"):
                     assert self.ask(client, what, self.secret("value")) == said

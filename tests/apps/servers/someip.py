@@ -78,8 +78,14 @@ class Someip(Server):
     def use(self, client):
         value = self.secret("value").encode()
         for method, payload, more, status, code in (
-            (ADD, value, {}, "ok", 0), (ADD, value * 1000, {}, "ok", 0), (NOTE, value, {"one_way": True}, "one-way", 0), (REFUSE, value, {}, "client-error", 9),
-            (MISSING, value, {}, "client-error", 3), (ADD, value, {"version": 2}, "client-error", 8), (ADD, value, {"service": 0x4321}, "client-error", 2), (ADD, value, {}, "ok", 0),
+            (ADD, value, {}, "ok", 0),
+            (ADD, value * 1000, {}, "ok", 0),
+            (NOTE, value, {"one_way": True}, "one-way", 0),
+            (REFUSE, value, {}, "client-error", 9),
+            (MISSING, value, {}, "client-error", 3),
+            (ADD, value, {"version": 2}, "client-error", 8),
+            (ADD, value, {"service": 0x4321}, "client-error", 2),
+            (ADD, value, {}, "ok", 0),
         ):
             target = f"0x{more.get('service', SERVICE):04x}"
             attrs = {"rpc.system.name": "someip", "rpc.method": f"{target}/0x{method:04x}", "network.transport": "udp"}

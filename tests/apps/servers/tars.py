@@ -2,7 +2,7 @@
 
 import os
 
-from stage import CACHE, HERE, Client
+from stage import APPS, CACHE, Client
 
 
 class Tars(Client):
@@ -13,7 +13,7 @@ class Tars(Client):
     LATE, FRESH, PARALLEL = 1, 1, 1  # a client is a process
 
     def node(self, role):
-        return ["node", "--no-deprecation", HERE / "tars" / "tars.js", role, self.port]
+        return ["node", "--no-deprecation", APPS / "fetch" / "tars" / "tars.js", role, self.port]
 
     def start(self):
         os.environ["NODE_PATH"] = f"{CACHE}/tars/node_modules"
@@ -27,8 +27,14 @@ class Tars(Client):
 
     def use(self, client):
         for function, how, status, said in (
-            ("add", "", "ok", "ok"), ("add", "/large", "ok", "ok"), ("add", "/tup", "ok", "ok"), ("refuse", "/tup", "server-error", "failed 77"), ("refuse", "", "server-error", "failed 77"), ("note", "/one-way", "one-way", "ok"),
-            ("missing", "", "client-error", "failed -3"), ("add", "", "ok", "ok"),
+            ("add", "", "ok", "ok"),
+            ("add", "/large", "ok", "ok"),
+            ("add", "/tup", "ok", "ok"),
+            ("refuse", "/tup", "server-error", "failed 77"),
+            ("refuse", "", "server-error", "failed 77"),
+            ("note", "/one-way", "one-way", "ok"),
+            ("missing", "", "client-error", "failed -3"),
+            ("add", "", "ok", "ok"),
         ):
             attrs = {"rpc.system.name": "tars", "rpc.method": f"Shop.CartServer.CartObj/{function}"}
             with self.call(function, "Shop.CartServer.CartObj", status, attrs=attrs):

@@ -14,9 +14,16 @@ def factories(port):
 
     if port == HEADERS:
         return TTransport.TTransportFactoryBase(), THeaderProtocol.THeaderProtocolFactory()
-    transport = TTransport.TFramedTransportFactory() if port in (FRAMED, FRAMED_BINARY) else TTransport.TBufferedTransportFactory()
+    transport = (
+        TTransport.TFramedTransportFactory()
+        if port in (FRAMED, FRAMED_BINARY)
+        else TTransport.TBufferedTransportFactory()
+    )
     compact = port in (FRAMED, PLAIN_COMPACT)
-    return transport, TCompactProtocol.TCompactProtocolFactory() if compact else TBinaryProtocol.TBinaryProtocolFactory()
+    return (
+        transport,
+        TCompactProtocol.TCompactProtocolFactory() if compact else TBinaryProtocol.TBinaryProtocolFactory(),
+    )
 
 
 class Processor:
@@ -112,7 +119,13 @@ class Thrift(Server):
 
     def use(self, client):
         for operation, status in (
-            ("add", "ok"), ("add", "ok"), ("refuse", "server-error"), ("missing", "client-error"), ("note", "one-way"), ("note", "one-way"), ("add", "ok"),
+            ("add", "ok"),
+            ("add", "ok"),
+            ("refuse", "server-error"),
+            ("missing", "client-error"),
+            ("note", "one-way"),
+            ("note", "one-way"),
+            ("add", "ok"),
         ):
             attrs = {"rpc.system.name": "thrift", "rpc.method": f"Cart/{operation}"}
             if client.server_port == HEADERS:

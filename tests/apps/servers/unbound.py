@@ -1,6 +1,6 @@
 """unbound: a zone of its own, over UDP and TCP."""
 
-from names import Names
+from dns_names import Names
 
 
 class Unbound(Names):

@@ -30,7 +30,9 @@ class Websockets(Server):
         self.here.compression = next(self.forms)
         head = {"Authorization": f"Bearer {self.secret('bearer')}"}
         url = f"ws://127.0.0.1:{self.port}/chat?token={self.secret('url')}"
-        return connect(url, additional_headers=head, compression=self.here.compression, ping_interval=None, max_size=None)
+        return connect(
+            url, additional_headers=head, compression=self.here.compression, ping_interval=None, max_size=None
+        )
 
     def end_port(self, connection):
         return connection.socket.getsockname()[1]

@@ -12,14 +12,19 @@ class Zookeeper(Server):
     also = ("zookeeper ping", "zookeeper closeSession")
 
     def start(self):
-        conf = self.file("zoo.cfg", f"dataDir={self.work}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n")
+        conf = self.file(
+            "zoo.cfg",
+            f"dataDir={self.work}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n",
+        )
         java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/kafka/*"]
         self.spawn(*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)
 
     def open(self):
         from kazoo.client import KazooClient
 
-        client = KazooClient(f"127.0.0.1:{self.port}", timeout=60, auth_data=[("digest", f"boss:{self.secret('pass')}")])
+        client = KazooClient(
+            f"127.0.0.1:{self.port}", timeout=60, auth_data=[("digest", f"boss:{self.secret('pass')}")]
+        )
         client.start(30)
         return client
 

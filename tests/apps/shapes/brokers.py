@@ -9,7 +9,7 @@ Two producers, two partitions, two consumers that each get all records and make 
 their calls for it, and send the next: U records are under way, and share batches and requests as it comes. With --flat-out, users
 wait for the broker only, and consumers fall behind.
 
-Run by the Python of target/servers/venv (tests/apps/fetch.py), in a network namespace of its own (root). Truth is in
+Run by the Python of target/servers/venv (tests/apps/fetch/fetch.py), in a network namespace of its own (root). Truth is in
 WORKDIR/truth: one line per record and process, never on the wire. Says `skip REASON` if something is missing.
 """
 
@@ -28,10 +28,10 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("serving", "truth")]
 
 import passages  # noqa: E402 - from this folder
-import serve  # noqa: E402 - from the folder above
+import serve  # noqa: E402 - from serving/
 import stage  # noqa: E402
 
 PORT, CALLED, TOPIC, PARTITIONS = 9092, 8080, "orders", 2
@@ -123,7 +123,9 @@ def by_users(folder, producer, args):
         for n in numbers:
             if time.monotonic() > end:
                 return
-            record = note_sent(folder, producer.send(TOPIC, value=b"o" * (low + n * 37 % (high - low)), partition=n % PARTITIONS))
+            record = note_sent(
+                folder, producer.send(TOPIC, value=b"o" * (low + n * 37 % (high - low)), partition=n % PARTITIONS)
+            )
             if users:
                 users.wait(record)
 
@@ -134,7 +136,9 @@ def by_users(folder, producer, args):
 def consume(folder, args):
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{PORT}", group_id=None, fetch_max_wait_ms=100, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        bootstrap_servers=f"127.0.0.1:{PORT}", group_id=None, fetch_max_wait_ms=100, auto_offset_reset="earliest"
+    )
     consumer.assign([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
     for p in range(PARTITIONS):
         consumer.seek(TopicPartition(TOPIC, p), 0)
@@ -185,8 +189,23 @@ def run(work, args):
     children = []
 
     def start(way, **more):
-        options = itertools.chain(*((f"--{name}", str(value)) for name, value in more.items()), ["--flat-out"] * args.flat_out)
-        children.append(subprocess.Popen([sys.executable, str(HERE / "brokers.py"), way, "--dir", str(truth), "--all", str(args.requests), *options]))
+        options = itertools.chain(
+            *((f"--{name}", str(value)) for name, value in more.items()), ["--flat-out"] * args.flat_out
+        )
+        children.append(
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    str(HERE / "brokers.py"),
+                    way,
+                    "--dir",
+                    str(truth),
+                    "--all",
+                    str(args.requests),
+                    *options,
+                ]
+            )
+        )
 
     try:
         server.start()
@@ -203,7 +222,9 @@ def run(work, args):
         server.wait(lambda: len(list(truth.glob("ready-*"))) == PROCESSES, "the consumers")
         began = time.monotonic()
         # One user is in one process, which has all the records then.
-        for users, records in zip(shares(args.users), shares(args.requests)) if args.users != 1 else [(1, args.requests)]:
+        for users, records in (
+            zip(shares(args.users), shares(args.requests)) if args.users != 1 else [(1, args.requests)]
+        ):
             start("produce", users=users, requests=records, seconds=args.seconds, settle=args.settle)
         if any(child.wait() for child in children[PROCESSES:]):
             raise SystemExit(f"a producer failed\n{server.logs()}")
@@ -223,16 +244,26 @@ def run(work, args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Messages through a broker, and the links between who sent and who got them.")
+    parser = argparse.ArgumentParser(
+        description="Messages through a broker, and the links between who sent and who got them."
+    )
     parser.add_argument("what", choices=["run", "compare", "produce", "consume"])
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     parser.add_argument("--dir", type=pathlib.Path)
     parser.add_argument("--requests", type=int, default=200, help="in all (200)")
-    parser.add_argument("--users", type=int, default=0, help="records under way at once (0: one batch of each producer)")
-    parser.add_argument("--seconds", type=float, default=0, help="no record of a user is sent after so long, however few there were")
+    parser.add_argument(
+        "--users", type=int, default=0, help="records under way at once (0: one batch of each producer)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="no record of a user is sent after so long, however few there were"
+    )
     parser.add_argument("--flat-out", action="store_true", help="users do not wait for the consumers")
-    parser.add_argument("--settle", type=float, default=0, help="how long the producers are up before they send, seconds (0)")
-    parser.add_argument("--all", type=int, default=0, help=argparse.SUPPRESS)  # of a producer or consumer: records of all producers
+    parser.add_argument(
+        "--settle", type=float, default=0, help="how long the producers are up before they send, seconds (0)"
+    )
+    parser.add_argument(
+        "--all", type=int, default=0, help=argparse.SUPPRESS
+    )  # of a producer or consumer: records of all producers
     parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)  # of a consumer: which it is
     args = parser.parse_args()
     if args.what == "compare":

@@ -15,9 +15,9 @@ import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "truth"))
 
-import check  # noqa: E402 - from the folder above
+import check  # noqa: E402 - from truth/
 from check import CLIENT, SERVER  # noqa: E402
 
 
@@ -27,7 +27,9 @@ class NamedCall(check.Call):
     __slots__ = ("path",)
 
     def __init__(self, record, to):
-        super().__init__({**record, "operation": "GET", "protocol": "http"}, None, record["port"], record["service"], to)
+        super().__init__(
+            {**record, "operation": "GET", "protocol": "http"}, None, record["port"], record["service"], to
+        )
         self.path = record["target"]
 
 
@@ -111,8 +113,12 @@ def by_evidence(links):
             good[place, evidence] += right
     return [
         {
-            "place": place, "evidence": evidence, "found": n, "right": good[place, evidence],
-            "precision": good[place, evidence] / n, "recall": good[place, evidence] / expected[place],
+            "place": place,
+            "evidence": evidence,
+            "found": n,
+            "right": good[place, evidence],
+            "precision": good[place, evidence] / n,
+            "recall": good[place, evidence] / expected[place],
         }
         for (place, evidence), n in sorted(found.items(), key=lambda item: (item[0][0], -item[1]))
     ]
@@ -125,7 +131,12 @@ def calibration(links, chosen=lambda evidence: True):
         if evidence and chosen(evidence):
             bins[min(int(confidence * 10), 9)].append((confidence, right))
     return [
-        {"from": i / 10, "links": len(b), "confidence": sum(c for c, _ in b) / len(b), "right": sum(r for _, r in b) / len(b)}
+        {
+            "from": i / 10,
+            "links": len(b),
+            "confidence": sum(c for c, _ in b) / len(b),
+            "right": sum(r for _, r in b) / len(b),
+        }
         for i, b in sorted(bins.items())
     ]
 
@@ -136,13 +147,18 @@ def compare(folder, spans, show):
     differences = result.pop("differences")
     links = list(judged_links(roots, spans))
     return {
-        **result, "evidence": by_evidence(links), "calibration": calibration(links),
-        "calibration of inferred": calibration(links, lambda e: e == "inferred"), "differences": differences[:show],
+        **result,
+        "evidence": by_evidence(links),
+        "calibration": calibration(links),
+        "calibration of inferred": calibration(links, lambda e: e == "inferred"),
+        "differences": differences[:show],
     }
 
 
 def show_text(shape, report):
-    print(f"{shape}: {report['exact']} of {report['requests']} exact ({report['share']:.4f}), spans {report['spans found']} of {report['spans expected']}")
+    print(
+        f"{shape}: {report['exact']} of {report['requests']} exact ({report['share']:.4f}), spans {report['spans found']} of {report['spans expected']}"
+    )
     for row in report["evidence"]:
         print("  {place:7} {evidence:11} found {found:7}  precision {precision:.5f}  recall {recall:.5f}".format(**row))
     for difference in report["differences"]:

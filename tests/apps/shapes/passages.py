@@ -13,9 +13,9 @@ import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "truth"))
 
-import check  # noqa: E402 - from the folder above
+import check  # noqa: E402 - from truth/
 
 CLIENT = 3  # SpanKind in OTLP
 
@@ -29,7 +29,11 @@ def moved(attrs):
             yield int(place.rpartition("/")[2]), int(first), int(last or first)
     elif "kafka.offset" in attrs:
         first = int(attrs["kafka.offset"])
-        yield int(attrs["messaging.destination.partition.id"]), first, int(attrs.get("wirespan.kafka.last_offset", first))
+        yield (
+            int(attrs["messaging.destination.partition.id"]),
+            first,
+            int(attrs.get("wirespan.kafka.last_offset", first)),
+        )
 
 
 def by_partition(attrs):
@@ -105,12 +109,26 @@ def compare(otlp, work):
                 brought[key, pid].append(id)
     caused = {(key, pid): parent for parent, pid, key in calls if parent in brought[key, pid]}
     exact = lambda pair: (  # noqa: E731
-        pair in linked and len(brought[pair]) == 1 and brought[pair][0] not in spoiled and caused.get(pair) == brought[pair][0])
+        pair in linked
+        and len(brought[pair]) == 1
+        and brought[pair][0] not in spoiled
+        and caused.get(pair) == brought[pair][0]
+    )
     whole = [key for key in sent if received[key] and all(exact((key, pid)) for pid in received[key])]
     return {
-        "requests": len(sent), "exact": len(whole), "share": len(whole) / max(len(sent), 1),
-        "records": len(expected), "linked": len(linked & expected), "links": len(links), "right": right,
-        "calls": len(calls), "caused": len(caused), "orphans": sum(parent not in spans for parent, _, _ in calls),
-        "link precision": right / max(len(links), 1), "link recall": len(linked & expected) / max(len(expected), 1),
-        "evidence": [], "calibration": [], "calibration of inferred": [],  # as compare.py says of services
+        "requests": len(sent),
+        "exact": len(whole),
+        "share": len(whole) / max(len(sent), 1),
+        "records": len(expected),
+        "linked": len(linked & expected),
+        "links": len(links),
+        "right": right,
+        "calls": len(calls),
+        "caused": len(caused),
+        "orphans": sum(parent not in spans for parent, _, _ in calls),
+        "link precision": right / max(len(links), 1),
+        "link recall": len(linked & expected) / max(len(expected), 1),
+        "evidence": [],
+        "calibration": [],
+        "calibration of inferred": [],  # as compare.py says of services
     }

@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-SERVERS = ROOT / "target" / "servers"  # what tests/apps/fetch.py has fetched
+SERVERS = ROOT / "target" / "servers"  # what tests/apps/fetch/fetch.py has fetched
 VENV = SERVERS / "venv" / "bin" / "python3"
 DOTNET = SERVERS / "dotnet" / "dotnetcore2" / "bin"
 
@@ -35,7 +35,9 @@ class Shape:
     proxy: str = ""  # before the front: one of PROXIES
     mid: str = ""  # runtime of mid, if another
     leaf: str = "c"
-    tree: dict = dataclasses.field(default_factory=lambda: SMALL)  # service → whom it calls; the called before the callers
+    tree: dict = dataclasses.field(
+        default_factory=lambda: SMALL
+    )  # service → whom it calls; the called before the callers
     inside: tuple = ()  # command before that of each service
 
     def slower_a_user(self):
@@ -48,7 +50,11 @@ SMALL = {"leaf": [], "mid": ["leaf"], "front": ["mid", "leaf"]}
 # Forty services, of which a request calls 41 to 54 times: with that of its user 84 to 110 spans. Train Ticket has 97 over 40.
 MIDS = [f"mid{n}" for n in range(7)]
 LEAVES = {mid: [f"leaf{n}" for n in range(30) if n % 7 == i] for i, mid in enumerate(MIDS)}
-LARGE = {name: [] for name in ["user", "station", *sum(LEAVES.values(), [])]} | LEAVES | {"front": ["user", "station", *MIDS]}
+LARGE = (
+    {name: [] for name in ["user", "station", *sum(LEAVES.values(), [])]}
+    | LEAVES
+    | {"front": ["user", "station", *MIDS]}
+)
 
 # As a container is: other numbers of processes, another view of files.
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts")
@@ -61,15 +67,72 @@ RUNTIMES = {
     "python": ([], None, [sys.executable, "{here}/service.py"]),
     "gevent": ([], None, [VENV, "{here}/service.py"]),
     "uvloop": ([], None, [VENV, "{here}/service.py"]),
-    "java": (["javac", "java"], "Service.class", ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss256k", "-Dsun.net.httpserver.nodelay=true", "-cp", "{build}", "Service"]),
-    "java25": (["javac"], "Service.class", ["{java25}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", "{build}", "Service"]),
-    "netty": (["java"], None, ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dreactor.netty.ioWorkerCount={workers}", "-cp", f"{SERVERS}/shape_netty-classes:{SERVERS}/shape_netty/*", "Netty"]),
-    "dotnet": (["mcs"], "Service.dll", ["env", "COMPlus_EnableDiagnostics=0", DOTNET / "dotnet", "exec", "--runtimeconfig", "{here}/Service.runtimeconfig.json", "{build}/Service.dll"]),
+    "java": (
+        ["javac", "java"],
+        "Service.class",
+        [
+            "java",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xmx256m",
+            "-Xss256k",
+            "-Dsun.net.httpserver.nodelay=true",
+            "-cp",
+            "{build}",
+            "Service",
+        ],
+    ),
+    "java25": (
+        ["javac"],
+        "Service.class",
+        ["{java25}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", "{build}", "Service"],
+    ),
+    "netty": (
+        ["java"],
+        None,
+        [
+            "java",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xmx256m",
+            "-Dreactor.netty.ioWorkerCount={workers}",
+            "-cp",
+            f"{SERVERS}/shape_netty-classes:{SERVERS}/shape_netty/*",
+            "Netty",
+        ],
+    ),
+    "dotnet": (
+        ["mcs"],
+        "Service.dll",
+        [
+            "env",
+            "COMPlus_EnableDiagnostics=0",
+            DOTNET / "dotnet",
+            "exec",
+            "--runtimeconfig",
+            "{here}/Service.runtimeconfig.json",
+            "{build}/Service.dll",
+        ],
+    ),
     "go": (["go"], "go_service", ["{build}/go_service"]),
     "grpc": ([], None, [SERVERS / "shape_grpc"]),
     "node": (["node"], None, ["node", "{here}/service.mjs"]),
     "php": (["php"], None, ["{php_fpm}", "-F", "-R", "-y", "{work}/fpm.conf"]),
-    "ruby": (["puma"], None, ["puma", "-q", "-e", "production", "-t", "{workers}:{workers}", "-b", "tcp://{listen}?backlog=1024", "{here}/service.ru"]),
+    "ruby": (
+        ["puma"],
+        None,
+        [
+            "puma",
+            "-q",
+            "-e",
+            "production",
+            "-t",
+            "{workers}:{workers}",
+            "-b",
+            "tcp://{listen}?backlog=1024",
+            "{here}/service.ru",
+        ],
+    ),
     "tokio": ([], None, ["{tokio}"]),
 }
 
@@ -84,10 +147,18 @@ SHAPES = {
     "cpp-thread": Shape("cpp", "thread", SERIAL, "C++, a std::thread per connection"),
     "python-thread": Shape("python", "thread", SERIAL, "Python, a thread per connection"),
     "java-thread": Shape("java", "thread", SERIAL, "Java, a thread per connection"),
-    "php-fpm": Shape("php", "php", SERIAL, "nginx and PHP-FPM, a process per request", at_once=8, proxy="nginx-fastcgi", mid="c"),
+    "php-fpm": Shape(
+        "php", "php", SERIAL, "nginx and PHP-FPM, a process per request", at_once=8, proxy="nginx-fastcgi", mid="c"
+    ),
     "c-spawn": Shape("c", "spawn", CHILDREN, "C, a new thread for each call"),
     "c-fork": Shape("c", "fork", CHILDREN, "C, a new process for each call"),
-    "c-container": Shape("c", "fork", CHILDREN, "the same, each service in pid, mount, IPC and UTS namespaces of its own", inside=CONTAINER),
+    "c-container": Shape(
+        "c",
+        "fork",
+        CHILDREN,
+        "the same, each service in pid, mount, IPC and UTS namespaces of its own",
+        inside=CONTAINER,
+    ),
     "c-large": Shape("c", "thread", SERIAL, "C, 40 services, 84 to 110 spans for a request", tree=LARGE),
     "c-fanout": Shape("c", "fanout", CHILDREN, "C, a new thread for each call, all at once"),
     "cpp-async": Shape("cpp", "fanout", CHILDREN, "C++, std::async for each call, all at once over kept connections"),
@@ -106,12 +177,19 @@ SHAPES = {
     "python-pool": Shape("python", "pool", POOL, "Python, ThreadPoolExecutor", workers=WIDE),
     "python-pool-full": Shape("python", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "python-fanout": Shape("python", "fanout", POOL, "Python, ThreadPoolExecutor, all calls at once", workers=WIDE),
-    "java-client": Shape("java", "client", POOL, "Java, a thread per connection, calls by the JDK's client as Spring's RestClient makes them"),
+    "java-client": Shape(
+        "java",
+        "client",
+        POOL,
+        "Java, a thread per connection, calls by the JDK's client as Spring's RestClient makes them",
+    ),
     "java-pool": Shape("java", "pool", POOL, "Java, fixed thread pool", workers=WIDE),
     "java-pool-full": Shape("java", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "java-fanout": Shape("java", "fanout", POOL, "Java, fixed thread pool, all calls at once", workers=WIDE),
     "java-virtual": Shape("java25", "virtual", POOL, "Java 25, a virtual thread per connection"),
-    "java-virtual-fanout": Shape("java25", "virtual-fanout", POOL, "Java 25, a virtual thread for each call, all at once"),
+    "java-virtual-fanout": Shape(
+        "java25", "virtual-fanout", POOL, "Java 25, a virtual thread for each call, all at once"
+    ),
     "dotnet-pool": Shape("dotnet", "pool", POOL, ".NET's thread pool, one call after the other", workers=WIDE),
     "dotnet-pool-full": Shape("dotnet", "pool", FULL, "the same, saturated", workers=NARROW, at_once=NARROW),
     "dotnet-async": Shape("dotnet", "async", POOL, ".NET, async and await, HttpClient"),
@@ -141,6 +219,7 @@ SHAPES = {
     "gevent-fanout": Shape("gevent", "gevent-fanout", REACTOR, "gevent, a greenlet for each call, all at once"),
 }
 
+
 @dataclasses.dataclass
 class Broker:
     """Not a tree of services, but records that go from users through a broker to who makes a call for each: brokers.py."""
@@ -165,9 +244,12 @@ http {{
 }}
 """
 
-NGINX_FASTCGI = NGINX.replace("proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_next_upstream off;", """
+NGINX_FASTCGI = NGINX.replace(
+    'proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_next_upstream off;',
+    """
             fastcgi_pass front; fastcgi_next_upstream off; fastcgi_read_timeout 300s; fastcgi_param SCRIPT_FILENAME {here}/service.php;
-            fastcgi_param REQUEST_METHOD $request_method; fastcgi_param REQUEST_URI $request_uri;""").replace("keepalive 64; keepalive_requests 1000000;", "")
+            fastcgi_param REQUEST_METHOD $request_method; fastcgi_param REQUEST_URI $request_uri;""",
+).replace("keepalive 64; keepalive_requests 1000000;", "")
 
 FPM = """
 [global]
@@ -229,6 +311,9 @@ static_resources:
 PROXIES = {
     "nginx": (NGINX, ["nginx", "-p", "{work}", "-c", "{conf}"]),
     "nginx-fastcgi": (NGINX_FASTCGI, ["nginx", "-p", "{work}", "-c", "{conf}"]),
-    "envoy": (ENVOY, ["{envoy}", "--config-path", "{conf}", "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]),
+    "envoy": (
+        ENVOY,
+        ["{envoy}", "--config-path", "{conf}", "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"],
+    ),
     "haproxy": (HAPROXY, ["haproxy", "-db", "-f", "{conf}"]),
 }

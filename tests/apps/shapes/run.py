@@ -39,15 +39,27 @@ def build(wanted):
     BUILD.mkdir(exist_ok=True)
     cc = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
     cxx = ["g++", "-std=gnu++20", "-O2", "-Wall", "-Wextra", "-pthread", "-o"]
-    core = [f"-r:{file}" for file in sorted(DOTNET.glob("shared/*/*/System*.dll")) if "Native" not in file.name and "Windows" not in file.name]
+    core = [
+        f"-r:{file}"
+        for file in sorted(DOTNET.glob("shared/*/*/System*.dll"))
+        if "Native" not in file.name and "Windows" not in file.name
+    ]
     mcs = ["mcs", "-nostdlib", "-noconfig", "-langversion:7", "-nowarn:1702", "-warnaserror", *core]
     steps = {
         "load": (["load.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "load", "load.c"], HERE),
         "service": (["service.c", "http.h", "../shop/truth.h"], [*cc, BUILD / "service", "service.c"], HERE),
-        "cpp_service": (["service.cc", "service.hh", "coroutine.hh", "http.h", "../shop/truth.h"], [*cxx, BUILD / "cpp_service", "service.cc"], HERE),
+        "cpp_service": (
+            ["service.cc", "service.hh", "coroutine.hh", "http.h", "../shop/truth.h"],
+            [*cxx, BUILD / "cpp_service", "service.cc"],
+            HERE,
+        ),
         "Service.class": (["Service.java"], ["javac", "-d", BUILD, "Service.java"], HERE),
         "Service.dll": (["Service.cs"], [*mcs, f"-out:{BUILD / 'Service.dll'}", "Service.cs"], HERE),
-        "go_service": (["goservice/service.go", *(f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod"))], ["go", "build", "-o", BUILD / "go_service", "."], HERE / "go"),
+        "go_service": (
+            ["goservice/service.go", *(f"go/{f}" for f in ("main.go", "h2.go", "h2_old.go", "go.mod"))],
+            ["go", "build", "-o", BUILD / "go_service", "."],
+            HERE / "go",
+        ),
     }
     broken = {}
     for made, (sources, command, cwd) in steps.items():
@@ -61,7 +73,9 @@ def build(wanted):
             continue
         env = dict(os.environ, GOTOOLCHAIN="local", GOFLAGS="", GOPROXY="off", CGO_ENABLED="0")
         env.setdefault("HOME", "/root")
-        done = subprocess.run([str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            [str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         if done.returncode:
             broken[made] = done.stdout.strip()
     return broken
@@ -70,7 +84,9 @@ def build(wanted):
 def tokio_service():
     """The newest build of the example that `cargo build --examples` and `cargo test` make."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    built = [p for p in (target / profile / "examples" / "shape_tokio" for profile in ("debug", "release")) if p.exists()]
+    built = [
+        p for p in (target / profile / "examples" / "shape_tokio" for profile in ("debug", "release")) if p.exists()
+    ]
     return max(built, key=lambda p: p.stat().st_mtime, default=None)
 
 
@@ -80,7 +96,9 @@ def php_fpm():
 
 def packaged(what):
     """The path of a program that a package of Python brings along."""
-    return subprocess.run([VENV, "-c", f"{what[0]}; print({what[1]})"], stdout=subprocess.PIPE, text=True).stdout.strip()
+    return subprocess.run(
+        [VENV, "-c", f"{what[0]}; print({what[1]})"], stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
 
 
 def java25():
@@ -95,22 +113,29 @@ def check(shape):
     """Raises Skip if the shape cannot run here."""
     programs, _, _ = RUNTIMES[shape.runtime]
     proxy = [PROXIES[shape.proxy][1][0]] if shape.proxy and shape.proxy not in MODULES else []
-    for program in [*programs, "cc", *proxy, *shape.inside[:1], *(["go"] if shape.leaf == "go" else []), *(["openssl"] if with_tls(shape) else [])]:
+    for program in [
+        *programs,
+        "cc",
+        *proxy,
+        *shape.inside[:1],
+        *(["go"] if shape.leaf == "go" else []),
+        *(["openssl"] if with_tls(shape) else []),
+    ]:
         if not shutil.which(program):
             raise Skip(f"needs {program}")
     if shape.leaf == "go" and not any("1.24" <= v for v in [go_version()]):
         raise Skip(f"HTTP/2 without TLS needs Go 1.24, this is {go_version()}")
     for module in (MODULES[n] for n in (shape.runtime, shape.proxy) if n in MODULES):
         if not VENV.exists() or subprocess.run([VENV, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode:
-            raise Skip(f"needs Python's {module} (tests/apps/fetch.py)")
+            raise Skip(f"needs Python's {module} (tests/apps/fetch/fetch.py)")
     if shape.runtime == "php" and not php_fpm():
         raise Skip("needs php-fpm")
     if shape.runtime == "grpc" and not (SERVERS / "shape_grpc").exists():
-        raise Skip("needs gRPC for Go (tests/apps/fetch.py)")
+        raise Skip("needs gRPC for Go (tests/apps/fetch/fetch.py)")
     if shape.runtime == "dotnet" and not (DOTNET / "dotnet").exists():
-        raise Skip("needs .NET Core (tests/apps/fetch.py)")
+        raise Skip("needs .NET Core (tests/apps/fetch/fetch.py)")
     if shape.runtime == "netty" and not (SERVERS / "shape_netty-classes" / "Netty.class").exists():
-        raise Skip("needs Netty (tests/apps/fetch.py)")
+        raise Skip("needs Netty (tests/apps/fetch/fetch.py)")
     if shape.runtime == "tokio" and not tokio_service():
         raise Skip("needs cargo build --example shape_tokio")
 
@@ -120,7 +145,9 @@ def with_tls(shape):
 
 
 def go_version():
-    said = subprocess.run(["go", "env", "GOVERSION"], stdout=subprocess.PIPE, text=True, env={**os.environ, "GOTOOLCHAIN": "local"}).stdout
+    said = subprocess.run(
+        ["go", "env", "GOVERSION"], stdout=subprocess.PIPE, text=True, env={**os.environ, "GOTOOLCHAIN": "local"}
+    ).stdout
     return said.strip().removeprefix("go")
 
 
@@ -138,9 +165,14 @@ class Run:
         libc = ctypes.CDLL(None)
         with open(self.work / "logs" / f"{name}.log", "ab") as log:
             child = subprocess.Popen(
-                [str(w) for w in command], cwd=self.work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if name == "load" else log, stderr=log,
+                [str(w) for w in command],
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if name == "load" else log,
+                stderr=log,
                 env={**os.environ, "GROUND_TRUTH_DIR": str(self.work / "truth"), "PYTHONDONTWRITEBYTECODE": "1", **env},
-                start_new_session=True, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+                start_new_session=True,
+                preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
         self.children.append((name, child))
         return child
@@ -148,20 +180,45 @@ class Run:
     def certificate(self):
         """For the services of a shape with TLS: names of files, in the environment."""
         files = {"TLS_KEY": str(self.work / "key.pem"), "TLS_CERT": str(self.work / "cert.pem")}
-        kind = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-        subprocess.run([*kind, "-keyout", files["TLS_KEY"], "-out", files["TLS_CERT"]], check=True, stderr=subprocess.DEVNULL)
+        kind = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+        ]
+        subprocess.run(
+            [*kind, "-keyout", files["TLS_KEY"], "-out", files["TLS_CERT"]], check=True, stderr=subprocess.DEVNULL
+        )
         return files
 
     def service(self, name, runtime, how, calls):
         listen = f"127.0.0.1:{self.port[name]}"
         places = {"build": BUILD, "here": HERE, "work": self.work, "listen": listen, "workers": self.shape.workers}
         finders = {"tokio": tokio_service, "php_fpm": php_fpm, "java25": java25}
-        places.update((key, find()) for key, find in finders.items() if any(f"{{{key}}}" in str(w) for w in RUNTIMES[runtime][2]))
+        places.update(
+            (key, find()) for key, find in finders.items() if any(f"{{{key}}}" in str(w) for w in RUNTIMES[runtime][2])
+        )
         command = [str(w).format(**places) for w in RUNTIMES[runtime][2]]
         if runtime == "php":
             (self.work / "fpm.conf").write_text(FPM.format(**places))
         upstreams = ",".join(f"127.0.0.1:{self.port[c]}" for c in calls)
-        env = {**self.tls, "SLOWER": str(self.slower), "SERVICE": name, "LISTEN": listen, "CALLS": upstreams, "HOW": how, "WORKERS": str(self.shape.workers)}
+        env = {
+            **self.tls,
+            "SLOWER": str(self.slower),
+            "SERVICE": name,
+            "LISTEN": listen,
+            "CALLS": upstreams,
+            "HOW": how,
+            "WORKERS": str(self.shape.workers),
+        }
         self.spawn(name, [*self.shape.inside, *command], **env, ENTRY="1" if name == "front" else "")
 
     def start(self):
@@ -179,7 +236,13 @@ class Run:
             text, command = PROXIES[shape.proxy]
             conf = self.work / "proxy" / ("conf.yaml" if shape.proxy == "envoy" else "conf")
             conf.write_text(text.format(work=self.work / "proxy", here=HERE, **self.port))
-            self.spawn("gateway", [w.format(work=self.work / "proxy", conf=conf, envoy=envoy() if shape.proxy == "envoy" else "") for w in command])
+            self.spawn(
+                "gateway",
+                [
+                    w.format(work=self.work / "proxy", conf=conf, envoy=envoy() if shape.proxy == "envoy" else "")
+                    for w in command
+                ],
+            )
         for name, port in self.port.items():
             if name != "gateway" or shape.proxy:
                 self.wait_port(name, port)
@@ -201,11 +264,15 @@ class Run:
                 raise SystemExit(f"{name} ended with code {child.returncode}:\n{self.logs()}")
 
     def logs(self):
-        return "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-800:]}" for p in sorted((self.work / "logs").iterdir()))
+        return "\n".join(
+            f"--- {p.name}\n{p.read_text(errors='replace')[-800:]}" for p in sorted((self.work / "logs").iterdir())
+        )
 
     def load(self, users, requests, seconds):
         entry = self.port["gateway" if self.shape.proxy else "front"]
-        child = self.spawn("load", [BUILD / "load", f"127.0.0.1:{entry}", users, requests, *([seconds] if seconds else [])])
+        child = self.spawn(
+            "load", [BUILD / "load", f"127.0.0.1:{entry}", users, requests, *([seconds] if seconds else [])]
+        )
         out, _ = child.communicate()
         if not out:
             raise SystemExit(f"the users failed:\n{self.logs()}")
@@ -237,8 +304,16 @@ def main():
     parser.add_argument("--users", type=int, default=10)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--seconds", type=float, help="no request begins after so long, however few there were")
-    parser.add_argument("--settle", type=float, default=0, metavar="S", help="how long the services are up before the users come, seconds (0)")
-    parser.add_argument("--slower", type=float, default=1, metavar="FACTOR", help="how much longer the leaf takes (1: 0.1 to 1.5 ms)")
+    parser.add_argument(
+        "--settle",
+        type=float,
+        default=0,
+        metavar="S",
+        help="how long the services are up before the users come, seconds (0)",
+    )
+    parser.add_argument(
+        "--slower", type=float, default=1, metavar="FACTOR", help="how much longer the leaf takes (1: 0.1 to 1.5 ms)"
+    )
     parser.add_argument("--netns", action="store_true", help="in a network namespace of its own (root)")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--build-only", action="store_true")
@@ -267,7 +342,9 @@ def main():
         run = None
         try:
             check(shape)
-            if made := next((m for m in ("load", RUNTIMES[shape.runtime][1], RUNTIMES[shape.leaf][1]) if m in broken), None):
+            if made := next(
+                (m for m in ("load", RUNTIMES[shape.runtime][1], RUNTIMES[shape.leaf][1]) if m in broken), None
+            ):
                 raise Skip(f"{made} was not built: {broken[made]}")
             run = Run(shape, args.dir.resolve() / name, FIRST_PORT + 50 * i, args.slower)
             run.start()

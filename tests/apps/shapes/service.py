@@ -26,7 +26,9 @@ import time
 
 SERVICE = os.environ["SERVICE"]
 WORKERS = int(os.environ.get("WORKERS", "8"))
-truth = os.open(os.path.join(os.environ["GROUND_TRUTH_DIR"], f"{SERVICE}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+truth = os.open(
+    os.path.join(os.environ["GROUND_TRUTH_DIR"], f"{SERVICE}.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+)
 
 
 def address(text):
@@ -40,7 +42,15 @@ UPSTREAMS = [address(a) for a in os.environ.get("CALLS", "").split(",") if a]
 
 def note(kind, path, start, status, **more):
     """One line in one write: nothing is lost when the process is ended."""
-    record = {"service": SERVICE, "kind": kind, "target": path, "start": start, "end": time.time_ns(), "status": status, **more}
+    record = {
+        "service": SERVICE,
+        "kind": kind,
+        "target": path,
+        "start": start,
+        "end": time.time_ns(),
+        "status": status,
+        **more,
+    }
     os.write(truth, (json.dumps(record) + "\n").encode())
 
 
@@ -195,7 +205,17 @@ class Loop:
 
 
 if __name__ == "__main__":
-    if HOW not in ("thread", "pool", "fanout", "gevent", "gevent-fanout", "asyncio", "asyncio-fanout", "uvloop", "uvloop-fanout"):
+    if HOW not in (
+        "thread",
+        "pool",
+        "fanout",
+        "gevent",
+        "gevent-fanout",
+        "asyncio",
+        "asyncio-fanout",
+        "uvloop",
+        "uvloop-fanout",
+    ):
         sys.exit(f"service.py: unknown HOW: {HOW}")
     if HOW.startswith("uvloop"):
         import uvloop

@@ -5,7 +5,7 @@ usage: subscribers.py run --dir WORKDIR [--messages N] BROKER   BROKER: mosquitt
        subscribers.py compare OTLP_FILE WORKDIR                 JSON: `calls`, those `right`, `wrong` and without a parent
 
 Messages come one by one: the next is published when the call for the last has been made. Their number stands in the topic and in the
-path of the call, where wirespan compares nothing. Run by the Python of target/servers/venv (tests/apps/fetch.py), in a network
+path of the call, where wirespan compares nothing. Run by the Python of target/servers/venv (tests/apps/fetch/fetch.py), in a network
 namespace of its own (root). Says `skip REASON` if something is missing.
 """
 
@@ -21,10 +21,10 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent / folder) for folder in ("serving", "truth")]
 
-import check  # noqa: E402 - from the folder above
-import serve  # noqa: E402
+import check  # noqa: E402 - from truth/
+import serve  # noqa: E402 - from serving/
 import stage  # noqa: E402
 
 CALLED = 8080
@@ -174,7 +174,9 @@ def compare(otlp):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Messages that a broker pushes to a subscriber, which makes a call for each.")
+    parser = argparse.ArgumentParser(
+        description="Messages that a broker pushes to a subscriber, which makes a call for each."
+    )
     parser.add_argument("what", choices=["run", "compare"])
     parser.add_argument("of", nargs="+", help="mosquitto, nats or rabbitmq; or the files to compare")
     parser.add_argument("--dir", type=pathlib.Path)

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
-JARS = HERE.parents[2] / "target" / "servers" / "kafka"  # tests/apps/fetch.py kafka
+JARS = HERE.parents[2] / "target" / "servers" / "kafka"  # tests/apps/fetch/fetch.py kafka
 CLUSTER = "wirespanwirespanwirespA"
 JAVA = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Xss512k"]
 
@@ -28,7 +28,7 @@ def missing(part):
         lost = [] if initdb() else ["server of PostgreSQL (apt-get install postgresql)"]
         lost += [] if shutil.which("openssl") else ["openssl"]
     else:
-        lost = [] if list(JARS.glob("kafka_2.13-*.jar")) else ["Kafka (tests/apps/fetch.py kafka)"]
+        lost = [] if list(JARS.glob("kafka_2.13-*.jar")) else ["Kafka (tests/apps/fetch/fetch.py kafka)"]
     return ", no ".join(lost)
 
 
@@ -36,14 +36,20 @@ def build(build_folder, step):
     """Compiles shipping, if Kafka's jars are there; formats a log directory for Kafka once, to be copied."""
     if missing("shipping"):
         return
-    step("Shipping.class", ["Shipping.java", "Lines.java"], ["javac", "-d", build_folder, "-cp", f"{JARS}/*", "Shipping.java", "Lines.java"])
+    step(
+        "Shipping.class",
+        ["Shipping.java", "Lines.java"],
+        ["javac", "-d", build_folder, "-cp", f"{JARS}/*", "Shipping.java", "Lines.java"],
+    )
     formatted = build_folder / "kafka"
     if not (formatted / "meta.properties").exists():
         shutil.rmtree(formatted, ignore_errors=True)
         conf = build_folder / "kafka.properties"
         conf.write_text(properties(formatted, 9092, 9093))
         subprocess.run(
-            [*JAVA, "-cp", f"{JARS}/*", "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", conf], check=True, stdout=subprocess.DEVNULL,
+            [*JAVA, "-cp", f"{JARS}/*", "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", conf],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
 
 
@@ -74,21 +80,77 @@ def payment(shop):
         shutil.chown(data, user)
     if not (data / "PG_VERSION").exists():
         subprocess.run(
-            [bin_folder / "initdb", "-D", data, "-U", "shop", "-A", "trust", "-N", "--no-instructions", "-E", "UTF8", "--locale=C"],
-            user=user, check=True, stdout=subprocess.DEVNULL, cwd="/", env={**os.environ, "HOME": str(data)},
+            [
+                bin_folder / "initdb",
+                "-D",
+                data,
+                "-U",
+                "shop",
+                "-A",
+                "trust",
+                "-N",
+                "--no-instructions",
+                "-E",
+                "UTF8",
+                "--locale=C",
+            ],
+            user=user,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            env={**os.environ, "HOME": str(data)},
         )
     options = {
-        "listen_addresses": "127.0.0.1", "port": shop.ports["postgres"], "unix_socket_directories": "", "fsync": "off", "shared_buffers": "16MB",
-        "max_connections": 300, "logging_collector": "off", "autovacuum": "off", "log_min_messages": "fatal",
+        "listen_addresses": "127.0.0.1",
+        "port": shop.ports["postgres"],
+        "unix_socket_directories": "",
+        "fsync": "off",
+        "shared_buffers": "16MB",
+        "max_connections": 300,
+        "logging_collector": "off",
+        "autovacuum": "off",
+        "log_min_messages": "fatal",
     }
-    shop.start("postgres", [bin_folder / "postgres", "-D", data, *(f"-c{k}={v}" for k, v in options.items())], user=user, cwd="/")
+    shop.start(
+        "postgres",
+        [bin_folder / "postgres", "-D", data, *(f"-c{k}={v}" for k, v in options.items())],
+        user=user,
+        cwd="/",
+    )
     certificate, key = keys / "certificate.pem", keys / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=payment",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate, "-keyout", key],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=payment",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-out",
+            certificate,
+            "-keyout",
+            key,
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    shop.python("payment", HERE / "payment.py", LISTEN=shop.at("payment"), POSTGRES=shop.at("postgres"), CERTIFICATE=str(certificate), KEY=str(key))
+    shop.python(
+        "payment",
+        HERE / "payment.py",
+        LISTEN=shop.at("payment"),
+        POSTGRES=shop.at("postgres"),
+        CERTIFICATE=str(certificate),
+        KEY=str(key),
+    )
     return {"PAYMENT": shop.at("payment"), "PAYMENT_CERTIFICATE": str(certificate)}
 
 
@@ -100,5 +162,9 @@ def shipping(shop, build_folder):
     conf.write_text(properties(data, shop.ports["kafka"], shop.ports["controller"]))
     shop.start("kafka", [*JAVA, "-cp", f"{JARS}/*", "kafka.Kafka", conf])
     path = f"{build_folder}{os.pathsep}{JARS}/*"
-    shop.start("shipping", [*JAVA, "-cp", path, "Shipping", "shipping"], KAFKA=shop.at("kafka"), LISTEN=shop.at("shipping"))
-    shop.start("warehouse", [*JAVA, "-cp", path, "Shipping", "warehouse"], KAFKA=shop.at("kafka"), REDIS=shop.at("redis"))
+    shop.start(
+        "shipping", [*JAVA, "-cp", path, "Shipping", "shipping"], KAFKA=shop.at("kafka"), LISTEN=shop.at("shipping")
+    )
+    shop.start(
+        "warehouse", [*JAVA, "-cp", path, "Shipping", "warehouse"], KAFKA=shop.at("kafka"), REDIS=shop.at("redis")
+    )

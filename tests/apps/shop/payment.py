@@ -9,7 +9,6 @@ import socket
 import ssl
 import struct
 import sys
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -59,8 +58,17 @@ class Database:
 
     def note(self, current, start, operation, target):
         truth.write(
-            kind="client", id=truth.next_id(), **{"in": current}, start=start, end=time.time_ns(), protocol="postgresql",
-            local=text(self.socket.getsockname()), peer=text(self.socket.getpeername()), operation=operation, target=target, status=0,
+            kind="client",
+            id=truth.next_id(),
+            **{"in": current},
+            start=start,
+            end=time.time_ns(),
+            protocol="postgresql",
+            local=text(self.socket.getsockname()),
+            peer=text(self.socket.getpeername()),
+            operation=operation,
+            target=target,
+            status=0,
         )
 
     def close(self):
@@ -78,7 +86,9 @@ def prepare():
             if time.monotonic() > deadline:
                 sys.exit(f"PostgreSQL does not answer: {error}")
             time.sleep(0.05)
-    database.query("CREATE TABLE IF NOT EXISTS payments (orders bigint, item_count int, paid_at timestamptz DEFAULT now())")
+    database.query(
+        "CREATE TABLE IF NOT EXISTS payments (orders bigint, item_count int, paid_at timestamptz DEFAULT now())"
+    )
     database.close()
 
 
@@ -118,8 +128,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.wfile.flush()
         truth.write(
-            kind="server", id=record, local=text(self.connection.getsockname()), peer=text(self.client_address),
-            start=self.start_ns, end=time.time_ns(), protocol="http", operation="POST", target=self.path, status=201,
+            kind="server",
+            id=record,
+            local=text(self.connection.getsockname()),
+            peer=text(self.client_address),
+            start=self.start_ns,
+            end=time.time_ns(),
+            protocol="http",
+            operation="POST",
+            target=self.path,
+            status=201,
         )
 
     def log_message(self, *_):

@@ -34,8 +34,13 @@ MORE = ["payment", "postgres", "shipping", "kafka", "controller"]  # the same, b
 PARTS = {"payment": ["payment", "postgres"], "shipping": []}  # what has to answer before customers come
 SLOW = ("kafka", "shipping", "warehouse")  # what the shop can do without
 TOOLS = {  # command → package of Debian and Ubuntu
-    "nginx": "nginx", "redis-server": "redis-server", "go": "golang-go", "javac": "default-jdk-headless", "java": "default-jdk-headless",
-    "cc": "gcc", "ip": "iproute2",
+    "nginx": "nginx",
+    "redis-server": "redis-server",
+    "go": "golang-go",
+    "javac": "default-jdk-headless",
+    "java": "default-jdk-headless",
+    "cc": "gcc",
+    "ip": "iproute2",
 }
 READY_SECONDS = 60
 SETTLE_SECONDS = 0.5  # a server writes its record after its answer has left
@@ -82,14 +87,18 @@ def step(name, sources, command, env=None):
         return
     say(f"building {name}")
     cwd = (HERE / sources[0]).parent
-    done = subprocess.run([str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        [str(w) for w in command], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
         fail(f"building {name} failed:\n{done.stdout}")
 
 
 def nginx_conf(work, ports):
     log = work / "logs"
-    tmp = "\n".join(f"    {kind}_temp_path {work}/nginx/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    tmp = "\n".join(
+        f"    {kind}_temp_path {work}/nginx/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
     common = "proxy_set_header X-Request-ID $request_id; proxy_set_header Host shop; proxy_next_upstream off;"
     return f"""
 daemon off;
@@ -136,8 +145,15 @@ class Shop:
         full = dict(os.environ, GROUND_TRUTH_DIR=str(self.work / "truth"), PYTHONDONTWRITEBYTECODE="1", **env)
         libc = ctypes.CDLL(None)
         child = subprocess.Popen(
-            [str(w) for w in command], cwd=cwd or self.work, user=user, env=full, stdin=subprocess.DEVNULL, stdout=stdout, stderr=log,
-            start_new_session=True, preexec_fn=lambda: libc.prctl(1, signal.SIGTERM),  # PR_SET_PDEATHSIG: never outlive this program
+            [str(w) for w in command],
+            cwd=cwd or self.work,
+            user=user,
+            env=full,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=lambda: libc.prctl(1, signal.SIGTERM),  # PR_SET_PDEATHSIG: never outlive this program
         )
         log.close()
         self.children.append((name, child))
@@ -150,7 +166,20 @@ class Shop:
             old.unlink()
         (self.work / "nginx" / "conf").write_text(nginx_conf(self.work, self.ports))
         self.start(
-            "redis", ["redis-server", "--bind", "127.0.0.1", "--port", self.ports["redis"], "--save", "", "--appendonly", "no", "--dir", self.work / "redis"]
+            "redis",
+            [
+                "redis-server",
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                self.ports["redis"],
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+                self.work / "redis",
+            ],
         )
         self.start("pricing", [BUILD / "pricing"], LISTEN=self.at("pricing"))
         self.start("catalog", [BUILD / "catalog"], LISTEN=self.at("catalog"), PRICING=self.at("pricing"))
@@ -192,7 +221,10 @@ class Shop:
         command = [BUILD / "load", "--to", self.at("gateway"), "--users", args.users, "--requests", args.load or 0]
         command += ["--rate", args.rate or 0, "--seed", args.seed]
         self.paced = bool(args.rate)
-        say(f"{args.users} customers, " + (f"{args.rate:g} requests per second" if args.rate else f"{args.load} requests"))
+        say(
+            f"{args.users} customers, "
+            + (f"{args.rate:g} requests per second" if args.rate else f"{args.load} requests")
+        )
         return self.start("load", command)
 
     def wait(self, load):
@@ -250,7 +282,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--base-port", type=int, default=8000, help="gateway's port; the others follow (8000)")
     parser.add_argument("--netns", action="store_true", help="run in a network namespace of its own (root)")
-    parser.add_argument("--with", dest="parts", default="", metavar="PARTS", help="payment, shipping: more services, as far as they are installed")
+    parser.add_argument(
+        "--with",
+        dest="parts",
+        default="",
+        metavar="PARTS",
+        help="payment, shipping: more services, as far as they are installed",
+    )
     parser.add_argument("--build-only", action="store_true")
     args = parser.parse_args()
     if not args.dir and not args.build_only:

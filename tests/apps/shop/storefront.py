@@ -24,7 +24,9 @@ local = threading.local()
 def connection_to(name):
     certificate = os.environ.get(f"{name}_CERTIFICATE")
     if certificate:
-        return http.client.HTTPSConnection(*address(name), timeout=30, context=ssl.create_default_context(cafile=certificate))
+        return http.client.HTTPSConnection(
+            *address(name), timeout=30, context=ssl.create_default_context(cafile=certificate)
+        )
     return http.client.HTTPConnection(*address(name), timeout=30)
 
 
@@ -48,8 +50,17 @@ class Upstreams:
             if isinstance(connection, http.client.HTTPSConnection):
                 # The handshake is an exchange of its own, made for the request that needs the connection.
                 truth.write(
-                    kind="client", id=truth.next_id(), **{"in": self.current}, local=text(connection.sock.getsockname()),
-                    peer=text(connection.sock.getpeername()), start=start, end=time.time_ns(), protocol="tls", operation="handshake", target="", status=0,
+                    kind="client",
+                    id=truth.next_id(),
+                    **{"in": self.current},
+                    local=text(connection.sock.getsockname()),
+                    peer=text(connection.sock.getpeername()),
+                    start=start,
+                    end=time.time_ns(),
+                    protocol="tls",
+                    operation="handshake",
+                    target="",
+                    status=0,
                 )
         ends = {"local": text(connection.sock.getsockname()), "peer": text(connection.sock.getpeername())}
         start = time.time_ns()
@@ -58,8 +69,16 @@ class Upstreams:
         response = connection.getresponse()
         raw = response.read()
         truth.write(
-            kind="client", id=truth.next_id(), **{"in": self.current}, **ends, start=start, end=time.time_ns(),
-            protocol="http", operation=method, target=path, status=response.status,
+            kind="client",
+            id=truth.next_id(),
+            **{"in": self.current},
+            **ends,
+            start=start,
+            end=time.time_ns(),
+            protocol="http",
+            operation=method,
+            target=path,
+            status=response.status,
         )
         if response.will_close:
             del self.http[name]
@@ -82,9 +101,17 @@ class Upstreams:
         if kind == b"$" and value != b"-1":
             value = self.redis_file.read(int(value) + 2)[:-2]
         truth.write(
-            kind="client", id=truth.next_id(), **{"in": self.current}, start=start, end=time.time_ns(), protocol="redis",
-            local=text(self.redis_socket.getsockname()), peer=text(self.redis_socket.getpeername()),
-            operation=words[0], target="", status=1 if kind == b"-" else 0,
+            kind="client",
+            id=truth.next_id(),
+            **{"in": self.current},
+            start=start,
+            end=time.time_ns(),
+            protocol="redis",
+            local=text(self.redis_socket.getsockname()),
+            peer=text(self.redis_socket.getpeername()),
+            operation=words[0],
+            target="",
+            status=1 if kind == b"-" else 0,
         )
         return value.decode()
 
@@ -128,8 +155,16 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         truth.write(
-            kind="server", id=record, local=text(self.connection.getsockname()), peer=text(self.client_address),
-            start=self.start_ns, end=time.time_ns(), protocol="http", operation=self.command, target=path, status=status,
+            kind="server",
+            id=record,
+            local=text(self.connection.getsockname()),
+            peer=text(self.client_address),
+            start=self.start_ns,
+            end=time.time_ns(),
+            protocol="http",
+            operation=self.command,
+            target=path,
+            status=status,
             request_id=self.headers.get("X-Request-ID"),
         )
 

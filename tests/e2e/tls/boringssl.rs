@@ -13,7 +13,7 @@ fn python_with(test: &str, module: &str) -> Option<PathBuf> {
     if done.is_ok_and(|d| d.status.success()) {
         return Some(python);
     }
-    skip(test, &format!("needs Python's {module} (tests/apps/fetch.py)"));
+    skip(test, &format!("needs Python's {module} (tests/apps/fetch/fetch.py)"));
     None
 }
 
@@ -108,7 +108,7 @@ fn inside_a_library_of_java_it_is_read() {
     }
     let jars = root().join("target/servers/grpc");
     if !jars.exists() {
-        skip(test, "needs tests/apps/fetch.py grpc");
+        skip(test, "needs tests/apps/fetch/fetch.py grpc");
         return;
     }
     let dir = certified();

@@ -51,7 +51,7 @@ fn openssl_1_1_is_read() {
     }
     let folder = root().join("target/servers/openssl11");
     if !folder.exists() {
-        skip(test, "needs tests/apps/fetch.py openssl11");
+        skip(test, "needs tests/apps/fetch/fetch.py openssl11");
         return;
     }
     let dir = certified();

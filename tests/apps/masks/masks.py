@@ -2,6 +2,7 @@
 """Speaks HTTP, Redis, Memcached and PostgreSQL with itself, each with secrets (canary…) beside what a configuration may let through
 (allowed…). Servers are threads here: what is tested is what a tracer writes, not how servers answer.
 """
+
 import socket
 import struct
 import threading
@@ -46,12 +47,19 @@ def command(*words):
 
 
 def redis():
-    commands = [command(b"AUTH", b"canary-password"), command(b"SET", b"allowed:key", b"canary-value"), command(b"GET", b"allowed:key")]
+    commands = [
+        command(b"AUTH", b"canary-password"),
+        command(b"SET", b"allowed:key", b"canary-value"),
+        command(b"GET", b"allowed:key"),
+    ]
     exchange(commands, [b"+OK\r\n", b"+OK\r\n", b"$12\r\ncanary-value\r\n"])
 
 
 def memcached():
-    exchange([b"set allowed:cached 0 0 12\r\ncanary-value\r\n", b"get allowed:cached\r\n"], [b"STORED\r\n", b"VALUE allowed:cached 0 12\r\ncanary-value\r\nEND\r\n"])
+    exchange(
+        [b"set allowed:cached 0 0 12\r\ncanary-value\r\n", b"get allowed:cached\r\n"],
+        [b"STORED\r\n", b"VALUE allowed:cached 0 12\r\ncanary-value\r\nEND\r\n"],
+    )
 
 
 def message(kind, body):

@@ -9,9 +9,10 @@ import sys
 import tempfile
 import unittest
 
-import check
-
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "truth"))
+import check  # noqa: E402 - from truth/
+
 REQUESTS = 400
 
 
@@ -32,7 +33,17 @@ class ShopTest(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("a network namespace needs root")
         with tempfile.TemporaryDirectory() as work:
-            command = [sys.executable, HERE / "shop" / "run.py", "--netns", "--dir", work, "--load", str(REQUESTS), "--users", "20"]
+            command = [
+                sys.executable,
+                HERE / "run.py",
+                "--netns",
+                "--dir",
+                work,
+                "--load",
+                str(REQUESTS),
+                "--users",
+                "20",
+            ]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stderr)
             summary = json.loads(done.stdout)
@@ -54,11 +65,15 @@ class ShopTest(unittest.TestCase):
         self.assertEqual(calls["load→gateway"], 1)
         self.assertEqual(calls["gateway→storefront"], 0 if kind == "/static" else 1, root.name)
         if kind == "/home":
-            self.assertEqual((calls["storefront→catalog"], calls["catalog→pricing"], calls["storefront→redis"]), (1, 3, 1))
+            self.assertEqual(
+                (calls["storefront→catalog"], calls["catalog→pricing"], calls["storefront→redis"]), (1, 3, 1)
+            )
         if kind in ("/product", "/legacy"):
             item = int(path.rsplit("/", 1)[1])
             self.assertEqual(root.status, 500 if item == 13 else 404 if item >= 900 else 200)
-            self.assertEqual((calls["catalog→pricing"], calls["storefront→redis"]), (int(item < 900), int(root.status == 200)))
+            self.assertEqual(
+                (calls["catalog→pricing"], calls["storefront→redis"]), (int(item < 900), int(root.status == 200))
+            )
         if kind == "/checkout" and root.status == 201:
             self.assertEqual((calls["storefront→cart"], calls["cart→redis"], calls["storefront→redis"]), (2, 2, 2))
             self.assertEqual(calls["storefront→catalog"], calls["catalog→pricing"])

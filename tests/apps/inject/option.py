@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Requests that are not HTTP/1, over a link on which each packet is looked at: what stands in their options is the truth.
 
-    option.py NEAR FAR PACKETS N     in the network namespaces NEAR and FAR: a client asks a service, the service asks Redis
+option.py NEAR FAR PACKETS N     in the network namespaces NEAR and FAR: a client asks a service, the service asks Redis
 """
+
 import ctypes
 import fcntl
 import json
@@ -57,7 +58,7 @@ def look(path, ready):
             if outgoing or frame[12:14] != b"\x08\x00" or frame[23] != 6:
                 continue
             ip, total = frame[14:], struct.unpack("!H", frame[16:18])[0]
-            tcp = ip[(ip[0] & 15) * 4:total]
+            tcp = ip[(ip[0] & 15) * 4 : total]
             head = (tcp[12] >> 4) * 4
             options, found = tcp[20:head], []
             while options and options[0]:
@@ -67,7 +68,7 @@ def look(path, ready):
                 options = options[length:]
             source, to, seq = struct.unpack("!HHI", tcp[:8])
             said = {"from": source, "to": to, "seq": seq, "length": total, "payload": len(tcp) - head}
-            out.write(json.dumps({**said, "begins": tcp[head:head + 1].decode("latin1"), "options": found}) + "\n")
+            out.write(json.dumps({**said, "begins": tcp[head : head + 1].decode("latin1"), "options": found}) + "\n")
 
 
 def command(*words):

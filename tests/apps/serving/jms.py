@@ -4,13 +4,25 @@ import os
 
 from stage import CACHE, Client
 
-JAVA = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/activemq-classes:{CACHE}/activemq/*", "Activemq"]
+JAVA = [
+    "java",
+    "-Xmx192m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-cp",
+    f"{CACHE}/activemq-classes:{CACHE}/activemq/*",
+    "Activemq",
+]
 
 
 class Jms(Client):
     programs = ("java",)
     files = ("activemq/activemq-broker-*.jar", "activemq/qpid-jms-client-*.jar", "activemq-classes/Activemq.class")
-    LATE, FRESH, PARALLEL = 0, 2, 0  # a client is a process; of a connection that is joined later the destination is not known
+    LATE, FRESH, PARALLEL = (
+        0,
+        2,
+        0,
+    )  # a client is a process; of a connection that is joined later the destination is not known
     scheme = ""
 
     def start(self):

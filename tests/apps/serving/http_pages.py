@@ -23,7 +23,11 @@ class Web(Server):
 
     def secrets_of_heads(self):
         basic = base64.b64encode(f"user:{self.secret('basic')}".encode()).decode()
-        return {"Authorization": f"Basic {basic}", "Cookie": f"session={self.secret('cookie')}", "X-Api-Key": self.secret("apikey")}
+        return {
+            "Authorization": f"Basic {basic}",
+            "Cookie": f"session={self.secret('cookie')}",
+            "X-Api-Key": self.secret("apikey"),
+        }
 
     def ask(self, connection, method, target, body=None):
         connection.request(method, target, body=body, headers=self.secrets_of_heads())

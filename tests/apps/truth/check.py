@@ -31,7 +31,21 @@ class BadInput(Exception):
 class Call:
     """One request from one process to another: it should be seen as a client span and a server span."""
 
-    __slots__ = ("caller", "start", "end", "client", "server", "from_", "to", "name", "status", "protocol", "children", "spans", "arrived")
+    __slots__ = (
+        "caller",
+        "start",
+        "end",
+        "client",
+        "server",
+        "from_",
+        "to",
+        "name",
+        "status",
+        "protocol",
+        "children",
+        "spans",
+        "arrived",
+    )
 
     def __init__(self, record, client, server, from_, to):
         self.start, self.end = record["start"], record["end"]
@@ -142,7 +156,22 @@ def walk(call):
 
 class Span:
     __slots__ = (
-        "id", "trace", "parent_id", "name", "service", "start", "end", "side", "ports", "path", "status", "process", "evidence", "confidence", "call", "protocol",
+        "id",
+        "trace",
+        "parent_id",
+        "name",
+        "service",
+        "start",
+        "end",
+        "side",
+        "ports",
+        "path",
+        "status",
+        "process",
+        "evidence",
+        "confidence",
+        "call",
+        "protocol",
     )
 
     def __str__(self):
@@ -312,7 +341,9 @@ def main():
     parser = argparse.ArgumentParser(description="Compares traces with the ground truth of the shop.")
     parser.add_argument("otlp")
     parser.add_argument("truth")
-    parser.add_argument("--min-exact", type=float, default=1.0, metavar="SHARE", help="least share of exact requests, 0–1 (1)")
+    parser.add_argument(
+        "--min-exact", type=float, default=1.0, metavar="SHARE", help="least share of exact requests, 0–1 (1)"
+    )
     parser.add_argument("--show", type=int, default=5, metavar="N", help="requests whose differences are shown (5)")
     parser.add_argument("--format", choices=["text", "json"], default="text")
     args = parser.parse_args()

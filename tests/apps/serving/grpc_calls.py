@@ -17,7 +17,9 @@ class Calls(Server):
 
         self.opens = getattr(self, "opens", 0) + 1
         # The option makes the channel's connection its own: channels with equal options share one.
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.port}", options=[("grpc.use_local_subchannel_pool", 1), ("wirespan.number", self.opens)])
+        channel = grpc.insecure_channel(
+            f"127.0.0.1:{self.port}", options=[("grpc.use_local_subchannel_pool", 1), ("wirespan.number", self.opens)]
+        )
         grpc.channel_ready_future(channel).result(20)
         return channel
 
@@ -30,10 +32,18 @@ class Calls(Server):
         import grpc
 
         number = grpc.StatusCode[code].value[0]
-        status = "ok" if number == 0 else "server-error" if code in ("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS") else "client-error"
+        status = (
+            "ok"
+            if number == 0
+            else "server-error"
+            if code in ("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
+            else "client-error"
+        )
         with self.call(method[1:], "", status, attrs={"rpc.system.name": "grpc", "rpc.status_code": code, **more}):
             try:
-                answer = channel.unary_unary(method, same, same)(message, timeout=20, metadata=[("x-token", self.secret("token")), ("cookie", self.secret("cookie"))])
+                answer = channel.unary_unary(method, same, same)(
+                    message, timeout=20, metadata=[("x-token", self.secret("token")), ("cookie", self.secret("cookie"))]
+                )
                 assert number == 0
                 return answer
             except grpc.RpcError as error:

@@ -46,7 +46,9 @@ class Names(Server):
         status = {"NOERROR": "ok", "NXDOMAIN": "client-error"}.get(code, "server-error")
         query = dns.message.make_query(name, kind)
         used = sockets[1] if tcp else sockets[0]
-        with self.call(kind, name, status, end_port=used.getsockname()[1], attrs={"network.transport": "tcp" if tcp else "udp"}):
+        with self.call(
+            kind, name, status, end_port=used.getsockname()[1], attrs={"network.transport": "tcp" if tcp else "udp"}
+        ):
             if tcp:
                 answer = dns.query.tcp(query, "127.0.0.1", 10, sock=used)
             else:
@@ -57,10 +59,18 @@ class Names(Server):
     def several_at_once(self, sockets, names):
         """Ten questions on one socket before the first answer is read."""
         udp, tcp = sockets
-        for used, sends, receives in ((udp, dns.query.send_udp, dns.query.receive_udp), (tcp, dns.query.send_tcp, dns.query.receive_tcp)):
+        for used, sends, receives in (
+            (udp, dns.query.send_udp, dns.query.receive_udp),
+            (tcp, dns.query.send_tcp, dns.query.receive_tcp),
+        ):
             where = [("127.0.0.1", self.port)] if used is udp else []
             records = []
-            with self.call("A", names[0], end_port=used.getsockname()[1], attrs={"network.transport": "udp" if used is udp else "tcp"}) as first:
+            with self.call(
+                "A",
+                names[0],
+                end_port=used.getsockname()[1],
+                attrs={"network.transport": "udp" if used is udp else "tcp"},
+            ) as first:
                 for name in names:
                     sends(used, dns.message.make_query(name, "A"), *where)
                     records.append(dict(first, target=name))

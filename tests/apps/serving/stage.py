@@ -31,8 +31,8 @@ import sys
 import threading
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-CACHE = HERE.parents[1] / "target" / "servers"  # what fetch.py fetched and built
+APPS = pathlib.Path(__file__).resolve().parents[1]
+CACHE = APPS.parents[1] / "target" / "servers"  # fetch/fetch.py fetches and builds these
 READY_SECONDS = 90
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
@@ -104,8 +104,16 @@ class Server:
     def call(self, operation, target="", status="ok", **more):
         """Records what is done inside. `sent` of what it gives can change the record."""
         record = {
-            "protocol": self.protocol, "operation": operation, "target": target, "status": status, "attrs": {},
-            "late": self.late, "port": self.port, "end_port": self.here.port, "start": time.time_ns(), **more,
+            "protocol": self.protocol,
+            "operation": operation,
+            "target": target,
+            "status": status,
+            "attrs": {},
+            "late": self.late,
+            "port": self.port,
+            "end_port": self.here.port,
+            "start": time.time_ns(),
+            **more,
         }
         yield record
         record["end"] = time.time_ns()
@@ -130,8 +138,15 @@ class Server:
         libc = ctypes.CDLL(None)
         log = open(self.work / f"{pathlib.Path(str(command[0])).name}.log", "ab")
         child = subprocess.Popen(
-            [str(w) for w in command], stdin=stdin or subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd or self.work, user=user,
-            env={**os.environ, **(env or {})}, start_new_session=True, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+            [str(w) for w in command],
+            stdin=stdin or subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=cwd or self.work,
+            user=user,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
         )
         log.close()
         self.children.append(child)
@@ -168,7 +183,9 @@ class Server:
             time.sleep(0.05)
 
     def logs(self):
-        return "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in sorted(self.work.rglob("*.log")))
+        return "\n".join(
+            f"--- {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in sorted(self.work.rglob("*.log"))
+        )
 
     # --- the run ---------------------------------------------------------------------------------------------------
 
@@ -181,10 +198,10 @@ class Server:
             try:
                 importlib.import_module(module)
             except ImportError:
-                return f"needs Python's {module} (tests/apps/fetch.py)"
+                return f"needs Python's {module} (tests/apps/fetch/fetch.py)"
         for file in self.files:
             if not list(CACHE.glob(file)):
-                return f"needs target/servers/{file} (tests/apps/fetch.py)"
+                return f"needs target/servers/{file} (tests/apps/fetch/fetch.py)"
         return None
 
     def session(self, connection, late):
@@ -246,7 +263,14 @@ class Server:
             early.append(self.open())
             self.warm(early[-1])
         with open(self.truth_file, "w") as self.truth:
-            self.write({"ports": [self.port, *self.more_ports], "also": list(self.also), "secrets": [self.token], "from_start": self.LATE == 0})
+            self.write(
+                {
+                    "ports": [self.port, *self.more_ports],
+                    "also": list(self.also),
+                    "secrets": [self.token],
+                    "from_start": self.LATE == 0,
+                }
+            )
             print("ready", flush=True)
             if sys.stdin.readline().strip() != "go":
                 return
@@ -265,7 +289,14 @@ class Client(Server):
 
     def open(self):
         with open(self.work / "client.log", "ab") as log:
-            client = subprocess.Popen([str(w) for w in self.command()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self.work)
+            client = subprocess.Popen(
+                [str(w) for w in self.command()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self.work,
+            )
         self.children.append(client)
         line = client.stdout.readline()
         assert line == "ready\n", f"{line}\n{self.logs()}"
@@ -290,7 +321,18 @@ class JavaEnds(Client):
 
     def java(self, end):
         path = f"{CACHE}/{self.folder}-classes:{CACHE}/{self.folder}/*"
-        return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *self.options, "-cp", path, self.main, end, self.port]
+        return [
+            "java",
+            "-Xmx128m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *self.options,
+            "-cp",
+            path,
+            self.main,
+            end,
+            self.port,
+        ]
 
     def start(self):
         self.spawn(*self.java("server"))

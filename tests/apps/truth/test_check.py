@@ -2,17 +2,27 @@
 
 import json
 import pathlib
+import sys
 import tempfile
 import unittest
 
-import check
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import check  # noqa: E402 - from this folder
 
 MS = 1_000_000
 
 
 def record(kind, service, id_, client, server, start, end, **more):
     local, peer = (client, server) if kind == "client" else (server, client)
-    base = {"kind": kind, "service": service, "id": id_, "local": f"127.0.0.1:{local}", "peer": f"127.0.0.1:{peer}", "start": start * MS, "end": end * MS}
+    base = {
+        "kind": kind,
+        "service": service,
+        "id": id_,
+        "local": f"127.0.0.1:{local}",
+        "peer": f"127.0.0.1:{peer}",
+        "start": start * MS,
+        "end": end * MS,
+    }
     return {**base, "protocol": "http", "operation": "GET", "target": "/x", "status": 200, **more}
 
 
@@ -26,7 +36,18 @@ def truth():
             record("server", "storefront", f"s{n}", 41000, 8001, t + 5, t + 45, request_id=f"r{n}"),
             record("client", "storefront", f"c{n}", 42000, 8002, t + 10, t + 20, **{"in": f"s{n}"}),
             record("server", "catalog", f"k{n}", 42000, 8002, t + 12, t + 18),
-            record("client", "storefront", f"d{n}", 43000, 8005, t + 25, t + 30, **{"in": f"s{n}"}, protocol="redis", status=0),
+            record(
+                "client",
+                "storefront",
+                f"d{n}",
+                43000,
+                8005,
+                t + 25,
+                t + 30,
+                **{"in": f"s{n}"},
+                protocol="redis",
+                status=0,
+            ),
         ]
     return out
 
@@ -37,10 +58,14 @@ def spans(with_load=True):
     for n in range(2):
         t = n * 100
         chain = [
-            ("load-c", 3, 40000, 8000, t, t + 49, None), ("gw-s", 2, 40000, 8000, t + 1, t + 48, "load-c"),
-            ("gw-c", 3, 41000, 8001, t + 3, t + 46, "gw-s"), ("sf-s", 2, 41000, 8001, t + 4, t + 44, "gw-c"),
-            ("cat-c", 3, 42000, 8002, t + 10, t + 20, "sf-s"), ("cat-s", 2, 42000, 8002, t + 11, t + 19, "cat-c"),
-            ("red-c", 3, 43000, 8005, t + 25, t + 30, "sf-s"), ("red-s", 2, 43000, 8005, t + 26, t + 29, "red-c"),
+            ("load-c", 3, 40000, 8000, t, t + 49, None),
+            ("gw-s", 2, 40000, 8000, t + 1, t + 48, "load-c"),
+            ("gw-c", 3, 41000, 8001, t + 3, t + 46, "gw-s"),
+            ("sf-s", 2, 41000, 8001, t + 4, t + 44, "gw-c"),
+            ("cat-c", 3, 42000, 8002, t + 10, t + 20, "sf-s"),
+            ("cat-s", 2, 42000, 8002, t + 11, t + 19, "cat-c"),
+            ("red-c", 3, 43000, 8005, t + 25, t + 30, "sf-s"),
+            ("red-s", 2, 43000, 8005, t + 26, t + 29, "red-c"),
         ]
         for name, kind, client, server, start, end, parent in chain:
             if name == "load-c" and not with_load:
@@ -48,9 +73,17 @@ def spans(with_load=True):
             if parent == "load-c" and not with_load:
                 parent = None
             out[f"{name}{n}"] = {
-                "traceId": f"trace{n}", "spanId": f"{name}{n}", "parentSpanId": f"{parent}{n}" if parent else "", "name": name, "kind": kind,
-                "startTimeUnixNano": str(start * MS), "endTimeUnixNano": str(end * MS),
-                "attributes": [{"key": "client.port", "value": {"intValue": str(client)}}, {"key": "server.port", "value": {"intValue": str(server)}}],
+                "traceId": f"trace{n}",
+                "spanId": f"{name}{n}",
+                "parentSpanId": f"{parent}{n}" if parent else "",
+                "name": name,
+                "kind": kind,
+                "startTimeUnixNano": str(start * MS),
+                "endTimeUnixNano": str(end * MS),
+                "attributes": [
+                    {"key": "client.port", "value": {"intValue": str(client)}},
+                    {"key": "server.port", "value": {"intValue": str(server)}},
+                ],
             }
     return out
 
@@ -61,7 +94,9 @@ class CheckTest(unittest.TestCase):
             folder = pathlib.Path(scratch)
             (folder / "all.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records or truth()))
             otlp = folder / "spans.otlp"
-            otlp.write_text("".join(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [s]}]}]}) + "\n" for s in made.values()))
+            otlp.write_text(
+                "".join(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [s]}]}]}) + "\n" for s in made.values())
+            )
             return check.compare(check.read_truth(folder), check.read_spans(otlp))
 
     def test_right_traces_are_exact(self):
@@ -115,7 +150,9 @@ class CheckTest(unittest.TestCase):
 
     def test_a_span_of_nobody_is_extra(self):
         made = spans()
-        made["extra"] = dict(made["cat-s0"], spanId="extra", startTimeUnixNano=str(60 * MS), endTimeUnixNano=str(61 * MS))
+        made["extra"] = dict(
+            made["cat-s0"], spanId="extra", startTimeUnixNano=str(60 * MS), endTimeUnixNano=str(61 * MS)
+        )
         self.assertEqual(self.compare(made)["exact"], 1)
 
     def test_a_server_that_noted_its_end_late_is_still_found(self):
@@ -134,7 +171,9 @@ class CheckTest(unittest.TestCase):
 
     def test_wrong_status_is_seen(self):
         made = spans()
-        made["cat-s0"]["attributes"] = made["cat-s0"]["attributes"] + [{"key": "http.response.status_code", "value": {"intValue": "500"}}]
+        made["cat-s0"]["attributes"] = made["cat-s0"]["attributes"] + [
+            {"key": "http.response.status_code", "value": {"intValue": "500"}}
+        ]
         result = self.compare(made)
         self.assertEqual((result["exact"], result["wrong status"]), (1, 1))
 

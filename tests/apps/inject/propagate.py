@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Clients and servers for context injection. What a server received is written to a file: the truth.
 
-    propagate.py calls TRUTH          a chain, an own context, many writes, keep-alive, pipelining
-    propagate.py soak N               random requests in random writes; ends with an error if one byte is wrong. 0: until stdin ends
-                                      (WIRESPAN_SOAK_BYTES=1e10: at least so many bytes)
+propagate.py calls TRUTH          a chain, an own context, many writes, keep-alive, pipelining
+propagate.py soak N               random requests in random writes; ends with an error if one byte is wrong. 0: until stdin ends
+                                  (WIRESPAN_SOAK_BYTES=1e10: at least so many bytes)
 """
+
 import hashlib
 import http.client
 import http.server
@@ -127,7 +128,7 @@ def send(s, data, r):
         size = len(data) if whole else r.choice((1, 7, 100, 1500, 4096, 20000, *(LARGE and (1 << 20,))))
         select.select([], [s], [])
         try:
-            at += s.send(data[at:at + size])
+            at += s.send(data[at : at + size])
         except BlockingIOError:
             pass
 
@@ -159,9 +160,9 @@ def one(listener, r):
         got.extend(piece)
     client.close()
     line = data.find(b"\n") + 1
-    injected = len(got) == len(data) + 70 and got[line:line + 16] == b"traceparent: 00-"
+    injected = len(got) == len(data) + 70 and got[line : line + 16] == b"traceparent: 00-"
     if injected:
-        del got[line:line + 70]
+        del got[line : line + 70]
     assert bytes(got) == data, f"{len(got)} bytes arrived of {len(data)}, and not the same"
     return injected, len(data)
 

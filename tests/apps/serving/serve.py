@@ -17,10 +17,14 @@ import stage
 
 def load(name):
     """The subclass that servers/NAME.py defines. The folder is not on the path: its files have names of libraries."""
-    spec = importlib.util.spec_from_file_location(f"server_{name}", stage.HERE / "servers" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"server_{name}", stage.APPS / "servers" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return next(v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__ and issubclass(v, stage.Server))
+    return next(
+        v
+        for v in vars(module).values()
+        if isinstance(v, type) and v.__module__ == module.__name__ and issubclass(v, stage.Server)
+    )
 
 
 def main(name, truth):

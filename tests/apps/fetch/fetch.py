@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-CACHE = HERE.parents[1] / "target" / "servers"
+CACHE = HERE.parents[2] / "target" / "servers"
 
 
 class Failed(Exception):
@@ -26,7 +26,14 @@ class Failed(Exception):
 def run(*command, cwd=HERE, **env):
     if not shutil.which(str(command[0])):
         raise Failed(f"{command[0]} is not installed")
-    done = subprocess.run([str(w) for w in command], cwd=cwd, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        [str(w) for w in command],
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
         raise Failed("\n".join(done.stdout.strip().splitlines()[-4:]))
 
@@ -42,21 +49,73 @@ def jars(name, *sources):
     """The jars of a profile of jars/pom.xml, and the classes that start them."""
     folder = CACHE / name
     shutil.rmtree(folder, ignore_errors=True)
-    run("mvn", "-q", "-B", "-f", HERE / "jars" / "pom.xml", "-P", name, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}")
+    run(
+        "mvn",
+        "-q",
+        "-B",
+        "-f",
+        HERE / "jars" / "pom.xml",
+        "-P",
+        name,
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={folder}",
+    )
     if sources:
-        run("javac", "-d", CACHE / f"{name}-classes", "-cp", f"{folder}/*", *(HERE / "jars" / source for source in sources))
+        run(
+            "javac",
+            "-d",
+            CACHE / f"{name}-classes",
+            "-cp",
+            f"{folder}/*",
+            *(HERE / "jars" / source for source in sources),
+        )
 
 
 def openssl11():
     """OpenSSL 1.1, which systems do not have any more: the libraries that a wheel brings along."""
-    wheel = ("--no-deps", "--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux2014_x86_64", "psycopg2-binary==2.9.6")
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", CACHE / "openssl11", *wheel)
+    wheel = (
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--python-version",
+        "3.11",
+        "--platform",
+        "manylinux2014_x86_64",
+        "psycopg2-binary==2.9.6",
+    )
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--upgrade",
+        "--target",
+        CACHE / "openssl11",
+        *wheel,
+    )
 
 
 def dotnet():
     """The newest .NET that a package brings along."""
     folder = CACHE / "dotnet"
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", folder, "--no-deps", "--only-binary", ":all:", "dotnetcore2==3.1.23")
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--upgrade",
+        "--target",
+        folder,
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "dotnetcore2==3.1.23",
+    )
     (folder / "dotnetcore2" / "bin" / "dotnet").chmod(0o755)
 
 
@@ -72,7 +131,17 @@ def node(name):
 
 def go(name, folder=None):
     """A program of ours."""
-    run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", CACHE / name, ".", cwd=HERE / (folder or name), GOFLAGS="-mod=readonly")
+    run(
+        "go",
+        "build",
+        "-trimpath",
+        "-ldflags=-s -w",
+        "-o",
+        CACHE / name,
+        ".",
+        cwd=HERE / (folder or name),
+        GOFLAGS="-mod=readonly",
+    )
 
 
 # name → how, and the files that say what
@@ -90,10 +159,16 @@ PARTS = {
     "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
     "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
     "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
-    "shape_netty": (lambda: jars("shape_netty", "../shapes/Netty.java", "../shapes/Service.java"), ["jars/pom.xml", "shapes/Netty.java", "shapes/Service.java"]),
+    "shape_netty": (
+        lambda: jars("shape_netty", "../../shapes/Netty.java", "../../shapes/Service.java"),
+        ["jars/pom.xml", "../shapes/Netty.java", "../shapes/Service.java"],
+    ),
     "tars": (lambda: node("tars"), ["tars/package.json", "tars/package-lock.json"]),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
-    "shape_grpc": (lambda: go("shape_grpc", "shapes/grpc"), ["shapes/grpc/main.go", "shapes/grpc/go.mod", "shapes/goservice/service.go"]),
+    "shape_grpc": (
+        lambda: go("shape_grpc", "../shapes/grpc"),
+        ["../shapes/grpc/main.go", "../shapes/grpc/go.mod", "../shapes/goservice/service.go"],
+    ),
     "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
 }
 

@@ -7,13 +7,15 @@ import subprocess
 import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
+APPS = pathlib.Path(__file__).resolve().parents[1]
 MESSAGE = 96
 
 
 def build(scratch, name):
     made = pathlib.Path(scratch) / name
-    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", made, HERE / name / f"{name}.c"], check=True)
+    subprocess.run(
+        ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", made, APPS / name / f"{name}.c"], check=True
+    )
     return made
 
 
@@ -21,7 +23,9 @@ class AbiTest(unittest.TestCase):
     def test_every_case_moves_its_messages_and_tells(self):
         with tempfile.TemporaryDirectory() as scratch:
             abi = build(scratch, "abi")
-            done = subprocess.run([abi, "--mark", "TEST"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+            done = subprocess.run(
+                [abi, "--mark", "TEST"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120
+            )
             names = subprocess.run([abi, "--list"], stdout=subprocess.PIPE, text=True, timeout=10).stdout.split()
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         moved = collections.Counter()
@@ -35,13 +39,17 @@ class AbiTest(unittest.TestCase):
             sent, received = moved[name, "client", "send"], moved[name, "server", "recv"]
             self.assertEqual(sent, received, name)
             if name.count("/") == 2:
-                self.assertEqual((sent, moved[name, "server", "send"], moved[name, "client", "recv"]), (MESSAGE,) * 3, name)
+                self.assertEqual(
+                    (sent, moved[name, "server", "send"], moved[name, "client", "recv"]), (MESSAGE,) * 3, name
+                )
         ten = {"read", "readv", "recvfrom", "recvmsg", "recvmmsg", "write", "writev", "sendto", "sendmsg", "sendmmsg"}
         self.assertEqual(abis, ten | {"sendfile", "splice"})
 
     def test_the_bystander_exchanges(self):
         with tempfile.TemporaryDirectory() as scratch:
-            done = subprocess.run([build(scratch, "bystander"), "MARKED", "1"], stdout=subprocess.PIPE, text=True, timeout=30)
+            done = subprocess.run(
+                [build(scratch, "bystander"), "MARKED", "1"], stdout=subprocess.PIPE, text=True, timeout=30
+            )
         self.assertEqual(done.returncode, 0)
         ready, exchanges = done.stdout.split()
         self.assertEqual(ready, "ready")

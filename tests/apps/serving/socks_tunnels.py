@@ -49,7 +49,18 @@ class Socks(Server):
         """`how`: the option that names the kind of proxy, and others."""
         kind, *others = how
         # No port in what is asked for: the spans of both hops have their own. No other proxy, whatever the machine uses.
-        command = ["curl", "-sS", "--max-time", "20", kind, f"127.0.0.1:{self.port}", *others, "-H", "Host: shop", *urls]
+        command = [
+            "curl",
+            "-sS",
+            "--max-time",
+            "20",
+            kind,
+            f"127.0.0.1:{self.port}",
+            *others,
+            "-H",
+            "Host: shop",
+            *urls,
+        ]
         return subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, **more)
 
     def granted(self, *steps, how, host="127.0.0.1"):
