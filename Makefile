@@ -41,12 +41,11 @@ bench: ## the benchmark table
 	cargo build --release --bin wirespan
 	@exec bench/run
 
-fmt: ## format Rust, BPF C and the UI
-	cargo fmt --all
-	@if [ -d ui/node_modules ]; then cd ui && npm run --silent format; fi
+fmt: ## format Rust, C and the UI
+	@scripts/deps lint
+	@scripts/lint --fix
 
-lint: ## rustfmt, clippy and the UI's linter, changing nothing
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+lint: ## every check that runs nothing: formats, linters, licences, texts (part of `make test`)
+	@scripts/deps lint
 	@scripts/build-ui --no-build
-	cd ui && npm run --silent lint
+	@scripts/lint

@@ -11,7 +11,18 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Starts the sample server (built if need be) on a free port; `visits` 0 gives an empty store. */
 export async function startServer(visits) {
   const profile = existsSync(join(root, "target/debug")) ? [] : ["--release"];
-  const args = ["run", "--quiet", ...profile, "-p", "wirespan-view", "--example", "serve_sample", "--", "0", String(visits)];
+  const args = [
+    "run",
+    "--quiet",
+    ...profile,
+    "-p",
+    "wirespan-view",
+    "--example",
+    "serve_sample",
+    "--",
+    "0",
+    String(visits),
+  ];
   const child = spawn("cargo", args, { cwd: root, stdio: ["ignore", "pipe", "inherit"], detached: true });
   const url = await new Promise((resolve, reject) => {
     let text = "";
@@ -35,7 +46,8 @@ export async function startServer(visits) {
 /** Starts the system's Chromium with a profile of its own. */
 export async function startBrowser() {
   const executablePath =
-    process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+    process.env.CHROMIUM ??
+    ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
   if (!executablePath) throw new Error("there is no Chromium: install it (apt-get install chromium) or set CHROMIUM");
   const profile = mkdtempSync(join(tmpdir(), "wirespan-ui-"));
   const context = await chromium.launchPersistentContext(profile, {

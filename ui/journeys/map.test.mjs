@@ -109,7 +109,8 @@ test("light and dark are both legible", async () => {
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
     inks.push(await page.evaluate(() => getComputedStyle(document.querySelector("svg text")).fill));
-    if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/map-${colorScheme}.png`, fullPage: true });
+    if (process.env.SHOTS)
+      await page.screenshot({ path: `${process.env.SHOTS}/map-${colorScheme}.png`, fullPage: true });
   }
   assert.notEqual(inks[0], inks[1]);
   assert.deepEqual(faults, []);

@@ -15,7 +15,12 @@ function description() {
   // A fresh clone is about to make the release build: share its dependencies. A developer has the debug ones.
   const profile = existsSync(`${root}/target/debug`) ? [] : ["--release"];
   const args = ["run", ...profile, "-p", "wirespan-view", "--example", "openapi"];
-  return execFileSync("cargo", args, { cwd: root, encoding: "utf8", maxBuffer: 1 << 26, stdio: ["ignore", "pipe", "inherit"] });
+  return execFileSync("cargo", args, {
+    cwd: root,
+    encoding: "utf8",
+    maxBuffer: 1 << 26,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
 }
 
 const ast = await openapiTS(JSON.parse(description()), { immutable: true });

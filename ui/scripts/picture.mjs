@@ -1,4 +1,5 @@
-// node ui/scripts/picture.mjs URL FILE.png [light|dark] [WIDTHxHEIGHT]: a page of a running wirespan as the docs show it.
+// Takes the picture of a page of a running wirespan that the documents show.
+// usage: node ui/scripts/picture.mjs URL FILE.png [light|dark] [WIDTHxHEIGHT]
 import { startBrowser } from "../journeys/browser.mjs";
 
 const [url, file, scheme = "light", size = "1280x800"] = process.argv.slice(2);

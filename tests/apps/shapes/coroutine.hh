@@ -13,65 +13,126 @@
 #include <sys/epoll.h>
 #include <utility>
 
-namespace coroutines {
+namespace coroutines
+{
 
 /* Runs until it first waits; who awaits it goes on when it is done. */
-class Task {
-    public:
+class Task
+{
+      public:
 	struct promise_type {
 		int value = 0;
 		std::coroutine_handle<> after = std::noop_coroutine();
 
 		struct Next {
-			bool await_ready() noexcept { return false; }
-			std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> done) noexcept { return done.promise().after; }
-			void await_resume() noexcept {}
+			bool await_ready() noexcept
+			{
+				return false;
+			}
+			std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> done) noexcept
+			{
+				return done.promise().after;
+			}
+			void await_resume() noexcept
+			{
+			}
 		};
-		Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
-		std::suspend_never initial_suspend() noexcept { return {}; }
-		Next final_suspend() noexcept { return {}; }
-		void return_value(int result) { value = result; }
-		void unhandled_exception() { std::terminate(); }
+		Task get_return_object()
+		{
+			return Task(std::coroutine_handle<promise_type>::from_promise(*this));
+		}
+		std::suspend_never initial_suspend() noexcept
+		{
+			return {};
+		}
+		Next final_suspend() noexcept
+		{
+			return {};
+		}
+		void return_value(int result)
+		{
+			value = result;
+		}
+		void unhandled_exception()
+		{
+			std::terminate();
+		}
 	};
 
-	Task(Task &&other) noexcept : frame(std::exchange(other.frame, nullptr)) {}
+	Task(Task &&other) noexcept : frame(std::exchange(other.frame, nullptr))
+	{
+	}
 	~Task()
 	{
 		if (frame)
 			frame.destroy();
 	}
-	bool await_ready() const { return frame.done(); }
-	void await_suspend(std::coroutine_handle<> who) { frame.promise().after = who; }
-	int await_resume() const { return frame.promise().value; }
+	bool await_ready() const
+	{
+		return frame.done();
+	}
+	void await_suspend(std::coroutine_handle<> who)
+	{
+		frame.promise().after = who;
+	}
+	int await_resume() const
+	{
+		return frame.promise().value;
+	}
 
-    private:
-	explicit Task(std::coroutine_handle<promise_type> its) : frame(its) {}
+      private:
+	explicit Task(std::coroutine_handle<promise_type> its) : frame(its)
+	{
+	}
 	std::coroutine_handle<promise_type> frame;
 };
 
 /* Nobody awaits it. */
 struct Detached {
 	struct promise_type {
-		Detached get_return_object() { return {}; }
-		std::suspend_never initial_suspend() noexcept { return {}; }
-		std::suspend_never final_suspend() noexcept { return {}; }
-		void return_void() {}
-		void unhandled_exception() { std::terminate(); }
+		Detached get_return_object()
+		{
+			return {};
+		}
+		std::suspend_never initial_suspend() noexcept
+		{
+			return {};
+		}
+		std::suspend_never final_suspend() noexcept
+		{
+			return {};
+		}
+		void return_void()
+		{
+		}
+		void unhandled_exception()
+		{
+			std::terminate();
+		}
 	};
 };
 
-class Loop {
+class Loop
+{
 	const Service &service;
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
 	std::vector<std::coroutine_handle<>> waiting; /* by descriptor */
-	std::vector<std::vector<int>> idle; /* connections by upstream; the last used is the next */
+	std::vector<std::vector<int>> idle;	      /* connections by upstream; the last used is the next */
 
 	struct Event {
 		std::coroutine_handle<> &waiter;
 
-		bool await_ready() const { return false; }
-		void await_suspend(std::coroutine_handle<> who) { waiter = who; }
-		void await_resume() const {}
+		bool await_ready() const
+		{
+			return false;
+		}
+		void await_suspend(std::coroutine_handle<> who)
+		{
+			waiter = who;
+		}
+		void await_resume() const
+		{
+		}
 	};
 
 	void watch(int fd)
@@ -86,7 +147,10 @@ class Loop {
 	}
 
 	/* Who waits for it tries again: something may have happened there. */
-	Event event(int fd) { return { waiting[fd] }; }
+	Event event(int fd)
+	{
+		return { waiting[fd] };
+	}
 
 	/* 0 at the end. */
 	Task receive(int fd, char *text)
@@ -204,8 +268,10 @@ class Loop {
 		}
 	}
 
-    public:
-	explicit Loop(const Service &of) : service(of), idle(of.upstreams.size()) {}
+      public:
+	explicit Loop(const Service &of) : service(of), idle(of.upstreams.size())
+	{
+	}
 
 	[[noreturn]] void run()
 	{

@@ -20,14 +20,16 @@ static const Service service;
 
 static bool make(const Request &request, const Call &what, int &connection)
 {
-	return call(&connection, &service.upstreams[what.upstream], what.load, service.name.c_str(), request.path) == 200;
+	return call(&connection, &service.upstreams[what.upstream], what.load, service.name.c_str(), request.path) ==
+	       200;
 }
 
 /* The kept connections of one thread, one to each upstream. */
-class Connections {
+class Connections
+{
 	std::vector<int> fds = std::vector<int>(service.upstreams.size(), -1);
 
-    public:
+      public:
 	Connections() = default;
 	Connections(const Connections &) = delete;
 	~Connections()
@@ -36,15 +38,19 @@ class Connections {
 			if (fd >= 0)
 				close(fd);
 	}
-	int &operator[](size_t upstream) { return fds[upstream]; }
+	int &operator[](size_t upstream)
+	{
+		return fds[upstream];
+	}
 };
 
 /* Connections that threads which make one call borrow; the last used is the next. */
-class Shared {
+class Shared
+{
 	std::mutex lock;
 	std::vector<std::vector<int>> idle{ service.upstreams.size() };
 
-    public:
+      public:
 	int borrow(size_t upstream)
 	{
 		std::lock_guard held(lock);
@@ -64,7 +70,8 @@ class Shared {
 	}
 };
 
-class Pool {
+class Pool
+{
 	using Job = std::packaged_task<bool(Connections &)>;
 	std::mutex lock;
 	std::condition_variable filled;
@@ -84,7 +91,7 @@ class Pool {
 		}
 	}
 
-    public:
+      public:
 	explicit Pool(int workers)
 	{
 		for (int i = 0; i < workers; i++)

@@ -59,7 +59,8 @@ struct Request {
 	{
 		Request request;
 
-		if (sscanf(text, "GET %63s", request.path) != 1 || sscanf(request.path, "/work/%u/", &request.load) != 1)
+		if (sscanf(text, "GET %63s", request.path) != 1 ||
+		    sscanf(request.path, "/work/%u/", &request.load) != 1)
 			return {};
 		return request;
 	}
@@ -79,7 +80,8 @@ struct Request {
 	std::string answer(const Service &service, bool good) const
 	{
 		note_served(service.name.c_str(), path, start, good ? 200 : 502);
-		return std::string("HTTP/1.1 ") + (good ? "200 OK" : "502 Bad Gateway") + "\r\nContent-Length: 2\r\n\r\nok";
+		return std::string("HTTP/1.1 ") + (good ? "200 OK" : "502 Bad Gateway") +
+		       "\r\nContent-Length: 2\r\n\r\nok";
 	}
 };
 

@@ -21,14 +21,20 @@ export async function get<T>(path: string, params: Record<string, string> = {}, 
   const query = new URLSearchParams(params).toString();
   let response: Response;
   try {
-    response = await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" }, ...(signal ? { signal } : {}) });
+    response = await fetch(query ? `${path}?${query}` : path, {
+      headers: { accept: "application/json" },
+      ...(signal ? { signal } : {}),
+    });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Unreachable("the server does not answer");
   }
   const body: unknown = await response.json().catch(() => null);
   if (response.ok && body !== null) return body as T;
-  throw new ApiProblem(response.status, problemOf(body) ?? { code: "http", message: `the server answered ${response.status}` });
+  throw new ApiProblem(
+    response.status,
+    problemOf(body) ?? { code: "http", message: `the server answered ${response.status}` },
+  );
 }
 
 function problemOf(body: unknown): Problem | null {

@@ -20,7 +20,8 @@ export function makeClient(): QueryClient {
         // A question that was understood and refused is refused again.
         retry: (count, error) => !(error instanceof ApiProblem) && count < 1,
         retryDelay: 300,
-        refetchInterval: (query) => (query.state.error && !(query.state.error instanceof ApiProblem) ? RETRY_MS : false),
+        refetchInterval: (query) =>
+          query.state.error && !(query.state.error instanceof ApiProblem) ? RETRY_MS : false,
       },
     },
   });

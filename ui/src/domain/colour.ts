@@ -10,7 +10,7 @@ export function hueOf(service: string): number {
   return HUES[(hash ^ (hash >>> 15)) % HUES.length] ?? 195;
 }
 
-/** Hues for the services of one picture: each keeps its own where it can, and takes a free one where two would collide. */
+/** Hues for the services of one picture. A service keeps its own hue; where two would collide, one takes a free hue. */
 export function hues(services: readonly string[]): ReadonlyMap<string, number> {
   const taken = new Set<number>();
   const result = new Map<string, number>();

@@ -23,14 +23,18 @@ test.each(EVIDENCE)("%s has words of its own", (evidence) => {
   expect(evidenceLabel(evidence)).not.toBe("");
   const others = EVIDENCE.filter((other) => other !== evidence);
   for (const other of others)
-    expect(explain(item(span("child"), { parent: "p", evidence: other }), span("p", { service: "cart" }))).not.toBe(text);
+    expect(explain(item(span("child"), { parent: "p", evidence: other }), span("p", { service: "cart" }))).not.toBe(
+      text,
+    );
 });
 
 test("facts of the two spans are named", () => {
   const wire = explain(item(span("child"), { parent: "p" }), span("p", { service: "cart", tap: "client-process" }));
   expect(wire).toContain("1234");
   expect(wire).toContain("cart, seen at the sockets of the calling process");
-  expect(explain(item(span("child", { tid: 42 }), { parent: "p", evidence: "thread" }), span("p"))).toContain("Thread 42 of web");
+  expect(explain(item(span("child", { tid: 42 }), { parent: "p", evidence: "thread" }), span("p"))).toContain(
+    "Thread 42 of web",
+  );
 });
 
 test("roots, missing parents and evidence of a later release", () => {

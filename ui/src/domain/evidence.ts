@@ -17,7 +17,10 @@ const WORDS: Record<string, Words> = {
   connect: { label: "connect", title: "The handling thread opened the connection" },
   "wake-up": { label: "wake-up", title: "The handling thread woke the thread that sent it" },
   "event-loop": { label: "event loop", title: "The event loop had last read the parent's socket" },
-  broker: { label: "broker", title: "A broker's own name of the message: topic, partition and offset, stream sequence or message id" },
+  broker: {
+    label: "broker",
+    title: "A broker's own name of the message: topic, partition and offset, stream sequence or message id",
+  },
   "trace-id": { label: "trace id", title: "Both carry the same trace id" },
   inferred: { label: "inferred", title: "Timing and call structure only" },
 };
@@ -33,7 +36,10 @@ export function evidenceTitle(evidence: string): string {
 /** How far the evidence can be trusted: seen in the bytes or the kernel, followed inside a process, or guessed. */
 export function strength(evidence: string, confidence: number): "strong" | "fair" | "weak" {
   if (evidence === "inferred" || confidence < 0.5) return "weak";
-  if (["carried", "wire", "request-id", "thread", "coroutine", "child-task", "broker"].includes(evidence) && confidence >= 0.9)
+  if (
+    ["carried", "wire", "request-id", "thread", "coroutine", "child-task", "broker"].includes(evidence) &&
+    confidence >= 0.9
+  )
     return "strong";
   return "fair";
 }
@@ -51,31 +57,41 @@ export function explain(item: TraceSpan, parent: SpanView | undefined): string {
   const who = parent.service || tapLabel(parent.tap);
   const where = parent.service ? `${parent.service}, ${tapWords(parent.tap)}` : tapWords(parent.tap);
   const seq = span.tcp.request_seq;
+  const request = `“${parent.name}”`;
   switch (link.evidence) {
-    case "wire":
-      return seq != null
-        ? `The first byte of the request has TCP sequence number ${seq} both here and one step before (${where}): the same bytes at two places.`
-        : `The same message was seen one step before (${where}): same addresses, same message id.`;
+    case "wire": {
+      if (seq == null) return `The same message was seen one step before (${where}): same addresses, same message id.`;
+      const place = `The first byte of the request has TCP sequence number ${seq}`;
+      return `${place} both here and one step before (${where}): the same bytes at two places.`;
+    }
     case "thread":
-      return `Thread ${span.tid} of ${who} read the request “${parent.name}” and then sent this one, before it read anything else.`;
-    case "coroutine":
-      return `${span.coroutine ? `Goroutine or coroutine ${span.coroutine}` : "A goroutine or coroutine"} of ${who} that handles “${parent.name}”, or one that it started, sent this.`;
+      return `Thread ${span.tid} of ${who} read the request ${request} and sent this before it read anything else.`;
+    case "coroutine": {
+      const actor = span.coroutine ? `Goroutine or coroutine ${span.coroutine}` : "A goroutine or coroutine";
+      return `${actor} of ${who} handles ${request}. It, or one that it started, sent this.`;
+    }
     case "child-task":
-      return `The task that handles “${parent.name}” in ${who} started the thread or process (${span.tid}) that sent this.`;
+      return `The task that handles ${request} in ${who} started the thread or process (${span.tid}) that sent this.`;
     case "connect":
-      return `The thread that handles “${parent.name}” in ${who} opened the connection on which this was sent.`;
+      return `The thread that handles ${request} in ${who} opened the connection on which this was sent.`;
     case "wake-up":
-      return `The thread that handles “${parent.name}” in ${who} woke thread ${span.tid}, which then sent this.`;
-    case "event-loop":
-      return `Thread ${span.tid} of ${who} is an event loop; the socket it last read before sending this was that of “${parent.name}”.`;
+      return `The thread that handles ${request} in ${who} woke thread ${span.tid}, which then sent this.`;
+    case "event-loop": {
+      const loop = `Thread ${span.tid} of ${who} is an event loop.`;
+      return `${loop} The socket that it read last before it sent this was that of ${request}.`;
+    }
     case "carried":
       return `The message carried a trace context that names span ${link.span_id} as its parent.`;
-    case "request-id":
-      return `“${parent.name}” and this request carry the same X-Request-ID${span.request_id ? ` (${span.request_id})` : ""}.`;
-    case "trace-id":
-      return `Both carry the same trace id${span.carried_trace_id ? ` (${span.carried_trace_id})` : ""}; the message named no parent span.`;
+    case "request-id": {
+      const id = span.request_id ? ` (${span.request_id})` : "";
+      return `${request} and this request carry the same X-Request-ID${id}.`;
+    }
+    case "trace-id": {
+      const id = span.carried_trace_id ? ` (${span.carried_trace_id})` : "";
+      return `Both carry the same trace id${id}; the message named no parent span.`;
+    }
     case "inferred":
-      return `Nothing connects the two but their times: this ran while “${parent.name}” was handled. Take it as a guess.`;
+      return `Nothing connects the two but their times: this ran while ${request} was handled. Take it as a guess.`;
     default:
       return `${evidenceTitle(link.evidence)}.`;
   }

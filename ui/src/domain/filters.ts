@@ -20,9 +20,27 @@ export const RANGES = [
   ["all", "all time"],
 ] as const;
 
-export const STATUSES = ["error", "ok", "client-error", "server-error", "no-response", "reset", "closed", "one-way"] as const;
+export const STATUSES = [
+  "error",
+  "ok",
+  "client-error",
+  "server-error",
+  "no-response",
+  "reset",
+  "closed",
+  "one-way",
+] as const;
 
-export const NO_FILTERS: Filters = { q: "", service: "", operation: "", protocol: "", status: "", min: "", range: "1h", order: "newest" };
+export const NO_FILTERS: Filters = {
+  q: "",
+  service: "",
+  operation: "",
+  protocol: "",
+  status: "",
+  min: "",
+  range: "1h",
+  order: "newest",
+};
 
 const NAMES = Object.keys(NO_FILTERS) as (keyof Filters)[];
 
@@ -68,9 +86,16 @@ export function condition(field: string, value: string): string {
   return `${field}=${plain ? value : `"${value.replace(/[\\"]/g, "\\$&")}"`}`;
 }
 
-/** The text before, in and after the part that the server did not understand; offsets count characters, not UTF-16 units. */
+/**
+ * The text before, in and after the part that the server did not understand.
+ * Offsets count characters, not UTF-16 units.
+ */
 export function splitAt(text: string, offset: number, part: string): readonly [string, string, string] {
   const chars = Array.from(text);
   const length = Math.max(1, Array.from(part).length);
-  return [chars.slice(0, offset).join(""), chars.slice(offset, offset + length).join(""), chars.slice(offset + length).join("")];
+  return [
+    chars.slice(0, offset).join(""),
+    chars.slice(offset, offset + length).join(""),
+    chars.slice(offset + length).join(""),
+  ];
 }

@@ -1,15 +1,15 @@
 // A layered drawing of a directed graph: callers left, callees right.
 //
-// Layers by longest path over the edges that are left when cycles are cut, order within a layer by the mean place of the
-// neighbours (Sugiyama's method). An edge that crosses layers has a stop in each, so that it goes round what stands there.
-// Small on purpose: a service map has tens of nodes, and needs no library and no worker for them.
+// Sugiyama's method: cut cycles, put each node into the layer of its longest path, order a layer by the mean place of the
+// neighbours. An edge that crosses layers has a stop in each of them, so that the edge goes round the nodes there.
+// Small on purpose: a service map has tens of nodes, so neither a library nor a worker is needed.
 
 export interface Edge {
   readonly from: string;
   readonly to: string;
 }
 
-/** A place: the layer, counted from the left, and the row, counted from the middle of the picture, in heights of a node. */
+/** The layer, counted from the left, and the row, counted from the middle of the picture in heights of a node. */
 export interface Place {
   readonly layer: number;
   readonly row: number;
@@ -17,7 +17,7 @@ export interface Place {
 
 export interface Layout {
   readonly nodes: ReadonlyMap<string, Place>;
-  /** For each edge, in the order given: where it crosses the layers between its ends. Empty for neighbours and edges back. */
+  /** For each edge, in the order given: its stops in the layers between its ends. Neighbours and edges back have none. */
   readonly stops: readonly (readonly Place[])[];
 }
 
@@ -134,7 +134,10 @@ function order(columns: Item[][]): void {
     const down = sweep % 2 === 0;
     for (const column of down ? columns : [...columns].reverse()) {
       const wanted = new Map(
-        column.map((item) => [item, mean(down ? item.left : item.right) ?? mean([...item.left, ...item.right]) ?? item.row]),
+        column.map((item) => [
+          item,
+          mean(down ? item.left : item.right) ?? mean([...item.left, ...item.right]) ?? item.row,
+        ]),
       );
       column.sort((a, b) => (wanted.get(a) ?? 0) - (wanted.get(b) ?? 0));
       spread(column);

@@ -1,7 +1,11 @@
 import { expect, test } from "vitest";
 import { scatter } from "./scatter";
 
-const item = (id: string, ms: number, duration_ns: number) => ({ id, start_ns: `${BigInt(ms) * 1_000_000n}`, duration_ns });
+const item = (id: string, ms: number, duration_ns: number) => ({
+  id,
+  start_ns: `${BigInt(ms) * 1_000_000n}`,
+  duration_ns,
+});
 
 test("nothing gives nothing", () => {
   expect(scatter([])).toBeNull();

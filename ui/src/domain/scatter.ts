@@ -40,6 +40,7 @@ export function scatter(items: readonly Item[]): Scatter | null {
     y: ((logs[n] ?? low) - low) / (high - low),
   }));
   const lines = [];
-  for (let power = Math.ceil(low); power <= Math.floor(high); power += 1) lines.push({ ns: 10 ** power, y: (power - low) / (high - low) });
+  for (let power = Math.ceil(low); power <= Math.floor(high); power += 1)
+    lines.push({ ns: 10 ** power, y: (power - low) / (high - low) });
   return { points, startMs, endMs, lines };
 }

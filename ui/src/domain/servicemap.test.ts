@@ -47,8 +47,12 @@ test("groups gather ends, and calls inside them are not drawn", () => {
 
 test("the spans of an edge are searched at the end that was observed", () => {
   const [first, , , outside] = map.edges;
-  expect(String(first && spansOf(first, map, "1h"))).toBe("q=tap%3Dclient-process+server.port%3D8080&service=web&protocol=http");
-  expect(String(outside && spansOf(outside, map, "5m"))).toBe("q=tap%3Dserver-process&service=web&protocol=http&range=5m");
+  expect(String(first && spansOf(first, map, "1h"))).toBe(
+    "q=tap%3Dclient-process+server.port%3D8080&service=web&protocol=http",
+  );
+  expect(String(outside && spansOf(outside, map, "5m"))).toBe(
+    "q=tap%3Dserver-process&service=web&protocol=http&range=5m",
+  );
 });
 
 test("bytes", () => {

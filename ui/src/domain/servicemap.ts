@@ -134,7 +134,11 @@ export function spansOf(edge: MapEdge, map: ServiceMap, range: string): URLSearc
   // The port is needed only where the caller speaks the same protocol with others.
   const alike = map.edges.filter((other) => other.from === edge.from && other.protocol === edge.protocol);
   const port = alike.length > 1 && edge.port > 0 ? ` server.port=${edge.port}` : "";
-  const params = new URLSearchParams({ q: `tap=${caller ? "client" : "server"}-process${port}`, service, protocol: edge.protocol });
+  const params = new URLSearchParams({
+    q: `tap=${caller ? "client" : "server"}-process${port}`,
+    service,
+    protocol: edge.protocol,
+  });
   if (range !== "1h") params.set("range", range);
   return params;
 }

@@ -10,7 +10,8 @@ export function toMs(ns: string): number {
 export function formatTime(ns: string, nowMs: number): string {
   const date = new Date(toMs(ns));
   const two = (n: number) => String(n).padStart(2, "0");
-  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+  const milliseconds = String(date.getMilliseconds()).padStart(3, "0");
+  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${milliseconds}`;
   if (new Date(nowMs).toDateString() === date.toDateString()) return clock;
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
 }

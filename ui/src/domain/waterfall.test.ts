@@ -23,7 +23,8 @@ describe("rows", () => {
   });
 
   test("hops are measured to the next point in sight, and only over the wire", () => {
-    const hops = (hide: boolean) => Object.fromEntries(rows(tree(shop()), new Set(), hide).map((row) => [row.item.span.id, row.hop]));
+    const hops = (hide: boolean) =>
+      Object.fromEntries(rows(tree(shop()), new Set(), hide).map((row) => [row.item.span.id, row.hop]));
     expect(hops(false)).toMatchObject({ a: null, b: null, e: { requestNs: 20_000, responseNs: 60_000 } });
     expect(hops(true)).toMatchObject({ e: { requestNs: 60_000, responseNs: 100_000 } });
   });
@@ -34,7 +35,9 @@ describe("rows", () => {
   });
 
   test("ten thousand spans in a chain", () => {
-    const spans = Array.from({ length: 10_000 }, (_, n) => item(span(`s${n}`), n > 0 ? { parent: `s${n - 1}`, depth: n } : {}));
+    const spans = Array.from({ length: 10_000 }, (_, n) =>
+      item(span(`s${n}`), n > 0 ? { parent: `s${n - 1}`, depth: n } : {}),
+    );
     const t = tree(trace(spans));
     expect(rows(t, new Set(), false).at(-1)?.depth).toBe(9_999);
     expect(rows(t, new Set(["s1"]), false)).toHaveLength(2);
@@ -75,6 +78,7 @@ describe("place on the axis", () => {
 test("windows in the URL", () => {
   expect(readWindow("100-300", 1000)).toEqual({ from: 100, to: 300 });
   expect(readWindow("100-9000", 1000)).toEqual({ from: 100, to: 1000 });
-  for (const bad of ["", "300-100", "x-y", "-5-10", "2000-3000"]) expect(readWindow(bad, 1000)).toEqual({ from: 0, to: 1000 });
+  for (const bad of ["", "300-100", "x-y", "-5-10", "2000-3000"])
+    expect(readWindow(bad, 1000)).toEqual({ from: 0, to: 1000 });
   expect(around(item(span("x", { duration_ns: 100 }), { at: 0 }), 105)).toEqual({ from: 0, to: 105 });
 });

@@ -58,11 +58,13 @@ export function tree(trace: TraceView): Tree {
 export function hop(item: TraceSpan, parent: TraceSpan | undefined): Hop | null {
   if (!parent || item.parent?.evidence !== "wire") return null;
   const response =
-    item.response_offset_ns != null && parent.response_offset_ns != null ? parent.response_offset_ns - item.response_offset_ns : null;
+    item.response_offset_ns != null && parent.response_offset_ns != null
+      ? parent.response_offset_ns - item.response_offset_ns
+      : null;
   return { requestNs: item.offset_ns - parent.offset_ns, responseNs: response };
 }
 
-/** Visible rows: nothing below a collapsed span; without network taps if they are hidden, and their children move up. */
+/** Visible rows: nothing below a collapsed span. Where network taps are hidden, their children move up. */
 export function rows(t: Tree, collapsed: ReadonlySet<string>, hideNetwork: boolean): Row[] {
   const result: Row[] = [];
   const { spans } = t.trace;
@@ -96,7 +98,8 @@ export function rows(t: Tree, collapsed: ReadonlySet<string>, hideNetwork: boole
 
 function visibleParent(t: Tree, index: number, hideNetwork: boolean): number {
   let parent = t.parents[index] ?? -1;
-  while (hideNetwork && parent >= 0 && isNetworkTap(t.trace.spans[parent]?.span.tap ?? "")) parent = t.parents[parent] ?? -1;
+  while (hideNetwork && parent >= 0 && isNetworkTap(t.trace.spans[parent]?.span.tap ?? ""))
+    parent = t.parents[parent] ?? -1;
   return parent;
 }
 
@@ -126,7 +129,10 @@ export interface TimeWindow {
 /** The time of a span and a little around it. */
 export function around(item: TraceSpan, totalNs: number): TimeWindow {
   const margin = Math.max(1, item.span.duration_ns * 0.1);
-  return { from: Math.max(0, item.offset_ns - margin), to: Math.min(totalNs, item.offset_ns + item.span.duration_ns + margin) };
+  return {
+    from: Math.max(0, item.offset_ns - margin),
+    to: Math.min(totalNs, item.offset_ns + item.span.duration_ns + margin),
+  };
 }
 
 /** Reads a window as the URL holds it (`1200-5400`); all of the trace if it is none. */
@@ -157,6 +163,7 @@ export function place(item: TraceSpan, window: TimeWindow): Bar {
   const left = Math.max(-5, start);
   const width = Math.max(0, Math.min(105, end) - left);
   const arrival = item.response_offset_ns == null ? null : percent(item.response_offset_ns);
-  const response = arrival === null || width === 0 ? null : Math.min(100, Math.max(0, ((arrival - left) / width) * 100));
+  const response =
+    arrival === null || width === 0 ? null : Math.min(100, Math.max(0, ((arrival - left) / width) * 100));
   return { left, width, response, hidden: end < 0 ? "before" : start > 100 ? "after" : null };
 }

@@ -23,7 +23,10 @@ const summary = (id: string, changes: object = {}) => ({
   complete: true,
   ...changes,
 });
-const found: TraceList = { traces: [summary("t1"), summary("t2", { error: true, errors: 2, matched: ["f"] })], limited: false };
+const found: TraceList = {
+  traces: [summary("t1"), summary("t2", { error: true, errors: 2, matched: ["f"] })],
+  limited: false,
+};
 const status = (store: Partial<StatusView["store"]> = {}): StatusView => ({
   version: "0.1.0",
   now_ns: "1795297683000000000",
@@ -40,7 +43,9 @@ const press = (key: string) => fireEvent.keyDown(document.activeElement ?? docum
 
 describe("search", () => {
   test("the URL's filters are asked for, and shown", async () => {
-    const server = show("/?service=cart&status=error&min=10ms&range=all&q=http.route%3D%2Fx", { "/api/v1/traces": found });
+    const server = show("/?service=cart&status=error&min=10ms&range=all&q=http.route%3D%2Fx", {
+      "/api/v1/traces": found,
+    });
     await screen.findByText("GET /t1");
     const asked = server.asked.find((url) => url.pathname === "/api/v1/traces");
     expect(Object.fromEntries(asked?.searchParams ?? [])).toEqual({
@@ -102,7 +107,10 @@ describe("search", () => {
   });
 
   test("nothing found: search all time", async () => {
-    show("/?service=cart", { "/api/v1/traces": { traces: [], limited: false }, "/api/v1/status": status({ spans: 9 }) });
+    show("/?service=cart", {
+      "/api/v1/traces": { traces: [], limited: false },
+      "/api/v1/status": status({ spans: 9 }),
+    });
     fireEvent.click(await screen.findByText("Search all time"));
     expect(here()).toBe("/?service=cart&range=all");
     fireEvent.click(await screen.findByText("Clear the filters"));
@@ -110,7 +118,10 @@ describe("search", () => {
   });
 
   test("a store that does not write says why", async () => {
-    show("/", { "/api/v1/traces": { traces: [], limited: false }, "/api/v1/status": status({ stopped: "disk full: 3 MB left" }) });
+    show("/", {
+      "/api/v1/traces": { traces: [], limited: false },
+      "/api/v1/status": status({ stopped: "disk full: 3 MB left" }),
+    });
     expect((await screen.findByRole("alert")).textContent).toContain("disk full: 3 MB left");
   });
 
@@ -225,7 +236,11 @@ describe("trace", () => {
   });
 
   test("a trace that is gone", async () => {
-    const error = { code: "not_found", message: "the store has no trace t", hint: "it may have been removed by age or size" };
+    const error = {
+      code: "not_found",
+      message: "the store has no trace t",
+      hint: "it may have been removed by age or size",
+    };
     show("/trace/t", { "/api/v1/trace/t": { status: 404, body: { error } } });
     expect((await screen.findByRole("alert")).textContent).toContain("removed by age or size");
   });
@@ -233,7 +248,11 @@ describe("trace", () => {
 
 describe("map and status", () => {
   const calls = { ...noCalls, count: 10, errors: 2, p50_ns: 1_000_000, p95_ns: 5_000_000 };
-  const edge = { ...anEdge("service:web", "address:10.0.0.9:5432", 5432, calls), protocol: "postgresql", protocols: ["postgresql"] };
+  const edge = {
+    ...anEdge("service:web", "address:10.0.0.9:5432", 5432, calls),
+    protocol: "postgresql",
+    protocols: ["postgresql"],
+  };
   const map: ServiceMap = {
     from_ns: "0",
     to_ns: "60000000000",
@@ -261,7 +280,9 @@ describe("map and status", () => {
     show("/map", {
       "/api/v1/map": {
         ...map,
-        edges: [{ ...anEdge("service:web", "address:10.0.0.9:5432", 5432, noCalls), protocol: "tcp", protocols: [], tcp }],
+        edges: [
+          { ...anEdge("service:web", "address:10.0.0.9:5432", 5432, noCalls), protocol: "tcp", protocols: [], tcp },
+        ],
       },
     });
     const row = (await screen.findAllByRole("row"))[1];

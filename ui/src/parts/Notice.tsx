@@ -3,7 +3,15 @@ import { ApiProblem, Unreachable } from "../api/client";
 import css from "./Notice.module.css";
 
 /** A page's or list's worth of nothing, and what to do about it. */
-export function Notice({ title, tone = "plain", children }: { title: string; tone?: "plain" | "bad"; children?: ReactNode }) {
+export function Notice({
+  title,
+  tone = "plain",
+  children,
+}: {
+  title: string;
+  tone?: "plain" | "bad";
+  children?: ReactNode;
+}) {
   return (
     <section className={css.notice} data-tone={tone} role={tone === "bad" ? "alert" : "status"}>
       <h2>{title}</h2>
@@ -23,8 +31,8 @@ export function Failure({ error, retry }: { error: Error; retry: () => void }) {
     return (
       <Notice title="The server does not answer" tone="bad">
         <p>
-          wirespan at <code>{window.location.host}</code> is not running, or cannot be reached from here. This page asks again every few
-          seconds.
+          wirespan at <code>{window.location.host}</code> is not running, or cannot be reached from here. This page asks
+          again every few seconds.
         </p>
         {again}
       </Notice>

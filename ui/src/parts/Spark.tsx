@@ -19,6 +19,7 @@ export function Spark({ title, values, over, overTitle, format, startMs, stepMs 
   const top = Math.max(0, ...values, ...(over ?? []));
   const sum = over?.reduce((a, b) => a + b, 0) ?? 0;
   const width = WIDTH / Math.max(1, values.length);
+  const overText = (count: number) => `${format(count)} ${overTitle ?? ""}`;
   const clock = (n: number) => new Date(startMs + n * stepMs).toLocaleTimeString("en-GB");
   const bars = (of: readonly number[], bad: boolean) =>
     of.map((value, n) => {
@@ -27,7 +28,14 @@ export function Spark({ title, values, over, overTitle, format, startMs, stepMs 
       // Steps of time have no other name than their place.
       const key = `${bad} ${n}`;
       return (
-        <rect key={key} data-bad={bad || undefined} x={n * width} y={HEIGHT - height} width={Math.max(0.8, width - 0.8)} height={height} />
+        <rect
+          key={key}
+          data-bad={bad || undefined}
+          x={n * width}
+          y={HEIGHT - height}
+          width={Math.max(0.8, width - 0.8)}
+          height={height}
+        />
       );
     });
   return (
@@ -35,7 +43,7 @@ export function Spark({ title, values, over, overTitle, format, startMs, stepMs 
       <figcaption>
         <span>
           {title}
-          {sum > 0 && <span className={css.bad}> · {`${format(sum)} ${overTitle ?? ""}`}</span>}
+          {sum > 0 && <span className={css.bad}> · {overText(sum)}</span>}
         </span>
         <span>{top > 0 ? `at most ${format(top)}` : "none"}</span>
       </figcaption>
@@ -50,7 +58,7 @@ export function Spark({ title, values, over, overTitle, format, startMs, stepMs 
         {values.map((value, n) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: steps of time have no other name than their place
           <rect key={n} className={css.hit} x={n * width} y="0" width={width} height={HEIGHT}>
-            <title>{`${clock(n)}: ${format(value)}${over?.[n] ? `, ${format(over[n])} ${overTitle ?? ""}` : ""}`}</title>
+            <title>{`${clock(n)}: ${format(value)}${over?.[n] ? `, ${overText(over[n])}` : ""}`}</title>
           </rect>
         ))}
       </svg>

@@ -37,7 +37,10 @@ interface Place {
   response?: number;
 }
 
-export function item(of: SpanView, { parent, evidence = "wire", confidence = 1, depth = 0, at = 0, response }: Place = {}): TraceSpan {
+export function item(
+  of: SpanView,
+  { parent, evidence = "wire", confidence = 1, depth = 0, at = 0, response }: Place = {},
+): TraceSpan {
   return {
     depth,
     offset_ns: at,
@@ -75,7 +78,12 @@ export function shop(): TraceView {
     }),
     item(span("c", { service: "", tap: "client-nic" }), { parent: "b", depth: 2, at: 1_010_000, response: 6_990_000 }),
     item(span("d", { service: "", tap: "server-nic" }), { parent: "c", depth: 3, at: 1_040_000, response: 6_960_000 }),
-    item(span("e", { service: "cart", duration_ns: 5_800_000 }), { parent: "d", depth: 4, at: 1_060_000, response: 6_900_000 }),
+    item(span("e", { service: "cart", duration_ns: 5_800_000 }), {
+      parent: "d",
+      depth: 4,
+      at: 1_060_000,
+      response: 6_900_000,
+    }),
     item(
       span("f", {
         service: "cart",

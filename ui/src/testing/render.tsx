@@ -19,7 +19,8 @@ export function show(path: string, answers: Record<string, Answer>): Server {
   vi.spyOn(globalThis, "fetch").mockImplementation(async (input) => {
     const url = new URL(String(input), "http://server");
     server.asked.push(url);
-    const answer: Answer = { "/api/v1/suggest": names, ...answers }[url.pathname] ?? new Error(`no answer for ${url.pathname}`);
+    const answer: Answer =
+      { "/api/v1/suggest": names, ...answers }[url.pathname] ?? new Error(`no answer for ${url.pathname}`);
     if (answer instanceof Error) throw new TypeError(answer.message);
     const { status, body } = "status" in answer && "body" in answer ? answer : { status: 200, body: answer };
     return new Response(JSON.stringify(body), { status: Number(status) });

@@ -147,7 +147,14 @@ function History({ edge, map }: { edge: MapEdge; map: ServiceMap }) {
   const shared = { startMs: start, stepMs: step_ns / 1e6 };
   return (
     <div className={css.charts}>
-      <Spark {...shared} title="calls" values={series((p) => p.calls)} over={series((p) => p.errors)} overTitle="errors" format={compact} />
+      <Spark
+        {...shared}
+        title="calls"
+        values={series((p) => p.calls)}
+        over={series((p) => p.errors)}
+        overTitle="errors"
+        format={compact}
+      />
       {edge.calls.p95_ns > 0 && <Spark {...shared} title="p95" values={series((p) => p.p95_ns)} format={time} />}
       <Spark {...shared} title="RTT p50" values={series((p) => p.tcp.rtt_p50_ns)} format={time} />
       {edge.tcp.from_flows && (

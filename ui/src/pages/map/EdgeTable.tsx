@@ -91,7 +91,9 @@ function Row({ edge, map, colours, range, open, details }: RowProps) {
       </td>
       <td>{edge.port || "–"}</td>
       <td>{edge.protocol}</td>
-      <td data-number>{calls.count > 0 ? <Link href={href("/", search)}>{calls.count.toLocaleString("en")}</Link> : "–"}</td>
+      <td data-number>
+        {calls.count > 0 ? <Link href={href("/", search)}>{calls.count.toLocaleString("en")}</Link> : "–"}
+      </td>
       <td data-number>
         {calls.errors > 0 ? (
           <Link href={href("/", errors)} className={css.bad}>

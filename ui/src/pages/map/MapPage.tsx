@@ -25,7 +25,10 @@ export function MapPage() {
         <h1>Who calls whom</h1>
         <label>
           <span className="visually-hidden">Time</span>
-          <select value={range} onChange={(event) => setParams({ range: event.target.value === "1h" ? "" : event.target.value })}>
+          <select
+            value={range}
+            onChange={(event) => setParams({ range: event.target.value === "1h" ? "" : event.target.value })}
+          >
             {RANGES.map(([value, label]) => (
               <option key={value} value={value}>
                 {label}
@@ -58,7 +61,13 @@ export function MapPage() {
         </Notice>
       )}
       {!error && data && data.edges.length > 0 && (
-        <Shown map={data} range={range} group={group} chosen={search.get("edge") ?? ""} port={search.get("port") ?? ""} />
+        <Shown
+          map={data}
+          range={range}
+          group={group}
+          chosen={search.get("edge") ?? ""}
+          port={search.get("port") ?? ""}
+        />
       )}
     </div>
   );
@@ -75,7 +84,9 @@ interface ShownProps {
 }
 
 function Shown({ map, range, group, chosen, port }: ShownProps) {
-  const colours = useHues(useMemo(() => map.nodes.filter((node) => node.kind === "service").map((node) => node.name), [map]));
+  const colours = useHues(
+    useMemo(() => map.nodes.filter((node) => node.kind === "service").map((node) => node.name), [map]),
+  );
   const graph = useMemo(() => graphOf(map, group), [map, group]);
   const arrow = graph.arrows.find((a) => a.id === chosen);
   const choose = (id: string, edge = "") => setParams({ edge: id, port: edge });
@@ -83,7 +94,9 @@ function Shown({ map, range, group, chosen, port }: ShownProps) {
   return (
     <div className={css.split} data-open={arrow !== undefined || undefined}>
       <Picture graph={graph} colours={colours} chosen={chosen} choose={choose} />
-      {arrow && <EdgePanel key={arrow.id} arrow={arrow} map={map} range={range} port={port} colours={colours} choose={choose} />}
+      {arrow && (
+        <EdgePanel key={arrow.id} arrow={arrow} map={map} range={range} port={port} colours={colours} choose={choose} />
+      )}
       <EdgeTable map={map} graph={graph} range={range} chosen={arrow} port={port} colours={colours} choose={choose} />
     </div>
   );

@@ -32,7 +32,10 @@ interface Props {
 export function Picture({ graph, colours, chosen, choose }: Props) {
   const [focus, setFocus] = useState<string | null>(null);
   const { spots, stops, width, height } = useMemo(() => spread(graph), [graph]);
-  const lines = useMemo(() => graph.arrows.map((arrow, n) => draw(arrow, spots, stops[n] ?? [])), [graph, spots, stops]);
+  const lines = useMemo(
+    () => graph.arrows.map((arrow, n) => draw(arrow, spots, stops[n] ?? [])),
+    [graph, spots, stops],
+  );
   const crowded = useMemo(
     () =>
       crowdedOut(
@@ -55,7 +58,13 @@ export function Picture({ graph, colours, chosen, choose }: Props) {
         <button type="button" onClick={() => pan.zoom(0.8)} aria-label="Farther (−)" title="Farther (−)">
           −
         </button>
-        <button type="button" onClick={pan.reset} aria-label="All of it (0)" title="All of it (0)" disabled={pan.isWhole}>
+        <button
+          type="button"
+          onClick={pan.reset}
+          aria-label="All of it (0)"
+          title="All of it (0)"
+          disabled={pan.isWhole}
+        >
           ⤢
         </button>
       </fieldset>
@@ -173,7 +182,9 @@ function draw(arrow: Arrow, spots: ReadonlyMap<string, Spot>, stops: readonly Sp
         { x: to.x + NODE.width * 0.3, y: to.y + NODE.height + 2 },
       ];
   const pieces = points.slice(1).map((end, n) => bend(points[n] ?? end, end, forward));
-  const path = pieces.map(([a, b, c, d], n) => `${n === 0 ? `M${a.x} ${a.y}` : ""}C${b.x} ${b.y} ${c.x} ${c.y} ${d.x} ${d.y}`).join("");
+  const path = pieces
+    .map(([a, b, c, d], n) => `${n === 0 ? `M${a.x} ${a.y}` : ""}C${b.x} ${b.y} ${c.x} ${c.y} ${d.x} ${d.y}`)
+    .join("");
   // Near the callee, where the labels of one caller do not pile up; of a long edge on its way, where it is alone.
   const last = pieces.at(-1);
   const stop = stops[Math.floor(stops.length / 2)];
@@ -253,7 +264,8 @@ function bend(a: Spot, d: Spot, forward: boolean): Bezier {
 }
 
 function curve(a: Spot, b: Spot, c: Spot, d: Spot, t: number): Spot {
-  const mix = (k: keyof Spot) => (1 - t) ** 3 * a[k] + 3 * (1 - t) ** 2 * t * b[k] + 3 * (1 - t) * t * t * c[k] + t ** 3 * d[k];
+  const mix = (k: keyof Spot) =>
+    (1 - t) ** 3 * a[k] + 3 * (1 - t) ** 2 * t * b[k] + 3 * (1 - t) * t * t * c[k] + t ** 3 * d[k];
   return { x: mix("x"), y: mix("y") };
 }
 

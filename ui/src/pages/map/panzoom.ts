@@ -38,7 +38,9 @@ export function usePanZoom(width: number, height: number) {
   const zoom = (factor: number, at = { x: 0.5, y: 0.5 }) => setView((old) => zoomed(old, factor, at, width, height));
   const reset = () => setView(WHOLE);
   const move = (dx: number, dy: number) =>
-    setView((old) => kept({ ...old, x: old.x + (dx * width) / old.scale, y: old.y + (dy * height) / old.scale }, width, height));
+    setView((old) =>
+      kept({ ...old, x: old.x + (dx * width) / old.scale, y: old.y + (dy * height) / old.scale }, width, height),
+    );
   useKeys({
     "+ =": () => zoom(1.25),
     "- _": () => zoom(0.8),

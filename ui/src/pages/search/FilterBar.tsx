@@ -49,7 +49,13 @@ export function FilterBar({ filters, change, queryBox, live, busy, refresh }: Pr
         Search
       </button>
       <div className={css.fields}>
-        <Choice label="Service" value={filters.service} values={services} any="any" pick={(service) => change({ service })} />
+        <Choice
+          label="Service"
+          value={filters.service}
+          values={services}
+          any="any"
+          pick={(service) => change({ service })}
+        />
         <label className={css.field}>
           <span>Operation</span>
           <input
@@ -67,8 +73,20 @@ export function FilterBar({ filters, change, queryBox, live, busy, refresh }: Pr
             ))}
           </datalist>
         </label>
-        <Choice label="Protocol" value={filters.protocol} values={protocols} any="any" pick={(protocol) => change({ protocol })} />
-        <Choice label="Status" value={filters.status} values={STATUSES} any="any" pick={(status) => change({ status })} />
+        <Choice
+          label="Protocol"
+          value={filters.protocol}
+          values={protocols}
+          any="any"
+          pick={(protocol) => change({ protocol })}
+        />
+        <Choice
+          label="Status"
+          value={filters.status}
+          values={STATUSES}
+          any="any"
+          pick={(status) => change({ status })}
+        />
         <label className={css.field} data-narrow>
           <span>At least</span>
           <input
@@ -97,11 +115,20 @@ export function FilterBar({ filters, change, queryBox, live, busy, refresh }: Pr
           </select>
         </label>
         {narrows(filters) && (
-          <button type="button" className={css.clear} onClick={() => change({ ...NO_FILTERS, range: filters.range, order: filters.order })}>
+          <button
+            type="button"
+            className={css.clear}
+            onClick={() => change({ ...NO_FILTERS, range: filters.range, order: filters.order })}
+          >
             Clear
           </button>
         )}
-        <button type="button" className={css.live} aria-pressed={live} onClick={() => setParams({ live: live ? "" : "1" })}>
+        <button
+          type="button"
+          className={css.live}
+          aria-pressed={live}
+          onClick={() => setParams({ live: live ? "" : "1" })}
+        >
           <span className={css.dot} aria-hidden="true" />
           Live
         </button>

@@ -7,7 +7,7 @@ import { go } from "../../routing/url";
 import css from "./Scatter.module.css";
 import { traceHref } from "./SearchPage";
 
-/** When the traces began and how long they took. The list below says the same in words, so this is hidden from readers. */
+/** When the traces began and how long they took. Hidden from screen readers: the list below says the same in words. */
 export function Scatter({ traces, selected }: { traces: readonly TraceSummary[]; selected: string | undefined }) {
   const chart = useMemo(() => scatter(traces), [traces]);
   if (!chart || traces.length < 2) return null;

@@ -103,8 +103,8 @@ function Nothing({ filters, change }: { filters: Filters; change: (changes: Part
         <p>Nothing was traced since this store was made. Trace a command and everything that it starts:</p>
         <pre>wirespan run -- curl http://localhost:8080/</pre>
         <p>
-          or all services of this machine that you choose with <code>wirespan up</code>. <code>wirespan check</code> says what this kernel
-          allows.
+          or the services of this machine that you choose with <code>wirespan up</code>. What this kernel allows:{" "}
+          <code>wirespan check</code>.
         </p>
       </Notice>
     );

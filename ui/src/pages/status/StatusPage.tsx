@@ -17,7 +17,9 @@ export function StatusPage() {
 
 function Shown({ status }: { status: StatusView }) {
   const { store, agent } = status;
-  const stages = [...agent.stages, { name: "store", counters: store.dropped }].filter((stage) => stage.counters.length > 0);
+  const stages = [...agent.stages, { name: "store", counters: store.dropped }].filter(
+    (stage) => stage.counters.length > 0,
+  );
   const lost = stages.flatMap((stage) => stage.counters.filter((c) => c.loss && c.value > 0 && stage.name !== "view"));
   const now = toMs(status.now_ns);
   return (

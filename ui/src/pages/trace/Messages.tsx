@@ -29,7 +29,9 @@ export function Messages({ links }: { links: readonly SpanLink[] }) {
             <ul className={css.links}>
               {these.slice(0, SHOWN).map((link) => (
                 <li key={link.span_id} className={css.link}>
-                  <Link href={href(`/trace/${link.trace_id ?? link.span_id}`, new URLSearchParams({ span: link.span_id }))}>
+                  <Link
+                    href={href(`/trace/${link.trace_id ?? link.span_id}`, new URLSearchParams({ span: link.span_id }))}
+                  >
                     {way === "from-producer" ? "←" : "→"} span {link.span_id}
                   </Link>
                   <Evidence link={link} />

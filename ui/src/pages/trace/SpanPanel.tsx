@@ -55,7 +55,9 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
             ["Duration", formatDuration(span.duration_ns)],
             [
               "To the first byte",
-              item.response_offset_ns == null ? "no response" : formatDuration(item.response_offset_ns - item.offset_ns),
+              item.response_offset_ns == null
+                ? "no response"
+                : formatDuration(item.response_offset_ns - item.offset_ns),
             ],
             ["Since the trace began", formatDuration(item.offset_ns)],
             ["Start", formatExact(span.start_ns)],
@@ -80,7 +82,8 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
         <p className={css.words}>
           {tapWords(span.tap).replace(/^./, (c) => c.toUpperCase())}
           {span.pid > 0 && `, process ${span.pid}, thread ${span.tid}`}.
-          {children.length > 0 && ` ${children.length} ${children.length === 1 ? "span follows" : "spans follow"} from it.`}
+          {children.length > 0 &&
+            ` ${children.length} ${children.length === 1 ? "span follows" : "spans follow"} from it.`}
         </p>
       </Section>
 
@@ -183,7 +186,10 @@ function Attributes({ span }: { span: SpanView }) {
               <td>
                 <span>{String(value)}</span>
                 <Link
-                  href={href("/", new URLSearchParams({ q: condition(key === "service.name" ? "service" : key, String(value)) }))}
+                  href={href(
+                    "/",
+                    new URLSearchParams({ q: condition(key === "service.name" ? "service" : key, String(value)) }),
+                  )}
                   title={`Search for ${key}=${value}`}
                   aria-label={`Search for ${key}=${value}`}
                 >

@@ -18,7 +18,17 @@ interface Props {
   toggleAll: () => void;
 }
 
-export function TraceHeader({ trace, colours, hideNetwork, hasNetwork, anyCollapsed, zoomed, resetZoom, toggleNetwork, toggleAll }: Props) {
+export function TraceHeader({
+  trace,
+  colours,
+  hideNetwork,
+  hasNetwork,
+  anyCollapsed,
+  zoomed,
+  resetZoom,
+  toggleNetwork,
+  toggleAll,
+}: Props) {
   const root = trace.spans[0]?.span;
   const title = root ? root.name : "Empty trace";
   useEffect(() => {

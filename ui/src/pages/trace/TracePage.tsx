@@ -1,7 +1,16 @@
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { useHues, useTrace } from "../../api/queries";
 import type { TraceView } from "../../api/types";
-import { ancestors, around, foldable, isNetworkTap, readWindow, rows, type TimeWindow, tree } from "../../domain/waterfall";
+import {
+  ancestors,
+  around,
+  foldable,
+  isNetworkTap,
+  readWindow,
+  rows,
+  type TimeWindow,
+  tree,
+} from "../../domain/waterfall";
 import { Failure, Loading } from "../../parts/Notice";
 import { useKeys } from "../../routing/keys";
 import { setParams, useUrl } from "../../routing/url";
@@ -35,7 +44,9 @@ function Loaded({ trace }: { trace: TraceView }) {
     if (!selected) return;
     setCursorId(selected);
     const above = ancestors(t, selected);
-    setCollapsed((old) => (above.some((id) => old.has(id)) ? new Set([...old].filter((id) => !above.includes(id))) : old));
+    setCollapsed((old) =>
+      above.some((id) => old.has(id)) ? new Set([...old].filter((id) => !above.includes(id))) : old,
+    );
   }, [selected, t]);
 
   const fold = useCallback((id: string, folded: boolean) => {
@@ -68,7 +79,8 @@ function Loaded({ trace }: { trace: TraceView }) {
     PageUp: () => place(cursor - 20),
     Home: () => place(0),
     End: () => place(visible.length - 1),
-    "l ArrowRight": () => row && (row.collapsed ? fold(row.item.span.id, false) : row.children > 0 && place(cursor + 1)),
+    "l ArrowRight": () =>
+      row && (row.collapsed ? fold(row.item.span.id, false) : row.children > 0 && place(cursor + 1)),
     "h ArrowLeft": () => row && (row.children > 0 && !row.collapsed ? fold(row.item.span.id, true) : toParent()),
     "Enter Space": () => row && setParams({ span: row.item.span.id }, false),
     Escape: () => setParams({ span: "" }),

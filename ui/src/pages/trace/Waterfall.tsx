@@ -45,7 +45,11 @@ export function Waterfall({ rows, window, colours, cursor, selected, open, fold 
     >
       <div className={css.head} role="row" aria-rowindex={1} tabIndex={-1}>
         <div role="columnheader">Span</div>
-        <div role="columnheader" className={css.right} title="Time from the parent's observation point to this one, and back">
+        <div
+          role="columnheader"
+          className={css.right}
+          title="Time from the parent's observation point to this one, and back"
+        >
           Hop ↓ ↑
         </div>
         <div role="columnheader" className={css.axis} aria-label="Time">

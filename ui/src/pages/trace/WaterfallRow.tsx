@@ -21,7 +21,17 @@ interface Props {
 /** Steps of indent that are drawn; deeper rows say their depth instead of leaving the column. */
 const MAX_INDENT = 16;
 
-export const WaterfallRow = memo(function WaterfallRow({ row, top, rowIndex, window, hue, current, selected, open, fold }: Props) {
+export const WaterfallRow = memo(function WaterfallRow({
+  row,
+  top,
+  rowIndex,
+  window,
+  hue,
+  current,
+  selected,
+  open,
+  fold,
+}: Props) {
   const { item, depth, children, collapsed, below, hop } = row;
   const { span } = item;
   const bar = place(item, window);
