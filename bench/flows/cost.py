@@ -1,10 +1,11 @@
-"""What flows cost the load: CPU time of client and server per round trip, without a tracer, with the floor, with bundles.
+"""What flows cost the load: CPU time of client and server per round trip, without a tracer, with the floor, with
+bundles.
 
-The kernel's statistics of BPF programs read a clock before and after each run, which costs more than most runs do, and is in
-what they tell. Here nothing is counted while the load runs: the three take turns, in another order in each round, and what a
-method adds is the median of its differences to the run without a tracer of the same round, with the interval in which that
-median lies with 95 % certainty (by order statistics). Loopback's softirqs run in the processes, so what programs do there is
-in their time.
+The kernel's statistics of BPF programs read a clock before and after each run, which costs more than most runs do, and
+is in what they tell. Here nothing is counted while the load runs: the three take turns, in another order in each round,
+and what a method adds is the median of its differences to the run without a tracer of the same round, with the interval
+in which that median lies with 95 % certainty (by order statistics). Loopback's softirqs run in the processes, so what
+programs do there is in their time.
 """
 
 import json
@@ -43,7 +44,7 @@ def one(load, port, protocol, call, trips, cpu_ns):
 
 
 def interval(values):
-    """The median, and where it lies with 95 % certainty: between the values of these ranks of a binomial distribution."""
+    """The median and its 95 % interval: the values between two ranks of a binomial distribution."""
     values, n = sorted(values), len(values)
     reach = 0.98 * n**0.5
     low, high = max(0, int(n / 2 - reach)), min(n - 1, int(n / 2 + reach))

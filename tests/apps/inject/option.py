@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Requests that are not HTTP/1, over a link on which each packet is looked at: what stands in their options is the truth.
+"""Requests that are not HTTP/1, over a link on which each packet is recorded: the TCP options in those packets are
+the ground truth.
 
 option.py NEAR FAR PACKETS N     in the network namespaces NEAR and FAR: a client asks a service, the service asks Redis
 """

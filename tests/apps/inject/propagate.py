@@ -2,7 +2,7 @@
 """Clients and servers for context injection. What a server received is written to a file: the truth.
 
 propagate.py calls TRUTH          a chain, an own context, many writes, keep-alive, pipelining
-propagate.py soak N               random requests in random writes; ends with an error if one byte is wrong. 0: until stdin ends
+propagate.py soak N               random requests in random writes; fails if one byte is wrong. 0: until stdin ends
                                   (WIRESPAN_SOAK_BYTES=1e10: at least so many bytes)
 """
 
@@ -134,7 +134,9 @@ def send(s, data, r):
 
 
 def echo(listener, r):
-    """Sends each connection's bytes back when they have ended; a process of its own, so that it wakes nobody in this one."""
+    """Sends each connection's bytes back when they have ended. A separate process, so that it wakes no thread of this
+    one.
+    """
     while True:
         server, _ = listener.accept()
         got = bytearray()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Speaks HTTP, Redis, Memcached and PostgreSQL with itself, each with secrets (canary…) beside what a configuration may let through
-(allowed…). Servers are threads here: what is tested is what a tracer writes, not how servers answer.
+"""Speaks HTTP, Redis, Memcached and PostgreSQL with itself, each with secrets (canary…) beside what a configuration may
+let through (allowed…). Servers are threads here: what is tested is what a tracer writes, not how servers answer.
 """
 
 import socket

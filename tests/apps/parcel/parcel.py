@@ -81,7 +81,8 @@ def serve_one(connection):
                     continue
                 status = 1 if target == "nowhere" else STATUS[name]
                 answer = frame(2, number, bytes([status]) + SECRET * (200 if name == "fetch" else 1))
-                # Answers do not come in the order of the requests: of two that come together, the second is answered first.
+                # Answers do not come in the order of the requests: of two that come together, the second is answered
+                # first.
                 if target.startswith("slow"):
                     held = answer
                     continue

@@ -1,4 +1,6 @@
-"""ActiveMQ and its own client, OpenWire in both encodings: a login, sending with and without an answer, receiving, a refused login."""
+"""ActiveMQ and its own client, OpenWire in both encodings: a login, sending with and without an answer, receiving, a
+refused login.
+"""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""bRPC's protocol (baidu_std) in Java, both ends: calls, large ones, a service that throws, a method that is not there."""
+"""bRPC's protocol (baidu_std) in Java, both ends: small and large calls, a service that throws, a missing method."""
 
 from stage import JavaEnds
 

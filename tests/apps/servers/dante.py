@@ -1,4 +1,6 @@
-"""Dante: SOCKS 4 and 5 by curl, to a web server behind it, to nobody, and where its rules forbid to go; 4a, which it refuses; its processes hand sockets on."""
+"""Dante: SOCKS 4 and 5 by curl, to a web server behind it, to nobody, and where its rules forbid to go; 4a, which it
+refuses; its processes hand sockets on.
+"""
 
 from socks_tunnels import FORBIDDEN, Socks
 
@@ -13,7 +15,10 @@ class Dante(Socks):
             f"socks block {{ from: 0.0.0.0/0 to: 0.0.0.0/0 port = {FORBIDDEN} }}\n"
             "socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }\n"
         )
-        head = f"logoutput: stderr\ninternal: 127.0.0.1 port = {self.port}\nexternal: lo\nclientmethod: none\nsocksmethod: none\nuser.privileged: root\nuser.unprivileged: root\n"
+        head = (
+            f"logoutput: stderr\ninternal: 127.0.0.1 port = {self.port}\nexternal: lo\nclientmethod: "
+            "none\nsocksmethod: none\nuser.privileged: root\nuser.unprivileged: root\n"
+        )
         self.spawn("danted", "-f", self.file("danted.conf", head + rules), "-p", self.work / "danted.pid")
 
     def use(self, _):

@@ -1,4 +1,4 @@
-"""Kafka (KRaft, started from its published jars): making a topic, producing, fetching with offsets, an unknown topic."""
+"""Kafka (KRaft, started from its published jars): make a topic, produce, fetch with offsets, an unknown topic."""
 
 import time
 

@@ -22,7 +22,8 @@ class Mariadb(Server):
         )
         grants = self.file(
             "init.sql",
-            f"CREATE DATABASE shop;\nCREATE USER boss@'%' IDENTIFIED BY '{self.secret('pass')}';\nGRANT ALL ON *.* TO boss@'%';\n",
+            f"CREATE DATABASE shop;\nCREATE USER boss@'%' IDENTIFIED BY '{self.secret('pass')}';\n"
+            "GRANT ALL ON *.* TO boss@'%';\n",
         )
         self.spawn(
             "mariadbd",

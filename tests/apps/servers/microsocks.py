@@ -1,4 +1,6 @@
-"""MicroSocks: SOCKS 5 with a password, by curl and by PySocks (which reads an answer in pieces), to a web server behind it and to nobody."""
+"""MicroSocks: SOCKS 5 with a password, by curl and by PySocks (which reads an answer in pieces), to a web server behind
+it and to nobody.
+"""
 
 from socks_tunnels import Socks
 

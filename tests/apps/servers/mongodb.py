@@ -1,4 +1,6 @@
-"""MongoDB's protocol (a server in memory: MongoDB itself is in no package registry): documents, cursors, errors; plain, and compressed by a relay."""
+"""MongoDB's protocol (a server in memory: MongoDB itself is in no package registry): documents, cursors, errors; plain,
+and compressed by a relay.
+"""
 
 import contextlib
 import itertools

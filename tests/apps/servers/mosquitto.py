@@ -24,7 +24,8 @@ class Mosquitto(Server):
         passwords.chmod(0o600)
         conf = self.file(
             "mosquitto.conf",
-            f"listener {self.port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\nuser root\nlog_type error\n",
+            f"listener {self.port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\nuser "
+            "root\nlog_type error\n",
         )
         self.spawn("mosquitto", "-c", conf)
 

@@ -50,7 +50,8 @@ class Nats(Server):
     def warm(self, client):
         self.warmed = [*getattr(self, "warmed", ()), client]
         if len(self.warmed) == self.LATE:
-            # The server asks each new connection once after up to 2.4 s; question and answer shall both be before the tracing.
+            # The server asks each new connection once after up to 2.4 s; question and answer shall both be before the
+            # tracing.
             time.sleep(2.5)
             for each in self.warmed:
                 each.loop.run_until_complete(each.flush())

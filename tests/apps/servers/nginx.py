@@ -27,12 +27,16 @@ class Nginx(Web):
                     location = /private {{ return 401; }}
                     location = /broken {{ return 503 "{self.secret("answer")}"; }}
                     location = /empty {{ return 204; }}
-                    location /behind/ {{ proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+                    location /behind/ {{
+                        proxy_pass http://behind; proxy_http_version 1.1; proxy_set_header Connection "";
+                    }}
                     location /nobody/ {{ proxy_pass http://127.0.0.1:8082; }}
                 }}
                 server {{
                     listen 127.0.0.1:8081; gzip on; gzip_proxied any; gzip_types *; gzip_min_length 1; root {self.work};
-                    location /behind/ {{ add_header Set-Cookie "a={self.secret("set")}"; return 200 "{self.secret("body")}"; }}
+                    location /behind/ {{
+                        add_header Set-Cookie "a={self.secret("set")}"; return 200 "{self.secret("body")}";
+                    }}
                     location = /behind/page {{ alias {self.work}/page; }}
                     location = /behind/missing {{ return 404; }}
                 }}

@@ -42,7 +42,9 @@ class PhpFpm(Web):
                 server {{
                     listen 127.0.0.1:8080;
                     location / {{
-                        include /etc/nginx/fastcgi_params; fastcgi_param SCRIPT_FILENAME {self.work}$fastcgi_script_name; fastcgi_keep_conn on; fastcgi_pass fpm;
+                        include /etc/nginx/fastcgi_params;
+                        fastcgi_param SCRIPT_FILENAME {self.work}$fastcgi_script_name;
+                        fastcgi_keep_conn on; fastcgi_pass fpm;
                     }}
                 }}
             }}""",

@@ -1,4 +1,4 @@
-"""The PROXY protocol, versions 1 and 2, from HAProxy to nginx: who the client is, told to all spans of the connection."""
+"""The PROXY protocol, versions 1 and 2, from HAProxy to nginx: all spans of the connection name the true client."""
 
 import itertools
 
@@ -15,13 +15,16 @@ class Proxied(Web):
 
     def start(self):
         servers = "\n".join(
-            f"server {{ listen 127.0.0.1:{behind} proxy_protocol; location / {{ return 200 hello; }} location /missing {{ return 404; }} }}"
+            f"server {{ listen 127.0.0.1:{behind} proxy_protocol; location / {{ return 200 hello; }} "
+            f"location /missing {{ return 404; }} }}"
             for _, behind in (FIRST, SECOND)
         )
         conf = self.file(
             "nginx.conf",
-            f"daemon off; worker_processes 1; error_log stderr error; pid {self.work}/nginx.pid; events {{ worker_connections 64; }}\n"
-            f"http {{ access_log off; client_body_temp_path {self.work}; proxy_temp_path {self.work}; fastcgi_temp_path {self.work};\n"
+            f"daemon off; worker_processes 1; error_log stderr error; pid {self.work}/nginx.pid; "
+            f"events {{ worker_connections 64; }}\n"
+            f"http {{ access_log off; client_body_temp_path {self.work}; proxy_temp_path {self.work}; "
+            f"fastcgi_temp_path {self.work};\n"
             f"uwsgi_temp_path {self.work}; scgi_temp_path {self.work}; {servers} }}\n",
         )
         self.spawn("nginx", "-c", conf, "-p", self.work)
@@ -29,7 +32,10 @@ class Proxied(Web):
             f"listen l{front}\n    bind 127.0.0.1:{front}\n    server one 127.0.0.1:{behind} {how}"
             for (front, behind), how in ((FIRST, "send-proxy"), (SECOND, "send-proxy-v2"))
         )
-        head = "defaults\n    mode tcp\n    timeout connect 5s\n    timeout client 60s\n    timeout server 60s\n    retries 0\n"
+        head = (
+            "defaults\n    mode tcp\n    timeout connect 5s\n    timeout client 60s\n    timeout server "
+            "60s\n    retries 0\n"
+        )
         self.spawn("haproxy", "-db", "-f", self.file("haproxy.cfg", head + listeners + "\n"))
 
     def ready(self):

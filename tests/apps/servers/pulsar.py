@@ -1,4 +1,6 @@
-"""Pulsar's broker (with ZooKeeper and a bookie) and its client in C++ from Python: sending, delivery, a subscription that is taken."""
+"""Pulsar's broker (with ZooKeeper and a bookie) and its client in C++ from Python: sending, delivery, a subscription
+that is taken.
+"""
 
 import itertools
 

@@ -20,7 +20,8 @@ class Rabbitmq(Server):
     def start(self):
         conf = self.file(
             "rabbitmq.conf",
-            f"listeners.tcp.1 = 127.0.0.1:{self.port}\ndefault_user = boss\ndefault_pass = {self.secret('pass')}\nloopback_users = none\nlog.console = true\n",
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\ndefault_user = boss\ndefault_pass = "
+            f"{self.secret('pass')}\nloopback_users = none\nlog.console = true\n",
         )
         env = {
             "HOME": self.work,

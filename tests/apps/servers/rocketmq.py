@@ -1,4 +1,6 @@
-"""RocketMQ's name server and broker with its client in Java, headers in JSON and binary: sending, one-way, a long pull, a queue that is not there."""
+"""RocketMQ's name server and broker with its client in Java, headers in JSON and binary: sending, one-way, a long pull,
+a queue that is not there.
+"""
 
 import itertools
 import time

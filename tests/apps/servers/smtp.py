@@ -14,7 +14,8 @@ class Smtp(Server):
     def start(self):
         conf = self.file(
             "smtpd.conf",
-            f'listen on 127.0.0.1 port {self.port} hostname shop.example\nqueue ttl 1h\naction keep maildir "{self.work}/mail"\nmatch from any for domain "shop.example" action keep\n',
+            f"listen on 127.0.0.1 port {self.port} hostname shop.example\nqueue ttl 1h\naction keep "
+            f'maildir "{self.work}/mail"\nmatch from any for domain "shop.example" action keep\n',
         )
         self.spawn("smtpd", "-d", "-f", conf)
 

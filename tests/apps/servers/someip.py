@@ -1,4 +1,6 @@
-"""SOME/IP over UDP (pysomeip, a service without discovery): calls, long ones, one-way, every refusal that a service knows."""
+"""SOME/IP over UDP (pysomeip, a service without discovery): calls, long ones, one-way, every refusal that a service
+knows.
+"""
 
 import asyncio
 import socket

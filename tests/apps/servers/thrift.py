@@ -1,4 +1,6 @@
-"""Apache Thrift's own library for Python, server and client: both encodings, in frames and without, and behind headers; every outcome."""
+"""Apache Thrift's own library for Python, server and client: both encodings, in frames and without, and behind headers;
+every outcome.
+"""
 
 import itertools
 import threading

@@ -1,4 +1,4 @@
-"""A protocol that nobody knows: its connections are shown as such, with what they moved, and nothing of what they said."""
+"""An unknown protocol: its connections are shown with their byte counts, and none of their bytes are kept."""
 
 import socket
 import threading

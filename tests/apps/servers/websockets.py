@@ -1,4 +1,6 @@
-"""A WebSocket server (PyPI's websockets) that sends back what it gets: text, binary, fragments, pings, with and without compression."""
+"""A WebSocket server (PyPI's websockets) that sends back what it gets: text, binary, fragments, pings, with and without
+compression.
+"""
 
 import itertools
 import threading

@@ -1,4 +1,6 @@
-"""ZooKeeper (from Kafka's published jars): making, reading, changing and deleting nodes, errors, watches, several at once."""
+"""ZooKeeper (from Kafka's published jars): making, reading, changing and deleting nodes, errors, watches, several at
+once.
+"""
 
 from stage import CACHE, Server
 

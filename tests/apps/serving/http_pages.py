@@ -1,4 +1,6 @@
-"""The operations that the HTTP servers share: `Web` is a server whose client speaks HTTP/1.1 on a connection that it keeps."""
+"""The operations that the HTTP servers share: `Web` is a server whose client speaks HTTP/1.1 on a connection that it
+keeps.
+"""
 
 import base64
 import http.client

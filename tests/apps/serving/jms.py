@@ -1,4 +1,6 @@
-"""ActiveMQ and a client of its queue `orders` in Java, by one protocol or another: `Activemq.java` says what a client can be told."""
+"""ActiveMQ and a client of its queue `orders` in Java, by one protocol or another: `Activemq.java` says what a client
+can be told.
+"""
 
 import os
 

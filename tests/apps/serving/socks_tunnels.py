@@ -1,4 +1,6 @@
-"""What the SOCKS servers' clients do: `Socks` has a web server behind the proxy, and asks it through tunnels that curl makes."""
+"""What the SOCKS servers' clients do: `Socks` has a web server behind the proxy, and asks it through tunnels that curl
+makes.
+"""
 
 import http.server
 import os
@@ -48,7 +50,8 @@ class Socks(Server):
     def curl(self, how, *urls, **more):
         """`how`: the option that names the kind of proxy, and others."""
         kind, *others = how
-        # No port in what is asked for: the spans of both hops have their own. No other proxy, whatever the machine uses.
+        # No port in what is asked for: the spans of both hops have their own. No other proxy, whatever the machine
+        # uses.
         command = [
             "curl",
             "-sS",

@@ -9,10 +9,10 @@ A file servers/NAME.py defines a subclass of `Server`; serve.py runs it. The run
    and on `PARALLEL` new ones at once. Then `done`, when the connections are closed.
 4. At the end of stdin, or when it is told to end, the processes it started end, by their pids.
 
-The truth file has JSON lines. The first has `ports` (of the servers), `also` (operations that the client's library or the
-server makes by itself, as `protocol` or `protocol operation`: they must look alike on both ends, but are not counted)
-and `secrets`. Each other line is one operation: `protocol`, `operation`, `target`, `status` (as `wirespan.status` writes it),
-`attrs` (those that must be so), `late`, `start` and `end` (Unix ns, around the call),
+The truth file has JSON lines. The first has `ports` (of the servers), `also` (operations that the client's library or
+the server makes by itself, as `protocol` or `protocol operation`: they must look alike on both ends, but are not
+counted) and `secrets`. Each other line is one operation: `protocol`, `operation`, `target`, `status` (as
+`wirespan.status` writes it), `attrs` (those that must be so), `late`, `start` and `end` (Unix ns, around the call),
 `port` (the server's) and `end_port` (the client's, 0: not known).
 """
 

@@ -4,13 +4,13 @@
 usage: brokers.py run --dir WORKDIR [--requests N] [--users U [--flat-out]] [--seconds S] [--settle S]
        brokers.py compare OTLP_FILE WORKDIR      JSON; `passages.py` says what is in it
 
-Two producers, two partitions, two consumers that each get all records and make a call for each. Each producer sends batches of 1 to
-5 records and waits for them; or, with --users, U threads in the two send one record each, wait until both consumers have made
-their calls for it, and send the next: U records are under way, and share batches and requests as it comes. With --flat-out, users
-wait for the broker only, and consumers fall behind.
+Two producers, two partitions, two consumers that each get all records and make a call for each. Each producer sends
+batches of 1 to 5 records and waits for them; or, with --users, U threads in the two send one record each, wait until
+both consumers have made their calls for it, and send the next: U records are under way, and share batches and requests
+as it comes. With --flat-out, users wait for the broker only, and consumers fall behind.
 
-Run by the Python of target/servers/venv (tests/apps/fetch/fetch.py), in a network namespace of its own (root). Truth is in
-WORKDIR/truth: one line per record and process, never on the wire. Says `skip REASON` if something is missing.
+Run by the Python of target/servers/venv (tests/apps/fetch/fetch.py), in a network namespace of its own (root). Truth is
+in WORKDIR/truth: one line per record and process, never on the wire. Says `skip REASON` if something is missing.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PROCESSES = 2  # of producers, and of consumers
 SIZES = (60, 500)  # of records with --users, bytes
 
 
-# --- the programs ------------------------------------------------------------------------------------------------------
+# --- the programs -----------------------------------------------------------------------------------------------------
 
 
 def note(folder, **record):

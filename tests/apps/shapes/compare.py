@@ -3,10 +3,10 @@
 
 usage: compare.py OTLP_FILE WORKDIR [--format text|json] [--show N]      WORKDIR is that of run.py
 
-A request is exact as in ../check.py. Spans and calls are matched by the path of the request, which is drawn for each call
-alone. Of each kind of evidence: `found` links, how many of them are `right`, and which share of all links of that place
-they are (`recall`): of `hop` links, from the request received to the request sent, and of `inside` links, from a request
-sent to the request for which it was sent. A `calibration` says of links with a confidence how many are right.
+A request is exact as in ../check.py. Spans and calls are matched by the path of the request, which is drawn for each
+call alone. Of each kind of evidence: `found` links, how many of them are `right`, and which share of all links of that
+place they are (`recall`): of `hop` links, from the request received to the request sent, and of `inside` links, from a
+request sent to the request for which it was sent. A `calibration` says of links with a confidence how many are right.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def read_truth(folder):
 
 
 def match(roots, spans):
-    """Gives each call the span with its path, at its server's port, on its side; the earliest, if one was seen twice."""
+    """Gives each call the earliest span with its path, at its server's port and on its side."""
     index = collections.defaultdict(list)
     for span in spans.values():
         if span.process and span.path and span.ports:
@@ -157,7 +157,8 @@ def compare(folder, spans, show):
 
 def show_text(shape, report):
     print(
-        f"{shape}: {report['exact']} of {report['requests']} exact ({report['share']:.4f}), spans {report['spans found']} of {report['spans expected']}"
+        f"{shape}: {report['exact']} of {report['requests']} exact ({report['share']:.4f}), spans "
+        f"{report['spans found']} of {report['spans expected']}"
     )
     for row in report["evidence"]:
         print("  {place:7} {evidence:11} found {found:7}  precision {precision:.5f}  recall {recall:.5f}".format(**row))

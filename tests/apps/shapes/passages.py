@@ -2,10 +2,12 @@
 
 | `records` | pairs of a record and a consumer that got it |
 | `linked` | of those: a fetch of this consumer that has it is linked to the produce that carried it |
-| `links`, `right` | from a fetch to a produce; those of which what both say they moved is a whole batch of that producer, as far as this consumer got it |
+| `links` | from a fetch to a produce |
+| `right` | links whose two spans moved one whole batch of that producer, as far as this consumer got it |
 | `calls`, `caused` | made by consumers, one for each pair; those whose parent is the fetch that brought it |
 | `orphans` | calls whose parent is not there |
-| `requests`, `exact` | records; those that, at each consumer, one fetch brought, of whose links none is wrong, linked and caused |
+| `requests` | records |
+| `exact` | records that are linked and caused at each consumer, by one fetch without a wrong link |
 """
 
 import collections

@@ -1,7 +1,7 @@
 """The shapes: what runs in each, and what it needs.
 
-Each is `load → front → mid → leaf` and `front → leaf`; front and mid are what the shape is about, the leaf is always the
-C service with a thread per connection (with HTTP/2, one in Go). A proxy stands before the front.
+Each is `load → front → mid → leaf` and `front → leaf`; front and mid are what the shape is about, the leaf is always
+the C service with a thread per connection (with HTTP/2, one in Go). A proxy stands before the front.
 """
 
 import dataclasses
@@ -41,13 +41,16 @@ class Shape:
     inside: tuple = ()  # command before that of each service
 
     def slower_a_user(self):
-        """How much longer the leaf has to take for each user, so that they do not just wait for two processors: most where calls are made all at once."""
+        """How much longer the leaf has to take for each user, so that they do not just wait for two processors: most
+        where calls are made all at once.
+        """
         return 0.9 if "fanout" in self.how else 0.45
 
 
 SMALL = {"leaf": [], "mid": ["leaf"], "front": ["mid", "leaf"]}
 
-# Forty services, of which a request calls 41 to 54 times: with that of its user 84 to 110 spans. Train Ticket has 97 over 40.
+# Forty services, of which a request calls 41 to 54 times: with that of its user 84 to 110 spans. Train Ticket has 97
+# over 40.
 MIDS = [f"mid{n}" for n in range(7)]
 LEAVES = {mid: [f"leaf{n}" for n in range(30) if n % 7 == i] for i, mid in enumerate(MIDS)}
 LARGE = (
@@ -222,7 +225,7 @@ SHAPES = {
 
 @dataclasses.dataclass
 class Broker:
-    """Not a tree of services, but records that go from users through a broker to who makes a call for each: brokers.py."""
+    """A row that is no tree of services: records go through a broker; each consumer makes a call for each record."""
 
     aim: tuple  # share of records exactly right
     what: str
@@ -235,11 +238,14 @@ daemon off; worker_processes 2; user root; pid {work}/pid; error_log {work}/erro
 events {{ worker_connections 4096; }}
 http {{
     access_log off; keepalive_requests 1000000; keepalive_timeout 3600s;
-    client_body_temp_path {work}/b; proxy_temp_path {work}/p; fastcgi_temp_path {work}/f; uwsgi_temp_path {work}/u; scgi_temp_path {work}/s;
+    client_body_temp_path {work}/b; proxy_temp_path {work}/p;
+    fastcgi_temp_path {work}/f; uwsgi_temp_path {work}/u; scgi_temp_path {work}/s;
     upstream front {{ server 127.0.0.1:{front}; keepalive 64; keepalive_requests 1000000; }}
     server {{
         listen 127.0.0.1:{gateway} backlog=1024;
-        location / {{ proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_next_upstream off; }}
+        location / {{
+            proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_next_upstream off;
+        }}
     }}
 }}
 """
@@ -247,7 +253,8 @@ http {{
 NGINX_FASTCGI = NGINX.replace(
     'proxy_pass http://front; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_next_upstream off;',
     """
-            fastcgi_pass front; fastcgi_next_upstream off; fastcgi_read_timeout 300s; fastcgi_param SCRIPT_FILENAME {here}/service.php;
+            fastcgi_pass front; fastcgi_next_upstream off; fastcgi_read_timeout 300s;
+            fastcgi_param SCRIPT_FILENAME {here}/service.php;
             fastcgi_param REQUEST_METHOD $request_method; fastcgi_param REQUEST_URI $request_uri;""",
 ).replace("keepalive 64; keepalive_requests 1000000;", "")
 
@@ -295,9 +302,14 @@ static_resources:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: gateway
           generate_request_id: false
-          route_config: {{virtual_hosts: [{{name: all, domains: ["*"], routes: [{{match: {{prefix: "/"}}, route: {{cluster: front, timeout: 60s}}}}]}}]}}
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes: [{{match: {{prefix: "/"}}, route: {{cluster: front, timeout: 60s}}}}]
           http_filters:
-          - {{name: envoy.filters.http.router, typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}}}
+          - name: envoy.filters.http.router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
   clusters:
   - name: front
     connect_timeout: 5s
@@ -305,7 +317,9 @@ static_resources:
     circuit_breakers: {{thresholds: [{{max_connections: 4096, max_pending_requests: 4096, max_requests: 4096}}]}}
     load_assignment:
       cluster_name: front
-      endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {front}}}}}}}}}]}}]
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {front}}}}}}}
 """
 
 PROXIES = {

@@ -2,8 +2,8 @@
 
 HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and `thread` itself makes
 them, `pool` gives each to a ThreadPoolExecutor and waits, `fanout` gives it all at once; `gevent` is `thread` with
-greenlets, `gevent-fanout` spawns one for each call; `asyncio` and `asyncio-fanout` do all in one event loop, `uvloop` and
-`uvloop-fanout` do it in that of libuv.
+greenlets, `gevent-fanout` spawns one for each call; `asyncio` and `asyncio-fanout` do all in one event loop, `uvloop`
+and `uvloop-fanout` do it in that of libuv.
 """
 
 import os
@@ -75,7 +75,7 @@ def answer(good):
     return b"HTTP/1.1 %s\r\nContent-Length: 2\r\n\r\nok" % (b"200 OK" if good else b"502 Bad Gateway")
 
 
-# --- blocking ----------------------------------------------------------------------------------------------------------
+# --- blocking ---------------------------------------------------------------------------------------------------------
 
 
 class Connection:
@@ -161,7 +161,7 @@ class Blocking:
             threading.Thread(target=self.serve, args=(sock,), daemon=True).start()
 
 
-# --- one event loop ----------------------------------------------------------------------------------------------------
+# --- one event loop ---------------------------------------------------------------------------------------------------
 
 
 class Loop:

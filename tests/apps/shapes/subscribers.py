@@ -2,11 +2,11 @@
 """Messages that a broker pushes to a subscriber, which makes a call for each: does the call belong to the message?
 
 usage: subscribers.py run --dir WORKDIR [--messages N] BROKER   BROKER: mosquitto, nats or rabbitmq
-       subscribers.py compare OTLP_FILE WORKDIR                 JSON: `calls`, those `right`, `wrong` and without a parent
+       subscribers.py compare OTLP_FILE WORKDIR                 JSON: calls right, wrong, without parent
 
-Messages come one by one: the next is published when the call for the last has been made. Their number stands in the topic and in the
-path of the call, where wirespan compares nothing. Run by the Python of target/servers/venv (tests/apps/fetch/fetch.py), in a network
-namespace of its own (root). Says `skip REASON` if something is missing.
+Messages come one by one: the next message is published after the call for the last one. The message's number stands
+in the topic and in the path of the call; wirespan compares neither. Run by the Python of target/servers/venv
+(tests/apps/fetch/fetch.py), in a network namespace of its own (root). Says `skip REASON` if something is missing.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CALLED = 8080
 CLIENT, CONSUMER = 3, 5  # SpanKind in OTLP
 
 
-# --- the programs ------------------------------------------------------------------------------------------------------
+# --- the programs -----------------------------------------------------------------------------------------------------
 
 
 def called():
@@ -150,7 +150,7 @@ def run(broker, work, messages):
     print(f"{messages} messages", flush=True)
 
 
-# --- the comparison ----------------------------------------------------------------------------------------------------
+# --- the comparison ---------------------------------------------------------------------------------------------------
 
 
 def compare(otlp):

@@ -1,7 +1,9 @@
-"""Payments of the shop: HTTPS (OpenSSL inside Python), kept in PostgreSQL; one blocking thread per connection, standard library only.
+"""Payments of the shop: HTTPS (OpenSSL inside Python), kept in PostgreSQL; one blocking thread per connection, standard
+library only.
 
-POST /payments/ORDER: a transaction of two statements. Configured by the environment: LISTEN, POSTGRES (host:port), CERTIFICATE,
-KEY and GROUND_TRUTH_DIR. PostgreSQL is spoken by hand, in its simple protocol, each thread on its own connection.
+POST /payments/ORDER: a transaction of two statements. Configured by the environment: LISTEN, POSTGRES (host:port),
+CERTIFICATE, KEY and GROUND_TRUTH_DIR. PostgreSQL is spoken by hand, in its simple protocol, each thread on its own
+connection.
 """
 
 import os

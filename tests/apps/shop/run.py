@@ -5,7 +5,8 @@
                                                  → cart (Java)  → redis
                                                  → redis
 
-With --with payment,shipping, as the demo does, checkouts are also paid (TLS, PostgreSQL) and shipped (Kafka); see more.py.
+With --with payment,shipping, as the demo does, checkouts are also paid (TLS, PostgreSQL) and shipped (Kafka); see
+more.py.
 
 usage: run.py --dir WORKDIR [--load N] [--users K] [--rate R] [--seed S] [--base-port P] [--with PARTS] [--netns]
        run.py --build-only
@@ -112,7 +113,9 @@ http {{
     keepalive_requests 1000000;
     keepalive_timeout 3600s;
 {tmp}
-    upstream storefront {{ server 127.0.0.1:{ports["storefront"]}; keepalive 256; keepalive_requests 1000000; keepalive_timeout 3600s; }}
+    upstream storefront {{
+        server 127.0.0.1:{ports["storefront"]}; keepalive 256; keepalive_requests 1000000; keepalive_timeout 3600s;
+    }}
     server {{
         listen 127.0.0.1:{ports["gateway"]} backlog=1024;
         add_header X-Request-ID $request_id always;

@@ -3,11 +3,11 @@
 
 usage: check.py OTLP_FILE TRUTH_DIR [--min-exact SHARE] [--show N] [--format text|json]
 
-A root request is exact if every span that its calls should have is there, each with the right parent, all in one
-trace, and no other request is in that trace. Only requests seen at processes count; spans of devices and of connections
-that nobody understood are skipped over when a parent is looked for. Spans and calls are matched by ports, side and time, never by anything that the
-tracer joined them by. README.md has the formats. Exit code: 0 if the share of exact requests reaches --min-exact
-(default 1), 1 if it does not, 2 if the input cannot be read.
+A root request is exact if every span that its calls should have is there, each with the right parent, all in one trace,
+and no other request is in that trace. Only requests seen at processes count; spans of devices and of connections that
+nobody understood are skipped over when a parent is looked for. Spans and calls are matched by ports, side and time,
+never by anything that the tracer joined them by. README.md has the formats. Exit code: 0 if the share of exact requests
+reaches --min-exact (default 1), 1 if it does not, 2 if the input cannot be read.
 """
 
 import argparse
@@ -25,7 +25,7 @@ class BadInput(Exception):
     pass
 
 
-# --- ground truth ------------------------------------------------------------------------------------------------------
+# --- ground truth -----------------------------------------------------------------------------------------------------
 
 
 class Call:
@@ -116,7 +116,8 @@ def read_truth(folder):
         if record.get("request_id"):
             by_request_id[record["request_id"]] = call
 
-    # Which call did each server serve? Behind the gateway, its request id tells; elsewhere the same ports at the same time.
+    # Which call did each server serve? Behind the gateway, its request id tells; elsewhere the same ports at the same
+    # time.
     arrivals = ByTime(((c.client, c.server), c) for c in calls)
     served = {}
     for record in servers:
@@ -130,7 +131,8 @@ def read_truth(folder):
             call.caller = root
             root.children.append(call)
         else:
-            # The first bytes arrive while the caller waits. (When the server noted its end says less: it may have been preempted.)
+            # The first bytes arrive while the caller waits. (When the server noted its end says less: it may have been
+            # preempted.)
             call = arrivals.last_until((client, server), record["start"])
             if call is None or call.end < record["start"]:
                 print(f"check: nobody noted the call that {record['id']} served", file=sys.stderr)
@@ -151,7 +153,7 @@ def walk(call):
         yield from walk(child)
 
 
-# --- spans -------------------------------------------------------------------------------------------------------------
+# --- spans ------------------------------------------------------------------------------------------------------------
 
 
 class Span:
@@ -237,14 +239,15 @@ def process_parent(span, spans):
     return parent if parent is not None and parent.process else None
 
 
-# --- comparison --------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 
 def span_of(call, side, index):
     """The span of a call starts while the call lasts, on its connection; the one before and the one behind do not."""
     key = ((call.client, call.server), side)
     if call.arrived is None:
-        # A neighbour may be shorter than the clocks agree: of those that start in time, the one that shares most of the call's.
+        # A neighbour may be shorter than the clocks agree: of those that start in time, the one that shares most of the
+        # call's.
         near = index.between(key, call.start - CLOCK_NS, call.end)
         return max(near, key=lambda s: min(s.end, call.end) - max(s.start, call.start), default=None)
     span = index.last_until(key, call.arrived + CLOCK_NS)
