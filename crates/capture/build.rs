@@ -9,7 +9,7 @@ fn main() {
     let built = libbpf_cargo::SkeletonBuilder::new()
         .source(bpf.join("wirespan.bpf.c"))
         .obj(out.join("wirespan.bpf.o"))
-        .clang_args(["-I", "bpf", "-Wall", "-Wno-unused-function", "-mcpu=v3"])
+        .clang_args(["-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function", "-mcpu=v3"])
         .build_and_generate(out.join("wirespan.skel.rs"));
     if let Err(error) = built {
         eprintln!("the kernel programs did not compile: {error:#}\nclang 14 or newer and libelf are needed: `make deps` installs them");

@@ -151,7 +151,7 @@ impl Capture {
                 processes: handle(&skel.maps.processes)?,
                 epoch: handle(&skel.maps.facts_epoch)?,
                 java: handle(&skel.maps.java_allocations)?,
-                doubts: handle(&skel.maps.doubts)?,
+                doubts: handle(&skel.maps.trust)?,
             };
             Watcher::start(uprobes, handle(&skel.maps.lives)?, facts, targets, options.runtimes).ok()
         } else {

@@ -51,21 +51,18 @@ fn open(
     }
     let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
     skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
-    skel.maps
-        .goroutines
-        .set_max_entries(options.actors.max(LEAST_ACTORS))
-        .map_err(bpf("sizing the table of actors"))?;
+    skel.maps.actors.set_max_entries(options.actors.max(LEAST_ACTORS)).map_err(bpf("sizing the table of actors"))?;
     if !options.messages {
         let m = &mut skel.maps;
         let only_of_messages = [
             &mut m.verdicts,
             &mut m.tls_conns,
-            &mut m.goroutines,
+            &mut m.actors,
             &mut m.carriers,
             &mut m.node_rounds,
             &mut m.go_calls,
             &mut m.contexts,
-            &mut m.doubts,
+            &mut m.trust,
         ];
         for map in only_of_messages {
             map.set_max_entries(1).map_err(bpf("sizing the tables of messages"))?;

@@ -1,230 +1,230 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a message says of the request for which it is sent or read (causality ladder, rungs 3 to 5):
- *  - reading a request makes the reader act for it;
- *  - sending a request on another socket happens for what the sender acts for; the first request on a socket that the
- *    same thread connected happens for what it acted for when it connected (an event loop may have moved on);
- *  - reading the response makes the reader act again for what the request was sent for;
- *  - what io_uring received, or a thread that waits for many sockets, may have been received together with other
- *    requests: that is an event loop, not a thread;
- *  - a connection that carries many requests at a time says of a response only that it is for one of them;
- *  - who reads what a broker brings acts for that, as if it were a request; it asks for more of it for nobody;
- *  - no request is as short as what wakes up a loop that waits for a socket to itself;
- *  - who calls although another has answered what it had read calls for somebody else: its process hands work around.
- * Who acts, and what else may change it, is the matter of context.h; whether that holds in this process, of doubt.h.
+ * For which request somebody acts now, a thread or a goroutine, and how that passes from one to the other.
+ *
+ *  - Who reads a request acts for it (OWN), also after its answer has begun (ANSWERED): what it calls then is aftermath.
+ *  - Who is woken by somebody that acts for a request takes it over (LENT), and with it the place of the hand-over. While it
+ *    has it, a wake-up at another place is no hand-over: it waits for a lock or a result. A wake-up at the same place is
+ *    the next one.
+ *  - A wake-up in a way in which locks are passed on, at the place where a worker waits for work, passes on the right to look
+ *    into a queue: whose work it finds there is not known, and may be that of the waker (a guess).
+ *  - A program that says itself which job a worker takes (queue.h) is believed (TOLD), whoever woke whom.
+ *  - Who waits for the end of a request of its own is given back what it lent. From then on (RETURNED) the other acts for
+ *    nobody that is known; if it goes on without being woken, because its queue was not empty, it acts for a provisional
+ *    cause, whose name is told when it gives back the next time.
  */
-#ifndef WS_CAUSE_H
-#define WS_CAUSE_H
+#ifndef WS_CONTEXT_H
+#define WS_CONTEXT_H
 
-struct cause {
-	__u64 exchange;
-	__u64 id;
-	__u8 evidence;
-};
+enum attribution_state { ACTS_OWN = 0, ACTS_ANSWERED = 1, ACTS_LENT = 2, ACTS_RETURNED = 3 };
 
-/* By socket: the last request that was answered by who had not read it, but acts for somebody else, or was given it to work on. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, __u64);
-} answered_by_others SEC(".maps");
-
-__u32 has_others; /* there is one: nobody else has to look */
-
-static __always_inline void answer_for_another(const struct sock_state *s, const struct context *a, __u64 exchange)
+static __always_inline bool is_provisional(__u64 cause)
 {
-	bool was_given = a->told && a->state == ACTS_LENT;
-	__u64 cookie = s->cookie;
-
-	if (!s->exchange || (seems_to_act_for(a, exchange) && !was_given))
-		return;
-	has_others = 1;
-	remember(&answered_by_others, &cookie, &exchange);
-}
-
-/* It acts for what it had read, and calls: whether another has answered that. */
-static __always_inline bool is_stale(const struct context *a)
-{
-	__u64 cookie = socket_of(a->cause), *answered;
-
-	if (!has_others || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause || is_by_stream(a->cause))
-		return false;
-	answered = bpf_map_lookup_elem(&answered_by_others, &cookie);
-	return answered && *answered >= a->cause;
-}
-
-/* A response is sent. Datagram servers answer in any order, and who shares a connection answers for many. */
-static __always_inline void follow_answer(struct sock_state *s, struct context *a, struct cause *c, bool first,
-					  __u32 pid)
-{
-	if (first && !s->shared && s->tuple.transport != WS_UDP)
-		answer_for_another(s, a, c->exchange);
-	if (s->shared || s->tuple.transport == WS_UDP) {
-		if (a->cause >> 24 == s->cookie)
-			c->exchange = a->cause;
-	} else if (first && s->exchange && by_rule(a) && !is_by_stream(by_rule(a))) {
-		if (by_rule(a) == c->exchange) {
-			if (a->crowd || a->framed)
-				answer_in_turn(a, pid);
-		} else if (goes_on(a)) {
-			a->answers = 1; /* what another has read, without having sent anything for it */
-		} else {
-			out_of_turn(pid && a->framed ? pid | WS_DOUBT_FRAMES : pid);
-		}
-	}
-	if (a->state == ACTS_LENT && is_provisional(a->cause) && !a->told && !s->shared && s->exchange) {
-		if (first || c->exchange == a->guess)
-			answer_lent(a, c->exchange);
-	} else if (seems_to_act_for(a, c->exchange)) {
-		a->acted = 1;
-		if (a->cause && a->state == ACTS_OWN)
-			a->state = ACTS_ANSWERED;
-	}
+	return (cause & WS_PROVISIONAL) == WS_PROVISIONAL;
 }
 
 /*
- * Another thread has begun to open this connection, and has not waited: who finds it up sends the first request on it for who opened
- * it, as if it had read an answer, whatever it has done before.
+ * Whether it acts for somebody alone, since it last slept: beside the request that is read now there is one that is not
+ * answered (SEVERAL), for which nothing was sent since its last event (MIXED): both are to be acted for.
  */
-static __always_inline bool is_opened_by_another(const struct sock_state *s, const struct context *a, __u32 tid,
-						 __u32 pid)
+enum overlap { ALONE = 0, SEVERAL = 1, MIXED = 2 };
+
+/* Acts now for this, by its own doing; WS_EV_INFERRED without a cause: for somebody, it is not known for whom. */
+static __always_inline void take(struct attribution *c, __u64 cause, __u8 evidence)
 {
-	return pid && s->connect_later && s->connect_tid != tid && !a->told && !is_provisional(s->connect_cause) &&
-	       (s->connect_cause || s->connect_doubtful);
+	bool busy = c->state == ACTS_OWN && (c->cause || c->evidence == WS_EV_INFERRED);
+
+	if (!cause && evidence == WS_EV_NONE)
+		c->overlap = ALONE;
+	else if (busy && c->cause != cause && c->overlap != MIXED)
+		c->overlap = c->acted ? SEVERAL : MIXED;
+	c->acted = c->framed = c->authoritative = c->woken_idle = 0;
+	c->cause = cause;
+	c->place = c->guess = c->untrusted_cause = 0;
+	c->evidence = evidence;
+	c->state = ACTS_OWN;
+	c->used = c->pending = 0;
 }
 
-/* 0: not known. Who has done nothing yet for what it has read may do so now, on a connection that was up before. */
-static __always_inline __u64 opened_for(const struct sock_state *s, const struct context *a)
+/* A child acts for what its creator acts for, and may become anybody's worker later. */
+static __always_inline void inherit(struct attribution *to, const struct attribution *from, __u8 evidence)
 {
-	bool undone = !a->acted && (a->cause || a->evidence == WS_EV_INFERRED);
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
 
-	return undone && a->cause != s->connect_cause ? 0 : s->connect_cause;
+	to->cause = cause;
+	to->place = to->guess = 0;
+	to->evidence = cause ? evidence : WS_EV_NONE;
+	to->state = cause ? ACTS_LENT : ACTS_OWN;
+	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_idle = 0;
 }
 
-/* A request is sent: for whom is noted for the time of its response. */
-static __always_inline void follow_request(struct sock_state *s, struct context *a, __u32 tid, __u32 pid)
+static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)
 {
-	bool doubtful;
-	__u64 rule;
+	struct ws_alias e = {
+		.kind = WS_ALIAS, .what = what, .evidence = evidence, .provisional = provisional, .cause = cause
+	};
 
-	if (s->exchange == 1 && !s->pulls && is_opened_by_another(s, a, tid, pid)) {
-		s->cause = opened_for(s, a);
-		s->evidence = s->cause ? WS_EV_CONNECT : WS_EV_INFERRED;
-		s->believed = 0;
-		a->acted = 1;
+	e.time_ns = bpf_ktime_get_ns();
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_RING);
+}
+
+static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
+{
+	tell_alias_by(provisional, cause, what, WS_EV_NONE);
+}
+
+enum attribution_use { USED_CONNECT = 1, USED_SEND = 2 };
+
+/*
+ * It is about to connect or to send. A worker acts for a provisional cause, a new one for each request that it sends: it may
+ * have taken another's work since the last, which is likely the same if nothing better is known.
+ */
+static __always_inline void act(struct attribution *c, __u8 use)
+{
+	/* Who answers itself does one piece of work until then. */
+	bool again = c->state == ACTS_LENT && is_provisional(c->cause) && !c->answers;
+	__u64 fresh;
+
+	bool hired = c->state < ACTS_LENT && !c->cause && c->woken_idle;
+
+	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || hired ||
+	    (again && c->used & use & USED_SEND)) {
+		fresh = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
+		if (again && !c->guess)
+			tell_alias(c->cause, fresh, WS_ALIAS_GUESS);
+		else if (c->guess)
+			tell_alias(fresh, c->guess, c->woken ? WS_ALIAS_WAKE_UP : WS_ALIAS_GUESS);
+		c->woken = 0;
+		c->used = c->pending = 0;
+		c->cause = fresh;
+		c->evidence = WS_EV_WAKE_UP;
+		c->state = ACTS_LENT;
+	}
+	c->used |= use;
+}
+
+/*
+ * A thread that has answered calls on: still for that request (aftermath, or a part of the answer), or for one that another has
+ * read, as workers do. So it acts for a provisional cause, which is told by what it reads or answers next.
+ */
+static __always_inline bool goes_on(const struct attribution *c)
+{
+	return c->state == ACTS_ANSWERED && c->evidence == WS_EV_THREAD && c->cause && !c->framed && !c->overlap;
+}
+
+/* It answers a request: it has done the work for it, and what follows is for the next one, or for this one still. */
+static __always_inline void answer_lent(struct attribution *c, __u64 request)
+{
+	tell_alias(c->cause, request, WS_ALIAS_NAME);
+	c->answers |= request != c->guess;
+	c->guess = request;
+	c->woken = c->pending = 0;
+	c->state = ACTS_RETURNED;
+}
+
+/* It reads the next request itself, and has answered none since: what it sent was for the last. */
+static __always_inline void end_aftermath(const struct attribution *c)
+{
+	if (c->state == ACTS_LENT && is_provisional(c->cause) && c->guess && !c->place && !c->woken &&
+	    c->evidence == WS_EV_THREAD)
+		tell_alias(c->cause, c->guess, WS_ALIAS_NAME);
+}
+
+/*
+ * How something passes: HOW_CHAIN in a way in which locks are passed on, and the right to look into a queue; HOW_WAKE_UP to
+ * who is woken, which then may find another's work in the queue; HOW_CHANNEL together with the very value.
+ */
+enum { HOW_CHAIN, HOW_WAKE_UP, HOW_CHANNEL };
+
+static __always_inline void lend(struct attribution *from, struct attribution *to, __u64 place, int how)
+{
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+
+	if (from->state == ACTS_LENT && (!cause || from->pending))
+		cause = from->guess;
+	if (how != HOW_CHANNEL && to->state == ACTS_LENT && is_provisional(to->cause) && to->used & USED_SEND) {
+		if (to->answers)
+			return;
+		/* The next piece of work, or a lock in the middle of this one: seen by what comes first, a request or a result. */
+		to->guess = cause;
+		to->woken = how == HOW_WAKE_UP;
+		to->pending = 1;
 		return;
 	}
-	if (is_stale(a)) {
-		out_of_turn(pid);
-		take(a, 0, WS_EV_INFERRED);
-	}
-	doubtful = is_doubtful(a, pid);
-	rule = by_rule(a);
-	if (s->pulls) {
-		s->cause = 0;
-		s->evidence = WS_EV_NONE;
+	to->cause = how == HOW_CHANNEL ? cause : 0;
+	to->guess = how == HOW_CHANNEL ? 0 : cause;
+	to->woken = how == HOW_WAKE_UP;
+	to->place = place;
+	to->evidence = WS_EV_WAKE_UP;
+	to->state = ACTS_LENT;
+	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_idle = 0;
+}
+
+/* In the middle of a request of its own, where it was given a result before. */
+static __always_inline bool waits_for_result(const struct attribution *c, __u64 place)
+{
+	return c->cause && c->state == ACTS_OWN && c->results == (__u32)place;
+}
+
+/*
+ * Where a thread has one place for all that it waits for (.NET), who gives a lock back wakes as if by a result: of those who wait where they have been
+ * given results, the last before it goes on is given this one.
+ */
+static __always_inline bool corrects(const struct attribution *from, const struct attribution *to, __u64 place)
+{
+	return from->used & USED_SEND && is_provisional(from->cause) && !is_provisional(to->cause) &&
+	       waits_for_result(to, place);
+}
+
+/* `from` wakes `to`, which waits at `place`. */
+static __always_inline void hand_over(struct attribution *from, struct attribution *to, __u64 place, int how)
+{
+	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
+
+	if (to->authoritative)
+		return;
+	if (to->cause && to->state == ACTS_OWN) { /* it waits for a result */
+		if (how == HOW_CHAIN || from->authoritative || from->answers)
+			return;
+		/* …or for a further request of the connection that it has begun to read itself. */
+		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {
+			lend(from, to, place, how);
+			return;
+		}
+		if (from->state == ACTS_OWN && !from->cause && from->used) /* a worker, seen late */
+			from->state = ACTS_RETURNED;
+		if (from->state == ACTS_RETURNED && corrects(from, to, place))
+			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
+		if (from->state != ACTS_LENT)
+			return;
+		to->results = place;
+		if (is_provisional(from->cause) && !is_provisional(to->cause))
+			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
+		/* It may have told only that it has begun. */
+		from->woken = !from->used;
+		from->guess = from->used || is_provisional(from->cause) ? 0 : from->cause ? from->cause : from->guess;
+		from->pending = 0;
+		from->state = ACTS_RETURNED;
 		return;
 	}
-	if (goes_on(a)) {
-		a->state = ACTS_RETURNED;
-		a->guess = a->cause;
-		a->woken = a->place = 0;
-		act(a, USED_SEND);
-		a->evidence = WS_EV_THREAD;
-		doubtful = false;
-	} else {
-		act(a, USED_SEND);
+	if (to->state < ACTS_LENT) { /* acts for nobody */
+		if ((cause || from->guess) && how != HOW_CHAIN)
+			lend(from, to, place, how);
+		else if (how != HOW_CHANNEL && (from->state >= ACTS_LENT || from->woken_idle))
+			to->woken_idle =
+				!to->cause; /* workers wake each other while there is work, whoever brought it */
+	} else if (!to->place) {	    /* a child, which may have become a worker */
+		if (cause && (how == HOW_CHANNEL || (how == HOW_WAKE_UP && to->used)))
+			lend(from, to, place, how);
+		else if (to->used && (to->state == ACTS_RETURNED || is_provisional(to->cause)))
+			lend(from, to, place, HOW_CHAIN);
+	} else if (to->place == place) { /* a worker where it waits for work */
+		lend(from, to, place, how);
+	} else if (to->state == ACTS_RETURNED && cause && how != HOW_CHAIN) {
+		/* Perhaps a lock on the way to the queue: it is not where it waits for work. */
+		lend(from, to, how == HOW_CHANNEL ? place : to->place, how == HOW_CHANNEL ? how : HOW_CHAIN);
 	}
-	a->acted = 1;
-	if (s->shared && s->cause && s->cause != a->cause)
-		s->mixed = 1;
-	s->cause = doubtful ? 0 : a->cause;
-	s->believed = doubtful ? rule : 0;
-	s->evidence = doubtful ? WS_EV_INFERRED : a->evidence;
-	if (a->told && a->cause && a->state == ACTS_LENT)
-		return; /* it is known what it does now, whatever it did when it connected */
-	if (s->exchange == 1 && s->connect_tid == tid && s->connect_doubtful) {
-		s->cause = s->believed = 0;
-		s->evidence = WS_EV_INFERRED;
-	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause &&
-		   !is_provisional(s->connect_cause)) { /* a worker knows no better then than now */
-		s->cause = s->connect_cause;
-		s->evidence = WS_EV_CONNECT;
-	}
-}
-
-/* Something to work on is read, which ends the work on what this connection brought before. */
-static __always_inline void follow_delivery(struct sock_state *s, struct context *a, __u8 how)
-{
-	if (a->state == ACTS_OWN && a->cause >> 24 == s->cookie)
-		a->state = ACTS_ANSWERED;
-	take(a, exchange_id(s), how);
-}
-
-#define FOLLOW_SENT 1
-#define FOLLOW_FIRST 2 /* of a run */
-#define FOLLOW_LOOP 4  /* by an event loop */
-#define FOLLOW_SHORT 8 /* fewer bytes than any request has */
-#define SHORTEST_REQUEST 4
-
-/* `who` is the actor, and its process in the lower half. Verified on its own: its ways out would multiply those of its caller. */
-__noinline int follow_cause(struct sock_state *s, struct context *a, struct cause *c, __u64 who, __u32 bits)
-{
-	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS,
-	     how = bits & FOLLOW_LOOP ? WS_EV_EVENT_LOOP : WS_EV_THREAD;
-	__u32 tid = who >> 32, pid = who;
-	bool first = bits & FOLLOW_FIRST;
-
-	if (!s || !a || !c)
-		return 0;
-	c->exchange = exchange_id(s);
-	c->id = 0;
-	c->evidence = 0;
-	if (direction == WS_EGRESS)
-		a->writes = 1;
-	a->reads_answers = !a->writes && s->request_direction == WS_EGRESS && !s->delivers;
-	if (s->request_direction == WS_INGRESS) { /* we serve on this socket */
-		if (direction == WS_EGRESS) {
-			follow_answer(s, a, c, first, pid);
-			return 0;
-		}
-		if (bits & FOLLOW_SHORT && s->exchange <= 1)
-			return 0;
-		/* Who asks again has been answered, maybe by somebody else. */
-		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
-			a->state = ACTS_ANSWERED;
-		end_aftermath(a);
-		take(a, c->exchange, how);
-		return 0;
-	}
-	if (direction == WS_EGRESS) {
-		/* A goroutine knows for whom it acts, or for nobody: another one's request needs no answer between them. */
-		if (first || s->shared || (!pid && a->cause != s->cause))
-			follow_request(s, a, tid, pid);
-	} else if (s->delivers && (!s->cause || s->cause >> 24 == s->cookie)) {
-		follow_delivery(s, a, how);
-		return 0;
-	} else if (s->shared && s->mixed) {
-		/* Who reads for all and hands on acts for nobody; who acts itself acts for one of them. */
-		if (a->state <= ACTS_ANSWERED && a->cause)
-			take(a, 0, WS_EV_INFERRED);
-	} else if (!s->cause && (s->evidence == WS_EV_INFERRED || how == WS_EV_EVENT_LOOP)) {
-		/* A loop acts now for whom this was sent, and no more for what it read before. */
-		if (a->state <= ACTS_ANSWERED || s->believed) {
-			take(a, 0, WS_EV_INFERRED);
-			a->believed = s->believed;
-		}
-	} else if (s->cause && s->cause != a->cause) {
-		take(a, s->cause, s->evidence);
-		if (is_provisional(s->cause))
-			a->state = ACTS_LENT;
-	} else {
-		a->acted = 0;
-	}
-	c->id = s->cause;
-	c->evidence = s->cause || s->evidence == WS_EV_INFERRED ? s->evidence : WS_EV_NONE;
-	return 0;
 }
 
 #endif

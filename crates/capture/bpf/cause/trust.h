@@ -11,103 +11,104 @@
  * What is not believed is kept beside the cause, through the calls, so that answers test it still: threads that each deal at
  * once with what they read (asynchronous .NET) are believed after a while, whatever went wrong at first.
  */
-#ifndef WS_DOUBT_H
-#define WS_DOUBT_H
+#ifndef WS_DISTRUST_H
+#define WS_DISTRUST_H
 
-#define WS_DOUBT_NEW 8	 /* so many answers in turn, and it is believed */
-#define WS_DOUBT_MORE 32 /* what an answer out of turn adds */
-#define WS_DOUBT_MOST 255
-#define WS_DOUBT_FRAMES (1U << 31) /* with a process id: of what it does for the frame that it was given last */
-#define WS_DOUBT_TURNS (1U << 30) /* …of the order in which it takes turns (node_turns.h); process ids are below 2^22 */
+#define WS_DISTRUST_NEW 8   /* so many answers in turn, and it is believed */
+#define WS_DISTRUST_MORE 32 /* what an answer out of turn adds */
+#define WS_DISTRUST_MOST 255
+#define WS_DISTRUST_FRAMES (1U << 31) /* with a process id: of what it does for the frame that it was given last */
+#define WS_DISTRUST_TURNS (1U << 30) /* …of the order in which it takes turns (turns.h); process ids are below 2^22 */
 
-/* By thread group; one that is not here has WS_DOUBT_NEW. */
+/* By thread group; one that is not here has WS_DISTRUST_NEW. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u32);
 	__type(value, __u32);
-} doubts SEC(".maps");
+} trust SEC(".maps");
 
-static __always_inline __u32 doubt_of(__u32 pid)
+static __always_inline __u32 distrust_of(__u32 pid)
 {
-	__u32 *doubt;
+	__u32 *distrust;
 
 	if (!pid)
 		return 0;
-	doubt = bpf_map_lookup_elem(&doubts, &pid);
-	return doubt ? *doubt : WS_DOUBT_NEW;
+	distrust = bpf_map_lookup_elem(&trust, &pid);
+	return distrust ? *distrust : WS_DISTRUST_NEW;
 }
 
 static __always_inline void out_of_turn(__u32 pid)
 {
-	__u32 doubt = doubt_of(pid) + WS_DOUBT_MORE;
+	__u32 distrust = distrust_of(pid) + WS_DISTRUST_MORE;
 
 	if (!pid)
 		return;
-	if (doubt > WS_DOUBT_MOST)
-		doubt = WS_DOUBT_MOST;
-	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
+	if (distrust > WS_DISTRUST_MOST)
+		distrust = WS_DISTRUST_MOST;
+	bpf_map_update_elem(&trust, &pid, &distrust, BPF_ANY);
 }
 
 static __always_inline void in_turn(__u32 pid)
 {
-	__u32 doubt = doubt_of(pid);
+	__u32 distrust = distrust_of(pid);
 
-	if (!pid || !doubt)
+	if (!pid || !distrust)
 		return;
-	doubt--;
-	bpf_map_update_elem(&doubts, &pid, &doubt, BPF_ANY);
+	distrust--;
+	bpf_map_update_elem(&trust, &pid, &distrust, BPF_ANY);
 }
 
 /* Frames come for many streams: each answer to whom the last one was for says that they are dealt with one by one. */
-static __always_inline void answer_in_turn(const struct context *c, __u32 pid)
+static __always_inline void answer_in_turn(const struct attribution *c, __u32 pid)
 {
 	if (pid && c->framed)
-		in_turn(pid | WS_DOUBT_FRAMES);
-	if (c->crowd)
+		in_turn(pid | WS_DISTRUST_FRAMES);
+	if (c->overlap)
 		in_turn(pid);
 }
 
 /* What was learnt, or believed of its runtime, says nothing of what it does now. */
-static __always_inline void forget_doubt(__u32 pid)
+static __always_inline void forget_trust(__u32 pid)
 {
-	bpf_map_delete_elem(&doubts, &pid);
+	bpf_map_delete_elem(&trust, &pid);
 }
 
 /* For whom it acts by this rule, whether that is believed or not. */
-static __always_inline __u64 by_rule(const struct context *c)
+static __always_inline __u64 by_rule(const struct attribution *c)
 {
-	return c->state > ACTS_ANSWERED ? 0 : c->cause ? c->cause : c->believed;
+	return c->state > ACTS_ANSWERED ? 0 : c->cause ? c->cause : c->untrusted_cause;
 }
 
 /* …or by whatever else it is known: a hand-over, a task. */
-static __always_inline bool seems_to_act_for(const struct context *c, __u64 exchange)
+static __always_inline bool seems_to_act_for(const struct attribution *c, __u64 exchange)
 {
 	return c->cause == exchange || by_rule(c) == exchange;
 }
 
 /* Whether what is sent now may be for another request than that for which the sender is believed to act. */
-static __always_inline bool is_doubtful(const struct context *c, __u32 pid)
+static __always_inline bool is_untrusted(const struct attribution *c, __u32 pid)
 {
-	__u32 doubt;
+	__u32 distrust;
 
 	if (!c->cause && c->evidence == WS_EV_INFERRED)
 		return true;
-	if (c->told)
+	if (c->authoritative)
 		return false;
 	if (c->framed)
-		return doubt_of(pid | WS_DOUBT_FRAMES) > WS_DOUBT_NEW;
+		return distrust_of(pid | WS_DISTRUST_FRAMES) > WS_DISTRUST_NEW;
 	if (c->state > ACTS_ANSWERED)
-		return doubt_of(pid) > WS_DOUBT_NEW;
+		return distrust_of(pid) > WS_DISTRUST_NEW;
 	/* Where work is put off, a thread of no loop may have read for another who acts, and act for another. */
-	if (!c->cause || (!c->crowd && !c->acted && c->evidence != WS_EV_THREAD))
+	if (!c->cause || (!c->overlap && !c->acted && c->evidence != WS_EV_THREAD))
 		return false;
-	doubt = doubt_of(pid);
-	return doubt > WS_DOUBT_NEW || (doubt && c->crowd == MIXED);
+	distrust = distrust_of(pid);
+	return distrust > WS_DISTRUST_NEW || (distrust && c->overlap == MIXED);
 }
 
 /* After a message, or when it connects: for whom it goes on; tell_allocations() says so where there is more stack. */
-static __always_inline void note_allocations(struct task_struct *task, struct task_state *t, const struct context *c)
+static __always_inline void note_allocations(struct task_struct *task, struct task_state *t,
+					     const struct attribution *c)
 {
 	bool own;
 
@@ -117,7 +118,7 @@ static __always_inline void note_allocations(struct task_struct *task, struct ta
 		c = NULL;
 	/* Who has work of others may have the next before it says anything. */
 	own = c && c == &t->acts && (t->java_serves || t->loop) && !t->java_mounts && c->state <= ACTS_ANSWERED &&
-	      (t->loop ? !c->acted || c->told : !is_doubtful(c, task->tgid));
+	      (t->loop ? !c->acted || c->authoritative : !is_untrusted(c, task->tgid));
 	t->allocates_for = c ? c->cause : 0;
 	t->allocates = ALLOCATES | (own ? ALLOCATES_OWN : 0);
 }

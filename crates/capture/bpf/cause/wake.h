@@ -51,7 +51,7 @@ static __always_inline void wake_allocator(struct task_struct *wakee, struct tas
 	} else if (w->java_serves && w->acts.state == ACTS_OWN && w->acts.cause) {
 		all = allocations_of(wakee->tgid, 0);
 		if (all && all->sent_by_others)
-			allocates_for(w, w->acts.cause, !is_doubtful(&w->acts, wakee->tgid));
+			allocates_for(w, w->acts.cause, !is_untrusted(&w->acts, wakee->tgid));
 	}
 }
 
@@ -61,7 +61,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	struct task_state *w = bpf_task_storage_get(&tasks, wakee, 0, 0), *t = NULL;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *theirs, *ours;
-	struct context *from;
+	struct attribution *from;
 	__u64 place;
 	bool loop = false;
 	int how;

@@ -166,11 +166,14 @@ __noinline int head_word(struct head *h, __u64 word)
 }
 
 /* A table instead of comparisons: the verifier would follow both ways of each. */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Winitializer-overrides" /* no digit, unless a later line says which */
 static const __u8 HEX_VALUE[256] = {
 	[0 ... 255] = 0x80, ['0'] = 0,	['1'] = 1,  ['2'] = 2,	['3'] = 3,  ['4'] = 4,
 	['5'] = 5,	    ['6'] = 6,	['7'] = 7,  ['8'] = 8,	['9'] = 9,  ['a'] = 10,
 	['b'] = 11,	    ['c'] = 12, ['d'] = 13, ['e'] = 14, ['f'] = 15,
 };
+#pragma clang diagnostic pop
 
 /* Reads so many bytes of two digits each; what it returns has its highest bit set if one was no digit. */
 static __always_inline __u8 read_hex(__u8 *to, const __u8 *text, int bytes)

@@ -158,7 +158,7 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 {
 	struct head_source source = { .bytes = m };
 	struct head *h = &source.head;
-	struct context *a;
+	struct attribution *a;
 	__u8 *data = m->data, *end = m->data_end;
 	__u32 size = m->size;
 

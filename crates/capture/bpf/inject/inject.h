@@ -127,18 +127,19 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
  * For which exchange the next request on this socket will be sent: what follow_cause() will say when the call has ended. A
  * provisional cause gets its name too late for us: who woke the worker for it is good enough, anything less is not.
  */
-static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct context *a, __u32 tid, __u32 pid)
+static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct attribution *a, __u32 tid,
+					   __u32 pid)
 {
 	bool by_another = s->exchange == 0 && is_opened_by_another(s, a, tid, pid);
 	__u64 opener = by_another ? opened_for(s, a) : s->exchange == 0 && s->connect_tid == tid ? s->connect_cause : 0;
 	bool connected = opener != 0;
 	__u64 cause = connected ? opener : s->pulls ? 0 : a->cause;
-	bool doubtful = !connected && (by_another || is_doubtful(a, pid));
+	bool untrusted = !connected && (by_another || is_untrusted(a, pid));
 	bool known = connected || (a->state != ACTS_RETURNED && (a->cause || a->state != ACTS_LENT));
 
 	if (s->pulls)
 		return cause;
-	if (doubtful)
+	if (untrusted)
 		return WS_PROVISIONAL;
 	if (known && !is_provisional(cause))
 		return cause;
@@ -146,8 +147,8 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 }
 
 /* The context for the next request of this socket; false if it must not have one. */
-static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s, const struct context *a,
-					   __u32 tid, __u32 pid, __u32 seq)
+static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
+					   const struct attribution *a, __u32 tid, __u32 pid, __u32 seq)
 {
 	__u64 exchange = s->cookie << 24 | ((s->exchange + 1) & 0xffffff);
 	__u64 cause = cause_of_next(s, a, tid, pid);

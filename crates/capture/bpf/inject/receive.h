@@ -74,7 +74,7 @@ int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 	locate(&where, t, ret);
 	if (!where.segments)
 		return 0;
-	copied = copy_payload(r->payload, &where, ret, WS_RECEIVED_HEAD);
+	copied = copy_payload(r, &where, ret, WS_RECEIVED_HEAD);
 	if (copied >= 4)
 		remember_context(copied, exchange_id(s));
 	return 0;

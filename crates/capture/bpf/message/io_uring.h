@@ -48,7 +48,7 @@ static __always_inline void hold_bytes(struct held_bytes *h, const void *from, _
  */
 static __always_inline __u64 registered_buffer(const struct bio_vec *v)
 {
-	const struct io_mapped_ubuf *buffer;
+	const struct io_mapped_ubuf *buffer = NULL;
 	__u64 address;
 
 	if (!bpf_core_field_exists(buffer->bvec))

@@ -203,7 +203,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
 	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS;
 	bool first = bits & FOLLOW_FIRST;
-	struct context *a;
+	struct attribution *a;
 
 	if (!s || !c || !t)
 		return 0;
@@ -213,17 +213,17 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	if (t->tokio && s->exchange <= 1)
 		note_preface(s, at);
 	if (t->callbacks || t->tokio)
-		note_served(s, a, direction | (t->goroutine ? NOTE_TOKIO * t->tokio : 0), t->acts_on,
-			    (__u64)actor_id(task, t) << 32 | task->tgid);
+		note_progress(s, a, direction | (t->actor ? NOTE_TOKIO * t->tokio : 0), t->acts_on,
+			      (__u64)actor_id(task, t) << 32 | task->tgid);
 	/* Whoever sends it: what made a client connect is what it asks first. */
 	follow_cause(s, a, c,
 		     (__u64)(t->java_begins ? s->connect_tid : actor_id(task, t)) << 32 | thread_group(task, t),
 		     bits | (uses_tls(t) && tls_begins_run(task, t, s, direction) ? FOLLOW_FIRST : 0) |
-			     (t->loop && !t->greenlet && !t->goroutine ? FOLLOW_LOOP : 0));
+			     (t->loop && !t->runs && !t->actor ? FOLLOW_LOOP : 0));
 	/* It deals with what it reads at once: what it does else stands on its stack. */
 	if (direction == WS_INGRESS && t->loop && t->java_slot && a == &t->acts && a->cause)
-		a->told = 1;
-	if (direction == WS_EGRESS && first && a == &t->acts && a->told && t->java_slot &&
+		a->authoritative = 1;
+	if (direction == WS_EGRESS && first && a == &t->acts && a->authoritative && t->java_slot &&
 	    s->request_direction == WS_INGRESS && a->cause != c->exchange)
 		answers_another(t);
 	if (t->java_inner_runs != RUNS_IN_EVENT)
@@ -233,7 +233,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	if (direction == WS_INGRESS) {
 		a->slept = a->woken_by = 0;
 		/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */
-		if (t->tokio && t->goroutine && s->shared)
+		if (t->tokio && t->actor && s->shared)
 			take(a, 0, WS_EV_INFERRED);
 		t->received_from = s->cookie;
 		if (t->callbacks && a == &t->acts)
@@ -280,7 +280,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret <= 0) {
 		if (would_block(ret)) {
 			count(WS_C_WOULD_BLOCK);
-			if (t->goroutine)
+			if (t->actor)
 				allocates_for(t, 0, 0); /* it will wait, and another be mounted */
 		}
 		if (ret == 0 || would_block(ret))
@@ -359,7 +359,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		r->data.actor.tid = task->pid;
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
-	r->data.actor.coroutine = t->goroutine;
+	r->data.actor.coroutine = t->actor;
 	if (uses_tls(t) && ret > 0)
 		tls_note(task, t, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, first))

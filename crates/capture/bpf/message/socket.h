@@ -29,12 +29,12 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 }
 
 /* For whom a connection is opened, and by whom. */
-static __always_inline void note_opener(struct sock_state *s, const struct context *c, __u32 tid, bool doubtful,
+static __always_inline void note_opener(struct sock_state *s, const struct attribution *c, __u32 tid, bool untrusted,
 					bool later)
 {
 	s->tuple.role = WS_CLIENT;
-	s->connect_cause = doubtful ? 0 : c->cause;
-	s->connect_doubtful = doubtful;
+	s->connect_cause = untrusted ? 0 : c->cause;
+	s->connect_untrusted = untrusted;
 	s->connect_later = later;
 	s->connect_tid = tid;
 }
@@ -43,9 +43,9 @@ static __always_inline void on_connecting(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct context *c;
+	struct attribution *c;
 	struct sock_state *s;
-	bool doubtful, later;
+	bool untrusted, later;
 
 	if (!t)
 		return;
@@ -59,20 +59,20 @@ static __always_inline void on_connecting(struct sock *sk)
 		return;
 	s->connect_ns = bpf_ktime_get_ns();
 	if (t->callbacks)
-		doubt_next(c);
-	doubtful = is_doubtful(c, thread_group(task, t));
+		drop_if_superseded(c);
+	untrusted = is_untrusted(c, thread_group(task, t));
 	later = BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK;
 	act(c, USED_CONNECT);
 	c->acted = 1;
-	note_allocations(task, t, t->goroutine ? NULL : c);
+	note_allocations(task, t, t->actor ? NULL : c);
 	tell_allocations(t);
-	note_opener(s, c, actor_id(task, t), doubtful, later);
+	note_opener(s, c, actor_id(task, t), untrusted, later);
 	if (!by_syscalls)
 		return;
 	/* The rung that finds sockets by descriptor keeps a state of its own. */
 	s = use_sock_by_address(sk, BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino), task);
 	if (s)
-		note_opener(s, c, actor_id(task, t), doubtful, later);
+		note_opener(s, c, actor_id(task, t), untrusted, later);
 }
 
 /* Whether bytes were read that no receive was seen of; a FIN takes one number. */

@@ -168,8 +168,8 @@ static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct
 static __always_inline void go_read(struct task_struct *task, struct task_state *t, __u64 g, __u64 cookie)
 {
 	struct tls_conn *moved = go_moved(task, cookie, WS_INGRESS);
-	struct goroutine_key key = { .pid = task->tgid };
-	struct context *c;
+	struct actor_key key = { .pid = task->tgid };
+	struct attribution *c;
 
 	if (!moved || !moved->note.request || moved->note.calls || moved->note.cookie != cookie)
 		return;

@@ -23,34 +23,34 @@ enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
 /* One that was not seen before acts for this; `kind` is `java` of its key. Of its own, for the stack of its callers. */
 __noinline int beget(__u64 id, __u32 pid, __u32 kind, __u64 cause, __u32 evidence)
 {
-	struct goroutine_key key = { .id = id, .pid = pid, .java = kind };
-	struct context born = { .cause = cause, .evidence = evidence, .state = cause ? ACTS_LENT : ACTS_OWN };
+	struct actor_key key = { .id = id, .pid = pid, .java = kind };
+	struct attribution born = { .cause = cause, .evidence = evidence, .state = cause ? ACTS_LENT : ACTS_OWN };
 
-	return bpf_map_update_elem(&goroutines, &key, &born, BPF_ANY); /* whoever calls looks it up */
+	return bpf_map_update_elem(&actors, &key, &born, BPF_ANY); /* whoever calls looks it up */
 }
 
 /* What this goroutine acts for; made at first sight, when its parent is asked unless its start would have been seen. */
-static __always_inline struct context *goroutine(const struct go_runtime *go, struct goroutine_key *key, __u64 g)
+static __always_inline struct attribution *goroutine(const struct go_runtime *go, struct actor_key *key, __u64 g)
 {
-	struct context *c = bpf_map_lookup_elem(&goroutines, key), *from = NULL;
+	struct attribution *c = bpf_map_lookup_elem(&actors, key), *from = NULL;
 	__u64 id = key->id, cause;
 
 	if (c)
 		return c;
 	if (go->parent && !go->births) {
 		key->id = user_word(g + go->parent);
-		from = bpf_map_lookup_elem(&goroutines, key);
+		from = bpf_map_lookup_elem(&actors, key);
 		key->id = id;
 	}
 	cause = from && from->state != ACTS_RETURNED ? from->cause : 0;
 	beget(id, key->pid, 0, cause, cause ? WS_EV_COROUTINE : WS_EV_NONE);
-	return bpf_map_lookup_elem(&goroutines, key);
+	return bpf_map_lookup_elem(&actors, key);
 }
 
 /* What a virtual thread of Java acts for: until it has read something, for whoever started it. A worker: for whom its task was made. */
-static __always_inline struct context *virtual_context(struct task_state *t, struct goroutine_key *key)
+static __always_inline struct attribution *virtual_context(struct task_state *t, struct actor_key *key)
 {
-	struct context *c;
+	struct attribution *c;
 	__u64 cause;
 
 	key->id = virtual_thread(t);
@@ -62,32 +62,32 @@ static __always_inline struct context *virtual_context(struct task_state *t, str
 	if (key->id == VIRTUAL_UNKNOWN)
 		return &t->acts;
 	key->java = 1;
-	t->goroutine = key->id;
-	c = bpf_map_lookup_elem(&goroutines, key);
+	t->actor = key->id;
+	c = bpf_map_lookup_elem(&actors, key);
 	if (c)
 		return c;
 	cause = made_for(t);
 	beget(key->id, key->pid, key->java, cause, cause ? WS_EV_CHILD : WS_EV_INFERRED);
-	c = bpf_map_lookup_elem(&goroutines, key);
+	c = bpf_map_lookup_elem(&actors, key);
 	return c ? c : &t->acts;
 }
 
 /* Who acts: the goroutine in the system call, the greenlet that runs, or the virtual thread that is mounted, else the thread. */
-static __always_inline struct context *acting(struct task_struct *task, struct task_state *t)
+static __always_inline struct attribution *acting(struct task_struct *task, struct task_state *t)
 {
-	struct goroutine_key key = { .pid = task->tgid };
+	struct actor_key key = { .pid = task->tgid };
 	struct pt_regs *regs;
-	struct context *c;
+	struct attribution *c;
 	__u64 stack[2], g;
 
-	t->goroutine = 0;
-	if (t->greenlet) {
-		key.id = t->greenlet;
-		c = bpf_map_lookup_elem(&goroutines, &key);
+	t->actor = 0;
+	if (t->runs) {
+		key.id = t->runs;
+		c = bpf_map_lookup_elem(&actors, &key);
 		/* A task of asyncio of which nothing is known stands for its thread: not a worker, whose calls are what the thread goes by. */
 		if (!c || (t->callbacks && !c->cause && c->place != ASYNCIO_WORKER))
 			return &t->acts;
-		t->goroutine = key.id;
+		t->actor = key.id;
 		return c;
 	}
 	know_process(task, t);
@@ -104,13 +104,13 @@ static __always_inline struct context *acting(struct task_struct *task, struct t
 	key.id = user_word(g + t->facts.go.goid);
 	if (!key.id)
 		return &t->acts;
-	t->goroutine = key.id;
+	t->actor = key.id;
 	c = goroutine(&t->facts.go, &key, g);
 	return c ? c : &t->acts;
 }
 
 /* Who wakes somebody. */
-static __always_inline struct context *waker(struct task_struct *task, struct task_state *t)
+static __always_inline struct attribution *waker(struct task_struct *task, struct task_state *t)
 {
 	know_process(task, t);
 	return t->facts.java.thread || t->tokio ? acting(task, t) : &t->acts;
@@ -119,13 +119,13 @@ static __always_inline struct context *waker(struct task_struct *task, struct ta
 /* After acting(): the process of a thread; 0 if it was a goroutine. */
 static __always_inline __u32 thread_group(struct task_struct *task, const struct task_state *t)
 {
-	return t->goroutine ? 0 : task->tgid;
+	return t->actor ? 0 : task->tgid;
 }
 
 /* After acting(): who that was, to be known again. */
 static __always_inline __u32 actor_id(struct task_struct *task, const struct task_state *t)
 {
-	return t->goroutine ? (__u32)t->goroutine : task->pid;
+	return t->actor ? (__u32)t->actor : task->pid;
 }
 
 /* At the call of runtime.runqput in runtime.newproc, on the scheduler's stack: the second argument is the new goroutine. */
@@ -134,8 +134,8 @@ int go_birth(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct goroutine_key key = {};
-	struct context *from, born = {};
+	struct actor_key key = {};
+	struct attribution *from, born = {};
 	__u64 child = WS_GO_ARG2(ctx);
 
 	if (!t)
@@ -148,13 +148,13 @@ int go_birth(struct pt_regs *ctx)
 		key.id = user_word(child + t->facts.go.parent);
 	else
 		key.id = user_word(user_word(user_word(WS_GO_G(ctx) + GO_G_M) + t->facts.go.curg) + t->facts.go.goid);
-	from = bpf_map_lookup_elem(&goroutines, &key);
+	from = bpf_map_lookup_elem(&actors, &key);
 	if (!from || !from->cause)
 		return 0;
 	inherit(&born, from, WS_EV_COROUTINE);
 	key.id = user_word(child + t->facts.go.goid);
 	if (key.id)
-		remember(&goroutines, &key, &born);
+		remember(&actors, &key, &born);
 	return 0;
 }
 
@@ -163,9 +163,9 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct goroutine_key mine = {}, theirs = {};
+	struct actor_key mine = {}, theirs = {};
 	__u64 channel = WS_GO_ARG1(ctx), g = WS_GO_G(ctx), other;
-	struct context *from, *to, nobody = {};
+	struct attribution *from, *to, nobody = {};
 	__u16 element = 0;
 
 	if (!t)
@@ -179,12 +179,12 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	theirs.id = user_word(other + t->facts.go.goid);
 	if (!theirs.id)
 		return 0;
-	from = bpf_map_lookup_elem(&goroutines, receiver_waits ? &mine : &theirs);
+	from = bpf_map_lookup_elem(&actors, receiver_waits ? &mine : &theirs);
 	if (receiver_waits && from && from->delivers) {
 		from->delivers = 0;
 		return 0;
 	}
-	to = bpf_map_lookup_elem(&goroutines, receiver_waits ? &theirs : &mine);
+	to = bpf_map_lookup_elem(&actors, receiver_waits ? &theirs : &mine);
 	if (!to && !(from && from->cause))
 		return 0;
 	if (!to)

@@ -64,7 +64,7 @@ static __always_inline __u32 go_frame(__u64 meta)
 }
 
 /* Who reads a connection acts for what it read of it: that names the socket. */
-static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct context *reader)
+static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct attribution *reader)
 {
 	__u32 stream = go_frame(WS_GO_ARG4(ctx));
 
@@ -73,7 +73,7 @@ static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct context 
 	return by_stream(socket_of(reader->cause), stream);
 }
 
-static __always_inline void go_named(struct context *who, __u64 request)
+static __always_inline void go_named(struct attribution *who, __u64 request)
 {
 	count(request ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (request)
@@ -81,7 +81,7 @@ static __always_inline void go_named(struct context *who, __u64 request)
 }
 
 /* For whom something is asked of a connection, kept at what is asked. */
-static __always_inline void go_asked(struct context *who, const struct carrier_key *object)
+static __always_inline void go_asked(struct attribution *who, const struct carrier_key *object)
 {
 	struct carried given = {};
 
@@ -114,9 +114,9 @@ int go_http(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	struct carrier_key conn = {};
-	struct goroutine_key key = {};
+	struct actor_key key = {};
 	struct carried given = {}, *got;
-	struct context *who;
+	struct attribution *who;
 	__u64 g = WS_GO_G(ctx);
 
 	if (!t)

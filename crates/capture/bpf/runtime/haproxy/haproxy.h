@@ -37,11 +37,11 @@ __noinline __u64 haproxy_learn(struct task_state *t, __u64 context)
 /* The stream for which this end of a connection is; 0 if none that is known. */
 __noinline __u64 haproxy_owner(__u64 end, __u32 pid)
 {
-	struct goroutine_key key = { .pid = pid };
+	struct actor_key key = { .pid = pid };
 
 	for (__u32 i = 0; i < HAPROXY_END_WORDS; i++) {
 		key.id = user_word(end + 8 * i);
-		if (key.id && bpf_map_lookup_elem(&goroutines, &key))
+		if (key.id && bpf_map_lookup_elem(&actors, &key))
 			return key.id;
 	}
 	return 0;
@@ -73,15 +73,15 @@ __noinline __u64 haproxy_stream(struct task_state *t)
 }
 
 /* What a stream of HAProxy acts for; one of which nothing is known stands for its thread. */
-static __always_inline struct context *haproxy_context(struct task_state *t, struct goroutine_key *key)
+static __always_inline struct attribution *haproxy_context(struct task_state *t, struct actor_key *key)
 {
-	struct context *c;
+	struct attribution *c;
 
 	key->id = haproxy_stream(t);
-	c = key->id ? bpf_map_lookup_elem(&goroutines, key) : NULL;
+	c = key->id ? bpf_map_lookup_elem(&actors, key) : NULL;
 	if (!c || !c->cause)
 		return &t->acts;
-	t->goroutine = key->id;
+	t->actor = key->id;
 	return c;
 }
 
@@ -91,8 +91,8 @@ int haproxy_stream_made(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct goroutine_key key = { .pid = task->tgid, .id = WS_FN_ARG2(ctx) };
-	struct context born = {};
+	struct actor_key key = { .pid = task->tgid, .id = WS_FN_ARG2(ctx) };
+	struct attribution born = {};
 	__u64 reader;
 
 	if (!t)
@@ -102,7 +102,7 @@ int haproxy_stream_made(struct pt_regs *ctx)
 	/* Of several requests that were read at once it is not known which this is. */
 	if (t->facts.haproxy.stream && !haproxy_stream(t) && reader == t->haproxy_task && !t->acts.framed)
 		inherit(&born, &t->acts, WS_EV_COROUTINE);
-	remember(&goroutines, &key, &born);
+	remember(&actors, &key, &born);
 	return 0;
 }
 

@@ -37,7 +37,7 @@ struct allocations {
 	__u32 loop_slot;      /* the same of loops */
 	__u32 moved;	      /* marks before the first one, behind which is to be looked for what has moved */
 	__u32 asked;	      /* somebody has looked for one */
-	__u32 sent_by_others; /* …by what his task refers to (java_path.h) */
+	__u32 sent_by_others; /* …by what his task refers to (path.h) */
 	__u8 loops;	      /* who waits for events of many sockets allocates, too */
 	__u8 path_pause;      /* so often none was found… */
 	__u8 path_wait;	      /* …and it is not looked for one */
@@ -226,8 +226,8 @@ struct java_search {
 	__u32 most;		 /* it is looked behind so many marks; 0: all */
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
-	struct allocation best; /* of the words of a stack (java_place.h): the newest… */
-	__u64 root;		/* …or that by which a path begins (java_path.h) */
+	struct allocation best; /* of the words of a stack (place.h): the newest… */
+	__u64 root;		/* …or that by which a path begins (path.h) */
 	__u32 work;		/* …enum work */
 	__u64 last;
 	__u32 above;

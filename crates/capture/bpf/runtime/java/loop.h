@@ -3,7 +3,7 @@
  * A loop of Java that waits for events of many sockets, and runs tasks between them, which others have put into its queue (Netty). What it reads
  * it deals with at once. What it sends is for that, or for whom the task was made that it runs, which stands on its stack at two places:
  *
- *  - below its first frames, where the loop has it (java_place.h). What stands there when something is read is no task: while that stands there, an
+ *  - below its first frames, where the loop has it (place.h). What stands there when something is read is no task: while that stands there, an
  *    event is dealt with. Methods are compiled meanwhile, and places change: the place is believed while it shows tasks more often
  *    than not, and given up where answers refute it, or where the loop is woken for tasks and shows none.
  *  - above the end of the stack, where the task calls what sends: learnt from the first. There it is found also where an event has called it:
@@ -295,7 +295,7 @@ __noinline int look_at_loop(struct task_state *t, bool answers)
 /* It answers in an event another request than that which it deals with: this is no event, and the place is another. */
 static __always_inline void answers_another(struct task_state *t)
 {
-	t->acts.told = 0;
+	t->acts.authoritative = 0;
 	if (t->java_seen > JAVA_SURE)
 		t->java_seen -= JAVA_SURE;
 	else

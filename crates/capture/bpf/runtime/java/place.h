@@ -166,7 +166,7 @@ static __always_inline void take_task(struct task_state *t, __u64 cause, __u32 b
 	t->java_task_by = by;
 	take(&t->job, cause, !cause ? WS_EV_INFERRED : t->loop || by & WS_MARK_LOOP ? WS_EV_CHILD : WS_EV_COROUTINE);
 	t->job.state = cause ? ACTS_LENT : ACTS_OWN;
-	t->job.told = 1;
+	t->job.authoritative = 1;
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a worker of an executor of Java runs: the task whose place on its stack java_place.h finds, the same for all workers of a pool. Only
+ * What a worker of an executor of Java runs: the task whose place on its stack place.h finds, the same for all workers of a pool. Only
  * what was made for a request that its maker had read itself counts.
  *
  * Once the place is known, a worker is believed to act for whom its task was made, and for somebody who is not known if that cannot
- * be told: whoever woke it, and whatever its last task was. Loops of events run tasks, too (java_loop.h).
+ * be told: whoever woke it, and whatever its last task was. Loops of events run tasks, too (loop.h).
  */
 #ifndef WS_JAVA_TASK_H
 #define WS_JAVA_TASK_H

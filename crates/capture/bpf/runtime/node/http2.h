@@ -17,7 +17,7 @@ enum node_point {
 	NODE_DATA = 4,	 /* OnDataChunkReceived(handle, flags, id, data, length, session) */
 	NODE_CLOSE = 5,	 /* OnStreamClose(handle, id, code, session) */
 	NODE_WRITTEN =
-		6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote (node_turns.h) */
+		6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote (turns.h) */
 	NODE_WRITTEN_END = 7, /* …and its return */
 	NODE_ANSWER = 8,      /* Http2Stream::SubmitResponse(this, …) */
 };
@@ -80,7 +80,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	struct carried *session = bpf_map_lookup_elem(&carriers, key), given = {};
 	__u64 cookie = session ? session->cause : 0, name = by_stream(cookie, stream);
 	struct node_turns *r;
-	bool doubtful;
+	bool untrusted;
 
 	key->stream = stream;
 	if (category == H2_OF_REQUEST) {
@@ -108,25 +108,25 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	}
 	if (r)
 		r->lost = 1;
-	doubtful = is_doubtful(&t->acts, task->tgid);
+	untrusted = is_untrusted(&t->acts, task->tgid);
 	act(&t->acts, USED_SEND);
 	t->acts.acted = 1;
 	/* Requests wait for their connection: before anything was read from it, others may have made this one. */
 	if (!name) {
-		forget_doubt(task->tgid); /* it is written in somebody else's turn */
+		forget_trust(task->tgid); /* it is written in somebody else's turn */
 		given.evidence = WS_EV_INFERRED;
 	} else {
 		given.cause = t->acts.cause;
 		given.evidence = t->acts.evidence;
 	}
-	if (doubtful || !given.cause)
+	if (untrusted || !given.cause)
 		node_acted(t, given.cause);
 	/* Also when it is in doubt: what comes of it says whether the doubt was right. */
 	remember(&carriers, key, &given);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
-		tell_alias_by(name, doubtful ? 0 : given.cause, WS_ALIAS_STREAM,
-			      doubtful ? WS_EV_INFERRED : given.evidence);
+		tell_alias_by(name, untrusted ? 0 : given.cause, WS_ALIAS_STREAM,
+			      untrusted ? WS_EV_INFERRED : given.evidence);
 }
 
 static __always_inline void node_answer(struct task_state *t, struct carrier_key *key)
@@ -191,7 +191,7 @@ int node_http2(struct pt_regs *ctx)
 		if (read.cause && (__s64)WS_FN_ARG2(ctx) > 0)
 			remember(&carriers, &key, &read);
 		if (!t->frames)
-			forget_doubt(task->tgid);
+			forget_trust(task->tgid);
 		t->frames = 1;
 		break;
 	case NODE_WRITTEN:

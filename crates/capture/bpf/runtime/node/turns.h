@@ -5,7 +5,7 @@
  * the order in which it was delivered. Each goes on once, to its next request or to its answer. So what was delivered
  * (`given`) and what came of it (`made`) are noted, and compared when the thread does something else. Answers say for whom
  * they are: the others went on to the requests, if these are as many, else nothing is known. Until then a request has a
- * provisional cause. Whether a process keeps that order is learnt from its answers, as all doubt is (doubt.h).
+ * provisional cause. Whether a process keeps that order is learnt from its answers, as all doubt is (trust.h).
  */
 #ifndef WS_NODE_TURNS_H
 #define WS_NODE_TURNS_H
@@ -153,9 +153,9 @@ static long node_answered(__u32 n, struct node_turns **round)
 	if (r->begun >> i & 1)
 		return 0;
 	if (i < r->behind)
-		out_of_turn(r->pid | WS_DOUBT_TURNS);
+		out_of_turn(r->pid | WS_DISTRUST_TURNS);
 	else
-		in_turn(r->pid | WS_DOUBT_TURNS);
+		in_turn(r->pid | WS_DISTRUST_TURNS);
 	r->behind = i;
 	return 0;
 }
@@ -219,7 +219,8 @@ static __always_inline void node_settle(struct task_state *t)
 	bpf_loop(r->given_count, node_order, &r, 0);
 	r->requests = 0;
 	bpf_loop(r->given_count, node_order, &r, 0);
-	r->believed = !r->lost && r->asked == r->turn_count && doubt_of(r->pid | WS_DOUBT_TURNS) <= WS_DOUBT_NEW;
+	r->believed =
+		!r->lost && r->asked == r->turn_count && distrust_of(r->pid | WS_DISTRUST_TURNS) <= WS_DISTRUST_NEW;
 	r->asked = 0;
 	bpf_loop(r->made_count, node_tell, &r, 0);
 }

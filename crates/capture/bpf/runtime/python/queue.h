@@ -12,15 +12,15 @@ enum python_point {
 	PYTHON_GOT = 2, /* at the return of get(self, …): the item, 0 with an exception */
 };
 
-static __always_inline void python_put(struct context *a, const struct carrier_key *item, __u32 pid)
+static __always_inline void python_put(struct attribution *a, const struct carrier_key *item, __u32 pid)
 {
 	struct carried given = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
 
-	doubt_next(a);
+	drop_if_superseded(a);
 	/* One that gave back its result, or whose job is known by a provisional name, tells nothing about the next. */
 	if (a->state == ACTS_RETURNED || is_provisional(a->cause))
 		given.cause = 0;
-	else if (is_doubtful(a, pid))
+	else if (is_untrusted(a, pid))
 		given = (struct carried){ .evidence = WS_EV_INFERRED };
 	if (!given.cause && given.evidence != WS_EV_INFERRED)
 		bpf_map_delete_elem(&carriers, item); /* what lay at this address before */
@@ -31,10 +31,10 @@ static __always_inline void python_put(struct context *a, const struct carrier_k
 static __always_inline void python_got(struct task_state *t, const struct carrier_key *item)
 {
 	struct carried *got = bpf_map_lookup_elem(&carriers, item), given;
-	struct context *a = &t->acts;
+	struct attribution *a = &t->acts;
 
 	if (!got) {
-		if (a->told)
+		if (a->authoritative)
 			take(a, 0, WS_EV_NONE);
 		return;
 	}
@@ -43,7 +43,7 @@ static __always_inline void python_got(struct task_state *t, const struct carrie
 	take(a, given.cause, given.evidence);
 	if (given.cause)
 		a->state = ACTS_LENT;
-	a->told = 1;
+	a->authoritative = 1;
 }
 
 SEC("uprobe.multi")

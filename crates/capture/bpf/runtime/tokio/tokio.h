@@ -8,7 +8,7 @@
  * that is not empty. What is sent to a receiver that does not wait it finds without being woken, one cannot tell when: from then on
  * nothing is certain, until it waits again. A task that reads its requests itself, or was made for one and is sent something by who
  * works for others, is only told of a result. Locks and the like wake by other ways, which are looked at only where no channel
- * is seen: there they tell for whom a connection is used again (served.h).
+ * is seen: there they tell for whom a connection is used again (exchanges.h).
  *
  * Which task runs is told by the entry of its poll function; that it sleeps or has ended by the change of its state, which no other
  * way out avoids. What was there before the probes is known by its owner (tasks of the blocking pool have none, and stand for
@@ -40,9 +40,9 @@ enum tokio_point {
 };
 
 /* The task that waits at an AtomicWaker, or did so last: that holds its state, and the two words of a waker in either order. */
-static __always_inline struct context *tokio_receiver(struct goroutine_key *key, __u64 at, bool *waits)
+static __always_inline struct attribution *tokio_receiver(struct actor_key *key, __u64 at, bool *waits)
 {
-	struct context *c;
+	struct attribution *c;
 	__u64 words[3];
 
 	if (bpf_probe_read_user(words, sizeof(words), (void *)at))
@@ -50,7 +50,7 @@ static __always_inline struct context *tokio_receiver(struct goroutine_key *key,
 	*waits = !!words[0] + !!words[1] + !!words[2] > 1;
 	for (int i = 0; i < 3; i++) {
 		key->id = words[i];
-		c = words[i] ? bpf_map_lookup_elem(&goroutines, key) : NULL;
+		c = words[i] ? bpf_map_lookup_elem(&actors, key) : NULL;
 		if (c)
 			return c;
 	}
@@ -66,15 +66,15 @@ static __always_inline bool is_new_task(__u64 at)
 	       h.state >> TOKIO_STATE_BITS <= TOKIO_NEW_COUNT && !h.queue_next && h.vtable && !h.owner_id;
 }
 
-static __always_inline void tokio_doubt(struct context *to, __u64 channel)
+static __always_inline void tokio_doubt(struct attribution *to, __u64 channel)
 {
 	take(to, 0, WS_EV_INFERRED);
 	to->place = channel;
 }
 
 /* `evidence` is that of a sender that acts for somebody. */
-static __always_inline void tokio_sent(const struct context *from, struct context *to, __u64 channel, __u8 evidence,
-				       bool waits, bool perhaps)
+static __always_inline void tokio_sent(const struct attribution *from, struct attribution *to, __u64 channel,
+				       __u8 evidence, bool waits, bool perhaps)
 {
 	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
 	bool known = to->place == channel;
@@ -107,9 +107,9 @@ int tokio(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct goroutine_key key = { .pid = task->tgid };
+	struct actor_key key = { .pid = task->tgid };
 	struct carrier_key unreceived = { .pid = task->tgid, .stream = TOKIO_UNRECEIVED };
-	struct context *from, *to, born = {};
+	struct attribution *from, *to, born = {};
 	struct carried none = {}, *sent;
 	__u64 point = bpf_get_attach_cookie(ctx), channel;
 	bool waits = false;
@@ -123,32 +123,32 @@ int tokio(struct pt_regs *ctx)
 		t->tokio = 3;
 	case TOKIO_RUNS:
 		key.id = WS_FN_ARG1(ctx);
-		to = bpf_map_lookup_elem(&goroutines, &key);
+		to = bpf_map_lookup_elem(&actors, &key);
 		if (to) {
 			to->slept = 1;
 		} else {
 			born.evidence = WS_EV_INFERRED;
 			if (!user_word(key.id + __builtin_offsetof(struct tokio_header, owner_id)) ||
-			    remember(&goroutines, &key, &born))
+			    remember(&actors, &key, &born))
 				key.id = 0;
 		}
-		t->greenlet = key.id;
+		t->runs = key.id;
 		break;
 	case TOKIO_ENDS:
 		key.id = WS_FN_ARG1(ctx);
-		bpf_map_delete_elem(&goroutines, &key);
-		t->greenlet = 0;
+		bpf_map_delete_elem(&actors, &key);
+		t->runs = 0;
 		break;
 	case TOKIO_SLEEPS:
-		key.id = t->greenlet;
-		to = key.id ? bpf_map_lookup_elem(&goroutines, &key) : NULL;
+		key.id = t->runs;
+		to = key.id ? bpf_map_lookup_elem(&actors, &key) : NULL;
 		if (to)
 			to->woken_by = 0;
-		t->greenlet = 0;
+		t->runs = 0;
 		break;
 	case TOKIO_WAKES:
 		key.id = WS_FN_ARG1(ctx);
-		to = t->greenlet ? bpf_map_lookup_elem(&goroutines, &key) : NULL;
+		to = t->runs ? bpf_map_lookup_elem(&actors, &key) : NULL;
 		from = acting(task, t);
 		if (to && to != from && from->cause && from->state != ACTS_RETURNED)
 			to->woken_by = to->woken_by && to->woken_by != from->cause ? TOKIO_SEVERAL : from->cause;
@@ -163,7 +163,7 @@ int tokio(struct pt_regs *ctx)
 		inherit(&born, from, WS_EV_COROUTINE);
 		if (!born.cause && from->evidence == WS_EV_INFERRED)
 			born.evidence = WS_EV_INFERRED;
-		remember(&goroutines, &key, &born);
+		remember(&actors, &key, &born);
 		break;
 	case TOKIO_SENDS:
 	case TOKIO_PERHAPS:
@@ -178,7 +178,7 @@ int tokio(struct pt_regs *ctx)
 				__sync_fetch_and_add(&sent->cause, 1);
 		}
 		if (to)
-			tokio_sent(from, to, channel, t->greenlet ? WS_EV_COROUTINE : from->evidence, waits,
+			tokio_sent(from, to, channel, t->runs ? WS_EV_COROUTINE : from->evidence, waits,
 				   point == TOKIO_PERHAPS);
 		break;
 	}

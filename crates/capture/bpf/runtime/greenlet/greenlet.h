@@ -17,8 +17,8 @@ int greenlet(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct goroutine_key key = { .pid = task->tgid };
-	struct context born = {};
+	struct actor_key key = { .pid = task->tgid };
+	struct attribution born = {};
 
 	if (!t)
 		return 0;
@@ -26,11 +26,11 @@ int greenlet(struct pt_regs *ctx)
 	case GREENLET_BORN:
 		key.id = WS_FN_ARG1(ctx);
 		inherit(&born, acting(task, t), WS_EV_COROUTINE);
-		remember(&goroutines, &key, &born);
+		remember(&actors, &key, &born);
 		break;
 	case GREENLET_RUNS:
 		key.id = WS_FN_ARG2(ctx);
-		t->greenlet = bpf_map_lookup_elem(&goroutines, &key) ? key.id : 0;
+		t->runs = bpf_map_lookup_elem(&actors, &key) ? key.id : 0;
 		break;
 	}
 	return 0;

@@ -6,7 +6,7 @@
 #ifndef WS_SERVED_H
 #define WS_SERVED_H
 
-struct served {
+struct progress {
 	__u64 read;
 	__u64 answered;
 };
@@ -16,8 +16,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, __u64);
-	__type(value, struct served);
-} served_by SEC(".maps");
+	__type(value, struct progress);
+} progress_of SEC(".maps");
 
 /* Tasks that were made for a new connection, by its socket: the first request may be there before they wait for it (asyncio.h). */
 struct {
@@ -27,44 +27,44 @@ struct {
 	__type(value, __u64);
 } first_tasks SEC(".maps");
 
-static __always_inline struct served *served_for(__u64 cause)
+static __always_inline struct progress *progress_for(__u64 cause)
 {
 	__u64 socket = socket_of(cause);
 
-	return socket ? bpf_map_lookup_elem(&served_by, &socket) : NULL;
+	return socket ? bpf_map_lookup_elem(&progress_of, &socket) : NULL;
 }
 
 /* Its request has been answered, by whomever. */
-static __always_inline bool is_over(const struct context *c)
+static __always_inline bool is_over(const struct attribution *c)
 {
-	struct served *v = served_for(c->cause);
+	struct progress *v = progress_for(c->cause);
 
 	return c->state == ACTS_ANSWERED || (v && v->answered >= c->cause);
 }
 
 /* What is called now may be for the next request of the connection that brought the last, or for that one, which was answered. */
-static __always_inline void doubt_next(struct context *c)
+static __always_inline void drop_if_superseded(struct attribution *c)
 {
-	struct served *v;
+	struct progress *v;
 
 	if (!c->cause || c->state != ACTS_ANSWERED)
 		return;
-	v = served_for(c->cause);
+	v = progress_for(c->cause);
 	if (v && v->read > c->cause)
 		take(c, 0, WS_EV_INFERRED);
 }
 
 static __always_inline void give_first(__u64 sk, __u64 request, __u32 pid)
 {
-	struct goroutine_key key = { .pid = pid };
+	struct actor_key key = { .pid = pid };
 	__u64 *id = bpf_map_lookup_elem(&first_tasks, &sk);
-	struct context *c;
+	struct attribution *c;
 
 	if (!id)
 		return;
 	key.id = *id;
 	bpf_map_delete_elem(&first_tasks, &sk);
-	c = bpf_map_lookup_elem(&goroutines, &key);
+	c = bpf_map_lookup_elem(&actors, &key);
 	if (c && !c->cause)
 		take(c, request, WS_EV_COROUTINE);
 }
@@ -83,45 +83,45 @@ static __always_inline void give_first(__u64 sk, __u64 request, __u32 pid)
  *
  * Where no channel is seen, who goes on on a connection of its own works for who woke it, if that was one.
  */
-static __always_inline void doubt_tokio(struct sock_state *s, struct context *a, __u64 who, bool channels)
+static __always_inline void doubt_tokio(struct sock_state *s, struct attribution *a, __u64 who, bool channels)
 {
 	struct carrier_key key = { .object = a->cause, .pid = who, .stream = TOKIO_UNRECEIVED };
-	bool again, fresh = false, doubtful = s->shared;
+	bool again, fresh = false, untrusted = s->shared;
 	__u32 sender = who >> 32;
 	struct carried *sent;
 	__u64 woken;
 
 	again = s->sender == sender && a->writes; /* addresses are used again */
-	if (again && a->acted && !doubtful)	  /* more of the same request */
+	if (again && a->acted && !untrusted)	  /* more of the same request */
 		return;
 	if (a->cause && a->state == ACTS_LENT) {
 		if (a->place) {
-			doubtful = doubtful || (again && a->used & USED_SEND);
+			untrusted = untrusted || (again && a->used & USED_SEND);
 		} else if (s->exchange > 1) {
-			doubtful = doubtful || (again && a->slept);
+			untrusted = untrusted || (again && a->slept);
 		} else if (s->connect_tid != sender && !again) {
 			fresh = true;
 			sent = bpf_map_lookup_elem(&carriers, &key);
 			if (sent && sent->cause)
 				sent->cause--;
 			else
-				doubtful = doubtful || channels;
+				untrusted = untrusted || channels;
 		}
 	}
-	woken = !s->shared && a->slept && (fresh || (again && (doubtful || !a->cause))) ? a->woken_by : 0;
+	woken = !s->shared && a->slept && (fresh || (again && (untrusted || !a->cause))) ? a->woken_by : 0;
 	s->sender = sender;
 	if (woken && woken != TOKIO_SEVERAL) {
 		take(a, woken, WS_EV_COROUTINE);
 		a->state = ACTS_LENT;
-	} else if (doubtful) {
+	} else if (untrusted) {
 		take(a, 0, WS_EV_INFERRED);
 	}
 }
 
 /* Before a message that is read or sent in such a process; `who` as for follow_cause(). Verified on its own. */
-__noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, __u64 sk, __u64 who)
+__noinline int note_progress(struct sock_state *s, struct attribution *a, __u32 bits, __u64 sk, __u64 who)
 {
-	struct served *v, fresh = {};
+	struct progress *v, fresh = {};
 	__u8 direction = bits;
 	__u64 socket;
 
@@ -131,11 +131,11 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, 
 	if (s->request_direction == WS_INGRESS) {
 		if (direction == WS_INGRESS && s->exchange <= 1)
 			give_first(sk, exchange_id(s), who);
-		v = bpf_map_lookup_elem(&served_by, &socket);
+		v = bpf_map_lookup_elem(&progress_of, &socket);
 		if (!v) {
 			fresh.read = exchange_id(s);
 			fresh.answered = direction == WS_INGRESS ? 0 : fresh.read;
-			remember(&served_by, &socket, &fresh);
+			remember(&progress_of, &socket, &fresh);
 		} else if (direction == WS_INGRESS) {
 			v->read = exchange_id(s);
 		} else {
@@ -146,7 +146,7 @@ __noinline int note_served(struct sock_state *s, struct context *a, __u32 bits, 
 	if (direction == WS_EGRESS && bits & NOTE_TOKIO)
 		doubt_tokio(s, a, who, !(bits & NOTE_TOKIO_WAKES));
 	else if (direction == WS_EGRESS)
-		doubt_next(a);
+		drop_if_superseded(a);
 	return 0;
 }
 

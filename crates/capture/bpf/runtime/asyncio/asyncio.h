@@ -4,7 +4,7 @@
  * one. The loop reads sockets in callbacks of its own, which give what they have read to a task by way of a future: who waits for a
  * future that was settled by the very callback that read a request goes on for that request, unless it acts for another that is not
  * answered (then it waited for something else: a connection that became free). A future that another task settles says only that
- * something has happened. A task of which nothing is known stands for its thread, as all did without this (doubt.h).
+ * something has happened. A task of which nothing is known stands for its thread, as all did without this (trust.h).
  *
  * uvloop may read the first request of a connection before the task runs that was made for it, which then finds the request without
  * waiting: the callback that makes the task also begins to read, which tells whose that request will be.
@@ -34,17 +34,17 @@ enum asyncio_point {
 	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
 };
 
-static __always_inline void asyncio_born(struct task_state *t, struct goroutine_key *key, __u64 task)
+static __always_inline void asyncio_born(struct task_state *t, struct actor_key *key, __u64 task)
 {
 	struct carrier_key future = { .object = task, .pid = key->pid };
-	struct context *from = NULL, born = {};
+	struct attribution *from = NULL, born = {};
 
-	if (t->greenlet) {
-		key->id = t->greenlet;
-		from = bpf_map_lookup_elem(&goroutines, key);
+	if (t->runs) {
+		key->id = t->runs;
+		from = bpf_map_lookup_elem(&actors, key);
 	}
 	if (from) {
-		doubt_next(from);
+		drop_if_superseded(from);
 		inherit(&born, from, WS_EV_COROUTINE);
 		if (!born.cause && (from->cause || from->guess || from->evidence == WS_EV_INFERRED))
 			born.evidence = WS_EV_INFERRED;
@@ -55,24 +55,24 @@ static __always_inline void asyncio_born(struct task_state *t, struct goroutine_
 	} else if (t->fresh || (t->callbacks && t->loop)) { /* by a callback, for a connection that is new */
 		born.evidence = WS_EV_INFERRED;
 	}
-	if (!t->greenlet)
+	if (!t->runs)
 		t->born = task;
 	key->id = task;
-	remember(&goroutines, key, &born);
+	remember(&actors, key, &born);
 	bpf_map_delete_elem(&carriers, &future); /* what was a future at this address */
 }
 
 /* A task that may have been there before its probes: it may act for somebody, or wait for work. */
-static __always_inline struct context *asyncio_found(struct goroutine_key *key)
+static __always_inline struct attribution *asyncio_found(struct actor_key *key)
 {
-	struct context unknown = { .evidence = WS_EV_INFERRED };
+	struct attribution unknown = { .evidence = WS_EV_INFERRED };
 
-	bpf_map_update_elem(&goroutines, key, &unknown, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&goroutines, key);
+	bpf_map_update_elem(&actors, key, &unknown, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&actors, key);
 }
 
 /* The task that waits for this future, if it is the first to do so: its callback is a method of that task, or its wrapper. */
-static __always_inline struct context *asyncio_waiter(struct goroutine_key *key, __u64 running, __u64 future)
+static __always_inline struct attribution *asyncio_waiter(struct actor_key *key, __u64 running, __u64 future)
 {
 	__u64 callback = user_word(future + PY_FUTURE_CALLBACK), type = user_word(running + PY_TYPE);
 
@@ -94,23 +94,23 @@ static __always_inline bool asyncio_awaited(__u64 task)
 }
 
 /* One task wakes another. */
-static __always_inline void asyncio_passed(struct task_state *t, struct goroutine_key *key, __u64 future)
+static __always_inline void asyncio_passed(struct task_state *t, struct actor_key *key, __u64 future)
 {
-	struct context *from, *to;
+	struct attribution *from, *to;
 
-	key->id = t->greenlet;
-	from = bpf_map_lookup_elem(&goroutines, key);
+	key->id = t->runs;
+	from = bpf_map_lookup_elem(&actors, key);
 	if (!from)
 		return;
-	doubt_next(from);
-	to = asyncio_waiter(key, t->greenlet, future);
+	drop_if_superseded(from);
+	to = asyncio_waiter(key, t->runs, future);
 	/*
 	 * It works for others than the request for which it was made, or has outlived it: perhaps a worker that was made when first
 	 * needed. Or it gave back a lock.
 	 */
 	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) &&
 	    from->cause &&
-	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->greenlet)))) {
+	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->runs)))) {
 		take(from, 0, WS_EV_INFERRED);
 		from->place = ASYNCIO_WORKER;
 	}
@@ -118,23 +118,23 @@ static __always_inline void asyncio_passed(struct task_state *t, struct goroutin
 		take(to, 0, WS_EV_INFERRED);
 }
 
-static __always_inline void asyncio_settled(struct task_state *t, struct goroutine_key *key, __u64 object)
+static __always_inline void asyncio_settled(struct task_state *t, struct actor_key *key, __u64 object)
 {
 	struct carrier_key future = { .object = object, .pid = key->pid };
 	struct carried given = { .cause = t->read_for, .by = t->fresh };
 
-	if (t->greenlet)
+	if (t->runs)
 		asyncio_passed(t, key, object);
-	if (given.by && !t->greenlet)
+	if (given.by && !t->runs)
 		remember(&carriers, &future, &given);
 	else
 		bpf_map_delete_elem(&carriers, &future);
 }
 
 /* Who waits for the end of this task, by itself or by wait_for() until Python 3.11: functools.partial(release, future of the other). */
-static __always_inline struct context *asyncio_superior(struct goroutine_key *key, __u64 task)
+static __always_inline struct attribution *asyncio_superior(struct actor_key *key, __u64 task)
 {
-	struct context *c = asyncio_waiter(key, task, task);
+	struct attribution *c = asyncio_waiter(key, task, task);
 
 	return c ? c
 		 : asyncio_waiter(
@@ -142,12 +142,12 @@ static __always_inline struct context *asyncio_superior(struct goroutine_key *ke
 			   user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_GIVEN) + PY_TUPLE));
 }
 
-static __always_inline void asyncio_woken(const struct goroutine_key *task, struct context *c,
+static __always_inline void asyncio_woken(const struct actor_key *task, struct attribution *c,
 					  const struct carrier_key *future)
 {
 	struct carried *got = bpf_map_lookup_elem(&carriers, future);
-	struct goroutine_key key = *task;
-	struct context *other;
+	struct actor_key key = *task;
+	struct attribution *other;
 	__u64 cause;
 	bool free, reader, worker;
 	__u8 by;
@@ -183,7 +183,7 @@ static __always_inline void asyncio_reads(struct task_struct *task, struct task_
 	__u64 made = t->born, inode, sk;
 	__u32 fd = 0;
 
-	if (!made || t->greenlet || bpf_probe_read_user(&fd, sizeof(fd), (void *)(stream + UV_STREAM_FD)))
+	if (!made || t->runs || bpf_probe_read_user(&fd, sizeof(fd), (void *)(stream + UV_STREAM_FD)))
 		return;
 	sk = (__u64)sock_of_fd(task, fd, &inode);
 	if (sk)
@@ -195,9 +195,9 @@ int asyncio(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct goroutine_key key = { .pid = task->tgid };
+	struct actor_key key = { .pid = task->tgid };
 	struct carrier_key future = { .pid = task->tgid };
-	struct context *c;
+	struct attribution *c;
 	bool known;
 	__u64 point = bpf_get_attach_cookie(ctx);
 
@@ -205,7 +205,7 @@ int asyncio(struct pt_regs *ctx)
 		return 0;
 	if (point == ASYNCIO_CALLBACK) {
 		t->callbacks = 1;
-		if (!t->greenlet)
+		if (!t->runs)
 			t->fresh = t->born = 0;
 		return 0;
 	}
@@ -219,7 +219,7 @@ int asyncio(struct pt_regs *ctx)
 		asyncio_settled(t, &key, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_END:
-		t->greenlet = 0;
+		t->runs = 0;
 		return 0;
 	case ASYNCIO_READS:
 		asyncio_reads(task, t, WS_FN_ARG1(ctx));
@@ -236,14 +236,14 @@ int asyncio(struct pt_regs *ctx)
 		future.object = user_word(WS_FN_ARG2(ctx) + PY_TUPLE);
 		break;
 	}
-	c = bpf_map_lookup_elem(&goroutines, &key);
+	c = bpf_map_lookup_elem(&actors, &key);
 	known = c;
 	if (!c && point == ASYNCIO_WAKE)
 		c = asyncio_found(&key);
 	if (c && future.object)
 		asyncio_woken(&key, c, &future);
 	/* One that nothing was known of stands for its thread this time. */
-	t->greenlet = c && (known || c->cause) ? key.id : 0;
+	t->runs = c && (known || c->cause) ? key.id : 0;
 	return 0;
 }
 
