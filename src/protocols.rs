@@ -1,10 +1,11 @@
 //! The protocols that the user adds: descriptions (TOML) and plug-ins (WebAssembly), read once at the start.
 
-use crate::config::{Config, Mask};
+use crate::config::{self, Config};
 use anyhow::{bail, Context as _, Result};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wirespan_decode::custom::{Custom, Definition};
-use wirespan_decode::{Keep, Protocol, Registry};
+use wirespan_decode::{Keep, Mask, Protocol, Registry};
 use wirespan_plugin::{Limits, Plugin, Settings};
 
 /// The built-in protocols, then descriptions, then plug-ins, each in the order in which the configuration names them.
@@ -43,37 +44,44 @@ pub(crate) fn registry(config: &Config) -> Result<Registry> {
     Ok(registry.keeping(keep))
 }
 
-/// What `[mask]` lets through and takes out.
-fn keep(mask: &Mask, registry: &Registry) -> Result<Keep> {
-    let http = &mask.http;
-    let kept = Keep::default().http(&http.request_headers, &http.response_headers, &http.query);
-    let mut keep = kept.map_err(|why| anyhow::anyhow!("mask.http: {why}"))?;
-    for (protocol, settings) in [("redis", &mask.redis), ("memcached", &mask.memcached)] {
-        if settings.keys {
-            keep = keep.keys(protocol);
+/// The settings of `[mask]`, checked: each protocol must be in the registry and must read the keys that are set.
+fn keep(masks: &BTreeMap<String, config::Mask>, registry: &Registry) -> Result<Keep> {
+    let mut keep = Keep::default();
+    for (name, settings) in masks {
+        // The parsers of HTTP read gRPC, so gRPC is no protocol of the registry; its spans have attributes to hide.
+        let keepable = match registry.find(name) {
+            Some(protocol) => protocol.keepable(),
+            None if name == "grpc" => &[],
+            None => bail!("mask: there is no protocol `{name}`{}", nearest_protocol(name, registry)),
+        };
+        let mask = Mask {
+            request_headers: settings.request_headers.clone(),
+            response_headers: settings.response_headers.clone(),
+            query: settings.query.clone(),
+            literals: settings.literals,
+            keys: settings.keys,
+            fields: settings.fields.clone(),
+            hide: settings.hide.clone(),
+        };
+        if let Some(key) = mask.keep_keys().find(|key| !keepable.contains(key)) {
+            let readers = registry.iter().filter(|p| p.keepable().contains(&key)).map(|p| p.name());
+            let mut readers: Vec<_> = readers.collect();
+            readers.dedup();
+            bail!("mask.{name}: `{}` is read by these protocols only: {}", key.name(), readers.join(", "));
         }
-    }
-    let kept = keep.fields("mongodb", &mask.mongodb.fields);
-    keep = kept.map_err(|why| anyhow::anyhow!("mask.mongodb: {why}"))?;
-    for (protocol, sql) in [
-        ("postgresql", &mask.postgresql),
-        ("mysql", &mask.mysql),
-        ("microsoft.sql_server", &mask.mssql),
-        ("clickhouse", &mask.clickhouse),
-        ("cassandra", &mask.cassandra),
-    ] {
-        if sql.literals {
-            keep = keep.literals(protocol);
-        }
-    }
-    for (protocol, attributes) in &mask.hide {
-        if registry.find(protocol).is_none() && protocol != "grpc" {
-            let names: Vec<_> = registry.iter().map(|p| p.name()).collect();
-            bail!("mask.hide: there is no protocol `{protocol}`; the protocols are grpc, {}", names.join(", "));
-        }
-        keep = keep.hide(protocol, attributes);
+        keep = keep.with(name, &mask).map_err(|why| anyhow::anyhow!("mask.{name}: {why}"))?;
     }
     Ok(keep)
+}
+
+/// The nearest name of a protocol, or all names.
+fn nearest_protocol(wrong: &str, registry: &Registry) -> String {
+    let mut names: Vec<_> = registry.iter().map(|p| p.name()).chain(["grpc"]).collect();
+    names.dedup();
+    match names.iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name)).min() {
+        Some((distance, name)) if distance <= wrong.len().max(4) / 2 => format!("; did you mean `{name}`?"),
+        _ => format!("; the protocols are: {}", names.join(", ")),
+    }
 }
 
 /// The `*.toml` of a directory, sorted; none if there is no such directory.
@@ -178,6 +186,33 @@ mod tests {
             });
         }
         assert_eq!(said, ["Request reserve seat-map Unset ", "Response reserve  ClientError sold-out"]);
+    }
+
+    #[test]
+    fn a_mask_of_an_unknown_protocol_names_the_nearest() {
+        let refused = |protocol: &str, mask: config::Mask| {
+            let config = Config { mask: [(protocol.to_owned(), mask)].into(), ..Config::default() };
+            let registry = Registry::default();
+            keep(&config.mask, &registry).expect_err("wrong").to_string()
+        };
+        let none = config::Mask::default;
+        assert_eq!(refused("postgres", none()), "mask: there is no protocol `postgres`; did you mean `postgresql`?");
+        assert!(refused("xyzzyxyzzy", none()).contains("; the protocols are: http, http2, "));
+        let literals = config::Mask { literals: true, ..none() };
+        let readers = "postgresql, mysql, microsoft.sql_server, clickhouse, cassandra";
+        let why = format!("mask.redis: `literals` is read by these protocols only: {readers}");
+        assert_eq!(refused("redis", literals), why);
+        let headers = config::Mask { request_headers: vec!["x y".into()], ..none() };
+        assert_eq!(refused("http", headers), "mask.http: `x y` is no name of a header field");
+    }
+
+    #[test]
+    fn masks_of_known_protocols_are_kept() {
+        let hide = config::Mask { hide: vec!["target".into()], ..config::Mask::default() };
+        let literals = config::Mask { literals: true, ..config::Mask::default() };
+        let masks = [("grpc".to_owned(), hide), ("microsoft.sql_server".to_owned(), literals)].into();
+        let kept = keep(&masks, &Registry::default()).expect("valid");
+        assert!(kept != Keep::default());
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub(crate) struct Config {
     pub(crate) protocols: Protocols,
     /// Protocols that WebAssembly plug-ins read; see docs/plugins.md.
     pub(crate) plugin: Vec<Plugin>,
-    /// What is shown of messages beyond names and numbers; see docs/privacy.md.
-    pub(crate) mask: Mask,
+    /// What is shown of messages beyond names and numbers, by protocol; see docs/privacy.md.
+    pub(crate) mask: std::collections::BTreeMap<String, Mask>,
     /// How requests and responses are paired.
     pub(crate) join: Join,
     /// Which request a call was made for, where only time and structure tell.
@@ -159,71 +159,32 @@ impl Plugin {
     }
 }
 
-/// What is shown of messages beyond names and numbers, and what is not shown at all; see docs/privacy.md. Masking
-/// happens in the process that captures.
+/// What messages of one protocol show beyond names and numbers, and what they hide; see docs/privacy.md. PROTOCOL is a
+/// name of docs/protocols.md, in quotes where it has a dot (`[mask."microsoft.sql_server"]`), one of your own, or
+/// `grpc`. A key that the protocol does not read is an error; every protocol reads `hide`. Masking happens in the
+/// process that captures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Mask {
-    /// HTTP, gRPC.
-    pub(crate) http: MaskHttp,
-    /// PostgreSQL.
-    pub(crate) postgresql: MaskSql,
-    /// MySQL, MariaDB.
-    pub(crate) mysql: MaskSql,
-    /// SQL Server.
-    pub(crate) mssql: MaskSql,
-    /// ClickHouse.
-    pub(crate) clickhouse: MaskSql,
-    /// Cassandra.
-    pub(crate) cassandra: MaskSql,
-    /// Redis.
-    pub(crate) redis: MaskKeys,
-    /// Memcached.
-    pub(crate) memcached: MaskKeys,
-    /// MongoDB.
-    pub(crate) mongodb: MaskFields,
-    /// By protocol, attributes that are left out; `operation`, `target` and `error` too: `kafka =
-    /// ["messaging.destination.name"]`.
-    pub(crate) hide: std::collections::BTreeMap<String, Vec<String>>,
-}
-
-/// What is kept of HTTP. Nothing of a URL but its path is shown otherwise, and no header field but those that
-/// OpenTelemetry has attributes for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct MaskHttp {
-    /// Fields of HTTP requests that are kept as `http.request.header.NAME`.
+    /// `http` (for HTTP/1, HTTP/2 and gRPC): fields of requests that are shown as `http.request.header.NAME`. Without
+    /// it only those header fields are shown that OpenTelemetry has attributes for.
     pub(crate) request_headers: Vec<String>,
-    /// Fields of HTTP responses that are kept as `http.response.header.NAME`.
+    /// `http`: fields of responses that are shown as `http.response.header.NAME`.
     pub(crate) response_headers: Vec<String>,
-    /// Parameters of the query that are kept in `url.query`; the others are not shown, their names neither.
+    /// `http`: parameters of the query that are shown in `url.query`. Without it only the path of a URL is shown.
+    /// Neither values nor names of other parameters are shown.
     pub(crate) query: Vec<String>,
-}
-
-/// What is kept of SQL.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct MaskSql {
-    /// Keep literals in `db.query.text`, except those that look like credentials and those of statements about
-    /// passwords.
+    /// `postgresql`, `mysql` (MariaDB too), `microsoft.sql_server`, `clickhouse`, `cassandra`: show literals in
+    /// `db.query.text`, except those that look like credentials and those of statements about passwords.
     pub(crate) literals: bool,
-}
-
-/// What is kept of commands with keys.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct MaskKeys {
-    /// Keep the first key of a command in `db.query.text`, up to 64 bytes, unless it looks like a credential.
+    /// `redis`, `memcached`: show the first key of a command in `db.query.text`, up to 64 bytes, unless it looks like a
+    /// credential.
     pub(crate) keys: bool,
-}
-
-/// What is kept of documents.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct MaskFields {
-    /// Fields whose values in queries are kept as `db.query.parameter.NAME`: texts up to 64 bytes that do not look like
-    /// a credential, and numbers, at the top level of a filter or of an aggregation's first `$match`.
+    /// `mongodb`: fields whose values in queries are shown as `db.query.parameter.NAME`: texts up to 64 bytes that do
+    /// not look like a credential, and numbers, at the top level of a filter or of an aggregation's first `$match`.
     pub(crate) fields: Vec<String>,
+    /// Every protocol: attributes that are left out; also `operation`, `target` and `error`.
+    pub(crate) hide: Vec<String>,
 }
 
 /// How requests and responses are paired.

@@ -27,17 +27,51 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Config> {
 
 fn parse(text: &str) -> Result<Config> {
     let table: toml::Table = text.parse()?;
-    check_keys("", &table, &template()?)?;
+    refuse_old_keys(&table)?;
+    let masked = table.get("mask").and_then(toml::Value::as_table);
+    let protocols = masked.into_iter().flat_map(toml::Table::keys).map(String::as_str);
+    let template = template(protocols)?;
+    check_keys("", &table, &template, &template)?;
     Ok(toml::Table::try_into(table)?)
 }
 
 /// Tables whose keys are the user's own.
-const FREE: &[&str] = &["export.otlp_headers", "mask.hide"];
+const FREE: &[&str] = &["export.otlp_headers"];
 
-/// Every key with its default; of a list of tables, one.
-fn template() -> Result<toml::Table> {
-    let config = Config { plugin: vec![Plugin::default()], ..Config::default() };
+/// Stands for the name of any protocol in the keys of `[mask]`.
+const PROTOCOL: &str = "PROTOCOL";
+
+/// Every key with its default. A list of tables has one table. `[mask]` has one table for each of these protocols, and
+/// one for [`PROTOCOL`]; whether there are such protocols is checked in `protocols.rs`, which knows them.
+fn template<'a>(protocols: impl IntoIterator<Item = &'a str>) -> Result<toml::Table> {
+    let protocols = protocols.into_iter().chain([PROTOCOL]);
+    let mask = protocols.map(|name| (name.to_owned(), Mask::default())).collect();
+    let config = Config { plugin: vec![Plugin::default()], mask, ..Config::default() };
     Ok(toml::Table::try_from(config)?)
+}
+
+/// Keys of earlier versions are errors that name the new key.
+fn refuse_old_keys(table: &toml::Table) -> Result<()> {
+    let Some(toml::Value::Table(mask)) = table.get("mask") else { return Ok(()) };
+    if let Some(hide) = mask.get("hide") {
+        let protocol = hide.as_table().and_then(|hide| hide.keys().next()).map_or(PROTOCOL, String::as_str);
+        let section = section("mask", protocol);
+        bail!("`mask.hide` is now a key of each protocol: write `hide = […]` under [{section}]");
+    }
+    if mask.contains_key("mssql") {
+        bail!("`mask.mssql` is now `{}`", section("mask", "microsoft.sql_server"));
+    }
+    Ok(())
+}
+
+/// The name of a section as TOML wants it.
+fn section(parent: &str, name: &str) -> String {
+    let bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    if bare {
+        format!("{parent}.{name}")
+    } else {
+        format!("{parent}.\"{name}\"")
+    }
 }
 
 /// The table that a list of tables has one of.
@@ -45,20 +79,21 @@ fn only(list: &[toml::Value]) -> Option<&toml::Table> {
     list.first().and_then(toml::Value::as_table)
 }
 
-fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<()> {
+/// Checks the keys of a table against those of `known`, the table at the same place in the template `all`.
+fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table, all: &toml::Table) -> Result<()> {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match (value, known.get(key)) {
-            (_, None) => bail!("unknown key `{path}`{}", nearest(&path)),
+            (_, None) => bail!("unknown key `{path}`{}", nearest(&path, all)),
             (toml::Value::Table(_), Some(_)) if FREE.contains(&path.as_str()) => {}
-            (toml::Value::Table(inner), Some(toml::Value::Table(known))) => check_keys(&path, inner, known)?,
+            (toml::Value::Table(inner), Some(toml::Value::Table(known))) => check_keys(&path, inner, known, all)?,
             (value, Some(toml::Value::Array(list))) if only(list).is_some() => {
                 let tables =
                     value.as_array().and_then(|a| a.iter().map(toml::Value::as_table).collect::<Option<Vec<_>>>());
                 let (Some(tables), Some(known)) = (tables, only(list)) else {
                     bail!("`{path}` is a list of tables: write [[{path}]]")
                 };
-                tables.into_iter().try_for_each(|table| check_keys(&path, table, known))?;
+                tables.into_iter().try_for_each(|table| check_keys(&path, table, known, all))?;
             }
             (_, Some(toml::Value::Table(_))) => bail!("`{path}` is a section: write [{path}]"),
             _ => {}
@@ -67,8 +102,8 @@ fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<
     Ok(())
 }
 
-/// Every key as `section.key`.
-pub(crate) fn names() -> Vec<String> {
+/// Every key of a template as `section.key`.
+fn names(template: &toml::Table) -> Vec<String> {
     fn walk(prefix: &str, table: &toml::Table, out: &mut Vec<String>) {
         for (key, value) in table {
             let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -84,17 +119,15 @@ pub(crate) fn names() -> Vec<String> {
         }
     }
     let mut out = Vec::new();
-    if let Ok(table) = template() {
-        walk("", &table, &mut out);
-    }
+    walk("", template, &mut out);
     out
 }
 
-fn nearest(path: &str) -> String {
-    let keys = names();
+fn nearest(path: &str, all: &toml::Table) -> String {
+    let keys = names(all);
     // A section may be misspelled, too.
-    let sections = keys.iter().filter_map(|key| key.rsplit_once('.')).map(|(section, _)| section.to_string());
-    let known = keys.iter().cloned().chain(sections);
+    let sections = keys.iter().flat_map(|key| key.match_indices('.').filter_map(|(dot, _)| key.get(..dot)));
+    let known = keys.iter().cloned().chain(sections.map(str::to_owned));
     match known.map(|k| (strsim::damerau_levenshtein(path, &k), k)).min() {
         Some((distance, key)) if distance <= path.len().max(4) / 2 => format!("; did you mean `{key}`?"),
         _ => format!("; the keys are: {}", keys.join(", ")),
@@ -113,6 +146,27 @@ mod tests {
         let error = parse("[captur]\nrung = 'x'\n").expect_err("unknown");
         assert_eq!(error.to_string(), "unknown key `captur`; did you mean `capture`?");
         assert!(parse("[xyzzy]\nq=1\n").expect_err("unknown").to_string().contains("serve.ui"));
+    }
+
+    #[test]
+    fn masks_have_one_section_for_each_protocol() {
+        let text = "[mask.http]\nquery = ['page']\n[mask.\"microsoft.sql_server\"]\nliterals = true\n";
+        let config = parse(text).expect("valid");
+        assert_eq!(config.mask["http"].query, ["page"]);
+        assert!(config.mask["microsoft.sql_server"].literals);
+        let error = parse("[mask.redis]\nkey = true\n").expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown key `mask.redis.key`; did you mean `mask.redis.keys`?");
+        let error = parse("[maks.redis]\nkeys = true\n").expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown key `maks`; did you mean `mask`?");
+    }
+
+    #[test]
+    fn old_keys_of_masks_name_the_new_ones() {
+        let error = parse("[mask.hide]\n\"microsoft.sql_server\" = ['target']\n").expect_err("old");
+        let new = "`mask.hide` is now a key of each protocol: write `hide = […]` under [mask.\"microsoft.sql_server\"]";
+        assert_eq!(error.to_string(), new);
+        let error = parse("[mask.mssql]\nliterals = true\n").expect_err("old");
+        assert_eq!(error.to_string(), "`mask.mssql` is now `mask.\"microsoft.sql_server\"`");
     }
 
     #[test]

@@ -14,14 +14,13 @@ const MASK: &str = r#"
 request_headers = ["X-Tenant"]
 response_headers = ["Server-Timing"]
 query = ["page"]
+hide = ["user_agent.original"]
 [mask.redis]
 keys = true
 [mask.memcached]
 keys = true
 [mask.postgresql]
 literals = true
-[mask.hide]
-http = ["user_agent.original"]
 "#;
 
 fn files(dir: &Path, into: &mut Vec<(String, String)>) {

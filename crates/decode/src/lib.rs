@@ -75,7 +75,7 @@ mod infer_tests;
 mod testing;
 
 pub use infer::{infer, Verdict, PATIENCE};
-pub use mask::Keep;
+pub use mask::{Keep, KeepKey, Mask};
 pub use registry::Registry;
 
 use wirespan_model::{Attr, Chunk, Item, Transport, L7};
@@ -155,9 +155,14 @@ pub trait Protocol: Sync {
     }
     /// A fresh parser for one connection (for UDP: for one pair of ends).
     fn parser(&self, transport: Transport) -> Box<dyn Parser>;
-    /// The same, showing what the user lets through. What the user hides is left out by [`Registry::parser`].
+    /// The same, for a parser that shows the values that the user lets through. [`Registry::parser`] leaves out the
+    /// attributes that the user hides.
     fn parser_with(&self, transport: Transport, _keep: &Keep) -> Box<dyn Parser> {
         self.parser(transport)
+    }
+    /// The keys of `[mask.PROTOCOL]` that its parser reads; every protocol has `hide` besides.
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[]
     }
 }
 

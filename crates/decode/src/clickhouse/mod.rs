@@ -22,7 +22,7 @@ mod parse;
 mod tests;
 
 use crate::mask::Masker;
-use crate::{Detect, Keep, Need, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -60,5 +60,9 @@ impl Protocol for ClickHouse {
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         Box::new(parse::ClickHouseParser::with(Masker::keeping(keep.keeps_literals(self.name()))))
+    }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[KeepKey::Literals]
     }
 }

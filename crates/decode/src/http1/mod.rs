@@ -27,7 +27,7 @@ mod tests;
 #[cfg(test)]
 mod tests_gaps;
 
-use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -79,5 +79,9 @@ impl Protocol for Http1 {
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         Box::new(parse::Http1Parser::keeping(keep.of_http()))
+    }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        KeepKey::HTTP
     }
 }

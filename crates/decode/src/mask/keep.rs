@@ -1,7 +1,7 @@
-//! What the user lets through, and what the user takes out: settings of `[mask]`, by protocol.
+//! The settings of `[mask.PROTOCOL]`: what the user lets through of a protocol's messages, and what the user hides.
 //!
-//! The defaults show names and numbers only. What is kept here is kept in the process that captures: nothing else ever
-//! sees it.
+//! By default messages show names and numbers only. Parsers run in the process that captures, so no other process ever
+//! sees a hidden value.
 
 use crate::text::clean;
 use crate::Parser;
@@ -16,17 +16,93 @@ const MAX_VALUE: usize = KeptHttp::MAX_VALUE;
 /// Names of header fields, lower case, each with its attribute.
 pub(crate) type FieldNames<'a> = &'a [(String, &'static str)];
 
-/// What is kept beyond the defaults, and what is left out. The default changes nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    http: Option<Arc<KeptHttp>>,
-    literals: Vec<String>,
-    keys: Vec<String>,
-    fields: BTreeMap<String, Arc<[(String, &'static str)]>>,
-    hide: BTreeMap<String, Arc<[String]>>,
+/// A key of `[mask.PROTOCOL]` that lets something through. [`Protocol::keepable`](crate::Protocol::keepable) lists
+/// those that a protocol reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepKey {
+    /// Header fields of requests, by name.
+    RequestHeaders,
+    /// Header fields of responses, by name.
+    ResponseHeaders,
+    /// Parameters of a URL's query, by name.
+    Query,
+    /// Literals of SQL.
+    Literals,
+    /// The first key of a command.
+    Keys,
+    /// Values that queries compare with fields, by the fields' names.
+    Fields,
 }
 
-/// What is kept of HTTP.
+impl KeepKey {
+    /// The keys that HTTP reads.
+    pub(crate) const HTTP: &'static [KeepKey] = &[KeepKey::RequestHeaders, KeepKey::ResponseHeaders, KeepKey::Query];
+
+    /// The key as the configuration spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeepKey::RequestHeaders => "request_headers",
+            KeepKey::ResponseHeaders => "response_headers",
+            KeepKey::Query => "query",
+            KeepKey::Literals => "literals",
+            KeepKey::Keys => "keys",
+            KeepKey::Fields => "fields",
+        }
+    }
+}
+
+/// The settings of one protocol, as the user writes them. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    /// See [`KeepKey::RequestHeaders`].
+    pub request_headers: Vec<String>,
+    /// See [`KeepKey::ResponseHeaders`].
+    pub response_headers: Vec<String>,
+    /// See [`KeepKey::Query`].
+    pub query: Vec<String>,
+    /// See [`KeepKey::Literals`].
+    pub literals: bool,
+    /// See [`KeepKey::Keys`].
+    pub keys: bool,
+    /// See [`KeepKey::Fields`].
+    pub fields: Vec<String>,
+    /// Attributes to leave out of messages; also `operation`, `target` and `error`.
+    pub hide: Vec<String>,
+}
+
+impl Mask {
+    /// The keys that let something through.
+    pub fn keep_keys(&self) -> impl Iterator<Item = KeepKey> {
+        [
+            (KeepKey::RequestHeaders, !self.request_headers.is_empty()),
+            (KeepKey::ResponseHeaders, !self.response_headers.is_empty()),
+            (KeepKey::Query, !self.query.is_empty()),
+            (KeepKey::Literals, self.literals),
+            (KeepKey::Keys, self.keys),
+            (KeepKey::Fields, !self.fields.is_empty()),
+        ]
+        .into_iter()
+        .filter_map(|(key, set)| set.then_some(key))
+    }
+}
+
+/// The settings of all protocols. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    protocols: BTreeMap<String, Kept>,
+}
+
+/// The settings of one protocol, as parsers use them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Kept {
+    http: Option<Arc<KeptHttp>>,
+    literals: bool,
+    keys: bool,
+    fields: Arc<[(String, &'static str)]>,
+    hide: Arc<[String]>,
+}
+
+/// The values of HTTP that are let through.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptHttp {
     request: Vec<(String, &'static str)>,
@@ -34,8 +110,9 @@ pub(crate) struct KeptHttp {
     query: Vec<String>,
 }
 
-/// Names of fields, lower case, with the attribute of each. Each is leaked: make one `Keep` per process.
-fn fields(names: &[String], prefix: &str) -> Result<Vec<(String, &'static str)>, String> {
+/// Names of header fields, lower case, with the attribute of each. Attribute names are leaked: make one `Keep` per
+/// process.
+fn header_fields(names: &[String], prefix: &str) -> Result<Vec<(String, &'static str)>, String> {
     let mut fields = Vec::new();
     for name in names {
         let name = name.to_ascii_lowercase();
@@ -48,69 +125,61 @@ fn fields(names: &[String], prefix: &str) -> Result<Vec<(String, &'static str)>,
     Ok(fields)
 }
 
+/// Names of document fields, with the attribute of each, which is leaked.
+fn document_fields(names: &[String]) -> Result<Arc<[(String, &'static str)]>, String> {
+    let one = |name: &String| {
+        let sane = !name.is_empty() && !name.chars().any(char::is_control);
+        let key = || &*Box::leak(format!("db.query.parameter.{name}").into_boxed_str());
+        sane.then(|| (name.clone(), key())).ok_or_else(|| format!("`{name}` is no name of a field"))
+    };
+    names.iter().map(one).collect()
+}
+
 impl Keep {
-    /// Keeps these header fields of HTTP requests and responses, and these parameters of queries.
-    pub fn http(mut self, request: &[String], response: &[String], query: &[String]) -> Result<Self, String> {
-        let kept = KeptHttp {
-            request: fields(request, "http.request.header.")?,
-            response: fields(response, "http.response.header.")?,
-            query: query.to_vec(),
+    /// Adds the settings of a protocol. The error says which name of a field is none.
+    pub fn with(mut self, protocol: &str, mask: &Mask) -> Result<Self, String> {
+        let http = KeptHttp {
+            request: header_fields(&mask.request_headers, "http.request.header.")?,
+            response: header_fields(&mask.response_headers, "http.response.header.")?,
+            query: mask.query.clone(),
         };
-        self.http = (kept != KeptHttp::default()).then(|| Arc::new(kept));
+        let kept = Kept {
+            http: (http != KeptHttp::default()).then(|| Arc::new(http)),
+            literals: mask.literals,
+            keys: mask.keys,
+            fields: document_fields(&mask.fields)?,
+            hide: mask.hide.as_slice().into(),
+        };
+        self.protocols.insert(protocol.to_owned(), kept);
         Ok(self)
     }
 
-    /// Keeps the literals of this protocol's SQL.
-    pub fn literals(mut self, protocol: &str) -> Self {
-        self.literals.push(protocol.to_owned());
-        self
-    }
-
-    /// Keeps the first key of this protocol's commands.
-    pub fn keys(mut self, protocol: &str) -> Self {
-        self.keys.push(protocol.to_owned());
-        self
-    }
-
-    /// Keeps what this protocol's queries compare these fields with.
-    pub fn fields(mut self, protocol: &str, names: &[String]) -> Result<Self, String> {
-        let one = |name: &String| {
-            let sane = !name.is_empty() && !name.chars().any(char::is_control);
-            let key = || &*Box::leak(format!("db.query.parameter.{name}").into_boxed_str());
-            sane.then(|| (name.clone(), key())).ok_or_else(|| format!("`{name}` is no name of a field"))
-        };
-        let fields: Result<Arc<[_]>, String> = names.iter().map(one).collect();
-        self.fields.insert(protocol.to_owned(), fields?);
-        Ok(self)
-    }
-
-    /// Leaves these attributes of this protocol out (`operation`, `target` and `error` too).
-    pub fn hide(mut self, protocol: &str, attributes: &[String]) -> Self {
-        self.hide.insert(protocol.to_owned(), attributes.into());
-        self
-    }
-
+    /// The values of HTTP/1, HTTP/2 and gRPC that are let through: all three are set under `http`.
     pub(crate) fn of_http(&self) -> Option<Arc<KeptHttp>> {
-        self.http.clone()
+        self.protocols.get("http")?.http.clone()
     }
 
     pub(crate) fn keeps_literals(&self, protocol: L7) -> bool {
-        self.literals.iter().any(|p| p == protocol)
+        self.protocols.get(protocol).is_some_and(|kept| kept.literals)
     }
 
     pub(crate) fn keeps_keys(&self, protocol: L7) -> bool {
-        self.keys.iter().any(|p| p == protocol)
+        self.protocols.get(protocol).is_some_and(|kept| kept.keys)
     }
 
     pub(crate) fn of_fields(&self, protocol: L7) -> Arc<[(String, &'static str)]> {
-        self.fields.get(protocol).cloned().unwrap_or_default()
+        self.protocols.get(protocol).map(|kept| kept.fields.clone()).unwrap_or_default()
     }
 
-    /// The parser, without what is to be left out.
+    fn hidden(&self, protocol: L7) -> Option<Arc<[String]>> {
+        self.protocols.get(protocol).map(|kept| kept.hide.clone()).filter(|hide| !hide.is_empty())
+    }
+
+    /// The parser; its messages come without the attributes that the user hides.
     pub(crate) fn without_hidden(&self, protocol: L7, parser: Box<dyn Parser>) -> Box<dyn Parser> {
         // gRPC is read by the parsers of HTTP.
         let names: &[L7] = if matches!(protocol, "http" | "http2") { &["http", "http2", "grpc"] } else { &[protocol] };
-        let hide: Vec<_> = names.iter().filter_map(|name| Some((*name, self.hide.get(*name)?.clone()))).collect();
+        let hide: Vec<_> = names.iter().filter_map(|name| Some((*name, self.hidden(name)?))).collect();
         match hide.is_empty() {
             true => parser,
             false => Box::new(Hiding { parser, hide, protocol }),
@@ -119,10 +188,10 @@ impl Keep {
 }
 
 impl KeptHttp {
-    /// Longest value of a header field or of a query that is kept, bytes.
+    /// Longest value of a header field or a query, bytes; longer ones are cut.
     pub(crate) const MAX_VALUE: usize = 256;
 
-    /// The header fields of an end that are kept.
+    /// The header fields of a side that are let through.
     pub(crate) fn names(&self, side: Side) -> FieldNames<'_> {
         match side {
             Side::Client => &self.request,
@@ -130,7 +199,7 @@ impl KeptHttp {
         }
     }
 
-    /// Writes the fields of a header block that are kept.
+    /// Writes those fields of a header block that are let through.
     pub(crate) fn fields<'a>(&self, request: bool, block: &'a [u8], attrs: &mut AttrList<'a>) {
         let kept = if request { &self.request } else { &self.response };
         if kept.is_empty() {
@@ -148,7 +217,7 @@ impl KeptHttp {
         }
     }
 
-    /// Writes the parameters of a request target that are kept.
+    /// Writes those parameters of a request target that are let through.
     pub(crate) fn query<'a>(&self, target: &'a [u8], attrs: &mut AttrList<'a>) {
         let Some(start) = memchr::memchr(b'?', target).filter(|_| !self.query.is_empty()) else { return };
         let query = target.get(start.saturating_add(1)..).unwrap_or_default();
@@ -169,14 +238,14 @@ impl KeptHttp {
     }
 }
 
-/// Leaves attributes out of what a parser says.
+/// A parser whose messages come without the attributes that the user hides.
 struct Hiding {
     parser: Box<dyn Parser>,
     hide: Vec<(L7, Arc<[String]>)>,
     protocol: L7,
 }
 
-/// Hands an item on without what is hidden.
+/// Hands an item on without its hidden attributes.
 fn without(item: Item<'_, '_>, protocol: L7, hide: &[(L7, Arc<[String]>)], out: &mut dyn FnMut(Item<'_, '_>)) {
     let hidden = |of: L7, name: &str| hide.iter().any(|(p, names)| *p == of && names.iter().any(|n| n == name));
     match item {

@@ -3,7 +3,7 @@
 //! | what | how |
 //! |---|---|
 //! | [`sql::Masker`] | one pass over a statement; writes masked text, operation, first table and summary into memory that it reuses: no allocation once warm |
-//! | [`Keep`] | what the user lets through, and what the user takes out |
+//! | [`Keep`] | what the user lets through and what the user hides, by protocol |
 //! | [`text`](text::text) | error texts: whatever stands in quotes, parentheses after `is`/`=`, and numbers |
 //!
 //! Bias: to mask. What a dialect could read as a string *or* as a name is masked (`"x"` in MySQL and SQL Server), a
@@ -28,8 +28,8 @@ mod tests;
 mod tests_keep;
 
 pub use describe::Described;
-pub use keep::Keep;
 pub(crate) use keep::{FieldNames, KeptHttp};
+pub use keep::{Keep, KeepKey, Mask};
 pub use sql::{Backslash, Dialect, Masker, Rules};
 pub use statements::{Statement, Statements};
 pub use text::text;

@@ -1,13 +1,22 @@
 //! What is let through is shown, and nothing beside it.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::arithmetic_side_effects)]
 
-use crate::mask::Keep;
+use crate::mask::{Keep, Mask};
 use crate::testing::{c, s, Turn};
 use crate::{Protocol, Registry};
 use wirespan_model::{Chunk, Transport};
 
 fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|n| n.to_string()).collect()
+}
+
+/// The settings of one protocol.
+fn keep(protocol: &str, mask: Mask) -> Keep {
+    Keep::default().with(protocol, &mask).expect("names")
+}
+
+fn keep_keys(protocol: &str) -> Keep {
+    keep(protocol, Mask { keys: true, ..Mask::default() })
 }
 
 fn say(protocol: &dyn Protocol, keep: Keep, turns: &[Turn]) -> Vec<String> {
@@ -31,14 +40,22 @@ fn http_shows_what_was_allowed_and_nothing_else() {
     let turns = [c(REQUEST), s(RESPONSE)];
     let before = say(&crate::http1::Http1, Keep::default(), &turns).join("\n");
     assert!(!before.contains("acme") && !before.contains("page") && !before.contains("canary"), "{before}");
-    let keep = Keep::default().http(&names(&["X-Tenant"]), &names(&["server-timing"]), &names(&["page", "sort"]));
-    let keep = keep.expect("names");
+    let keep = keep(
+        "http",
+        Mask {
+            request_headers: names(&["X-Tenant"]),
+            response_headers: names(&["server-timing"]),
+            query: names(&["page", "sort"]),
+            ..Mask::default()
+        },
+    );
     let after = say(&crate::http1::Http1, keep, &turns);
     assert!(after[0].contains(" http.request.header.x-tenant=acme"), "{after:?}");
     assert!(after[0].contains(" url.query=page=2&sort=up"), "{after:?}");
     assert!(after[1].contains(" http.response.header.server-timing=db;dur=5"), "{after:?}");
     assert!(!after.join("\n").contains("canary"), "{after:?}");
-    assert!(Keep::default().http(&names(&["a b:"]), &[], &[]).is_err());
+    let wrong = Mask { request_headers: names(&["a b:"]), ..Mask::default() };
+    assert!(Keep::default().with("http", &wrong).is_err());
 }
 
 /// A frame of HTTP/2.
@@ -77,12 +94,16 @@ fn http2_shows_what_was_allowed_and_nothing_else() {
     ];
     let before = say(&crate::http2::Http2, Keep::default(), &turns).join("\n");
     assert!(!before.contains("acme") && !before.contains("page") && !before.contains("canary"), "{before}");
-    let keep = Keep::default().http(
-        &names(&["X-Tenant", "accept-language"]),
-        &names(&["server-timing", "Server"]),
-        &names(&["page"]),
+    let keep = keep(
+        "http",
+        Mask {
+            request_headers: names(&["X-Tenant", "accept-language"]),
+            response_headers: names(&["server-timing", "Server"]),
+            query: names(&["page"]),
+            ..Mask::default()
+        },
     );
-    let after = say(&crate::http2::Http2, keep.expect("names"), &turns);
+    let after = say(&crate::http2::Http2, keep, &turns);
     let messages: Vec<_> = after.iter().filter(|l| l.contains("http.")).collect();
     assert_eq!(messages.len(), 4, "{after:?}");
     for request in [messages[0], messages[2]] {
@@ -100,9 +121,11 @@ fn http2_shows_what_was_allowed_and_nothing_else() {
 #[test]
 fn attributes_are_left_out_where_that_is_wanted() {
     let turns = [c(REQUEST), s(RESPONSE)];
-    let said = say(&crate::http1::Http1, Keep::default().hide("http", &names(&["url.path", "target"])), &turns);
+    let hide =
+        |protocol: &str, attributes: &[&str]| keep(protocol, Mask { hide: names(attributes), ..Mask::default() });
+    let said = say(&crate::http1::Http1, hide("http", &["url.path", "target"]), &turns);
     assert!(!said.join("\n").contains("orders") && said[0].contains("GET"), "{said:?}");
-    let other = say(&crate::http1::Http1, Keep::default().hide("redis", &names(&["url.path"])), &turns);
+    let other = say(&crate::http1::Http1, hide("redis", &["url.path"]), &turns);
     assert!(other[0].contains("/orders"), "{other:?}");
 }
 
@@ -114,7 +137,7 @@ fn redis_shows_the_first_key_and_no_value() {
     let secret = "*2\r\n$3\r\nGET\r\n$40\r\nghp_16C7e42F292c6912E7710c838347Ae178B4a\r\n";
     let eval = "*4\r\n$4\r\nEVAL\r\n$13\r\ncanary-script\r\n$1\r\n1\r\n$6\r\ncart:7\r\n";
     let turns = [c([set, mget, auth, secret, eval].concat())];
-    let said = say(&crate::redis::Redis, Keep::default().keys("redis"), &turns).join("\n");
+    let said = say(&crate::redis::Redis, keep_keys("redis"), &turns).join("\n");
     assert!(said.contains("db.query.text=SET cart:7 ? ") && said.contains("db.query.text=MGET cart:7 ? "), "{said}");
     assert!(said.contains("db.query.text=GET ? ") && said.contains("db.query.text=EVAL ? ? ?"), "{said}");
     assert!(!said.contains("canary") && !said.contains("ghp_"), "{said}");
@@ -125,7 +148,7 @@ fn redis_shows_the_first_key_and_no_value() {
         let whole = &turns[0].1;
         let cut: Vec<Turn> = whole.chunks(n).map(c).collect();
         let lines = |said: &str| said.lines().filter(|l| l.contains("req")).map(str::to_owned).collect::<Vec<_>>();
-        let pieces = say(&crate::redis::Redis, Keep::default().keys("redis"), &cut).join("\n");
+        let pieces = say(&crate::redis::Redis, keep_keys("redis"), &cut).join("\n");
         assert_eq!(lines(&pieces).len(), lines(&said).len(), "{n}");
         assert!(pieces.contains("db.query.text=SET cart:7 ? "), "{n}: {pieces}");
     }
@@ -138,7 +161,7 @@ fn memcached_shows_the_first_key_and_no_value() {
         "get cart:7 canary-key\r\ngat 60 cart:7\r\nset cart:7 0 0 6\r\ncanary\r\nmg cart:7 v Ocanary\r\nget {token}\r\nstats canary\r\n"
     );
     let turns = [c(text.as_str())];
-    let shows = || Keep::default().keys("memcached");
+    let shows = || keep_keys("memcached");
     let said = say(&crate::memcached::Memcached, shows(), &turns).join("\n");
     for text in ["get cart:7 ?", "gat ? cart:7", "set cart:7 ? ? ?", "mg cart:7 ? ?", "get ?", "stats ?"] {
         assert!(said.lines().any(|l| l.contains(&format!("db.query.text={text} ")) || l.ends_with(&format!("db.query.text={text}"))), "{text}: {said}");
@@ -221,14 +244,15 @@ fn mongodb_shows_what_queries_compare_the_named_fields_with() {
         let head = [body.len() as u32 + 16, id, 0, 2013].map(u32::to_le_bytes).concat();
         turns.push(c([head, body].concat()));
     }
-    let keep = Keep::default().fields("mongodb", &names(&["tenant", "page"])).expect("names");
+    let keep = keep("mongodb", Mask { fields: names(&["tenant", "page"]), ..Mask::default() });
     let said = say(&crate::mongodb::MongoDb, keep, &turns);
     let shown = said.iter().filter(|l| l.contains("db.query.parameter.tenant=acme db.query.parameter.page=7")).count();
     assert_eq!(shown, 5, "{said:?}");
     assert!(!said.join("\n").contains("canary"), "{said:?}");
     let before = say(&crate::mongodb::MongoDb, Keep::default(), &turns).join("\n");
     assert!(before.contains("find") && !before.contains("acme"), "{before}");
-    assert!(Keep::default().fields("mongodb", &names(&[""])).is_err());
+    let wrong = Mask { fields: names(&[""]), ..Mask::default() };
+    assert!(Keep::default().with("mongodb", &wrong).is_err());
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod text;
 mod tests;
 
 use crate::units::Units;
-use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -59,6 +59,10 @@ impl Protocol for Memcached {
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         Box::new(Units::of(parse::Memcache::showing(keep.keeps_keys(self.name()))))
     }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[KeepKey::Keys]
+    }
 }
 
 /// Memcached's binary protocol.
@@ -84,5 +88,9 @@ impl Protocol for MemcachedBinary {
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         Box::new(Units::of(parse::Memcache::showing(keep.keeps_keys(self.name()))))
+    }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[KeepKey::Keys]
     }
 }

@@ -24,7 +24,7 @@ pub mod parse;
 mod tests;
 
 use crate::units::Units;
-use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -58,5 +58,9 @@ impl Protocol for MongoDb {
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         Box::new(Units::of(parse::Messages::keeping(keep.of_fields(self.name()))))
+    }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[KeepKey::Fields]
     }
 }

@@ -28,7 +28,7 @@ mod tests;
 
 use crate::counted::FramedParser;
 use crate::mask::Masker;
-use crate::{Detect, Keep, Need, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -69,5 +69,9 @@ impl Protocol for Mysql {
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         let masker = Masker::keeping(keep.keeps_literals(self.name()));
         Box::new(FramedParser::of(session::MySession::with(masker)))
+    }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[KeepKey::Literals]
     }
 }

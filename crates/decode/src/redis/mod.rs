@@ -28,7 +28,7 @@ mod tests;
 #[cfg(test)]
 mod tests_gaps;
 
-use crate::{Detect, Keep, Pairing, Parser, Probe, Protocol};
+use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 
 /// Reasons of [`Item::Malformed`](wirespan_model::Item) that this parser counts.
@@ -68,5 +68,9 @@ impl Protocol for Redis {
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         Box::new(parse::RedisParser::showing(keep.keeps_keys(self.name())))
+    }
+
+    fn keepable(&self) -> &'static [KeepKey] {
+        &[KeepKey::Keys]
     }
 }
