@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The least that a tracer on the two hooks of the socket-tracepoint rung can do that shows bytes: is this the process, where
- * does its buffer lie, what time is it, one record into a ring. No state of sockets, threads or requests.
+ * The least work of a tracer that shows bytes, on the two hooks of the socket-tracepoint rung: check the process, find
+ * its buffer, take the time, put one record into a ring. It keeps no state of sockets, threads or requests.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>

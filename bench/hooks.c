@@ -1,6 +1,6 @@
 /*
- * hooks OBJECT [PID]: loads and attaches OBJECT for PID, says so, reads its ring if it has one, and detaches when its input
- * ends.
+ * hooks OBJECT [PID]: loads and attaches OBJECT for PID, says so, reads its ring if it has one, and detaches at the end
+ * of its input.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -1,6 +1,6 @@
 /*
- * Send + receive pairs over one TCP connection on loopback, and system calls that have nothing to do with sockets; told by
- * lines on stdin, answered by a line of ns per pair or call.
+ * Send + receive pairs over one TCP connection on loopback, and system calls that have nothing to do with sockets.
+ * Each line on stdin is a command; its answer is a line with ns per pair or call.
  *
  *   pair BYTES COUNT     call COUNT     (end of file ends it)
  */
@@ -57,7 +57,7 @@ int main(void)
 			char out[65536], back[65536];
 			int n;
 
-			/* Both directions carry a whole HTTP message of `bytes`, so that the connection is understood. */
+			/* Both directions carry a whole HTTP message of `bytes`: so the connection is understood. */
 			n = snprintf(out, sizeof(out), "%sX: ", request);
 			memset(out + n, 'x', bytes - n - 4);
 			memcpy(out + bytes - 4, "\r\n\r\n", 4);

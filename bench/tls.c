@@ -1,6 +1,6 @@
 /*
- * SSL_write + SSL_read pairs over one TLS 1.3 connection on loopback; told by lines on stdin, answered by a line of ns per
- * pair (processor time of this process, its system calls included).
+ * SSL_write + SSL_read pairs over one TLS 1.3 connection on loopback. Each line on stdin is a command; its answer is a
+ * line with ns per pair (processor time of this process, its system calls included).
  *
  *   http BYTES COUNT     a request and its answer: of each, the beginning is enough
  *   nats BYTES COUNT     a message published and one delivered: a protocol of which every call is read whole

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The hooks of flows with nothing behind them: what no tracer on these hooks can go below, with the same clock around each run. */
+/* Empty programs on the hooks of flows: the least cost of any tracer there, with the same clock around each run. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 

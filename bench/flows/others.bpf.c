@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Two of the methods that bundles are compared with: an event for each connection and message (stream), and counts in the
- * kernel for each five-tuple (tuples). Only sockets with this port at one end are looked at.
+ * Two methods to compare bundles with: an event for each connection and message (stream), and counts in the kernel for
+ * each five-tuple (tuples). They look only at sockets with this port at one end.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,10 +1,11 @@
 /*
- * The methods that bundles are compared with. `others poll|stream|tuples|floor PORT OBJECT` runs until SIGTERM, then says
- * what it saw: connections opened and bytes sent by clients, and how many peers they had.
+ * The methods to compare bundles with. `others poll|stream|tuples|floor PORT OBJECT` runs until SIGTERM, then prints
+ * the connections opened and bytes sent by clients, and the number of their peers.
  *
- * poll: the kernel's list of sockets (/proc/net/tcp, /proc/net/udp) once a second. stream: an event for each connection and
- * message, from a ring that is polled each millisecond. tuples: counts for each five-tuple, drained once a second. floor:
- * programs that do nothing.
+ * poll: the kernel's list of sockets (/proc/net/tcp, /proc/net/udp) once a second.
+ * stream: an event for each connection and message, from a ring that is polled each millisecond.
+ * tuples: counts for each five-tuple, drained once a second.
+ * floor: programs that do nothing.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

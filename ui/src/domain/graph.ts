@@ -1,7 +1,7 @@
 // A layered drawing of a directed graph: callers left, callees right.
 //
-// Sugiyama's method: cut cycles, put each node into the layer of its longest path, order a layer by the mean place of the
-// neighbours. An edge that crosses layers has a stop in each of them, so that the edge goes round the nodes there.
+// Sugiyama's method: cut cycles, put each node into the layer of its longest path, order a layer by the mean place of
+// the neighbours. An edge that crosses layers has a stop in each of them, so that the edge goes round the nodes there.
 // Small on purpose: a service map has tens of nodes, so neither a library nor a worker is needed.
 
 export interface Edge {
@@ -17,7 +17,7 @@ export interface Place {
 
 export interface Layout {
   readonly nodes: ReadonlyMap<string, Place>;
-  /** For each edge, in the order given: its stops in the layers between its ends. Neighbours and edges back have none. */
+  /** For each edge, in the order given: its stops in the layers between its ends. Neighbours and back edges: none. */
   readonly stops: readonly (readonly Place[])[];
 }
 
