@@ -11,7 +11,7 @@
 //! dropped and counted.
 
 use crate::counters::Counters;
-use crate::flows::{Rhythm, Windows};
+use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::outputs::{now_ns, Outputs};
 use crate::silence::SIGN;
@@ -26,7 +26,7 @@ use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
-use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
+use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided, Windows};
 use wirespan_model::event::Actor;
 use wirespan_model::{Event, Flow, Resource, Span};
 
@@ -126,10 +126,11 @@ pub(crate) fn start(
     let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
     let flows = match flows {
         Some(source) => {
-            let windows = Windows::new(enricher, rhythm);
+            let windows = Windows::new(enricher.host_id(), Box::new(Processes(enricher)), now_ns());
+            let thread = FlowThread::new(windows, rhythm);
             let (stop, counters) = (Arc::new(AtomicBool::new(false)), Arc::clone(&counters));
             let stopping = Arc::clone(&stop);
-            let run = move || windows.run(source, &stopping, &batches, &counters);
+            let run = move || thread.run(source, &stopping, &batches, &counters);
             Some((stop, std::thread::Builder::new().name("flows".into()).spawn(run)?))
         }
         None => None,

@@ -17,13 +17,15 @@ pub mod message;
 pub mod net;
 pub mod semconv;
 pub mod span;
+pub mod time;
 pub mod trace;
 
 pub use attr::{Attr, Text, Value};
 pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};
-pub use flow::{Flow, FlowCounts, FlowKey, Log2Histogram};
+pub use flow::{Bundle, BundleKey, Flow, FlowCounts, FlowKey, Log2Histogram};
 pub use key::{Key, KeyKind};
 pub use message::{AttrVal, Body, Carried, Chunk, Item, Kind, Late, Message, Outcome, Side, L7};
 pub use net::{Endpoint, FiveTuple, Transport};
 pub use span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, TraceId};
+pub use time::TimeRange;
 pub use trace::{Evidence, ParentLink, SpanLink, Trace, TraceSpan};
