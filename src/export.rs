@@ -3,10 +3,10 @@
 
 use crate::cli::OutputArgs;
 use crate::config::Config;
-use crate::span_metrics::SpanMetrics;
 use anyhow::{anyhow, bail, Context as _, Result};
 use std::sync::Arc;
 use std::time::Duration;
+use wirespan_ship::metrics::SpanMetrics;
 use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Signal};
 use wirespan_ship::otlp::MetricsExporter;
 

@@ -7,13 +7,11 @@ mod config;
 mod counters;
 mod export;
 mod flows;
-mod map_file;
 mod memory;
 mod outputs;
 mod protocols;
 mod server;
 mod silence;
-mod span_metrics;
 
 /// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see
 /// docs/performance.md).

@@ -4,9 +4,7 @@ use crate::cli::OutputArgs;
 use crate::config::{Config, Inference, Store as StoreConfig};
 use crate::counters::Counters;
 use crate::export::{export_config, metrics_exporter};
-use crate::map_file::MapFile;
 use crate::silence::Silence;
-use crate::span_metrics::SpanMetrics;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +12,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_model::{Flow, Span, Trace};
 use wirespan_ship::link::Sender;
+use wirespan_ship::metrics::SpanMetrics;
 use wirespan_ship::otlp::{Exporter, MetricsExporter, OtlpFile};
 use wirespan_store::{Embedded, Store};
 use wirespan_trace::{Solver, SolverConfig, Stream, StreamConfig};
+use wirespan_view::MapFile;
 
 /// Every output that was asked for.
 pub(crate) struct Outputs {
@@ -108,7 +108,8 @@ impl Outputs {
 
     /// Writes the dependency map of this run to a file at the end.
     pub(crate) fn write_map_to(&mut self, path: Option<&Path>) -> Result<()> {
-        self.map = path.map(MapFile::create).transpose()?;
+        let create = |path| MapFile::create(path, now_ns());
+        self.map = path.map(create).transpose().context("--map-file")?;
         Ok(())
     }
 
@@ -208,8 +209,10 @@ impl Outputs {
             }
         }
         if let Some(map) = self.map.take() {
-            if let Err(error) = map.write(self.store.as_deref()) {
-                eprintln!("wirespan: {error:#}");
+            match map.write(self.store.as_deref(), now_ns()) {
+                Ok(0) => {}
+                Ok(flows) => eprintln!("wirespan: the map leaves out {flows} flows beyond {}", MapFile::MAX_FLOWS),
+                Err(error) => eprintln!("wirespan: --map-file {error}"),
             }
         }
         if let Some(link) = self.link.take() {

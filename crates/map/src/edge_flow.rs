@@ -43,7 +43,7 @@ pub struct EdgeFlow {
 
 impl EdgeFlow {
     /// Adds a record of the server's (`serves`) or of the client's end; all but `active`.
-    pub(super) fn add(&mut self, c: &FlowCounts, serves: bool) {
+    pub(crate) fn add(&mut self, c: &FlowCounts, serves: bool) {
         let swap = |own, other| if serves { (other, own) } else { (own, other) };
         let (request_bytes, response_bytes) = swap(c.bytes_sent, c.bytes_received);
         let (request_messages, response_messages) = swap(c.messages_sent, c.messages_received);

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
 /// Gives each distinct value a number, in order of appearance.
-pub(super) struct Pool<T> {
+pub(crate) struct Pool<T> {
     ids: FxHashMap<T, u32>,
     values: Vec<T>,
 }
@@ -17,7 +17,7 @@ impl<T> Default for Pool<T> {
 
 impl<T: Clone + Eq + Hash> Pool<T> {
     /// The number of a value. Past four thousand million all further ones share the last.
-    pub(super) fn id(&mut self, value: &T) -> u32 {
+    pub(crate) fn id(&mut self, value: &T) -> u32 {
         if let Some(id) = self.ids.get(value) {
             return *id;
         }
@@ -27,18 +27,18 @@ impl<T: Clone + Eq + Hash> Pool<T> {
         id
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         self.values.get(id as usize)
     }
 
-    pub(super) fn into_values(self) -> Vec<T> {
+    pub(crate) fn into_values(self) -> Vec<T> {
         self.values
     }
 }
 
 impl Pool<Box<str>> {
     /// The number of a text, which is copied only if it is new.
-    pub(super) fn text(&mut self, text: &str) -> u32 {
+    pub(crate) fn text(&mut self, text: &str) -> u32 {
         match self.ids.get(text) {
             Some(id) => *id,
             None => self.id(&Box::from(text)),

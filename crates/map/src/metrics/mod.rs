@@ -5,17 +5,23 @@
 //! connection has learnt nothing from its next request. What is known of connections is forgotten after a minute or
 //! two.
 
-use super::build::is_opaque;
-use super::ends::{self, Directory, FlowEnds, NodeKey};
-use super::remote::Crowds;
-use super::sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, LinkSums, RoundTrips};
-use super::top::Top;
-use super::NodeKind;
+mod sums;
+mod top;
+
+pub use sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, LinkSums, BOUNDS_S, RTT_BOUNDS_S};
+
+use crate::blocks::Blocks;
+use crate::builder::is_opaque;
+use crate::directory::{Directory, NodeKey};
+use crate::graph::NodeKind;
+use crate::place::{self, FlowEnds};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sums::RoundTrips;
+use top::Top;
 use wirespan_model::{Flow, Resource, Span, SpanKind, TapSide, Transport};
 
 /// Limits.
@@ -132,7 +138,7 @@ pub struct LiveMap {
     /// What is known: the first is asked, both learn; the second takes its place when it is old enough.
     known: [Directory; 2],
     turned: Instant,
-    crowds: Crowds,
+    blocks: Blocks,
     calls: Top<GraphEdge, CallSums>,
     flows: Top<LinkEdge, LinkSums>,
     stats: LiveStats,
@@ -147,7 +153,7 @@ impl LiveMap {
             waits: 0,
             known: [Directory::new(max), Directory::new(max)],
             turned: now,
-            crowds: Crowds::default(),
+            blocks: Blocks::default(),
             calls: Top::new(config.max_edges),
             flows: Top::new(config.max_edges),
             stats: LiveStats::default(),
@@ -169,7 +175,7 @@ impl LiveMap {
         let slot = slot_of(&mut self.waiting, now);
         if let Some(group) = slot.groups.get_mut(&id) {
             group.add(span);
-            let kept = !group.whole && ends::wire(span).is_some_and(|wire| wire.is_multiple_of(WIRES));
+            let kept = !group.whole && place::wire(span).is_some_and(|wire| wire.is_multiple_of(WIRES));
             if kept {
                 self.known.iter_mut().for_each(|directory| directory.learn_wire(span));
             }
@@ -198,7 +204,7 @@ impl LiveMap {
     /// A flow record has come.
     pub fn flow(&mut self, flow: &Flow, now: Instant) {
         let ends = FlowEnds::of(flow);
-        self.known.iter_mut().for_each(|directory| directory.learn_flow(&ends, ends::flow_service(flow)));
+        self.known.iter_mut().for_each(|directory| directory.learn_flow(&ends, place::flow_service(flow)));
         if !ends.alone {
             slot_of(&mut self.waiting, now).flows.push(FlowPart::new(flow, ends));
             self.waits_more();
@@ -247,7 +253,7 @@ impl LiveMap {
 
     fn count_group(&mut self, group: &Group) {
         let span = &*group.first;
-        let own = NodeKey::new(NodeKind::Service, ends::service(span));
+        let own = NodeKey::new(NodeKind::Service, place::service(span));
         let directory = &self.known[0];
         let serves = span.tap == TapSide::ServerProcess;
         let (client, server) = if serves {
@@ -258,7 +264,7 @@ impl LiveMap {
         } else {
             (own, directory.server_of(span).0)
         };
-        let (client, server) = (self.crowds.of(client), self.crowds.of(server));
+        let (client, server) = (self.blocks.of(client), self.blocks.of(server));
         let paired = client.kind == NodeKind::Service && server.kind == NodeKind::Service;
         let connection_type = match span.kind {
             SpanKind::Producer | SpanKind::Consumer => "messaging_system",
@@ -281,7 +287,7 @@ impl LiveMap {
 
     fn count_flow(&mut self, flow: &FlowPart) {
         let Ok((client, server, observed)) = self.known[0].of_flow(&flow.ends, flow.service()) else { return };
-        let (client, server) = (self.crowds.of(client), self.crowds.of(server));
+        let (client, server) = (self.blocks.of(client), self.blocks.of(server));
         let (transport, port) = (flow.transport, flow.port);
         let edge = LinkEdge { client: client.name, server: server.name, transport, port };
         let again = flow.ends.serves && observed;
@@ -348,7 +354,7 @@ fn slot_of(waiting: &mut VecDeque<Slot>, now: Instant) -> &mut Slot {
 fn group_of(span: &Span) -> u64 {
     let mut hasher = FxHasher::default();
     (span.tap, span.kind, span.host_id, span.netns, span.tuple).hash(&mut hasher);
-    (&*span.protocol, ends::service(span)).hash(&mut hasher);
+    (&*span.protocol, place::service(span)).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -1,16 +1,14 @@
 //! What changed between two maps.
 
-use super::draw::{rate, table, traffic, unit};
-use super::{Document, MapEdge};
-use crate::tree::duration;
+use crate::document::{Document, MapEdge};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// When a change is worth a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// An edge has slowed if its p95 grew by this factor (what flow records tell: by twice as much, since they know the
-    /// power of two only) …
+pub struct DiffLimits {
+    /// An edge has slowed if its p95 grew by this factor (twice this factor where only flow records tell, as they know
+    /// just the power of two) …
     pub factor: f64,
     /// … and by this much, ns …
     pub at_least_ns: u64,
@@ -20,18 +18,18 @@ pub struct Limits {
     pub errors: f64,
 }
 
-impl Default for Limits {
+impl Default for DiffLimits {
     fn default() -> Self {
-        Limits { factor: 1.5, at_least_ns: 1_000_000, min_calls: 20, errors: 0.01 }
+        DiffLimits { factor: 1.5, at_least_ns: 1_000_000, min_calls: 20, errors: 0.01 }
     }
 }
 
 /// One edge in both maps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// As it was.
+    /// The edge in the first map.
     pub before: MapEdge,
-    /// As it is.
+    /// The edge in the second map.
     pub after: MapEdge,
 }
 
@@ -53,7 +51,29 @@ pub struct Diff {
     /// Edges of both maps.
     pub common: usize,
     #[serde(skip)]
-    limits: Limits,
+    limits: DiffLimits,
+}
+
+/// A measure of an edge in one map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// A duration in ns, or a share from 0 to 1.
+    pub value: f64,
+    /// How often it was measured.
+    pub times: u64,
+}
+
+/// A measure of an edge that grew beyond its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// What was measured: `p95`, `handshake p95` (durations), `errors`, `failed to connect` (shares).
+    pub what: &'static str,
+    /// In the first map.
+    pub before: Measure,
+    /// In the second map.
+    pub after: Measure,
+    /// A duration's factor, or a share's difference.
+    pub by: f64,
 }
 
 type Key<'a> = (&'a str, &'a str, &'a str, u16);
@@ -67,15 +87,7 @@ fn index(map: &Document) -> Index<'_> {
     map.edges.iter().map(|e| (key(e), e)).collect()
 }
 
-/// What of an edge is compared, in one of the maps.
-#[derive(Clone, Copy)]
-struct Measure {
-    value: f64,
-    /// How often it was measured.
-    times: u64,
-}
-
-/// How fast an edge is, ns: its requests; its handshakes where neither map has any.
+/// How fast an edge is: by its requests; by its handshakes where neither map has a request.
 fn slowness(c: &Change) -> (&'static str, [Measure; 2]) {
     let both = [&c.before, &c.after];
     if both.iter().any(|e| e.calls.p95_ns > 0) {
@@ -94,29 +106,34 @@ fn failures(c: &Change) -> [(&'static str, [Measure; 2]); 2] {
     ]
 }
 
-impl Limits {
-    /// What the edge has slowed by, if it has.
-    fn slowed(&self, c: &Change) -> Option<(&'static str, [Measure; 2], f64)> {
-        let (what, [a, b]) = slowness(c);
-        let by = b.value / a.value.max(1.0);
+impl DiffLimits {
+    fn slowed(&self, c: &Change) -> Option<Growth> {
+        let (what, [before, after]) = slowness(c);
+        let by = after.value / before.value.max(1.0);
         let factor = if what == "p95" { self.factor } else { self.factor * 2.0 };
-        let enough = a.times.min(b.times) >= self.min_calls;
-        (enough && b.value - a.value >= self.at_least_ns as f64 && by >= factor).then_some((what, [a, b], by))
+        let enough = before.times.min(after.times) >= self.min_calls;
+        let slowed = enough && after.value - before.value >= self.at_least_ns as f64 && by >= factor;
+        slowed.then_some(Growth { what, before, after, by })
     }
 
-    /// What of the edge fails more, the worse of two.
-    fn failing(&self, c: &Change) -> Option<(&'static str, [Measure; 2], f64)> {
-        let worse = failures(c).into_iter().map(|(what, [a, b])| (what, [a, b], b.value - a.value));
+    /// Of two growing shares, the one that grew more.
+    fn failing(&self, c: &Change) -> Option<Growth> {
+        let grown = failures(c).into_iter().map(|(what, [before, after])| Growth {
+            what,
+            before,
+            after,
+            by: after.value - before.value,
+        });
         // An edge that was silent before and fails now is worth a line, too.
         let enough =
-            |m: &[Measure; 2]| m[1].times >= self.min_calls && (m[0].times >= self.min_calls || m[0].times == 0);
-        worse.filter(|(_, m, by)| enough(m) && *by >= self.errors).max_by(|a, b| a.2.total_cmp(&b.2))
+            |g: &Growth| g.after.times >= self.min_calls && (g.before.times >= self.min_calls || g.before.times == 0);
+        grown.filter(|g| enough(g) && g.by >= self.errors).max_by(|a, b| a.by.total_cmp(&b.by))
     }
 }
 
 impl Diff {
     /// From the first map to the second.
-    pub fn new(before: &Document, after: &Document, limits: &Limits) -> Self {
+    pub fn new(before: &Document, after: &Document, limits: &DiffLimits) -> Self {
         let (old, new) = (index(before), index(after));
         let missing = |of: &Document, other: &Index<'_>| -> Vec<MapEdge> {
             of.edges.iter().filter(|e| !other.contains_key(&key(e))).cloned().collect()
@@ -129,13 +146,13 @@ impl Diff {
             .iter()
             .filter_map(|e| Some(Change { before: (*old.get(&key(e))?).clone(), after: e.clone() }))
             .collect();
-        let by = |of: &dyn Fn(&Change) -> Option<f64>| -> Vec<Change> {
-            let mut found: Vec<(f64, &Change)> = both.iter().filter_map(|c| Some((of(c)?, c))).collect();
+        let by = |growth: &dyn Fn(&Change) -> Option<Growth>| -> Vec<Change> {
+            let mut found: Vec<(f64, &Change)> = both.iter().filter_map(|c| Some((growth(c)?.by, c))).collect();
             found.sort_by(|a, b| b.0.total_cmp(&a.0));
             found.into_iter().map(|(_, c)| c.clone()).collect()
         };
-        let slowed = by(&|c| limits.slowed(c).map(|s| s.2));
-        let failing = by(&|c| limits.failing(c).map(|f| f.2));
+        let slowed = by(&|c| limits.slowed(c));
+        let failing = by(&|c| limits.failing(c));
         Diff {
             appeared_nodes: only(after, before),
             vanished_nodes: only(before, after),
@@ -148,35 +165,13 @@ impl Diff {
         }
     }
 
-    /// Lines for people.
-    pub fn text(&self, before: &Document, after: &Document) -> String {
-        let line = |sign: &str, map: &Document, e: &MapEdge, rest: String| {
-            let (port, called) = (format!(":{}", e.port), map.name(&e.to));
-            // An address has its port in its name.
-            let port = if e.port == 0 || called.ends_with(&port) { "" } else { &port };
-            let ends = format!("{} → {called}{port}", map.name(&e.from));
-            vec![sign.to_string(), ends, e.protocol.clone(), rest]
-        };
-        let calls = |map: &Document, e: &MapEdge| {
-            let n = traffic(e);
-            format!("{n} {} ({})", unit(e), rate(n, map.seconds()))
-        };
-        let time = |m: Measure| duration(m.value as i128);
-        let mut rows: Vec<Vec<String>> = Vec::new();
-        rows.extend(self.appeared.iter().map(|e| line("appeared", after, e, calls(after, e))));
-        rows.extend(self.vanished.iter().map(|e| line("vanished", before, e, calls(before, e))));
-        rows.extend(self.slowed.iter().filter_map(|c| {
-            let (what, [a, b], by) = self.limits.slowed(c)?;
-            Some(line("slowed", after, &c.after, format!("{what} {} → {} (×{by:.1})", time(a), time(b))))
-        }));
-        rows.extend(self.failing.iter().filter_map(|c| {
-            let (what, [a, b], _) = self.limits.failing(c)?;
-            let text = format!("{what} {:.1} % → {:.1} %", a.value * 100.0, b.value * 100.0);
-            Some(line("failing", after, &c.after, text))
-        }));
-        if rows.is_empty() {
-            return format!("no difference in {} edges\n", self.common);
-        }
-        table(&rows)
+    /// By how much each edge has slowed, the most slowed first.
+    pub fn slowed_by(&self) -> impl Iterator<Item = (&Change, Growth)> {
+        self.slowed.iter().filter_map(|c| Some((c, self.limits.slowed(c)?)))
+    }
+
+    /// By how much more each edge fails, the worst first.
+    pub fn failing_by(&self) -> impl Iterator<Item = (&Change, Growth)> {
+        self.failing.iter().filter_map(|c| Some((c, self.limits.failing(c)?)))
     }
 }

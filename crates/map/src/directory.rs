@@ -1,129 +1,26 @@
 //! Which service is at which end of a connection.
 
-use super::pool::Pool;
-use super::remote::Remote;
-use super::NodeKind;
+use crate::graph::NodeKind;
+use crate::place::{connection, link, place, place_id, service, wire, FlowEnds, Place};
+use crate::pool::Pool;
+use crate::remote::Remote;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
-use wirespan_model::event::Role;
-use wirespan_model::key::hash64;
-use wirespan_model::{Endpoint, Flow, Span, TapSide, Transport};
+use wirespan_model::{Endpoint, Span, TapSide};
 
 /// Connections whose ends are matched; those beyond are counted.
 const MAX_CONNECTIONS: usize = 1_000_000;
 
 /// A node before it has a place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct NodeKey {
-    pub(super) name: Box<str>,
-    pub(super) kind: NodeKind,
+pub(crate) struct NodeKey {
+    pub(crate) name: Box<str>,
+    pub(crate) kind: NodeKind,
 }
 
 impl NodeKey {
-    pub(super) fn new(kind: NodeKind, name: impl Into<Box<str>>) -> Self {
+    pub(crate) fn new(kind: NodeKind, name: impl Into<Box<str>>) -> Self {
         NodeKey { name: name.into(), kind }
-    }
-}
-
-/// An address as one host sees it: loopback is another one on each host and in each network namespace.
-type Place = (u64, u32, Endpoint);
-
-fn place(host: u64, netns: u32, end: Endpoint) -> Place {
-    if end.ip.is_loopback() {
-        (host, netns, end)
-    } else {
-        (0, 0, end)
-    }
-}
-
-fn place_id((host, netns, end): Place) -> u64 {
-    hash64(&[&host.to_le_bytes(), &netns.to_le_bytes(), &ip_bytes(end.ip), &end.port.to_le_bytes()])
-}
-
-fn ip_bytes(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(v) => v.to_ipv6_mapped().octets(),
-        IpAddr::V6(v) => v.octets(),
-    }
-}
-
-/// One connection, the same at both of its ends (but for NAT between them).
-fn connection(span: &Span) -> u64 {
-    let t = &span.tuple;
-    // Unix sockets have no address: all of a host are one.
-    let local = t.server.ip.is_loopback() || t.server.port == 0;
-    let host = if local { span.host_id } else { 0 };
-    hash64(&[
-        &ip_bytes(t.client.ip),
-        &t.client.port.to_le_bytes(),
-        &ip_bytes(t.server.ip),
-        &t.server.port.to_le_bytes(),
-        &[t.transport as u8],
-        &host.to_le_bytes(),
-    ])
-}
-
-/// The request's and the response's first sequence number: the same at both ends, whatever was rewritten on the way.
-pub(super) fn wire(span: &Span) -> Option<u64> {
-    let (request, response) = (span.request_seq?, span.response_seq?);
-    Some(u64::from(request) << 32 | u64::from(response))
-}
-
-/// All connections from one address to one port at another, as flow records know them.
-fn link(transport: Transport, client: IpAddr, server: Endpoint, host: u64, netns: u32) -> u64 {
-    let (host, netns) = if server.ip.is_loopback() { (host, netns) } else { (0, 0) };
-    hash64(&[
-        &[transport as u8],
-        &ip_bytes(client),
-        &ip_bytes(server.ip),
-        &server.port.to_le_bytes(),
-        &host.to_le_bytes(),
-        &netns.to_le_bytes(),
-    ])
-}
-
-/// What a flow record says of its two ends.
-#[derive(Clone, Copy)]
-pub(super) struct FlowEnds {
-    link: u64,
-    from: IpAddr,
-    to: Place,
-    /// The record is of the server's side.
-    pub(super) serves: bool,
-    /// The other end is not told: a listening socket's own record.
-    pub(super) alone: bool,
-}
-
-impl FlowEnds {
-    pub(super) fn of(flow: &Flow) -> Self {
-        let k = &flow.key;
-        // Peers of equal rank stand in the order of their addresses, so that both name the same edge.
-        let serves = k.role == Role::Server || (k.role == Role::Unknown && k.remote < k.local);
-        let (from, ip) = if serves { (k.remote, k.local) } else { (k.local, k.remote) };
-        let server = Endpoint::new(ip, k.port);
-        FlowEnds {
-            link: link(k.transport, from, server, k.host_id, k.netns),
-            from,
-            to: place(k.host_id, k.netns, server),
-            serves: serves || (k.role != Role::Client && k.remote == k.local),
-            alone: k.remote.is_unspecified(),
-        }
-    }
-}
-
-/// Service of a span; the thread's name if it has none.
-pub(super) fn service(span: &Span) -> &str {
-    match &*span.resource.service {
-        "" => &span.comm,
-        name => name,
-    }
-}
-
-/// Service of a flow record; the task's name if it has none.
-pub(super) fn flow_service(flow: &Flow) -> &str {
-    match &*flow.resource.service {
-        "" => &flow.comm,
-        name => name,
     }
 }
 
@@ -154,7 +51,7 @@ struct Peer {
 }
 
 /// Services by connection and by listening address. Told everything once, then settled, then asked.
-pub(super) struct Directory {
+pub(crate) struct Directory {
     /// Most connections, and most of everything else that is kept per connection.
     max: usize,
     services: Pool<Box<str>>,
@@ -197,7 +94,7 @@ impl Default for Directory {
 impl Directory {
     /// Knows nothing yet; matches at most so many connections. Not to be settled: ends that nobody observed keep their
     /// address.
-    pub(super) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Directory {
             max,
             services: Pool::default(),
@@ -213,12 +110,12 @@ impl Directory {
     }
 
     /// Before all: names that DNS spans tell.
-    pub(super) fn learn_names(&mut self, span: &Span) {
+    pub(crate) fn learn_names(&mut self, span: &Span) {
         self.remote.learn(span);
     }
 
     /// First round: every span.
-    pub(super) fn learn(&mut self, span: &Span) {
+    pub(crate) fn learn(&mut self, span: &Span) {
         let serves = match span.tap {
             TapSide::ServerProcess => true,
             TapSide::ClientProcess => false,
@@ -245,7 +142,7 @@ impl Directory {
     }
 
     /// First round: every flow record, with the service whose it is.
-    pub(super) fn learn_flow(&mut self, ends: &FlowEnds, service: &str) {
+    pub(crate) fn learn_flow(&mut self, ends: &FlowEnds, service: &str) {
         let id = self.services.text(service);
         if ends.serves && !ends.to.2.ip.is_unspecified() {
             self.listen(ends.to, id);
@@ -282,18 +179,18 @@ impl Directory {
     }
 
     /// Whether a second round can find ends that the first did not.
-    pub(super) fn wants_wires(&self) -> bool {
+    pub(crate) fn wants_wires(&self) -> bool {
         let half = |end: fn(&Ends) -> u32| self.connections.values().any(|c| end(c) == NOBODY && c.to.2.port != 0);
         half(|c| c.client) && half(|c| c.server)
     }
 
     /// Whether both ends of the span's connection were seen.
-    pub(super) fn is_whole(&self, span: &Span) -> bool {
+    pub(crate) fn is_whole(&self, span: &Span) -> bool {
         self.connections.get(&connection(span)).is_none_or(|c| c.client != NOBODY && c.server != NOBODY)
     }
 
     /// Second round: every span again.
-    pub(super) fn learn_wire(&mut self, span: &Span) {
+    pub(crate) fn learn_wire(&mut self, span: &Span) {
         let side = match span.tap {
             TapSide::ServerProcess => 1,
             TapSide::ClientProcess => 0,
@@ -317,7 +214,7 @@ impl Directory {
     }
 
     /// No more to learn: names are chosen for what nobody observed.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.wires = FxHashMap::default();
         let unseen = |key: u64, who: Pair, from: IpAddr, to: Place| {
             let unix = to.2.port == 0 && from.is_unspecified();
@@ -345,7 +242,7 @@ impl Directory {
     }
 
     /// The node of the span's server, and the port at which it listens.
-    pub(super) fn server_of(&self, span: &Span) -> (NodeKey, u16) {
+    pub(crate) fn server_of(&self, span: &Span) -> (NodeKey, u16) {
         let (key, end) = (connection(span), span.tuple.server);
         if end.port == 0 {
             return (NodeKey::new(NodeKind::Address, span.tuple.transport.as_str()), 0);
@@ -362,19 +259,19 @@ impl Directory {
     }
 
     /// Whether a client of this host's Unix sockets was observed: which of them it asks is not known.
-    pub(super) fn asked_locally(&self, span: &Span) -> bool {
+    pub(crate) fn asked_locally(&self, span: &Span) -> bool {
         span.tuple.server.port == 0 && self.connections.get(&connection(span)).is_some_and(|c| c.client != NOBODY)
     }
 
     /// The service that the span's client is; `None` if it was not observed.
-    pub(super) fn client_of(&self, span: &Span) -> Option<NodeKey> {
+    pub(crate) fn client_of(&self, span: &Span) -> Option<NodeKey> {
         let key = connection(span);
         let exact = self.connections.get(&key).and_then(|c| self.named(c.client));
         exact.or_else(|| self.peers.get(&key).and_then(|p| self.named(p.service)))
     }
 
     /// The node of callers from there that were not observed.
-    pub(super) fn caller(&self, end: Endpoint) -> NodeKey {
+    pub(crate) fn caller(&self, end: Endpoint) -> NodeKey {
         match end.port {
             0 if end.ip.is_unspecified() => NodeKey::new(NodeKind::Caller, "unix"),
             _ => self.remote.caller(end.ip),
@@ -383,7 +280,7 @@ impl Directory {
 
     /// The two nodes of a flow record of this service, and whether its client was observed. `Err` if several services
     /// share the other end, so that it is not known which.
-    pub(super) fn of_flow(&self, ends: &FlowEnds, service: &str) -> Result<(NodeKey, NodeKey, bool), NodeKey> {
+    pub(crate) fn of_flow(&self, ends: &FlowEnds, service: &str) -> Result<(NodeKey, NodeKey, bool), NodeKey> {
         let own = NodeKey::new(NodeKind::Service, service);
         let known = self.links.get(&ends.link);
         if ends.serves {
@@ -401,12 +298,7 @@ impl Directory {
     }
 
     /// Connections that were not matched for want of room.
-    pub(super) fn unmatched(&self) -> u64 {
+    pub(crate) fn unmatched(&self) -> u64 {
         self.unmatched
     }
-}
-
-/// A connection, for counts that a connection has once.
-pub(super) fn connection_of(span: &Span) -> u64 {
-    connection(span)
 }

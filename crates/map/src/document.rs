@@ -1,11 +1,12 @@
 //! The map as a document: what the API answers, `--map-file` writes and `wirespan map` reads.
 
-use super::{Calls, Edge, EdgeFlow, NodeKind, ServiceMap, View};
+use crate::edge_flow::EdgeFlow;
+use crate::graph::{Calls, Edge, NodeKind, ServiceMap, View};
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
-use wirespan_store::TimeRange;
+use wirespan_model::TimeRange;
 
 /// Points in time are text: JavaScript's numbers lose digits beyond 2^53.
 mod time {

@@ -1,43 +1,6 @@
-//! The dependency map: who calls whom over what, how often, how fast, with how many errors, over how healthy a network.
-//!
-//! Made of two kinds of evidence: spans (requests, latency, errors) and flow records (connections, bytes, TCP health,
-//! at any sampling rate). Both ends of a call are one edge with two views; what a connection's client saw is the edge's
-//! total, what only its server saw is added, so that nothing counts twice. In three steps, whatever the order of the
-//! evidence:
-//!
-//! 1. `ends`: which service is at which end of each connection, by five-tuple, by TCP sequence numbers (which survive
-//!    NAT), by listening address;
-//! 2. `remote`: what to call the ends that nobody observed: a DNS name, an address, an address block, the internet;
-//! 3. `build`: count each span and flow record on its edge.
-//!
-//! [`Document`] is the map as files and the API have it; it is drawn as text, DOT and SVG, and compared ([`Diff`]).
+//! Nodes and edges of the map.
 
-mod build;
-mod diff;
-mod document;
-mod draw;
-mod ends;
-mod flow;
-mod layout;
-mod live;
-mod pool;
-mod remote;
-mod series;
-mod sums;
-mod svg;
-mod top;
-
-pub use build::Scan;
-pub use diff::{Change, Diff, Limits as DiffLimits};
-pub use document::{CallStats, Document, MapEdge, MapNode, TcpStats, ViewStats};
-pub use draw::{dot, text};
-pub use flow::EdgeFlow;
-pub use layout::{layout, Layout, Place};
-pub use live::{LiveConfig, LiveMap, LiveStats};
-pub use series::{EdgeId, Point, Series};
-pub use sums::{CallSums, Durations, FlowSums, GraphEdge, LinkEdge, LinkSums, BOUNDS_S, RTT_BOUNDS_S};
-pub use svg::svg;
-
+use crate::edge_flow::EdgeFlow;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use wirespan_model::Transport;
@@ -114,7 +77,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    fn merge(&mut self, other: &Calls) {
+    pub(crate) fn merge(&mut self, other: &Calls) {
         self.count += other.count;
         self.errors += other.errors;
         self.request_bytes += other.request_bytes;
@@ -122,7 +85,7 @@ impl Calls {
         self.latency.merge(&other.latency);
     }
 
-    fn without_latency(self) -> Calls {
+    pub(crate) fn without_latency(self) -> Calls {
         Calls { latency: Histogram::default(), ..self }
     }
 }

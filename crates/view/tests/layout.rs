@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{json, Value};
-use wirespan_trace::map::{layout, Place};
+use wirespan_view::draw::{layout, Place};
 
 #[test]
 fn the_picture_and_the_page_put_everything_at_the_same_place() {

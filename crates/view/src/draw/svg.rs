@@ -1,10 +1,10 @@
 //! A map as a picture that stands alone: no script, no font of its own, light or dark as the reader's system is.
 
-use super::draw::{facts, fails, pace, rate, traffic};
-use super::{layout, Document, MapEdge, MapNode, NodeKind};
-use crate::tree::duration;
+use super::{facts, fails, layout, pace, rate, traffic, Place};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use wirespan_map::{Document, MapEdge, MapNode, NodeKind};
+use wirespan_trace::tree::duration;
 
 const NODE: (f64, f64) = (172.0, 54.0);
 const GAP: (f64, f64) = (170.0, 34.0);
@@ -95,7 +95,7 @@ pub fn svg(map: &Document) -> String {
     let top = all().map(|p| p.row).fold(0.0, f64::min);
     let bottom = all().map(|p| p.row).fold(0.0, f64::max);
     let layers = all().map(|p| p.layer).max().unwrap_or(0) as f64;
-    let at = |p: &super::Place| -> Point {
+    let at = |p: &Place| -> Point {
         (MARGIN + p.layer as f64 * (NODE.0 + GAP.0), MARGIN + (p.row - top) * (NODE.1 + GAP.1))
     };
     let width = 2.0 * MARGIN + layers * (NODE.0 + GAP.0) + NODE.0;

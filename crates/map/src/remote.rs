@@ -1,20 +1,20 @@
 //! What to call ends that nobody observed: by DNS name, by address, by address block, or "internet".
 
-use super::ends::NodeKey;
-use super::NodeKind;
+use crate::directory::NodeKey;
+use crate::graph::NodeKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wirespan_model::{Endpoint, Span, Value};
 
 /// Prefix lengths to which private addresses are folded, and how many nodes a prefix may hold before it is folded.
-const LEVELS: [(u8, u8, usize); 3] = [(24, 64, 16), (16, 48, 64), (8, 32, 256)];
+pub(crate) const LEVELS: [(u8, u8, usize); 3] = [(24, 64, 16), (16, 48, 64), (8, 32, 256)];
 /// Addresses whose names are kept.
 const MAX_NAMES: usize = 100_000;
 
 /// Names of remote ends. First tell it names ([`Remote::learn`]), then the ends ([`Remote::fold`]), then ask.
 #[derive(Default)]
-pub(super) struct Remote {
+pub(crate) struct Remote {
     /// Names by which an address was looked up, with how often. Sorted, so that equal counts do not depend on the
     /// order.
     names: FxHashMap<IpAddr, BTreeMap<Box<str>, u64>>,
@@ -24,7 +24,7 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Takes the answers of a DNS span.
-    pub(super) fn learn(&mut self, span: &Span) {
+    pub(crate) fn learn(&mut self, span: &Span) {
         if span.protocol != "dns" || span.target.is_empty() {
             return;
         }
@@ -45,7 +45,7 @@ impl Remote {
     }
 
     /// Chooses blocks so that few nodes stand for these ends, however many they are.
-    pub(super) fn fold(&mut self, ends: impl Iterator<Item = IpAddr>) {
+    pub(crate) fn fold(&mut self, ends: impl Iterator<Item = IpAddr>) {
         // What stands for an address at present.
         let mut shown: FxHashMap<IpAddr, (IpAddr, u8)> = ends
             .filter(|ip| !is_public(*ip) && self.name(*ip).is_none())
@@ -68,12 +68,12 @@ impl Remote {
     }
 
     /// The node of something that answers there.
-    pub(super) fn server(&self, end: Endpoint) -> NodeKey {
+    pub(crate) fn server(&self, end: Endpoint) -> NodeKey {
         self.end(end.ip, || NodeKey::new(NodeKind::Address, end.to_string()))
     }
 
     /// The node of callers from there.
-    pub(super) fn caller(&self, ip: IpAddr) -> NodeKey {
+    pub(crate) fn caller(&self, ip: IpAddr) -> NodeKey {
         self.end(ip, || NodeKey::new(NodeKind::Caller, ip.to_string()))
     }
 
@@ -91,53 +91,7 @@ impl Remote {
     }
 }
 
-/// Blocks for ends that come one by one: what was once counted for an address stays there, and who comes after too many
-/// others of its block is counted for the block.
-#[derive(Default)]
-pub(super) struct Crowds {
-    blocks: FxHashMap<(IpAddr, u8), FxHashSet<(IpAddr, u8)>>,
-    members: usize,
-}
-
-/// Addresses and blocks that are told apart by [`Crowds`]; beyond it, only the largest blocks are.
-const MAX_MEMBERS: usize = 4096;
-
-impl Crowds {
-    /// The node for an end that has no name: itself, or its block.
-    pub(super) fn of(&mut self, end: NodeKey) -> NodeKey {
-        let ip = match end.kind {
-            NodeKind::Caller => end.name.parse::<IpAddr>().ok(),
-            NodeKind::Address => end.name.parse::<std::net::SocketAddr>().ok().map(|a| a.ip()),
-            _ => None,
-        };
-        let Some(ip) = ip else { return end };
-        match self.item(ip) {
-            (net, bits) if bits < bits_of(ip) => NodeKey::new(NodeKind::Block, format!("{net}/{bits}")),
-            _ => end,
-        }
-    }
-
-    /// What stands for an address: the smallest of its blocks that still has room for it.
-    fn item(&mut self, ip: IpAddr) -> (IpAddr, u8) {
-        let mut item = (ip, bits_of(ip));
-        for (v4, v6, most) in LEVELS {
-            let parent = prefix(ip, v4, v6);
-            let children = self.blocks.get(&parent);
-            if children.is_some_and(|c| c.contains(&item)) {
-                return item;
-            }
-            if children.map_or(0, FxHashSet::len) < most && self.members < MAX_MEMBERS {
-                self.blocks.entry(parent).or_default().insert(item);
-                self.members += 1;
-                return item;
-            }
-            item = parent;
-        }
-        item
-    }
-}
-
-fn bits_of(ip: IpAddr) -> u8 {
+pub(crate) fn bits_of(ip: IpAddr) -> u8 {
     if ip.is_ipv4() {
         32
     } else {
@@ -145,7 +99,7 @@ fn bits_of(ip: IpAddr) -> u8 {
     }
 }
 
-fn prefix(ip: IpAddr, v4: u8, v6: u8) -> (IpAddr, u8) {
+pub(crate) fn prefix(ip: IpAddr, v4: u8, v6: u8) -> (IpAddr, u8) {
     match ip {
         IpAddr::V4(ip) => (Ipv4Addr::from_bits(ip.to_bits() & (u32::MAX << (32 - v4))).into(), v4),
         IpAddr::V6(ip) => (Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << (128 - v6))).into(), v6),
@@ -153,7 +107,7 @@ fn prefix(ip: IpAddr, v4: u8, v6: u8) -> (IpAddr, u8) {
 }
 
 /// Whether the address is routed on the internet: not private, shared, local, for documentation or for many.
-pub(super) fn is_public(ip: IpAddr) -> bool {
+pub(crate) fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
             let [a, b, c, _] = ip.octets();
@@ -176,27 +130,6 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
-    }
-
-    #[test]
-    fn crowds_keep_who_came_first_and_are_few() {
-        let mut crowds = Crowds::default();
-        let caller = |text: &str| NodeKey::new(NodeKind::Caller, text);
-        for round in 0..2 {
-            for n in 1..=16 {
-                let one = caller(&format!("10.1.2.{n}"));
-                assert_eq!(crowds.of(one.clone()), one, "{round}");
-            }
-            assert_eq!(crowds.of(caller("10.1.2.17")), NodeKey::new(NodeKind::Block, "10.1.2.0/24"));
-        }
-        let named = NodeKey::new(NodeKind::Name, "a.example");
-        assert_eq!(crowds.of(named.clone()), named);
-        let server = NodeKey::new(NodeKind::Address, "10.1.2.99:80");
-        assert_eq!(crowds.of(server), NodeKey::new(NodeKind::Block, "10.1.2.0/24"));
-        let all = (0..300_000u32).map(|n| crowds.of(caller(&Ipv4Addr::from_bits((10 << 24) | (n * 55)).to_string())));
-        let nodes: FxHashSet<NodeKey> = all.collect();
-        assert!(nodes.len() <= MAX_MEMBERS + 256, "{}", nodes.len());
-        assert!(crowds.blocks.len() <= MAX_MEMBERS * 4, "{}", crowds.blocks.len());
     }
 
     #[test]

@@ -11,7 +11,7 @@ const ADVANTAGE: u64 = 2;
 /// Newcomers that are watched per place.
 const WATCHED: usize = 4;
 
-pub(super) struct Top<K, V> {
+pub(crate) struct Top<K, V> {
     max: usize,
     /// With what each brought since the last [`Top::turn`].
     named: FxHashMap<K, (V, u64)>,
@@ -21,12 +21,12 @@ pub(super) struct Top<K, V> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, V: Default> Top<K, V> {
-    pub(super) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Top { max, named: FxHashMap::default(), rest: V::default(), waiting: FxHashMap::default(), folded: 0 }
     }
 
     /// Where `weight` more of this key is added.
-    pub(super) fn at(&mut self, key: K, weight: u64) -> &mut V {
+    pub(crate) fn at(&mut self, key: K, weight: u64) -> &mut V {
         if self.named.len() < self.max || self.named.contains_key(&key) {
             let (sum, recent) = self.named.entry(key).or_default();
             *recent = recent.saturating_add(weight);
@@ -41,7 +41,7 @@ impl<K: Clone + Eq + Hash + Ord, V: Default> Top<K, V> {
     }
 
     /// Gives places to those who brought more lately. Call it about once a minute.
-    pub(super) fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         let mut waiting: Vec<(u64, K)> = std::mem::take(&mut self.waiting).into_iter().map(|(k, n)| (n, k)).collect();
         let mut named: Vec<(u64, K)> = self.named.iter().map(|(k, (_, n))| (*n, k.clone())).collect();
         waiting.sort_unstable_by(|a, b| b.cmp(a));
@@ -57,14 +57,14 @@ impl<K: Clone + Eq + Hash + Ord, V: Default> Top<K, V> {
     }
 
     /// Those with a name, sorted.
-    pub(super) fn named(&self) -> Vec<(&K, &V)> {
+    pub(crate) fn named(&self) -> Vec<(&K, &V)> {
         let mut all: Vec<(&K, &V)> = self.named.iter().map(|(k, (v, _))| (k, v)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
     /// The rest, if anything is in it, and how much that was.
-    pub(super) fn rest(&self) -> Option<(&V, u64)> {
+    pub(crate) fn rest(&self) -> Option<(&V, u64)> {
         (self.folded > 0).then_some((&self.rest, self.folded))
     }
 }

@@ -1,25 +1,15 @@
 //! Counts spans and flow records on the edges.
 
-use super::ends::{self, Directory, FlowEnds, NodeKey};
-use super::pool::Pool;
-use super::series::Series;
-use super::{Calls, Edge, EdgeId, Node, NodeKind, ServiceMap, View, MAX_HOSTS};
+use crate::directory::{Directory, NodeKey};
+use crate::evidence::{Evidence, InMemory};
+use crate::graph::{Calls, Edge, Node, NodeKind, ServiceMap, View, MAX_HOSTS};
+use crate::place::{self, FlowEnds};
+use crate::pool::Pool;
+use crate::series::{EdgeId, Series};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use wirespan_model::{Flow, FlowKey, Span, TapSide, Transport};
-use wirespan_store::{Query, Store, StoreError, TimeRange};
-
-/// Shows every span to a visitor.
-pub type Scan<'a, E> = &'a mut dyn FnMut(&mut dyn FnMut(&Span)) -> Result<(), E>;
-
-/// Shows every flow record to a visitor.
-type ScanFlows<'a, E> = &'a mut dyn FnMut(&mut dyn FnMut(&Flow)) -> Result<(), E>;
-
-/// DNS spans of a range that are read for their answers, newest first.
-const MAX_LOOKUPS: usize = 20_000;
-/// A name that was looked up is used for this long before the range begins, ns: clients keep answers.
-const LOOKUP_BEFORE_NS: u64 = 3_600_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct EdgeKey {
@@ -67,30 +57,32 @@ struct Builder<'a> {
 }
 
 impl ServiceMap {
-    /// The map of the spans in a store that start in the range.
-    pub fn of_store(store: &dyn Store, range: TimeRange) -> Result<ServiceMap, StoreError> {
-        Ok(ServiceMap::and_series(store, range, None)?.0)
-    }
-
-    /// The same, and one of its edges over time.
-    pub fn and_series(
-        store: &dyn Store,
-        range: TimeRange,
+    /// The map of this evidence and, if one is wanted, one of its edges over time.
+    pub fn build<E: Evidence>(
+        evidence: &E,
         series: Option<(EdgeId, Series)>,
-    ) -> Result<(ServiceMap, Option<Series>), StoreError> {
-        let directory = names_looked_up(store, range)?;
-        let mut flows = |visit: &mut dyn FnMut(&Flow)| store.flows(range, visit);
-        build(directory, &mut |visit| store.scan_outline(range, visit), &mut flows, series)
-    }
-
-    /// The map of the spans in a store that start in the range, and of these flow records instead of the store's.
-    pub fn of_spans_and_flows(store: &dyn Store, range: TimeRange, flows: &[Flow]) -> Result<ServiceMap, StoreError> {
-        let directory = names_looked_up(store, range)?;
-        let mut flows = |visit: &mut dyn FnMut(&Flow)| {
-            flows.iter().for_each(visit);
-            Ok(())
+    ) -> Result<(ServiceMap, Option<Series>), E::Error> {
+        let mut directory = Directory::default();
+        evidence.lookups(&mut |span| directory.learn_names(span))?;
+        evidence.spans(&mut |span| directory.learn(span))?;
+        evidence.flows(&mut |flow| directory.learn_flow(&FlowEnds::of(flow), place::flow_service(flow)))?;
+        if directory.wants_wires() {
+            evidence.spans(&mut |span| directory.learn_wire(span))?;
+        }
+        directory.settle();
+        let mut builder = Builder {
+            directory: &directory,
+            nodes: Pool::default(),
+            tallies: FxHashMap::default(),
+            edges: FxHashMap::default(),
+            connected: FxHashSet::default(),
+            active: FxHashMap::default(),
+            series,
+            bounds: None,
         };
-        Ok(build(directory, &mut |visit| store.scan_outline(range, visit), &mut flows, None)?.0)
+        evidence.spans(&mut |span| builder.span(span))?;
+        evidence.flows(&mut |flow| builder.flow(flow))?;
+        Ok(builder.finish())
     }
 
     /// The map of some spans.
@@ -100,66 +92,15 @@ impl ServiceMap {
 
     /// The map of some spans and flow records.
     pub fn of_evidence<'a>(spans: impl IntoIterator<Item = &'a Span> + Clone, flows: &[Flow]) -> ServiceMap {
-        let mut directory = Directory::default();
-        spans.clone().into_iter().for_each(|span| directory.learn_names(span));
-        let mut scan = |visit: &mut dyn FnMut(&Span)| {
-            spans.clone().into_iter().for_each(visit);
-            Ok::<(), std::convert::Infallible>(())
-        };
-        let mut flows = |visit: &mut dyn FnMut(&Flow)| {
-            flows.iter().for_each(visit);
-            Ok::<(), std::convert::Infallible>(())
-        };
-        match build(directory, &mut scan, &mut flows, None) {
+        match ServiceMap::build(&InMemory { spans, flows }, None) {
             Ok((map, _)) => map,
             Err(never) => match never {},
         }
     }
 }
 
-/// What addresses were called when they were looked up.
-fn names_looked_up(store: &dyn Store, range: TimeRange) -> Result<Directory, StoreError> {
-    let lookups = store.search(&Query {
-        range: TimeRange { from_ns: range.from_ns.saturating_sub(LOOKUP_BEFORE_NS), ..range },
-        protocol: Some("dns".into()),
-        limit: MAX_LOOKUPS,
-        ..Query::default()
-    })?;
-    let mut directory = Directory::default();
-    lookups.iter().for_each(|span| directory.learn_names(span));
-    Ok(directory)
-}
-
-/// The map of the spans that `scan` shows, and of the flow records that `flows` shows, each time they are called.
-fn build<E>(
-    mut directory: Directory,
-    scan: Scan<'_, E>,
-    flows: ScanFlows<'_, E>,
-    series: Option<(EdgeId, Series)>,
-) -> Result<(ServiceMap, Option<Series>), E> {
-    scan(&mut |span| directory.learn(span))?;
-    flows(&mut |flow| directory.learn_flow(&FlowEnds::of(flow), ends::flow_service(flow)))?;
-    if directory.wants_wires() {
-        scan(&mut |span| directory.learn_wire(span))?;
-    }
-    directory.settle();
-    let mut b = Builder {
-        directory: &directory,
-        nodes: Pool::default(),
-        tallies: FxHashMap::default(),
-        edges: FxHashMap::default(),
-        connected: FxHashSet::default(),
-        active: FxHashMap::default(),
-        series,
-        bounds: None,
-    };
-    scan(&mut |span| b.span(span))?;
-    flows(&mut |flow| b.flow(flow))?;
-    Ok(b.finish())
-}
-
 /// Whether the protocol was not understood: the span is a connection.
-pub(super) fn is_opaque(protocol: &str) -> bool {
+pub(crate) fn is_opaque(protocol: &str) -> bool {
     matches!(protocol, "" | "tcp" | "udp" | "unix")
 }
 
@@ -182,7 +123,7 @@ impl Builder<'_> {
         self.seen(span.start_ns, span.end_ns);
         match span.tap {
             TapSide::ServerProcess => {
-                let server = NodeKey::new(NodeKind::Service, ends::service(span));
+                let server = NodeKey::new(NodeKind::Service, place::service(span));
                 let at = self.observed(&server, &span.resource.host);
                 let node = self.tallies.entry(at).or_default();
                 node.requests += 1;
@@ -196,7 +137,7 @@ impl Builder<'_> {
                 self.request((client, server, t.server.port), span, Side::Server, !seen);
             }
             TapSide::ClientProcess => {
-                let client = NodeKey::new(NodeKind::Service, ends::service(span));
+                let client = NodeKey::new(NodeKind::Service, place::service(span));
                 self.observed(&client, &span.resource.host);
                 let (server, port) = self.directory.server_of(span);
                 self.request((client, server, port), span, Side::Client, true);
@@ -245,7 +186,7 @@ impl Builder<'_> {
         };
         let view = view.get_or_insert_default();
         count(if opaque { &mut view.opaque } else { &mut view.calls }, span, failed);
-        let connection = ends::connection_of(span);
+        let connection = place::connection(span);
         if span.tcp.srtt_ns > 0 {
             view.rtt.add(span.tcp.srtt_ns);
         }
@@ -266,7 +207,7 @@ impl Builder<'_> {
 
     fn flow(&mut self, flow: &Flow) {
         self.seen(flow.start_ns, flow.end_ns);
-        let (service, ends) = (ends::flow_service(flow), FlowEnds::of(flow));
+        let (service, ends) = (place::flow_service(flow), FlowEnds::of(flow));
         self.observed(&NodeKey::new(NodeKind::Service, service), &flow.resource.host);
         // A listening socket's own record is nobody's edge; neither is one end of a link that several services share.
         if ends.alone {

@@ -1,14 +1,12 @@
 //! A small world for the tests: processes that call each other, the spans that they leave, and the truth.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use wirespan_model::{
-    Endpoint, Evidence, ExchangeRange, FiveTuple, Key, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace,
-    Transport,
+    Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, Transport,
 };
-use wirespan_store::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -153,61 +151,6 @@ pub fn check(trace: &Trace) {
             }
         }
         assert!(depth.insert(s.span.id, s.depth).is_none(), "a span stands once");
-    }
-}
-
-/// A store in memory that counts its look-ups.
-#[derive(Default)]
-pub struct Mem {
-    spans: BTreeMap<SpanId, Arc<Span>>,
-    keys: HashMap<Key, Vec<SpanId>>,
-    pub finds: Mutex<Vec<Vec<Key>>>,
-}
-
-impl Mem {
-    pub fn of(spans: impl IntoIterator<Item = Arc<Span>>) -> Self {
-        let mut m = Mem::default();
-        for s in spans {
-            for k in s.keys() {
-                m.keys.entry(k).or_default().push(s.id);
-            }
-            m.spans.insert(s.id, s);
-        }
-        m
-    }
-}
-
-impl Store for Mem {
-    fn append(&self, _: Vec<Arc<Span>>) -> Result<(), StoreError> {
-        Err(StoreError::Stopped("a test's store".into()))
-    }
-    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, StoreError> {
-        self.finds.lock().unwrap().push(keys.to_vec());
-        let mut ids: Vec<SpanId> = keys.iter().filter_map(|k| self.keys.get(k)).flatten().copied().collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let all = ids.iter().map(|i| self.spans[i].clone());
-        Ok(all.filter(|s| s.start_ns >= range.from_ns && s.start_ns < range.to_ns).take(limit).collect())
-    }
-    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, StoreError> {
-        Ok(self.spans.get(&id).cloned())
-    }
-    fn search(&self, _: &Query) -> Result<Vec<Arc<Span>>, StoreError> {
-        Ok(Vec::new())
-    }
-    fn suggest(&self, _: Field, _: &str, _: TimeRange, _: usize) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
-    }
-    fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
-        let inside = |s: &&Arc<Span>| s.start_ns >= range.from_ns && s.start_ns < range.to_ns;
-        self.spans.values().filter(inside).for_each(|s| visit(s));
-        Ok(())
-    }
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn status(&self) -> StoreStatus {
-        StoreStatus::default()
     }
 }
 

@@ -1,10 +1,10 @@
 //! One edge over time.
 
-use super::ends::NodeKey;
-use super::{EdgeFlow, NodeKind};
+use crate::directory::NodeKey;
+use crate::edge_flow::EdgeFlow;
+use crate::graph::NodeKind;
 use crate::histogram::Histogram;
-use wirespan_model::{Flow, Span, Transport};
-use wirespan_store::TimeRange;
+use wirespan_model::{Flow, Span, TimeRange, Transport};
 
 /// Names an edge: the ids of its ends, its transport and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct EdgeId {
 }
 
 impl EdgeId {
-    /// From the ids of a [`super::Document`]. `Err` says which part is wrong.
+    /// From the ids of a [`crate::Document`]. `Err` says which part is wrong.
     pub fn new(from: &str, to: &str, transport: &str, port: u16) -> Result<Self, String> {
         let node = |id: &str| {
             let (kind, name) = id.split_once(':')?;
@@ -37,7 +37,7 @@ impl EdgeId {
         })
     }
 
-    pub(super) fn is(&self, client: &NodeKey, server: &NodeKey, transport: Transport, port: u16) -> bool {
+    pub(crate) fn is(&self, client: &NodeKey, server: &NodeKey, transport: Transport, port: u16) -> bool {
         self.port == port
             && self.transport.as_str() == transport.as_str()
             && self.client == *client
@@ -97,7 +97,7 @@ impl Series {
         self.points.get_mut(usize::try_from(n).ok()?)
     }
 
-    pub(super) fn span(&mut self, span: &Span, counts: bool, failed: bool) {
+    pub(crate) fn span(&mut self, span: &Span, counts: bool, failed: bool) {
         let Some(point) = self.at(span.start_ns) else { return };
         if counts {
             point.calls += 1;
@@ -110,7 +110,7 @@ impl Series {
         }
     }
 
-    pub(super) fn flow(&mut self, flow: &Flow, serves: bool) {
+    pub(crate) fn flow(&mut self, flow: &Flow, serves: bool) {
         let Some(point) = self.at(flow.start_ns) else { return };
         let end = if serves { &mut point.server } else { &mut point.client };
         end.add(&flow.counts, serves);

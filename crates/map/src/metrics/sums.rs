@@ -40,14 +40,14 @@ pub struct Durations {
 }
 
 impl Durations {
-    pub(super) fn add(&mut self, ns: u64) {
+    pub(crate) fn add(&mut self, ns: u64) {
         let seconds = ns as f64 / 1e9;
         let bucket = BOUNDS_S.iter().position(|b| seconds <= *b).unwrap_or(BOUNDS_S.len());
         self.counts[bucket] += 1;
         self.sum_s += seconds;
     }
 
-    pub(super) fn merge(&mut self, other: &Durations) {
+    pub(crate) fn merge(&mut self, other: &Durations) {
         self.counts.iter_mut().zip(other.counts).for_each(|(n, more)| *n += more);
         self.sum_s += other.sum_s;
     }
@@ -58,7 +58,7 @@ pub const RTT_BOUNDS_S: [f64; 8] = [0.000128, 0.000512, 0.002048, 0.008192, 0.03
 
 /// Counts of round trips by [`RTT_BOUNDS_S`], and about their sum. Many wait at a time, so it is small.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RoundTrips {
+pub(crate) struct RoundTrips {
     counts: [u32; RTT_BOUNDS_S.len() + 1],
     sum_s: f32,
 }
@@ -118,7 +118,7 @@ pub struct LinkSums {
 }
 
 impl LinkSums {
-    pub(super) fn add_round_trips(&mut self, more: &RoundTrips) {
+    pub(crate) fn add_round_trips(&mut self, more: &RoundTrips) {
         self.rtt.iter_mut().zip(more.counts).for_each(|(n, more)| *n += u64::from(more));
         self.rtt_sum_s += f64::from(more.sum_s);
     }

@@ -1,13 +1,12 @@
-//! The map and the tree.
+//! The tree of a trace.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-use common::{proc, Mem, World, MS, T0, US};
+mod world;
 use std::sync::Arc;
-use wirespan_model::{Endpoint, Span, Status, TapSide};
-use wirespan_store::TimeRange;
+use wirespan_model::{Span, Status};
+use wirespan_trace::link;
 use wirespan_trace::tree::{text, trace_json, TextOptions};
-use wirespan_trace::{link, NodeKind, ServiceMap};
+use world::{proc, World, MS, T0, US};
 
 /// An untraced caller → gateway → cart ×10 → a database that is not observed; the last call to it fails.
 fn world() -> World {
@@ -26,37 +25,6 @@ fn world() -> World {
     }
     w.spans.retain(|s| &*s.resource.service != "user" && &*s.resource.service != "db");
     w
-}
-
-#[test]
-fn the_map_knows_who_calls_whom_and_counts_each_call_once() {
-    let w = world();
-    let map = ServiceMap::of_spans(&w.spans);
-    let name = |i: usize| (map.nodes[i].name.as_str(), map.nodes[i].kind);
-    let edges: Vec<_> = map
-        .edges
-        .iter()
-        .map(|e| (name(e.client).0, name(e.server).0, e.protocol(), e.total.count, e.total.errors))
-        .collect();
-    assert_eq!(
-        edges,
-        [
-            ("10.0.0.9", "gateway", "http", 10, 0),
-            ("cart", "10.0.0.3:80", "redis", 10, 1),
-            ("gateway", "cart", "http", 10, 0),
-        ]
-    );
-    assert_eq!(name(map.edges[0].client).1, NodeKind::Caller);
-    assert_eq!(name(map.edges[1].server).1, NodeKind::Address);
-    let cart = &map.edges[2];
-    assert!(cart.client_view.is_some() && cart.server_view.is_some() && map.edges[0].client_view.is_none());
-    assert!(cart.total.latency.percentile_ns(0.5).abs_diff(10 * MS) < MS);
-    assert_eq!(ServiceMap::of_store(&Mem::of(w.arcs()), TimeRange::ALL).unwrap(), map);
-    let mut turned = w.spans.clone();
-    turned.reverse();
-    assert_eq!(ServiceMap::of_spans(&turned), map, "the order of spans does not matter");
-    let requests: Vec<_> = map.nodes.iter().map(|n| n.requests).collect();
-    assert_eq!(requests.iter().sum::<u64>(), 20);
 }
 
 #[test]
@@ -126,21 +94,4 @@ fn json_uses_opentelemetry_names() {
     assert_eq!(spans[1]["server.port"], 80);
     assert_eq!((&spans[3]["status"], &spans[3]["error"]), (&"reset".into(), &true.into()));
     assert_eq!(spans[3]["network.protocol.name"], "redis");
-}
-
-#[test]
-fn loopback_addresses_are_those_of_their_host() {
-    let mut w = World::default();
-    for host in [1, 2] {
-        let names = if host == 1 { ["c1", "s1"] } else { ["c2", "s2"] };
-        let c = w.call(None, proc(host, 1, names[0]), proc(host, 2, names[1]), T0, T0 + MS);
-        for i in [c.client, c.server] {
-            w.spans[i].tuple.client = Endpoint::new([127, 0, 0, 1].into(), 5000);
-            w.spans[i].tuple.server = Endpoint::new([127, 0, 0, 1].into(), 80);
-        }
-    }
-    assert_eq!(w.spans[0].tap, TapSide::ClientProcess);
-    let map = ServiceMap::of_spans(&w.spans);
-    let pairs: Vec<_> = map.edges.iter().map(|e| (&*map.nodes[e.client].name, &*map.nodes[e.server].name)).collect();
-    assert_eq!(pairs, [("c1", "s1"), ("c2", "s2")]);
 }

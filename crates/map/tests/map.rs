@@ -1,42 +1,24 @@
 //! The dependency map: both ends are one edge, whatever the order, through NAT, with flow records.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod documents;
+#[path = "../../trace/tests/world/mod.rs"]
+mod world;
 
-use common::{proc, World, MS, T0};
+use documents::{document, flow, RANGE};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use wirespan_model::event::Role;
-use wirespan_model::{Endpoint, Flow, FlowCounts, FlowKey, Resource, Span, Status, TapSide, Transport};
-use wirespan_store::TimeRange;
-use wirespan_trace::map::{dot, svg, text, Diff, DiffLimits, Document, LiveConfig, LiveMap};
-use wirespan_trace::ServiceMap;
+use wirespan_map::{Document, Edge, LiveConfig, LiveMap, NodeKind, ServiceMap, View};
+use wirespan_model::{Endpoint, Flow, FlowCounts, Role, Span, Status, TapSide, Transport};
+use world::{proc, World, MS, T0};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
-const RANGE: TimeRange = TimeRange { from_ns: T0, to_ns: T0 + 3_600_000 * MS };
 
 fn edges(map: &ServiceMap) -> BTreeMap<(String, String, u16), u64> {
     let name = |at: usize| map.nodes[at].name.clone();
     map.edges.iter().map(|e| ((name(e.client), name(e.server), e.port), e.total.count)).collect()
-}
-
-fn flow(service: &str, role: Role, local: [u8; 4], remote: [u8; 4], counts: FlowCounts) -> Flow {
-    let key = FlowKey {
-        host_id: u64::from(local[3]),
-        role,
-        transport: Transport::Tcp,
-        local: local.into(),
-        remote: remote.into(),
-        port: 80,
-        pid: 1,
-        process_start_ns: 1,
-        netns: 1,
-    };
-    let resource = Arc::new(Resource { service: service.into(), ..Resource::default() });
-    let (comm, client_port) = ("x".into(), 0);
-    Flow { start_ns: T0, end_ns: T0 + 1000 * MS, key, comm, cgroup_id: 0, client_port, resource, counts }
 }
 
 /// What of a call was observed.
@@ -77,7 +59,7 @@ proptest! {
         let total: u64 = map.edges.iter().map(|e| e.total.count).sum();
         prop_assert_eq!(total, calls.len() as u64);
         prop_assert_eq!(map.edges.iter().map(|e| e.total.errors).sum::<u64>(), calls.iter().filter(|c| c.3).count() as u64);
-        let views = |f: fn(&wirespan_trace::Edge) -> &Option<wirespan_trace::map::View>| -> u64 {
+        let views = |f: fn(&Edge) -> &Option<View>| -> u64 {
             map.edges.iter().filter_map(|e| f(e).as_ref()).map(|v| v.calls.count).sum()
         };
         prop_assert_eq!(views(|e| &e.client_view), calls.iter().filter(|c| c.2 != Seen::Server).count() as u64);
@@ -249,66 +231,6 @@ fn a_shared_address_is_not_guessed() {
     assert_eq!(got, [("service:b", "service:s", 3), ("service:a", "service:s", 2)]);
 }
 
-fn document(n: u64, slow: u64, extra: Option<&'static str>) -> Document {
-    let mut w = World::default();
-    for i in 0..n {
-        w.call(None, proc(1, 1, "web"), proc(2, 2, "cart"), T0 + i * 100 * MS, T0 + i * 100 * MS + slow * MS);
-    }
-    if let Some(name) = extra {
-        w.call(None, proc(2, 2, "cart"), proc(3, 3, name), T0, T0 + MS);
-    }
-    Document::new(&ServiceMap::of_spans(&w.spans), RANGE)
-}
-
-#[test]
-fn what_appeared_vanished_and_slowed() {
-    let (before, after) = (document(30, 2, Some("redis")), document(40, 20, Some("<valkey>\u{1b}")));
-    let diff = Diff::new(&before, &after, &DiffLimits::default());
-    let lines = diff.text(&before, &after);
-    assert_eq!(diff.appeared_nodes, ["<valkey>\u{1b}"]);
-    assert_eq!((diff.appeared.len(), diff.vanished.len(), diff.slowed.len(), diff.common), (1, 1, 1, 1), "{lines}");
-    assert!(lines.contains("vanished  cart → redis:80"), "{lines}");
-    assert!(lines.lines().any(|l| l.starts_with("slowed") && l.contains("web → cart:80")), "{lines}");
-    let same = Diff::new(&after, &after, &DiffLimits::default());
-    assert_eq!(same.text(&after, &after), "no difference in 2 edges\n");
-    for drawn in [text(&after), svg(&after), lines] {
-        assert!(!drawn.contains("\u{1b}"), "{drawn}");
-    }
-    assert!(svg(&after).contains("&lt;valkey&gt;"));
-}
-
-/// A map of flow records alone: so many connections, attempts that failed, and handshakes of 2^`bucket` µs.
-fn of_flows(opened: u64, failed: u64, bucket: usize) -> Document {
-    let mut counts = FlowCounts { opened, failed, active: 2, ..FlowCounts::default() };
-    counts.handshake.0[bucket] = opened;
-    counts.srtt.0[bucket] = opened;
-    let record = flow("web", Role::Client, [10, 0, 0, 1], [10, 0, 0, 9], counts);
-    Document::new(&ServiceMap::of_evidence(&[], &[record]), RANGE)
-}
-
-#[test]
-fn an_edge_of_flow_records_alone_is_compared_by_its_handshakes_and_failures() {
-    let limits = DiffLimits::default();
-    let says = |before: &Document, after: &Document| Diff::new(before, after, &limits).text(before, after);
-    let before = of_flows(100, 0, 10);
-    let lines = says(&before, &of_flows(100, 0, 12));
-    assert!(
-        lines.starts_with("slowed  web → 10.0.0.9:80 ") && lines.contains("handshake p95") && lines.contains("×4.0"),
-        "{lines}"
-    );
-    // The next power of two may be a hair more; and a handful says nothing.
-    assert!(says(&before, &of_flows(100, 0, 11)).starts_with("no difference"));
-    assert!(says(&before, &of_flows(19, 0, 15)).starts_with("no difference"));
-    let lines = says(&before, &of_flows(75, 25, 10));
-    assert!(lines.starts_with("failing") && lines.contains("failed to connect 0.0 % → 25.0 %"), "{lines}");
-    let lines = text(&of_flows(75, 25, 10));
-    assert!(lines.contains("75 connections") && lines.contains("75, 2 open, 25 failed"), "{lines}");
-    for drawn in [svg(&before), dot(&before)] {
-        assert!(drawn.contains("RTT 1.45ms"), "{drawn}");
-    }
-    assert!(dot(&of_flows(75, 25, 10)).contains("color=red") && svg(&of_flows(75, 25, 10)).contains("class=\"e bad\""));
-}
-
 #[test]
 fn how_long_a_connection_lasts_is_not_how_fast_it_answers() {
     let mut w = World::default();
@@ -321,7 +243,6 @@ fn how_long_a_connection_lasts_is_not_how_fast_it_answers() {
     };
     let map = Document::new(&ServiceMap::of_spans(&w.spans), RANGE);
     assert_eq!(one(&map), (1, 0, 0));
-    assert!(text(&map).contains("1 connection ") && svg(&map).contains(">1 connection<"), "{}", text(&map));
     // Beside calls that were understood it is counted apart.
     w.call(None, proc(1, 1, "web"), proc(2, 2, "vault"), T0, T0 + 3 * MS);
     let map = Document::new(&ServiceMap::of_spans(&w.spans), RANGE);
@@ -334,7 +255,70 @@ fn a_document_survives_its_file() {
     let map = document(30, 2, Some("redis"));
     let json = serde_json::to_string(&map).unwrap();
     assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), map);
-    let lines = text(&map);
-    assert_eq!(lines.lines().count(), 3, "{lines}");
-    assert!(lines.contains("web") && lines.contains("30 requests") && lines.contains("10.3/s"), "{lines}");
+}
+
+/// An untraced caller → gateway → cart ×10 → a database that is not observed; the last call to it fails.
+fn world() -> World {
+    let mut w = World::default();
+    let (user, gateway, cart, db) = (proc(9, 1, "user"), proc(1, 2, "gateway"), proc(2, 3, "cart"), proc(3, 4, "db"));
+    for i in 0..10 {
+        let t = T0 + i * 100 * MS;
+        let a = w.call(None, user, gateway, t, t + 20 * MS);
+        let b = w.call(Some(a), gateway, cart, t + 2 * MS, t + 12 * MS);
+        let c = w.call(Some(b), cart, db, t + 3 * MS, t + 4 * MS);
+        w.spans[c.client].protocol = "redis".into();
+        if i == 9 {
+            w.spans[c.client].status = Status::Reset;
+            w.spans[c.client].error = "ECONNRESET".into();
+        }
+    }
+    w.spans.retain(|s| &*s.resource.service != "user" && &*s.resource.service != "db");
+    w
+}
+
+#[test]
+fn the_map_knows_who_calls_whom_and_counts_each_call_once() {
+    let w = world();
+    let map = ServiceMap::of_spans(&w.spans);
+    let name = |i: usize| (map.nodes[i].name.as_str(), map.nodes[i].kind);
+    let edges: Vec<_> = map
+        .edges
+        .iter()
+        .map(|e| (name(e.client).0, name(e.server).0, e.protocol(), e.total.count, e.total.errors))
+        .collect();
+    assert_eq!(
+        edges,
+        [
+            ("10.0.0.9", "gateway", "http", 10, 0),
+            ("cart", "10.0.0.3:80", "redis", 10, 1),
+            ("gateway", "cart", "http", 10, 0),
+        ]
+    );
+    assert_eq!(name(map.edges[0].client).1, NodeKind::Caller);
+    assert_eq!(name(map.edges[1].server).1, NodeKind::Address);
+    let cart = &map.edges[2];
+    assert!(cart.client_view.is_some() && cart.server_view.is_some() && map.edges[0].client_view.is_none());
+    assert!(cart.total.latency.percentile_ns(0.5).abs_diff(10 * MS) < MS);
+    let mut turned = w.spans.clone();
+    turned.reverse();
+    assert_eq!(ServiceMap::of_spans(&turned), map, "the order of spans does not matter");
+    let requests: Vec<_> = map.nodes.iter().map(|n| n.requests).collect();
+    assert_eq!(requests.iter().sum::<u64>(), 20);
+}
+
+#[test]
+fn loopback_addresses_are_those_of_their_host() {
+    let mut w = World::default();
+    for host in [1, 2] {
+        let names = if host == 1 { ["c1", "s1"] } else { ["c2", "s2"] };
+        let c = w.call(None, proc(host, 1, names[0]), proc(host, 2, names[1]), T0, T0 + MS);
+        for i in [c.client, c.server] {
+            w.spans[i].tuple.client = Endpoint::new([127, 0, 0, 1].into(), 5000);
+            w.spans[i].tuple.server = Endpoint::new([127, 0, 0, 1].into(), 80);
+        }
+    }
+    assert_eq!(w.spans[0].tap, TapSide::ClientProcess);
+    let map = ServiceMap::of_spans(&w.spans);
+    let pairs: Vec<_> = map.edges.iter().map(|e| (&*map.nodes[e.client].name, &*map.nodes[e.server].name)).collect();
+    assert_eq!(pairs, [("c1", "s1"), ("c2", "s2")]);
 }

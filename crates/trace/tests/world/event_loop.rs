@@ -1,7 +1,7 @@
 //! A simulated event loop that writes down what it does.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-use super::common::{proc, Dice, World, MS, T0, US};
+use super::world::{proc, Dice, World, MS, T0, US};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide, Value};
