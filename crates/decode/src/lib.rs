@@ -55,16 +55,12 @@ pub mod zmtp;
 pub mod zookeeper;
 
 mod ber;
-mod counted;
-pub mod framed;
-mod frames;
-mod packed;
-mod prefixed;
+mod compression;
+pub mod framing;
 mod registry;
 mod rpc;
 mod semantics;
 mod text;
-mod units;
 mod url;
 
 #[cfg(test)]

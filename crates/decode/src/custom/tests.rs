@@ -6,7 +6,7 @@
 )]
 
 use super::{Attribute, Custom, Definition, Endian, Form, Framing, KindBy, Magic, Source, StatusBy};
-use crate::framed::tests::{is_sound, keeps_secrets};
+use crate::framing::tests::{is_sound, keeps_secrets};
 use crate::testing::{c, cut, probe, s, tcp, Turn};
 use crate::{infer, Detect, Probe, Protocol, Registry, Verdict};
 use wirespan_model::{Side, Transport};

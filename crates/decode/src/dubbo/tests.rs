@@ -6,7 +6,7 @@
 )]
 
 use super::Dubbo;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp};
 use crate::{Detect, Protocol};
 use wirespan_model::Side;

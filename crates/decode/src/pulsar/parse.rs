@@ -3,7 +3,8 @@
 use super::commands::{self, BEFORE, TELLING};
 use super::session::Session;
 use super::{emit, reason};
-use crate::prefixed::{Frame, Framing, Out, Start, Stream};
+use crate::framing::prefixed::{Frame, Framing, Start, Stream};
+use crate::framing::Out;
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Chunk, Item, Side};
 

@@ -4,7 +4,8 @@ use super::emit;
 use super::head::{self, Form};
 use super::json::Stop;
 use super::reason;
-use crate::prefixed::{Frame, Framing, Out, Start, Stream};
+use crate::framing::prefixed::{Frame, Framing, Start, Stream};
+use crate::framing::Out;
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Chunk, Item, Side};
 

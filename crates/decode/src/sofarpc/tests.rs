@@ -4,7 +4,7 @@
 mod wires;
 
 use super::SofaRpc;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp, Turn};
 use crate::{Detect, Protocol};
 use wires::{answer, frame, REQUEST, RESPONSE};

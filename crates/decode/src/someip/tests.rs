@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::SomeIp;
-use crate::framed::tests::{is_sound, keeps_secrets};
+use crate::framing::tests::{is_sound, keeps_secrets};
 use crate::testing::{c, line, s, tcp, Turn};
 use crate::{Detect, Probe, Protocol};
 use wirespan_model::{Chunk, Side, Transport};

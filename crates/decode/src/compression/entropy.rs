@@ -1,6 +1,6 @@
 //! The entropy coding of Zstandard (RFC 8878, sections 4.1 and 4.2): bits that are read backwards, FSE, Huffman.
 
-use crate::counted::View;
+use crate::framing::Cursor;
 
 /// Longest code of a Huffman table, bits.
 const MAX_CODE: u32 = 11;
@@ -79,7 +79,7 @@ impl Fse {
     }
 
     /// Reads a table's description: how often each of at most `symbols` occurs, in `2^max_log` at most.
-    pub(super) fn read(at: &mut View<'_>, max_log: u32, symbols: usize) -> Option<Self> {
+    pub(super) fn read(at: &mut Cursor<'_>, max_log: u32, symbols: usize) -> Option<Self> {
         let bytes = at.rest();
         let log = window(bytes, 0, 4).saturating_add(5);
         if log > max_log {
@@ -168,7 +168,7 @@ pub(super) struct Huffman {
 }
 
 impl Huffman {
-    pub(super) fn read(at: &mut View<'_>) -> Option<Self> {
+    pub(super) fn read(at: &mut Cursor<'_>) -> Option<Self> {
         let head = usize::from(at.u8()?);
         let mut weights = match head.checked_sub(127) {
             Some(n @ 1..) => {
@@ -223,7 +223,7 @@ impl Huffman {
 
 /// Weights of Huffman codes that were packed by two states in turn.
 fn packed_weights(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut at = View::new(bytes);
+    let mut at = Cursor::new(bytes);
     let table = Fse::read(&mut at, MAX_WEIGHTS_LOG, BYTES)?;
     let mut bits = Bits::new(at.rest())?;
     let (mut state, mut other) = (table.start(&mut bits), table.start(&mut bits));

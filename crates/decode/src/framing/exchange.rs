@@ -1,15 +1,13 @@
-//! What protocols with a length in front of every message share: finding the messages, in any chunks, with gaps.
+//! Reads a connection message by message, for protocols in which requests and responses explain each other: their
+//! messages have a header with a length, and both sides share one state.
 //!
-//! A [`Session`] says how long a message is and how many of its bytes it wants to see; [`FramedParser`] gathers those,
-//! hands them on once, and skips the rest exactly, also where it was not captured. Only heads that a chunk broke off
-//! are copied.
+//! A [`Session`] says how long a message is and how many of its bytes it wants. [`SessionParser`] gathers those bytes,
+//! hands them on once, and skips the rest, also where it was not captured. Only heads that a chunk broke off are copied.
 
+use super::Out;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Body, Chunk, Item, Side};
-
-/// Where items go.
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// What the beginning of a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,20 +123,20 @@ impl Stream {
 
 /// Parser of one connection whose messages mean what `S` says.
 #[derive(Debug, Default)]
-pub(crate) struct FramedParser<S> {
+pub(crate) struct SessionParser<S> {
     client: Stream,
     server: Stream,
     session: S,
 }
 
-impl<S> FramedParser<S> {
+impl<S> SessionParser<S> {
     /// A parser whose session begins so.
     pub(crate) fn of(session: S) -> Self {
-        FramedParser { client: Stream::default(), server: Stream::default(), session }
+        SessionParser { client: Stream::default(), server: Stream::default(), session }
     }
 }
 
-impl<S: Session> Parser for FramedParser<S> {
+impl<S: Session> Parser for SessionParser<S> {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         let mut rest = chunk.bytes;
@@ -186,7 +184,7 @@ impl<S: Session> Parser for FramedParser<S> {
     }
 }
 
-impl<S: Session> FramedParser<S> {
+impl<S: Session> SessionParser<S> {
     fn stream(&mut self, side: Side) -> &mut Stream {
         match side {
             Side::Client => &mut self.client,
@@ -299,65 +297,5 @@ impl<S: Session> FramedParser<S> {
                 }
             }
         }
-    }
-}
-
-/// Reads big- and little-endian numbers and counted bytes from a view; `None` where it ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct View<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> View<'a> {
-    pub(crate) fn new(rest: &'a [u8]) -> Self {
-        View { rest }
-    }
-
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.rest
-    }
-
-    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.rest.split_at_checked(n)?;
-        self.rest = rest;
-        Some(head)
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.rest.split_first_chunk::<N>()?;
-        self.rest = rest;
-        Some(*head)
-    }
-
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[b]| b)
-    }
-
-    pub(crate) fn u16_be(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    pub(crate) fn u32_be(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    pub(crate) fn u16_le(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32_le(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64_le(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    /// Bytes up to a NUL, which is taken too.
-    pub(crate) fn cstr(&mut self) -> Option<&'a [u8]> {
-        let end = memchr::memchr(0, self.rest)?;
-        let text = self.take(end)?;
-        self.take(1)?;
-        Some(text)
     }
 }

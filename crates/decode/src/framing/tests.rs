@@ -1,7 +1,8 @@
 //! The walk from frame to frame, and what the tests of all such protocols share.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use super::{Format, Frame, Frames, Out, Reasons, Start, Walked};
+use super::calls::{CallParser, Format, Frame, Reasons, Start, Walked};
+use super::Out;
 use crate::testing::{c, cut, line, probe, say, Turn};
 use crate::{Detect, Parser, Protocol, MAX_BUFFERED};
 use wirespan_model::{Chunk, Item, Kind, Message, Side, Transport};
@@ -74,7 +75,7 @@ impl Format for Toy {
 }
 
 fn toy(turns: &[Turn]) -> Vec<String> {
-    let mut parser = Frames::new(Toy, Transport::Tcp);
+    let mut parser = CallParser::new(Toy, Transport::Tcp);
     let mut said = say(&mut parser, turns);
     parser.finish(&mut |item| said.push(line(&item)));
     assert_eq!(parser.buffered(), 0);
@@ -126,7 +127,7 @@ fn nonsense_is_said_once() {
 
 #[test]
 fn a_datagram_holds_whole_frames() {
-    let mut parser = Frames::new(Toy, Transport::Udp);
+    let mut parser = CallParser::new(Toy, Transport::Udp);
     let mut said = Vec::new();
     for bytes in [&b"\x01a\x01b"[..], b"\x09cut", b"\x01c"] {
         let chunk = Chunk { side: Side::Client, bytes, missing: 0 };
@@ -147,7 +148,7 @@ fn memory_is_bounded() {
         }
         fn head(&mut self, _: &Frame<'_>, _: Out<'_>) {}
     }
-    let mut parser = Frames::new(Never, Transport::Tcp);
+    let mut parser = CallParser::new(Never, Transport::Tcp);
     let mut bad = 0;
     for _ in 0..100 {
         let chunk = Chunk { side: Side::Client, bytes: &[0; 1000], missing: 0 };

@@ -1,4 +1,4 @@
-//! What most protocols of frames decide by: each end's bytes are a frame for certain, perhaps, or not at all.
+//! The detection that most binary protocols share: the bytes of each end are a message for certain, perhaps, or not.
 
 use crate::{Detect, Probe};
 

@@ -1,18 +1,15 @@
-//! One side of a connection whose messages begin with their length: finds the frames, hands their beginnings on, skips
-//! the rest exactly. Kafka, Pulsar and RocketMQ share it.
+//! Reads one side of a connection whose messages begin with their length, and whose messages may have holes.
 //!
-//! Where a protocol wants it ([`Framing::bridges`]), a frame of which bytes in its middle were not captured is put
-//! together with the hole in it; else it ends where they are missing.
+//! A frame is handed on once: when [`Framing::KEEP`] bytes of it (or all of it) are there, or when no more of it will
+//! come. If bytes in the middle of a frame were not captured, the frame ends there, unless the protocol puts the frame
+//! together with the hole in it ([`Framing::bridges`]).
 //!
-//! A frame is handed on once, when `keep` bytes of it (or all of it) are there, or when no more of it will come. Joined
-//! in the middle, and after bytes that were not captured, the next chunk that [`Framing::start`] recognises is where
-//! reading begins again; until then nothing is said.
+//! A connection starts in the middle of anything. There, and after bytes that were not captured, reading begins at the
+//! next chunk that [`Framing::start`] recognises; until then nothing is reported.
 
+use super::Out;
 use crate::text::{at_most, len64};
 use wirespan_model::{Chunk, Item, Side};
-
-/// Where bytes of an emission go.
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Most bytes that a [`Framing::start`] may ask for before it decides.
 const MAX_START: usize = 1024;

@@ -10,16 +10,16 @@ mod zstd;
 
 pub(crate) use zstd::zstd;
 
-use crate::counted::View;
+use crate::framing::Cursor;
 
 /// Unpacks up to `max` bytes of a block of snappy behind what is in `out`.
 pub(crate) fn snappy(packed: &[u8], out: &mut Vec<u8>, max: usize) {
     let start = out.len();
-    let _ = snappy_elements(&mut View::new(packed), out, start, max);
+    let _ = snappy_elements(&mut Cursor::new(packed), out, start, max);
     out.truncate(start.saturating_add(max));
 }
 
-fn snappy_elements(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
+fn snappy_elements(at: &mut Cursor<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
     // The length, seven bits a byte.
     while at.u8()? >= 0x80 {}
     while out.len().saturating_sub(start) < max {
@@ -49,11 +49,11 @@ fn snappy_elements(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usiz
 /// Unpacks up to `max` bytes of a block of LZ4 behind what is in `out`.
 pub(crate) fn lz4(packed: &[u8], out: &mut Vec<u8>, max: usize) {
     let start = out.len();
-    let _ = lz4_sequences(&mut View::new(packed), out, start, max);
+    let _ = lz4_sequences(&mut Cursor::new(packed), out, start, max);
     out.truncate(start.saturating_add(max));
 }
 
-fn lz4_sequences(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
+fn lz4_sequences(at: &mut Cursor<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
     while out.len().saturating_sub(start) < max {
         let token = at.u8()?;
         let literals = length(at, token >> 4)?;
@@ -66,7 +66,7 @@ fn lz4_sequences(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize)
 }
 
 /// A length of LZ4: 15 goes on with bytes up to one that is not 255.
-fn length(at: &mut View<'_>, nibble: u8) -> Option<usize> {
+fn length(at: &mut Cursor<'_>, nibble: u8) -> Option<usize> {
     let mut len = usize::from(nibble);
     if nibble == 15 {
         loop {
@@ -80,7 +80,7 @@ fn length(at: &mut View<'_>, nibble: u8) -> Option<usize> {
     Some(len)
 }
 
-fn literal(at: &mut View<'_>, out: &mut Vec<u8>, len: usize, max: usize) -> Option<()> {
+fn literal(at: &mut Cursor<'_>, out: &mut Vec<u8>, len: usize, max: usize) -> Option<()> {
     let rest = at.rest();
     // Beyond `max`, what is written is wrong, and cut off in the end.
     out.extend_from_slice(rest.get(..len.min(max).min(rest.len())).unwrap_or_default());

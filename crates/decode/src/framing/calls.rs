@@ -1,32 +1,13 @@
-//! What protocols of frames share: walking a stream from frame to frame, whatever the frames say.
+//! Reads a connection frame by frame, for RPC protocols: their frames have a header with a length, or end where a walk
+//! over their fields ends, and come on TCP or in datagrams.
 //!
-//! A [`Format`] tells where a frame ends ([`Format::start`]) and reads its head ([`Format::head`]); everything else is
-//! here: heads that come in pieces, bodies skipped by their lengths, bytes not captured, and finding a frame again
-//! afterwards. Formats whose messages do not tell their length ([`Start::Walk`]) find the end by walking the bytes.
-//!
-//! | event | what is done |
-//! |---|---|
-//! | bytes missing inside a frame whose length is known | skipped exactly |
-//! | bytes missing beyond it | `…_gap`; the next chunk that starts with a frame |
-//! | no frame where one has to start | `…_bad_frame`; the next chunk that starts with a frame |
-//! | a head cut by bytes not captured | read as far as it goes |
+//! A [`Format`] says where a frame ends ([`Format::start`]) and reads its head ([`Format::head`]). If the messages of a
+//! format have no length ([`Start::Walk`]), [`Format::walk`] goes on in their bytes until it finds the end.
 
-mod detect;
-mod reader;
-
-#[cfg(test)]
-pub(crate) mod tests;
-
-pub(crate) use detect::{decide, Looks};
-pub(crate) use reader::Field;
-pub use reader::Reader;
-
+use super::Out;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Body, Chunk, Item, Message, Side, Transport};
-
-/// Receives what was read.
-pub type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// What the bytes at the start of a frame tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,17 +137,17 @@ impl Stream {
 }
 
 /// A parser made of a [`Format`].
-pub struct Frames<F> {
+pub struct CallParser<F> {
     format: F,
     sides: [Stream; 2],
     datagrams: bool,
 }
 
-impl<F: Format> Frames<F> {
+impl<F: Format> CallParser<F> {
     /// A parser for one connection.
     pub fn new(format: F, transport: Transport) -> Self {
         let datagrams = matches!(transport, Transport::Udp | Transport::UnixDgram);
-        Frames { format, sides: [Stream::new(), Stream::new()], datagrams }
+        CallParser { format, sides: [Stream::new(), Stream::new()], datagrams }
     }
 
     fn stream(&mut self, side: Side) -> &mut Stream {
@@ -367,7 +348,7 @@ struct Place {
     cut: bool,
 }
 
-impl<F: Format> Parser for Frames<F> {
+impl<F: Format> Parser for CallParser<F> {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         if self.datagrams {
             return self.datagram(chunk, out);

@@ -6,7 +6,7 @@
 
 use super::entropy::{Bits, Fse, Huffman};
 use super::{copy, literal};
-use crate::counted::View;
+use crate::framing::Cursor;
 
 const MAGIC: u32 = 0xfd2f_b528;
 /// What repeated offsets are at the start of a frame.
@@ -73,7 +73,7 @@ const OFFSET_CODES: [(u32, u32); 32] = {
 
 impl Codes {
     /// The table of a block, by its mode. One like that of the block before (3) cannot be in the first.
-    fn table(&self, mode: u8, at: &mut View<'_>) -> Option<Fse> {
+    fn table(&self, mode: u8, at: &mut Cursor<'_>) -> Option<Fse> {
         match mode & 3 {
             0 => Fse::of(self.usual, self.usual_log),
             1 => Some(Fse::single(at.u8()?)),
@@ -91,11 +91,11 @@ impl Codes {
 /// Unpacks up to `max` bytes of a frame of Zstandard behind what is in `out`.
 pub(crate) fn zstd(packed: &[u8], out: &mut Vec<u8>, max: usize) {
     let start = out.len();
-    let _ = frame(&mut View::new(packed), out, start, max);
+    let _ = frame(&mut Cursor::new(packed), out, start, max);
     out.truncate(start.saturating_add(max));
 }
 
-fn frame(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
+fn frame(at: &mut Cursor<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
     if at.u32_le()? != MAGIC {
         return None;
     }
@@ -124,7 +124,7 @@ fn frame(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Opti
                 let byte = at.u8()?;
                 out.extend(std::iter::repeat_n(byte, size.min(max)));
             }
-            2 => return block(&mut View::new(at.take(size)?), out, start, max),
+            2 => return block(&mut Cursor::new(at.take(size)?), out, start, max),
             _ => return None,
         }
         if head & 1 == 1 {
@@ -135,17 +135,17 @@ fn frame(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Opti
 }
 
 /// A number of so many bytes, at most 8, the lowest first.
-fn number(at: &mut View<'_>, bytes: usize) -> Option<u64> {
+fn number(at: &mut Cursor<'_>, bytes: usize) -> Option<u64> {
     Some(at.take(bytes)?.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
 }
 
-fn block(at: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
+fn block(at: &mut Cursor<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
     let literals = literals(at, max)?;
-    sequences(at, &mut View::new(&literals), out, start, max)
+    sequences(at, &mut Cursor::new(&literals), out, start, max)
 }
 
 /// The first `max` literals of a block.
-fn literals(at: &mut View<'_>, max: usize) -> Option<Vec<u8>> {
+fn literals(at: &mut Cursor<'_>, max: usize) -> Option<Vec<u8>> {
     let first = *at.rest().first()?;
     let format = first >> 2 & 3;
     if first & 3 < 2 {
@@ -173,7 +173,7 @@ fn literals(at: &mut View<'_>, max: usize) -> Option<Vec<u8>> {
     let head = number(at, bytes)?;
     let size = |n: u64| usize::try_from(n & 1u64.wrapping_shl(width).wrapping_sub(1)).ok();
     let all = size(head >> 4)?;
-    let mut at = View::new(at.take(size((head >> 4).wrapping_shr(width))?)?);
+    let mut at = Cursor::new(at.take(size((head >> 4).wrapping_shr(width))?)?);
     let codes = Huffman::read(&mut at)?;
     let want = all.min(max);
     let mut out = Vec::with_capacity(want);
@@ -189,7 +189,13 @@ fn literals(at: &mut View<'_>, max: usize) -> Option<Vec<u8>> {
 }
 
 /// Puts literals and what is repeated together.
-fn sequences(at: &mut View<'_>, literals: &mut View<'_>, out: &mut Vec<u8>, start: usize, max: usize) -> Option<()> {
+fn sequences(
+    at: &mut Cursor<'_>,
+    literals: &mut Cursor<'_>,
+    out: &mut Vec<u8>,
+    start: usize,
+    max: usize,
+) -> Option<()> {
     let n = match at.u8()? {
         n @ 0..128 => u32::from(n),
         255 => u32::from(at.u16_le()?).saturating_add(0x7f00),

@@ -1,61 +1,44 @@
-//! The mechanics that protocols of messages with a head share: find the head, skip what follows it, survive gaps.
+//! Reads a connection unit by unit (a message, a line, a record), for protocols that know where the head of a unit ends
+//! only when they have read it.
 //!
-//! A protocol implements [`Reader`]: it is shown the bytes from the start of a unit (a message, a line, a record) and
-//! says how much of them is its head and how many bytes to skip behind it. Everything else is done here, the same for
-//! all: pieces are put together up to [`Reader::MAX_HEAD`], bytes that were not captured are skipped exactly as long as
-//! they lie inside one unit, and behind a gap or nonsense the reader is asked again at the start of each chunk.
+//! A protocol implements [`Reader`]. It gets the bytes from the start of a unit, and answers how many of them are its
+//! head and how many bytes to skip behind it. [`Units`] does the rest. It puts pieces together up to
+//! [`Reader::MAX_HEAD`]. It skips bytes that were not captured, as long as they lie inside one unit. Behind a gap or
+//! nonsense it asks the reader again at the start of each chunk.
 //!
-//! For that cutting bytes otherwise changes nothing, a reader answers [`Step::More`] until it has seen all of its unit
-//! or `MAX_HEAD` bytes of it, whichever is less. Only a unit that is `cut` may be read from less; it is taken to the
-//! end.
+//! Cutting the bytes otherwise must change nothing. Therefore a reader answers [`Step::More`] until it has seen all of
+//! its unit or `MAX_HEAD` bytes of it, whichever is less. It may read less of a unit that is `cut`; such a unit is taken
+//! to its end.
 
+use super::{Out, PerSide};
 use crate::text::{at_most, len64};
 use crate::{Handover, Parser};
 use wirespan_model::{Attr, Chunk, Item, Side};
 
-/// Where items go.
-pub(crate) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
-
 /// The bytes from the start of a unit on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit<'a> {
-    /// Who sent them.
+    /// Sender.
     pub(crate) side: Side,
     /// At most [`Reader::MAX_HEAD`] bytes, at least one.
     pub(crate) bytes: &'a [u8],
     /// Offset of the first of them.
     pub(crate) offset: u64,
-    /// Bytes behind them were not captured, or the connection ended.
+    /// The bytes behind them were not captured, or the connection ended.
     pub(crate) cut: bool,
-    /// The place is a guess: the start of a chunk behind a gap. Read only what cannot be anything else.
+    /// The place is a guess: the start of a chunk behind a gap. Answer [`Step::Took`] only if the bytes cannot be
+    /// anything else.
     pub(crate) lost: bool,
 }
 
-/// One thing for each side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PerSide<T> {
-    client: T,
-    server: T,
-}
-
-impl<T> PerSide<T> {
-    /// That of a side.
-    pub(crate) fn of(&mut self, side: Side) -> &mut T {
-        match side {
-            Side::Client => &mut self.client,
-            Side::Server => &mut self.server,
-        }
-    }
-}
-
-/// What a reader made of a unit.
+/// Answer of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Read: this many bytes of it, and as many more to be skipped.
+    /// The unit was read: its head has `head` bytes, and `skip` bytes follow that need not be read.
     Took { head: usize, skip: u64 },
-    /// It goes on behind the bytes.
+    /// The head goes on behind the bytes.
     More,
-    /// It is none.
+    /// No unit starts here.
     Bad,
 }
 
@@ -65,8 +48,11 @@ pub(crate) trait Reader: Default + Send {
     const MAX_HEAD: usize;
     /// Reason to count when bytes between units were not captured; ends in `_gap`.
     const GAP: &'static str;
-    /// Reason to count when something that is no unit stands where one has to start.
+    /// Reason to count when no unit starts where one has to.
     const BAD: &'static str;
+    /// Where the next protocol starts after an [`Item::Upgrade`]: behind the last unit, or else behind all bytes that
+    /// were fed.
+    const NEXT_STARTS_BEHIND_UNIT: bool = true;
 
     /// Reads the unit at the start of the bytes and emits what it says.
     fn read(&mut self, unit: Unit<'_>, out: Out<'_>) -> Step;
@@ -74,13 +60,13 @@ pub(crate) trait Reader: Default + Send {
     /// Units of this side may have been lost.
     fn lost(&mut self, _side: Side, _out: Out<'_>) {}
 
-    /// Whether this side is in the middle of something whose end nothing announced, so that bytes missing there are no
-    /// loss.
-    fn is_endless(&self, _side: Side) -> bool {
-        false
+    /// Bytes behind the last unit of this side were not captured, up to `offset`. `Some(skip)` says that no message was
+    /// among them, and that `skip` more bytes hold none either.
+    fn tolerates(&self, _side: Side, _offset: u64) -> Option<u64> {
+        None
     }
 
-    /// Whether the connection speaks another protocol now ([`Item::Upgrade`] was emitted): nothing more is read.
+    /// Whether the connection speaks another protocol now ([`Item::Upgrade`] was emitted). Then nothing more is read.
     fn is_over(&self) -> bool {
         false
     }
@@ -90,13 +76,18 @@ pub(crate) trait Reader: Default + Send {
         false
     }
 
-    /// What later spans of the connection are to be told.
+    /// Attributes for the later spans of the connection, see [`Handover::attrs`].
     fn handover(&mut self) -> Vec<Attr> {
         Vec::new()
     }
 
     /// The connection ended.
     fn finish(&mut self, _out: Out<'_>) {}
+
+    /// Bytes that the reader itself keeps, for the memory account.
+    fn buffered(&self) -> usize {
+        0
+    }
 }
 
 /// One direction.
@@ -132,7 +123,7 @@ impl Lane {
             } else {
                 self.unit(chunk.side, rest, chunk.missing > 0, reader, out)
             };
-            rest = rest.get(taken.max(1)..).unwrap_or_default();
+            rest = rest.get(taken..).unwrap_or_default();
             first = false;
         }
         if chunk.missing > 0 && !reader.is_over() {
@@ -140,7 +131,8 @@ impl Lane {
         }
     }
 
-    /// Looks at the unit that the buffer and `bytes` begin; returns how many of `bytes` it took.
+    /// Shows the reader the unit that starts in the buffer, or else in `bytes`. Returns how many of `bytes` were taken; 0
+    /// only if buffered bytes were taken, or bytes to skip follow.
     fn unit<R: Reader>(&mut self, side: Side, bytes: &[u8], missing: bool, reader: &mut R, out: Out<'_>) -> usize {
         let before = self.buf.len();
         let window = bytes.get(..R::MAX_HEAD.saturating_sub(before)).unwrap_or(bytes);
@@ -153,8 +145,17 @@ impl Lane {
         let unit = Unit { side, bytes: view, offset: self.offset, cut, lost: self.lost };
         let taken = match reader.read(unit, out) {
             Step::Took { head, skip } => {
+                // An empty unit would be read for ever.
+                let head = if skip == 0 { head.max(1) } else { head };
                 self.pass(len64(head));
                 (self.skip, self.lost) = (skip, false);
+                if head < before {
+                    // The peer's bytes have changed the meaning of the buffered ones: they are more than one unit.
+                    buf.truncate(before);
+                    buf.drain(..head);
+                    self.buf = buf;
+                    return 0;
+                }
                 head.saturating_sub(before)
             }
             Step::More if !cut && view.len() < R::MAX_HEAD => {
@@ -166,7 +167,7 @@ impl Lane {
             }
             step => {
                 self.pass(len64(before.saturating_add(bytes.len())));
-                // What the end of a captured prefix broke off will be counted as a gap.
+                // If the captured bytes end in a head, the missing ones will be counted as a gap.
                 let broken_off = cut && step == Step::More;
                 if !self.lost && !broken_off {
                     self.lose(side, R::BAD, reader, out);
@@ -182,11 +183,11 @@ impl Lane {
 
     fn lose<R: Reader>(&mut self, side: Side, reason: &'static str, reader: &mut R, out: Out<'_>) {
         (self.skip, self.lost) = (0, true);
-        out(Item::Malformed { side, reason });
         reader.lost(side, out);
+        out(Item::Malformed { side, reason });
     }
 
-    /// A buffered head will not be completed; what can be read of it is worth reading.
+    /// The rest of a buffered head will not come: reads what is there.
     fn broken_off<R: Reader>(&mut self, side: Side, reader: &mut R, out: Out<'_>) {
         let mut buf = std::mem::take(&mut self.buf);
         if !buf.is_empty() && !reader.is_over() {
@@ -202,14 +203,16 @@ impl Lane {
 
     fn gap<R: Reader>(&mut self, side: Side, missing: u64, reader: &mut R, out: Out<'_>) {
         self.broken_off(side, reader, out);
+        let end = self.offset.saturating_add(missing);
         if missing <= self.skip {
             self.skip = self.skip.saturating_sub(missing);
-        } else if reader.is_endless(side) {
-            self.skip = 0;
         } else if !self.lost && !reader.is_over() {
-            self.lose(side, R::GAP, reader, out);
+            match reader.tolerates(side, end) {
+                Some(skip) => self.skip = skip,
+                None => self.lose(side, R::GAP, reader, out),
+            }
         }
-        self.pass(missing);
+        self.offset = end;
     }
 }
 
@@ -221,7 +224,7 @@ pub(crate) struct Units<R> {
 }
 
 impl<R: Reader> Units<R> {
-    /// With a reader that has settings.
+    /// A parser with this reader.
     pub(crate) fn of(reader: R) -> Self {
         Units { lanes: PerSide::default(), reader }
     }
@@ -242,7 +245,8 @@ impl<R: Reader> Parser for Units<R> {
     }
 
     fn buffered(&self) -> usize {
-        self.lanes.client.buf.len().saturating_add(self.lanes.server.buf.len())
+        let lanes = self.lanes.client.buf.len().saturating_add(self.lanes.server.buf.len());
+        lanes.saturating_add(self.reader.buffered())
     }
 
     fn needs_whole(&self) -> bool {
@@ -250,6 +254,7 @@ impl<R: Reader> Parser for Units<R> {
     }
 
     fn handover(&mut self) -> Handover {
-        Handover { at: Some([self.lanes.client.offset, self.lanes.server.offset]), attrs: self.reader.handover() }
+        let behind_units = [self.lanes.client.offset, self.lanes.server.offset];
+        Handover { at: R::NEXT_STARTS_BEHIND_UNIT.then_some(behind_units), attrs: self.reader.handover() }
     }
 }
