@@ -15,6 +15,7 @@ pub mod flow;
 pub mod key;
 pub mod message;
 pub mod net;
+pub mod percent;
 pub mod semconv;
 pub mod span;
 pub mod time;
