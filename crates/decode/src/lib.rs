@@ -64,10 +64,6 @@ mod text;
 mod url;
 
 #[cfg(test)]
-mod carried_tests;
-#[cfg(test)]
-mod infer_tests;
-#[cfg(test)]
 mod testing;
 
 pub use infer::{infer, Verdict, PATIENCE};

@@ -1,5 +1,6 @@
 //! Frames → messages.
 
+use super::begun::{begun, closed, Begun, MAX_NAME};
 use super::content::content;
 use super::methods::{self, about, method, Id, Part};
 use super::session::{method_id, Session};
@@ -17,28 +18,9 @@ const MAX_FRAME: u64 = 128 << 20;
 const USUAL_FRAME: u32 = 128 * 1024;
 /// Contents that may be begun per side at once, on channels.
 const MAX_BEGUN: usize = 64;
-/// Longest name that is kept, bytes.
-const MAX_NAME: usize = 256;
 
 /// Parser of one connection.
 pub(super) type AmqpParser = Frames<Methods>;
-
-/// A method whose content header has not come.
-#[derive(Debug)]
-struct Begun {
-    side: Side,
-    channel: u16,
-    method: Id,
-    offset: u64,
-    /// Offset behind the method.
-    end: u64,
-    exchange: Box<str>,
-    routing_key: Box<str>,
-    delivery_tag: Option<u64>,
-    redelivered: bool,
-    /// Reply code and text of a return.
-    returned: Option<(u16, Box<str>)>,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Methods {
@@ -393,53 +375,6 @@ impl Methods {
         }
         self.emit(m, out);
     }
-}
-
-/// A method that a content follows.
-fn begun(frame: Frame<'_>, channel: u16, method: Id, arguments: &[u8]) -> Option<Begun> {
-    let mut begun = Begun {
-        side: frame.side,
-        channel,
-        method,
-        offset: frame.offset,
-        end: frame.offset.saturating_add(len64(frame.bytes.len())),
-        exchange: "".into(),
-        routing_key: "".into(),
-        delivery_tag: None,
-        redelivered: false,
-        returned: None,
-    };
-    let mut at = Cursor::new(arguments);
-    match method {
-        methods::PUBLISH => drop(at.u16()?),
-        methods::RETURN => {
-            let code = at.u16()?;
-            begun.returned = Some((code, clean(at.bytes8()?, MAX_NAME).into()));
-        }
-        methods::DELIVER => {
-            at.bytes8()?;
-            begun.delivery_tag = Some(at.u64()?);
-            begun.redelivered = at.u8()? & 1 == 1;
-        }
-        _ => {
-            begun.delivery_tag = Some(at.u64()?);
-            begun.redelivered = at.u8()? & 1 == 1;
-        }
-    }
-    begun.exchange = clean(at.bytes8()?, MAX_NAME).into();
-    begun.routing_key = clean(at.bytes8()?, MAX_NAME).into();
-    Some(begun)
-}
-
-/// Reply code, text and cause of a close; nothing of an orderly one.
-fn closed(arguments: &[u8]) -> Option<(u16, Box<str>, Id)> {
-    let mut at = Cursor::new(arguments);
-    let code = at.u16()?;
-    let text = clean(at.bytes8()?, MAX_NAME);
-    let cause = (at.u16()?, at.u16()?);
-    // RabbitMQ quotes the values of arguments there, behind their names.
-    let text = text.split(": received ").next().unwrap_or_default();
-    (code != 200 && code != 0).then(|| (code, text.into(), cause))
 }
 
 /// `publish` of `basic.publish`.

@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_other_libraries_pack_is_unpacked_also_from_its_beginning(
+        fn blocks_of_other_libraries_are_unpacked_even_if_cut(
             words in prop::collection::vec("[a-e]{1,9}", 0..900), noise in prop::collection::vec(any::<u8>(), 0..700), at in 0usize..2000,
         ) {
             let text = [words.concat().into_bytes(), noise, words.concat().into_bytes()].concat();
@@ -146,7 +146,7 @@ mod tests {
 
         /// A byte that is wrong anywhere, so that every part of the format is met.
         #[test]
-        fn what_was_spoilt_stays_bounded(words in prop::collection::vec("[a-z]{1,9}", 1..400), at in any::<usize>(), with in 1u8..) {
+        fn spoilt_blocks_stay_bounded(words in prop::collection::vec("[a-z]{1,9}", 1..400), at in any::<usize>(), with in 1u8..) {
             for (unpack, mut packed) in packed(words.concat().as_bytes()) {
                 let at = at % packed.len();
                 packed[at] ^= with;

@@ -7,8 +7,9 @@
 //! A connection starts in the middle of anything. There, and after bytes that were not captured, reading begins at the
 //! next chunk that [`Framing::start`] recognises; until then nothing is reported.
 
-use super::Out;
+use super::{Out, PerSide};
 use crate::text::{at_most, len64};
+use crate::Parser;
 use wirespan_model::{Chunk, Item, Side};
 
 /// Most bytes that a [`Framing::start`] may ask for before it decides.
@@ -83,7 +84,7 @@ pub(crate) trait Framing {
 
 /// One side.
 #[derive(Debug)]
-pub(crate) struct Stream {
+struct Stream {
     /// Offset of the first byte that was not taken; buffered bytes start here.
     offset: u64,
     /// Beginning of a frame.
@@ -103,17 +104,12 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// Bytes kept.
-    pub(crate) fn buffered(&self) -> usize {
-        self.buf.len()
-    }
-
     fn pass(&mut self, n: usize) {
         self.offset = self.offset.saturating_add(len64(n));
     }
 
     /// Takes the next bytes of this side.
-    pub(crate) fn feed<F: Framing>(&mut self, chunk: Chunk<'_>, framing: &mut F, out: Out<'_>) {
+    fn feed<F: Framing>(&mut self, chunk: Chunk<'_>, framing: &mut F, out: Out<'_>) {
         let mut rest = chunk.bytes;
         let mut first = true;
         while !rest.is_empty() {
@@ -244,7 +240,7 @@ impl Stream {
     }
 
     /// No more of a buffered frame will come: what is there of it.
-    pub(crate) fn broken_off<F: Framing>(&mut self, side: Side, framing: &mut F, out: Out<'_>) {
+    fn broken_off<F: Framing>(&mut self, side: Side, framing: &mut F, out: Out<'_>) {
         if self.buf.is_empty() {
             return;
         }
@@ -290,5 +286,28 @@ impl Stream {
             self.lost = true;
             out(Item::Malformed { side, reason: F::GAP });
         }
+    }
+}
+
+/// Parser of one connection for a [`Framing`].
+#[derive(Debug, Default)]
+pub(crate) struct PrefixedParser<F> {
+    streams: PerSide<Stream>,
+    framing: F,
+}
+
+impl<F: Framing + Send> Parser for PrefixedParser<F> {
+    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
+        self.streams.of(chunk.side).feed(chunk, &mut self.framing, out);
+    }
+
+    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
+        for side in [Side::Client, Side::Server] {
+            self.streams.of(side).broken_off(side, &mut self.framing, out);
+        }
+    }
+
+    fn buffered(&self) -> usize {
+        self.streams.client.buf.len().saturating_add(self.streams.server.buf.len())
     }
 }

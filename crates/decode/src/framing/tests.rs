@@ -103,7 +103,7 @@ fn frames_follow_one_another_however_they_are_cut() {
 }
 
 #[test]
-fn what_was_not_captured_is_skipped_by_its_length() {
+fn missing_bytes_are_skipped_by_the_length_of_their_frame() {
     let turn = |bytes: &[u8], missing| (Side::Client, bytes.to_vec(), missing);
     // Inside the frame, to its end, in its head; then the next frame is where it should be.
     for (head, missing) in [(&b"\x09abcd"[..], 5), (b"\x09a", 8), (b"\x09abcdefgh", 1)] {
@@ -120,7 +120,7 @@ fn what_was_not_captured_is_skipped_by_its_length() {
 }
 
 #[test]
-fn nonsense_is_said_once() {
+fn nonsense_is_reported_once() {
     let said = toy(&[c(b"\xffabc"), c(b"\xfe"), c(b"\x01y")]);
     assert_eq!(said, ["Malformed Client toy_bad_frame", "C req @5+2 y"]);
 }

@@ -250,7 +250,7 @@ fn protocols_do_not_claim_each_other() {
 }
 
 #[test]
-fn patience_ends() {
+fn an_undecided_connection_is_given_up() {
     let first = b"GET /no/version/seen";
     assert_eq!(verdict(Transport::Tcp, first, b"", (1, 0)), Some("more"));
     assert_eq!(verdict(Transport::Tcp, first, b"", (9, 1)), Some("more"));

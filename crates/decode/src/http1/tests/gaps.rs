@@ -1,7 +1,7 @@
 //! Bytes that were not captured.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
-use super::Http1;
+use crate::http1::Http1;
 use crate::testing::{c, s, tcp, tcp_to_the_end, Turn};
 
 fn gap(turn: Turn, missing: u64) -> Turn {
@@ -42,7 +42,7 @@ fn more_missing_than_the_body_loses_the_place_and_finds_it_again() {
 }
 
 #[test]
-fn a_cut_head_is_emitted_with_what_was_seen() {
+fn a_cut_head_is_emitted_as_far_as_it_was_captured() {
     let said = tcp(
         &Http1,
         &[
@@ -147,7 +147,7 @@ fn a_response_without_length_to_an_unseen_request_does_not_swallow_the_next() {
 }
 
 #[test]
-fn only_lengths_captured() {
+fn lengths_without_bytes_are_one_gap() {
     let said = short(&[gap(c(""), 500), gap(c(""), 500), c("GET / HTTP/1.1\r\n\r\n")]);
     assert_eq!(said, ["Malformed Client http_gap", "C req @1000+18 GET /"]);
 }
@@ -176,7 +176,7 @@ fn an_answer_brings_out_a_request_that_is_not_complete() {
 }
 
 #[test]
-fn the_end_brings_out_what_is_not_complete() {
+fn the_end_of_the_connection_emits_incomplete_heads() {
     let said = tcp_to_the_end(&Http1, &[c("GET /a HTTP/1.1\r\n\r\nGET /never/en"), s("HTTP/1.1 200 OK\r\nServ")]);
     assert_eq!(said.len(), 5, "{said:?}");
     assert!(said[2].starts_with("C req @19+13 body=open GET /never/en"), "{}", said[2]);

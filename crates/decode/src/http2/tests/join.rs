@@ -6,7 +6,7 @@
     clippy::cast_possible_truncation
 )]
 
-use super::Http2;
+use crate::http2::Http2;
 use crate::testing::{cut, probe, Turn};
 use crate::{Detect, Protocol};
 use std::collections::BTreeMap;
@@ -263,7 +263,7 @@ fn calls_cut_short_lose_no_request_of_which_the_frame_header_was_seen() {
 }
 
 #[test]
-fn found_from_the_middle() {
+fn a_connection_is_recognised_from_its_middle() {
     let calls = conversation(60);
     let gather = |calls: &[Turn], side| -> Vec<u8> {
         calls.iter().filter(|c| c.0 == side).flat_map(|c| c.1.iter().copied()).take(4096).collect()

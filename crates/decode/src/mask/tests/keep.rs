@@ -36,7 +36,7 @@ const RESPONSE: &str =
     "HTTP/1.1 200 OK\r\nServer-Timing: db;dur=5\r\nSet-Cookie: canary-set\r\nContent-Length: 0\r\n\r\n";
 
 #[test]
-fn http_shows_what_was_allowed_and_nothing_else() {
+fn http_shows_only_allowed_values() {
     let turns = [c(REQUEST), s(RESPONSE)];
     let before = say(&crate::http1::Http1, Keep::default(), &turns).join("\n");
     assert!(!before.contains("acme") && !before.contains("page") && !before.contains("canary"), "{before}");
@@ -69,7 +69,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 }
 
 #[test]
-fn http2_shows_what_was_allowed_and_nothing_else() {
+fn http2_shows_only_allowed_values() {
     let literal = |index: u8, value: &str| [&[0x40 | index, value.len() as u8], value.as_bytes()].concat();
     // Then once more from the table: 62 is the newest.
     let asked = [
@@ -119,7 +119,7 @@ fn http2_shows_what_was_allowed_and_nothing_else() {
 }
 
 #[test]
-fn attributes_are_left_out_where_that_is_wanted() {
+fn hidden_attributes_are_left_out() {
     let turns = [c(REQUEST), s(RESPONSE)];
     let hide =
         |protocol: &str, attributes: &[&str]| keep(protocol, Mask { hide: names(attributes), ..Mask::default() });
@@ -210,7 +210,7 @@ fn memcached_shows_the_first_key_and_no_value() {
 }
 
 #[test]
-fn mongodb_shows_what_queries_compare_the_named_fields_with() {
+fn mongodb_shows_only_values_of_allowed_fields() {
     fn element(kind: u8, key: &str, value: &[u8]) -> Vec<u8> {
         [&[kind], key.as_bytes(), &[0], value].concat()
     }

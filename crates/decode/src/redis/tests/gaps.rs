@@ -1,8 +1,8 @@
 //! Bytes that were not captured.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
-use super::tests::{cmd, say};
-use super::Redis;
+use super::{cmd, say};
+use crate::redis::Redis;
 use crate::testing::{c, s, tcp_to_the_end, Turn};
 
 fn gap(turn: Turn, missing: u64) -> Turn {
@@ -70,7 +70,7 @@ fn replies_after_a_gap_do_not_answer_old_subscriptions() {
 }
 
 #[test]
-fn the_end_brings_out_what_is_not_complete() {
+fn the_end_of_the_connection_emits_incomplete_heads() {
     let said = tcp_to_the_end(&Redis, &[c("*3\r\n$6\r\nCONFIG\r\n$3\r\nSE")]);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with("C req @0+16 body=open CONFIG"), "{}", said[0]);
