@@ -2,16 +2,20 @@
 #![deny(unsafe_code)]
 
 mod agent;
+mod capture_thread;
 mod cli;
+mod clock;
 mod config;
 mod counters;
-mod export;
 mod flows;
 mod memory;
-mod outputs;
+mod pipeline;
 mod protocols;
 mod server;
-mod silence;
+mod session;
+mod span_metrics;
+mod stop_signal;
+mod view;
 
 /// Spans are made by one thread and freed by another, which is where glibc's allocator is slowest (see
 /// docs/performance.md).

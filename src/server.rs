@@ -1,49 +1,102 @@
-//! The server on one screen: receive → store → trace → view.
+//! The server on one screen: receive → pipeline → view.
+//!
+//! A receiver acknowledges a batch when the pipeline has taken it, so nothing is queued here: the receivers' threads
+//! and [`Server::run`] share the pipeline under a lock.
 
-use crate::config::Serve;
+use crate::config::{Config, OutputArgs, Serve};
 use crate::counters::Counters;
-use crate::outputs::Outputs;
+use crate::pipeline::{open_store, Causes, Pipeline};
+use crate::view::{About, View};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use wirespan_ship::link::{Receiver, ReceiverConfig};
 use wirespan_ship::otlp::receive::{OtlpReceiver, ReceiveConfig};
-use wirespan_store::Store;
-use wirespan_view::{AgentStatus, ViewState};
+use wirespan_ship::{FlowSink, Sink, SinkError};
 
-/// A running view: the UI and the query API. Ends when dropped.
-pub(crate) struct View {
-    runtime: Option<tokio::runtime::Runtime>,
-    stop: Option<oneshot::Sender<()>>,
-    /// Where it listens.
-    pub(crate) addr: SocketAddr,
+/// A running server.
+pub(crate) struct Server {
+    pipeline: Arc<Mutex<Pipeline>>,
+    counters: Arc<Counters>,
+    agents: Receiver,
+    otlp: Result<Option<OtlpReceiver>>,
+    view: View,
 }
 
-/// Takes spans from agents and SDKs into the outputs.
-pub(crate) fn sink(outputs: Arc<Mutex<Outputs>>) -> wirespan_ship::Sink {
-    Arc::new(move |spans| match outputs.lock() {
-        Ok(mut outputs) => {
-            outputs.take(spans);
-            Ok(())
+impl Server {
+    /// Receives from agents at `listen`, which must present `token`, and from SDKs where the configuration says;
+    /// serves the view at `ui`.
+    pub(crate) fn start(
+        listen: SocketAddr,
+        token: &str,
+        ui: SocketAddr,
+        outputs: &OutputArgs,
+        config: &Config,
+    ) -> Result<Server> {
+        let counters = Arc::new(Counters::new(config));
+        let store = open_store(outputs, config)?;
+        let (kept, counted) = (Some(Arc::clone(&store)), Arc::clone(&counters));
+        let pipeline = Pipeline::open(Causes::Decided, outputs, config, kept, None, counted)?;
+        let pipeline = Arc::new(Mutex::new(pipeline));
+        let limits = ReceiverConfig { token: token.into(), ..ReceiverConfig::default() };
+        let agents = Receiver::bind_with_flows(listen, limits, sink(&pipeline), flow_sink(&pipeline))
+            .with_context(|| format!("listening for agents on {listen}"))?;
+        let otlp = receive_otlp(&config.serve, sink(&pipeline));
+        let view = View::serve(ui, store, Arc::clone(&counters), About { mode: "server", ..About::default() })?;
+        Ok(Server { pipeline, counters, agents, otlp, view })
+    }
+
+    /// Says on stderr where the server listens.
+    pub(crate) fn announce(&self) {
+        eprintln!("wirespan: agents on {}, UI on {}; Ctrl-C ends", self.agents.local_addr(), self.view.url());
+        match &self.otlp {
+            Ok(Some(otlp)) => eprintln!("wirespan: OTLP on {:?}", otlp.local_addrs()),
+            Ok(None) => {}
+            // The port may belong to another collector: a server without OTLP still serves its agents.
+            Err(error) => eprintln!("wirespan: no OTLP is received: {error:#}"),
         }
-        Err(_) => Err(wirespan_ship::SinkError::Refused("the outputs are gone".into())),
-    })
-}
+    }
 
-/// Takes flows from agents into the outputs.
-pub(crate) fn flow_sink(outputs: Arc<Mutex<Outputs>>) -> wirespan_ship::FlowSink {
-    Arc::new(move |flows| match outputs.lock() {
-        Ok(mut outputs) => {
-            outputs.take_flows(flows);
-            Ok(())
+    /// Does what is due by the clock. False if a thread has panicked while it held the pipeline.
+    pub(crate) fn run_due(&self) -> bool {
+        let Ok(mut pipeline) = self.pipeline.lock() else { return false };
+        // What the receivers have read is in the pipeline already: no batch waits.
+        pipeline.caught_up();
+        pipeline.run_due(0);
+        self.counters.set("receive", self.agents.status().counters());
+        if let Ok(Some(otlp)) = &self.otlp {
+            self.counters.set("otlp-receive", otlp.status().counters());
         }
-        Err(_) => Err(wirespan_ship::SinkError::Refused("the outputs are gone".into())),
-    })
+        true
+    }
+
+    /// Ends the receivers, and takes what has come through all outputs.
+    pub(crate) fn stop(self) {
+        drop((self.agents, self.otlp));
+        if let Ok(mut pipeline) = self.pipeline.lock() {
+            pipeline.finish();
+        };
+    }
 }
 
-/// Receives OTLP where the configuration says; `None` if nowhere.
-pub(crate) fn otlp(config: &Serve, outputs: Arc<Mutex<Outputs>>) -> Result<Option<OtlpReceiver>> {
+/// Takes spans into the pipeline.
+fn sink(pipeline: &Arc<Mutex<Pipeline>>) -> Sink {
+    let pipeline = Arc::clone(pipeline);
+    Arc::new(move |spans| pipeline.lock().map(|mut p| p.take(spans)).map_err(|_| gone()))
+}
+
+/// Takes flows into the pipeline.
+fn flow_sink(pipeline: &Arc<Mutex<Pipeline>>) -> FlowSink {
+    let pipeline = Arc::clone(pipeline);
+    Arc::new(move |flows| pipeline.lock().map(|mut p| p.take_flows(flows)).map_err(|_| gone()))
+}
+
+fn gone() -> SinkError {
+    SinkError::Refused("a thread of the server has panicked".into())
+}
+
+/// Receives OTLP where the configuration says; `None` if nowhere. The spans name their parents: no cause is inferred.
+fn receive_otlp(config: &Serve, sink: Sink) -> Result<Option<OtlpReceiver>> {
     let addresses = [("serve.otlp_grpc", &config.otlp_grpc), ("serve.otlp_http", &config.otlp_http)];
     let listen = addresses
         .iter()
@@ -54,68 +107,6 @@ pub(crate) fn otlp(config: &Serve, outputs: Arc<Mutex<Outputs>>) -> Result<Optio
         return Ok(None);
     }
     let words: Vec<_> = listen.iter().map(ToString::to_string).collect();
-    let receiver = OtlpReceiver::start(ReceiveConfig::new(listen), sink(outputs));
+    let receiver = OtlpReceiver::start(ReceiveConfig::new(listen), sink);
     Ok(Some(receiver.with_context(|| format!("receiving OTLP on {}", words.join(" and ")))?))
-}
-
-/// What the status page says besides counters.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct About {
-    /// Subcommand.
-    pub(crate) mode: &'static str,
-    /// What is traced.
-    pub(crate) targets: String,
-    /// Missing features.
-    pub(crate) notes: Vec<String>,
-}
-
-/// Serves the view of this store at `addr`; a port that is taken is an error that says so.
-pub(crate) fn view(addr: SocketAddr, store: Arc<dyn Store>, counters: Arc<Counters>, about: About) -> Result<View> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("view")
-        .enable_all()
-        .build()
-        .context("starting the view")?;
-    let listener = runtime
-        .block_on(TcpListener::bind(addr))
-        .with_context(|| format!("serving the UI on {addr}: give another address with --ui, or --no-ui"))?;
-    let addr = listener.local_addr()?;
-    let metrics = Arc::clone(&counters);
-    let status = move || AgentStatus {
-        mode: about.mode.to_string(),
-        targets: about.targets.clone(),
-        notes: about.notes.clone(),
-        stages: counters.stages(),
-    };
-    let state =
-        ViewState::new(store).with_status(Arc::new(status)).with_metrics(Arc::new(move || metrics.prometheus()));
-    let (stop, stopped) = oneshot::channel();
-    runtime.spawn(async move {
-        let shutdown = async {
-            let _ = stopped.await;
-        };
-        if let Err(error) = wirespan_view::serve(listener, state, shutdown).await {
-            tracing::error!(%error, "the UI has stopped");
-        }
-    });
-    Ok(View { runtime: Some(runtime), stop: Some(stop), addr })
-}
-
-impl View {
-    /// `http://ADDR/`.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}/", self.addr)
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-        }
-    }
 }

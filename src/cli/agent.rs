@@ -1,16 +1,12 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use super::{capture_options, flow_rhythm, join_config, run, up, MapFileArgs, OutputArgs, PropagateArgs};
-use crate::agent;
-use crate::config::Config;
-use crate::counters::Counters;
-use crate::outputs::{open_store, Outputs};
+use crate::config::{Config, MapFileArgs, OutputArgs, PropagateArgs};
+use crate::session::{Request, Session};
+use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::process::ExitCode;
-use std::sync::Arc;
 use wirespan_ship::link::{AgentInfo, Sender, SenderConfig};
 
 #[derive(Args)]
@@ -41,45 +37,31 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
         bail!("nowhere to send spans: give --server HOST:PORT, --otlp-endpoint URL, --otlp-file FILE or --store DIR");
     }
-    let counters = Arc::new(Counters::new(&config));
-    let link = match &args.server {
-        Some(server) => {
-            let host = wirespan_enrich::Enricher::new();
-            let info = AgentInfo {
-                host: host.host().name.to_string(),
-                host_id: host.host_id(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                pid: std::process::id(),
-            };
-            let config = SenderConfig { token: args.token.clone(), ..SenderConfig::new(server.clone(), info) };
-            Some(Sender::start(config).context("starting the link to the server")?)
-        }
-        None => None,
-    };
-    let store = match &args.outputs.store {
-        Some(_) => Some(open_store(&args.outputs, &config.store)?),
-        None => None,
-    };
-    let mut outputs = Outputs::open(&args.outputs, &config, store, link, Arc::clone(&counters.spans))?;
-    outputs.write_map_to(args.map.map_file.as_deref())?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let agent = agent::start(
-        capture_options(&config)?,
-        join_config(&config)?,
-        flow_rhythm(&config),
+    let mut stop = StopSignal::catch()?;
+    let request = Request {
+        mode: "agent",
         targets,
-        outputs,
-        Arc::clone(&counters),
-    )?;
-    for f in agent.features.iter().filter(|f| !f.lost.is_empty()) {
-        eprintln!("wirespan: {}: {} ({})", f.feature, f.lost, f.remedy);
-    }
+        described: args.targets.describe(),
+        outputs: &args.outputs,
+        map_file: args.map.map_file.as_deref(),
+        link: args.server.as_ref().map(|server| link(server, &args.token)).transpose()?,
+        ui: None,
+    };
+    let session = Session::open(request, &config)?;
     eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe());
-    let healthy = up::wait(&mut signals, args.seconds, || agent.running());
-    agent.stop()?;
-    run::report_losses(&counters);
-    if !healthy {
-        bail!("tracing has ended by itself");
-    }
+    session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the link to a server.
+fn link(server: &str, token: &str) -> Result<Sender> {
+    let host = wirespan_enrich::Enricher::new();
+    let info = AgentInfo {
+        host: host.host().name.to_string(),
+        host_id: host.host_id(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+    };
+    let config = SenderConfig { token: token.into(), ..SenderConfig::new(server, info) };
+    Sender::start(config).context("starting the link to the server")
 }

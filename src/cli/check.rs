@@ -1,7 +1,7 @@
 //! `wirespan check`: what this kernel allows, feature by feature.
 
-use super::{capture_options, Format};
-use crate::config::Config;
+use super::Format;
+use crate::config::{capture_options, Config};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;

@@ -2,18 +2,14 @@
 
 use super::gate::Gated;
 use super::targets::cgroup_root;
-use super::{capture_options, flow_rhythm, join_config, run, up, OutputArgs, UiArgs};
-use crate::agent;
-use crate::config::Config;
-use crate::counters::Counters;
-use crate::outputs::{open_store, Outputs};
+use crate::config::{Config, OutputArgs, UiArgs};
+use crate::session::{Request, Session};
+use crate::stop_signal::StopSignal;
 use anyhow::{anyhow, bail, Context as _, Result};
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wirespan_capture::Targets;
 use wirespan_store::Store;
@@ -82,40 +78,39 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
             args.shop.display()
         );
     }
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let mut stop = StopSignal::catch()?;
     let work = WorkDir::create()?;
     build(&args.shop)?;
     let cgroup = Cgroup::create()?;
-    let counters = Arc::new(Counters::new(&config));
-    let store = open_store(&args.outputs, &config.store)?;
-    let outputs = Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
-    let targets = Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() };
-    let agent = agent::start(
-        capture_options(&config)?,
-        join_config(&config)?,
-        flow_rhythm(&config),
-        targets,
-        outputs,
-        Arc::clone(&counters),
-    )?;
-    let view = run::serve(&args.ui, &config, &store, &counters, &agent, "demo", "the demo shop".into())?;
+    let request = Request {
+        mode: "demo",
+        targets: Targets { cgroups: vec![cgroup.0.clone()], ..Targets::default() },
+        described: "the demo shop".into(),
+        outputs: &args.outputs,
+        map_file: None,
+        link: None,
+        ui: Some(&args.ui),
+    };
+    let session = Session::open(request, &config)?;
 
     let gated = Gated::start(&command(&args, &work.0), Stdio::null())?;
     cgroup.add(gated.child.id())?;
     let mut shop = gated.open()?;
     eprintln!("wirespan: the shop is starting");
     let started = Instant::now();
-    let shown = show_one(store.as_ref(), &mut shop, &mut signals, started, args.seconds)?;
-    if let (Shown::Trace, Some(view)) = (shown, &view) {
+    let shown = match session.store() {
+        Some(store) => show_one(store, &mut shop, &mut stop, started, args.seconds)?,
+        None => Shown::Nothing,
+    };
+    if let (Shown::Trace, Some(view)) = (shown, session.view()) {
         eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
     }
     if shown != Shown::Stopped {
         let left = args.seconds.map(|s| s.saturating_sub(started.elapsed().as_secs()));
-        up::wait(&mut signals, left, || true);
+        stop.wait(left, || true);
     }
     end(&mut shop);
-    agent.stop()?;
-    run::report_losses(&counters);
+    session.close()?.report_losses();
     if shown == Shown::Nothing {
         bail!("no request of the shop was seen; its log is in the lines above");
     }
@@ -157,13 +152,13 @@ enum Shown {
 fn show_one(
     store: &dyn Store,
     shop: &mut Child,
-    signals: &mut signal_hook::iterator::Signals,
+    stop: &mut StopSignal,
     started: Instant,
     seconds: Option<u64>,
 ) -> Result<Shown> {
     let mut enough_since = None;
     loop {
-        if signals.pending().next().is_some() {
+        if stop.came() {
             return Ok(Shown::Stopped);
         }
         if let Some(status) = shop.try_wait()? {

@@ -1,9 +1,11 @@
 //! `wirespan replay FILE…`: capture files → the same decode, join and store path, with no privilege.
 
-use super::{join_config, server, Format, OutputArgs, UiArgs};
-use crate::config::Config;
+use super::Format;
+use crate::config::{join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
-use crate::outputs::{open_store, Outputs};
+use crate::pipeline::{open_store, Causes, Pipeline};
+use crate::stop_signal::StopSignal;
+use crate::view::{About, View};
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::Value;
@@ -45,9 +47,10 @@ impl Resources for Nobody {
 
 pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     let counters = Arc::new(Counters::new(&config));
-    let store = open_store(&args.outputs, &config.store)?;
-    let mut outputs =
-        Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
+    let store = open_store(&args.outputs, &config)?;
+    let (kept, counted) = (Some(Arc::clone(&store)), Arc::clone(&counters));
+    // A capture file knows no process: there are no causes to infer.
+    let mut pipeline = Pipeline::open(Causes::Decided, &args.outputs, &config, kept, None, counted)?;
     let join = join_config(&config)?;
     let mut failed = 0;
     let mut total = 0;
@@ -66,7 +69,7 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         total += spans.len();
         let spans: Vec<Arc<Span>> = spans.into_iter().map(Arc::new).collect();
         print(&spans, args.format)?;
-        outputs.take(spans);
+        pipeline.take(spans);
         if let Err(error) = read {
             failed += 1;
             eprintln!("wirespan: {error}");
@@ -75,12 +78,16 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
             eprintln!("wirespan: {}: {name} {n}", path.display());
         }
     }
-    outputs.finish();
+    pipeline.finish();
     if args.format == Format::Text && std::io::stderr().is_terminal() {
         eprintln!("wirespan: {total} spans of {} files", args.files.len());
     }
     if args.serve {
-        server::serve_until_signal(&args.ui, &config, store, counters, "replay")?;
+        let mut stop = StopSignal::catch()?;
+        let about = About { mode: "replay", ..About::default() };
+        let view = View::serve(args.ui.ui.unwrap_or(config.serve.ui), store, counters, about)?;
+        eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
+        stop.wait(None, || true);
     }
     if failed > 0 {
         bail!("{failed} of {} files could not be read to their end", args.files.len());

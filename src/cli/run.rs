@@ -1,19 +1,15 @@
 //! `wirespan run -- CMD…`: trace a command and all it starts, print its traces.
 
 use super::gate::Gated;
-use super::{capture_options, flow_rhythm, join_config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
-use crate::agent::{self, Agent};
-use crate::config::Config;
-use crate::counters::Counters;
-use crate::outputs::{open_store, Outputs};
-use crate::server::{self, About, View};
+use crate::config::{Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
+use crate::session::{Request, Session};
 use anyhow::Result;
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::{Child, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 use wirespan_capture::Targets;
 use wirespan_store::Store;
@@ -42,33 +38,32 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
-    let counters = Arc::new(Counters::new(&config));
-    let store = open_store(&args.outputs, &config.store)?;
-    let mut outputs =
-        Outputs::open(&args.outputs, &config, Some(Arc::clone(&store)), None, Arc::clone(&counters.spans))?;
-    outputs.write_map_to(args.map.map_file.as_deref())?;
-    let agent = agent::start(
-        capture_options(&config)?,
-        join_config(&config)?,
-        flow_rhythm(&config),
-        Targets::default(),
-        outputs,
-        Arc::clone(&counters),
-    )?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let view = serve(&args.ui, &config, &store, &counters, &agent, "run", describe(&args.command))?;
-    if let Some(view) = &view {
+    let request = Request {
+        mode: "run",
+        // The command is added when it waits at the gate.
+        targets: Targets::default(),
+        described: describe(&args.command),
+        outputs: &args.outputs,
+        map_file: args.map.map_file.as_deref(),
+        link: None,
+        ui: Some(&args.ui),
+    };
+    let session = Session::open(request, &config)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    if let Some(view) = session.view() {
         eprintln!("wirespan: UI on {}", view.url());
     }
     let gated = Gated::start(&args.command, Stdio::inherit())?;
-    agent.add_pid(gated.child.id(), gated.program())?;
+    session.add_pid(gated.child.id(), gated.program())?;
     let mut child = gated.open()?;
 
     let code = wait(&mut child, &mut signals)?;
-    agent.stop()?;
-    print_traces(store.as_ref(), args.print)?;
-    report_losses(&counters);
-    if let (true, Some(view)) = (args.keep, &view) {
+    let ended = session.close()?;
+    if let Some(store) = &ended.store {
+        print_traces(store.as_ref(), args.print)?;
+    }
+    ended.report_losses();
+    if let (true, Some(view)) = (args.keep, &ended.view) {
         eprintln!("wirespan: the command has ended; UI on {} until Ctrl-C", view.url());
         signals.forever().next();
     }
@@ -80,39 +75,8 @@ fn describe(command: &[OsString]) -> String {
     format!("{} and all it starts", words.join(" "))
 }
 
-/// Serves the view unless it was declined.
-pub(super) fn serve(
-    ui: &UiArgs,
-    config: &Config,
-    store: &Arc<dyn Store>,
-    counters: &Arc<Counters>,
-    agent: &Agent,
-    mode: &'static str,
-    targets: String,
-) -> Result<Option<View>> {
-    let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
-    let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
-    for note in &notes {
-        eprintln!("wirespan: {note}");
-    }
-    if ui.no_ui {
-        return Ok(None);
-    }
-    let addr = ui.ui.unwrap_or(config.serve.ui);
-    let about = About { mode, targets, notes };
-    match server::view(addr, Arc::clone(store), Arc::clone(counters), about) {
-        Ok(view) => Ok(Some(view)),
-        // The default port may be another wirespan's: tracing matters more than the UI.
-        Err(error) if ui.ui.is_none() => {
-            eprintln!("wirespan: no UI: {error:#}");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Waits for the command. A signal is for the command; a second one ends it.
-fn wait(child: &mut Child, signals: &mut signal_hook::iterator::Signals) -> Result<ExitCode> {
+/// Waits for the command. The first signal is passed on to the command; the second one kills it.
+fn wait(child: &mut Child, signals: &mut Signals) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt as _;
     let mut seen = 0;
     loop {
@@ -122,7 +86,7 @@ fn wait(child: &mut Child, signals: &mut signal_hook::iterator::Signals) -> Resu
         }
         for signal in signals.pending() {
             seen += 1;
-            // Ctrl-C reaches the command by the terminal; SIGTERM came to us alone.
+            // The terminal sends Ctrl-C to the command, too; SIGTERM came to this process alone.
             let forward = match (seen, signal) {
                 (1, SIGTERM) => Some(rustix::process::Signal::TERM),
                 (1, _) => None,
@@ -137,7 +101,7 @@ fn wait(child: &mut Child, signals: &mut signal_hook::iterator::Signals) -> Resu
 }
 
 /// Prints the slowest traces of the store as trees.
-pub(super) fn print_traces(store: &dyn Store, limit: usize) -> Result<()> {
+fn print_traces(store: &dyn Store, limit: usize) -> Result<()> {
     let colour = std::io::stdout().is_terminal();
     let traces = super::traces::slowest(store, limit, &Limits::default())?;
     if traces.is_empty() && limit > 0 {
@@ -147,11 +111,4 @@ pub(super) fn print_traces(store: &dyn Store, limit: usize) -> Result<()> {
         println!("{}", super::traces::render(&trace, colour));
     }
     Ok(())
-}
-
-/// Says what was lost, if anything was.
-pub(super) fn report_losses(counters: &Counters) {
-    for (name, n) in counters.losses() {
-        eprintln!("wirespan: lost: {name} {n}");
-    }
 }

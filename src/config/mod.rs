@@ -1,12 +1,18 @@
-//! A configuration file (TOML) overrides the defaults of [`keys`], the command line overrides the file.
+//! A configuration file (TOML) overrides the defaults of [`keys`], the command line ([`options`]) overrides the file.
 //!
 //! Unknown keys are errors that name the nearest key that exists.
 
+mod export;
 mod keys;
+mod options;
 mod page;
+mod stages;
 
-pub(crate) use keys::{Config, Inference, Mask, Plugin, Serve, Store};
+pub(crate) use export::{export_config, metrics_exporter};
+pub(crate) use keys::{Config, Mask, Plugin, Serve};
+pub(crate) use options::{MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
 pub(crate) use page::reference;
+pub(crate) use stages::{capture_options, flow_rhythm, join_config, solver_config, store_options};
 
 use anyhow::{bail, Context as _, Result};
 use std::path::Path;

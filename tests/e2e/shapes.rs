@@ -95,14 +95,14 @@ fn configured(test: &str, config: &str, names: &[&str], requests: u32) -> Option
     let file = dir.path().join("wirespan.toml");
     std::fs::write(&file, config).unwrap();
     trace(test, names, dir.path(), requests, USERS, &[OsStr::new("--config"), file.as_os_str()])?;
-    Some(serde_json::from_str(&compare(dir.path(), "json")).unwrap())
+    Some(serde_json::from_str(&compare(&dir.path().join("spans.jsonl"), &dir.path().join("work"), "json")).unwrap())
 }
 
 /// What was traced against what the services wrote down.
-fn compare(dir: &Path, format: &str) -> String {
+pub(crate) fn compare(spans: &Path, work: &Path, format: &str) -> String {
     let mut command = Command::new("python3");
     command.arg(root().join("tests/apps/shapes/compare.py")).args(["--show", "3", "--format", format]);
-    let done = command.arg(dir.join("spans.jsonl")).arg(dir.join("work")).output().unwrap();
+    let done = command.arg(spans).arg(work).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8_lossy(&done.stdout).to_string()
 }
@@ -111,9 +111,10 @@ fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), St
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<&str> = bars.iter().map(|b| b.shape).collect();
     let Some(said) = trace(test, &names, dir.path(), requests, users, &[]) else { return Ok(()) };
-    let text = compare(dir.path(), "text");
+    let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("work"));
+    let text = compare(&spans, &work, "text");
     println!("{text}");
-    let reports: Value = serde_json::from_str(&compare(dir.path(), "json")).unwrap();
+    let reports: Value = serde_json::from_str(&compare(&spans, &work, "json")).unwrap();
     let mut short_of = Vec::new();
     for bar in bars {
         let report = &reports[bar.shape];

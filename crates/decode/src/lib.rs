@@ -55,14 +55,22 @@ pub mod zmtp;
 pub mod zookeeper;
 
 mod ber;
-mod compression;
-pub mod framing;
+mod counted;
+pub mod framed;
+mod frames;
+mod packed;
+mod prefixed;
 mod registry;
 mod rpc;
 mod semantics;
 mod text;
+mod units;
 mod url;
 
+#[cfg(test)]
+mod carried_tests;
+#[cfg(test)]
+mod infer_tests;
 #[cfg(test)]
 mod testing;
 

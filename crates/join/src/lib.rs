@@ -5,8 +5,6 @@
 //!                                                                      ↘ flow (bytes not understood) ↗
 //! ```
 //!
-//! Beside it, bundles of connections become flow records ([`Windows`]).
-//!
 //! One [`Joiner`] belongs to one thread. It keeps no clock: time comes with the events and with [`Joiner::tick`].
 //! Everything it keeps is bounded by [`JoinConfig`]; what it gives up is counted in [`JoinStats`].
 #![forbid(unsafe_code)]
@@ -28,10 +26,8 @@ mod stream;
 mod table;
 mod tls;
 mod verdict;
-mod window;
 
 pub use config::JoinConfig;
 pub use joiner::{Joiner, Resources};
 pub use stats::JoinStats;
 pub use verdict::{CopyRule, Verdict};
-pub use window::{TrueEnds, WindowStats, Windows, FULL_BUNDLES};

@@ -19,8 +19,7 @@ mod hessian;
 #[cfg(test)]
 mod tests;
 
-use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
-use crate::framing::Out;
+use crate::framed::{Format, Frame, Frames, Out, Reasons, Start};
 use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Side, Transport, L7};
 
@@ -53,7 +52,7 @@ impl Protocol for Dubbo {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(CallParser::new(DubboFormat, transport))
+        Box::new(Frames::new(DubboFormat, transport))
     }
 }
 

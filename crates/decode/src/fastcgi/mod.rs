@@ -13,7 +13,6 @@ mod detect;
 mod emit;
 pub mod parse;
 mod record;
-mod request;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,6 @@
     clippy::cast_possible_truncation
 )]
 
-mod join;
-
 use super::chain::PREFACE;
 use super::Http2;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
@@ -59,7 +57,7 @@ fn answered(frames: &[Vec<u8>]) -> Turn {
 }
 
 #[test]
-fn a_request_and_its_response_share_a_stream() {
+fn a_request_and_its_response() {
     let said = tcp(
         &Http2,
         &[
@@ -115,7 +113,7 @@ fn grpc_calls_end_with_their_trailers() {
 }
 
 #[test]
-fn padding_priority_continuations_and_interim_responses_are_read() {
+fn padding_priority_continuation_and_interim() {
     let whole = block(&[0x82, 0x86], &[(":path", "/long"), ("user-agent", "agent")]);
     let padded = [&[3, 0x80, 0, 0, 0, 16][..], &[0x82, 0x86, 0x84], &[0; 3]].concat();
     let said = tcp(
@@ -151,7 +149,7 @@ fn padding_priority_continuations_and_interim_responses_are_read() {
 }
 
 #[test]
-fn resets_and_goaway_end_requests() {
+fn resets_and_goaway() {
     let reset = |stream, code: u8| frame(3, 0, stream, &[0, 0, 0, code]);
     let said = tcp(
         &Http2,
@@ -225,7 +223,7 @@ fn gaps_are_skipped_inside_data_and_lose_the_table_elsewhere() {
 }
 
 #[test]
-fn connections_are_recognised_and_others_are_not() {
+fn detection() {
     let start = started(&[get(1, "/")]).1;
     assert_eq!(Http2.detect(&probe(&start, b"")), Detect::Yes { first_is_client: true });
     assert_eq!(Http2.detect(&probe(&frame(4, 0, 0, b""), &start)), Detect::Yes { first_is_client: false });

@@ -58,7 +58,7 @@ fn brief(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_conversation_of_version_3_is_read() {
+fn a_conversation_of_version_3() {
     let said = brief(&[
         c(connect(4)),
         s([0x20, 2, 0, 0]),
@@ -98,7 +98,7 @@ fn a_conversation_of_version_3_is_read() {
 }
 
 #[test]
-fn refusals_are_errors() {
+fn refusals() {
     let refused = |code: u8| brief(&[c(connect(4)), s([0x20, 2, 0, code])])[1].clone();
     assert!(refused(5).ends_with("status=5 ClientError error=\"not authorized\""));
     assert!(refused(3).ends_with("status=3 ServerError error=\"server unavailable\""));
@@ -111,7 +111,7 @@ fn refusals_are_errors() {
 }
 
 #[test]
-fn additions_of_version_5_are_read() {
+fn what_version_5_adds() {
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let props = [&[0x23, 0, 3, 0x26][..], &text("traceparent"), &text(parent), &[0x09], &text("c-1")].concat();
     let said = tcp(
@@ -142,7 +142,7 @@ fn aliases_are_forgotten_after_a_gap() {
 }
 
 #[test]
-fn no_secret_gets_out() {
+fn nothing_secret_is_said() {
     let turns = [
         c(connect(4)),
         s([0x20, 2, 0, 0]),

@@ -25,6 +25,8 @@ mod stream;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_gaps;
 
 use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};

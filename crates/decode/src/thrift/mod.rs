@@ -21,8 +21,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start, Walked};
-use crate::framing::{decide, Looks, Out};
+use crate::framed::{decide, Format, Frame, Frames, Looks, Out, Reasons, Start, Walked};
 use crate::text::len64;
 use crate::{Detect, Pairing, Parser, Probe, Protocol};
 use emit::Told;
@@ -63,7 +62,7 @@ impl Protocol for Thrift {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(CallParser::new(ThriftFormat::default(), transport))
+        Box::new(Frames::new(ThriftFormat::default(), transport))
     }
 }
 

@@ -1,0 +1,237 @@
+//! The capture thread: drains the kernel's ring, pairs messages into spans, and sends batches of spans on.
+//!
+//! The thread waits for nothing but the clock. If the out thread falls behind, whole batches of spans are dropped and
+//! counted: waiting would fill the ring, and records lost there cost more than spans.
+
+use crate::clock::now_ns;
+use crate::counters::Counters;
+use crate::pipeline::{Batch, REPORT_EVERY};
+use anyhow::{anyhow, Result};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wirespan_capture::{Capture, Copy, Verdict};
+use wirespan_decode::Registry;
+use wirespan_enrich::{Enricher, Nat};
+use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
+use wirespan_model::event::Actor;
+use wirespan_model::{Event, Resource, Span};
+
+/// Pause between two looks into the ring. The shortest is for young processes, which wait for their names, and young
+/// connections, which wait for a verdict; the second is for a ring that has records. The pause grows to the longest
+/// while the ring is empty. A busy machine fills the ring in about a tenth of a second.
+const POLL_YOUNG: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(4);
+const POLL_IDLE: Duration = Duration::from_millis(10);
+/// The pause if messages are not captured. The start of a program ends it, because the program may be short-lived.
+const PAUSE_WITHOUT_MESSAGES: Duration = Duration::from_millis(100);
+/// After a birth or a verdict, more are likely for so long.
+const YOUNG: Duration = Duration::from_millis(250);
+/// Spans go out in batches of this many, or after this time.
+const BATCH: usize = 512;
+const BATCH_WAIT: Duration = Duration::from_millis(100);
+/// Timers of the joiner run this often.
+const TICK_EVERY: Duration = Duration::from_millis(100);
+/// Names, connection tracking and counters are refreshed this often.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// After this many looks in a row that left records in the ring, more comes than is read, and timers run regardless.
+/// Records that piled up while this thread was not scheduled take fewer looks.
+const OVERLOAD: u32 = 1000;
+/// A server's span waits this long for the report that its response was lost: TCP sends a lost segment again after
+/// 200 ms at the earliest.
+const SETTLE: Duration = Duration::from_millis(600);
+
+/// An order to the running thread.
+pub(crate) enum Order {
+    /// Trace this process and its descendants, too. The file is the program that the process is about to become. The
+    /// thread answers when it traces.
+    AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
+}
+
+struct Processes(Arc<Enricher>);
+
+impl Resources for Processes {
+    fn resource(&self, actor: &Actor) -> Arc<Resource> {
+        self.0.resource(actor)
+    }
+}
+
+/// State of the thread.
+pub(crate) struct CaptureThread {
+    capture: Capture,
+    joiner: Joiner,
+    protocols: Registry,
+    enricher: Arc<Enricher>,
+    /// Finds the true ends of connections behind NAT; `None` where connection tracking cannot be asked.
+    nat: Option<Nat>,
+    counters: Arc<Counters>,
+    batch: Vec<Arc<Span>>,
+    dropped: u64,
+}
+
+impl CaptureThread {
+    pub(crate) fn new(
+        capture: Capture,
+        mut config: JoinConfig,
+        enricher: Arc<Enricher>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        if capture.sees_retransmits() {
+            config.settle_ns = SETTLE.as_nanos() as u64;
+        }
+        let protocols = config.protocols.clone();
+        let joiner = Joiner::new(config, enricher.host_id(), Box::new(Processes(Arc::clone(&enricher))));
+        let nat = Nat::new(Path::new("/proc"));
+        CaptureThread {
+            capture,
+            joiner,
+            protocols,
+            enricher,
+            nat,
+            counters,
+            batch: Vec::with_capacity(BATCH),
+            dropped: 0,
+        }
+    }
+
+    /// Runs until `stop` is raised; then detaches from the kernel, and takes what is left through all stages.
+    pub(crate) fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
+        let mut events = Vec::new();
+        let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
+        let mut young = Instant::now();
+        let mut pause = POLL_YOUNG;
+        let mut behind = 0u32;
+        while !stop.load(Ordering::Relaxed) {
+            for Order::AddPid(pid, program, answer) in orders.try_iter() {
+                let _ = answer.send(self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)));
+            }
+            let more = self.capture.drain_some(&mut events);
+            let idle = events.is_empty();
+            if self.take(&mut events, out) {
+                young = Instant::now();
+            }
+            pause = match idle {
+                _ if young.elapsed() < YOUNG => POLL_YOUNG,
+                true => (pause * 2).min(POLL_IDLE),
+                false => POLL,
+            };
+            behind = if more { behind.saturating_add(1) } else { 0 };
+            // Records that wait in the ring were written before now: a timeout is checked after they are read.
+            if (!more || behind > OVERLOAD) && ticked.elapsed() >= TICK_EVERY {
+                ticked = Instant::now();
+                self.tick();
+            }
+            if refreshed.elapsed() >= REFRESH_EVERY {
+                refreshed = Instant::now();
+                self.refresh();
+            }
+            let wait = if self.batch.is_empty() { REPORT_EVERY } else { BATCH_WAIT };
+            if self.batch.len() >= BATCH || sent.elapsed() >= wait {
+                sent = Instant::now();
+                self.send(out);
+            }
+            if more {
+                continue;
+            }
+            if self.capture.sees_messages() {
+                std::thread::sleep(pause);
+            } else {
+                self.capture.wait(PAUSE_WITHOUT_MESSAGES);
+            }
+        }
+        self.finish(&mut events, out);
+        Ok(())
+    }
+
+    fn finish(mut self, events: &mut Vec<Event>, out: &Sender<Batch>) {
+        self.capture.detach();
+        while self.capture.drain_some(events) {
+            self.take(events, out);
+        }
+        self.take(events, out);
+        let CaptureThread { joiner, batch, nat, .. } = &mut self;
+        joiner.finish(&mut |span| keep(batch, nat, span));
+        self.publish();
+        // The last batch waits for room in the queue: dropping it would gain nothing now.
+        let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
+    }
+
+    /// Takes events through the joiner. Returns whether there were births or verdicts.
+    fn take(&mut self, events: &mut Vec<Event>, out: &Sender<Batch>) -> bool {
+        let mut young = false;
+        for event in events.drain(..) {
+            if let Event::Task(task) = &event {
+                self.enricher.task_event(task);
+                young = true;
+            }
+            let CaptureThread { joiner, batch, nat, .. } = self;
+            joiner.event(event, &mut |span| keep(batch, nat, span));
+            if self.batch.len() >= BATCH {
+                self.send(out);
+            }
+        }
+        let verdicts: Vec<_> = self.joiner.verdicts().into_iter().map(|(socket, v)| (socket, to_kernel(&v))).collect();
+        if let Err(error) = self.capture.decide(&verdicts) {
+            tracing::warn!(%error, "verdicts did not reach the kernel; connections stay at their default");
+        }
+        young || !verdicts.is_empty()
+    }
+
+    fn tick(&mut self) {
+        let CaptureThread { joiner, batch, nat, .. } = self;
+        joiner.tick(now_ns(), &mut |span| keep(batch, nat, span));
+    }
+
+    fn refresh(&mut self) {
+        self.capture.refresh();
+        // The kernel may load connection tracking later, with the first container.
+        self.nat = self.nat.take().or_else(|| Nat::new(Path::new("/proc")));
+        self.publish();
+    }
+
+    /// Sends the batch, or the report that there is none.
+    fn send(&mut self, out: &Sender<Batch>) {
+        if self.batch.is_empty() {
+            let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports
+            return;
+        }
+        let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        let n = full.len() as u64;
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = out.try_send(Batch::Spans(full)) {
+            self.dropped += n;
+        }
+    }
+
+    fn publish(&self) {
+        self.counters.set("capture", self.capture.counters());
+        self.counters.set("join", self.joiner.stats().counters());
+        self.counters.set("plugin", self.protocols.counters());
+        let mut own = vec![("spans_dropped_queue_full", self.dropped)];
+        own.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
+        self.counters.set("agent", own);
+    }
+}
+
+/// Keeps a finished span, with its true ends.
+fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, mut span: Span) {
+    if let Some(nat) = nat {
+        nat.apply(&mut span);
+    }
+    batch.push(Arc::new(span));
+}
+
+fn to_kernel(decided: &Decided) -> Verdict {
+    let Decided { plaintext, shared, delivers, .. } = *decided;
+    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared, delivers };
+    let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+    match decided.copy {
+        CopyRule::FirstCallOnly(n) => verdict(Copy::First, bytes(n)),
+        // No payload is wanted: the totals of the connection come when it closes.
+        CopyRule::EveryCall(0) => verdict(Copy::Lengths, 0),
+        CopyRule::EveryCall(n) => verdict(Copy::Every, bytes(n)),
+        CopyRule::Ignore => verdict(Copy::Ignore, 0),
+        CopyRule::PairInKernel => verdict(Copy::Pair, 0),
+    }
+}

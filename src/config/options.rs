@@ -1,0 +1,64 @@
+//! Options of the command line that several subcommands share. They override the configuration file.
+
+use super::Config;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where spans go besides the view.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct OutputArgs {
+    /// Write every span to this file as OTLP JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) otlp_file: Option<PathBuf>,
+    /// Export to an OpenTelemetry collector: http://HOST:4317 (gRPC) or http://HOST:4318 (HTTP)
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+    /// Export also the metrics of the dependency map there: OpenTelemetry's service graphs, once a minute
+    #[arg(long)]
+    pub(crate) otlp_metrics: bool,
+    /// Keep spans in this directory (else in memory)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+/// Where the dependency map is written at the end.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct MapFileArgs {
+    /// Write the dependency map to this file at the end, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map_file: Option<PathBuf>,
+}
+
+/// Whether packets of targets may be changed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct PropagateArgs {
+    /// Put trace context (W3C traceparent) into HTTP/1 requests of the targets, as far as a self-test shows it to be
+    /// safe
+    #[arg(long)]
+    propagate: bool,
+    /// Put trace context beside other requests, into an option of TCP; not every network lets it pass
+    #[arg(long)]
+    propagate_option: bool,
+}
+
+impl PropagateArgs {
+    /// The flag says what the configuration leaves open.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        if self.propagate && config.capture.propagate == "off" {
+            config.capture.propagate = "auto".into();
+        }
+        config.capture.propagate_option |= self.propagate_option;
+    }
+}
+
+/// Where the UI and the query API are served.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct UiArgs {
+    /// Address of the UI and the query API [default: 127.0.0.1:9473]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) ui: Option<SocketAddr>,
+    /// Serve no UI
+    #[arg(long, conflicts_with = "ui")]
+    pub(crate) no_ui: bool,
+}

@@ -1,0 +1,67 @@
+//! From the configuration to the options of each stage.
+
+use super::Config;
+use crate::flows::Rhythm;
+use anyhow::{anyhow, Result};
+use std::time::Duration;
+use wirespan_capture::{FlowOptions, Propagate};
+
+/// Options of the capture. `WIRESPAN_RUNG` overrides the rung.
+pub(crate) fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
+    let c = &config.capture;
+    let rung = std::env::var("WIRESPAN_RUNG").ok().or_else(|| Some(c.rung.clone())).filter(|r| !r.is_empty());
+    let flows = FlowOptions { bundles: config.flows.bundles, sockets: config.flows.sockets };
+    Ok(wirespan_capture::Options {
+        payload_bytes: c.payload_bytes,
+        young_bytes: c.young_kib << 10,
+        ring_bytes: c.ring_mib.saturating_mul(1 << 20),
+        rung,
+        without: c.without.clone(),
+        messages: c.messages,
+        flows: config.flows.enabled.then_some(flows),
+        hooks_from_start: c.hooks_from_start,
+        propagate_options: c.propagate_option,
+        runtimes: c.runtimes,
+        actors: c.actors,
+        propagate: Propagate::from_word(&c.propagate).map_err(|why| anyhow!("capture.propagate: {why}"))?,
+    })
+}
+
+/// When flows are drained, and how long a record's window is.
+pub(crate) fn flow_rhythm(config: &Config) -> Rhythm {
+    Rhythm {
+        drain: Duration::from_millis(config.flows.drain_ms.max(10)),
+        window: Duration::from_secs(config.flows.window_s),
+    }
+}
+
+/// Limits of the join, and the protocols.
+pub(crate) fn join_config(config: &Config) -> Result<wirespan_join::JoinConfig> {
+    Ok(wirespan_join::JoinConfig {
+        protocols: crate::protocols::registry(config)?,
+        window_ns: config.join.window_s.saturating_mul(1_000_000_000),
+        max_connections: config.join.max_connections,
+        copy_bytes: config.capture.payload_bytes,
+        ..wirespan_join::JoinConfig::default()
+    })
+}
+
+/// Age and size at which the store forgets.
+pub(crate) fn store_options(config: &Config) -> wirespan_store::Options {
+    wirespan_store::Options {
+        max_age: Duration::from_secs(config.store.max_age_h * 3600),
+        max_bytes: config.store.max_mib << 20,
+        ..wirespan_store::Options::default()
+    }
+}
+
+/// Bounds of the inference.
+pub(crate) fn solver_config(config: &Config) -> wirespan_trace::SolverConfig {
+    let c = &config.inference;
+    wirespan_trace::SolverConfig {
+        enabled: c.enabled,
+        min_confidence: c.min_confidence,
+        max_wait_ns: c.max_wait_s.saturating_mul(1_000_000_000),
+        ..wirespan_trace::SolverConfig::default()
+    }
+}

@@ -1,0 +1,310 @@
+//! The way of a finished span, the same in agent and server: solve → stream → store, export, link.
+//!
+//! ```text
+//! take ──▶ [inference] ──▶ hand_on ──┬─▶ metrics
+//!                                    ├─▶ stream ──▶ OTLP file, OTLP collector     (whole traces)
+//!                                    ├─▶ link ──▶ server
+//!                                    └─▶ store
+//! ```
+//!
+//! Causes are inferred once, where the spans were captured: see [`Causes`]. [`Pipeline::run_due`] is the only place
+//! that acts by the clock; an agent's out thread ([`feed`]) and a server's loop call it.
+
+mod inference;
+mod map_file;
+mod stream_clock;
+mod thread;
+mod traces;
+
+pub(crate) use stream_clock::REPORT_EVERY;
+pub(crate) use thread::{feed, Batch};
+
+use crate::config::{export_config, metrics_exporter, solver_config, store_options, Config, OutputArgs};
+use crate::counters::Counters;
+use anyhow::{Context as _, Result};
+use inference::Inference;
+use map_file::MapFile;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use traces::TraceOutputs;
+use wirespan_model::{Flow, Span};
+use wirespan_ship::link::Sender;
+use wirespan_ship::otlp::MetricsExporter;
+use wirespan_store::{Embedded, Store};
+
+/// Batches that may wait for an agent's out thread.
+pub(crate) const QUEUE: usize = 64;
+/// How often the counters are published.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+/// Traces are looked at this often even if batches always wait.
+const LONGEST_WITHOUT_TICK: Duration = Duration::from_secs(10);
+/// How long the end waits for a collector or a server.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
+
+/// Where the causes of the spans are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Causes {
+    /// Here: this process captured the spans, and infers the causes that the kernel left open.
+    InferredHere,
+    /// Before: an agent has inferred the causes, an SDK has named the parents, or a capture file knows no process.
+    /// Such spans wait for nothing.
+    Decided,
+}
+
+/// Every output that was asked for, and the stages before them.
+pub(crate) struct Pipeline {
+    /// `None`: causes are decided before the spans come here.
+    inference: Option<Inference>,
+    store: Option<Arc<dyn Store>>,
+    traces: Option<TraceOutputs>,
+    link: Option<Sender>,
+    metrics_out: Option<MetricsExporter>,
+    map: Option<MapFile>,
+    counters: Arc<Counters>,
+    ticked: Instant,
+    published: Option<Instant>,
+    failures: Failures,
+}
+
+/// What the store did not take.
+#[derive(Default)]
+struct Failures {
+    /// Batches of spans one after the other.
+    in_a_row: u64,
+    spans: u64,
+    flows: u64,
+}
+
+/// Opens the store: in memory, or in the directory given.
+pub(crate) fn open_store(args: &OutputArgs, config: &Config) -> Result<Arc<dyn Store>> {
+    let dir = args.store.as_deref().unwrap_or(&config.store.dir);
+    let options = store_options(config);
+    Ok(if dir == Path::new("") {
+        Arc::new(Embedded::memory(options)?)
+    } else {
+        Arc::new(Embedded::open(dir, options).with_context(|| format!("store {}", dir.display()))?)
+    })
+}
+
+impl Pipeline {
+    /// Opens what the command line and the configuration ask for.
+    pub(crate) fn open(
+        causes: Causes,
+        args: &OutputArgs,
+        config: &Config,
+        store: Option<Arc<dyn Store>>,
+        link: Option<Sender>,
+        counters: Arc<Counters>,
+    ) -> Result<Self> {
+        Ok(Pipeline {
+            inference: (causes == Causes::InferredHere).then(|| Inference::new(solver_config(config))),
+            store,
+            traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?)?,
+            link,
+            metrics_out: metrics_exporter(args, config, &counters.spans)?,
+            map: None,
+            counters,
+            ticked: Instant::now(),
+            published: None,
+            failures: Failures::default(),
+        })
+    }
+
+    /// Writes the dependency map of this run to a file at the end.
+    pub(crate) fn write_map_to(&mut self, path: Option<&Path>) -> Result<()> {
+        self.map = path.map(MapFile::create).transpose()?;
+        Ok(())
+    }
+
+    /// Everything that had come when this is called was taken or is taken next: the time since the last call counts as
+    /// time in which spans could have come.
+    pub(crate) fn caught_up(&mut self) {
+        if let Some(traces) = &mut self.traces {
+            traces.caught_up();
+        }
+    }
+
+    /// Takes finished spans. A span whose cause is to be inferred goes on later, from [`Pipeline::run_due`].
+    pub(crate) fn take(&mut self, batch: Vec<Arc<Span>>) {
+        let ready = match &mut self.inference {
+            Some(inference) => inference.take(batch),
+            None => batch,
+        };
+        self.hand_on(ready);
+    }
+
+    /// Takes flows of a window.
+    pub(crate) fn take_flows(&mut self, flows: Vec<Flow>) {
+        self.counters.spans.observe_flows(&flows);
+        if let Some(map) = &mut self.map {
+            map.take(&flows);
+        }
+        if let Some(store) = &self.store {
+            if let Err(error) = store.append_flows(&flows) {
+                if self.failures.flows == 0 {
+                    tracing::error!(%error, "flows are not stored");
+                }
+                self.failures.flows += flows.len() as u64;
+            }
+        }
+        if let Some(link) = &self.link {
+            link.send_flows(flows);
+        }
+    }
+
+    /// Does what is due by the clock, while `waiting` batches wait to be taken. Returns the longest pause before the
+    /// next call.
+    pub(crate) fn run_due(&mut self, waiting: usize) -> Duration {
+        // Batches that wait came before now: whether more spans of a trace come is asked when they are read.
+        if waiting == 0 || self.ticked.elapsed() >= LONGEST_WITHOUT_TICK {
+            self.tick();
+        }
+        if let Some(inference) = &mut self.inference {
+            let solved = inference.run_due(waiting);
+            self.hand_on(solved);
+        }
+        if self.published.is_none_or(|at| at.elapsed() >= PUBLISH_EVERY) {
+            self.published = Some(Instant::now());
+            self.publish();
+        }
+        self.inference.as_ref().and_then(Inference::due_in).map_or(PUBLISH_EVERY, |due| due.min(PUBLISH_EVERY))
+    }
+
+    fn tick(&mut self) {
+        self.ticked = Instant::now();
+        let mut delay_ns = 0;
+        if let Some(inference) = &mut self.inference {
+            inference.tick(self.ticked);
+            delay_ns = inference.delay_ns();
+        }
+        if let Some(traces) = &mut self.traces {
+            traces.tick(delay_ns);
+        }
+    }
+
+    /// Gives spans whose cause is decided to every output.
+    fn hand_on(&mut self, batch: Vec<Arc<Span>>) {
+        if batch.is_empty() {
+            return;
+        }
+        self.counters.spans.observe(&batch);
+        if let Some(traces) = &mut self.traces {
+            traces.take(&batch);
+        }
+        if let Some(link) = &self.link {
+            link.send(batch.clone());
+        }
+        self.keep(batch);
+    }
+
+    fn keep(&mut self, batch: Vec<Arc<Span>>) {
+        let Some(store) = &self.store else { return };
+        let spans = batch.len() as u64;
+        if let Err(error) = store.append(batch) {
+            if self.failures.in_a_row == 0 {
+                tracing::error!(%error, "spans are not stored");
+            }
+            self.failures.in_a_row += 1;
+            self.failures.spans += spans;
+        } else if self.failures.in_a_row > 0 {
+            tracing::warn!("spans are stored again");
+            self.failures.in_a_row = 0;
+        }
+    }
+
+    /// The end: everything goes out.
+    pub(crate) fn finish(&mut self) {
+        if let Some(inference) = &mut self.inference {
+            let solved = inference.finish();
+            self.hand_on(solved);
+        }
+        if let Some(traces) = &mut self.traces {
+            traces.finish();
+        }
+        if let Some(exporter) = self.metrics_out.take() {
+            self.counters.spans.finish();
+            let status = exporter.close(CLOSE_WAIT);
+            if let Some(error) = status.error {
+                eprintln!("wirespan: the last metrics were not exported: {error}");
+            }
+        }
+        if let Some(map) = self.map.take() {
+            if let Err(error) = map.write(self.store.as_deref()) {
+                eprintln!("wirespan: {error:#}");
+            }
+        }
+        if let Some(link) = self.link.take() {
+            let status = link.close(CLOSE_WAIT);
+            if status.dropped() > 0 {
+                eprintln!("wirespan: {} spans did not reach the server", status.dropped());
+            }
+        }
+        if let Some(store) = &self.store {
+            if let Err(error) = store.flush() {
+                eprintln!("wirespan: the store could not be flushed: {error}");
+            }
+        }
+        self.publish();
+    }
+
+    /// Publishes the counters of every stage and output.
+    fn publish(&self) {
+        let counters = &self.counters;
+        if let Some(inference) = &self.inference {
+            counters.set("inference", inference.counters());
+        }
+        if let Some(store) = &self.store {
+            let status = store.status();
+            let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
+            values.push(("spans_dropped".into(), self.failures.spans));
+            values.push(("flows_dropped".into(), self.failures.flows));
+            values.extend(status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n)));
+            counters.set("store", values);
+        }
+        if let Some(traces) = &self.traces {
+            counters.set("export", traces.counters());
+        }
+        if let Some(exporter) = &self.metrics_out {
+            counters.set("export-metrics", exporter.status().counters());
+        }
+        if let Some(link) = &self.link {
+            counters.set("link", link.status().counters());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now_ns;
+    use wirespan_model::{Evidence, TapSide};
+
+    /// How many spans are stored at once, and at the end, of a call whose cause is inferred.
+    fn stored(causes: Causes) -> (u64, u64) {
+        let (args, config) = (OutputArgs::default(), Config::default());
+        let store = open_store(&args, &config).expect("in memory");
+        let counters = Arc::new(Counters::new(&config));
+        let kept = Some(Arc::clone(&store));
+        let mut pipeline = Pipeline::open(causes, &args, &config, kept, None, counters).expect("it opens");
+        let call = Span {
+            tap: TapSide::ClientProcess,
+            pid: 1,
+            start_ns: now_ns(),
+            end_ns: now_ns(),
+            cause_evidence: Some(Evidence::Inferred),
+            ..Span::default()
+        };
+        pipeline.take(vec![Arc::new(call)]);
+        pipeline.run_due(0);
+        let at_once = store.status().spans;
+        pipeline.finish();
+        (at_once, store.status().spans)
+    }
+
+    #[test]
+    fn causes_are_inferred_where_spans_are_captured_and_nowhere_else() {
+        assert_eq!(stored(Causes::InferredHere), (0, 1), "a call waits for its cause");
+        assert_eq!(stored(Causes::Decided), (1, 1), "an agent has inferred the cause already");
+    }
+}

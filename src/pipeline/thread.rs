@@ -1,0 +1,35 @@
+//! The out thread of an agent: takes batches from the capture thread and the flows thread into the pipeline.
+
+use super::Pipeline;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use wirespan_model::{Flow, Span};
+
+/// What the other threads send to the out thread.
+pub(crate) enum Batch {
+    /// Finished spans.
+    Spans(Vec<Arc<Span>>),
+    /// Flows of a window.
+    Flows(Vec<Flow>),
+    /// Everything that the kernel had written was read, and no span was finished.
+    CaughtUp,
+}
+
+/// Feeds the pipeline until no sender is left, then ends it.
+pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
+    let mut pause = pipeline.run_due(batches.len());
+    loop {
+        match batches.recv_timeout(pause) {
+            Ok(Batch::Spans(spans)) => {
+                pipeline.caught_up();
+                pipeline.take(spans);
+            }
+            Ok(Batch::CaughtUp) => pipeline.caught_up(),
+            Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        pause = pipeline.run_due(batches.len());
+    }
+    pipeline.finish();
+}

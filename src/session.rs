@@ -1,0 +1,135 @@
+//! One run of a command that traces: agent, store, view. `run`, `up`, `agent` and `demo` each open one.
+
+use crate::agent::{self, Agent};
+use crate::config::{capture_options, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
+use crate::counters::Counters;
+use crate::pipeline::{open_store, Causes, Pipeline};
+use crate::stop_signal::StopSignal;
+use crate::view::{About, View};
+use anyhow::{bail, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wirespan_capture::Targets;
+use wirespan_ship::link::Sender;
+use wirespan_store::Store;
+
+/// What a command asks for.
+pub(crate) struct Request<'a> {
+    /// Subcommand.
+    pub(crate) mode: &'static str,
+    pub(crate) targets: Targets,
+    /// The targets in words.
+    pub(crate) described: String,
+    pub(crate) outputs: &'a OutputArgs,
+    /// Where the dependency map is written at the end.
+    pub(crate) map_file: Option<&'a Path>,
+    /// The link to a server.
+    pub(crate) link: Option<Sender>,
+    /// `None`: the command has no view, and keeps spans only where the user names a directory.
+    pub(crate) ui: Option<&'a UiArgs>,
+}
+
+/// A running agent with its store and its view.
+pub(crate) struct Session {
+    agent: Agent,
+    counters: Arc<Counters>,
+    view: Option<View>,
+    store: Option<Arc<dyn Store>>,
+}
+
+impl Session {
+    /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
+    pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
+        let Request { mode, targets, described, outputs, map_file, link, ui } = request;
+        let counters = Arc::new(Counters::new(config));
+        let store = match ui.is_some() || outputs.store.is_some() {
+            true => Some(open_store(outputs, config)?),
+            false => None,
+        };
+        let (kept, counted) = (store.clone(), Arc::clone(&counters));
+        let mut pipeline = Pipeline::open(Causes::InferredHere, outputs, config, kept, link, counted)?;
+        pipeline.write_map_to(map_file)?;
+        let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
+        let agent = agent::start(capture, join, rhythm, targets, pipeline, Arc::clone(&counters))?;
+        let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
+        let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
+        notes.iter().for_each(|note| eprintln!("wirespan: {note}"));
+        let about = About { mode, targets: described, notes };
+        let view = match (ui, &store) {
+            (Some(ui), Some(store)) => serve(ui, config, Arc::clone(store), Arc::clone(&counters), about)?,
+            _ => None,
+        };
+        Ok(Session { agent, counters, view, store })
+    }
+
+    /// Traces a process and its descendants from now on; `program` is the file that it is about to become.
+    pub(crate) fn add_pid(&self, pid: u32, program: Option<PathBuf>) -> Result<()> {
+        self.agent.add_pid(pid, program)
+    }
+
+    /// The view, unless it was declined or its default port is taken.
+    pub(crate) fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// The store, if the command keeps one.
+    pub(crate) fn store(&self) -> Option<&dyn Store> {
+        self.store.as_deref()
+    }
+
+    /// Traces until a signal comes, or for this many seconds; then ends. An error if the agent ended by itself.
+    pub(crate) fn run_until(self, stop: &mut StopSignal, seconds: Option<u64>) -> Result<()> {
+        let healthy = stop.wait(seconds, || self.agent.running());
+        self.close()?.report_losses();
+        if !healthy {
+            bail!("tracing has ended by itself");
+        }
+        Ok(())
+    }
+
+    /// Stops the agent, and takes everything that was captured through all outputs.
+    pub(crate) fn close(self) -> Result<Closed> {
+        let Session { agent, counters, view, store } = self;
+        agent.stop()?;
+        Ok(Closed { counters, view, store })
+    }
+}
+
+/// What is left of a session whose agent has stopped.
+pub(crate) struct Closed {
+    counters: Arc<Counters>,
+    /// Still serves the store.
+    pub(crate) view: Option<View>,
+    pub(crate) store: Option<Arc<dyn Store>>,
+}
+
+impl Closed {
+    /// Says what was lost, if anything was.
+    pub(crate) fn report_losses(&self) {
+        for (name, n) in self.counters.losses() {
+            eprintln!("wirespan: lost: {name} {n}");
+        }
+    }
+}
+
+/// Serves the view unless it was declined.
+fn serve(
+    ui: &UiArgs,
+    config: &Config,
+    store: Arc<dyn Store>,
+    counters: Arc<Counters>,
+    about: About,
+) -> Result<Option<View>> {
+    if ui.no_ui {
+        return Ok(None);
+    }
+    match View::serve(ui.ui.unwrap_or(config.serve.ui), store, counters, about) {
+        Ok(view) => Ok(Some(view)),
+        // The default port may be another wirespan's: tracing matters more than the UI.
+        Err(error) if ui.ui.is_none() => {
+            eprintln!("wirespan: no UI: {error:#}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

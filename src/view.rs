@@ -1,0 +1,89 @@
+//! The view in a process that has a store: the UI and the query API, served over HTTP.
+
+use crate::counters::Counters;
+use anyhow::{Context as _, Result};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use wirespan_store::Store;
+use wirespan_view::{AgentStatus, ViewState};
+
+/// How long the end waits for requests that are being answered.
+const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
+
+/// A running view. Ends when dropped.
+pub(crate) struct View {
+    runtime: Option<tokio::runtime::Runtime>,
+    stop: Option<oneshot::Sender<()>>,
+    /// Where it listens.
+    addr: SocketAddr,
+}
+
+/// What the status page says besides counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    /// Subcommand.
+    pub(crate) mode: &'static str,
+    /// What is traced.
+    pub(crate) targets: String,
+    /// Missing features.
+    pub(crate) notes: Vec<String>,
+}
+
+impl View {
+    /// Serves the view of this store at `addr`. A port that is taken is an error that says so.
+    pub(crate) fn serve(
+        addr: SocketAddr,
+        store: Arc<dyn Store>,
+        counters: Arc<Counters>,
+        about: About,
+    ) -> Result<View> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("view")
+            .enable_all()
+            .build()
+            .context("starting the view")?;
+        let listener = runtime
+            .block_on(TcpListener::bind(addr))
+            .with_context(|| format!("serving the UI on {addr}: give another address with --ui, or --no-ui"))?;
+        let addr = listener.local_addr()?;
+        let metrics = Arc::clone(&counters);
+        let status = move || AgentStatus {
+            mode: about.mode.to_string(),
+            targets: about.targets.clone(),
+            notes: about.notes.clone(),
+            stages: counters.stages(),
+        };
+        let state =
+            ViewState::new(store).with_status(Arc::new(status)).with_metrics(Arc::new(move || metrics.prometheus()));
+        let (stop, stopped) = oneshot::channel();
+        runtime.spawn(async move {
+            let shutdown = async {
+                let _ = stopped.await;
+            };
+            if let Err(error) = wirespan_view::serve(listener, state, shutdown).await {
+                tracing::error!(%error, "the UI has stopped");
+            }
+        });
+        Ok(View { runtime: Some(runtime), stop: Some(stop), addr })
+    }
+
+    /// `http://ADDR/`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.addr)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(SHUTDOWN_WAIT);
+        }
+    }
+}
