@@ -1,12 +1,11 @@
-//! Spans that pass by → traces, for export.
+//! A stream of finished spans → whole traces, for export.
 //!
-//! Spans that share a key wait together until nothing has come for a while; then [`link`] splits and orders them. A
-//! group that still misses the span for which one of its own acted waits longer: that span ends after what it caused.
-//! Groups are remembered after they were exported, so that a late span gets the trace id and the parent that it belongs
-//! to.
+//! Spans that share a key wait together in a group. When no span has come for a while, [`link`] splits the group into
+//! traces. A request's span ends after the calls that the request caused, so a group that misses the request of one of
+//! its calls waits longer. A group is remembered after its export: a late span gets its trace id and its parent.
 //!
-//! Who acts for a request waits with it. Two requests do not wait together because they have a name in common: on a
-//! shared connection all do that are under way, one after the other, so that none of them would ever be quiet.
+//! A call waits with the request that caused it. Two requests with the same name do not wait together: on a shared
+//! connection every request under way has that name, one after the other, and the group would never be idle.
 
 use crate::forest::link;
 use crate::links::{nearest, Moves};
@@ -21,14 +20,14 @@ use wirespan_model::{Key, KeyKind, Span, SpanId, SpanLink, TapSide, Trace, Trace
 /// Windows and bounds. Times are ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Silence after which a group is exported.
+    /// A group is exported when no span has come for so long.
     pub idle_ns: u64,
-    /// The same for a group that misses a span for which one of its own acted.
+    /// The same for a group that misses the span of a request that caused one of its calls.
     pub unresolved_ns: u64,
     /// How long an exported group is remembered.
     pub remember_ns: u64,
-    /// Most spans kept, those of exported groups included. Beyond it the group goes that was exported first; if there
-    /// is none, the one that is due next.
+    /// Most spans kept, including those of exported groups. Beyond it the group that was exported first is forgotten;
+    /// if no group was exported, the group that is due next goes early.
     pub max_spans: usize,
     /// Most spans of one group; beyond it the group is exported as not complete.
     pub max_group: usize,
@@ -51,7 +50,7 @@ impl Default for StreamConfig {
 pub struct StreamStats {
     /// Spans in.
     pub spans_in: u64,
-    /// Spans in that had come before (same id); dropped.
+    /// Spans that came a second time (same id); dropped.
     pub duplicates: u64,
     /// Spans out.
     pub spans_out: u64,
@@ -95,17 +94,18 @@ pub struct Stream {
     config: StreamConfig,
     groups: FxHashMap<u64, Group>,
     by_key: FxHashMap<Key, u64>,
-    /// Groups of requests that have this name, for those who act for one.
+    /// Groups of the requests that have this name, for the calls that name their request by it.
     named: FxHashMap<Key, SmallVec<[u64; 1]>>,
-    /// Groups that wait for their time, and those that were exported, until they are forgotten.
+    /// Groups that wait for their export, by time.
     due: BTreeSet<(u64, u64)>,
+    /// Exported groups, by the time at which they are forgotten.
     remembered: BTreeSet<(u64, u64)>,
     /// Spans that sent messages to a broker.
     sent: Moves,
     next: u64,
     spans: usize,
     now_ns: u64,
-    /// How long spans may be on their way.
+    /// How much later than others of its trace a span may come.
     delay_ns: u64,
     stats: StreamStats,
 }
@@ -129,18 +129,18 @@ impl Stream {
         }
     }
 
-    /// Spans come so much later than others of their trace: groups wait that much longer.
+    /// A span may come this much later than others of its trace: groups wait that much longer.
     pub fn expect_delay(&mut self, delay_ns: u64) {
         self.delay_ns = delay_ns;
     }
 
-    /// It is now so late, as far as what is pushed next is concerned. Who was kept from pushing for a while says so
-    /// before, or it would look as if nothing more came.
+    /// Sets the time at which the next spans are pushed. A caller that could not push for a while calls this before it
+    /// pushes again; otherwise the pause would look as if no span had come.
     pub fn time(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    /// Takes a span. Traces that must go early, because too many spans wait, go to `sink`.
+    /// Takes a span. If too many spans wait, some traces go early, to `sink`.
     pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Trace)) {
         self.stats.spans_in += 1;
         let own: SmallVec<[Key; 4]> = own_names(&span).collect();
@@ -249,7 +249,7 @@ impl Stream {
                 self.due.remove(&(at, id));
                 continue;
             };
-            // How late spans come may have turned out since the group's last one came.
+            // The expected delay may have grown since the group's last span came.
             let delayed_until = group.last_ns.saturating_add(self.config.idle_ns + self.delay_ns);
             if self.now_ns < delayed_until {
                 self.schedule(id, delayed_until);
@@ -275,7 +275,7 @@ impl Stream {
 
     /// The end of all spans: exports everything that waits.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Trace)) {
-        // Who received messages names the trace of who sent them: that goes first.
+        // A receiver's link names the trace of the sender: groups without a receiver go first.
         let received = |g: &Group| g.spans.iter().any(|k| moved(&k.span, Way::Received));
         let mut all: Vec<(bool, u64)> = self.groups.iter().map(|(id, g)| (received(g), *id)).collect();
         all.sort_unstable();
@@ -297,7 +297,7 @@ impl Stream {
         self.spans
     }
 
-    /// Links all spans of the group, and reports those that were not reported.
+    /// Links all spans of the group, and exports those that were not exported yet.
     fn export(&mut self, id: u64, complete: bool, sink: &mut dyn FnMut(Trace)) {
         let Some(group) = self.groups.get(&id).filter(|g| g.fresh > 0) else { return };
         let before: FxHashMap<_, _> = group.spans.iter().filter_map(|k| k.exported.map(|t| (k.span.id, t))).collect();
@@ -328,7 +328,7 @@ impl Stream {
         group.fresh = 0;
     }
 
-    /// Links to those who sent what this span received, with their traces as far as they were exported.
+    /// Links to the spans that sent what this span received, with their traces as far as they were exported.
     fn senders(&self, span: &Span, own: &[Arc<Span>]) -> Vec<SpanLink> {
         let mut links = self.sent.links(span, own);
         links.iter_mut().for_each(|l| l.trace = self.exported(l.span));
@@ -341,7 +341,7 @@ impl Stream {
         self.groups.get(group)?.spans.iter().find(|k| k.span.id == id)?.exported
     }
 
-    /// Whether it received messages of somebody whose trace has not been exported yet.
+    /// Whether the group received messages of a span whose trace has not been exported yet.
     fn waits_for_a_sender(&self, group: &Group) -> bool {
         let received = group.spans.iter().filter(|k| k.exported.is_none() && moved(&k.span, Way::Received));
         received.flat_map(|k| self.senders(&k.span, &[])).any(|l| l.trace.is_none())
@@ -374,7 +374,7 @@ fn moved(span: &Span, way: Way) -> bool {
     passages(span).iter().any(|p| p.way == way)
 }
 
-/// Whether a span that has not been exported acted for a request whose span has not come yet.
+/// Whether a span that has not been exported was caused by a request whose span has not come yet.
 fn misses_a_cause(group: &Group) -> bool {
     let wanted = |k: &Kept| k.exported.is_none() && k.span.tap != TapSide::App;
     let mut missing: FxHashSet<(u64, u64)> =
