@@ -1,33 +1,32 @@
-//! How far the explanations of a process can be trusted: from the share of them that agree to the share of links that
-//! are right.
+//! From the share of hypotheses that agree on a link to the probability that the link is right.
 //!
-//! Explanations agree with each other on what they all get wrong, so their agreement says little. Two things test them
-//! from outside. A call whose maker is certain: whether the best explanation would have named it. Where there is no
-//! such call, the answers, each of which says for whom it is: how often it was somebody else's turn.
+//! Hypotheses may agree on the same mistake, so their agreement alone says little. Two tests from outside tell how far
+//! the hypotheses of a process can be trusted. First, a call whose request is certain: would the best hypothesis have
+//! named it? Second, where there is no such call, answers (each names its request): how often was it another one's
+//! turn?
 
 /// An inference is never certain.
 const SUREST: f64 = 0.99;
-/// So many calls, and answers, count.
+/// Number of recent calls, and of recent answers, that count.
 const RECENT: f64 = 200.0;
-/// So many tests count as much as the answers.
+/// Number of tests that weigh as much as the answers.
 const FEW_TESTS: f64 = 10.0;
-/// What a failed test, and a surprise beyond what is usual, take from the trust (measured with `bench/accuracy`). A
-/// test is taken before what follows is known, which mends many mistakes.
+/// Trust lost per failed test, and per surprise beyond the usual (measured with `bench/accuracy`). A test counts
+/// little, as it is taken before later events, which correct many mistakes, are known.
 const FAILURE: f64 = 0.4;
 const CALM: f64 = 0.1;
 const DISTRUST: f64 = 2.2;
 const LEAST: f64 = 0.2;
-/// What comes of both is right nearly always, or worth little: its odds to this power, times e to the other, are those
-/// of a right link (fitted to 16,000 links of `bench/accuracy`: of those that would be given 0.95, 0.85 and 0.75, 85,
-/// 30 and 7 % are right).
+/// Odds of a right link = (share × trust as odds)^SHARPER × e^BIAS, fitted to 16,000 links of `bench/accuracy`: of the
+/// links with share × trust of 0.95, 0.85 and 0.75, 85, 30 and 7 % are right.
 const SHARPER: f64 = 1.75;
 const BIAS: f64 = -3.45;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calibration {
-    /// How often it was not the turn of who answered, of late.
+    /// How often, of late, a request answered out of turn.
     surprise: f64,
-    /// Calls whose maker is certain, of late, and how many of them were named.
+    /// Recent calls whose request is certain, and how many of them the best hypothesis named.
     tested: f64,
     passed: f64,
 }
@@ -39,12 +38,12 @@ impl Default for Calibration {
 }
 
 impl Calibration {
-    /// Somebody answered; how likely it was its turn.
+    /// A request answered; `turn` is the likelihood that it was its turn.
     pub(super) fn answered(&mut self, turn: f64) {
         self.surprise += (1.0 - turn - self.surprise) / RECENT;
     }
 
-    /// There was a call whose maker is certain, among several who might have made it.
+    /// A call whose request is certain was tested; several requests might have made it.
     pub(super) fn test(&mut self, passed: bool) {
         let keep = 1.0 - 1.0 / RECENT;
         self.tested = self.tested * keep + 1.0;
@@ -58,7 +57,7 @@ impl Calibration {
         weight * (1.0 - FAILURE * failed) + (1.0 - weight) * calm
     }
 
-    /// How likely a link is right on which this share of the explanations agrees.
+    /// The probability that a link is right, if this share of the hypotheses agrees on it.
     pub(super) fn confidence(&self, share: f64) -> f64 {
         let agreed = (share * self.trust()).clamp(1.0 - SUREST, SUREST);
         let odds = (agreed / (1.0 - agreed)).powf(SHARPER) * BIAS.exp();

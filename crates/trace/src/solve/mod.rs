@@ -1,23 +1,27 @@
-//! Rung 7 of the causality ladder: for which request a call was made, by time and call structure, where nothing is
-//! certain.
+//! Rung 7 of the causality ladder: the cause of a call by time and call structure, where no evidence is certain.
 //!
-//! An event loop reads what several sockets have and then acts for one after the other; a worker takes from a queue.
-//! The kernel says then that a request was sent for *somebody*, and the span has no cause. Here such spans wait until
-//! the requests that their process served meanwhile have ended; then each is given to one of them, or to none:
+//! An event loop reads from several sockets and then acts for one request after the other; a worker takes work from a
+//! queue. The kernel then knows only that a call was made for *some* request, and the span has no cause. Such spans
+//! wait until the requests that their process served meanwhile have ended. Then each call is given to one request, or
+//! to none:
 //!
-//! - a call lies within the request for which it was made (never against it);
-//! - what a request of an endpoint does next, and how soon, is learnt per process ([`model`]): from calls whose cause
-//!   is certain, from the answers, each of which says for whom it is, and from what was solved before;
-//! - so is whose turn it is: of those who may act, the one that waits longest (a queue), the last, or any;
-//! - several ways to explain what was seen are followed together ([`beam`]); the confidence of a link comes from the
-//!   share of those that agree on it once all that might have made the call have answered, and from how often the
-//!   best of them is right where that shows ([`calibration`]).
+//! - a call lies within the time of its request;
+//! - the next act of a request, and its delay, are learnt per process ([`model`]): from calls whose cause is certain,
+//!   from answers (each names its request), and from earlier solutions;
+//! - so is the order of work ([`belief`]): of the requests that may act, the one that waits longest (a queue), the last
+//!   one, or any;
+//! - several hypotheses are followed together ([`beam`]). The confidence of a link comes from the share of hypotheses
+//!   that agree on it once all possible requests have answered, and from how often the best hypothesis is right where
+//!   that can be tested ([`calibration`]).
 //!
 //! A solved span has `Evidence::Inferred` and its confidence as the attribute [`CONFIDENCE`]. Work and memory are
 //! bounded: beyond the bounds spans go on as they came, and are counted.
 
 mod beam;
+mod belief;
 mod calibration;
+mod chain;
+mod delays;
 mod model;
 mod process;
 mod sharing;
@@ -33,7 +37,7 @@ use std::sync::Arc;
 use wirespan_model::broker::pushed;
 use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
-/// Attribute of a span whose cause was inferred: how sure that is, 0–1.
+/// Attribute of a span whose cause was inferred: the confidence, 0–1.
 pub const CONFIDENCE: &str = "wirespan.cause.confidence";
 
 /// Attribute of a span whose cause was inferred, where several requests share the exchange: id of the request's span.
@@ -46,9 +50,9 @@ pub struct SolverConfig {
     pub enabled: bool,
     /// Least confidence of a link; below it the span has no cause.
     pub min_confidence: f32,
-    /// Ways to explain a process's calls that are followed together.
+    /// Most hypotheses about a process's calls that are followed together.
     pub beam: usize,
-    /// Longest time that a span waits for the requests that may have made it to end, ns.
+    /// Longest time for which a span waits until the requests that may have made it have ended, ns.
     pub max_wait_ns: u64,
     /// Most spans that wait.
     pub max_spans: usize,
@@ -90,7 +94,7 @@ pub struct Solver {
     /// Spans that wait.
     waiting: usize,
     now_ns: u64,
-    /// The latest end of a span, and when that span came: a busy machine shows all spans late.
+    /// The latest end of a span, and the time at which that span came: on a busy machine all spans come late.
     seen_ns: u64,
     came_ns: u64,
     stats: SolverStats,
@@ -126,21 +130,21 @@ impl Solver {
         let process = self.processes.entry((span.host_id, span.pid)).or_default();
         process.last_ns = process.last_ns.max(self.now_ns);
         if serves {
-            process.served(&span);
+            process.add_request(&span);
             return sink(span);
         }
-        // A process in which nothing is in doubt is not made to wait: its calls without a cause are its own. Where work
-        // is handed over, some hand-overs are not seen.
-        let certain = is_certain(&span) && !process.tries(&span) && !process.shares(&span);
-        if certain || (span.cause_evidence.is_none() && !process.doubts()) {
-            process.called(&span, None);
+        // In a process without uncertain calls, a call without a cause is the process's own and does not wait. In a
+        // process that hands work over, some hand-overs are not seen, so such a call may belong to a request.
+        let certain = is_certain(&span) && !process.awaits_trial(&span) && !process.shares_exchange(&span);
+        if certain || (span.cause_evidence.is_none() && !process.may_have_unseen_causes()) {
+            process.add_call(&span, None);
             return sink(span);
         }
         if self.waiting >= self.config.max_spans {
             self.stats.overflow += 1;
             return sink(span);
         }
-        match process.called(&span.clone(), Some(span)) {
+        match process.add_call(&span.clone(), Some(span)) {
             None => self.waiting += 1,
             Some(late) => {
                 self.stats.late += 1;
@@ -149,13 +153,13 @@ impl Solver {
         }
     }
 
-    /// Time passed: solves what is old enough.
+    /// Time has passed: solves everything that is old enough.
     pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Arc<Span>)) {
         self.aim(now_ns);
         while self.work(sink) {}
     }
 
-    /// Time passed: what is old enough is to be solved, by [`Solver::work`].
+    /// Time has passed: [`Solver::work`] shall solve everything that is old enough.
     pub fn aim(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         let now = self.now_ns;
@@ -166,16 +170,16 @@ impl Solver {
         self.processes.retain(|_, p| p.waits() || now.saturating_sub(p.last_ns) < FORGET_NS);
     }
 
-    /// Solves some of what is due, no more than takes some hundred milliseconds; whether there is more.
+    /// Solves a slice of the due events, which takes some hundred milliseconds at most; returns whether more are due.
     pub fn work(&mut self, sink: &mut dyn FnMut(Arc<Span>)) -> bool {
         let Solver { config, processes, waiting, stats, .. } = self;
         let due = processes.values_mut().filter(|p| p.is_due());
-        // Who has waited longest.
+        // The process that has waited longest goes first.
         let Some(process) = due.max_by_key(|p| p.lag_ns(u64::MAX)) else { return false };
         process.solve(config, &mut |span, found| {
             *waiting -= 1;
             match found {
-                Verdict::Stands => sink(span),
+                Verdict::Kept => sink(span),
                 Verdict::Found(f) if f.confidence >= config.min_confidence => {
                     stats.inferred += 1;
                     sink(solved(span, f));
@@ -195,7 +199,7 @@ impl Solver {
         while self.work(sink) {}
     }
 
-    /// How long spans wait at present, at the longest, ns.
+    /// The longest time for which a span waits at present, ns.
     pub fn delay_ns(&self) -> u64 {
         let waiting = self.processes.values().filter(|p| p.waits());
         waiting.map(|p| p.patience_ns(self.config.max_wait_ns).max(p.lag_ns(self.now_ns))).max().unwrap_or(0)
@@ -207,24 +211,24 @@ impl Solver {
     }
 }
 
-/// The request for which a call was made, probably.
+/// The request that probably made a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Found {
     request: timeline::Request,
     confidence: f32,
 }
 
-/// What becomes of a span that waited.
+/// The outcome for a span that waited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
-    /// What the kernel claims is believed.
-    Stands,
+    /// The cause that the kernel claims is kept.
+    Kept,
     Found(Found),
     /// No request is likely enough.
     Open,
 }
 
-/// Whether nothing is to be inferred: the cause is known, or the message names its parent itself.
+/// Whether nothing has to be inferred: the cause is known, or the message itself names its parent.
 fn is_certain(span: &Span) -> bool {
     (span.cause.is_some() && span.cause_evidence != Some(Evidence::Inferred)) || span.parent_span_id.is_some()
 }
@@ -239,7 +243,7 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     span
 }
 
-/// A cause that is not known has no evidence; a guess that is not likely enough is none, and a claim that failed.
+/// Removes a guess that is not likely enough, or a claim of a failed trial; an unknown cause has no evidence.
 fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
     if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) {
         let own = Arc::make_mut(&mut span);
@@ -248,7 +252,7 @@ fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
     span
 }
 
-/// The very request, if it was inferred here and its exchange does not tell.
+/// The span of the request, if it was inferred here and its exchange names several requests.
 pub(crate) fn request(span: &Span) -> Option<SpanId> {
     span.attrs.iter().find_map(|(key, value)| match value {
         Value::Str(id) if key == REQUEST => u64::from_str_radix(id, 16).ok().map(SpanId),
@@ -256,7 +260,7 @@ pub(crate) fn request(span: &Span) -> Option<SpanId> {
     })
 }
 
-/// How sure the cause of a span is, if it was inferred here.
+/// Confidence of the cause of a span, if it was inferred here.
 pub(crate) fn confidence(span: &Span) -> Option<f32> {
     span.attrs.iter().find_map(|(key, value)| match value {
         Value::Float(c) if key == CONFIDENCE => Some(*c as f32),

@@ -1,17 +1,17 @@
-//! Connections on which several requests are read in one call, so that the kernel's cause names them all.
+//! Connections on which one system call reads several requests, so that the kernel's cause names all of them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use wirespan_model::Span;
 
-/// Connections that are remembered, and exchanges of each.
+/// Most connections that are remembered, and exchanges of each.
 const MAX_SOCKETS: usize = 1_024;
 const RECENT: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     recent: FxHashMap<u64, VecDeque<u64>>,
-    /// Connections on which it was seen.
+    /// Connections on which requests shared an exchange.
     sockets: FxHashSet<u64>,
 }
 
@@ -21,8 +21,8 @@ fn socket(exchange: u64) -> u64 {
 }
 
 impl Sharing {
-    /// A request was answered.
-    pub(super) fn served(&mut self, span: &Span) {
+    /// Adds a request that was answered.
+    pub(super) fn add_answer(&mut self, span: &Span) {
         let (Some(range), true) = (span.exchange, span.message_id.is_some()) else { return };
         let socket = socket(range.first);
         if self.sockets.contains(&socket) {
@@ -46,8 +46,8 @@ impl Sharing {
         }
     }
 
-    /// Whether this exchange may be that of several requests.
-    pub(super) fn concerns(&self, exchange: u64) -> bool {
+    /// Whether several requests may have this exchange.
+    pub(super) fn is_shared(&self, exchange: u64) -> bool {
         self.sockets.contains(&socket(exchange))
     }
 }
@@ -66,19 +66,19 @@ mod tests {
     fn one_call_that_brings_two_requests_is_noticed() {
         let mut sharing = Sharing::default();
         for exchange in [1, 2, 3, 4] {
-            sharing.served(&request(7, exchange));
-            sharing.served(&request(8, exchange));
+            sharing.add_answer(&request(7, exchange));
+            sharing.add_answer(&request(8, exchange));
         }
-        assert!(!sharing.concerns(7 << 24 | 9) && !sharing.concerns(8 << 24 | 9));
-        sharing.served(&request(8, 3));
-        assert!(!sharing.concerns(7 << 24 | 9) && sharing.concerns(8 << 24 | 9));
+        assert!(!sharing.is_shared(7 << 24 | 9) && !sharing.is_shared(8 << 24 | 9));
+        sharing.add_answer(&request(8, 3));
+        assert!(!sharing.is_shared(7 << 24 | 9) && sharing.is_shared(8 << 24 | 9));
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
         let mut sharing = Sharing::default();
         for socket in 0..3 * MAX_SOCKETS as u64 {
-            (0..3).for_each(|x| sharing.served(&request(socket, x / 2)));
+            (0..3).for_each(|x| sharing.add_answer(&request(socket, x / 2)));
         }
         assert!(sharing.recent.len() <= MAX_SOCKETS && sharing.sockets.len() <= MAX_SOCKETS);
     }

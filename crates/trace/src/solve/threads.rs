@@ -1,15 +1,15 @@
-//! Whether threads that read requests make the calls, each on connections of its own: then each may act for what it
-//! reads itself.
+//! Whether the threads that read requests also make the calls, each on connections of its own. If so, each thread may
+//! act for the requests that it reads itself.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wirespan_model::Span;
 
-/// Connections, and threads, that are looked at.
+/// Most connections, and most threads, that are watched.
 const MAX_SOCKETS: usize = 4096;
 const MAX_THREADS: usize = 64;
-/// Of so many messages on a connection that had some before, one may come from another thread.
+/// One in so many messages on a known connection may come from another thread.
 const RARE: u32 = 100;
-/// Of so many calls, one may come from a thread that reads no requests.
+/// One in so many calls may come from a thread that reads no requests.
 const FEW: u32 = 10;
 
 #[derive(Debug, Default)]
@@ -23,16 +23,16 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// A request that was served.
-    pub(super) fn read(&mut self, span: &Span) {
+    /// Adds a request that was answered.
+    pub(super) fn add_request(&mut self, span: &Span) {
         if self.readers.len() < MAX_THREADS {
             self.readers.insert(span.tid);
         }
         self.used(span);
     }
 
-    /// A call that was made.
-    pub(super) fn called(&mut self, span: &Span) {
+    /// Adds a call.
+    pub(super) fn add_call(&mut self, span: &Span) {
         self.calls += 1;
         self.calls_by_others += u32::from(!self.readers.contains(&span.tid));
         self.used(span);
@@ -49,7 +49,7 @@ impl Threads {
         }
     }
 
-    /// Several threads serve, each its own connections.
+    /// Whether several threads serve requests, each on its own connections.
     pub(super) fn are_apart(&self) -> bool {
         let by_readers = self.calls_by_others * FEW <= self.calls;
         self.readers.len() > 1 && by_readers && self.stayed > 0 && self.moved * RARE <= self.stayed
@@ -67,21 +67,21 @@ mod tests {
     #[test]
     fn threads_are_apart_that_keep_their_connections() {
         let mut t = Threads::default();
-        (0..10).for_each(|i| t.read(&span(i % 2, 7)));
+        (0..10).for_each(|i| t.add_request(&span(i % 2, 7)));
         assert!(!t.are_apart(), "one thread");
-        (0..10).for_each(|i| t.read(&span(i % 2 + 2, 8)));
+        (0..10).for_each(|i| t.add_request(&span(i % 2 + 2, 8)));
         assert!(t.are_apart());
-        (0..10).for_each(|i| t.called(&span(4, 7 + i % 2)));
+        (0..10).for_each(|i| t.add_call(&span(4, 7 + i % 2)));
         assert!(!t.are_apart(), "a connection that both use");
     }
 
     #[test]
     fn threads_that_have_workers_are_not_apart() {
         let mut t = Threads::default();
-        (0..10).for_each(|i| t.read(&span(i % 2, 7 + i as u32 % 2)));
-        (0..10).for_each(|i| t.called(&span(2 + i % 2, 9 + i as u32 % 2)));
+        (0..10).for_each(|i| t.add_request(&span(i % 2, 7 + i as u32 % 2)));
+        (0..10).for_each(|i| t.add_call(&span(2 + i % 2, 9 + i as u32 % 2)));
         assert!(!t.are_apart());
-        (0..90).for_each(|i| t.called(&span(4 + i % 2, 7 + i as u32 % 2)));
+        (0..90).for_each(|i| t.add_call(&span(4 + i % 2, 7 + i as u32 % 2)));
         assert!(t.are_apart());
     }
 }

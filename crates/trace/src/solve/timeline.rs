@@ -1,4 +1,4 @@
-//! What a process did, in order of time: requests read and answered, calls sent and answered.
+//! The events of a process in order of time: requests read and answered, calls sent and answered.
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::cmp::Reverse;
@@ -6,14 +6,14 @@ use std::collections::BinaryHeap;
 use std::hash::{Hash, Hasher};
 use wirespan_model::{ExchangeRange, Span, SpanId};
 
-/// Class of a request or of a call: what has the same structure. 0 is "any other".
+/// Class of a request or of a call: all that have the same structure. 0 is "any other".
 pub(super) type Class = u16;
 
 /// Most classes of a kind.
 const MAX_CLASSES: usize = 127;
 /// Parts of a path that count.
 const MAX_PARTS: usize = 8;
-/// Longest value that may be a name, and how many values make a part one that has values.
+/// Longest part with a digit that may be a name, and the number of values from which on a part holds values.
 const MAX_VALUE: usize = 4;
 const FEW_VALUES: usize = 12;
 
@@ -23,14 +23,14 @@ pub(super) struct Request {
     pub(super) id: u32,
     pub(super) class: Class,
     pub(super) start_ns: u64,
-    /// When its answer began to leave; that is what a call lies before.
+    /// When its answer began to leave; its calls end before that.
     pub(super) end_ns: u64,
     pub(super) exchange: ExchangeRange,
     /// The thread that read it.
     pub(super) tid: u32,
     /// Its name by its stream, if it has one.
     pub(super) stream: Option<u64>,
-    /// Its span, if the exchange may be that of others, too: requests of one connection that were read in one call.
+    /// Its span, if other requests may have the same exchange: requests of one connection that were read in one call.
     pub(super) span: Option<SpanId>,
 }
 
@@ -40,26 +40,26 @@ impl Request {
     }
 }
 
-/// Who made a call.
+/// What is known about the request that made a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
     /// The request that owns this exchange, for certain.
     Known(u64),
-    /// One of the requests; there may be a guess.
+    /// Any of the requests; the kernel may have a guess.
     Unknown(Option<Hint>),
-    /// The request that owns this exchange, as the kernel claims by a way that is on trial in this process.
+    /// The request that owns this exchange, by a claim of the kernel whose kind is on trial in this process.
     Claimed(u64),
     /// One of the requests that own this exchange, for certain.
     OneOf(u64),
-    /// Nobody knows, and nobody asks: the call is in the way of nothing.
+    /// Unknown, and not asked for.
     Other,
 }
 
-/// What the kernel takes for the request for which a call was made.
+/// The kernel's opinion on the request of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
     pub(super) exchange: u64,
-    /// It was claimed, and the claims of this process have failed; else it was a guess from the start.
+    /// The kernel claimed it, and the trial of such claims failed; else the kernel only guessed.
     pub(super) claimed: bool,
 }
 
@@ -73,11 +73,11 @@ pub(super) struct Call {
     pub(super) maker: Maker,
     /// The thread that sent it.
     pub(super) tid: u32,
-    /// The kernel knows that it was made for some request.
-    pub(super) somebody: bool,
+    /// The kernel knows that the call was made for some request.
+    pub(super) for_request: bool,
 }
 
-/// Something that happened, in the order in which things of one moment happen.
+/// An event; the variants stand in the order of events that have the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Event {
     Read(Request),
@@ -113,7 +113,7 @@ impl Event {
     }
 }
 
-/// An event, and its place among those that one call of a socket brought or took: that of its first byte in the stream.
+/// An event, and the stream position of its first byte: it orders events that came by one system call.
 #[derive(Debug, PartialEq)]
 struct Due(Event, u32);
 
@@ -136,7 +136,7 @@ impl PartialOrd for Due {
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     due: BinaryHeap<Reverse<Due>>,
-    /// Everything before this was taken.
+    /// Events before this time were taken.
     taken_to: u64,
     next: u32,
     classes: [FxHashMap<u64, Class>; 2],
@@ -145,7 +145,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// A request; false if it came too late.
+    /// Adds a request; false if it came too late.
     pub(super) fn request(&mut self, span: &Span) -> bool {
         let Some(exchange) = span.exchange else { return false };
         self.next = self.next.wrapping_add(1);
@@ -166,13 +166,13 @@ impl Timeline {
         self.add([Event::Read(r), Event::Answered(r)], span)
     }
 
-    /// A call, and its number; `None` if it came too late.
+    /// Adds a call and returns its number; `None` if it came too late.
     pub(super) fn call(&mut self, span: &Span, maker: Maker) -> Option<u32> {
         self.next = self.next.wrapping_add(1);
         let class = self.class(1, span);
         let end_ns = span.end_ns.max(span.start_ns);
-        let somebody = span.cause_evidence.is_some();
-        let c = Call { id: self.next, class, start_ns: span.start_ns, end_ns, maker, tid: span.tid, somebody };
+        let for_request = span.cause_evidence.is_some();
+        let c = Call { id: self.next, class, start_ns: span.start_ns, end_ns, maker, tid: span.tid, for_request };
         self.add([Event::Sent(c), Event::Replied(c)], span).then_some(c.id)
     }
 
@@ -197,12 +197,12 @@ impl Timeline {
         taken
     }
 
-    /// When the first event was that was not taken yet.
+    /// Time of the first event that was not taken yet.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse(due)| due.0.at_ns())
     }
 
-    /// How many were not taken.
+    /// Number of events that were not taken yet.
     pub(super) fn len(&self) -> usize {
         self.due.len()
     }
@@ -225,8 +225,8 @@ impl Timeline {
         }
     }
 
-    /// What is the same in requests of one kind: protocol, operation, the fixed parts of the path, and of a call the
-    /// called.
+    /// A hash of what is the same in all requests of a class: protocol, operation, the fixed parts of the path, and for
+    /// a call the server's address.
     fn signature(&mut self, kind: usize, span: &Span) -> u64 {
         let mut h = FxHasher::default();
         (kind, &*span.protocol, &*span.operation).hash(&mut h);
@@ -240,7 +240,7 @@ impl Timeline {
         h.finish()
     }
 
-    /// Whether a part of a path is a name. What carries a digit is a value, unless it is short and one of a few (`v1`).
+    /// Whether a part of a path is a name. A part with a digit is a value, unless it is short and one of a few (`v1`).
     fn is_name(&mut self, before: u64, part: &str) -> bool {
         if !part.bytes().any(|b| b.is_ascii_digit()) {
             return true;

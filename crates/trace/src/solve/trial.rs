@@ -1,30 +1,30 @@
-//! Whether the hand-overs that the kernel claims hold in a process.
+//! Whether the hand-overs that the kernel claims in a process are right.
 //!
-//! A worker that is woken does not always do what it was woken for: another may have taken that from the queue before.
-//! Where that happens, some calls end after the request was answered for which they are claimed to have been made.
-//! Where a service does not wait for a kind of call at all, most of that kind do, and the claims stand.
+//! A worker that is woken does not always do the work it was woken for: another worker may have taken that work from
+//! the queue. Then some calls end after the claimed request was answered. That refutes the claims, unless most calls of
+//! that kind end so late: then the service does not wait for this kind of call, and the claims may be right.
 
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use wirespan_model::{Evidence, Span};
 
-/// So many claims in a row that held, and the next ones are believed at once.
+/// Number of right claims in a row after which further claims are believed at once.
 const PROVEN: u32 = 200;
-/// Claims of a kind that failed from which on none is believed, unless it is one of so many, or this share of all of
-/// the kind.
+/// Number of failed claims of a kind from which on no claim is believed, unless failures are rarer than one in `RARE`,
+/// or are at least `ASYNCHRONOUS_SHARE` of the kind.
 const FAILURES: u32 = 2;
 const RARE: u32 = 500;
-const MANNER: f64 = 0.7;
-/// So many in a row, and what failed before was of another time: a virtual machine that had not compiled its methods
-/// yet.
+const ASYNCHRONOUS_SHARE: f64 = 0.7;
+/// Number of right claims in a row after which earlier failures are forgiven: they were of a virtual machine that had
+/// not compiled its methods yet.
 const FORGIVEN: u32 = 1_000;
-/// Of claims that are wrong, one of so many shows; and what is believed of claims at least, and doubted.
+/// Wrong claims per failed claim, as only one in so many shows; and the least share of right, and of wrong, claims.
 const UNNOTICED: f64 = 3.0;
 const LEAST_SHARE: f64 = 0.02;
-/// Claims judged after which what was before counts half.
+/// Judged claims after which earlier ones count half.
 const FADE_AFTER: u32 = 2_000;
-/// Kinds of calls, and claims and answers, that are kept.
+/// Most kinds of calls, and most claims and answers, that are kept.
 const MAX_KINDS: usize = 256;
 const MAX_KEPT: usize = 4_096;
 
@@ -35,27 +35,27 @@ struct Kind {
 }
 
 impl Kind {
-    /// Nobody waits for calls of this kind.
-    fn is_manner(&self) -> bool {
-        f64::from(self.failed) >= MANNER * f64::from(self.judged)
+    /// The service does not wait for calls of this kind.
+    fn is_asynchronous(&self) -> bool {
+        f64::from(self.failed) >= ASYNCHRONOUS_SHARE * f64::from(self.judged)
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Trial {
     kinds: FxHashMap<u64, Kind>,
-    /// Claims whose request has not ended: by exchange, kind of call and its end.
+    /// Claims whose request has not ended: by exchange, the kind of each call and its end.
     claims: FxHashMap<u64, Vec<(u64, u64)>>,
     /// The same exchanges, oldest first.
     order: VecDeque<u64>,
-    /// When requests were answered, by exchange, and these, oldest first.
+    /// When requests were answered, by exchange; and these exchanges, oldest first.
     answers: FxHashMap<u64, u64>,
     answered: VecDeque<u64>,
     held: u32,
     failed: bool,
 }
 
-/// Whether a claim is of a sort that may fail: of a thread that was woken, or started and may be a worker by now.
+/// Whether a claim may fail: it is of a thread that was woken, or that was started and may be a worker by now.
 pub(super) fn is_tried(span: &Span) -> bool {
     let by_thread = match span.cause_evidence {
         Some(Evidence::WakeUp) => true,
@@ -66,8 +66,8 @@ pub(super) fn is_tried(span: &Span) -> bool {
 }
 
 impl Trial {
-    /// The kernel claims a cause of this call.
-    pub(super) fn claimed(&mut self, span: &Span) {
+    /// Adds a call of which the kernel claims the cause.
+    pub(super) fn add_claim(&mut self, span: &Span) {
         let Some(exchange) = span.cause else { return };
         let mut h = FxHasher::default();
         (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
@@ -85,8 +85,8 @@ impl Trial {
         }
     }
 
-    /// A request was answered.
-    pub(super) fn served(&mut self, span: &Span) {
+    /// Adds a request that was answered.
+    pub(super) fn add_answer(&mut self, span: &Span) {
         for exchange in span.exchanges() {
             for (kind, end_ns) in self.claims.remove(&exchange).unwrap_or_default() {
                 self.judge(kind, end_ns <= span.end_ns);
@@ -111,23 +111,23 @@ impl Trial {
         if self.held == FORGIVEN {
             self.kinds.values_mut().for_each(|k| k.failed = 0);
         }
-        let fails = |k: &Kind| k.failed >= FAILURES && k.failed > k.judged / RARE && !k.is_manner();
+        let fails = |k: &Kind| k.failed >= FAILURES && k.failed > k.judged / RARE && !k.is_asynchronous();
         self.failed = self.kinds.values().any(fails);
     }
 
-    /// Claims are not believed here.
+    /// Whether claims are not believed in this process.
     pub(super) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// How many of the claims are right, about.
+    /// About which share of the claims is right.
     pub(super) fn share(&self) -> f64 {
-        let counted = self.kinds.values().filter(|k| !k.is_manner());
+        let counted = self.kinds.values().filter(|k| !k.is_asynchronous());
         let (judged, failed) = counted.fold((0, 0), |(j, f), k| (j + k.judged, f + k.failed));
         (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
 
-    /// Claims are believed without waiting for more.
+    /// Whether claims are believed at once.
     pub(super) fn is_over(&self) -> bool {
         !self.failed && self.held >= PROVEN
     }
@@ -151,8 +151,8 @@ mod tests {
         let mut trial = Trial::default();
         for x in 1..=u64::from(PROVEN) {
             assert!(!trial.is_over());
-            trial.claimed(&call(x, 50));
-            trial.served(&request(x, 60));
+            trial.add_claim(&call(x, 50));
+            trial.add_answer(&request(x, 60));
         }
         assert!(trial.is_over() && !trial.has_failed() && trial.claims.is_empty());
     }
@@ -162,9 +162,9 @@ mod tests {
         let mut trial = Trial::default();
         for x in 1..=30 {
             // The one comes before its request's end is known, the other after.
-            trial.claimed(&call(x, if x % 10 == 0 { 70 } else { 50 }));
-            trial.served(&request(x, 60));
-            trial.claimed(&call(x, if x % 10 == 5 { 70 } else { 50 }));
+            trial.add_claim(&call(x, if x % 10 == 0 { 70 } else { 50 }));
+            trial.add_answer(&request(x, 60));
+            trial.add_claim(&call(x, if x % 10 == 5 { 70 } else { 50 }));
         }
         assert!(trial.has_failed() && !trial.is_over());
     }
@@ -173,8 +173,8 @@ mod tests {
     fn failures_of_another_time_are_forgiven() {
         let mut trial = Trial::default();
         let mut judge = |end_ns| {
-            trial.claimed(&call(1, end_ns));
-            trial.served(&request(1, 60));
+            trial.add_claim(&call(1, end_ns));
+            trial.add_answer(&request(1, 60));
             (trial.has_failed(), trial.is_over())
         };
         (0..10).for_each(|_| _ = judge(50));
@@ -190,9 +190,9 @@ mod tests {
     fn a_kind_of_call_that_nobody_waits_for_refutes_nothing() {
         let mut trial = Trial::default();
         for x in 1..=300 {
-            trial.claimed(&Span { operation: "LOG".into(), ..call(x, if x % 7 == 0 { 50 } else { 70 }) });
-            trial.claimed(&call(x, 50));
-            trial.served(&request(x, 60));
+            trial.add_claim(&Span { operation: "LOG".into(), ..call(x, if x % 7 == 0 { 50 } else { 70 }) });
+            trial.add_claim(&call(x, 50));
+            trial.add_answer(&request(x, 60));
         }
         assert!(!trial.has_failed());
     }
@@ -201,14 +201,14 @@ mod tests {
     fn what_fails_seldom_is_right_mostly() {
         let mut trial = Trial::default();
         for x in 1..=100 {
-            trial.claimed(&call(x, if x % 50 == 0 { 70 } else { 50 }));
-            trial.claimed(&Span { operation: "LOG".into(), ..call(x, 70) });
-            trial.served(&request(x, 60));
+            trial.add_claim(&call(x, if x % 50 == 0 { 70 } else { 50 }));
+            trial.add_claim(&Span { operation: "LOG".into(), ..call(x, 70) });
+            trial.add_answer(&request(x, 60));
         }
         assert!(trial.has_failed() && (0.93..0.95).contains(&trial.share()), "{}", trial.share());
         (101..=200).for_each(|x| {
-            trial.claimed(&call(x, if x % 3 == 0 { 70 } else { 50 }));
-            trial.served(&request(x, 60));
+            trial.add_claim(&call(x, if x % 3 == 0 { 70 } else { 50 }));
+            trial.add_answer(&request(x, 60));
         });
         assert!(trial.share() < 0.5, "{}", trial.share());
     }
@@ -217,8 +217,8 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut trial = Trial::default();
         for x in 1..=3 * MAX_KEPT as u64 {
-            trial.claimed(&call(x, 50));
-            trial.served(&request(x | 1 << 40, 60));
+            trial.add_claim(&call(x, 50));
+            trial.add_answer(&request(x | 1 << 40, 60));
         }
         assert!(trial.claims.len() <= MAX_KEPT && trial.order.len() <= MAX_KEPT);
         assert!(trial.answers.len() <= MAX_KEPT && trial.answered.len() <= MAX_KEPT);

@@ -1,17 +1,19 @@
-//! Where open requests stand, and whose turn it is.
+//! The state of each open request, and whose turn it is to act.
 
-use super::model::{Done, Last, Made, Outlook, Place, Turn, TURNS};
+use super::belief::{Turn, TURNS};
+use super::chain::{Done, Last, Made, Place};
+use super::model::Outlook;
 use super::timeline::Request;
 
-/// Where a request stands.
+/// The state of an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) last: Last,
     pub(super) last_ns: u64,
-    /// Number of the event that was last, and of that by which it came: many are read in one call.
+    /// Number of its last event, and of the event by which it was read (many requests may be read in one call).
     pub(super) last_event: u32,
     pub(super) came: u32,
-    /// Calls of its own that wait for an answer.
+    /// Its calls that wait for an answer.
     pub(super) waits: u32,
     pub(super) done: Done,
     pub(super) made: Made,
@@ -35,14 +37,14 @@ pub(super) fn place(request: &Request, s: &State) -> Place {
     Place { class: request.class, last: s.last, waits: s.waits > 0, done: s.done, made: s.made }
 }
 
-/// Of the requests that may act, those at the ends of the queue; and the weight of everybody's turn.
+/// The two ends of the queue of requests that may act, and the weight of all turns together.
 pub(super) struct Queue<'a> {
     outlook: &'a Outlook,
     /// The thread that acts.
     tid: u32,
     first: u32,
     last: u32,
-    /// Who acted last.
+    /// Id of the request that acted last.
     acted: u32,
     all: f64,
 }
@@ -50,7 +52,8 @@ pub(super) struct Queue<'a> {
 impl<'a> Queue<'a> {
     pub(super) fn of(states: &[State], acted: u32, tid: u32, open: &[Request], outlook: &'a Outlook) -> Queue<'a> {
         let mut q = Queue { outlook, tid, first: u32::MAX, last: 0, acted, all: 0.0 };
-        // How many stand at the ends, stand at all, and do not; of these, who acted last.
+        // Numbers of requests: at each end of the queue, in the queue, and outside it (waiting; acted last; of another
+        // thread).
         let (mut firsts, mut lasts, mut stand, mut waiting, mut goes_on, mut elsewhere) =
             (0u32, 0u32, 0u32, 0u32, 0u32, 0u32);
         for (r, s) in open.iter().zip(states) {
@@ -91,7 +94,7 @@ impl<'a> Queue<'a> {
         self.outlook.by_thread && r.tid != self.tid
     }
 
-    /// Where it stands in the queue, if it does.
+    /// Its place in the queue, if it stands there.
     fn stands(&self, r: &Request, s: &State) -> Option<u32> {
         match self.outlook.owes(r.class, &s.made) {
             Some(owes) => owes.then_some(s.came),
@@ -112,7 +115,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// How likely it is this one's turn.
+    /// The likelihood that it is this request's turn.
     pub(super) fn share(&self, r: &Request, s: &State) -> f64 {
         self.outlook.turns[self.turn(r, s) as usize] / self.all
     }

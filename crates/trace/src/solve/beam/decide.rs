@@ -1,0 +1,107 @@
+//! Decides which request made a call, once every request that might have made it has answered.
+
+use super::{Beam, Decision, Step, MAX_PENDING, MAX_STEPS, TEMPER};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+impl Beam {
+    /// The request of each undecided call, as the best hypothesis has it.
+    pub(in crate::solve) fn guesses(&self, out: &mut FxHashMap<u32, u32>) {
+        let Some(best) = self.hypotheses.first() else { return };
+        let mut at = best.step;
+        while let Some(step) = at.checked_sub(1).and_then(|i| self.steps.get(i as usize)) {
+            out.insert(step.call, step.request);
+            at = step.before;
+        }
+    }
+
+    /// Decides each call whose possible requests have all answered, and keeps the hypotheses that agree.
+    pub(super) fn decide(&mut self, now_ns: u64, out: &mut Vec<Decision>) {
+        let mut at = 0;
+        while at < self.pending.len() {
+            if self.pending[at].until_ns > now_ns && self.pending.len() <= MAX_PENDING {
+                at += 1;
+                continue;
+            }
+            let call = self.pending.remove(at).call;
+            let named_makers = self.named_makers(call);
+            let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
+            let mut all = 0.0;
+            for (hypothesis, request) in self.hypotheses.iter().zip(&named_makers) {
+                let weight = (TEMPER * hypothesis.score).exp();
+                *shares.entry(*request).or_default() += weight;
+                all += weight;
+            }
+            let best = shares.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
+            let Some((&request, &share)) = best else { continue };
+            let mut keep = named_makers.iter().map(|s| *s == request);
+            self.hypotheses.retain(|_| keep.next().unwrap_or(false));
+            self.settle();
+            let request = self.named.get(&request).copied();
+            let confidence = self.calibration.confidence(share / all) as f32;
+            out.push(Decision { call, request, confidence, confirmed: false });
+        }
+    }
+
+    /// The request of a call in each hypothesis. Hypotheses share most of their steps, so each step is followed once.
+    fn named_makers(&self, call: u32) -> Vec<u32> {
+        let mut trails: Vec<u32> = Vec::with_capacity(self.hypotheses.len());
+        let join = |trails: &mut Vec<u32>, at: u32| match trails.iter().position(|t| *t == at) {
+            Some(known) => known,
+            None => {
+                trails.push(at);
+                trails.len() - 1
+            }
+        };
+        let mut trail_of: Vec<usize> = self.hypotheses.iter().map(|w| join(&mut trails, w.step)).collect();
+        loop {
+            let steps: Option<Vec<&Step>> =
+                trails.iter().map(|at| self.steps.get(at.checked_sub(1)? as usize)).collect();
+            let Some(steps) = steps else { return vec![0; trail_of.len()] };
+            if steps.iter().any(|s| s.call == call) {
+                let request = |trail: usize| Some(steps[trail]).filter(|s| s.call == call).map_or(0, |s| s.request);
+                return trail_of.into_iter().map(request).collect();
+            }
+            let mut before = Vec::with_capacity(steps.len());
+            let joined: Vec<usize> = steps.iter().map(|s| join(&mut before, s.before)).collect();
+            if before.len() < trails.len() {
+                trail_of.iter_mut().for_each(|trail| *trail = joined[*trail]);
+            }
+            trails = before;
+        }
+    }
+
+    /// Forgets steps that lead to no open decision.
+    pub(super) fn clear_away(&mut self) {
+        if self.pending.is_empty() {
+            self.steps.clear();
+            self.named.clear();
+            self.hypotheses.truncate(1);
+            self.hypotheses.iter_mut().for_each(|w| (w.step, w.score) = (0, 0.0));
+        } else if self.steps.len() > MAX_STEPS {
+            let wanted: FxHashSet<u32> = self.pending.iter().map(|p| p.call).collect();
+            let mut kept: Vec<Step> = Vec::new();
+            let mut moved: FxHashMap<u32, u32> = FxHashMap::from_iter([(0, 0)]);
+            for hypothesis in &mut self.hypotheses {
+                let mut path = Vec::new();
+                let mut at = hypothesis.step;
+                while !moved.contains_key(&at) {
+                    path.push(at);
+                    at = self.steps[at as usize - 1].before;
+                }
+                let mut to = moved[&at];
+                for from in path.into_iter().rev() {
+                    let step = self.steps[from as usize - 1];
+                    if wanted.contains(&step.call) {
+                        kept.push(Step { before: to, ..step });
+                        to = kept.len() as u32;
+                    }
+                    moved.insert(from, to);
+                }
+                hypothesis.step = to;
+            }
+            let named: FxHashSet<u32> = kept.iter().map(|s| s.request).collect();
+            self.named.retain(|id, _| named.contains(id));
+            self.steps = kept;
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Several hypotheses about the calls of a process, followed together through its events.
+//!
+//! A hypothesis assigns each call to a request, and so knows where each open request stands. At a call whose request
+//! (its maker) is unknown, each hypothesis splits. An answer names its request: it lowers the score of each hypothesis
+//! in which it was not this request's turn, or in which the request had calls left to make. The likeliest are kept.
+
+mod chains;
+mod decide;
+mod teach;
+
+use super::calibration::Calibration;
+use super::chain::{Act, Last};
+use super::model::{Model, Outlook};
+use super::timeline::{Call, Event, Hint, Maker, Request};
+use super::turns::{place, Queue, State};
+use chains::Chains;
+use rustc_hash::FxHashMap;
+
+/// Exponent that flattens weights before they become a confidence, as the evidence for a hypothesis is not independent.
+const TEMPER: f64 = 0.7;
+/// ln of how much less likely than the best a hypothesis may be.
+const HOPELESS: f64 = 18.0;
+/// Most calls that wait for their decision.
+const MAX_PENDING: usize = 1024;
+/// Most steps before those that lead to no open decision are cleared away.
+const MAX_STEPS: usize = 16_384;
+/// Fewest hypotheses that are followed, whatever the work.
+const LEAST_HYPOTHESES: usize = 4;
+
+/// How thoroughly events are followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Most hypotheses.
+    pub(super) hypotheses: usize,
+    /// Most work for one call: open requests times hypotheses.
+    pub(super) work: usize,
+}
+
+/// One assignment of a call to a request, and the step before it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// Index of the step before, plus one; 0 if there is none.
+    before: u32,
+    call: u32,
+    /// Id of the request; 0 if the call belongs to none.
+    request: u32,
+}
+
+/// One explanation of all calls so far.
+#[derive(Clone, Debug, Default)]
+struct Hypothesis {
+    /// ln of its likelihood, minus that of the best hypothesis.
+    score: f64,
+    /// State of each open request, in the order of `Beam::open`.
+    states: Vec<State>,
+    /// Calls that wait for an answer, each with its request.
+    calls: Vec<(u32, u32)>,
+    /// Id of the request that acted last.
+    acted: u32,
+    /// Index of the last step, plus one.
+    step: u32,
+}
+
+/// A call whose request is not decided.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    call: u32,
+    /// When every request that might have made the call has answered.
+    until_ns: u64,
+}
+
+/// The decision on a call: its request, if any, and the confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Decision {
+    pub(super) call: u32,
+    pub(super) request: Option<Request>,
+    pub(super) confidence: f32,
+    /// Only one request was possible: the kernel's cause is kept.
+    pub(super) confirmed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Beam {
+    open: Vec<Request>,
+    hypotheses: Vec<Hypothesis>,
+    steps: Vec<Step>,
+    pending: Vec<Pending>,
+    /// Requests that decisions may name.
+    named: FxHashMap<u32, Request>,
+    /// Calls for which only one request was possible.
+    confirmed: Vec<u32>,
+    /// Number of events so far.
+    event: u32,
+    /// ln of the likelihood of the best hypothesis so far.
+    pub(super) likelihood: f64,
+    /// How often the best hypothesis was right where that could be tested.
+    calibration: Calibration,
+}
+
+/// A call lies within the request for which it was made.
+fn could_make(r: &Request, c: &Call) -> bool {
+    r.start_ns <= c.start_ns && r.end_ns >= c.end_ns
+}
+
+impl Default for Beam {
+    fn default() -> Self {
+        Beam {
+            open: Vec::new(),
+            hypotheses: vec![Hypothesis::default()],
+            steps: Vec::new(),
+            pending: Vec::new(),
+            named: FxHashMap::default(),
+            confirmed: Vec::new(),
+            event: 0,
+            likelihood: 0.0,
+            calibration: Calibration::default(),
+        }
+    }
+}
+
+impl Beam {
+    /// Follows events. Decisions go to `out`.
+    pub(super) fn run(&mut self, events: &[Event], model: &Model, effort: Effort, out: &mut Vec<Decision>) {
+        for event in events {
+            self.event = self.event.wrapping_add(1);
+            match *event {
+                Event::Read(r) => self.read(r),
+                Event::Replied(c) => {
+                    self.replied(&c, Some(model));
+                }
+                Event::Sent(c) => {
+                    self.sent(&c, model, effort);
+                    let confirmed = |call| Decision { call, request: None, confidence: 1.0, confirmed: true };
+                    out.extend(self.confirmed.drain(..).map(confirmed));
+                }
+                Event::Answered(r) => {
+                    self.answered(&r, model);
+                    self.decide(event.at_ns(), out);
+                }
+            }
+        }
+        if let Some(last) = events.last() {
+            self.decide(last.at_ns(), out);
+        }
+        self.clear_away();
+    }
+
+    fn queue<'a>(&self, hypothesis: &Hypothesis, tid: u32, outlook: &'a Outlook) -> Queue<'a> {
+        Queue::of(&hypothesis.states, hypothesis.acted, tid, &self.open, outlook)
+    }
+
+    fn read(&mut self, r: Request) {
+        self.open.push(r);
+        let state = State::read(&r, self.event);
+        self.hypotheses.iter_mut().for_each(|w| w.states.push(state));
+    }
+
+    /// The answer to a call has come. Returns the slot of the call's request, as the last hypothesis has it.
+    fn replied(&mut self, c: &Call, model: Option<&Model>) -> Option<usize> {
+        let mut found = None;
+        for hypothesis in &mut self.hypotheses {
+            let Some(at) = hypothesis.calls.iter().position(|(call, _)| *call == c.id) else { continue };
+            let (_, request) = hypothesis.calls.swap_remove(at);
+            found = self.open.iter().position(|r| r.id == request);
+            let Some(slot) = found else { continue };
+            let s = &mut hypothesis.states[slot];
+            hypothesis.score += model.map_or(0.0, |m| m.rests(place(&self.open[slot], s)));
+            (s.last, s.last_ns, s.last_event) = (Last::Replied(c.class), c.end_ns, self.event);
+            s.waits = s.waits.saturating_sub(1);
+        }
+        if model.is_some() {
+            self.settle();
+        }
+        found
+    }
+
+    /// For each hypothesis, ln of how likely this request acts now: by its own chain of events, and by whose turn it
+    /// is.
+    fn scores(&self, slot: usize, act: Act, tid: u32, at_ns: u64, model: &Model) -> Vec<f64> {
+        let outlook = model.outlook(act);
+        let mut chains = Chains::new(self, model, act, at_ns);
+        let mut score = |hypothesis: &Hypothesis| {
+            let turn = self.queue(hypothesis, tid, &outlook).share(&self.open[slot], &hypothesis.states[slot]);
+            chains.act(slot, &hypothesis.states[slot]) + turn.max(1e-9).ln()
+        };
+        self.hypotheses.iter().map(&mut score).collect()
+    }
+
+    fn sent(&mut self, c: &Call, model: &Model, effort: Effort) {
+        match c.maker {
+            Maker::Other => {}
+            Maker::Known(x) | Maker::Claimed(x) => self.known(x, c, model),
+            Maker::OneOf(x) if self.open.iter().filter(|r| r.owns(x)).count() > 1 => {
+                self.split(c, None, &|r| r.owns(x), model, effort);
+            }
+            Maker::OneOf(x) => {
+                self.known(x, c, model);
+                self.confirmed.push(c.id);
+            }
+            Maker::Unknown(hint) => self.split(c, hint, &|_| true, model, effort),
+        }
+    }
+
+    fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
+        let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
+        self.test(slot, c, model);
+        let scores = self.scores(slot, Act::Call(c.class), c.tid, c.start_ns, model);
+        for (hypothesis, more) in scores.into_iter().enumerate() {
+            self.hypotheses[hypothesis].score += more;
+            self.sends(hypothesis, slot, c);
+        }
+        self.settle();
+    }
+
+    /// Tests the best hypothesis at a call whose request is known: would it have named this one, if others were
+    /// possible?
+    fn test(&mut self, slot: usize, c: &Call, model: &Model) {
+        let Some(hypothesis) = self.hypotheses.first() else { return };
+        let act = Act::Call(c.class);
+        let outlook = model.outlook(act);
+        let queue = self.queue(hypothesis, c.tid, &outlook);
+        let mut chains = Chains::new(self, model, act, c.start_ns);
+        let mut likely = |slot: usize| {
+            let (r, s) = (&self.open[slot], &hypothesis.states[slot]);
+            chains.act(slot, s) + queue.share(r, s).max(1e-9).ln()
+        };
+        let others = (0..self.open.len()).filter(|s| *s != slot && could_make(&self.open[*s], c));
+        let Some(best) = others.map(&mut likely).max_by(f64::total_cmp) else { return };
+        let passed = likely(slot) > best;
+        self.calibration.test(passed);
+    }
+
+    fn split(&mut self, c: &Call, hint: Option<Hint>, may: &dyn Fn(&Request) -> bool, model: &Model, effort: Effort) {
+        let fits = |r: &&Request| could_make(r, c) && may(r);
+        let of = self.open.iter().filter(fits).count() + 1;
+        let named = |slot: Option<usize>| {
+            hint.map_or(0.0, |h| model.hint(h.claimed, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
+        };
+        let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
+        let alone = model.alone(c.class, c.for_request);
+        let width = effort.hypotheses.min(effort.work / self.open.len().max(1)).max(LEAST_HYPOTHESES);
+        let slots: Vec<(usize, f64)> =
+            (0..self.open.len()).filter(|s| fits(&&self.open[*s])).map(|s| (s, named(Some(s)))).collect();
+        let nobody = alone + named(None);
+        let outlook = model.outlook(Act::Call(c.class));
+        let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
+        let mut next: Vec<(f64, usize, Option<usize>)> = Vec::with_capacity(self.hypotheses.len() * of);
+        for (w, hypothesis) in self.hypotheses.iter().enumerate() {
+            next.push((hypothesis.score + nobody, w, None));
+            let queue = self.queue(hypothesis, c.tid, &outlook);
+            let turns = queue.ln_shares();
+            for &(slot, hinted) in &slots {
+                let s = &hypothesis.states[slot];
+                let turn = turns[queue.turn(&self.open[slot], s) as usize];
+                next.push((hypothesis.score + chains.act(slot, s) + turn + hinted, w, Some(slot)));
+            }
+        }
+        let likelier = |a: &(f64, usize, Option<usize>), b: &(f64, usize, Option<usize>)| {
+            b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)))
+        };
+        if next.len() > width {
+            next.select_nth_unstable_by(width, likelier);
+            next.truncate(width);
+        }
+        next.sort_unstable_by(likelier);
+        let best = next.first().map_or(0.0, |n| n.0);
+        next.retain(|n| n.0 >= best - HOPELESS);
+        self.likelihood += best;
+        let before = std::mem::take(&mut self.hypotheses);
+        for (score, w, slot) in next {
+            let mut hypothesis = before[w].clone();
+            hypothesis.score = score - best;
+            let request = slot.map_or(0, |s| self.open[s].id);
+            self.steps.push(Step { before: hypothesis.step, call: c.id, request });
+            hypothesis.step = self.steps.len() as u32;
+            self.hypotheses.push(hypothesis);
+            if let Some(slot) = slot {
+                self.named.insert(request, self.open[slot]);
+                self.sends(self.hypotheses.len() - 1, slot, c);
+            }
+        }
+        self.pending.push(Pending { call: c.id, until_ns });
+    }
+
+    /// In one hypothesis, a request makes a call.
+    fn sends(&mut self, hypothesis: usize, slot: usize, c: &Call) {
+        let (r, hypothesis) = (&self.open[slot], &mut self.hypotheses[hypothesis]);
+        let s = &mut hypothesis.states[slot];
+        s.done = s.done.and(c.class);
+        s.made.add(c.class);
+        (s.last, s.last_ns, s.last_event, s.waits) = (Last::Sent(c.class), c.start_ns, self.event, s.waits + 1);
+        hypothesis.calls.push((c.id, r.id));
+        hypothesis.acted = r.id;
+    }
+
+    fn answered(&mut self, r: &Request, model: &Model) {
+        let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
+        if let Some(best) = self.hypotheses.first() {
+            let outlook = model.outlook(Act::Answer);
+            let turn = self.queue(best, r.tid, &outlook).share(&self.open[slot], &best.states[slot]);
+            self.calibration.answered(turn);
+        }
+        if model.belief.by_thread {
+            // A belief by thread chooses among the requests of one thread only. Without this term it would always seem
+            // the likelier one.
+            let of_thread = self.open.iter().filter(|o| o.tid == r.tid).count();
+            self.likelihood += (of_thread as f64 / self.open.len() as f64).ln();
+        }
+        let scores = self.scores(slot, Act::Answer, r.tid, r.end_ns, model);
+        self.hypotheses.iter_mut().zip(scores).for_each(|(hypothesis, more)| hypothesis.score += more);
+        self.close(slot);
+        self.settle();
+    }
+
+    fn close(&mut self, slot: usize) {
+        let r = self.open.swap_remove(slot);
+        for hypothesis in &mut self.hypotheses {
+            hypothesis.states.swap_remove(slot);
+            hypothesis.acted = r.id;
+        }
+    }
+
+    /// Orders the hypotheses, best first, and drops the hopeless ones.
+    fn settle(&mut self) {
+        self.hypotheses.sort_by(|a, b| b.score.total_cmp(&a.score));
+        let best = self.hypotheses.first().map_or(0.0, |w| w.score);
+        self.likelihood += best;
+        self.hypotheses.retain_mut(|w| {
+            w.score -= best;
+            w.score >= -HOPELESS
+        });
+    }
+}

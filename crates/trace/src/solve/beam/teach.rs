@@ -1,0 +1,82 @@
+//! Teaches a model what a process did, given the request of each call.
+
+use super::Beam;
+use crate::solve::belief::TURNS;
+use crate::solve::chain::Act;
+use crate::solve::model::Model;
+use crate::solve::timeline::{Event, Maker};
+use crate::solve::turns::place;
+use rustc_hash::FxHashMap;
+
+impl Beam {
+    /// Teaches a model by these events. `makers` has the request of each call; `self` is the state before the events.
+    pub(in crate::solve) fn teach(&self, events: &[Event], makers: &FxHashMap<u32, u32>, model: &mut Model) {
+        let mut one = Beam { hypotheses: self.hypotheses[..1].to_vec(), event: self.event, ..Beam::default() };
+        one.open.clone_from(&self.open);
+        for event in events {
+            one.event = one.event.wrapping_add(1);
+            match *event {
+                Event::Read(r) => {
+                    one.read(r);
+                    one.visit(one.open.len() - 1, model);
+                }
+                Event::Replied(c) => {
+                    if let Some(slot) = one.replied(&c, None) {
+                        one.visit(slot, model);
+                    }
+                }
+                Event::Sent(c) => {
+                    let request = match c.maker {
+                        Maker::OneOf(_) if makers.contains_key(&c.id) => {
+                            one.open.iter().position(|r| r.id == makers[&c.id])
+                        }
+                        Maker::Known(x) | Maker::Claimed(x) | Maker::OneOf(x) => {
+                            model.learn_call(c.class, false, false);
+                            one.open.iter().position(|r| r.owns(x))
+                        }
+                        Maker::Unknown(hint) => {
+                            let maker = makers.get(&c.id).copied().unwrap_or(0);
+                            let slot = one.open.iter().position(|r| r.id == maker);
+                            model.learn_call(c.class, c.for_request, slot.is_none());
+                            if let Some(hint) = hint {
+                                let right = slot.is_some_and(|s| one.open[s].owns(hint.exchange));
+                                model.learn_hint(hint.claimed, right);
+                            }
+                            slot
+                        }
+                        Maker::Other => None,
+                    };
+                    if let Some(slot) = request {
+                        one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
+                        one.sends(0, slot, &c);
+                        one.visit(slot, model);
+                    }
+                }
+                Event::Answered(r) => {
+                    if let Some(slot) = one.open.iter().position(|o| o.id == r.id) {
+                        one.learn(slot, Act::Answer, r.tid, r.end_ns, model);
+                        one.close(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn learn(&self, slot: usize, act: Act, tid: u32, at_ns: u64, model: &mut Model) {
+        let hypothesis = &self.hypotheses[0];
+        let outlook = model.outlook(act);
+        let queue = self.queue(hypothesis, tid, &outlook);
+        let mut possible = [false; TURNS];
+        for (r, s) in self.open.iter().zip(&hypothesis.states) {
+            possible[queue.turn(r, s) as usize] = true;
+        }
+        let (r, s) = (&self.open[slot], &hypothesis.states[slot]);
+        let turn = queue.turn(r, s);
+        model.learn_turn(turn, act, possible);
+        model.learn_act(place(r, s), act, at_ns.saturating_sub(s.last_ns));
+    }
+
+    fn visit(&self, slot: usize, model: &mut Model) {
+        model.visit(place(&self.open[slot], &self.hypotheses[0].states[slot]));
+    }
+}
