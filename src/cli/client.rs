@@ -36,7 +36,10 @@ impl ClientArgs {
             .build()
             .into();
         let mut response = agent.get(format!("{}{path}", base.trim_end_matches('/'))).call().with_context(|| {
-            format!("no wirespan answers on {server}: is `wirespan up` or `wirespan server` running? Give its address with --server")
+            format!(
+                "no wirespan answers on {server}: is `wirespan up` or `wirespan server` running? Give its address \
+                with --server"
+            )
         })?;
         let text = response.body_mut().with_config().limit(256 << 20).read_to_string().context("reading the answer")?;
         let value: Value =

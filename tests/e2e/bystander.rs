@@ -20,7 +20,8 @@ fn no_byte_of_a_bystander_is_kept() {
     let script = "import http.server, threading, http.client, time\n\
         s = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n\
         threading.Thread(target=s.serve_forever, daemon=True).start()\n\
-        for i in range(20):\n    c = http.client.HTTPConnection(*s.server_address); c.request('GET', '/target-was-seen'); c.getresponse().read(); time.sleep(.05)\n";
+        for i in range(20):\n    c = http.client.HTTPConnection(*s.server_address); c.request('GET', \
+        '/target-was-seen'); c.getresponse().read(); time.sleep(.05)\n";
     let done = Command::new(WIRESPAN)
         .env("WIRESPAN_LOG", "trace")
         .args(["run", "--no-ui", "--otlp-file"])

@@ -164,7 +164,8 @@ def read(left):
 reader = threading.Thread(target=read, args=(N,), daemon=True)
 reader.start()
 try:
-    nft("table ip gate {\n chain in {\n type filter hook input priority 0;\n tcp dport 7753 meta length > 1000 numgen random mod 8 0 drop\n }\n}\n")
+    nft("table ip gate {\n chain in {\n type filter hook input priority 0;\n \
+         tcp dport 7753 meta length > 1000 numgen random mod 8 0 drop\n }\n}\n")
 except subprocess.CalledProcessError:
     print('{"skip": "nft does not know numgen here"}')
     os._exit(0)

@@ -9,13 +9,15 @@ use std::process::Stdio;
 const SERVER: &str = "import http.server, signal\n\
     class H(http.server.BaseHTTPRequestHandler):\n\
     \x20   def do_GET(self):\n\
-    \x20       self.send_response(200); self.send_header('content-length', '2'); self.end_headers(); self.wfile.write(b'ok')\n\
+    \x20       self.send_response(200); self.send_header('content-length', '2'); self.end_headers(); \
+    self.wfile.write(b'ok')\n\
     \x20   def log_message(self, *a): pass\n\
     http.server.HTTPServer(('10.213.2.2', 80), H).serve_forever()\n";
 
 const CLIENT: &str = "import http.client, time\n\
     while True:\n\
-    \x20   c = http.client.HTTPConnection('10.213.1.1', 8080); c.request('GET', '/through/nat'); c.getresponse().read(); c.close()\n\
+    \x20   c = http.client.HTTPConnection('10.213.1.1', 8080); c.request('GET', '/through/nat'); \
+    c.getresponse().read(); c.close()\n\
     \x20   time.sleep(0.1)\n";
 
 #[test]

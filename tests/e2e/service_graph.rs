@@ -41,8 +41,10 @@ fn collector(program: &Path, dir: &Path) -> (Running, [u16; 2]) {
     drop(free);
     let (config, out) = (dir.join("otelcol.yaml"), dir.display());
     let text = format!(
-        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:{}'}}, http: {{endpoint: '127.0.0.1:{}'}}}}}}}}\n\
-         exporters: {{file: {{path: {out}/metrics, flush_interval: 50ms}}, file/spans: {{path: {out}/spans, flush_interval: 50ms}}}}\n\
+        "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:{}'}}, http: {{endpoint: \
+         '127.0.0.1:{}'}}}}}}}}\n\
+         exporters: {{file: {{path: {out}/metrics, flush_interval: 50ms}}, file/spans: {{path: {out}/spans, \
+         flush_interval: 50ms}}}}\n\
          service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    \
          metrics: {{receivers: [otlp], exporters: [file]}}\n    traces: {{receivers: [otlp], exporters: [file/spans]}}\n",
         ports[0], ports[1]

@@ -76,7 +76,8 @@ fn an_agent_sends_to_a_server_that_answers() {
         input()\n\
         s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n\
         threading.Thread(target=s.serve_forever, daemon=True).start()\n\
-        for i in range(3):\n    c = http.client.HTTPConnection(*s.server_address); c.request('GET', '/over/the/link'); c.getresponse().read()\n\
+        for i in range(3):\n    c = http.client.HTTPConnection(*s.server_address); c.request('GET', '/over/the/link'); \
+        c.getresponse().read()\n\
         time.sleep(20)\n";
     let mut target = piped(Command::new("python3").args(["-c", script]).stdin(Stdio::piped()));
     let agent = place.trace(target.pid(), &[]);

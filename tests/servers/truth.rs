@@ -262,7 +262,8 @@ impl Truth {
         }
         let late = self.done.iter().filter(|d| d.late).count();
         let summary = format!(
-            "{} operations, {late} of them on connections older than the tracing; {} spans, {also} of them made by the library; {pairs} pairs of ends",
+            "{} operations, {late} of them on connections older than the tracing; {} spans, {also} of them made by the \
+             library; {pairs} pairs of ends",
             self.done.len(),
             spans.len(),
         );

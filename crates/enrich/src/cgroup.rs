@@ -89,7 +89,10 @@ mod tests {
             (format!("/docker/{ID}/init.scope"), (id.clone(), None)),
             (format!("/machine.slice/libpod-{ID}.scope/container"), (id.clone(), None)),
             (
-                format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{under}.slice/cri-containerd-{ID}.scope"),
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{under}.slice/cri-containerd-\
+                    {ID}.scope"
+                ),
                 (id.clone(), pod.clone()),
             ),
             (format!("/kubepods.slice/kubepods-pod{under}.slice/crio-{ID}.scope"), (id.clone(), pod.clone())),

@@ -228,7 +228,11 @@ fn what_goes_wrong_costs_the_plugin_only() {
     read("(drop (memory.grow (i32.const 4096))) (i64.const 1)", "memory");
     read("(loop $l (drop (memory.grow (i32.const 1))) (br $l)) (i64.const 1)", "memory");
     read("(i64.load (i32.const -1))", "range");
-    read("(call $message (i32.const 0) (i32.const 0) (i32.const 1)) (call $operation (i32.const -8) (i32.const 64)) (i64.const 1)", "range");
+    read(
+        "(call $message (i32.const 0) (i32.const 0) (i32.const 1)) (call $operation (i32.const -8) (i32.const 64)) \
+        (i64.const 1)",
+        "range",
+    );
     read("(i64.const 41)", "lie");
     read("(i64.const -2)", "lie");
     read("(i64.const 0x7fffffffffffffff)", "lie");
@@ -239,7 +243,8 @@ fn what_goes_wrong_costs_the_plugin_only() {
     read("(call $message (i32.const 0) (i32.const 0) (i32.const 0)) (i64.const 0)", "lie");
     read("(call $operation (i32.const 0) (i32.const 1)) (i64.const 1)", "lie");
     read("(call $skip (i64.const -5)) (i64.const 1)", "lie");
-    let attribute = "(call $message (i32.const 0) (i32.const 0) (i32.const 1)) (call $attribute_int (i32.const 0) (i32.const 3) (i64.const 1)) (i64.const 1)";
+    let attribute = "(call $message (i32.const 0) (i32.const 0) (i32.const 1)) (call $attribute_int (i32.const 0) \
+        (i32.const 3) (i64.const 1)) (i64.const 1)";
     read(attribute, "lie");
     read("(loop $l (call $message (i32.const 0) (i32.const 0) (i32.const 1)) (br $l)) (i64.const 1)", "flood");
     let words = "(call $message (i32.const 0) (i32.const 0) (i32.const 1))
@@ -285,7 +290,8 @@ fn work_without_measure_ends_even_if_each_call_is_short() {
 
 #[test]
 fn a_fault_is_forgiven_as_often_as_the_user_says() {
-    let read = "(if (i32.eq (i32.load8_u (local.get 2)) (i32.const 0x78)) (then unreachable)) (i64.extend_i32_u (local.get 3))";
+    let read = "(if (i32.eq (i32.load8_u (local.get 2)) (i32.const 0x78)) (then unreachable)) (i64.extend_i32_u \
+        (local.get 3))";
     let bad = Bad { read, ..Bad::default() };
     let plugin = bad.load_with(Limits { faults: 2, ..Limits::default() }).unwrap();
     assert_eq!(say(&plugin, &[(Side::Client, b"x".to_vec(), 0)]).len(), 1);

@@ -35,9 +35,12 @@ fn free_addr() -> SocketAddr {
 
 fn start(program: &str, dir: &Path, grpc: SocketAddr, http: SocketAddr, next: SocketAddr) -> Collector {
     let config = format!(
-        "receivers:\n  otlp:\n    protocols:\n      grpc: {{endpoint: \"{grpc}\"}}\n      http: {{endpoint: \"{http}\"}}\n\
-         exporters:\n  file: {{path: {}, flush_interval: 100ms}}\n  otlp:\n    endpoint: \"{next}\"\n    tls: {{insecure: true}}\n\
-         service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], exporters: [file, otlp]}}\n",
+        "receivers:\n  otlp:\n    protocols:\n      grpc: {{endpoint: \"{grpc}\"}}\n      http: {{endpoint: \
+         \"{http}\"}}\n\
+         exporters:\n  file: {{path: {}, flush_interval: 100ms}}\n  otlp:\n    endpoint: \"{next}\"\n    tls: \
+         {{insecure: true}}\n\
+         service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], \
+         exporters: [file, otlp]}}\n",
         dir.join("out.jsonl").display()
     );
     fs::write(dir.join("config.yaml"), config).unwrap();

@@ -205,7 +205,8 @@ fn what_cannot_be_repeated_is_dropped_with_the_reason() {
     assert_eq!(status.dropped, [("rejected", 3)].into());
     assert_eq!(status.error.as_deref(), Some("HTTP 400 Bad Request: too odd"));
 
-    const PART: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{\"partialSuccess\":{\"rejectedSpans\":\"2\",\"errorMessage\":\"two\"}}";
+    const PART: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
+        {\"partialSuccess\":{\"rejectedSpans\":\"2\",\"errorMessage\":\"two\"}}";
     let (addr, _) = canned(&[PART]);
     let e = Exporter::start(config(addr, Protocol::HttpProtobuf)).unwrap();
     e.send(&trace(3));

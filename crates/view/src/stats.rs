@@ -54,7 +54,8 @@ impl Stats {
     /// Prometheus text.
     pub(crate) fn prometheus(&self) -> String {
         let mut text = String::from(
-            "# HELP wirespan_view_requests_total HTTP requests by outcome.\n# TYPE wirespan_view_requests_total counter\n",
+            "# HELP wirespan_view_requests_total HTTP requests by outcome.\n# TYPE wirespan_view_requests_total \
+             counter\n",
         );
         for (name, value, _) in self.rows() {
             let value = value.load(Ordering::Relaxed);

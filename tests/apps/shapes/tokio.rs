@@ -64,7 +64,8 @@ impl Service {
     fn note(&self, kind: &str, path: &str, inside: &str, port: u16, start: u128, status: u32) {
         let (name, end) = (&self.name, now());
         let line = format!(
-            "{{\"service\":\"{name}\",\"kind\":\"{kind}\",\"target\":\"{path}\",{inside}\"port\":{port},\"start\":{start},\"end\":{end},\"status\":{status}}}\n"
+            "{{\"service\":\"{name}\",\"kind\":\"{kind}\",\"target\":\"{path}\",{inside}\"port\":{port},\"start\":\
+             {start},\"end\":{end},\"status\":{status}}}\n"
         );
         (&self.truth).write_all(line.as_bytes()).unwrap();
     }

@@ -180,7 +180,8 @@ fn gnutls_called_by_git_is_read() {
     let port = free_port();
     let server = script(dir.path(), "back.py", &server_at_port());
     let all = format!(
-        "python3 {server} {port} & B=$!\nuntil [ -e ready ]; do sleep 0.1; done\nGIT_SSL_NO_VERIFY=1 git ls-remote https://127.0.0.1:{port}/repo/0 2>/dev/null\n\
+        "python3 {server} {port} & B=$!\nuntil [ -e ready ]; do sleep 0.1; done\nGIT_SSL_NO_VERIFY=1 git ls-remote \
+         https://127.0.0.1:{port}/repo/0 2>/dev/null\n\
          sleep 0.3; kill $B; wait; exit 0\n"
     );
     let all = script(dir.path(), "all.sh", &all);
@@ -204,7 +205,8 @@ fn nginx(dir: &Path, backend: u16, protocol: &str) -> (PathBuf, u16) {
         "daemon off; pid {0}/pid; error_log stderr; worker_processes 1; events {{}}\n\
          http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
          uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\n\
-         server {{ listen 127.0.0.1:{port} ssl {protocol}; ssl_certificate {0}/cert.pem; ssl_certificate_key {0}/key.pem;\n\
+         server {{ listen 127.0.0.1:{port} ssl {protocol}; ssl_certificate {0}/cert.pem; ssl_certificate_key \
+         {0}/key.pem;\n\
          location /back {{ proxy_pass https://127.0.0.1:{backend}; }}\n\
          location / {{ return 201 \"hello\\n\"; }} }} }}\n",
         dir.display()
@@ -233,8 +235,10 @@ fn a_proxy_keeps_the_cause_across_tls() {
         dir.path(),
         "all.sh",
         &format!(
-            "python3 {server} {back} & B=$!\nnginx -c {} -p {} & N=$!\nuntil [ -e ready ] && [ -s pid ]; do sleep 0.1; done; sleep 1\n\
-             curl -sf --http1.1 --cacert cert.pem https://127.0.0.1:{port}/here https://127.0.0.1:{port}/back/20000 -o /dev/null -o /dev/null\n\
+            "python3 {server} {back} & B=$!\nnginx -c {} -p {} & N=$!\nuntil [ -e ready ] && [ -s pid ]; do sleep 0.1; \
+             done; sleep 1\n\
+             curl -sf --http1.1 --cacert cert.pem https://127.0.0.1:{port}/here https://127.0.0.1:{port}/back/20000 -o \
+             /dev/null -o /dev/null\n\
              S=$?; sleep 0.3; kill $N $B; wait; exit $S\n",
             conf.display(),
             dir.path().display()

@@ -148,7 +148,8 @@ fn rocketmq(x: &mut Secrets) -> Talk {
         rocket(0, head.as_bytes(), body)
     };
     let send = format!(
-        "\"a\":\"makers\",\"b\":\"orders\",\"e\":\"3\",\"AccessKey\":\"{}\",\"Signature\":\"{}\",\"SecurityToken\":\"{}\",\
+        "\"a\":\"makers\",\"b\":\"orders\",\"e\":\"3\",\"AccessKey\":\"{}\",\"Signature\":\"{}\",\"SecurityToken\":\"{}\
+         \",\
          \"i\":\"KEYS\\u0001{}\\u0002UNIQ_KEY\\u00017F00AB\\u0002TAGS\\u0001TagA\\u0002token\\u0001{}\\u0002\"",
         x.of("rocketmq access key"),
         x.of("rocketmq signature"),

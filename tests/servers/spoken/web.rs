@@ -30,7 +30,8 @@ pub(super) fn talks(x: &mut Secrets) -> Vec<Talk> {
 
 fn http(x: &mut Secrets) -> Talk {
     let fields = format!(
-        "Authorization: Bearer {}\r\nProxy-Authorization: Basic {}\r\nCookie: sid={}\r\nX-Api-Key: {}\r\nReferer: http://a/?t={}\r\n\
+        "Authorization: Bearer {}\r\nProxy-Authorization: Basic {}\r\nCookie: sid={}\r\nX-Api-Key: {}\r\nReferer: \
+         http://a/?t={}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\n",
         x.of("http authorization"),
         x.of("http proxy-authorization"),

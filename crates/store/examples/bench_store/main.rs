@@ -117,7 +117,10 @@ fn main() {
             ("--flush-rows", Some(n)) => options.flush_rows = n.parse().unwrap(),
             ("--rate", Some(n)) => rate = Some(n.parse::<f64>().unwrap()),
             _ => {
-                eprintln!("usage: bench_store [--spans N] [--dir EMPTY_DIRECTORY] [--queries yes|no] [--rate SPANS_PER_SECOND] [--flush-rows N]");
+                eprintln!(
+                    "usage: bench_store [--spans N] [--dir EMPTY_DIRECTORY] [--queries yes|no] [--rate \
+                    SPANS_PER_SECOND] [--flush-rows N]"
+                );
                 std::process::exit(2);
             }
         }

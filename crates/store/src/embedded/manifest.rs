@@ -45,7 +45,10 @@ impl Manifest {
             Some(f) => {
                 return Err(super::corrupt(
                     &path,
-                    format!("format {f}, and this wirespan reads only {FORMAT}; use the version that wrote it, or another directory"),
+                    format!(
+                        "format {f}, and this wirespan reads only {FORMAT}; use the version that wrote it, or \
+                        another directory"
+                    ),
                 ));
             }
             None => return Err(super::corrupt(&path, "no format version; is this a store of wirespan?")),

@@ -14,12 +14,14 @@ const FIT: usize = 22;
 
 const STYLE: &str = "\
 svg{--bg:#fff;--ink:#161d23;--dim:#5c6873;--line:#98a4ae;--box:#f4f7f8;--edge:#0f766e;--bad:#b42318}\
-@media (prefers-color-scheme:dark){svg{--bg:#161b1f;--ink:#e8edf0;--dim:#9aa7b1;--line:#5b6973;--box:#20282e;--edge:#4fc5b6;--bad:#ff8a7a}}\
+@media (prefers-color-scheme:dark){\
+svg{--bg:#161b1f;--ink:#e8edf0;--dim:#9aa7b1;--line:#5b6973;--box:#20282e;--edge:#4fc5b6;--bad:#ff8a7a}}\
 text{font:11px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation Sans',sans-serif;fill:var(--dim)}\
 .name{font-size:13px;font-weight:600;fill:var(--ink)}.box{fill:var(--box);stroke:var(--edge);stroke-width:1.4}\
 .far{stroke:var(--line);stroke-dasharray:4 3}.e{fill:none;stroke:var(--line)}.e.bad{stroke:var(--bad)}\
 .h{fill:var(--line)}.h.bad{fill:var(--bad)}\
-.l{text-anchor:middle;paint-order:stroke;stroke:var(--bg);stroke-width:5px;stroke-linejoin:round}.l.bad,.m{fill:var(--bad)}";
+.l{text-anchor:middle;paint-order:stroke;stroke:var(--bg);stroke-width:5px;stroke-linejoin:round}.l.bad,\
+.m{fill:var(--bad)}";
 
 /// Markup characters are escaped, control characters replaced: names come from the wire.
 fn escape(text: &str) -> String {
@@ -103,7 +105,8 @@ pub fn svg(map: &Document) -> String {
     let height = 2.0 * MARGIN + (bottom - top) * (NODE.1 + GAP.1) + NODE.1 + 30.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" role=\"img\" aria-label=\"Dependency map: {} nodes, {} edges\">\n<style>{STYLE}</style>\n\
+         height=\"{height:.0}\" role=\"img\" aria-label=\"Dependency map: {} nodes, {} edges\">\n\
+         <style>{STYLE}</style>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"var(--bg)\"/>\n",
         map.nodes.len(),
         map.edges.len()
@@ -233,7 +236,8 @@ fn boxed(out: &mut String, node: &MapNode, (x, y): Point) {
     };
     let _ = writeln!(
         out,
-        "<g transform=\"translate({x:.1} {y:.1})\"><title>{}</title><rect class=\"box{far}\" width=\"{}\" height=\"{}\" rx=\"9\"/>\
+        "<g transform=\"translate({x:.1} {y:.1})\"><title>{}</title><rect class=\"box{far}\" width=\"{}\" \
+         height=\"{}\" rx=\"9\"/>\
          <text class=\"name\" x=\"14\" y=\"23\">{}</text><text x=\"14\" y=\"41\">{}</text>",
         escape(&node.name),
         NODE.0,
