@@ -1,50 +1,42 @@
-//! Keys by which spans find each other.
+//! Keys by which spans of one trace, and spans of linked traces, find each other.
 
+use crate::listed::listed_enum;
 use serde::{Deserialize, Serialize};
 
-/// Kind of an assembly key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum KeyKind {
-    /// Id of the span itself.
-    Span = 1,
-    /// Hash of a carried trace id.
-    Trace = 2,
-    /// Hash of host and exchange id: the server span that owns it and the spans that it caused.
-    Exchange = 3,
-    /// The same bytes on the wire: TCP sequence numbers, or five-tuple with an id.
-    Wire = 4,
-    /// Hash of an X-Request-ID.
-    RequestId = 5,
-    /// Id of the parent span that a message carried.
-    Parent = 6,
-    /// Messages at a broker: who sent them and who received them, in different traces.
-    Message = 7,
+listed_enum! {
+    /// What a [`Key`] is made of.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum KeyKind {
+        /// Id of the span itself.
+        Span = 1,
+        /// Hash of a carried trace id.
+        Trace = 2,
+        /// Hash of the host and an exchange id. The server span that owns the exchange has this key, and so has each
+        /// span whose cause is the exchange.
+        Exchange = 3,
+        /// The same bytes on the wire: a hash of TCP sequence numbers, or of the five-tuple with an id.
+        Wire = 4,
+        /// Hash of an X-Request-ID.
+        RequestId = 5,
+        /// Id of the parent span that a message carried.
+        Parent = 6,
+        /// A block of messages at a broker. The sender and the receiver have this key, in different traces.
+        Message = 7,
+    }
 }
 
-impl KeyKind {
-    /// All kinds.
-    pub const ALL: [KeyKind; 7] = [
-        KeyKind::Span,
-        KeyKind::Trace,
-        KeyKind::Exchange,
-        KeyKind::Wire,
-        KeyKind::RequestId,
-        KeyKind::Parent,
-        KeyKind::Message,
-    ];
-}
-
-/// A key: equal keys mean that two spans belong to the same trace, but for those of messages, which link traces.
+/// A key of a span. Two spans with an equal key belong to the same trace; only [`KeyKind::Message`] links two traces
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// Kind.
+    /// What the value is made of.
     pub kind: KeyKind,
-    /// Value; a 64-bit hash for everything that is not an integer itself.
+    /// The id itself if it is an integer, else a 64-bit hash by [`hash64`].
     pub value: u64,
 }
 
-/// Stable 64-bit hash (same on every host and release): FNV-1a with a final mix.
+/// Stable 64-bit hash of byte strings, the same on every host and release: FNV-1a with a final mix. A separator after
+/// each part keeps `["ab", "c"]` and `["a", "bc"]` apart.
 pub fn hash64(parts: &[&[u8]]) -> u64 {
     let mut h: u64 = 0xcbf2_9ce4_8422_2325;
     for part in parts {

@@ -13,6 +13,7 @@ pub mod broker;
 pub mod event;
 pub mod flow;
 pub mod key;
+mod listed;
 pub mod message;
 pub mod net;
 pub mod semconv;

@@ -1,22 +1,24 @@
 //! Addresses and five-tuples.
 
+use crate::listed::listed_enum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Transport of a socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum Transport {
-    /// TCP over IPv4 or IPv6.
-    #[default]
-    Tcp = 1,
-    /// UDP over IPv4 or IPv6.
-    Udp = 2,
-    /// Unix domain stream or seqpacket socket.
-    UnixStream = 3,
-    /// Unix domain datagram socket.
-    UnixDgram = 4,
+listed_enum! {
+    /// Transport protocol of a socket.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Transport {
+        /// TCP over IPv4 or IPv6.
+        #[default]
+        Tcp = 1,
+        /// UDP over IPv4 or IPv6.
+        Udp = 2,
+        /// Unix domain stream or seqpacket socket.
+        UnixStream = 3,
+        /// Unix domain datagram socket.
+        UnixDgram = 4,
+    }
 }
 
 impl Transport {
@@ -29,13 +31,13 @@ impl Transport {
         }
     }
 
-    /// Whether bytes come in order and without the borders of what was sent.
+    /// True if the transport delivers bytes in order and keeps no boundary between two sends.
     pub fn is_stream(self) -> bool {
         matches!(self, Transport::Tcp | Transport::UnixStream)
     }
 }
 
-/// One end of a connection. IPv4-mapped IPv6 addresses are stored as IPv4. Unix sockets have address `0.0.0.0:0`.
+/// One end of a connection. An IPv4-mapped IPv6 address is stored as IPv4. A Unix socket has the address `0.0.0.0:0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
     /// IP address.
@@ -45,10 +47,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An end about which nothing is known.
+    /// The endpoint of a connection of which the address is not known, and of a Unix socket.
     pub const UNSPECIFIED: Endpoint = Endpoint { ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED), port: 0 };
 
-    /// Makes an end; v4-mapped addresses become IPv4.
+    /// Makes an endpoint. An IPv4-mapped IPv6 address becomes IPv4.
     pub fn new(ip: IpAddr, port: u16) -> Self {
         Endpoint { ip: ip.to_canonical(), port }
     }
@@ -72,10 +74,10 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Client and server end, with the transport between them.
+/// Both ends of a connection and the transport between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FiveTuple {
-    /// Transport.
+    /// Transport protocol.
     pub transport: Transport,
     /// The end that opened the connection or sent the request.
     pub client: Endpoint,

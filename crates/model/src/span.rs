@@ -1,7 +1,8 @@
-//! A span: one request and its response at one observation point.
+//! A span: one request and its response at one tap side.
 
 use crate::attr::{Attr, Text};
 use crate::key::{hash64, Key, KeyKind};
+use crate::listed::listed_enum;
 use crate::net::{Endpoint, FiveTuple};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Identity of a span, unique over hosts with overwhelming probability; never 0. Written as 16 hex digits.
+/// Id of a span: 64 bits, unique over hosts with overwhelming probability, never 0. Written as 16 hex digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SpanId(pub u64);
 
@@ -20,7 +21,7 @@ impl fmt::Display for SpanId {
     }
 }
 
-/// Identity of a trace. Written as 32 hex digits.
+/// Id of a trace: 128 bits (W3C Trace Context). Written as 32 hex digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TraceId(pub [u8; 16]);
 
@@ -30,46 +31,48 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// OpenTelemetry span kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum SpanKind {
-    /// Inside a process (SDK spans only).
-    #[default]
-    Internal = 1,
-    /// Seen at the end that answers.
-    Server = 2,
-    /// Seen at the end that asks.
-    Client = 3,
-    /// Sends a message to a broker.
-    Producer = 4,
-    /// Receives a message from a broker.
-    Consumer = 5,
+listed_enum! {
+    /// OpenTelemetry span kind.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum SpanKind {
+        /// Inside a process (SDK spans only).
+        #[default]
+        Internal = 1,
+        /// Observed at the end that answers.
+        Server = 2,
+        /// Observed at the end that asks.
+        Client = 3,
+        /// Sends a message to a broker.
+        Producer = 4,
+        /// Receives a message from a broker.
+        Consumer = 5,
+    }
 }
 
-/// Where on its path the request was seen, in the order of the path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum TapSide {
-    /// SDK span of the caller, received by OTLP.
-    App = 0,
-    /// Sockets of the calling process.
-    #[default]
-    ClientProcess = 1,
-    /// Network interface of the calling container or VM.
-    ClientNic = 2,
-    /// Node of the caller.
-    ClientNode = 3,
-    /// A gateway, tunnel or load balancer between.
-    Gateway = 4,
-    /// Node of the called process.
-    ServerNode = 5,
-    /// Network interface of the called container or VM.
-    ServerNic = 6,
-    /// Sockets of the called process.
-    ServerProcess = 7,
-    /// A capture file: no process known.
-    Capture = 8,
+listed_enum! {
+    /// Tap side: where on its path a request was observed. The codes from `App` to `ServerProcess` follow the path.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum TapSide {
+        /// SDK span of the caller, received by OTLP.
+        App = 0,
+        /// Sockets of the calling process.
+        #[default]
+        ClientProcess = 1,
+        /// Network interface of the calling container or VM.
+        ClientNic = 2,
+        /// Node of the caller.
+        ClientNode = 3,
+        /// A gateway, tunnel or load balancer between caller and callee.
+        Gateway = 4,
+        /// Node of the called process.
+        ServerNode = 5,
+        /// Network interface of the called container or VM.
+        ServerNic = 6,
+        /// Sockets of the called process.
+        ServerProcess = 7,
+        /// A capture file. The process is not known.
+        Capture = 8,
+    }
 }
 
 impl TapSide {
@@ -89,29 +92,30 @@ impl TapSide {
     }
 }
 
-/// What became of the request: honest about what was not seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum Status {
-    /// Answered; the protocol says success.
-    Ok = 1,
-    /// Answered; the asker's fault.
-    ClientError = 2,
-    /// Answered; the answerer's fault.
-    ServerError = 3,
-    /// No response within the window.
-    NoResponse = 4,
-    /// The connection was reset or failed before the response.
-    Reset = 5,
-    /// Asks for no response.
-    OneWay = 6,
-    /// A response whose request was not seen.
-    NoRequest = 7,
-    /// The connection closed in order before the response.
-    Closed = 8,
-    /// Answered, and the protocol does not say how.
-    #[default]
-    Unset = 9,
+listed_enum! {
+    /// Outcome of a request. It says what was observed, and admits what was not.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Status {
+        /// Answered. The protocol says success.
+        Ok = 1,
+        /// Answered. The protocol blames the asker.
+        ClientError = 2,
+        /// Answered. The protocol blames the answerer.
+        ServerError = 3,
+        /// No response came within the window.
+        NoResponse = 4,
+        /// The connection was reset or failed before the response.
+        Reset = 5,
+        /// A message that asks for no response.
+        OneWay = 6,
+        /// A response whose request was not observed.
+        NoRequest = 7,
+        /// The connection closed in order before the response.
+        Closed = 8,
+        /// Answered. The protocol does not tell the outcome.
+        #[default]
+        Unset = 9,
+    }
 }
 
 impl Status {
@@ -130,7 +134,8 @@ impl Status {
         }
     }
 
-    /// Whether people would call it an error. A 4xx is an error for the client only, as in OpenTelemetry.
+    /// True if a span of this kind counts as failed. A client error is a failure of the client's span only, as in
+    /// OpenTelemetry.
     pub fn is_error(self, kind: SpanKind) -> bool {
         match self {
             Status::ServerError | Status::NoResponse | Status::Reset | Status::Closed => true,
@@ -140,23 +145,24 @@ impl Status {
     }
 }
 
-/// Exchange ids of one socket that belong to one span: `first..=last`.
+/// Exchange ids of one socket that one span owns: `first..=last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ExchangeRange {
     /// First id.
     pub first: u64,
-    /// Last id; more than the first when a request and its response flipped the direction several times.
+    /// Last id. Greater than the first if the direction changed several times between the request's first byte and the
+    /// response's last byte.
     pub last: u64,
 }
 
 impl ExchangeRange {
-    /// Whether the id is one of the range.
+    /// True if the id is in the range.
     pub fn contains(self, id: u64) -> bool {
         (self.first..=self.last).contains(&id)
     }
 }
 
-/// Who made the span: shared by all spans of a process.
+/// The process behind a span, as OpenTelemetry resource attributes. All spans of a process share one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resource {
     /// `service.name`.
@@ -165,104 +171,104 @@ pub struct Resource {
     pub host: Box<str>,
     /// `process.executable.path`.
     pub executable: Box<str>,
-    /// `container.id`, empty if none.
+    /// `container.id`; empty if the process is in no container.
     pub container: Box<str>,
     /// Further resource attributes, sorted by key.
     pub extra: Vec<(Box<str>, Box<str>)>,
 }
 
-/// What TCP did for the bytes of a span, as its observation point saw it.
+/// TCP facts of a span's bytes, as observed at its tap side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpHealth {
-    /// Smoothed RTT when the last of the span's messages was sent or read, ns; 0 if unknown.
+    /// Smoothed round-trip time when the last message of the span was sent or read, ns; 0 if not known.
     pub srtt_ns: u64,
-    /// Segments sent again that held bytes which this end sent for the span (of a connection's first, its SYN too).
+    /// Retransmitted segments that held bytes which this end sent for the span. The first span of a connection also
+    /// counts retransmissions of the handshake.
     pub retransmits: u32,
-    /// Handshake time, ns, on the first span of a connection; 0 if unknown.
+    /// Handshake time on the first span of a connection, ns; 0 on later spans, and if not known.
     pub connect_ns: u64,
-    /// How long the bytes that this end received had lain in the socket when their first was read, µs; 0 if unknown.
+    /// Time for which received bytes lay in the socket before the process read the first of them, µs; 0 if not known.
     pub queue_us: u32,
     /// Resets that ended the connection before the span was over, sent or received.
     pub resets: u32,
 }
 
-/// One request and its response at one observation point.
+/// One request and its response at one tap side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Identity.
+    /// Id.
     pub id: SpanId,
-    /// Observation point.
+    /// Tap side.
     pub tap: TapSide,
-    /// Kind.
+    /// OpenTelemetry span kind.
     pub kind: SpanKind,
-    /// Protocol name (`http`, `redis`, …); `tcp`, `udp` or `unix` where the bytes were not understood.
+    /// Protocol name (`http`, `redis`, …); `tcp`, `udp` or `unix` if the protocol was not recognised.
     pub protocol: Cow<'static, str>,
-    /// First byte of the request (of the response, if the request was not seen), Unix ns.
+    /// Time of the request's first byte (of the response's, if the request was not observed), Unix ns.
     pub start_ns: u64,
-    /// First byte of the response, Unix ns; 0 if there was none.
+    /// Time of the response's first byte, Unix ns; 0 if there was no response.
     pub response_ns: u64,
-    /// Last byte seen, Unix ns.
+    /// Time of the last byte observed, Unix ns.
     pub end_ns: u64,
     /// Outcome.
     pub status: Status,
-    /// Numeric status of the protocol.
+    /// Numeric status of the protocol (HTTP status, gRPC code, …).
     pub status_code: Option<i32>,
     /// Error text, masked.
     pub error: Text,
-    /// Operation (`GET`, `SET`, `A`).
+    /// Operation (`GET`, `SET`, `A`); empty if not known.
     pub operation: Text,
-    /// Target (`/cart/7`, a DNS name).
+    /// Target (`/cart/7`, a DNS name), without secrets; empty if not known.
     pub target: Text,
-    /// Bytes of the request.
+    /// Length of the request, bytes.
     pub request_bytes: u64,
-    /// Bytes of the response.
+    /// Length of the response, bytes.
     pub response_bytes: u64,
     /// Ends of the connection.
     pub tuple: FiveTuple,
-    /// Socket cookie; 0 if unknown.
+    /// Socket cookie; 0 if not known.
     pub socket: u64,
-    /// Process.
+    /// Process id in the root pid namespace; 0 for a capture file.
     pub pid: u32,
-    /// Thread that handled the request's first byte.
+    /// Id of the thread that sent or read the request's first byte.
     pub tid: u32,
-    /// Goroutine or coroutine, 0 if none.
+    /// Goroutine or coroutine id; 0 if there is none.
     pub coroutine: u64,
-    /// Thread name.
+    /// Thread name (`task_struct.comm`).
     pub comm: Text,
-    /// Network namespace inode.
+    /// Inode of the socket's network namespace.
     pub netns: u32,
     /// Cgroup v2 id.
     pub cgroup_id: u64,
-    /// Host identity: hash of machine id and boot id. Makes exchange ids global.
+    /// Host id: hash of machine id and boot id. Exchange ids are unique per host id.
     pub host_id: u64,
     /// Exchanges that this span owns.
     pub exchange: Option<ExchangeRange>,
-    /// Exchange for which the thread acted when it sent the request (client spans).
+    /// Cause (client spans): id of the exchange on whose behalf the request was sent.
     pub cause: Option<u64>,
-    /// How the kernel knew the cause.
+    /// Evidence for the cause. `Some(Inferred)` without a cause means: one of several requests, left to the solver.
     pub cause_evidence: Option<crate::trace::Evidence>,
     /// TCP sequence number of the request's first byte.
     pub request_seq: Option<u32>,
     /// TCP sequence number of the response's first byte.
     pub response_seq: Option<u32>,
-    /// Pairing id of the protocol (DNS id, stream id).
+    /// Id by which the protocol pairs request and response (DNS id, HTTP/2 stream id).
     pub message_id: Option<u64>,
-    /// Carried trace id.
+    /// Trace id that the message carried.
     pub trace_id: Option<TraceId>,
-    /// Carried parent span id (of the sender), for spans that saw a carried context; the span's own id for SDK spans is
-    /// `id`.
+    /// Parent span id that the message carried: the sender's span. An SDK span's own id is in `id`.
     pub parent_span_id: Option<SpanId>,
-    /// X-Request-ID of the request, or of the response if the request had none.
+    /// X-Request-ID of the request; of the response if the request had none.
     pub request_id: Option<Text>,
-    /// Further attributes, OpenTelemetry names.
+    /// Further attributes, by their OpenTelemetry names.
     pub attrs: Vec<Attr>,
-    /// TCP facts.
+    /// TCP facts of the span's bytes.
     pub tcp: TcpHealth,
-    /// Who made it.
+    /// The process.
     pub resource: Arc<Resource>,
 }
 
-/// An end as bytes to hash: formatting it as text would cost more than all other keys of a span together.
+/// An endpoint as bytes to hash. Formatting it as text would cost more than all other keys of a span together.
 fn end_bytes(end: Endpoint) -> [u8; 18] {
     let mut bytes = [0; 18];
     let ip = match end.ip {
@@ -274,7 +280,7 @@ fn end_bytes(end: Endpoint) -> [u8; 18] {
     bytes
 }
 
-/// Longest run of exchange ids that is indexed per span.
+/// Most exchange ids of one span that are indexed.
 pub const MAX_EXCHANGES: u64 = 8;
 
 impl Span {
@@ -283,7 +289,8 @@ impl Span {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Name as OpenTelemetry would give it: `GET /cart`, `SET`, `A example.org`; the protocol if nothing is known.
+    /// Name by the rules of OpenTelemetry: `GET /cart`, `SET`, `A example.org`; the protocol if neither operation nor
+    /// target is known.
     pub fn name(&self) -> String {
         match (self.operation.is_empty(), self.target.is_empty()) {
             (false, false) => format!("{} {}", self.operation, self.target),
@@ -293,13 +300,14 @@ impl Span {
         }
     }
 
-    /// The name of this request by its stream, where a program may have told for which stream it acts.
+    /// Causal id of this request by its HTTP/2 stream (see [`crate::event::BY_STREAM`]). `None` unless this is the server's
+    /// span of a protocol with streams.
     pub fn stream_exchange(&self) -> Option<u64> {
         let named = self.tap == TapSide::ServerProcess && matches!(&*self.protocol, "http2" | "grpc");
         crate::event::by_stream(self.socket, self.message_id.filter(|_| named && self.exchange.is_some())?)
     }
 
-    /// Every name by which a cause may call this request: its exchanges, as many as are indexed, and its stream.
+    /// Every causal id of this request: its first [`MAX_EXCHANGES`] exchanges, and its stream.
     pub fn exchanges(&self) -> impl Iterator<Item = u64> + use<> {
         let own = self.exchange.map(|e| (e.first..=e.last).take(MAX_EXCHANGES as usize));
         own.into_iter().flatten().chain(self.stream_exchange())
@@ -311,8 +319,8 @@ impl Span {
         Key { kind: KeyKind::Exchange, value }
     }
 
-    /// Keys that say "the same bytes": the pair of TCP sequence numbers (NAT does not change it), and the
-    /// five-tuple with the first sequence number or the message id (for half-seen or datagram exchanges).
+    /// Keys of the same bytes on the wire: the pair of TCP sequence numbers (NAT does not change them), and the
+    /// five-tuple with the first sequence number or the message id (for datagrams, and exchanges observed in part).
     pub fn wire_keys(&self) -> SmallVec<[Key; 2]> {
         let mut keys = SmallVec::new();
         let mut push = |value| keys.push(Key { kind: KeyKind::Wire, value });
@@ -338,7 +346,7 @@ impl Span {
         keys
     }
 
-    /// Every key by which this span can be found, duplicates removed.
+    /// Every key of this span, sorted, without duplicates.
     pub fn keys(&self) -> SmallVec<[Key; 8]> {
         let mut keys: SmallVec<[Key; 8]> = SmallVec::new();
         keys.push(Key { kind: KeyKind::Span, value: self.id.0 });

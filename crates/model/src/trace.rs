@@ -1,39 +1,42 @@
-//! A trace: spans and the links between them, each with its evidence.
+//! A trace: spans and the links between them, each link with its evidence.
 
+use crate::listed::listed_enum;
 use crate::span::{Span, SpanId, TraceId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Why a span is believed to be the child of another, strongest first (the causality ladder of DESIGN.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[repr(u8)]
-pub enum Evidence {
-    /// Trace context in the message named the parent span.
-    Carried = 1,
-    /// The same bytes on the wire, by TCP sequence or message id.
-    Wire = 2,
-    /// The same X-Request-ID on both sides of a process.
-    RequestId = 3,
-    /// The same thread received the request and sent this one.
-    Thread = 4,
-    /// The same goroutine or coroutine, or its descendant.
-    Coroutine = 5,
-    /// A thread or process that the handler started.
-    ChildTask = 6,
-    /// The socket was connected by the handling thread.
-    Connect = 7,
-    /// A thread woken by the handling thread.
-    WakeUp = 8,
-    /// The event loop acted for the socket it last read.
-    EventLoop = 9,
-    /// The same trace id, without a named parent span.
-    TraceId = 10,
-    /// Timing and call structure only.
-    Inferred = 11,
-    /// The same messages at a broker, by place and offset (links between traces).
-    Broker = 12,
+listed_enum! {
+    /// Why a span is the child of another. The codes to `Inferred` go from the strongest evidence to the weakest (the
+    /// causality ladder of DESIGN.md).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Evidence {
+        /// Trace context in the message named the parent span.
+        Carried = 1,
+        /// The same bytes on the wire, by TCP sequence number or message id.
+        Wire = 2,
+        /// The same X-Request-ID on both sides of a process.
+        RequestId = 3,
+        /// One thread received the request and sent this one.
+        Thread = 4,
+        /// The same goroutine or coroutine, or a descendant of it.
+        Coroutine = 5,
+        /// A thread or process that the handler started.
+        ChildTask = 6,
+        /// The handling thread connected the socket.
+        Connect = 7,
+        /// The handling thread woke the thread that sent this request.
+        WakeUp = 8,
+        /// An event loop acts for the socket that it last read.
+        EventLoop = 9,
+        /// The same trace id, without a named parent span.
+        TraceId = 10,
+        /// Timing and call structure only.
+        Inferred = 11,
+        /// The same messages at a broker, by place and offset (links between traces).
+        Broker = 12,
+    }
 }
 
 impl Evidence {
@@ -59,26 +62,26 @@ impl Evidence {
 /// Link from a span to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParentLink {
-    /// The parent.
+    /// Id of the parent span.
     pub parent: SpanId,
-    /// Why.
+    /// Why the two spans belong together.
     pub evidence: Evidence,
-    /// 0–1.
+    /// Confidence in the link, 0–1.
     pub confidence: f32,
 }
 
-/// Link between a span and one of another trace that moved the same messages (OpenTelemetry's span link).
+/// Link between a span and a span of another trace that moved the same broker messages (a span link of OpenTelemetry).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpanLink {
-    /// The other span.
+    /// Id of the other span.
     pub span: SpanId,
-    /// Its trace, if it is known.
+    /// Trace of the other span, if it is known.
     pub trace: Option<TraceId>,
-    /// The other span sent what this one received; false if it is the other way round.
+    /// True if the other span sent what this one received; false if this one sent and the other received.
     pub sent: bool,
-    /// Why.
+    /// Why the two spans belong together.
     pub evidence: Evidence,
-    /// 0–1.
+    /// Confidence in the link, 0–1.
     pub confidence: f32,
 }
 
@@ -87,29 +90,30 @@ pub struct SpanLink {
 pub struct TraceSpan {
     /// The span.
     pub span: Arc<Span>,
-    /// Its parent; `None` for a root.
+    /// Link to its parent; `None` for a root.
     pub link: Option<ParentLink>,
-    /// Depth below its root, 0 for a root.
+    /// Number of links between the span and its root; 0 for a root.
     pub depth: u32,
-    /// Spans of other traces that moved the same messages.
+    /// Links to spans of other traces that moved the same messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SpanLink>,
 }
 
-/// An assembled trace: depth-first order, siblings by start time.
+/// An assembled trace. Spans stand in depth-first order, siblings by start time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// The carried trace id if there is one, else derived from the first root's span id.
+    /// The trace id that a message carried, else an id derived from the first root's span id.
     pub id: TraceId,
-    /// Spans, parents before children.
+    /// Spans. A parent stands before its children.
     pub spans: Vec<TraceSpan>,
-    /// False if a limit cut the search short.
+    /// False if a limit ended the search for spans early.
     pub complete: bool,
 }
 
 impl Trace {
-    /// The parent of each span, for those who read it elsewhere: that of its link, else, of a root that carried the
-    /// context of a span that was not seen here (an SDK's, or one that another agent exports), that one.
+    /// The parent id of each span, in the order of `spans`, for export to other systems. A linked span has the parent of
+    /// its link. A root has the parent that it carried, unless that span is in this trace: then the parent is a span of
+    /// an SDK, or a span that another agent exports.
     pub fn parents(&self) -> impl Iterator<Item = Option<SpanId>> + '_ {
         let carried = |s: &TraceSpan| s.span.parent_span_id.filter(|_| s.span.trace_id == Some(self.id));
         let roots_carry = self.spans.iter().any(|s| s.link.is_none() && carried(s).is_some());

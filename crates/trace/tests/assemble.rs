@@ -129,23 +129,12 @@ fn chaos() -> impl Strategy<Value = Vec<Arc<Span>>> {
         any::<bool>(),
     );
     prop::collection::vec(one, 1..60).prop_map(|all| {
-        let taps = [
-            TapSide::App,
-            TapSide::ClientProcess,
-            TapSide::ClientNic,
-            TapSide::ClientNode,
-            TapSide::Gateway,
-            TapSide::ServerNode,
-            TapSide::ServerNic,
-            TapSide::ServerProcess,
-            TapSide::Capture,
-        ];
         let statuses = [Status::Ok, Status::NoResponse, Status::OneWay];
         let spans = all.into_iter().enumerate().map(|(i, s)| {
             let ((tap, start, len, status), request_seq, response_seq, (exchange, cause), carried, ids, port) = s;
             Arc::new(Span {
                 id: SpanId(i as u64),
-                tap: taps[tap as usize],
+                tap: TapSide::ALL[tap as usize],
                 start_ns: T0 + start * 500 * MS,
                 end_ns: T0 + (start + len) * 500 * MS,
                 status: statuses[status as usize % 3],

@@ -9,7 +9,7 @@ use arrow_array::types::{Int64Type, TimestampNanosecondType};
 use arrow_array::RecordBatch;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use wirespan_model::{Span, SpanKind, Status};
+use wirespan_model::{Span, SpanKind, Status, TapSide};
 
 /// Most spans that a search returns.
 pub(crate) const MAX_LIMIT: usize = 10_000;
@@ -238,30 +238,9 @@ fn resource<'a>(key: &str, get: impl Fn(Col) -> &'a str) -> Option<&'a str> {
 }
 
 fn check(q: &Query) -> Result<(), StoreError> {
-    const STATUS: [&str; 10] = [
-        "ok",
-        "client-error",
-        "server-error",
-        "no-response",
-        "reset",
-        "one-way",
-        "no-request",
-        "closed",
-        "unset",
-        "error",
-    ];
-    const TAPS: [&str; 9] = [
-        "app",
-        "client-process",
-        "client-nic",
-        "client-node",
-        "gateway",
-        "server-node",
-        "server-nic",
-        "server-process",
-        "capture",
-    ];
-    for (field, value, known) in [("status", &q.status, &STATUS[..]), ("tap", &q.tap, &TAPS[..])] {
+    let statuses: Vec<&str> = Status::ALL.map(Status::as_str).into_iter().chain(["error"]).collect();
+    let taps = TapSide::ALL.map(TapSide::as_str);
+    for (field, value, known) in [("status", &q.status, &statuses[..]), ("tap", &q.tap, &taps[..])] {
         if let Some(v) = value {
             if !known.contains(&v.as_str()) {
                 return Err(StoreError::Query(format!("{field} {v:?} is none of {}", known.join(", "))));

@@ -99,17 +99,17 @@ impl View {
 
     /// Kind.
     pub(crate) fn kind(&self, row: usize) -> SpanKind {
-        kind(self.get::<UInt8Type>(Col::Kind, row))
+        SpanKind::from_code(self.get::<UInt8Type>(Col::Kind, row)).unwrap_or_default()
     }
 
     /// Outcome.
     pub(crate) fn status(&self, row: usize) -> Status {
-        status(self.get::<UInt8Type>(Col::Status, row))
+        Status::from_code(self.get::<UInt8Type>(Col::Status, row)).unwrap_or_default()
     }
 
     /// Observation point.
     pub(crate) fn tap(&self, row: usize) -> TapSide {
-        tap(self.get::<UInt8Type>(Col::Tap, row))
+        TapSide::from_code(self.get::<UInt8Type>(Col::Tap, row)).unwrap_or_default()
     }
 
     fn endpoint(&mut self, ip: Col, port: Col, row: usize) -> Endpoint {
@@ -169,7 +169,7 @@ impl View {
             request_bytes: self.get::<UInt64Type>(Col::RequestBytes, row),
             response_bytes: self.get::<UInt64Type>(Col::ResponseBytes, row),
             tuple: FiveTuple {
-                transport: transport(self.get::<UInt8Type>(Col::Transport, row)),
+                transport: Transport::from_code(self.get::<UInt8Type>(Col::Transport, row)).unwrap_or_default(),
                 client: self.endpoint(Col::ClientIp, Col::ClientPort, row),
                 server: self.endpoint(Col::ServerIp, Col::ServerPort, row),
             },
@@ -183,7 +183,7 @@ impl View {
             host_id: self.get::<UInt64Type>(Col::HostId, row),
             exchange: first.map(|first| ExchangeRange { first, last: first.wrapping_add(more) }),
             cause: self.optional::<UInt64Type>(Col::Cause, row),
-            cause_evidence: self.optional::<UInt8Type>(Col::CauseEvidence, row).and_then(evidence),
+            cause_evidence: self.optional::<UInt8Type>(Col::CauseEvidence, row).and_then(Evidence::from_code),
             request_seq: self.optional::<UInt32Type>(Col::RequestSeq, row),
             response_seq: self.optional::<UInt32Type>(Col::ResponseSeq, row),
             message_id: self.optional::<UInt64Type>(Col::MessageId, row),
@@ -218,64 +218,4 @@ fn protocol(name: &str) -> Cow<'static, str> {
         Some(known) => Cow::Borrowed(known),
         None => Cow::Owned(name.to_owned()),
     }
-}
-
-fn kind(n: u8) -> SpanKind {
-    [SpanKind::Server, SpanKind::Client, SpanKind::Producer, SpanKind::Consumer]
-        .into_iter()
-        .find(|k| *k as u8 == n)
-        .unwrap_or(SpanKind::Internal)
-}
-
-fn tap(n: u8) -> TapSide {
-    const ALL: [TapSide; 9] = [
-        TapSide::App,
-        TapSide::ClientProcess,
-        TapSide::ClientNic,
-        TapSide::ClientNode,
-        TapSide::Gateway,
-        TapSide::ServerNode,
-        TapSide::ServerNic,
-        TapSide::ServerProcess,
-        TapSide::Capture,
-    ];
-    ALL.into_iter().find(|t| *t as u8 == n).unwrap_or_default()
-}
-
-fn status(n: u8) -> Status {
-    const ALL: [Status; 8] = [
-        Status::Ok,
-        Status::ClientError,
-        Status::ServerError,
-        Status::NoResponse,
-        Status::Reset,
-        Status::OneWay,
-        Status::NoRequest,
-        Status::Closed,
-    ];
-    ALL.into_iter().find(|s| *s as u8 == n).unwrap_or(Status::Unset)
-}
-
-fn transport(n: u8) -> Transport {
-    [Transport::Udp, Transport::UnixStream, Transport::UnixDgram]
-        .into_iter()
-        .find(|t| *t as u8 == n)
-        .unwrap_or(Transport::Tcp)
-}
-
-fn evidence(n: u8) -> Option<Evidence> {
-    const ALL: [Evidence; 11] = [
-        Evidence::Carried,
-        Evidence::Wire,
-        Evidence::RequestId,
-        Evidence::Thread,
-        Evidence::Coroutine,
-        Evidence::ChildTask,
-        Evidence::Connect,
-        Evidence::WakeUp,
-        Evidence::EventLoop,
-        Evidence::TraceId,
-        Evidence::Inferred,
-    ];
-    ALL.into_iter().find(|e| *e as u8 == n)
 }

@@ -66,31 +66,6 @@ fn resource() -> impl Strategy<Value = Arc<Resource>> {
         })
 }
 
-const STATUS: [Status; 9] = [
-    Status::Ok,
-    Status::ClientError,
-    Status::ServerError,
-    Status::NoResponse,
-    Status::Reset,
-    Status::OneWay,
-    Status::NoRequest,
-    Status::Closed,
-    Status::Unset,
-];
-const KINDS: [SpanKind; 5] =
-    [SpanKind::Internal, SpanKind::Server, SpanKind::Client, SpanKind::Producer, SpanKind::Consumer];
-const TAPS: [TapSide; 9] = [
-    TapSide::App,
-    TapSide::ClientProcess,
-    TapSide::ClientNic,
-    TapSide::ClientNode,
-    TapSide::Gateway,
-    TapSide::ServerNode,
-    TapSide::ServerNic,
-    TapSide::ServerProcess,
-    TapSide::Capture,
-];
-
 prop_compose! {
     fn times()(start in prop_oneof![0u64..1_000, 1_000_000_000..1_000_001_000u64, 0..i64::MAX as u64 / 2],
                duration in prop_oneof![0u64..10, 0..5_000_000_000u64], response in prop::option::of(0u64..5_000))
@@ -100,7 +75,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn places()(transport in prop::sample::select(vec![Transport::Tcp, Transport::Udp, Transport::UnixStream, Transport::UnixDgram]),
+    fn places()(transport in prop::sample::select(&Transport::ALL[..]),
                 client in endpoint(), server in endpoint(), socket in any::<u64>(), pid in any::<u32>(), tid in any::<u32>(),
                 coroutine in any::<u64>(), comm in text(), netns in any::<u32>(), cgroup_id in any::<u64>(), host_id in 0u64..3)
         -> Span {
@@ -135,8 +110,8 @@ prop_compose! {
 
 prop_compose! {
     /// A span that uses every field, with values at their limits.
-    pub(crate) fn span()(base in links(), time in times(), tap in prop::sample::select(&TAPS[..]), kind in prop::sample::select(&KINDS[..]),
-                  status in prop::sample::select(&STATUS[..]), protocol in few::<String>(&["http", "redis", "amqp", ""]),
+    pub(crate) fn span()(base in links(), time in times(), tap in prop::sample::select(&TapSide::ALL[..]), kind in prop::sample::select(&SpanKind::ALL[..]),
+                  status in prop::sample::select(&Status::ALL[..]), protocol in few::<String>(&["http", "redis", "amqp", ""]),
                   status_code in any::<Option<i32>>(), words in (text(), few(&["", "GET", "POST", "SET"]), few(&["", "/", "/cart/1", "/cart/2"])),
                   bytes in any::<(u64, u64)>(), attrs in prop::collection::vec((text::<String>().prop_map(Cow::Owned), value()), 0..4),
                   tcp in any::<(u64, u32, u64, u32, u32)>(), resource in resource())

@@ -140,30 +140,6 @@ struct Wrong {
     hint: Option<String>,
 }
 
-const STATUSES: [Status; 9] = [
-    Status::Ok,
-    Status::ClientError,
-    Status::ServerError,
-    Status::NoResponse,
-    Status::Reset,
-    Status::OneWay,
-    Status::NoRequest,
-    Status::Closed,
-    Status::Unset,
-];
-
-const TAPS: [TapSide; 9] = [
-    TapSide::App,
-    TapSide::ClientProcess,
-    TapSide::ClientNic,
-    TapSide::ClientNode,
-    TapSide::Gateway,
-    TapSide::ServerNode,
-    TapSide::ServerNic,
-    TapSide::ServerProcess,
-    TapSide::Capture,
-];
-
 /// Sets one text condition; a condition that is there already with another value is an error.
 fn set(query: &mut Query, field: &str, value: &str) -> Result<(), Wrong> {
     let one_of = |what: &str, names: &[&str]| {
@@ -182,12 +158,12 @@ fn set(query: &mut Query, field: &str, value: &str) -> Result<(), Wrong> {
         "endpoint" => &mut query.endpoint,
         "protocol" => &mut query.protocol,
         "status" => {
-            let names: Vec<&str> = std::iter::once("error").chain(STATUSES.map(Status::as_str)).collect();
+            let names: Vec<&str> = std::iter::once("error").chain(Status::ALL.map(Status::as_str)).collect();
             one_of("status", &names)?;
             &mut query.status
         }
         "tap" => {
-            one_of("tap side", &TAPS.map(TapSide::as_str))?;
+            one_of("tap side", &TapSide::ALL.map(TapSide::as_str))?;
             &mut query.tap
         }
         _ => return Err(Wrong { message: format!("`{field}` is not a field"), hint: None }),
