@@ -1,8 +1,10 @@
-//! Connections whose bytes are not understood: one span per connection, or per period of a long one.
+//! Connections whose protocol is not recognised: one span per connection, or per period of a long one.
 
+use crate::conn::Ctx;
+use crate::direction::index;
 use crate::errno;
 use crate::session::Ending;
-use crate::spans::{comm, index, place, span_id, Ctx};
+use crate::spans::{comm, place, span_id};
 use crate::stream::Mark;
 use std::borrow::Cow;
 use wirespan_model::event::Actor;
@@ -11,10 +13,10 @@ use wirespan_model::{
     TcpHealth, Transport, Value,
 };
 
-/// What went over a connection since its last span.
+/// Account of a connection's bytes and calls since its last span.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// First byte (or the handshake), Unix ns; 0 if nothing happened.
+    /// Time of the first byte or the handshake, Unix ns; 0 if nothing happened.
     pub(crate) start_ns: u64,
     last_ns: u64,
     bytes: [u64; 2],
@@ -23,7 +25,7 @@ pub(crate) struct Flow {
     first: [Option<Box<Mark>>; 2],
     exchanges: Option<ExchangeRange>,
     periods: u32,
-    /// Who made the last call, of earlier periods too.
+    /// Actor of the last call, earlier periods included.
     actor: Option<Actor>,
 }
 
@@ -39,20 +41,7 @@ impl Flow {
         self.calls += 1;
         self.actor = Some(d.actor);
         if self.first[i].is_none() {
-            self.first[i] = Some(Box::new(Mark {
-                start: 0,
-                end: d.len,
-                seq: d.seq,
-                direction: d.direction,
-                enter_ns: d.enter_ns,
-                exit_ns: d.exit_ns,
-                waited_ns: d.waited_ns,
-                exchange: d.exchange,
-                cause: d.cause,
-                cause_evidence: d.cause_evidence,
-                actor: d.actor,
-                added: (0, 0),
-            }));
+            self.first[i] = Some(Box::new(Mark::of_call(d, 0, (0, 0))));
         }
         if d.exchange != 0 {
             let range = self.exchanges.get_or_insert(ExchangeRange { first: d.exchange, last: d.exchange });
@@ -60,7 +49,7 @@ impl Flow {
         }
     }
 
-    /// The handshake is part of the flow.
+    /// Starts the account at the handshake, unless it has started.
     pub(crate) fn opened(&mut self, at_ns: u64) {
         if self.start_ns == 0 {
             self.start_ns = at_ns;
@@ -68,7 +57,8 @@ impl Flow {
         }
     }
 
-    /// The span of what was counted, and an empty account. `None` if nothing happened.
+    /// Makes the span of this account, which starts anew. `None` if nothing happened. `ending` is `None` at the end of a
+    /// period.
     pub(crate) fn span(
         &mut self,
         protocol: &'static str,
@@ -80,15 +70,15 @@ impl Flow {
         let next = Flow { periods: periods + 1, actor: self.actor, ..Flow::default() };
         let mut old = std::mem::replace(self, next);
         if old.start_ns == 0 {
-            // Silent since the last period: only its end is worth a span.
+            // Nothing since the last period. Only the connection's end is worth a span.
             if periods == 0 || !matches!(ending, Some(Ending::Closed | Ending::Reset(_))) {
                 return None;
             }
             old.opened(at_ns);
         }
-        let role = match ctx.role {
-            // Servers listen on the lower port, as a rule.
-            Role::Unknown if ctx.local.port != 0 && ctx.local.port < ctx.remote.port => Role::Server,
+        let role = match ctx.conn.role {
+            // A server listens on the lower port in most cases.
+            Role::Unknown if ctx.conn.local.port != 0 && ctx.conn.local.port < ctx.conn.remote.port => Role::Server,
             Role::Unknown => Role::Client,
             known => known,
         };
@@ -104,7 +94,8 @@ impl Flow {
             (_, false) => (TapSide::ServerProcess, SpanKind::Server),
         };
         let start_ns = request.as_ref().map_or(old.start_ns, |m| m.first_ns().min(old.start_ns));
-        let (client, server) = if is_client { (ctx.local, ctx.remote) } else { (ctx.remote, ctx.local) };
+        let (client, server) =
+            if is_client { (ctx.conn.local, ctx.conn.remote) } else { (ctx.conn.remote, ctx.conn.local) };
         let (up, down) = (index(Direction::Egress), index(Direction::Ingress));
         let (sent, received) = (old.bytes[up], old.bytes[down]);
         let cause = if !is_client {
@@ -114,7 +105,7 @@ impl Flow {
                 .as_ref()
                 .filter(|m| m.cause != 0)
                 .map(|m| (m.cause, m.cause_evidence.unwrap_or(Evidence::Thread)))
-                .or((ctx.connect_cause != 0).then_some((ctx.connect_cause, Evidence::Connect)))
+                .or((ctx.conn.causes.connect != 0).then_some((ctx.conn.causes.connect, Evidence::Connect)))
         };
         let (status, error) = match ending {
             Some(Ending::Reset(errno)) => (Status::Reset, errno::text(errno)),
@@ -123,7 +114,7 @@ impl Flow {
         };
         let end_ns = if matches!(ending, Some(Ending::Closed | Ending::Reset(_))) { at_ns } else { old.last_ns };
         Some(Span {
-            id: span_id(ctx.host_id, ctx.socket, ctx.peer, b'F', u64::from(periods), start_ns),
+            id: span_id(ctx.host_id, ctx.conn.key.socket, ctx.conn.key.peer, b'F', u64::from(periods), start_ns),
             tap,
             kind,
             protocol: Cow::Borrowed(protocol),
@@ -134,8 +125,8 @@ impl Flow {
             error,
             request_bytes: if is_client { sent } else { received },
             response_bytes: if is_client { received } else { sent },
-            tuple: FiveTuple { transport: ctx.transport, client, server },
-            socket: ctx.socket.0,
+            tuple: FiveTuple { transport: ctx.conn.transport, client, server },
+            socket: ctx.conn.key.socket.0,
             pid: actor.pid,
             tid: actor.tid,
             coroutine: actor.coroutine,
@@ -149,21 +140,21 @@ impl Flow {
             request_seq: seq(request),
             response_seq: seq(response),
             attrs: std::iter::once((Cow::Borrowed("wirespan.calls"), Value::Int(old.calls as i64)))
-                .chain(ctx.attrs.iter().cloned())
+                .chain(ctx.conn.attrs.iter().cloned())
                 .collect(),
-            tcp: ctx.tcp,
-            resource: ctx.resource.clone(),
+            tcp: ctx.conn.tcp,
+            resource: ctx.conn.owner.resource.clone(),
             ..Span::default()
         })
     }
 }
 
-/// The span of a connection that could not be made.
+/// Span of a failed attempt to connect.
 pub(crate) fn connect_failed(e: &SocketEvent, errno: i32, ctx: &Ctx<'_>) -> Span {
     let start_ns = e.time_ns.saturating_sub(e.totals.connect_ns);
     let (tap, kind) = place(&e.actor, true);
     Span {
-        id: span_id(ctx.host_id, ctx.socket, ctx.peer, b'C', 0, e.time_ns),
+        id: span_id(ctx.host_id, ctx.conn.key.socket, ctx.conn.key.peer, b'C', 0, e.time_ns),
         tap,
         kind,
         protocol: Cow::Borrowed(e.transport.as_str()),
@@ -188,8 +179,8 @@ pub(crate) fn connect_failed(e: &SocketEvent, errno: i32, ctx: &Ctx<'_>) -> Span
         host_id: ctx.host_id,
         cause: (e.cause != 0).then_some(e.cause),
         cause_evidence: (e.cause != 0).then_some(e.cause_evidence.unwrap_or(Evidence::Thread)),
-        tcp: TcpHealth { connect_ns: e.totals.connect_ns, retransmits: e.totals.retransmits, ..ctx.tcp },
-        resource: ctx.resource.clone(),
+        tcp: TcpHealth { connect_ns: e.totals.connect_ns, retransmits: e.totals.retransmits, ..ctx.conn.tcp },
+        resource: ctx.conn.owner.resource.clone(),
         ..Span::default()
     }
 }

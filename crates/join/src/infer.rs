@@ -1,17 +1,17 @@
-//! The first bytes of both ends, as the registry wants to see them.
+//! The guess of a protocol from the first bytes of both ends.
 
-use crate::spans::index;
+use crate::direction::{index, opposite};
 use wirespan_decode::{Probe, Registry, Verdict};
 use wirespan_model::{DataEvent, Direction, Role, Transport};
 
-/// Captured bytes per end that are shown to the protocols.
+/// Captured bytes per direction that the protocols see.
 const SHOWN: usize = 4096;
 
-/// Asks every protocol about the calls seen so far.
+/// Asks every protocol about the calls so far. `scratch` is memory for their bytes, by direction.
 pub(crate) fn guess(protocols: &Registry, calls: &[DataEvent], role: Role, scratch: &mut [Vec<u8>; 2]) -> Verdict {
     let Some(first) = calls.first() else { return Verdict::NeedMore };
     let turns = gather(calls, scratch);
-    let (a, b) = (index(first.direction), index(flip(first.direction)));
+    let (a, b) = (index(first.direction), index(opposite(first.direction)));
     let first_is_client = match role {
         Role::Client => Some(first.direction == Direction::Egress),
         Role::Server => Some(first.direction == Direction::Ingress),
@@ -27,8 +27,8 @@ pub(crate) fn guess(protocols: &Registry, calls: &[DataEvent], role: Role, scrat
     protocols.infer(&probe, (turns[a], turns[b]))
 }
 
-/// The contiguous captured bytes of each direction, up to the first hole (of datagrams, the first of each), and the
-/// number of runs of each direction.
+/// Writes the contiguous captured bytes of each direction into `scratch`, up to the first gap; of datagrams, the first of
+/// each direction. Returns the number of runs of each direction.
 fn gather(calls: &[DataEvent], scratch: &mut [Vec<u8>; 2]) -> [u32; 2] {
     let datagrams = calls.first().is_some_and(|c| matches!(c.transport, Transport::Udp | Transport::UnixDgram));
     scratch.iter_mut().for_each(Vec::clear);
@@ -46,11 +46,4 @@ fn gather(calls: &[DataEvent], scratch: &mut [Vec<u8>; 2]) -> [u32; 2] {
         }
     }
     turns
-}
-
-pub(crate) fn flip(direction: Direction) -> Direction {
-    match direction {
-        Direction::Ingress => Direction::Egress,
-        Direction::Egress => Direction::Ingress,
-    }
 }

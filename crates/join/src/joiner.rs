@@ -1,8 +1,9 @@
 //! The entry: events in, spans out.
 
 use crate::config::JoinConfig;
-use crate::conn::Conn;
+use crate::conn::{Conn, Ctx, Facts};
 use crate::naming::Naming;
+use crate::session::Out;
 use crate::settle::Settling;
 use crate::stats::JoinStats;
 use crate::table::{ConnKey, Table};
@@ -157,7 +158,7 @@ impl Joiner {
         self.advance(c.time_ns, sink);
         let key = ConnKey::new(c.socket, Transport::Tcp, &Endpoint::UNSPECIFIED);
         match self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
-            Some(conn) => conn.told(c),
+            Some(conn) => conn.stream_cause(c),
             None => self.env.stats.told_streams_lost += 1,
         }
     }
@@ -315,6 +316,12 @@ impl Joiner {
 }
 
 impl Env {
+    /// Lends what the pairing of a connection's messages needs.
+    pub(crate) fn lend<'a>(&'a mut self, conn: &'a Facts, sink: &'a mut dyn FnMut(Span)) -> (Ctx<'a>, Out<'a>) {
+        let ctx = Ctx { config: &self.config, host_id: self.host_id, conn };
+        (ctx, Out { stats: &mut self.stats, sink })
+    }
+
     /// Adds a verdict unless nobody takes them.
     pub(crate) fn verdict(&mut self, socket: SocketId, verdict: Verdict) {
         if self.verdicts.len() < MAX_VERDICTS {

@@ -11,6 +11,7 @@
 
 mod config;
 mod conn;
+mod direction;
 mod errno;
 mod flow;
 mod infer;

@@ -1,14 +1,15 @@
-//! Requests that wait for their response, in order and by id.
+//! Requests that wait for their responses, in order and by id.
 
 use std::collections::VecDeque;
 use wirespan_model::{ExchangeRange, Side, Span};
 
-/// End of a message that is not known yet.
+/// End of a message whose end is not known yet.
 pub(crate) const OPEN: u64 = u64::MAX;
-/// Entry whose span was already reported as unanswered: its late response must not answer the next request.
+/// Slot of a tomb: the entry of a request that was reported as unanswered. Without it, the late response would answer
+/// the next request.
 const TOMB: u32 = u32::MAX;
 
-/// The response of a pending request, as far as it came.
+/// The part of a response that came, as stream offsets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response {
     pub(crate) start: u64,
@@ -20,22 +21,41 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) span: Span,
-    /// Who asked.
+    /// The side that asked.
     pub(crate) side: Side,
     pub(crate) one_way: bool,
-    /// A response without its request.
+    /// A response whose request was not observed.
     pub(crate) orphan: bool,
-    /// …whose request had been reported as unanswered.
+    /// An orphan whose request had been reported as unanswered.
     pub(crate) late: bool,
-    /// An orphan whose last byte was seen; it only waits for its request to turn up.
+    /// An orphan whose last byte was observed. It only waits for its request.
     pub(crate) complete: bool,
     pub(crate) request_start: u64,
     /// Offset behind the last byte of the request, or [`OPEN`].
     pub(crate) request_end: u64,
     pub(crate) response: Option<Response>,
     pub(crate) exchanges: Option<ExchangeRange>,
-    /// Segments of the handshake that were sent again, if it was made for this request.
+    /// Retransmitted segments of the handshake, if this is the connection's first request.
     pub(crate) handshake: u32,
+}
+
+impl Pending {
+    /// A pending span of which nothing is known yet but `span`, its asker, and the retransmissions of the handshake.
+    pub(crate) fn new(span: Span, side: Side, handshake: u32) -> Self {
+        Pending {
+            span,
+            side,
+            one_way: false,
+            orphan: false,
+            late: false,
+            complete: false,
+            request_start: 0,
+            request_end: 0,
+            response: None,
+            exchanges: None,
+            handshake,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +66,13 @@ pub(crate) struct Entry {
     start_ns: u64,
 }
 
-/// What answers to a response.
+/// The request that a response answers.
 pub(crate) enum Match {
-    /// This request.
+    /// A waiting request, by its slot.
     Slot(u32),
-    /// A request that was already given up.
+    /// A request that was reported as unanswered.
     Late,
-    /// Nothing.
+    /// No request.
     None,
 }
 
@@ -69,12 +89,12 @@ impl Queue {
         self.order.is_empty() && self.free.len() == self.slots.len()
     }
 
-    /// Requests waiting, those given up included.
+    /// Number of waiting requests, tombs included.
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Puts a pending span into the slab without a place in the queue (orphans).
+    /// Puts a span into the slab without a place in the queue (orphans and one-way messages). Returns its slot.
     pub(crate) fn store(&mut self, pending: Pending) -> u32 {
         match self.free.pop() {
             Some(slot) => {
@@ -83,7 +103,7 @@ impl Queue {
             }
             None => {
                 if self.slots.capacity() == 0 {
-                    // Most connections never have two requests waiting, and a slot is large.
+                    // A slot is large, and most connections never have two requests waiting.
                     self.slots.reserve_exact(1);
                 }
                 self.slots.push(Some(pending));
@@ -92,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// Appends a request.
+    /// Appends a request. Returns its slot.
     pub(crate) fn push(&mut self, id: Option<u64>, pending: Pending) -> u32 {
         let (side, start_ns) = (pending.side, pending.span.start_ns);
         let slot = self.store(pending);
@@ -157,7 +177,7 @@ impl Queue {
         Some(pending)
     }
 
-    /// Takes a span out and leaves a mark for its late response.
+    /// Takes a span out and leaves a tomb for its late response.
     pub(crate) fn bury(&mut self, slot: u32) -> Option<Pending> {
         let pending = self.slots.get_mut(slot as usize)?.take()?;
         if let Some(entry) = self.order.iter_mut().find(|e| e.slot == slot) {
@@ -167,18 +187,18 @@ impl Queue {
         Some(pending)
     }
 
-    /// Forgets the marks of requests older than this.
+    /// Forgets the tombs of requests that started before `before_ns`.
     pub(crate) fn forget_buried(&mut self, before_ns: u64) {
         self.order.retain(|e| e.slot != TOMB || e.start_ns >= before_ns);
         self.shrink();
     }
 
-    /// Slots of the queue, oldest first.
+    /// Slots of the waiting requests, oldest first.
     pub(crate) fn queued(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.order.iter().filter(|e| e.slot != TOMB).map(|e| e.slot)
     }
 
-    /// Gives all memory back if nothing waits: a connection may stay silent for hours.
+    /// Gives all memory back if nothing waits. A connection may stay silent for hours.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             *self = Queue::default();

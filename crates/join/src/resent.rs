@@ -1,13 +1,14 @@
-//! Which bytes TCP sent again, so that a span can tell of its own.
+//! Retransmitted bytes of a connection, so that each span can count its own.
 
+use crate::direction::index;
 use std::collections::VecDeque;
 use wirespan_model::event::TroubleKind;
 use wirespan_model::Direction;
 
-/// Places kept per direction: those of requests that wait.
+/// Retransmissions kept per direction. Requests that wait need them.
 const KEPT: usize = 256;
 
-/// Sequence numbers `from..to` that were sent again, in so many segments.
+/// Sequence numbers `from..to` that were retransmitted in `count` segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segments {
     pub(crate) from: u32,
@@ -16,6 +17,7 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
+    /// The segments of a retransmission; `None` for a reset.
     pub(crate) fn of(kind: &TroubleKind) -> Option<Segments> {
         match *kind {
             TroubleKind::Retransmit { from, to, segments } => Some(Segments { from, to, count: segments }),
@@ -23,8 +25,7 @@ impl Segments {
         }
     }
 
-    /// How many of the segments hold bytes of `from..to`: all, or by their share where one block of segments holds
-    /// more.
+    /// Number of the segments that hold bytes of `from..to`. If the segments hold other bytes too, their share counts.
     pub(crate) fn inside(&self, from: u32, to: u32) -> u32 {
         // Distances from the start of the span's bytes: sequence numbers wrap.
         let at = |seq: u32| i64::from(seq.wrapping_sub(from) as i32);
@@ -37,27 +38,27 @@ impl Segments {
     }
 }
 
-/// What a connection sent again.
+/// Retransmissions of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Resent {
     kept: [VecDeque<Segments>; 2],
     /// Segments since the last span of the connection itself.
-    pub(crate) since: u32,
+    pub(crate) since_flow_span: u32,
 }
 
 impl Resent {
     pub(crate) fn add(&mut self, direction: Direction, segments: Segments) {
-        let kept = &mut self.kept[direction as usize];
+        let kept = &mut self.kept[index(direction)];
         if kept.len() >= KEPT {
             kept.pop_front();
         }
         kept.push_back(segments);
-        self.since = self.since.saturating_add(u32::from(segments.count.max(1)));
+        self.since_flow_span = self.since_flow_span.saturating_add(u32::from(segments.count.max(1)));
     }
 
-    /// Segments sent again in this direction that held bytes of `from..to`.
-    pub(crate) fn inside(&self, direction: usize, from: u32, to: u32) -> u32 {
-        self.kept[direction].iter().map(|s| s.inside(from, to)).sum()
+    /// Retransmitted segments of this direction that held bytes of `from..to`.
+    pub(crate) fn inside(&self, direction: Direction, from: u32, to: u32) -> u32 {
+        self.kept[index(direction)].iter().map(|s| s.inside(from, to)).sum()
     }
 }
 

@@ -1,4 +1,4 @@
-//! One direction of a connection: order by TCP sequence, holes, and which call brought which byte.
+//! One direction of a connection: order by TCP sequence number, gaps, and the calls that brought the bytes.
 
 use crate::config::JoinConfig;
 use crate::stats::JoinStats;
@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use wirespan_model::event::{Actor, ContextEvent};
 use wirespan_model::{DataEvent, Direction, Evidence, Transport};
 
-/// Calls remembered per direction; enough to find the start of a head that came in pieces.
+/// Calls remembered per direction. Enough to find the start of a head that came in pieces.
 const MARKS: usize = 16;
-/// Contexts remembered per direction: requests that were sent and whose bytes have not come by.
+/// Trace contexts remembered per direction, of requests whose bytes have not come yet.
 const CONTEXTS: usize = 16;
-/// A jump larger than any TCP window is not a hole but another stream.
+/// A jump larger than any TCP window is no gap but another stream.
 const MAX_JUMP: u32 = 1 << 30;
 
-/// Which call brought the bytes `start..end` of a stream.
+/// The call that brought the bytes `start..end` of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub(crate) start: u64,
@@ -22,19 +22,37 @@ pub(crate) struct Mark {
     pub(crate) direction: Direction,
     pub(crate) enter_ns: u64,
     pub(crate) exit_ns: u64,
-    /// How long the bytes had lain in the socket, ns; 0 if not known.
+    /// Time for which the bytes lay in the socket before the call read them, ns; 0 if not known.
     pub(crate) waited_ns: u64,
     pub(crate) exchange: u64,
     pub(crate) cause: u64,
     pub(crate) cause_evidence: Option<Evidence>,
     pub(crate) actor: Actor,
-    /// What stands on the wire besides: so many bytes behind `start`, and how many.
+    /// Bytes that injection added on the wire: their distance from `start`, and their number.
     pub(crate) added: (u64, u32),
 }
 
 impl Mark {
-    /// When the process had (or gave away) the first of these bytes. A blocked receive may have been entered long
-    /// before its bytes existed, so that only its return counts.
+    /// The mark of a call whose first byte has the offset `start`.
+    pub(crate) fn of_call(d: &DataEvent, start: u64, added: (u64, u32)) -> Self {
+        Mark {
+            start,
+            end: start + d.len,
+            seq: d.seq,
+            direction: d.direction,
+            enter_ns: d.enter_ns,
+            exit_ns: d.exit_ns,
+            waited_ns: d.waited_ns,
+            exchange: d.exchange,
+            cause: d.cause,
+            cause_evidence: d.cause_evidence,
+            actor: d.actor,
+            added,
+        }
+    }
+
+    /// When the process received or sent the first of these bytes, Unix ns. A blocked receive may have been entered long
+    /// before its bytes existed, so that its return counts.
     pub(crate) fn first_ns(&self) -> u64 {
         match self.direction {
             Direction::Egress if self.enter_ns != 0 => self.enter_ns,
@@ -54,11 +72,11 @@ impl Mark {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Bytes that passed, those not captured included.
+    /// Bytes that passed, bytes that were not captured included.
     pub(crate) offset: u64,
-    /// When the last of them passed, Unix ns.
+    /// When the last byte passed, Unix ns.
     pub(crate) last_ns: u64,
-    /// Offset behind the last byte that was moved but not captured; 0 if there was none.
+    /// Offset behind the last byte that was moved but not captured; 0 if all were captured.
     pub(crate) lost_to: u64,
     next_seq: Option<u32>,
     held: VecDeque<DataEvent>,
@@ -67,19 +85,19 @@ pub(crate) struct Stream {
     contexts: VecDeque<ContextEvent>,
 }
 
-/// What to do with a call.
+/// Place of a call in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// Its bytes are next.
+    /// Its bytes are the next of the stream.
     Next,
     /// It waits for earlier bytes: see [`Stream::hold`].
     Ahead,
-    /// Nothing new in it.
+    /// All its bytes have passed before.
     Duplicate,
 }
 
 impl Stream {
-    /// Decides where a call belongs, and cuts off what was seen of it.
+    /// Finds the place of a call, and cuts off the bytes that have passed before.
     pub(crate) fn place(&mut self, d: &mut DataEvent, stats: &mut JoinStats) -> Placed {
         let (Some(seq), Transport::Tcp) = (d.seq, d.transport) else { return Placed::Next };
         let Some(next) = self.next_seq else { return Placed::Next };
@@ -120,7 +138,7 @@ impl Stream {
         stats.reordered += 1;
     }
 
-    /// Whether the first waiting call can go on, without a hole.
+    /// Takes the first held call if no byte before it is missing.
     pub(crate) fn take_ready(&mut self) -> Option<DataEvent> {
         let next = self.next_seq?;
         let seq = self.held.front()?.seq?;
@@ -131,19 +149,19 @@ impl Stream {
         }
     }
 
-    /// Gives up waiting: the length of the hole before the first waiting call.
+    /// Length of the gap before the first held call, bytes.
     pub(crate) fn hole(&self) -> Option<u64> {
         let next = self.next_seq?;
         let seq = self.held.front()?.seq?;
         Some(u64::from(seq.wrapping_sub(next)))
     }
 
-    /// Counts the hole as passed, so that [`Stream::take_ready`] goes on.
+    /// Counts the gap as passed, so that [`Stream::take_ready`] goes on.
     pub(crate) fn skip(&mut self, hole: u64) {
         self.next_seq = self.next_seq.map(|n| n.wrapping_add(hole as u32));
     }
 
-    /// Whether waiting has lasted too long or too many calls wait.
+    /// True if the held calls have waited too long, or are too many.
     pub(crate) fn is_overdue(&self, now_ns: u64, config: &JoinConfig) -> bool {
         !self.held.is_empty()
             && (self.held.len() > config.reorder_events
@@ -158,12 +176,12 @@ impl Stream {
         self.held.iter().map(|h| h.payload.len()).sum()
     }
 
-    /// Restarts the clock of those that still wait.
+    /// Restarts the clock of the calls that are still held.
     pub(crate) fn rearm(&mut self, now_ns: u64) {
         self.held_since_ns = now_ns;
     }
 
-    /// The last `len` bytes will be read again, by another protocol.
+    /// Goes back by `len` bytes. Another protocol will read them again.
     pub(crate) fn rewind(&mut self, len: u64) {
         self.offset = self.offset.saturating_sub(len);
         while self.marks.back().is_some_and(|m| m.start >= self.offset) {
@@ -177,7 +195,7 @@ impl Stream {
         }
     }
 
-    /// Remembers the context of a request whose bytes come next.
+    /// Remembers the trace context of a request whose bytes come next.
     pub(crate) fn context(&mut self, c: &ContextEvent) {
         if self.contexts.len() >= CONTEXTS {
             self.contexts.pop_front();
@@ -185,12 +203,12 @@ impl Stream {
         self.contexts.push_back(*c);
     }
 
-    /// The context of the request that begins at this sequence number.
+    /// The trace context of the request that begins at this sequence number.
     pub(crate) fn context_at(&self, seq: u32) -> Option<&ContextEvent> {
         self.contexts.iter().rev().find(|c| c.seq == seq)
     }
 
-    /// What stands on the wire besides the bytes of this call: where, and how much.
+    /// Bytes that injection added to this call on the wire: their distance from its first byte, and their number.
     fn added(&self, d: &DataEvent) -> (u64, u32) {
         let context = d.seq.and_then(|s| self.context_at(s));
         context.map_or((0, 0), |c| (u64::from(c.added_at), u32::from(c.added)))
@@ -203,11 +221,11 @@ impl Stream {
         }
     }
 
-    /// The call's bytes are the next of the stream: remembers who brought them.
+    /// Remembers a call whose bytes are the next of the stream. `head_open`: a message's head is still incomplete.
     pub(crate) fn mark(&mut self, d: &DataEvent, head_open: bool) {
         if self.marks.len() >= MARKS {
             if head_open {
-                // A head in many pieces: its start must stay known, so that the second and third are merged.
+                // A head in many pieces: its start must stay known, so that the second and the third are merged.
                 let third = self.marks.remove(2);
                 if let (Some(second), Some(third)) = (self.marks.get_mut(1), third) {
                     second.end = third.end;
@@ -219,20 +237,8 @@ impl Stream {
         }
         self.expect_after(d);
         self.last_ns = self.last_ns.max(d.exit_ns);
-        self.marks.push_back(Mark {
-            start: self.offset,
-            end: self.offset + d.len,
-            seq: d.seq,
-            direction: d.direction,
-            enter_ns: d.enter_ns,
-            exit_ns: d.exit_ns,
-            waited_ns: d.waited_ns,
-            exchange: d.exchange,
-            cause: d.cause,
-            cause_evidence: d.cause_evidence,
-            actor: d.actor,
-            added: self.added(d),
-        });
+        let mark = Mark::of_call(d, self.offset, self.added(d));
+        self.marks.push_back(mark);
     }
 
     /// The call that brought the byte at `offset`, or the nearest one known.
@@ -250,12 +256,12 @@ impl Stream {
         self.mark_before(end)?.seq_at(end)
     }
 
-    /// Offset behind the last byte known of, those of a hole that is just being passed included.
+    /// Offset behind the last known byte, the bytes of a gap that is just being passed included.
     pub(crate) fn marked_to(&self) -> u64 {
         self.marks.back().map_or(0, |m| m.end).max(self.offset).max(self.lost_to)
     }
 
-    /// Forgets calls that lie wholly before `offset`, except the last.
+    /// Forgets the calls that end before `offset`, except the last.
     pub(crate) fn forget_before(&mut self, offset: u64) {
         while self.marks.len() > 1 && self.marks.front().is_some_and(|m| m.end <= offset) {
             self.marks.pop_front();

@@ -1,36 +1,59 @@
-//! A connection that speaks TLS: its messages come from the plaintext.
+//! A connection that speaks TLS: its messages are read from the plaintext.
 
-use super::{Conn, Mode};
+use super::facts::Bytes;
+use super::protocol::Mode;
+use super::Conn;
 use crate::flow::Flow;
 use crate::joiner::Env;
 use crate::session::{Ending, Session};
-use crate::stream::Stream;
-use crate::tls::starts_record;
+use crate::tls::{starts_record, Tls};
 use wirespan_decode::Pairing;
 use wirespan_model::{DataEvent, Span, Transport};
 
-/// First calls of a connection that are looked at for the start of a record.
-const LOOKED: u8 = 4;
+/// First calls of a connection that are examined for the start of a TLS record.
+const MAX_EXAMINED: u8 = 4;
 
-impl Conn {
-    /// Whether the messages are read from plaintext.
+/// TLS state of a connection.
+#[derive(Default)]
+pub(super) struct Secure {
+    /// Records and plaintext; `None` until TLS is recognised.
+    tls: Option<Box<Tls>>,
+    /// Calls examined for the start of a record.
+    examined: u8,
+}
+
+impl Secure {
+    /// True if messages are read from plaintext.
     pub(super) fn is_plaintext(&self) -> bool {
         self.tls.as_ref().is_some_and(|t| t.plaintext)
     }
 
-    /// Takes a call of a connection with TLS. False if its bytes are to be read as they are.
+    /// Since when plaintext waits for its ciphertext, Unix ns.
+    pub(super) fn waits_since(&self) -> Option<u64> {
+        self.tls.as_ref().and_then(|t| t.waits_since())
+    }
+
+    /// Captured bytes held here.
+    pub(super) fn buffered(&self) -> usize {
+        self.tls.as_ref().map_or(0, |t| t.buffered())
+    }
+}
+
+impl Conn {
+    /// Takes a call of a connection that may speak TLS. False if the call's own bytes are to be read.
     pub(super) fn secure(&mut self, d: &mut DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) -> bool {
         if d.plaintext {
-            if !self.is_plaintext() {
+            if !self.secure.is_plaintext() {
                 self.begin_plaintext(env, sink);
             }
-        } else if self.tls.is_none() {
-            self.looked = self.looked.saturating_add(1);
-            if self.looked > LOOKED || self.transport != Transport::Tcp || !starts_record(&d.payload) {
+        } else if self.secure.tls.is_none() {
+            let examined = &mut self.secure.examined;
+            *examined = examined.saturating_add(1);
+            if *examined > MAX_EXAMINED || self.facts.transport != Transport::Tcp || !starts_record(&d.payload) {
                 return false;
             }
         }
-        let tls = self.tls.get_or_insert_default();
+        let tls = self.secure.tls.get_or_insert_default();
         let mut ready = Vec::new();
         if d.plaintext {
             env.stats.plaintext_in += 1;
@@ -46,23 +69,22 @@ impl Conn {
         plaintext
     }
 
-    /// The first plaintext: what the ciphertext was taken for does not matter any more.
+    /// Starts anew with the first plaintext: anything read from the ciphertext no longer matters.
     fn begin_plaintext(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
-        if matches!(self.mode, Mode::Reading { .. }) {
+        if self.protocol.is_reading() {
             self.wind_up(Ending::Closed, env, sink);
         }
         env.stats.plaintext_connections += 1;
-        self.streams = [Stream::default(), Stream::default()];
-        self.base = [0, 0];
-        self.mode = Mode::Probing { calls: Vec::new(), seen: 0, guesses: 0 };
+        self.facts.bytes = Bytes::default();
+        self.protocol.mode = Mode::undecided();
+        self.protocol.copy = None;
         self.session = Session::new(Pairing::InOrder);
         self.flow = Flow::default();
-        self.copy = None;
     }
 
-    /// Gives up plaintext whose ciphertext does not come: by `now_ns`, or at the end.
+    /// Drops plaintext whose ciphertext does not come: after the time for reordering, or at once without `now_ns`.
     pub(super) fn release_plaintext(&mut self, now_ns: Option<u64>, env: &mut Env) {
-        let Some(tls) = &mut self.tls else { return };
+        let Some(tls) = &mut self.secure.tls else { return };
         let Some(since) = tls.waits_since() else { return };
         if now_ns.is_some_and(|now| now.saturating_sub(since) < env.config.reorder_ns) {
             return;

@@ -1,16 +1,18 @@
-//! Requests find their responses: by order or by id, within a window, honestly when they do not.
+//! Requests are paired with their responses: by order or by id, within a window. What cannot be paired is reported so.
 
-mod manner;
+mod request;
+mod response;
+mod usage;
 mod windows;
 
-pub(crate) use manner::Manner;
+pub(crate) use usage::Usage;
 
-use crate::pending::{Match, Pending, Queue, OPEN};
-use crate::spans::{self, Ctx};
+use crate::conn::Ctx;
+use crate::pending::{Queue, OPEN};
+use crate::spans;
 use crate::stats::JoinStats;
-use std::borrow::Cow;
 use wirespan_decode::Pairing;
-use wirespan_model::{Body, Evidence, Item, Kind, Message, Side, Span, Status, Transport, Value};
+use wirespan_model::{Body, Item, Kind, Message, Side, Span, Status};
 
 /// Where finished spans and counters go.
 pub(crate) struct Out<'a> {
@@ -21,48 +23,53 @@ pub(crate) struct Out<'a> {
 /// Why a connection is no longer observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Closed in order.
+    /// It closed in order.
     Closed,
-    /// Reset or failed, with this errno.
+    /// It was reset or failed, with this errno.
     Reset(i32),
-    /// We stopped looking.
+    /// The joiner stopped observing it.
     Abandoned,
 }
 
-/// The message that a side is in the middle of.
+/// A message whose bytes are still coming.
 #[derive(Clone, Copy, Debug)]
 struct Open {
+    /// Slot of its span in the queue.
     slot: u32,
+    /// True if it is the response of that span.
     response: bool,
+    /// Offset behind its last byte, or [`OPEN`].
     end: u64,
 }
 
-/// Pairing state of one connection.
+/// Pairing state of one connection. Arrays are indexed by side.
 #[derive(Debug)]
 pub(crate) struct Session {
     pairing: Pairing,
     queue: Queue,
+    /// The message that each side is in the middle of.
     open: [Option<Open>; 2],
+    /// Slots of responses whose request was not observed.
     orphans: Vec<u32>,
-    /// Offsets before which no message starts any more, by side.
+    /// Offsets before which no message starts any more.
     pub(crate) settled: [Option<u64>; 2],
-    /// Another protocol took over.
+    /// Name of the protocol that takes over.
     pub(crate) upgraded: Option<&'static str>,
-    /// Offset behind the head that was read last, by side: there the other protocol begins.
+    /// Offset behind the head that was read last. The next protocol begins there.
     pub(crate) head_end: [u64; 2],
-    /// Two requests were waiting at once.
+    /// Two requests have waited at once.
     pub(crate) pipelined: bool,
-    /// What the kernel is to know of it.
-    pub(crate) manner: Manner,
-    /// The call that carried the last request of an event loop, and its slot.
-    gathered: Option<(u64, u32)>,
-    /// Messages seen.
+    /// Facts for the kernel.
+    pub(crate) usage: Usage,
+    /// The call in which an event loop sent its last request (stream offset of the call), and the request's slot.
+    last_loop_call: Option<(u64, u32)>,
+    /// Messages read.
     pub(crate) messages: u64,
     /// Complaints of the parser since the last message.
     pub(crate) malformed: u32,
-    /// Messages may have stood in bytes that were not captured.
+    /// Bytes that were not captured may have held messages.
     pub(crate) holed: bool,
-    /// When messages of a side were lost, so that counting them pairs nothing, Unix ns.
+    /// When messages of a side were lost, so that counting pairs nothing any more, Unix ns.
     gap: [Option<u64>; 2],
 }
 
@@ -84,8 +91,8 @@ impl Session {
             upgraded: None,
             head_end: [0, 0],
             pipelined: false,
-            manner: Manner::default(),
-            gathered: None,
+            usage: Usage::default(),
+            last_loop_call: None,
             messages: 0,
             malformed: 0,
             holed: false,
@@ -93,22 +100,22 @@ impl Session {
         }
     }
 
-    /// Whether nothing waits here.
+    /// True if no span waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Gives memory back while nothing waits.
+    /// Gives memory back if no span waits.
     pub(crate) fn rest(&mut self) {
         self.queue.rest();
     }
 
-    /// Whether a message of this side is under way.
+    /// True if bytes of a message of this side are still coming.
     pub(crate) fn is_open(&self, side: Side) -> bool {
         self.open[ix(side)].is_some()
     }
 
-    /// Takes what the parser read.
+    /// Takes one item that the parser read.
     pub(crate) fn item(&mut self, item: Item<'_, '_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         match item {
             Item::Message(m) => self.message(m, ctx, out),
@@ -133,7 +140,7 @@ impl Session {
     fn message(&mut self, m: &Message<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         self.messages += 1;
         self.malformed = 0;
-        self.manner.learn(m, ctx);
+        self.usage.learn(m, ctx);
         let start = ctx.offset(m.side, m.offset);
         self.next_message(m.side, start, ctx, out);
         let head_end = start.saturating_add(m.head_len);
@@ -157,10 +164,10 @@ impl Session {
         }
     }
 
-    /// A message begins at `start`: the one before it on this side is over, unless messages interleave.
+    /// A message begins at `start`. It ends the message before it on the same side, unless messages interleave.
     fn next_message(&mut self, side: Side, start: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         if let Some(open) = self.open[ix(side)] {
-            // A message that nobody answers is known by nothing but its place here.
+            // A message without a response is found by nothing but its place in `open`.
             let one_way = self.queue.get(open.slot).is_some_and(|p| p.one_way);
             if open.end != OPEN || one_way || self.pairing == Pairing::InOrder {
                 self.open[ix(side)] = None;
@@ -169,174 +176,7 @@ impl Session {
         }
     }
 
-    fn request(
-        &mut self,
-        m: &Message<'_>,
-        start: u64,
-        end: u64,
-        ctx: &Ctx<'_>,
-        out: &mut Out<'_>,
-    ) -> Option<(u32, bool)> {
-        if self.is_retry(m, ctx) {
-            out.stats.datagram_retries += 1;
-            return None;
-        }
-        let mark = *ctx.stream(m.side).mark_at(start)?;
-        let one_way = m.kind == Kind::OneWay;
-        let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
-        spans::touch_by_request(&mut pending, ctx.stream(m.side).mark_before(ctx.stream(m.side).marked_to()));
-        spans::doubt_connect(&mut pending);
-        let loops = !spans::told(&mut pending, ctx) && mark.cause_evidence == Some(Evidence::EventLoop);
-        if self.pairing == Pairing::ById && loops {
-            // An event loop sends in one call what it has gathered for several requests.
-            if self.gathered.is_some_and(|(call, _)| call == mark.start) {
-                spans::doubt(&mut pending);
-                self.gathered.and_then(|(_, slot)| self.queue.get_mut(slot)).map(spans::doubt);
-            }
-        }
-        if one_way {
-            return Some((self.queue.store(pending), false));
-        }
-        self.flip(m.side.peer(), ctx, out);
-        if let Some(lost_ns) = self.gap[ix(m.side.peer())].take() {
-            self.answered_unseen(m.side, lost_ns, ctx, out);
-        }
-        if self.gap[ix(m.side)].is_some_and(|lost_ns| ctx.stream(m.side.peer()).last_ns > lost_ns) {
-            self.gap[ix(m.side)] = None;
-        }
-        if let Some(orphan) = self.early_response(m, pending.span.start_ns, ctx, out) {
-            let complete = orphan.complete;
-            let end = orphan.response.map_or(OPEN, |r| r.end);
-            spans::adopt(&mut pending, orphan);
-            let slot = self.queue.push(m.id, pending);
-            if complete {
-                self.ended(slot, true, end, ctx, out);
-                return None;
-            }
-            self.open[ix(m.side.peer())] = Some(Open { slot, response: true, end });
-            return Some((slot, false));
-        }
-        if self.queue.len() >= ctx.config.max_pending {
-            out.stats.pending_overflow += 1;
-            self.give_up_oldest(ctx, out);
-        }
-        let slot = self.queue.push(m.id, pending);
-        self.gathered = loops.then_some((mark.start, slot));
-        self.pipelined |= self.queue.len() > 1;
-        self.manner.shared |= self.queue.len() > 1 && self.pairing == Pairing::ById && ctx.transport != Transport::Udp;
-        Some((slot, false))
-    }
-
-    /// A datagram request that is waiting already: sent again, not another one.
-    fn is_retry(&mut self, m: &Message<'_>, ctx: &Ctx<'_>) -> bool {
-        let (Transport::Udp, Kind::Request, Some(id)) = (ctx.transport, m.kind, m.id) else { return false };
-        let Match::Slot(slot) = self.queue.by_id(m.side, id) else { return false };
-        let Some(p) = self.queue.get_mut(slot) else { return false };
-        if *p.span.operation != *m.operation || *p.span.target != *m.target {
-            return false;
-        }
-        match p.span.attrs.iter_mut().find(|(k, _)| k == "wirespan.retries") {
-            Some((_, Value::Int(n))) => *n += 1,
-            _ => p.span.attrs.push((Cow::Borrowed("wirespan.retries"), Value::Int(1))),
-        }
-        true
-    }
-
-    /// The asker speaks again: a response of the other side whose end could not be read is over.
-    fn flip(&mut self, side: Side, ctx: &Ctx<'_>, out: &mut Out<'_>) {
-        let Some(open) = self.open[ix(side)] else { return };
-        if self.pairing == Pairing::InOrder && open.response && open.end == OPEN && self.is_lost(open.slot, ctx) {
-            self.open[ix(side)] = None;
-            self.ended(open.slot, true, ctx.stream(side).marked_to(), ctx, out);
-        }
-    }
-
-    /// Whether bytes of this response were not captured, so that the parser cannot see its end.
-    fn is_lost(&self, slot: u32, ctx: &Ctx<'_>) -> bool {
-        self.queue
-            .get(slot)
-            .and_then(|p| Some((p.side.peer(), p.response?)))
-            .is_some_and(|(side, r)| ctx.stream(side).lost_to > r.start)
-    }
-
-    /// An orphan that answers this request, although it was seen before it.
-    fn early_response(&mut self, m: &Message<'_>, start_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) -> Option<Pending> {
-        let mut found = None;
-        for slot in std::mem::take(&mut self.orphans) {
-            let Some(o) = self.queue.get(slot) else { continue };
-            let fits = o.side == m.side
-                && !o.late
-                && o.span.response_ns >= start_ns
-                && (self.pairing == Pairing::InOrder || o.span.message_id == m.id);
-            if fits && found.is_none() {
-                self.close_slot(slot);
-                found = self.queue.remove(slot);
-            } else if o.complete && self.pairing == Pairing::InOrder {
-                self.emit(slot, ctx, out);
-            } else {
-                self.orphans.push(slot);
-            }
-        }
-        found
-    }
-
-    fn response(
-        &mut self,
-        m: &Message<'_>,
-        start: u64,
-        end: u64,
-        ctx: &Ctx<'_>,
-        out: &mut Out<'_>,
-    ) -> Option<(u32, bool)> {
-        let asker = m.side.peer();
-        let mark = *ctx.stream(m.side).mark_at(start)?;
-        if let Some(lost_ns) = self.gap[ix(m.side)].take() {
-            if self.unanswered_before(asker, lost_ns).len() > 1 {
-                self.answered_unseen(asker, lost_ns, ctx, out);
-            }
-        }
-        let matched = match (self.pairing, m.id) {
-            (Pairing::ById, Some(id)) => self.queue.by_id(asker, id),
-            _ => self.queue.next_in_order(asker),
-        };
-        // No response precedes its request: one that seems to belongs to a request that was not seen. So do those that
-        // come after lost requests.
-        let latest_ns = self.gap[ix(asker)].unwrap_or(u64::MAX).min(mark.exit_ns);
-        let slot = match matched {
-            Match::Slot(slot) if self.queue.get(slot).is_some_and(|p| p.span.start_ns <= latest_ns) => Some(slot),
-            _ => None,
-        };
-        if m.kind == Kind::Interim {
-            return None;
-        }
-        if let Some(p) = slot.and_then(|slot| self.queue.get_mut(slot)) {
-            spans::answer(p, m, &mark, start, end);
-            return slot.map(|slot| (slot, true));
-        }
-        let late = matches!(matched, Match::Late);
-        let slot = self.queue.store(spans::orphan(m, &mark, start, end, late, ctx));
-        if self.orphans.len() >= 8 {
-            let oldest = self.orphans.remove(0);
-            self.emit(oldest, ctx, out);
-        }
-        self.orphans.push(slot);
-        Some((slot, true))
-    }
-
-    /// Takes the oldest request that waits: the protocol that takes over will answer it.
-    pub(crate) fn take_waiting(&mut self, asker: Side) -> Option<Pending> {
-        let Match::Slot(slot) = self.queue.next_in_order(asker) else { return None };
-        self.close_slot(slot);
-        self.queue.remove(slot)
-    }
-
-    /// Lets a request of another protocol wait under this id.
-    pub(crate) fn wait(&mut self, id: u64, mut pending: Pending) {
-        pending.span.message_id = Some(id);
-        self.queue.push(Some(id), pending);
-    }
-
-    /// A message ended before `end`.
+    /// A message ended before the offset `end`.
     fn ended(&mut self, slot: u32, response: bool, end: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         let Some(p) = self.queue.get_mut(slot) else { return };
         let side = if response { p.side.peer() } else { p.side };
@@ -348,7 +188,7 @@ impl Session {
                 r.end = end;
             }
             if p.orphan && !p.late && ctx.is_local(p.side) {
-                // Its request may be a few microseconds behind, on another processor: see `tick`.
+                // Its request may come a few microseconds later, from another processor: see `tick`.
                 spans::finish(p, end, ctx);
                 p.complete = true;
                 return;
@@ -365,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Bytes of this side went by: a message of known length may be over.
+    /// Bytes of this side went by. They may complete a message of known length.
     pub(crate) fn advanced(&mut self, side: Side, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         if let Some(open) = self.open[ix(side)] {
             if open.end != OPEN && open.end <= ctx.stream(side).marked_to() {

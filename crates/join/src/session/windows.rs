@@ -1,15 +1,21 @@
-//! Ends and windows: which message is over, and what becomes of those that wait for something that does not come.
+//! Ends and windows: when a message is over, and how a span is reported whose response does not come.
 
 use super::{ix, Ending, Out, Session};
+use crate::conn::Ctx;
 use crate::errno;
 use crate::pending::{Match, Pending, OPEN};
-use crate::spans::{self, Ctx};
+use crate::spans;
 use std::borrow::Cow;
 use wirespan_decode::Pairing;
 use wirespan_model::{Late, Outcome, Side, Status, Value};
 
+/// Says on the span that part of it was not observed.
+fn mark_incomplete(p: &mut Pending) {
+    p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
+}
+
 impl Session {
-    /// A message ended before `end`, and what its end tells.
+    /// A message ended before the offset `end`. `late` holds the facts that only its end tells.
     pub(super) fn end(
         &mut self,
         side: Side,
@@ -20,7 +26,7 @@ impl Session {
         out: &mut Out<'_>,
     ) {
         let found = match (self.pairing, id) {
-            (Pairing::ById, Some(id)) => self.alone(side, id).or_else(|| self.queue.open_by_id(side, id)),
+            (Pairing::ById, Some(id)) => self.unpaired(side, id).or_else(|| self.queue.open_by_id(side, id)),
             _ => self.open[ix(side)].map(|o| (o.slot, o.response)),
         };
         if let (Pairing::ById, Some(id), true) = (self.pairing, id, late.outcome != Outcome::Unset) {
@@ -35,15 +41,16 @@ impl Session {
         self.ended(slot, response, end, ctx, out);
     }
 
-    /// The message that a side is in the middle of, if it has this id and waits for nothing, and nothing for it:
-    /// one-way, or the answer to what was not seen.
-    fn alone(&self, side: Side, id: u64) -> Option<(u32, bool)> {
+    /// The open message of a side, if it has this id and belongs to no pair: a one-way message, or the response to a
+    /// request that was not observed.
+    fn unpaired(&self, side: Side, id: u64) -> Option<(u32, bool)> {
         let open = self.open[ix(side)]?;
         let p = self.queue.get(open.slot)?;
         (p.span.message_id == Some(id) && (p.one_way || p.orphan)).then_some((open.slot, open.response))
     }
 
-    /// An asker whose end tells an outcome has withdrawn its request: nobody will answer it. False if it was answered.
+    /// Reports a request that its asker withdrew: the asker's own end of the message tells an outcome. False if the
+    /// request was answered already, or is not known.
     fn withdrawn(&mut self, side: Side, id: u64, end: u64, late: &Late<'_>, ctx: &Ctx<'_>, out: &mut Out<'_>) -> bool {
         let Match::Slot(slot) = self.queue.by_id(side, id) else { return false };
         let Some(p) = self.queue.get_mut(slot).filter(|p| p.response.is_none()) else { return false };
@@ -56,31 +63,35 @@ impl Session {
         true
     }
 
+    /// Slots of the requests without a response that started by `ns` (Unix ns), oldest first.
     pub(super) fn unanswered_before(&self, asker: Side, ns: u64) -> Vec<u32> {
         let waits = |p: &Pending| p.side == asker && p.response.is_none() && p.span.start_ns <= ns;
         self.queue.queued().filter(|slot| self.queue.get(*slot).is_some_and(waits)).collect()
     }
 
-    /// Responses were lost at `lost_ns`: the requests before are reported as answered in a way that was not seen.
+    /// Reports the requests whose responses were lost at `lost_ns` (Unix ns): answered, but the response was not
+    /// observed.
     pub(super) fn answered_unseen(&mut self, asker: Side, lost_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         for slot in self.unanswered_before(asker, lost_ns) {
             if let Some(p) = self.queue.get_mut(slot) {
                 p.span.end_ns = p.span.end_ns.max(lost_ns);
-                p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
+                mark_incomplete(p);
             }
             self.emit(slot, ctx, out);
         }
     }
+
+    /// Reports the oldest request as unanswered, to keep the queue bounded.
     pub(super) fn give_up_oldest(&mut self, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         let oldest = self.queue.queued().next();
         match oldest {
             Some(slot) => self.unanswered(slot, ctx, out),
-            // Only marks of requests given up are left.
+            // Only tombs of requests given up are left.
             None => self.queue.forget_buried(u64::MAX),
         }
     }
 
-    /// Reports a request without response, and keeps its place in the order for a late one.
+    /// Reports a request as unanswered. A tomb keeps its place in the order for a late response.
     fn unanswered(&mut self, slot: u32, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         self.close_slot(slot);
         let Some(mut p) = self.queue.bury(slot) else { return };
@@ -94,7 +105,7 @@ impl Session {
         (out.sink)(p.span);
     }
 
-    /// Time passed.
+    /// Reports the spans that have waited long enough by `now_ns` (Unix ns).
     pub(crate) fn tick(&mut self, now_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         let window = ctx.config.window_ns;
         let due: Vec<u32> = self.queue.queued().collect();
@@ -138,7 +149,7 @@ impl Session {
         self.queue.forget_buried(now_ns.saturating_sub(2 * window));
     }
 
-    /// Nothing more will come: everything that waits is reported as what it is.
+    /// Reports every span that waits: the connection ended at `at_ns` (Unix ns).
     pub(crate) fn finish(&mut self, ending: Ending, at_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         let mut all: Vec<u32> = self.queue.queued().collect();
         all.extend(self.open.iter().flatten().map(|o| o.slot));
@@ -149,7 +160,7 @@ impl Session {
         self.queue.forget_buried(u64::MAX);
     }
 
-    /// Ends one span before its own end.
+    /// Reports one span before its own end.
     fn cut(&mut self, slot: u32, ending: Ending, at_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         let Some(p) = self.queue.get_mut(slot) else { return };
         if p.complete {
@@ -157,9 +168,8 @@ impl Session {
         }
         let sender = if p.response.is_some() { p.side.peer() } else { p.side };
         let here = ctx.stream(sender).marked_to();
-        let incomplete = |p: &mut Pending| p.span.attrs.push((Cow::Borrowed("wirespan.incomplete"), Value::Bool(true)));
         match (p.response, ending) {
-            // The close is the end of a response that names none (RFC 9112, section 6.3).
+            // A response that names no length ends with the connection (RFC 9112, section 6.3).
             (Some(r), Ending::Closed) if r.end == OPEN || r.end <= here => {}
             (Some(r), Ending::Closed) => {
                 p.span.status = Status::Closed;
@@ -170,13 +180,13 @@ impl Session {
                 p.span.status = Status::Reset;
                 p.span.error = errno::text(errno);
             }
-            (Some(_), Ending::Abandoned) => incomplete(p),
-            (None, _) if p.one_way => incomplete(p),
+            (Some(_), Ending::Abandoned) => mark_incomplete(p),
+            (None, _) if p.one_way => mark_incomplete(p),
             (None, Ending::Closed) => p.span.status = Status::Closed,
             (None, Ending::Abandoned) => {
                 p.span.status = Status::NoResponse;
                 out.stats.no_response += 1;
-                incomplete(p);
+                mark_incomplete(p);
             }
         }
         let (orphan, response) = (p.orphan, p.response.is_some());

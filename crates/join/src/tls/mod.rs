@@ -8,6 +8,7 @@
 
 mod records;
 
+use crate::direction::index;
 use records::{begins_handshake, Half, Record};
 use std::collections::VecDeque;
 use wirespan_model::{DataEvent, Direction};
@@ -49,13 +50,6 @@ pub(crate) struct Tls {
     first: Option<Option<Direction>>,
     /// Plaintext has come: the ciphertext is not read otherwise any more.
     pub(crate) plaintext: bool,
-}
-
-fn index(direction: Direction) -> usize {
-    match direction {
-        Direction::Ingress => 0,
-        Direction::Egress => 1,
-    }
 }
 
 impl Tls {

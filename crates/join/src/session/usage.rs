@@ -1,19 +1,19 @@
-//! What the kernel is told of the way in which a connection is used, as far as it has shown.
+//! How a connection is used, as far as the kernel must know.
 
-use crate::spans::Ctx;
+use crate::conn::Ctx;
 use wirespan_model::broker::Delivers;
 use wirespan_model::{AttrVal, Kind, Message, Side};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manner {
-    /// Requests waited together on a stream, and are answered in any order.
+pub(crate) struct Usage {
+    /// Several requests waited at once, and the protocol answers them in any order.
     pub(crate) shared: bool,
-    /// What a client reads is work that it begins then.
+    /// The connection brings its client messages that the client then works on.
     pub(crate) delivers: Option<Delivers>,
 }
 
-impl Manner {
-    /// Learns from a message whether the process that was observed is brought work.
+impl Usage {
+    /// Learns from a message whether the connection delivers work to the observed process.
     pub(super) fn learn(&mut self, m: &Message<'_>, ctx: &Ctx<'_>) {
         if self.delivers.is_some() || !ctx.is_local(Side::Client) {
             return;
@@ -25,7 +25,7 @@ impl Manner {
             })
         };
         self.delivers = match (m.side, m.kind) {
-            // Consumers of Kafka have connections of their own.
+            // A consumer of Kafka has connections of its own.
             (Side::Client, Kind::Request) if m.protocol == "kafka" && m.operation == "Fetch" => Some(Delivers::Pulled),
             (Side::Server, Kind::OneWay | Kind::Request) if attr("messaging.operation.type") == Some("process") => {
                 Some(Delivers::Pushed)

@@ -1,0 +1,151 @@
+//! The protocol of a connection: recognised from the first calls, and reported to the kernel.
+
+use super::Conn;
+use crate::infer::guess;
+use crate::joiner::Env;
+use crate::session::{Session, Usage};
+use crate::verdict::{CopyRule, Verdict};
+use wirespan_decode::{Need, Parser, Protocol, Verdict as Guess};
+use wirespan_model::{DataEvent, Direction, Role, Span};
+
+/// Failed guesses after which a connection counts as not understood.
+const MAX_GUESSES: u32 = 4;
+
+/// What the bytes are read as.
+pub(super) enum Mode {
+    /// Not decided: the calls so far.
+    Probing { calls: Vec<DataEvent>, seen: u32, guesses: u32 },
+    /// Read by the parser of a protocol.
+    Reading { protocol: &'static dyn Protocol, parser: Box<dyn Parser> },
+    /// Not readable. The name of the protocol, if it is known.
+    Opaque(Option<&'static str>),
+}
+
+/// The decision about the protocol, and what the kernel was told of it.
+pub(super) struct ProtocolState {
+    pub(super) mode: Mode,
+    /// Number of times that one protocol gave way to another.
+    pub(super) upgrades: u32,
+    /// The copy rule last sent to the kernel.
+    pub(super) copy: Option<CopyRule>,
+}
+
+impl Default for ProtocolState {
+    fn default() -> Self {
+        ProtocolState { mode: Mode::undecided(), upgrades: 0, copy: None }
+    }
+}
+
+impl Mode {
+    pub(super) fn undecided() -> Self {
+        Mode::Probing { calls: Vec::new(), seen: 0, guesses: 0 }
+    }
+}
+
+impl ProtocolState {
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.mode, Mode::Reading { .. })
+    }
+
+    /// Captured bytes held by the waiting calls or by the parser.
+    pub(super) fn buffered(&self) -> usize {
+        match &self.mode {
+            Mode::Probing { calls, .. } => calls.iter().map(|c| c.payload.len()).sum(),
+            Mode::Reading { parser, .. } => parser.buffered(),
+            Mode::Opaque(_) => 0,
+        }
+    }
+}
+
+impl Conn {
+    /// Guesses the protocol from the calls so far.
+    pub(super) fn probe(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        let live = self.facts.is_live();
+        let Mode::Probing { calls, seen, guesses } = &mut self.protocol.mode else { return };
+        // A capture file holds every byte already, so that more calls cost the kernel nothing.
+        let limit = if live { env.config.probe_calls } else { env.config.probe_calls * 8 };
+        let over = *seen >= limit || *guesses >= MAX_GUESSES;
+        if calls.is_empty() {
+            if over {
+                self.not_understood(env);
+            }
+            return;
+        }
+        match guess(&env.config.protocols, calls, self.facts.role, &mut env.scratch) {
+            Guess::Known { protocol, first_is_client } => {
+                let calls = std::mem::take(calls);
+                self.understood(protocol, first_is_client, &calls, env);
+                let upgrades = self.protocol.upgrades;
+                for d in calls {
+                    match self.protocol.mode {
+                        _ if self.protocol.upgrades != upgrades => self.next(d, env, sink),
+                        Mode::Reading { .. } => self.read(&d, env, sink),
+                        _ => self.pass(&d),
+                    }
+                }
+            }
+            Guess::NeedMore if !over => {}
+            _ => {
+                *guesses += 1;
+                let over = over || *guesses >= MAX_GUESSES;
+                for d in std::mem::take(calls) {
+                    self.pass(&d);
+                }
+                if over {
+                    self.not_understood(env);
+                }
+            }
+        }
+    }
+
+    fn understood(
+        &mut self,
+        protocol: &'static dyn Protocol,
+        first_is_client: bool,
+        calls: &[DataEvent],
+        env: &mut Env,
+    ) {
+        if let (Role::Unknown, Some(first)) = (self.facts.role, calls.first()) {
+            self.facts.role = match (first.direction, first_is_client) {
+                (Direction::Egress, true) | (Direction::Ingress, false) => Role::Client,
+                _ => Role::Server,
+            };
+        }
+        self.start(protocol, env);
+        let copy = match protocol.need() {
+            Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
+            Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
+            Need::WholeCalls => CopyRule::EveryCall(env.config.whole_bytes),
+        };
+        self.decide(protocol.name(), copy, env);
+    }
+
+    /// Starts the parser of a protocol at the present offsets.
+    pub(super) fn start(&mut self, protocol: &'static dyn Protocol, env: &Env) {
+        let bytes = &mut self.facts.bytes;
+        bytes.parser_base = [bytes.streams[0].offset, bytes.streams[1].offset];
+        self.session = Session::new(protocol.pairing());
+        let parser = env.config.protocols.parser(protocol, self.facts.transport);
+        self.protocol.mode = Mode::Reading { protocol, parser };
+    }
+
+    /// Gives up on the connection's bytes. From now on only their lengths are counted.
+    pub(super) fn not_understood(&mut self, env: &mut Env) {
+        env.stats.unknown_protocol += 1;
+        self.protocol.mode = Mode::Opaque(None);
+        self.decide("", CopyRule::EveryCall(0), env);
+    }
+
+    /// Sends a verdict to the kernel if the copy rule changed. A capture file gets none.
+    pub(super) fn decide(&mut self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
+        if self.protocol.copy != Some(copy) && self.facts.is_live() {
+            self.protocol.copy = Some(copy);
+            self.send_verdict(protocol, copy, env);
+        }
+    }
+
+    pub(super) fn send_verdict(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
+        let (plaintext, Usage { shared, delivers }) = (self.secure.is_plaintext(), self.session.usage);
+        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers });
+    }
+}
