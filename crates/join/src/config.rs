@@ -1,39 +1,41 @@
-//! Protocols, limits and windows of the joiner.
+//! Options of the joiner.
 
 use wirespan_decode::Registry;
 
 /// Protocols, limits and windows. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinConfig {
-    /// The protocols that connections are asked for.
+    /// Protocols that can be recognised.
     pub protocols: Registry,
     /// How long a request waits for its response before it is reported as unanswered.
     pub window_ns: u64,
-    /// Silence after which a response whose end cannot be read (bytes not captured) counts as ended.
+    /// Silence after which a response counts as ended if its end cannot be read (bytes were not captured).
     pub idle_flush_ns: u64,
-    /// How long bytes wait for earlier bytes of their stream, and a closed connection for late events.
+    /// How long bytes wait for earlier bytes of their stream, and how long a closed connection waits for late events.
     pub reorder_ns: u64,
-    /// Calls per direction that may wait for earlier bytes.
+    /// Most calls per direction that may wait for earlier bytes.
     pub reorder_events: usize,
-    /// Period of the spans of a connection that is not understood.
+    /// Period of the spans of a connection whose protocol is not recognised.
     pub flow_period_ns: u64,
     /// Silence after which a pair of datagram ends is forgotten.
     pub datagram_idle_ns: u64,
-    /// Connections kept; beyond it the least recently used is ended and counted.
+    /// Most connections kept. Beyond it the least recently used is ended and counted.
     pub max_connections: usize,
-    /// Requests waiting per connection; beyond it the oldest is reported as unanswered and counted.
+    /// Most requests waiting per connection. Beyond it the oldest is reported as unanswered and counted.
     pub max_pending: usize,
-    /// Captured bytes kept over all connections (waiting, probing, inside parsers).
+    /// Most captured bytes kept over all connections (waiting, probing, inside parsers).
     pub max_buffered: usize,
-    /// Payload bytes per call asked of the kernel once a protocol is known.
+    /// Payload bytes per call that the kernel copies once a protocol is known.
     pub copy_bytes: u32,
-    /// Payload bytes per call asked of the kernel once requests are seen to be pipelined.
+    /// Payload bytes per call that the kernel copies once requests are pipelined.
     pub pipelined_bytes: u32,
-    /// Payload bytes per call asked of the kernel once messages were lost because calls were not copied to their end.
+    /// Payload bytes per call that the kernel copies once messages were lost because calls were not copied to their
+    /// end.
     pub whole_bytes: u32,
-    /// How long a span whose last bytes this end sent waits for news of their loss; 0 where none come (capture files).
+    /// How long a span waits for news of the loss of its last bytes, if this end sent them; 0 if the source reports no
+    /// losses (capture files).
     pub settle_ns: u64,
-    /// Calls of a connection that are looked at before it counts as not understood.
+    /// Calls of a connection that are examined before its protocol counts as not recognised.
     pub probe_calls: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use wirespan_model::Text;
 
-/// Name of an errno, `errno N` semantics left to the caller for others.
+/// Name of an errno by which connections fail; `None` for another.
 pub(crate) fn name(errno: i32) -> Option<&'static str> {
     Some(match errno {
         1 => "EPERM",
@@ -26,7 +26,7 @@ pub(crate) fn name(errno: i32) -> Option<&'static str> {
     })
 }
 
-/// Text of an errno for a span's error; empty for 0.
+/// Text of an errno for a span's error: its name, else `errno N`; empty for 0.
 pub(crate) fn text(errno: i32) -> Text {
     match (errno, name(errno)) {
         (0, _) => "".into(),
@@ -35,7 +35,7 @@ pub(crate) fn text(errno: i32) -> Text {
     }
 }
 
-/// Whether a call that failed with this errno shows that the connection is dead.
+/// True if a call that fails with this errno shows that the connection is dead.
 pub(crate) fn is_fatal(errno: i32) -> bool {
     matches!(errno, 32 | 103 | 104 | 110 | 111 | 112 | 113)
 }

@@ -57,8 +57,8 @@ impl Flow {
         }
     }
 
-    /// Makes the span of this account, which starts anew. `None` if nothing happened. `ending` is `None` at the end of a
-    /// period.
+    /// Makes the span of this account, which starts anew. `None` if nothing happened. `ending` is `None` at the end of
+    /// a period.
     pub(crate) fn span(
         &mut self,
         protocol: &'static str,

@@ -27,8 +27,8 @@ pub(crate) fn guess(protocols: &Registry, calls: &[DataEvent], role: Role, scrat
     protocols.infer(&probe, (turns[a], turns[b]))
 }
 
-/// Writes the contiguous captured bytes of each direction into `scratch`, up to the first gap; of datagrams, the first of
-/// each direction. Returns the number of runs of each direction.
+/// Writes the contiguous captured bytes of each direction into `scratch`, up to the first gap; of datagrams, the first
+/// of each direction. Returns the number of runs of each direction.
 fn gather(calls: &[DataEvent], scratch: &mut [Vec<u8>; 2]) -> [u32; 2] {
     let datagrams = calls.first().is_some_and(|c| matches!(c.transport, Transport::Udp | Transport::UnixDgram));
     scratch.iter_mut().for_each(Vec::clear);

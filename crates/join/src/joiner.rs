@@ -2,7 +2,7 @@
 
 use crate::config::JoinConfig;
 use crate::conn::{Conn, Ctx, Facts};
-use crate::naming::Naming;
+use crate::provisional::ProvisionalCauses;
 use crate::session::Out;
 use crate::settle::Settling;
 use crate::stats::JoinStats;
@@ -14,38 +14,38 @@ use std::sync::Arc;
 use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTrouble};
 use wirespan_model::{DataEvent, Endpoint, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
-/// Verdicts kept while nobody asks for them.
+/// Most verdicts kept while none are fetched.
 const MAX_VERDICTS: usize = 65_536;
-/// Age after which what is known of a process is asked for again: containers and names are learnt late.
+/// Age after which a process's resource is asked for again, ns. Containers and names become known late.
 const EPOCH_NS: u64 = 5_000_000_000;
-/// How far the time of events may run ahead of the last tick before the joiner ticks by itself (capture files).
+/// How far the events' time may run ahead of the last tick before the joiner ticks by itself, ns (capture files).
 const SELF_TICK_NS: u64 = 1_000_000_000;
 
-/// Who a process is.
+/// Source of resources: the identity of processes.
 pub trait Resources {
     /// The resource of the process behind an event. Called once per connection and process, and again every few
     /// seconds.
     fn resource(&self, actor: &Actor) -> Arc<Resource>;
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Env {
     pub(crate) config: JoinConfig,
     pub(crate) host_id: u64,
     pub(crate) resources: Box<dyn Resources + Send>,
     pub(crate) stats: JoinStats,
     pub(crate) verdicts: Vec<(SocketId, Verdict)>,
-    /// Counts up when resources may have changed.
+    /// Counts up when processes may have another resource.
     pub(crate) epoch: u32,
-    /// Captured bytes kept in all.
+    /// Captured bytes kept over all connections.
     pub(crate) buffered: usize,
     pub(crate) scratch: [Vec<u8>; 2],
 }
 
-/// Spans that wait: for the name of their cause, then for news of the loss of their bytes.
+/// Spans that wait: first for their real cause, then for news of the loss of their bytes.
 #[derive(Default)]
 struct Waiting {
-    naming: Naming,
+    causes: ProvisionalCauses,
     settling: Settling,
 }
 
@@ -53,14 +53,14 @@ struct Waiting {
 pub struct Joiner {
     env: Env,
     table: Table,
-    /// When to look at which connection: time, slot, generation of the slot.
+    /// Timers of connections: time (Unix ns), slot, generation of the slot.
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     now_ns: u64,
     ticked_ns: u64,
-    /// Last time that the caller told; 0 if it never did.
+    /// Latest time given to [`Joiner::tick`], Unix ns; 0 if it was never called.
     clock_ns: u64,
     epoch_ns: u64,
-    /// Lent out while work goes on whose spans it takes: a pointer, as that is every event.
+    /// Taken out while an event is handled, as it receives that event's spans. Boxed: it moves with every event.
     waiting: Option<Box<Waiting>>,
 }
 
@@ -88,16 +88,16 @@ impl Joiner {
         }
     }
 
-    /// Takes an event; finished spans go to `sink`.
+    /// Takes an event. Finished spans go to `sink`.
     pub fn event(&mut self, event: Event, sink: &mut dyn FnMut(Span)) {
         match event {
-            Event::Data(d) => self.named(sink, |joiner, sink| joiner.data(d, sink)),
-            Event::Socket(e) => self.named(sink, |joiner, sink| joiner.socket(&e, sink)),
+            Event::Data(d) => self.with_waiting(sink, |joiner, sink| joiner.data(d, sink)),
+            Event::Socket(e) => self.with_waiting(sink, |joiner, sink| joiner.socket(&e, sink)),
             Event::Context(c) => self.context(&c, sink),
             Event::Stream(c) => self.stream(&c, sink),
             Event::Trouble(t) => {
                 self.waiting.get_or_insert_default().settling.trouble(&t, self.env.config.settle_ns);
-                self.named(sink, |joiner, sink| joiner.trouble(&t, sink));
+                self.with_waiting(sink, |joiner, sink| joiner.trouble(&t, sink));
             }
             Event::Task(t) => {
                 self.env.stats.task_in += 1;
@@ -106,20 +106,20 @@ impl Joiner {
                 }
             }
             Event::Alias(a) => {
-                self.env.stats.named_causes += u64::from(a.kind == AliasKind::Name);
-                self.waiting.get_or_insert_default().naming.name(&a);
+                self.env.stats.resolved_causes += u64::from(a.kind == AliasKind::Name);
+                self.waiting.get_or_insert_default().causes.resolve(&a);
             }
         }
     }
 
-    /// Does something whose spans may wait until their cause has its name.
-    fn named(&mut self, sink: &mut dyn FnMut(Span), work: impl FnOnce(&mut Self, &mut dyn FnMut(Span))) {
+    /// Runs `work`, whose spans may have to wait for their real cause and for news of losses.
+    fn with_waiting(&mut self, sink: &mut dyn FnMut(Span), work: impl FnOnce(&mut Self, &mut dyn FnMut(Span))) {
         let mut waiting = self.waiting.take().unwrap_or_default();
-        let Waiting { naming, settling } = &mut *waiting;
+        let Waiting { causes, settling } = &mut *waiting;
         let wait_ns = self.env.config.settle_ns;
         let mut settle = |span| settling.pass(span, wait_ns, sink);
-        work(self, &mut |span| naming.pass(span, &mut settle));
-        self.env.stats.unnamed_causes += naming.give_up(self.now_ns, &mut settle);
+        work(self, &mut |span| causes.pass(span, &mut settle));
+        self.env.stats.unresolved_causes += causes.give_up(self.now_ns, &mut settle);
         settling.release(self.now_ns, sink);
         self.env.stats.settled_spans = settling.waited;
         self.waiting = Some(waiting);
@@ -143,7 +143,7 @@ impl Joiner {
         self.arm(slot);
     }
 
-    /// A context is for a connection that is known by its opening; of another it is not believed.
+    /// Takes a trace context of a request. A context for an unknown connection is ignored.
     fn context(&mut self, c: &ContextEvent, sink: &mut dyn FnMut(Span)) {
         self.advance(c.time_ns, sink);
         let key = ConnKey::new(c.socket, Transport::Tcp, &Endpoint::UNSPECIFIED);
@@ -154,16 +154,17 @@ impl Joiner {
     }
 
     fn stream(&mut self, c: &StreamCause, sink: &mut dyn FnMut(Span)) {
-        self.env.stats.told_streams += 1;
+        self.env.stats.stream_causes_in += 1;
         self.advance(c.time_ns, sink);
         let key = ConnKey::new(c.socket, Transport::Tcp, &Endpoint::UNSPECIFIED);
         match self.table.slot(&key).and_then(|slot| self.table.get_mut(slot)) {
             Some(conn) => conn.stream_cause(c),
-            None => self.env.stats.told_streams_lost += 1,
+            None => self.env.stats.stream_causes_lost += 1,
         }
     }
 
-    /// Befalls the spans of a connection that are not over, and those that were handed on and wait.
+    /// Takes a retransmission or a reset, for the open spans of its connection. `event` has shown it to the waiting
+    /// spans.
     fn trouble(&mut self, t: &TcpTrouble, sink: &mut dyn FnMut(Span)) {
         self.env.stats.trouble_in += 1;
         self.advance(t.time_ns, sink);
@@ -178,7 +179,7 @@ impl Joiner {
         self.advance(e.time_ns, sink);
         let key = ConnKey::new(e.socket, e.transport, &e.remote);
         let mut slot = self.table.slot(&key);
-        // A capture file may use one pair of ends twice; nothing of the first belongs to the second.
+        // A capture file may use one pair of ends for two connections. Nothing of the first belongs to the second.
         if let Some(old) = slot.filter(|_| e.change == SocketChange::Open) {
             if self.table.get_mut(old).is_some_and(|c| c.is_ending()) {
                 self.drop_slot(old, sink);
@@ -188,13 +189,13 @@ impl Joiner {
         let slot = match slot {
             Some(slot) => slot,
             None => {
-                // An orderly end of something never seen: nothing to tell.
-                let tells = match e.change {
+                // The orderly end of a connection that was never observed is worth no span.
+                let worth_a_span = match e.change {
                     SocketChange::ConnectFailed(_) => true,
                     SocketChange::Open | SocketChange::Reset(_) => e.transport == Transport::Tcp,
                     SocketChange::Close => false,
                 };
-                if !tells {
+                if !worth_a_span {
                     return;
                 }
                 let conn = Conn::new(key, e.transport, (e.local, e.remote), e.role, &e.actor, &self.env);
@@ -224,7 +225,7 @@ impl Joiner {
         }
     }
 
-    /// Sets the timer of a connection unless one is set that goes off as early.
+    /// Sets the timer of a connection, unless an earlier one is set.
     fn arm(&mut self, slot: u32) {
         let generation = self.table.generation(slot);
         let Some(conn) = self.table.get_mut(slot) else { return };
@@ -235,7 +236,7 @@ impl Joiner {
         }
     }
 
-    /// Events carry time too: a capture file needs no other clock. Where there is one, it is believed more.
+    /// Advances the time by that of an event: the clock of a capture file. A caller that ticks has a better clock.
     fn advance(&mut self, event_ns: u64, sink: &mut dyn FnMut(Span)) {
         if self.clock_ns != 0 {
             return;
@@ -248,12 +249,12 @@ impl Joiner {
         }
     }
 
-    /// Time passed: reports what waited too long. Call it every 100 ms or so with the time of the host, on the clock of
-    /// the events; it costs nothing when nothing waits. Without it the time of the events counts.
+    /// Reports what has waited long enough. Call it about every 100 ms with the host's time (Unix ns, the clock of the
+    /// events). It costs nothing if nothing waits. Without it, the events' own time counts.
     pub fn tick(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) {
         self.clock_ns = self.clock_ns.max(now_ns);
         self.now_ns = self.clock_ns;
-        self.named(sink, |joiner, sink| joiner.run_timers(sink));
+        self.with_waiting(sink, |joiner, sink| joiner.run_timers(sink));
     }
 
     fn run_timers(&mut self, sink: &mut dyn FnMut(Span)) {
@@ -280,21 +281,21 @@ impl Joiner {
         }
     }
 
-    /// The end of all events: reports everything that waits.
+    /// Reports everything that waits: no events follow.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Span)) {
-        self.named(sink, |joiner, sink| {
+        self.with_waiting(sink, |joiner, sink| {
             for slot in joiner.table.slots() {
                 joiner.drop_slot(slot, sink);
             }
         });
-        let Waiting { naming, settling } = &mut **self.waiting.get_or_insert_default();
+        let Waiting { causes, settling } = &mut **self.waiting.get_or_insert_default();
         let mut settle = |span| settling.pass(span, 0, sink);
-        self.env.stats.unnamed_causes += naming.give_up(u64::MAX, &mut settle);
+        self.env.stats.unresolved_causes += causes.give_up(u64::MAX, &mut settle);
         settling.release(u64::MAX, sink);
         self.timers.clear();
     }
 
-    /// Verdicts since the last call, oldest first, for the kernel's table of connections.
+    /// Takes the verdicts since the last call, oldest first, for the kernel's table of connections.
     pub fn verdicts(&mut self) -> Vec<(SocketId, Verdict)> {
         std::mem::take(&mut self.env.verdicts)
     }
@@ -316,13 +317,13 @@ impl Joiner {
 }
 
 impl Env {
-    /// Lends what the pairing of a connection's messages needs.
+    /// Lends the limits, the counters and the sink for the pairing of a connection's messages.
     pub(crate) fn lend<'a>(&'a mut self, conn: &'a Facts, sink: &'a mut dyn FnMut(Span)) -> (Ctx<'a>, Out<'a>) {
         let ctx = Ctx { config: &self.config, host_id: self.host_id, conn };
         (ctx, Out { stats: &mut self.stats, sink })
     }
 
-    /// Adds a verdict unless nobody takes them.
+    /// Adds a verdict. Beyond [`MAX_VERDICTS`], as nobody fetches them, it is dropped.
     pub(crate) fn verdict(&mut self, socket: SocketId, verdict: Verdict) {
         if self.verdicts.len() < MAX_VERDICTS {
             self.verdicts.push((socket, verdict));

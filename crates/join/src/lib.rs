@@ -1,12 +1,13 @@
-//! Events of one host → spans: order restored, protocols recognised, requests paired with their responses.
+//! Events of one host → spans. The joiner restores the order of bytes, recognises protocols, and pairs requests with
+//! their responses.
 //!
 //! ```text
 //! Event → table (connection) → stream (order, gaps) → probe (protocol) → parser → session (pairing) → Span
-//!                                                                      ↘ flow (bytes not understood) ↗
+//!                                                                      ↘ flow (bytes not recognised) ↗
 //! ```
 //!
-//! One [`Joiner`] belongs to one thread. It keeps no clock: time comes with the events and with [`Joiner::tick`].
-//! Everything it keeps is bounded by [`JoinConfig`]; what it gives up is counted in [`JoinStats`].
+//! One [`Joiner`] belongs to one thread. It has no clock: time comes with the events and with [`Joiner::tick`].
+//! [`JoinConfig`] bounds everything that it keeps, and [`JoinStats`] counts everything that it gives up.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -16,8 +17,8 @@ mod errno;
 mod flow;
 mod infer;
 mod joiner;
-mod naming;
 mod pending;
+mod provisional;
 mod resent;
 mod session;
 mod settle;

@@ -1,23 +1,24 @@
-//! Spans whose last bytes went over a network wait a moment for them to arrive.
+//! Spans whose last bytes went over a network wait a moment for news of their loss.
 //!
-//! A server's span is over when its answer is sent; what is lost of it is sent again only after TCP's timeout (200 ms
-//! and more). So that the span can tell, it is kept for a little longer than that. Spans of clients have their answer,
-//! which says that the request arrived; on loopback nothing is lost.
+//! A server's span is over when its response is sent, but TCP retransmits lost bytes only after a timeout (200 ms and
+//! more). The span is kept a little longer than that, so that it can count the retransmissions. A client's span has its
+//! response, which shows that the request arrived. Loopback loses nothing.
 
 use crate::resent::Segments;
 use std::collections::VecDeque;
 use wirespan_model::event::TcpTrouble;
 use wirespan_model::{Span, Status, TapSide, Transport};
 
-/// Longest wait after the end of a span, ns: a trace is not waited for much longer.
+/// Longest wait after the end of a span, ns. A trace waits not much longer for its spans.
 const LONGEST_NS: u64 = 1_000_000_000;
-/// Spans kept at most; beyond it the oldest goes.
+/// Most spans that are kept. Beyond it the oldest goes.
 const MAX_KEPT: usize = 65_536;
 
 #[derive(Debug)]
 struct Held {
+    /// When the span goes on, Unix ns.
     due_ns: u64,
-    /// Sequence numbers of what this end sent last.
+    /// Sequence numbers `from..to` of the bytes that this end sent last.
     from: u32,
     to: u32,
     span: Span,
@@ -26,12 +27,12 @@ struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     held: VecDeque<Held>,
-    /// Spans that waited.
+    /// Number of spans that waited so far.
     pub(crate) waited: u64,
 }
 
 impl Settling {
-    /// Hands a span on, unless it has to wait. `wait_ns` is 0 where nobody tells of what is sent again.
+    /// Hands a span on, unless it has to wait. `wait_ns` is 0 if the source reports no retransmissions.
     pub(crate) fn pass(&mut self, span: Span, wait_ns: u64, sink: &mut dyn FnMut(Span)) {
         match sent_last(&span).filter(|_| wait_ns > 0) {
             Some((from, to)) => {
@@ -43,13 +44,13 @@ impl Settling {
         }
     }
 
-    /// Segments were sent again.
+    /// Counts retransmitted segments on the waiting spans whose bytes they held.
     pub(crate) fn trouble(&mut self, t: &TcpTrouble, wait_ns: u64) {
         let Some(segments) = Segments::of(&t.kind) else { return };
         for held in self.held.iter_mut().filter(|h| h.span.socket == t.socket.0) {
-            let again = segments.inside(held.from, held.to);
-            if again > 0 {
-                held.span.tcp.retransmits = held.span.tcp.retransmits.saturating_add(again);
+            let resent = segments.inside(held.from, held.to);
+            if resent > 0 {
+                held.span.tcp.retransmits = held.span.tcp.retransmits.saturating_add(resent);
                 // The next timeout is twice as long.
                 let longer = t.time_ns.saturating_add(2 * wait_ns).min(held.span.end_ns.saturating_add(LONGEST_NS));
                 held.due_ns = held.due_ns.max(longer);
@@ -57,7 +58,7 @@ impl Settling {
         }
     }
 
-    /// Hands on what has waited long enough.
+    /// Hands on the spans that have waited long enough by `now_ns` (Unix ns).
     pub(crate) fn release(&mut self, now_ns: u64, sink: &mut dyn FnMut(Span)) {
         while self.held.front().is_some_and(|h| h.due_ns <= now_ns) || self.held.len() > MAX_KEPT {
             let Some(held) = self.held.pop_front() else { break };
@@ -69,7 +70,7 @@ impl Settling {
     }
 }
 
-/// Sequence numbers of the bytes with which a span ended, if this end sent them over a network.
+/// Sequence numbers of the bytes with which a span ended, if this end sent them over a network: `from..to`.
 fn sent_last(span: &Span) -> Option<(u32, u32)> {
     let t = &span.tuple;
     if t.transport != Transport::Tcp || t.client.ip == t.server.ip || t.server.ip.is_loopback() {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// What went in, what came out, what was dropped and why. All counters only grow.
+/// Numbers of events in and spans out, and of what was dropped, by reason. All counters only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinStats {
     /// Data events in.
@@ -11,7 +11,7 @@ pub struct JoinStats {
     pub socket_in: u64,
     /// Task events in.
     pub task_in: u64,
-    /// Contexts that travel beside the bytes of a request, in.
+    /// Trace contexts that travel beside the bytes of a request, in.
     pub contexts_in: u64,
     /// Retransmissions and resets in.
     pub trouble_in: u64,
@@ -19,21 +19,21 @@ pub struct JoinStats {
     pub settled_spans: u64,
     /// Spans out.
     pub spans_out: u64,
-    /// Spans out that describe a connection that was not understood.
+    /// Spans out that describe a connection whose protocol was not recognised.
     pub flow_spans_out: u64,
-    /// Connections seen.
+    /// Connections observed.
     pub connections: u64,
     /// Connections ended because there were too many.
     pub evicted_connections: u64,
-    /// Calls dropped because all their bytes had been seen.
+    /// Calls dropped because all their bytes had passed before.
     pub duplicates: u64,
     /// Calls that were put back in order.
     pub reordered: u64,
-    /// Holes in streams that were never filled.
+    /// Gaps in streams that were never filled.
     pub gaps: u64,
-    /// Bytes in those holes.
+    /// Bytes in those gaps.
     pub gap_bytes: u64,
-    /// Streams that jumped too far to be a hole.
+    /// Streams that jumped too far for a gap.
     pub resyncs: u64,
     /// Requests reported early because too many waited on one connection.
     pub pending_overflow: u64,
@@ -41,13 +41,13 @@ pub struct JoinStats {
     pub buffer_overflow: u64,
     /// Requests that got no response within the window.
     pub no_response: u64,
-    /// Responses whose request was not seen.
+    /// Responses whose request was not observed.
     pub no_request: u64,
     /// Responses that came after the window.
     pub late_responses: u64,
-    /// Requests sent again over a datagram socket while the first was waiting.
+    /// Requests repeated over a datagram socket while the first was waiting.
     pub datagram_retries: u64,
-    /// Calls with bytes that belong to no message that was seen (pipelining under
+    /// Calls whose bytes belong to no observed message (pipelining under
     /// [`CopyRule::FirstCallOnly`](crate::CopyRule)).
     pub unseen_calls: u64,
     /// Calls that failed or moved nothing.
@@ -56,18 +56,18 @@ pub struct JoinStats {
     pub plaintext_in: u64,
     /// Connections whose messages were read from TLS plaintext.
     pub plaintext_connections: u64,
-    /// Pieces of plaintext whose ciphertext did not come, or did not fit: dropped, they may belong elsewhere.
+    /// Pieces of plaintext that were dropped because no ciphertext fitted: they may belong to another connection.
     pub plaintext_without_record: u64,
     /// Connections whose protocol was not recognised.
     pub unknown_protocol: u64,
-    /// Provisional causes that were given their name.
-    pub named_causes: u64,
-    /// Spans out without a cause because theirs was never named.
-    pub unnamed_causes: u64,
-    /// Requests whose program told for whom it sends them, by their stream.
-    pub told_streams: u64,
-    /// …on connections that are not known.
-    pub told_streams_lost: u64,
+    /// Provisional causes that were resolved to a real cause.
+    pub resolved_causes: u64,
+    /// Spans out without a cause because their provisional cause was never resolved.
+    pub unresolved_causes: u64,
+    /// Authoritative causes of streams, in.
+    pub stream_causes_in: u64,
+    /// Authoritative causes of streams on unknown connections: dropped.
+    pub stream_causes_lost: u64,
     /// Bytes that their protocol forbids, by the parser's reason.
     pub malformed: FxHashMap<&'static str, u64>,
 }
@@ -103,10 +103,10 @@ impl JoinStats {
             ("plaintext_connections", self.plaintext_connections),
             ("plaintext_without_record", self.plaintext_without_record),
             ("unknown_protocol", self.unknown_protocol),
-            ("named_causes", self.named_causes),
-            ("unnamed_causes", self.unnamed_causes),
-            ("told_streams", self.told_streams),
-            ("told_streams_lost", self.told_streams_lost),
+            ("resolved_causes", self.resolved_causes),
+            ("unresolved_causes", self.unresolved_causes),
+            ("stream_causes_in", self.stream_causes_in),
+            ("stream_causes_lost", self.stream_causes_lost),
         ];
         let mut malformed: Vec<_> = self.malformed.iter().map(|(k, v)| (*k, *v)).collect();
         malformed.sort_unstable();

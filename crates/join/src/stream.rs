@@ -51,8 +51,8 @@ impl Mark {
         }
     }
 
-    /// When the process received or sent the first of these bytes, Unix ns. A blocked receive may have been entered long
-    /// before its bytes existed, so that its return counts.
+    /// When the process received or sent the first of these bytes, Unix ns. A blocked receive may have been entered
+    /// long before its bytes existed, so that its return counts.
     pub(crate) fn first_ns(&self) -> u64 {
         match self.direction {
             Direction::Egress if self.enter_ns != 0 => self.enter_ns,

@@ -1,14 +1,15 @@
-//! Connections by socket, in order of use.
+//! Connections by socket, and in order of use.
 
 use crate::conn::Conn;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use wirespan_model::{Endpoint, SocketId, Transport};
 
-/// Key of a connection: the socket, and for datagrams also the other end (one socket may serve many).
+/// Key of a connection: the socket, and for UDP also a hash of the other end, as one socket may serve many peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConnKey {
     pub(crate) socket: SocketId,
+    /// Hash of the remote endpoint for UDP; 0 for other transports.
     pub(crate) peer: u64,
 }
 
@@ -26,6 +27,7 @@ impl ConnKey {
     }
 }
 
+/// No slot.
 const NIL: u32 = u32::MAX;
 
 struct Node {
@@ -36,7 +38,8 @@ struct Node {
     older: u32,
 }
 
-/// Slab of connections with a list in order of use.
+/// Slab of connections, with a linked list in order of use. A slot's generation changes when its connection is removed,
+/// so that a timer of an old connection is recognised.
 pub(crate) struct Table {
     map: FxHashMap<ConnKey, u32>,
     nodes: Vec<Node>,

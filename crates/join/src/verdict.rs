@@ -1,15 +1,15 @@
-//! What the joiner tells the kernel about a connection: the one back edge of the data flow.
+//! Verdicts of the joiner about connections, for the kernel: the one back edge of the data flow.
 
 use wirespan_model::broker::Delivers;
 use wirespan_model::L7;
 
-/// How much the kernel should copy of the calls of a connection from now on.
+/// How many bytes of a connection's calls the kernel copies from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyRule {
-    /// This many bytes of the first call of each run of one direction; later calls of the run come with their length
-    /// only.
+    /// This many bytes of the first call of each run of calls in one direction. Later calls of the run come with their
+    /// length only.
     FirstCallOnly(u32),
-    /// This many bytes of every call; 0 means lengths only.
+    /// This many bytes of every call. 0 means lengths only.
     EveryCall(u32),
     /// No events at all.
     Ignore,
@@ -20,15 +20,15 @@ pub enum CopyRule {
 /// Verdict about one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Protocol; empty if not understood.
+    /// Name of the protocol; empty if it was not recognised.
     pub protocol: L7,
-    /// What to copy.
+    /// How many bytes to copy.
     pub copy: CopyRule,
-    /// The connection speaks TLS, and the protocol is that of its plaintext.
+    /// True if the connection speaks TLS, and the protocol is that of its plaintext.
     pub plaintext: bool,
-    /// The connection carries many requests at a time, answered in any order (HTTP/2): what it receives is for one of
-    /// them.
+    /// True if the connection carries several requests at once, answered in any order (HTTP/2). Received bytes then
+    /// belong to one of them.
     pub shared: bool,
-    /// What a client reads on the connection is work that it begins then.
+    /// How the connection delivers work to its client; `None` if it does not.
     pub delivers: Option<Delivers>,
 }

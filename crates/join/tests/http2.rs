@@ -166,5 +166,5 @@ fn a_program_tells_for_whom_it_sends_each_of_the_requests_of_one_write() {
         (Some(7), Some(99), Some(Evidence::Thread)),
     ];
     assert_eq!(causes, expected);
-    assert_eq!((stage.joiner.stats().told_streams, stage.joiner.stats().told_streams_lost), (4, 1));
+    assert_eq!((stage.joiner.stats().stream_causes_in, stage.joiner.stats().stream_causes_lost), (4, 1));
 }

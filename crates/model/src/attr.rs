@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Text of a span. Up to 24 bytes are kept in place: most of what spans say is that short, and they are made on one
-/// thread and freed on another, where each allocation is paid twice.
+/// Text of a span. Up to 24 bytes are kept in place, and most texts are that short. Spans are made on one thread and
+/// freed on another, so that each allocation would be paid twice.
 pub type Text = CompactString;
 
 /// One OpenTelemetry attribute. Keys follow the semantic conventions (`http.request.method`, `db.operation.name`, …).
@@ -15,7 +15,7 @@ pub type Attr = (Cow<'static, str>, Value);
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {
-    /// Text, already masked.
+    /// Text, without secrets (masked by the parser).
     Str(Text),
     /// A signed integer.
     Int(i64),

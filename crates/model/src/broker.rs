@@ -1,35 +1,35 @@
-//! Messages that a span handed to a broker, or got from one: where they lie there, so that both ends find each other.
+//! Messages that a span sent to a broker or received from it, by their place there, so that both ends find each other.
 
 use crate::attr::Value;
 use crate::key::{hash64, Key, KeyKind};
 use crate::span::{Span, SpanKind, Status, TapSide};
 use smallvec::SmallVec;
 
-/// Which way the messages went.
+/// Transfer of messages between a client and a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// Handed to the broker.
+pub enum Transfer {
+    /// The client sent them to the broker.
     Sent,
-    /// Got from the broker.
+    /// The client received them from the broker.
     Received,
 }
 
-/// How a connection to a broker brings a client work, which it begins when it has read it.
+/// How a connection to a broker delivers work to a client. The client begins the work when it has read the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivers {
-    /// Unasked, once it has subscribed.
+    /// Without a request for each message, once the client has subscribed.
     Pushed,
-    /// When it asks for more; it does that for nobody's sake.
+    /// When the client asks for more messages. It asks on behalf of no request.
     Pulled,
 }
 
 /// Consecutive messages at one place of a broker: a partition of a Kafka topic, a JetStream stream, or one message by
 /// its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
-    /// Which way.
-    pub way: Way,
-    /// Hash of the system and the place.
+pub struct MessageRange {
+    /// Sent or received.
+    pub transfer: Transfer,
+    /// Hash of the broker's kind and the place.
     pub place: u64,
     /// First offset.
     pub first: u64,
@@ -37,18 +37,18 @@ pub struct Passage {
     pub last: u64,
 }
 
-/// Offsets that share a key.
+/// Number of offsets that share a key.
 const BLOCK: u64 = 64;
-/// Most keys of a passage: 4096 messages. Of more, the first are found.
+/// Most keys of a range: 4096 messages. Of a longer range, the first messages are found.
 const MAX_KEYS: u64 = 64;
 
-impl Passage {
-    /// Whether a message is in both.
-    pub fn overlaps(&self, other: &Passage) -> bool {
+impl MessageRange {
+    /// True if a message is in both ranges.
+    pub fn overlaps(&self, other: &MessageRange) -> bool {
         self.place == other.place && self.first <= other.last && other.first <= self.last
     }
 
-    /// Keys of the blocks of offsets that it touches.
+    /// Keys of the range's blocks of offsets.
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
         let (first, last) = (self.first / BLOCK, self.last / BLOCK);
         (first..=last.min(first + MAX_KEYS - 1)).map(|block| {
@@ -58,8 +58,8 @@ impl Passage {
     }
 }
 
-/// The messages that a span moved, as far as they can be named for certain.
-pub fn passages(span: &Span) -> SmallVec<[Passage; 1]> {
+/// The messages that a span moved, as far as their places are certain. Empty if the request failed.
+pub fn message_ranges(span: &Span) -> SmallVec<[MessageRange; 1]> {
     if matches!(span.status, Status::ClientError | Status::ServerError) {
         return SmallVec::new();
     }
@@ -71,19 +71,20 @@ pub fn passages(span: &Span) -> SmallVec<[Passage; 1]> {
     }
 }
 
-/// Whether a client asked for messages: what it got it works on afterwards, outside of this span.
-pub fn pulls(span: &Span) -> bool {
+/// True if the span is a client's request for messages. The client works on them after the span.
+pub fn asks_for_messages(span: &Span) -> bool {
     span.tap == TapSide::ClientProcess && span.protocol == "kafka" && span.operation == "Fetch"
 }
 
-/// Whether a subscriber was handed messages.
-pub fn pushed(span: &Span) -> bool {
+/// True if the span is the delivery of messages to a subscriber.
+pub fn is_delivery(span: &Span) -> bool {
     span.tap == TapSide::ServerProcess && span.kind == SpanKind::Consumer
 }
 
-/// Whether work came with it.
-pub fn delivers(span: &Span) -> bool {
-    pushed(span) || pulls(span) && passages(span).iter().any(|p| p.way == Way::Received)
+/// True if the span brought its client messages to work on.
+pub fn brings_work(span: &Span) -> bool {
+    is_delivery(span)
+        || asks_for_messages(span) && message_ranges(span).iter().any(|p| p.transfer == Transfer::Received)
 }
 
 fn text<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
@@ -100,26 +101,26 @@ fn number(span: &Span, key: &str) -> Option<u64> {
     })
 }
 
-fn kafka(span: &Span) -> SmallVec<[Passage; 1]> {
-    let way = match &*span.operation {
-        "Produce" => Way::Sent,
-        "Fetch" => Way::Received,
+fn kafka(span: &Span) -> SmallVec<[MessageRange; 1]> {
+    let transfer = match &*span.operation {
+        "Produce" => Transfer::Sent,
+        "Fetch" => Transfer::Received,
         _ => return SmallVec::new(),
     };
-    let passage = |topic: &str, partition: &str, first: u64, last: u64| {
+    let range = |topic: &str, partition: &str, first: u64, last: u64| {
         let place = hash64(&[b"kafka", topic.as_bytes(), partition.as_bytes()]);
-        Passage { way, place, first, last: last.max(first) }
+        MessageRange { transfer, place, first, last: last.max(first) }
     };
     if let Some(list) = text(span, "wirespan.kafka.partitions") {
-        // `topic/partition:first-last …`; the last is empty where it is not known.
+        // `topic/partition:first-last …`; the last is empty if it is not known.
         return list
             .split(' ')
             .filter_map(|one| {
-                let (place, range) = one.rsplit_once(':')?;
+                let (place, offsets) = one.rsplit_once(':')?;
                 let (topic, partition) = place.rsplit_once('/')?;
-                let (first, last) = range.split_once('-')?;
+                let (first, last) = offsets.split_once('-')?;
                 let first = first.parse().ok()?;
-                Some(passage(topic, partition, first, last.parse().unwrap_or(first)))
+                Some(range(topic, partition, first, last.parse().unwrap_or(first)))
             })
             .collect();
     }
@@ -127,29 +128,29 @@ fn kafka(span: &Span) -> SmallVec<[Passage; 1]> {
         let topic = text(span, "messaging.destination.name").or_else(|| text(span, "wirespan.kafka.topic_id"))?;
         let first = number(span, "kafka.offset")?;
         let last = number(span, "wirespan.kafka.last_offset").unwrap_or(first);
-        Some(passage(topic, text(span, "messaging.destination.partition.id")?, first, last))
+        Some(range(topic, text(span, "messaging.destination.partition.id")?, first, last))
     };
     one().into_iter().collect()
 }
 
-fn way_of_operation(span: &Span) -> Option<Way> {
+fn transfer_of_operation(span: &Span) -> Option<Transfer> {
     match text(span, "messaging.operation.type")? {
-        "create" | "send" => Some(Way::Sent),
-        "process" | "receive" => Some(Way::Received),
+        "create" | "send" => Some(Transfer::Sent),
+        "process" | "receive" => Some(Transfer::Received),
         _ => None,
     }
 }
 
-fn jetstream(span: &Span) -> Option<Passage> {
+fn jetstream(span: &Span) -> Option<MessageRange> {
     let place = hash64(&[b"nats", text(span, "wirespan.nats.stream")?.as_bytes()]);
     let sequence = number(span, "wirespan.nats.stream_sequence")?;
-    Some(Passage { way: way_of_operation(span)?, place, first: sequence, last: sequence })
+    Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: sequence, last: sequence })
 }
 
-/// A message that its sender gave an id.
-fn by_id(span: &Span) -> Option<Passage> {
+/// A message with an id from its sender.
+fn by_id(span: &Span) -> Option<MessageRange> {
     let place = hash64(&[span.protocol.as_bytes(), b"id", text(span, "messaging.message.id")?.as_bytes()]);
-    Some(Passage { way: way_of_operation(span)?, place, first: 0, last: 0 })
+    Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: 0, last: 0 })
 }
 
 #[cfg(test)]
@@ -172,9 +173,9 @@ mod tests {
 
     #[test]
     fn batches_meet_where_they_share_an_offset() {
-        let one = |operation, attrs: &[_]| passages(&span(operation, attrs))[0];
+        let one = |operation, attrs: &[_]| message_ranges(&span(operation, attrs))[0];
         let sent = one("Produce", &at("orders", "0", 60, 70));
-        let shared = |other: Passage| {
+        let shared = |other: MessageRange| {
             let keys: Vec<Key> = sent.keys().collect();
             assert_eq!(keys.len(), 2, "60–70 touches two blocks");
             other.keys().any(|k| keys.contains(&k)) && sent.overlaps(&other)
@@ -189,19 +190,19 @@ mod tests {
     #[test]
     fn several_partitions_are_read_from_their_list() {
         let list = ("wirespan.kafka.partitions", Value::from("orders/0:5-7 orders/11:9-"));
-        let all = passages(&span("Fetch", &[list]));
+        let all = message_ranges(&span("Fetch", &[list]));
         assert_eq!(all.iter().map(|p| (p.first, p.last)).collect::<Vec<_>>(), [(5, 7), (9, 9)]);
         assert_ne!(all[0].place, all[1].place);
     }
 
     #[test]
-    fn what_says_nothing_or_failed_moves_nothing() {
-        assert!(passages(&span("Metadata", &at("orders", "0", 1, 2))).is_empty());
-        assert!(passages(&span("Fetch", &at("orders", "0", 1, 2)[..2])).is_empty());
+    fn other_and_failed_requests_move_no_message() {
+        assert!(message_ranges(&span("Metadata", &at("orders", "0", 1, 2))).is_empty());
+        assert!(message_ranges(&span("Fetch", &at("orders", "0", 1, 2)[..2])).is_empty());
         let mut failed = span("Produce", &at("orders", "0", 1, 2));
         failed.status = Status::ServerError;
-        assert!(passages(&failed).is_empty());
-        let huge = passages(&span("Fetch", &at("orders", "0", 0, i64::MAX)))[0];
+        assert!(message_ranges(&failed).is_empty());
+        let huge = message_ranges(&span("Fetch", &at("orders", "0", 0, i64::MAX)))[0];
         assert_eq!(huge.keys().count() as u64, MAX_KEYS);
     }
 }

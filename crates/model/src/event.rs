@@ -1,15 +1,15 @@
-//! What a capture source saw: bytes on sockets, sockets and tasks that come and go.
+//! Events of a capture source: bytes on sockets, and changes of sockets and tasks.
 
 use crate::net::{Endpoint, Transport};
 use crate::span::{SpanId, TraceId};
 use crate::trace::Evidence;
 use serde::{Deserialize, Serialize};
 
-/// Socket identity, unique over the boot of one host (the kernel's socket cookie).
+/// Id of a socket, unique within one boot of a host (the kernel's socket cookie).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SocketId(pub u64);
 
-/// Direction of bytes as the process sees them.
+/// Direction of bytes, from the view of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Direction {
     /// Received by the process.
@@ -18,10 +18,10 @@ pub enum Direction {
     Egress,
 }
 
-/// Which part the process plays on a socket.
+/// Part of the process on a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
-    /// Not known; decided by the first request seen.
+    /// Not known. The first request decides.
     #[default]
     Unknown,
     /// The process connected.
@@ -39,17 +39,17 @@ pub enum Event {
     Socket(SocketEvent),
     /// A task was born, changed its program, or ended.
     Task(TaskEvent),
-    /// For which request a provisional cause stood.
+    /// The real cause behind a provisional one, or a guess at it.
     Alias(CauseAlias),
-    /// A program told for whom it sends a request on a stream of a connection that many share.
+    /// The cause of a request on one stream of a shared connection, named by the program itself.
     Stream(StreamCause),
-    /// A request got or brought a trace context beside its bytes. Comes before the bytes.
+    /// A trace context that travels beside a request's bytes. The event comes before the bytes.
     Context(ContextEvent),
-    /// Something went wrong below the bytes of a TCP connection.
+    /// A retransmission or a reset of a TCP connection.
     Trouble(TcpTrouble),
 }
 
-/// The process and thread behind an event. All zero for a capture file.
+/// The process and thread behind an event. All fields are zero for a capture file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Actor {
     /// Process id (thread group) in the root pid namespace.
@@ -62,18 +62,18 @@ pub struct Actor {
     pub cgroup_id: u64,
     /// Inode of the network namespace of the socket.
     pub netns: u32,
-    /// Goroutine or coroutine id, 0 if there is none.
+    /// Goroutine or coroutine id; 0 if there is none.
     pub coroutine: u64,
 }
 
-/// One call's worth of bytes on one socket, in one direction.
+/// One call that moved bytes on one socket, in one direction.
 #[derive(Clone, Debug)]
 pub struct DataEvent {
     /// Socket.
     pub socket: SocketId,
     /// Sent or received.
     pub direction: Direction,
-    /// Client or server, as far as the source knows.
+    /// Client or server, if the source knows it.
     pub role: Role,
     /// Transport.
     pub transport: Transport,
@@ -81,86 +81,89 @@ pub struct DataEvent {
     pub local: Endpoint,
     /// Other end (for unconnected UDP: of this datagram).
     pub remote: Endpoint,
-    /// Who did it.
+    /// The process and thread.
     pub actor: Actor,
     /// TCP sequence number of the first byte, if the transport is TCP.
     pub seq: Option<u32>,
-    /// When bytes began to move, Unix ns: of a send, when it was entered or its first bytes left; of a receive over
-    /// TCP, when the last packet before it arrived (how long its bytes waited for the reader). `exit_ns` if not known.
+    /// When bytes began to move, Unix ns. Of a send: when it was entered, or its first bytes left. Of a receive over
+    /// TCP: when the last packet before it arrived (so that `exit_ns` minus this is the wait for the reader). Equal to
+    /// `exit_ns` if not known.
     pub enter_ns: u64,
     /// When the call returned, Unix ns.
     pub exit_ns: u64,
-    /// Received over TCP: how long the last packet that was there had waited to be read, ns; 0 if not known.
+    /// Of a receive over TCP: how long the last packet in the socket had waited to be read, ns; 0 if not known.
     pub waited_ns: u64,
     /// Smoothed RTT of TCP, ns; 0 if not known.
     pub srtt_ns: u64,
-    /// Total bytes moved (may exceed `payload.len()`).
+    /// Number of bytes moved. It may exceed `payload.len()`.
     pub len: u64,
-    /// 0, or the errno of a call that failed.
+    /// Errno of a failed call; 0 if it succeeded.
     pub errno: i32,
     /// Id of the exchange of this socket to which the bytes belong: `cookie << 24 | n`. 0 if not known.
     pub exchange: u64,
-    /// Exchange id of the request for which the thread acted (the causal id), or a [provisional](PROVISIONAL) one. 0 if
-    /// there is none.
+    /// Cause: id of the exchange on whose behalf the thread acted, or a [provisional](PROVISIONAL) id. 0 if there is
+    /// none.
     pub cause: u64,
-    /// How the source knows the cause.
+    /// Evidence for the cause.
     pub cause_evidence: Option<Evidence>,
-    /// The bytes are what a TLS library took or gave in clear text; `len` counts them. Socket, ids, times and `seq` are
-    /// those of the ciphertext; `exchange` is 0 while it has not moved yet.
+    /// True if the bytes are the plaintext of a TLS library, which `len` counts. Socket, ids, times and `seq` are those
+    /// of the ciphertext; `exchange` is 0 if the ciphertext has not moved yet.
     pub plaintext: bool,
-    /// First bytes of the call; empty where only lengths were captured.
+    /// First bytes of the call; empty if only the length was captured.
     pub payload: Vec<u8>,
 }
 
-/// Bits that no exchange id has: a cause with them is provisional. A worker took something from a queue that was not
-/// empty, so that nobody woke it; for whom it acted is seen when it hands its result back ([`CauseAlias`]), or never.
+/// Bits of a provisional cause, which no exchange id has. A worker took work from a queue that was not empty, so that
+/// no thread woke it. Its real cause shows when it hands its result back ([`CauseAlias`]), or never.
 pub const PROVISIONAL: u64 = 3 << 62;
 
-/// Whether a cause stands for a request that is not known yet.
+/// True if a cause is provisional.
 pub fn is_provisional(cause: u64) -> bool {
     cause & PROVISIONAL == PROVISIONAL
 }
 
-/// How it is known for which request a provisional cause stood.
+/// How the cause behind a provisional one is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AliasKind {
-    /// The result was handed back to who waited for it.
+    /// For certain: the worker handed its result back to the thread that waited for it.
     Name,
-    /// Its handler woke the worker, which may have found another's work in the queue: believed if no name comes.
+    /// Its handler woke the worker, which may have found the work of another request in the queue. It counts if no
+    /// [`AliasKind::Name`] comes.
     Woken,
-    /// It woke the worker in a way in which locks are passed on, too: a guess, if no name comes.
+    /// Its handler woke the worker by a call that also passes locks on. It is a guess, if no [`AliasKind::Name`] comes.
     Guess,
 }
 
-/// For which request a provisional cause stood, or may have stood.
+/// The real cause behind a provisional one, or a guess at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CauseAlias {
-    /// The cause as written into earlier events.
+    /// The provisional cause of earlier events.
     pub provisional: u64,
-    /// The exchange id for which it stood; 0, of a [`AliasKind::Name`], if that will not be known.
+    /// Exchange id of the real cause; 0 with [`AliasKind::Name`] if it will never be known.
     pub cause: u64,
-    /// How that is known.
+    /// How it is known.
     pub kind: AliasKind,
-    /// When that was seen, Unix ns.
+    /// When it was observed, Unix ns.
     pub time_ns: u64,
 }
 
-/// A cause with this bit, and not both of [`PROVISIONAL`], names a request by its HTTP/2 stream: `cookie << 24`, and
-/// the last 24 bits of the stream's id. Several requests may share an exchange, but not this.
+/// Bit of a cause that names a request by its HTTP/2 stream, if the other bit of [`PROVISIONAL`] is clear. The rest is
+/// `cookie << 24` and the last 24 bits of the stream's id. Several requests may share an exchange, but not a stream.
 pub const BY_STREAM: u64 = 1 << 62;
 
-/// Bits of a stream's id that stand in the name of its request.
+/// Bits of a stream's id that stand in such a cause.
 pub const STREAM_BITS: u64 = 0xff_ffff;
 
-/// The name of a request by its stream; `None` for sockets that have no number that fits.
+/// Cause that names a request by its stream. `None` if the socket cookie is 0 or longer than 38 bits, or the stream is
+/// 0.
 pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
     (socket != 0 && socket >> 38 == 0 && stream != 0).then_some(BY_STREAM | socket << 24 | (stream & STREAM_BITS))
 }
 
-/// For whom a request is sent that a program is about to write together with others.
+/// Authoritative cause of a request that a program is about to write together with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCause {
-    /// Its connection.
+    /// Socket of the connection.
     pub socket: SocketId,
     /// Last bits of the stream's id ([`STREAM_BITS`]).
     pub stream: u64,
@@ -168,7 +171,7 @@ pub struct StreamCause {
     pub cause: u64,
     /// As in [`DataEvent`].
     pub evidence: Option<Evidence>,
-    /// When that was seen, Unix ns.
+    /// When it was observed, Unix ns.
     pub time_ns: u64,
 }
 
@@ -187,38 +190,38 @@ pub struct TcpTotals {
     pub connect_ns: u64,
 }
 
-/// What went wrong.
+/// Kind of a [`TcpTrouble`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleKind {
-    /// Segments of these sequence numbers were sent again.
+    /// Segments with these sequence numbers were retransmitted.
     Retransmit {
-        /// First.
+        /// First sequence number.
         from: u32,
-        /// First behind them.
+        /// Sequence number behind the last.
         to: u32,
-        /// How many segments.
+        /// Number of segments.
         segments: u16,
     },
-    /// This end reset the connection.
+    /// The process's end reset the connection.
     ResetSent,
-    /// The other end did.
+    /// The other end reset the connection.
     ResetReceived,
 }
 
-/// Something went wrong below the bytes of a TCP connection.
+/// A retransmission or a reset of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpTrouble {
     /// Socket.
     pub socket: SocketId,
-    /// What.
+    /// What happened.
     pub kind: TroubleKind,
-    /// Who sent the segments (of a process that is observed: itself).
+    /// Direction of the segments. A kernel source observes those that the process sent.
     pub direction: Direction,
-    /// When, Unix ns.
+    /// When it happened, Unix ns.
     pub time_ns: u64,
 }
 
-/// What happened to a socket.
+/// A change of a socket's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketChange {
     /// Handshake finished.
@@ -248,17 +251,17 @@ pub struct SocketEvent {
     pub remote: Endpoint,
     /// Last known owner.
     pub actor: Actor,
-    /// When, Unix ns.
+    /// When it happened, Unix ns.
     pub time_ns: u64,
-    /// Causal id of the connecting thread (see [`DataEvent::cause`]).
+    /// Cause of the connecting thread (see [`DataEvent::cause`]).
     pub cause: u64,
-    /// How the source knows the cause.
+    /// Evidence for the cause.
     pub cause_evidence: Option<Evidence>,
-    /// Totals so far.
+    /// TCP facts so far.
     pub totals: TcpTotals,
 }
 
-/// A task of a target was born, changed its program, or ended.
+/// A change of a target's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskChange {
     /// `fork` or `clone`; `parent_pid` is the creator.
@@ -269,7 +272,7 @@ pub enum TaskChange {
     Exit,
 }
 
-/// A change of a task.
+/// A task was born, changed its program, or ended.
 #[derive(Clone, Debug)]
 pub struct TaskEvent {
     /// What happened.
@@ -278,30 +281,30 @@ pub struct TaskEvent {
     pub actor: Actor,
     /// Process id of the parent.
     pub parent_pid: u32,
-    /// When, Unix ns.
+    /// When it happened, Unix ns.
     pub time_ns: u64,
 }
 
-/// A trace context of the request over TCP that begins at `seq`, which its captured bytes do not show.
+/// Trace context of the request over TCP that begins at `seq`. The captured bytes do not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextEvent {
     /// Socket.
     pub socket: SocketId,
-    /// Sent: the context was given to the request by us, and `span_id` is that of the request itself. Received: it came
-    /// with the request, and `span_id` is the caller's.
+    /// Egress: wirespan added the context to the request, and `span_id` is the request's own span. Ingress: the context
+    /// came with the request, and `span_id` is the caller's span.
     pub direction: Direction,
     /// TCP sequence number of the first byte of the request.
     pub seq: u32,
-    /// Bytes that stand on the wire and that the process did not send: so many bytes behind `seq`, ...
+    /// Distance from `seq` to the bytes that injection added on the wire, bytes.
     pub added_at: u16,
-    /// ... and how many they are.
+    /// Number of added bytes.
     pub added: u16,
-    /// Trace.
+    /// Trace id.
     pub trace_id: TraceId,
-    /// Span.
+    /// Span id.
     pub span_id: SpanId,
     /// Flags of the W3C trace context; 1 is sampled.
     pub flags: u8,
-    /// When, Unix ns.
+    /// When it happened, Unix ns.
     pub time_ns: u64,
 }

@@ -1,5 +1,5 @@
-//! A flow: what one process exchanged with one remote address at one listening port in a window of time. Connections
-//! are bundled, so that a thousand short ones are one record.
+//! A flow: the traffic between one process and one remote address at one listening port, in a window of time. It
+//! bundles connections, so that a thousand short connections are one record.
 
 use crate::event::Role;
 use crate::net::Transport;
@@ -9,24 +9,25 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What makes two flows the same.
+/// Key of a flow. Records with equal keys belong to one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlowKey {
     /// Host identity, as [`crate::Span::host_id`].
     pub host_id: u64,
-    /// Client: the process connected (or sends requests); server: it listens; unknown: peers of equal rank (UDP only).
+    /// Client if the process connected or sends requests; server if it listens; unknown for peers of equal rank (UDP
+    /// only).
     pub role: Role,
     /// TCP or UDP.
     pub transport: Transport,
     /// Address of the process. IPv4 is never written as v4-mapped IPv6.
     pub local: IpAddr,
-    /// Address of the other end; unspecified (`::`) for what concerns a listening socket itself, or if it is not known.
+    /// Address of the other end; unspecified (`::`) if it is not known, or if the record is about a listening socket.
     pub remote: IpAddr,
     /// Port at which the server's side listens: the own port of a server, the remote port of a client.
     pub port: u16,
     /// Process id (thread group) in the root pid namespace.
     pub pid: u32,
-    /// When that process started, ns since boot: tells two processes with one pid apart.
+    /// Start time of the process, ns since boot. It tells two processes with one pid apart.
     pub process_start_ns: u64,
     /// Inode of the network namespace of the socket.
     pub netns: u32,
@@ -35,26 +36,25 @@ pub struct FlowKey {
 /// Buckets of a [`Log2Histogram`].
 pub const LOG2_BUCKETS: usize = 24;
 
-/// Counts of durations by power of two: bucket `i` counts those of `2^i ..= 2^(i+1)-1` µs, the first also 0, the last
-/// all above.
+/// Number of durations by power of two: bucket `i` counts the durations of `2^i ..= 2^(i+1)-1` µs. The first bucket
+/// also counts 0, and the last all longer ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log2Histogram(pub [u64; LOG2_BUCKETS]);
 
 impl Log2Histogram {
-    /// Adds the counts of another.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Log2Histogram) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine = mine.saturating_add(theirs);
         }
     }
 
-    /// Values counted.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Value below which the share `p` (0–1) of the values lies, µs (the geometric middle of its bucket); `None` if
-    /// empty.
+    /// Percentile `p` (0–1), µs: the geometric middle of its bucket. `None` if the histogram is empty.
     pub fn percentile_us(&self, p: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
@@ -70,7 +70,7 @@ impl Log2Histogram {
     }
 }
 
-/// What was exchanged. All counts are of the window, but `active`.
+/// Traffic of a flow in a window. `active` is the state at the window's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowCounts {
@@ -96,28 +96,29 @@ pub struct FlowCounts {
     pub resets_sent: u64,
     /// Resets received.
     pub resets_received: u64,
-    /// Times that the peer was found with its receive window closed: looks (one per drain) at a connection.
+    /// Times that a connection's receive window was found closed by the peer. Each drain looks once at each connection.
     pub zero_windows: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
     /// Connections refused because the accept queue was full, at a listening socket.
     pub listen_overflows: u64,
-    /// Packets dropped by the kernel on their way to or from these sockets, by the kernel's reason.
+    /// Packets that the kernel dropped on their way to or from these sockets, by the kernel's reason.
     pub drops: BTreeMap<Box<str>, u64>,
-    /// Duration of handshakes, as the client's kernel saw them.
+    /// Durations of handshakes, as the client's kernel measured them.
     pub handshake: Log2Histogram,
-    /// Smoothed round-trip times: one value per connection that was in use, at each drain and at its end.
+    /// Smoothed round-trip times: one value per connection in use at each drain, and one at its end.
     pub srtt: Log2Histogram,
 }
 
 impl FlowCounts {
-    /// Adds what followed (or, of another connection, what happened beside it). `active` becomes that of `later`.
+    /// Adds the counts of a later window, or of another connection in the same window. `active` becomes that of
+    /// `later`.
     pub fn merge(&mut self, later: &FlowCounts) {
         self.active = later.active;
         self.add(later);
     }
 
-    /// Adds everything but `active`.
+    /// Adds all counts except `active`.
     pub fn add(&mut self, other: &FlowCounts) {
         for (mine, theirs) in [
             (&mut self.opened, other.opened),
@@ -145,30 +146,30 @@ impl FlowCounts {
     }
 }
 
-/// One bundle of one window, as one host saw it.
+/// One flow in one window, as one host observed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Begin of the window, Unix ns.
+    /// Start of the window, Unix ns.
     pub start_ns: u64,
     /// End of the window, Unix ns.
     pub end_ns: u64,
-    /// Whose, and with whom.
+    /// Key of the flow.
     pub key: FlowKey,
     /// Name of the process (`task_struct.comm` of its first thread).
     pub comm: Box<str>,
     /// Cgroup v2 id of the process.
     pub cgroup_id: u64,
-    /// Port of the client's end of one of the connections, for a look into the tables of NAT; 0 if not known.
+    /// Port of the client's end of one of the connections, to look it up in the tables of NAT; 0 if not known.
     pub client_port: u16,
-    /// Who it is.
+    /// The process.
     pub resource: Arc<Resource>,
-    /// What was exchanged.
+    /// Traffic of the window.
     pub counts: FlowCounts,
 }
 
 impl Flow {
-    /// Joins two records of one key: the window spans both, counts add up, and the later one tells who and how many are
-    /// open.
+    /// Merges two records of one key. The window spans both, and counts add up. The later record's process and number
+    /// of open connections stay.
     pub fn merge(&mut self, other: &Flow) {
         debug_assert_eq!(self.key, other.key);
         if other.end_ns >= self.end_ns {

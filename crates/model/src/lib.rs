@@ -1,8 +1,8 @@
-//! Shared nouns of wirespan, and no logic: every other crate speaks in these words.
+//! Shared nouns of wirespan, and no logic. Every other crate uses these types.
 //!
-//! Read in the order of the data flow: [`event`] (what the kernel saw) → [`message`] (what the bytes mean) → [`span`]
-//! (one request and its response at one place) → [`trace`] (spans joined by evidence); and [`flow`] (who exchanged how
-//! much with whom, without the bytes).
+//! Read them in the order of the data flow: [`event`] (what the kernel observed) → [`message`] (what the bytes mean) →
+//! [`span`] (one request and its response at one tap side) → [`trace`] (spans joined by evidence). Beside it stands
+//! [`flow`]: how much two addresses exchanged, without the bytes.
 //!
 //! Times are nanoseconds since the Unix epoch (`u64`), lengths are bytes, and identifiers are integers
 //! unless a type says otherwise.

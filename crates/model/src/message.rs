@@ -1,4 +1,5 @@
-//! What a parser says of a byte stream, without allocating: messages borrow from the bytes they were read from.
+//! Messages as a parser reads them from a byte stream. They borrow from the stream's bytes, so that parsing allocates
+//! nothing.
 
 use crate::attr::{Attr, Value};
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use std::borrow::Cow;
 /// Name of an application protocol as OpenTelemetry writes it (`http`, `redis`, `dns`, …); see `decode::REGISTRY`.
 pub type L7 = &'static str;
 
-/// Which end of a connection sent the bytes.
+/// An end of a connection, by its part in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     /// The end that asks.
@@ -27,41 +28,41 @@ impl Side {
     }
 }
 
-/// Part that a message plays in a session.
+/// Part of a message in its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Asks for a response.
     Request,
     /// Answers a request.
     Response,
-    /// Asks for nothing and answers nothing (a publish, a push).
+    /// Neither asks for a response nor answers a request (a publish, a push).
     OneWay,
-    /// An answer before the answer (HTTP 1xx): part of the response, ends nothing.
+    /// Precedes the response proper (HTTP 1xx). It belongs to the response, and does not end it.
     Interim,
 }
 
-/// What is known of the end of a message when its head was read.
+/// The end of a message, as far as it is known when its head was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The message is complete: nothing follows its head.
     None,
     /// Exactly this many bytes follow the head.
     Length(u64),
-    /// An [`Item::End`] will come if the bytes can be read; else the next message or the close ends it.
+    /// Not known. An [`Item::End`] comes if the bytes can be read; else the next message or the close ends it.
     Open,
 }
 
-/// Verdict of the protocol about the outcome of a request.
+/// Outcome of a request by its protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// The protocol says nothing (a request, for example).
+    /// The message tells no outcome (a request, for example).
     #[default]
     Unset,
     /// Success.
     Ok,
-    /// The asker's fault (HTTP 4xx, NXDOMAIN, a wrong Redis command).
+    /// The protocol blames the asker (HTTP 4xx, NXDOMAIN, a wrong Redis command).
     ClientError,
-    /// The answerer's fault (HTTP 5xx, SERVFAIL).
+    /// The protocol blames the answerer (HTTP 5xx, SERVFAIL).
     ServerError,
 }
 
@@ -103,7 +104,7 @@ impl From<bool> for AttrVal<'_> {
     }
 }
 
-/// Attributes of one message: on the stack up to twelve.
+/// Attributes of one message. Up to twelve are kept in place.
 pub type AttrList<'a> = SmallVec<[(&'static str, AttrVal<'a>); 12]>;
 
 /// Trace context that a message carries (rung 1 of the causality ladder).
@@ -117,18 +118,18 @@ pub struct Carried<'a> {
     pub sampled: Option<bool>,
     /// Trace id that is not 128-bit hexadecimal (SkyWalking `sw8`), decoded to text.
     pub foreign_trace_id: Option<Cow<'a, str>>,
-    /// `X-Request-ID` or its kin (`X-Request-Id`, `X-Correlation-ID`).
+    /// `X-Request-ID` or a similar header (`X-Request-Id`, `X-Correlation-ID`).
     pub request_id: Option<&'a str>,
 }
 
 /// The head of one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message<'a> {
-    /// Protocol.
+    /// Name of the protocol.
     pub protocol: L7,
-    /// Who sent it.
+    /// The side that sent it.
     pub side: Side,
-    /// Request, response, …
+    /// Part in the exchange.
     pub kind: Kind,
     /// Offset of its first byte in the stream of its side (see [`Item`]).
     pub offset: u64,
@@ -136,11 +137,11 @@ pub struct Message<'a> {
     pub head_len: u64,
     /// Pairing id in protocols that answer out of order (DNS id, HTTP/2 stream); `None` pairs by order.
     pub id: Option<u64>,
-    /// What is known of its end.
+    /// Its end, as far as it is known.
     pub body: Body,
-    /// Operation: HTTP method, Redis command, DNS query type. Empty if unknown.
+    /// Operation: HTTP method, Redis command, DNS query type. Empty if not known.
     pub operation: &'a str,
-    /// What it is about, without secrets: URL path, DNS name, database. Empty if unknown.
+    /// Target, without secrets: URL path, DNS name, database. Empty if not known.
     pub target: Cow<'a, str>,
     /// Numeric status (HTTP status, DNS rcode), if the message has one.
     pub status_code: Option<i32>,
@@ -155,7 +156,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message about which only its place is known.
+    /// A message of which only the place is known.
     pub fn new(protocol: L7, side: Side, kind: Kind, offset: u64) -> Self {
         Message {
             protocol,
@@ -181,8 +182,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What only the end of a message tells (gRPC trailers, the row count behind a result); the default leaves what the
-/// head said.
+/// Facts that only the end of a message tells (gRPC trailers, the row count behind a result). The default changes
+/// nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Late<'a> {
     /// Numeric status; `None` leaves the head's.
@@ -195,12 +196,14 @@ pub struct Late<'a> {
     pub attrs: AttrList<'a>,
 }
 
-/// What a parser emits. Offsets count the bytes of one side since the parser was made, those not captured included.
+/// An item that a parser emits. Offsets count the bytes of one side since the parser was made, bytes that were not
+/// captured included.
 ///
-/// A message is some 700 bytes, most of them room for attributes: it stays where the parser made it, and is lent.
+/// A message takes about 700 bytes, most of them room for attributes. So it stays where the parser made it, and is
+/// lent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'m, 'a> {
-    /// A message begins at `offset`, its head is complete.
+    /// A message begins at [`Message::offset`], and its head is complete.
     Message(&'m Message<'a>),
     /// The message of this side (with this id) ended at `offset` (exclusive).
     End {
@@ -210,13 +213,14 @@ pub enum Item<'m, 'a> {
         id: Option<u64>,
         /// Offset behind its last byte.
         offset: u64,
-        /// What only the end tells.
+        /// Facts that only the end tells.
         late: &'m Late<'a>,
     },
-    /// From here on the connection speaks another protocol (`websocket`, `h2c`, an HTTP CONNECT tunnel); an empty name
-    /// says that nobody can read on.
+    /// From here on the connection speaks the protocol with this name (`websocket`, `h2c`, `tunnel` after an HTTP
+    /// CONNECT). An empty name (SOCKS, the PROXY header) asks for a new guess from the bytes that follow.
     Upgrade(&'static str),
-    /// Bytes that this protocol forbids, or too long to keep: counted by reason, the parser resynchronises.
+    /// Bytes that this protocol forbids, or a message too long to keep. They are counted by reason, and the parser
+    /// resynchronises.
     Malformed {
         /// Sender.
         side: Side,
@@ -225,13 +229,13 @@ pub enum Item<'m, 'a> {
     },
 }
 
-/// Bytes of one side in order. `bytes` may be a prefix: `missing` more bytes followed that were not captured.
+/// Consecutive bytes of one side: `bytes`, and `missing` more bytes that followed and were not captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
-    /// Who sent them.
+    /// The side that sent them.
     pub side: Side,
     /// Captured bytes.
     pub bytes: &'a [u8],
-    /// Bytes behind them that were moved but not captured.
+    /// Number of bytes behind them that were moved but not captured.
     pub missing: u64,
 }

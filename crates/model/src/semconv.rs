@@ -1,16 +1,17 @@
-//! The attributes of a span, by their OpenTelemetry names: the one list that OTLP, the API and the command line share.
+//! Attributes of a span by their OpenTelemetry names: the one list that OTLP, the API and the command line share.
 //!
-//! What the protocol's parser gave comes first and wins. `wirespan.*` is what no convention has a name for.
+//! An attribute from the protocol's parser comes first, and replaces a derived one. The prefix `wirespan.` is for facts
+//! that no convention names.
 
 use crate::attr::{Attr, Value};
 use crate::net::{Endpoint, Transport};
 use crate::span::{Resource, Span, SpanKind, Status, TapSide};
 use std::borrow::Cow;
 
-/// Release of the conventions that the names are of.
+/// Release of the semantic conventions that define the names.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.45.0";
 
-/// What the conventions call gRPC's status codes, from 0.
+/// Names of gRPC's status codes in the semantic conventions, from code 0.
 pub const GRPC_STATUS: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -106,7 +107,7 @@ pub fn attributes(span: &Span) -> Vec<Attr> {
     a.0
 }
 
-/// What follows from operation, target and status where the parser gave no attribute of its own.
+/// Attributes derived from operation, target and status, unless the parser gave its own.
 fn by_protocol(span: &Span, a: &mut Attributes) {
     match &*span.protocol {
         "http" => {
@@ -121,7 +122,7 @@ fn by_protocol(span: &Span, a: &mut Attributes) {
             a.text("db.system.name", "redis");
             a.text("db.operation.name", &span.operation);
         }
-        // Where the status is that of HTTP, the parser tells that of the call.
+        // `status_code` is HTTP's; the parser gives the call's own status.
         "http2" | "grpc" => {}
         _ => {
             let call = span.tap != TapSide::App && span.attrs.iter().any(|(key, _)| key == "rpc.system.name");
@@ -132,11 +133,11 @@ fn by_protocol(span: &Span, a: &mut Attributes) {
     }
 }
 
-/// Ends and transport.
+/// Attributes of the ends and the transport.
 fn network(span: &Span, a: &mut Attributes) {
     let t = &span.tuple;
     let unix = matches!(t.transport, Transport::UnixStream | Transport::UnixDgram);
-    // SDK spans often know no address at all.
+    // An SDK span often has no address at all.
     if t.client == Endpoint::UNSPECIFIED && t.server == Endpoint::UNSPECIFIED && !unix {
         return;
     }
@@ -150,7 +151,7 @@ fn network(span: &Span, a: &mut Attributes) {
     a.text("network.type", if t.server.ip.is_ipv4() { "ipv4" } else { "ipv6" });
     a.end("client.address", "client.port", t.client);
     a.end("server.address", "server.port", t.server);
-    // A capture file is seen from the end that asks, whatever the message is for.
+    // A capture file is observed from the end that asks, whatever the kind of the span.
     let server_side = matches!(span.kind, SpanKind::Server | SpanKind::Consumer) && span.tap != TapSide::Capture;
     a.end("network.peer.address", "network.peer.port", if server_side { t.client } else { t.server });
 }
@@ -158,7 +159,7 @@ fn network(span: &Span, a: &mut Attributes) {
 /// Attributes of the resource, with the process id of one of its spans.
 pub fn resource_attributes(resource: &Resource, pid: u32) -> Vec<Attr> {
     let mut a = Attributes(Vec::with_capacity(8 + resource.extra.len()));
-    // The specification asks for a name; this is the one it gives to those without.
+    // The specification requires a name, and gives this one to a resource without.
     a.text("service.name", if resource.service.is_empty() { "unknown_service" } else { &resource.service });
     a.text("host.name", &resource.host);
     a.known("process.pid", u64::from(pid));
@@ -177,7 +178,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_parsers_attributes_win_and_nothing_empty_is_shown() {
+    fn the_parsers_attributes_win_and_empty_values_are_left_out() {
         let span = Span {
             protocol: "http".into(),
             kind: SpanKind::Server,

@@ -300,8 +300,8 @@ impl Span {
         }
     }
 
-    /// Causal id of this request by its HTTP/2 stream (see [`crate::event::BY_STREAM`]). `None` unless this is the server's
-    /// span of a protocol with streams.
+    /// Causal id of this request by its HTTP/2 stream (see [`crate::event::BY_STREAM`]). `None` unless this is the
+    /// server's span of a protocol with streams.
     pub fn stream_exchange(&self) -> Option<u64> {
         let named = self.tap == TapSide::ServerProcess && matches!(&*self.protocol, "http2" | "grpc");
         crate::event::by_stream(self.socket, self.message_id.filter(|_| named && self.exchange.is_some())?)
@@ -364,7 +364,7 @@ impl Span {
             keys.push(self.exchange_key(c));
         }
         keys.extend(self.wire_keys());
-        keys.extend(crate::broker::passages(self).iter().flat_map(|p| p.keys().collect::<SmallVec<[Key; 2]>>()));
+        keys.extend(crate::broker::message_ranges(self).iter().flat_map(|p| p.keys().collect::<SmallVec<[Key; 2]>>()));
         keys.sort_unstable();
         keys.dedup();
         keys

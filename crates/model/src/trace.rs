@@ -111,9 +111,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The parent id of each span, in the order of `spans`, for export to other systems. A linked span has the parent of
-    /// its link. A root has the parent that it carried, unless that span is in this trace: then the parent is a span of
-    /// an SDK, or a span that another agent exports.
+    /// The parent id of each span, in the order of `spans`, for export to other systems. A linked span has the parent
+    /// of its link. A root has the parent that it carried, unless that span is in this trace: then the parent is a span
+    /// of an SDK, or a span that another agent exports.
     pub fn parents(&self) -> impl Iterator<Item = Option<SpanId>> + '_ {
         let carried = |s: &TraceSpan| s.span.parent_span_id.filter(|_| s.span.trace_id == Some(self.id));
         let roots_carry = self.spans.iter().any(|s| s.link.is_none() && carried(s).is_some());

@@ -10,7 +10,7 @@ use crate::related::same_bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
-use wirespan_model::broker::{passages, Passage, Way};
+use wirespan_model::broker::{message_ranges, MessageRange, Transfer};
 use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, Trace, TraceId};
 use wirespan_store::{Store, TimeRange};
 
@@ -32,7 +32,8 @@ const OTHER_BROKER: f32 = 0.7;
 /// Writes into a trace the links of its spans to other traces.
 pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Result<(), AssembleError> {
     let own: Vec<Arc<Span>> = trace.spans.iter().map(|s| s.span.clone()).collect();
-    let mut keys: Vec<Key> = own.iter().flat_map(|s| passages(s)).flat_map(|p| p.keys().collect::<Vec<_>>()).collect();
+    let mut keys: Vec<Key> =
+        own.iter().flat_map(|s| message_ranges(s)).flat_map(|p| p.keys().collect::<Vec<_>>()).collect();
     if keys.is_empty() {
         return Ok(());
     }
@@ -70,17 +71,17 @@ type Start = (u64, u64);
 
 /// Spans that moved messages, by where these begin.
 #[derive(Default)]
-pub(crate) struct Moves(BTreeMap<Start, Vec<(Passage, Arc<Span>)>>);
+pub(crate) struct Moves(BTreeMap<Start, Vec<(MessageRange, Arc<Span>)>>);
 
 impl Moves {
     pub(crate) fn add(&mut self, span: &Arc<Span>) {
-        for passage in passages(span) {
+        for passage in message_ranges(span) {
             self.0.entry((passage.place, passage.first)).or_default().push((passage, span.clone()));
         }
     }
 
     pub(crate) fn remove(&mut self, span: &Span) {
-        for passage in passages(span) {
+        for passage in message_ranges(span) {
             if let Entry::Occupied(mut entry) = self.0.entry((passage.place, passage.first)) {
                 entry.get_mut().retain(|(_, s)| s.id != span.id);
                 if entry.get().is_empty() {
@@ -96,10 +97,14 @@ impl Moves {
         let mut found: Vec<Arc<Span>> = Vec::new();
         let mut seen = FxHashSet::default();
         let also = own.iter().filter(|o| o.id != span.id && same_bytes(o, span).is_some());
-        for mine in passages(span).into_iter().chain(also.flat_map(|o| passages(o))) {
+        for mine in message_ranges(span).into_iter().chain(also.flat_map(|o| message_ranges(o))) {
             let range = (mine.place, mine.first.saturating_sub(LONGEST))..=(mine.place, mine.last);
             for (other, o) in self.0.range(range).flat_map(|(_, list)| list) {
-                if other.way != mine.way && other.overlaps(&mine) && in_order(&mine, span, o) && seen.insert(o.id) {
+                if other.transfer != mine.transfer
+                    && other.overlaps(&mine)
+                    && in_order(&mine, span, o)
+                    && seen.insert(o.id)
+                {
                     found.push(o.clone());
                 }
             }
@@ -108,7 +113,7 @@ impl Moves {
         found.sort_by_key(|o| (o.start_ns.abs_diff(span.start_ns), o.id));
         found.truncate(MAX_LINKS);
         found.sort_by_key(|o| (o.start_ns, o.id));
-        let sent = |o: &Span| passages(o).first().is_some_and(|p| p.way == Way::Sent);
+        let sent = |o: &Span| message_ranges(o).first().is_some_and(|p| p.transfer == Transfer::Sent);
         let link = |o: &Arc<Span>| SpanLink {
             span: o.id,
             trace: None,
@@ -134,8 +139,8 @@ fn ends(all: &[Arc<Span>]) -> Vec<&Arc<Span>> {
 }
 
 /// Nobody receives what has not been sent: a place whose offsets began anew has messages that look alike.
-fn in_order(mine: &Passage, span: &Span, other: &Span) -> bool {
-    let (sent, received) = if mine.way == Way::Sent { (span, other) } else { (other, span) };
+fn in_order(mine: &MessageRange, span: &Span, other: &Span) -> bool {
+    let (sent, received) = if mine.transfer == Transfer::Sent { (span, other) } else { (other, span) };
     let tolerance = crate::related::tolerance(sent, received);
     sent.start_ns <= received.end_ns.saturating_add(tolerance)
 }

@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wirespan_model::broker::{passages, Way};
+use wirespan_model::broker::{message_ranges, Transfer};
 use wirespan_model::{Key, KeyKind, Span, SpanId, SpanLink, TapSide, Trace, TraceId};
 
 /// Windows and bounds. Times are ns.
@@ -180,7 +180,7 @@ impl Stream {
         if group.fresh == 0 && !group.spans.is_empty() {
             self.stats.late_spans += 1;
         }
-        if moved(&span, Way::Sent) {
+        if moved(&span, Transfer::Sent) {
             self.sent.add(&span);
         }
         group.spans.push(Kept { span, exported: None });
@@ -276,7 +276,7 @@ impl Stream {
     /// The end of all spans: exports everything that waits.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Trace)) {
         // A receiver's link names the trace of the sender: groups without a receiver go first.
-        let received = |g: &Group| g.spans.iter().any(|k| moved(&k.span, Way::Received));
+        let received = |g: &Group| g.spans.iter().any(|k| moved(&k.span, Transfer::Received));
         let mut all: Vec<(bool, u64)> = self.groups.iter().map(|(id, g)| (received(g), *id)).collect();
         all.sort_unstable();
         for (_, id) in &all {
@@ -313,7 +313,7 @@ impl Stream {
             }
             for s in &mut trace.spans {
                 now.insert(s.span.id, trace.id);
-                if moved(&s.span, Way::Received) && nearest(&s.span, &own) {
+                if moved(&s.span, Transfer::Received) && nearest(&s.span, &own) {
                     s.links = self.senders(&s.span, &own);
                 }
             }
@@ -343,7 +343,7 @@ impl Stream {
 
     /// Whether the group received messages of a span whose trace has not been exported yet.
     fn waits_for_a_sender(&self, group: &Group) -> bool {
-        let received = group.spans.iter().filter(|k| k.exported.is_none() && moved(&k.span, Way::Received));
+        let received = group.spans.iter().filter(|k| k.exported.is_none() && moved(&k.span, Transfer::Received));
         received.flat_map(|k| self.senders(&k.span, &[])).any(|l| l.trace.is_none())
     }
 
@@ -370,8 +370,8 @@ impl Stream {
 }
 
 /// Whether a span moved messages of a broker this way.
-fn moved(span: &Span, way: Way) -> bool {
-    passages(span).iter().any(|p| p.way == way)
+fn moved(span: &Span, transfer: Transfer) -> bool {
+    message_ranges(span).iter().any(|p| p.transfer == transfer)
 }
 
 /// Whether a span that has not been exported was caused by a request whose span has not come yet.

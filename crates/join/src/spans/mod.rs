@@ -12,7 +12,7 @@ use crate::stream::Mark;
 use cause::{cause_of_call, set_carried_context, set_context_beside};
 use identity::messaging_kind;
 use std::borrow::Cow;
-use wirespan_model::broker::pulls;
+use wirespan_model::broker::asks_for_messages;
 use wirespan_model::{
     Attr, AttrVal, Direction, ExchangeRange, Late, Message, Outcome, Side, Span, Status, TapSide, Value,
 };
@@ -213,21 +213,21 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         if let Some((exit_ns, exchange)) = mark {
             pending.span.end_ns = pending.span.end_ns.max(exit_ns);
             touch_by_response(pending, exchange);
-            if pulls(&pending.span) {
+            if asks_for_messages(&pending.span) {
                 touch_exchange(pending, exchange);
             }
         }
     }
     let span = &mut pending.span;
-    if span.tap == TapSide::ServerProcess || pulls(span) {
+    if span.tap == TapSide::ServerProcess || asks_for_messages(span) {
         span.exchange = pending.exchanges;
     }
     let tcp = &mut span.tcp;
     (tcp.srtt_ns, tcp.resets, tcp.retransmits) = (ctx.conn.tcp.srtt_ns, ctx.conn.tcp.resets, resent);
 }
 
-/// Adds the exchange of a call that brought more of a request. On a connection that many requests share, each call is an
-/// exchange of its own, and the request's reader acts for the exchange that completed the request.
+/// Adds the exchange of a call that brought more of a request. On a connection that many requests share, each call is
+/// an exchange of its own, and the request's reader acts for the exchange that completed the request.
 pub(crate) fn touch_by_request(pending: &mut Pending, mark: Option<&Mark>) {
     if let Some(mark) = mark.filter(|_| pending.span.message_id.is_some()) {
         touch_exchange(pending, mark.exchange);

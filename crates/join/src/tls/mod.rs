@@ -1,10 +1,9 @@
-//! TLS: the plaintext comes from the library, everything else from the ciphertext that carried it.
+//! TLS: plaintext comes from the library, and everything else from the ciphertext that carried it.
 //!
-//! A message in clear text has to find its record on the wire: the sequence number of the record's first byte is what
-//! both ends of the connection have in common, and its call tells time, exchange and cause. [`records`] finds the
-//! records; here each piece of plaintext gets its own, by place where the kernel saw the ciphertext move inside the
-//! library's call, and by length (a record is longer than what it carries by a header and 16 to 80 bytes) where it did
-//! not.
+//! Each piece of plaintext must find its record on the wire. Both ends of the connection know the sequence number of
+//! the record's first byte, and the record's call has time, exchange and cause. [`records`] finds the records, and this
+//! module gives each piece of plaintext its own: by place if the kernel saw the ciphertext move inside the library's
+//! call, else by length (a record is longer than its plaintext by a header and 16 to 80 bytes).
 
 mod records;
 
@@ -15,52 +14,52 @@ use wirespan_model::{DataEvent, Direction};
 
 pub(crate) use records::starts_record;
 
-/// Most plaintext that a record carries.
+/// Most plaintext bytes of a record (RFC 8446, section 5.1).
 const FULL: u64 = 16_384;
-/// What a record adds to its plaintext, the header of 5 bytes not counted: in TLS 1.3, and in TLS 1.2 with AES-GCM and
-/// with ChaCha20-Poly1305.
+/// Usual overhead: bytes by which a record's body is longer than its plaintext. In TLS 1.3, in TLS 1.2 with AES-GCM,
+/// and in TLS 1.2 with ChaCha20-Poly1305.
 const USUAL: [u64; 3] = [17, 24, 16];
-/// …and with CBC and its padding.
+/// Possible overhead, CBC with its padding included.
 const OVERHEAD: std::ops::RangeInclusive<u64> = 16..=80;
-/// …a multiple of whose blocks their records are.
+/// Block length of CBC: a record's body is a multiple of it.
 const BLOCK: u64 = 16;
-/// What records most likely add while none has told.
+/// Most likely overhead, while no record has shown it.
 const LIKELY: u64 = 17;
-/// Plaintext of a Finished message of TLS 1.3, which looks like data: its head and a hash.
+/// Plaintext lengths of a Finished message of TLS 1.3, which looks like data: its head and a hash.
 const FINISHED: [u64; 2] = [36, 52];
-/// Records of a client among which its Finished is: behind its certificate and the proof of that, if it was asked for
-/// them.
+/// Records of a client of which one is its Finished. If the server asks for a certificate, the client sends the
+/// certificate and its proof first.
 const LAST_WORDS: usize = 3;
-/// Plaintext that waits for its ciphertext.
+/// Most pieces of plaintext that wait for their ciphertext.
 const MAX_WAITING: usize = 64;
 
-/// One connection.
+/// TLS state of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Tls {
     halves: [Half; 2],
-    /// Sent by the library into memory; the process has not sent it yet.
+    /// Plaintext that the library encrypted into memory. The process has not sent its ciphertext yet.
     waiting: VecDeque<DataEvent>,
-    /// The rest of a record that the process reads in pieces: sequence number and length of what is left.
+    /// A record that the process reads in pieces, and the number of plaintext bytes that are left of it.
     rest: Option<(Record, u64)>,
-    /// Data has been received.
+    /// True once application data was received.
     reading: bool,
-    /// What records add, once it is known.
+    /// Overhead of this connection's records, once it is known.
     overhead: Option<u64>,
-    /// Who sent the first words, if these were seen: the client.
+    /// Direction of the ClientHello: the client sent it. `Some(None)` if the connection's start was not observed.
     first: Option<Option<Direction>>,
-    /// Plaintext has come: the ciphertext is not read otherwise any more.
+    /// True once plaintext came. The ciphertext is then used for nothing else.
     pub(crate) plaintext: bool,
 }
 
 impl Tls {
-    /// Takes a call that moved ciphertext; plaintext that waited for it goes to `ready`.
+    /// Takes a call that moved ciphertext. Plaintext that waited for it goes to `ready`.
     pub(crate) fn ciphertext(&mut self, d: &DataEvent, ready: &mut Vec<DataEvent>) {
         self.first.get_or_insert_with(|| begins_handshake(&d.payload).then_some(d.direction));
         self.halves[index(d.direction)].call(d, self.plaintext);
         if d.direction == Direction::Egress {
             self.match_waiting(ready);
             if !self.waiting.is_empty() && !self.halves[1].is_framed() {
-                // Its record cannot be told from others: the call that follows is still the one that sent it.
+                // Its record is not known. The call that follows the plaintext is still the call that sent it.
                 let first = self.waiting.pop_front();
                 first.into_iter().for_each(|first| give(Record::of_call(d), first, ready));
             }
@@ -76,7 +75,7 @@ impl Tls {
         }
     }
 
-    /// Takes plaintext; what is known of its place goes to `ready`, in order.
+    /// Takes plaintext. Each piece with a known place goes to `ready`, in order.
     pub(crate) fn plaintext(&mut self, d: DataEvent, ready: &mut Vec<DataEvent>) {
         self.plaintext = true;
         if self.overhead.is_none() && self.is_1_3() {
@@ -95,13 +94,14 @@ impl Tls {
                     ready.extend(self.waiting.pop_front());
                 }
                 self.waiting.push_back(d);
-                // Its ciphertext may have come already (a goroutine that changed its thread).
+                // Its ciphertext may have come already (a goroutine that moved to another thread).
                 self.match_waiting(ready);
             }
         }
     }
 
-    /// What waits was written before the record at `seq`: it stands before that, or where nobody saw it.
+    /// Hands on the waiting plaintext. It was written before the record at `seq`, so that its record begins before
+    /// `seq`, or was not observed.
     fn overtaken(&mut self, seq: u32, ready: &mut Vec<DataEvent>) {
         while let Some(first) = self.waiting.pop_front() {
             match self.fit(&first, Some(seq)) {
@@ -111,8 +111,9 @@ impl Tls {
         }
     }
 
-    /// Sent inside the library's call: the kernel tells where its first record begins, and all its records have come.
-    /// The other end sees each of them by itself, so that here, too, each piece gets its own.
+    /// Takes plaintext that was sent inside the library's call. The kernel names its first record, and all its records
+    /// have come. The other end reads each record by itself, so that each record's plaintext becomes a piece of its
+    /// own.
     fn sent(&mut self, mut d: DataEvent, ready: &mut Vec<DataEvent>) {
         let half = &mut self.halves[1];
         let Some(seq) = d.seq else { return ready.push(d) };
@@ -134,13 +135,13 @@ impl Tls {
         }
     }
 
-    /// Whether the handshake was seen, and was that of TLS 1.3.
+    /// True if the handshake was observed, and was of TLS 1.3.
     fn is_1_3(&self) -> bool {
         self.halves.iter().any(|half| half.is_1_3)
     }
 
-    /// Before the first data that a server of TLS 1.3 receives, there are the handshake's last words, up to the
-    /// client's Finished: perhaps received by an earlier call than the data, perhaps together with it and with more.
+    /// Skips the end of the handshake, up to the client's Finished. A server of TLS 1.3 receives it before the first
+    /// data: in an earlier call, or in the same call as the data.
     fn skip_handshake(&mut self) {
         let half = &mut self.halves[0];
         let finished = half.position(|r| FINISHED.contains(&r.body().saturating_sub(LIKELY)));
@@ -153,21 +154,22 @@ impl Tls {
             self.skip_handshake();
         }
         if let Some(seq) = d.seq {
-            // The kernel names the call that received it, or an earlier one: what ended before that was read before, or
-            // never.
+            // The kernel names the call that received the data, or an earlier call. A record that ended before it was
+            // read before, or never.
             self.halves[0].forget_ended(seq);
             self.rest = self.rest.filter(|(record, _)| record.ends_after(seq));
         }
-        // A record that begins with this very call is no rest of another.
+        // A record that begins with this very call is not the rest of another record.
         let begins = self.halves[0].complete().is_some_and(|r| Some(r.seq) == d.seq);
         if let Some((record, left)) = self.rest.take().filter(|(_, left)| *left >= d.len && !begins) {
-            // Read on in the same record.
+            // The next piece of the same record.
             let read = record.body().saturating_sub(self.overhead.unwrap_or(LIKELY)).saturating_sub(left);
             record.give(&mut d, read);
             self.rest = (left > d.len).then(|| (record, left - d.len));
             return ready.push(d);
         }
-        // Tickets and the handshake's last words come before the first data only: from then on, what is next is next.
+        // Tickets and the end of the handshake come only before the first data. After it, the next record is the right
+        // one.
         let half = &self.halves[0];
         let later = half.position(|r| Some(r.seq) == d.seq).is_some_and(|at| at > 0);
         let next = self.reading && self.overhead.is_some() && half.complete().is_some() && !later;
@@ -182,7 +184,7 @@ impl Tls {
             }
         }
         let Some(overhead) = self.overhead else { return ready.push(d) };
-        // Less than a record: its first piece. More: several records at once.
+        // Fewer bytes than the record's: its first piece. More: several records at once.
         while let Some(record) = self.halves[0].complete() {
             let Some(holds) = record.body().checked_sub(overhead) else { break };
             self.halves[0].pop();
@@ -197,7 +199,7 @@ impl Tls {
         ready.push(d);
     }
 
-    /// Takes less than a record, read before it is known what records add; false if it may be a whole one.
+    /// Takes the first piece of a record, read while the overhead is not known. False if it may be a whole record.
     fn first_piece(&mut self, d: &mut DataEvent) -> bool {
         if self.overhead.is_some() {
             return false;
@@ -206,7 +208,7 @@ impl Tls {
         let half = &mut self.halves[0];
         let Some(mut at) = half.position(|_| true) else { return false };
         let of = |at| half.at(at).filter(|r| holds(r) >= d.len);
-        // The handshake's last words may have come together with the first data.
+        // The end of the handshake may have come together with the first data.
         if !self.reading && half.at(at).is_some_and(|r| FINISHED.contains(&holds(&r))) && of(at + 1).is_some() {
             at += 1;
         }
@@ -221,11 +223,12 @@ impl Tls {
         true
     }
 
-    /// The record of this plaintext: the one that the kernel named, or the first that may carry so much; those before
-    /// it carried none (the handshake's last words, tickets, alerts). It begins before `end`, if that is given.
+    /// Takes the record of this plaintext: the record that the kernel named, else the first that may carry so many
+    /// bytes. Records before it carry no data (end of the handshake, tickets, alerts). With `end`, it begins before
+    /// `end`.
     fn fit(&mut self, d: &DataEvent, end: Option<u32>) -> Option<Record> {
         let first_part = d.len.min(FULL);
-        // What is not sent yet is in no record that was sent before.
+        // Plaintext is in no record that was sent before it was written.
         let since_ns = if d.direction == Direction::Egress { d.enter_ns } else { 0 };
         let (known, exact) = (self.overhead, self.is_1_3());
         let adds_so = |r: &Record, adds| may_add(r, adds, d.direction);
@@ -247,30 +250,31 @@ impl Tls {
         Some(record)
     }
 
-    /// Stops waiting for ciphertext that does not come, or does not fit: the plaintext may be another connection's.
+    /// Drops the plaintext whose ciphertext does not come or does not fit: it may belong to another connection. Returns
+    /// the number of pieces.
     pub(crate) fn release(&mut self) -> usize {
         self.waiting.drain(..).count()
     }
 
-    /// Since when plaintext waits, Unix ns.
+    /// Since when the oldest plaintext waits, Unix ns; `None` if none waits.
     pub(crate) fn waits_since(&self) -> Option<u64> {
         self.waiting.front().map(|d| d.exit_ns)
     }
 
-    /// Captured bytes that wait here.
+    /// Captured bytes held here.
     pub(crate) fn buffered(&self) -> usize {
         self.waiting.iter().map(|d| d.payload.len()).sum()
     }
 }
 
-/// Whether a record may add so much. What is received may be the first piece of a record, which then only seems to add
-/// much.
+/// True if a record may have this overhead. A received piece may be the first of its record, which then only seems to
+/// have a large overhead.
 fn may_add(r: &Record, adds: u64, direction: Direction) -> bool {
     let padded = || direction == Direction::Egress || r.body().is_multiple_of(BLOCK);
     USUAL.contains(&adds) || OVERHEAD.contains(&adds) && padded()
 }
 
-/// Cuts the first bytes off.
+/// Cuts the first `len` bytes off a call, and returns them as a call.
 fn take(d: &mut DataEvent, len: u64) -> DataEvent {
     let len = len.min(d.len);
     let captured = d.payload.len().min(usize::try_from(len).unwrap_or(usize::MAX));
@@ -279,6 +283,7 @@ fn take(d: &mut DataEvent, len: u64) -> DataEvent {
     DataEvent { len, payload, ..*d }
 }
 
+/// Gives plaintext the facts of its record, and hands it on.
 fn give(record: Record, mut d: DataEvent, ready: &mut Vec<DataEvent>) {
     record.give(&mut d, 0);
     ready.push(d);

@@ -1,57 +1,60 @@
-//! Where the records of one direction begin and end, from the headers at the start of calls.
+//! Records of one direction: where each begins and ends, from the headers in the captured bytes.
 
 use std::collections::VecDeque;
 use wirespan_model::{DataEvent, Direction, Evidence};
 
-/// Type, version and length (RFC 8446, section 5.1).
+/// Length of a record's header: type, version and length (RFC 8446, section 5.1).
 const HEADER: u64 = 5;
-/// Content types change_cipher_spec to heartbeat.
+/// Content types, from change_cipher_spec to heartbeat.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=24;
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
-/// Longest body that any version allows.
+/// Longest body that any version of TLS allows, bytes.
 const MAX_BODY: u64 = 16_384 + 2_048;
-/// Records kept until their plaintext comes. Where none has come after the first so many, it is not read, and only few
-/// are kept.
+/// Most records kept until their plaintext comes.
 const KEPT: usize = 256;
+/// Most records kept if no plaintext came with the first [`UNREAD`] records: then nothing reads it.
 const KEPT_UNREAD: usize = 8;
 const UNREAD: u32 = 64;
-/// Bytes without a seen header after which the next record is looked for anew.
+/// Bytes without a captured header after which the search for the next record starts anew.
 const MAX_UNSEEN: u32 = 1 << 20;
 
-/// Whether these bytes may be the start of a record.
+/// True if these bytes may be the start of a record.
 pub(crate) fn starts_record(bytes: &[u8]) -> bool {
     body_length(bytes).is_some()
 }
 
-/// Whether these bytes are the start of a connection: of TLS 1.3 all later records of a handshake look like data.
+/// True if these bytes are the start of a handshake. In TLS 1.3, all later records of a handshake look like data.
 pub(crate) fn begins_handshake(bytes: &[u8]) -> bool {
     bytes.first() == Some(&HANDSHAKE) && starts_record(bytes)
 }
 
+/// Length of a record's body, from the header at the start of `bytes`; `None` if it is no valid header.
 fn body_length(bytes: &[u8]) -> Option<u64> {
     let [kind, 3, minor, high, low, ..] = *bytes else { return None };
     let len = u64::from(u16::from_be_bytes([high, low]));
     (TYPES.contains(&kind) && minor <= 4 && (1..=MAX_BODY).contains(&len)).then_some(len)
 }
 
-/// A record that may carry data of the application.
+/// A record that may carry application data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     /// TCP sequence number of its header.
     pub(crate) seq: u32,
+    /// Length with the header, bytes.
     len: u64,
     enter_ns: u64,
     pub(crate) exit_ns: u64,
     exchange: u64,
     cause: u64,
     cause_evidence: Option<Evidence>,
+    /// True once its last byte passed.
     complete: bool,
 }
 
 impl Record {
-    /// A record of which nothing is known but a call that moved some of it.
+    /// A record of which only a call that moved some of it is known.
     pub(crate) fn of_call(d: &DataEvent) -> Self {
         let mut record = Record {
             seq: d.seq.unwrap_or_default(),
@@ -72,23 +75,24 @@ impl Record {
         (self.exchange, self.cause, self.cause_evidence) = (d.exchange, d.cause, d.cause_evidence);
     }
 
-    /// Whether some of it lies behind this byte.
+    /// True if some of the record lies behind this sequence number.
     pub(crate) fn ends_after(&self, seq: u32) -> bool {
         let end = self.seq.wrapping_add(self.len as u32);
         end.wrapping_sub(seq).wrapping_sub(1) < 1 << 30
     }
 
-    /// Whether it begins before this byte.
+    /// True if the record begins before this sequence number.
     pub(crate) fn begins_before(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.seq).wrapping_sub(1) < 1 << 30
     }
 
-    /// Bytes behind the header.
+    /// Length without the header, bytes.
     pub(crate) fn body(&self) -> u64 {
         self.len.saturating_sub(HEADER)
     }
 
-    /// Tells plaintext what its record knows; `read` bytes of the record's plaintext came before it.
+    /// Gives plaintext the record's sequence number, times, exchange and cause. `read` bytes of the record's plaintext
+    /// came before it.
     pub(crate) fn give(&self, d: &mut DataEvent, read: u64) {
         d.seq = Some(self.seq.wrapping_add(read as u32));
         (d.enter_ns, d.exit_ns) = (self.enter_ns, self.exit_ns);
@@ -98,41 +102,42 @@ impl Record {
     }
 }
 
-/// Records without a seen header: the first begins at `at`; how long each is, only its plaintext will tell.
+/// Records `at..end` without a captured header. Their lengths follow from their plaintext.
 #[derive(Clone, Copy, Debug)]
 struct Unseen {
     at: u32,
     end: u32,
-    /// The last call that moved some of it.
+    /// The last call that moved some of them.
     call: Record,
 }
 
-/// One direction.
+/// The records of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// Sequence number at which the next header begins, if that is known.
+    /// Sequence number at which the next header begins, if it is known.
     next: Option<u32>,
-    /// A header that a call broke off.
+    /// The first bytes of a header that continues in the next call.
     broken: Vec<u8>,
-    /// Bytes in which records begin whose headers were not captured.
+    /// Bytes with records whose headers were not captured.
     unseen: Option<Unseen>,
     records: VecDeque<Record>,
-    /// Records seen while no plaintext had come.
+    /// Records observed while no plaintext had come.
     unread: u32,
-    /// The last record announced that what follows is encrypted.
+    /// True if the last record was a change_cipher_spec: the next record is encrypted.
     changes: bool,
-    /// What followed looked like data: TLS 1.3, which hides the handshake (RFC 8446, appendix D.4).
+    /// True if application data followed a change_cipher_spec: TLS 1.3, which hides its handshake (RFC 8446, appendix
+    /// D.4).
     pub(crate) is_1_3: bool,
 }
 
 impl Half {
-    /// Takes a call. `wanted` tells whether plaintext is read already.
+    /// Takes a call. `wanted`: plaintext has come, so that records are needed.
     pub(crate) fn call(&mut self, d: &DataEvent, wanted: bool) {
         let Some(seq) = d.seq else { return };
         if let Some(unseen) = &mut self.unseen {
-            // A call that begins with a header ends the guessing: what was read in pieces has shifted it.
-            let anew = starts_record(&d.payload);
-            if !anew && seq == unseen.end && seq.wrapping_sub(unseen.at) < MAX_UNSEEN {
+            // A call that begins with a header ends the guessing, which pieces of records may have shifted.
+            let begins_record = starts_record(&d.payload);
+            if !begins_record && seq == unseen.end && seq.wrapping_sub(unseen.at) < MAX_UNSEEN {
                 unseen.end = seq.wrapping_add(d.len as u32);
                 unseen.call = Record::of_call(d);
                 return;
@@ -140,7 +145,7 @@ impl Half {
             self.unseen = None;
         }
         let next = match self.next {
-            // Further on than this call reaches: it lies within the last record. Before it: something was lost.
+            // Behind this call's first byte: the call begins within the last record. Before it: bytes were lost.
             Some(next) if next.wrapping_sub(seq) < 1 << 30 => next,
             _ => {
                 self.broken.clear();
@@ -162,7 +167,7 @@ impl Half {
             let more = (HEADER as usize - had).min(seen.len());
             self.broken.extend_from_slice(&seen[..more]);
             if (self.broken.len() as u64) < HEADER {
-                // The call ended within the header, or what was copied of it did.
+                // The header is incomplete: the call ended in it, or the captured bytes did.
                 if at + seen.len() as u64 != d.len {
                     self.lose();
                     if wanted && had == 0 {
@@ -213,8 +218,8 @@ impl Half {
         self.next = None;
     }
 
-    /// What came of the last record with this call. A message is received when its last byte is, and sent when its
-    /// first.
+    /// Updates the last record by a call that moved more of it. A message is received with its last byte, and sent with
+    /// its first.
     fn carry(&mut self, d: &DataEvent, seq: u32) {
         let Some(last) = self.records.back_mut().filter(|r| !r.complete) else { return };
         let end = last.seq.wrapping_add(last.len as u32);
@@ -224,12 +229,13 @@ impl Half {
         }
     }
 
-    /// Whether it is known where the next record begins.
+    /// True if the start of the next record is known.
     pub(crate) fn is_framed(&self) -> bool {
         self.next.is_some() || self.unseen.is_some()
     }
 
-    /// The next record whose header was not seen, for this plaintext: its length follows from that.
+    /// The next record without a captured header, for plaintext of this length: the record's length follows from it.
+    /// `adds` is the overhead, and `full` the most plaintext of one record.
     pub(crate) fn unseen(&mut self, plaintext: u64, adds: u64, full: u64) -> Option<Record> {
         let unseen = self.unseen.as_mut()?;
         let len = plaintext + plaintext.div_ceil(full).max(1) * (HEADER + adds);
@@ -246,22 +252,23 @@ impl Half {
         Some(record)
     }
 
-    /// Drops records that begin before this.
+    /// Drops the records that begin before this sequence number.
     pub(crate) fn forget_before(&mut self, seq: u32) {
         while self.records.front().is_some_and(|r| r.begins_before(seq)) {
             self.records.pop_front();
         }
     }
 
-    /// Drops records that end before this.
+    /// Drops the records that end before this sequence number.
     pub(crate) fn forget_ended(&mut self, seq: u32) {
         while self.records.front().is_some_and(|r| !r.ends_after(seq)) {
             self.records.pop_front();
         }
     }
 
-    /// How many records, from the first on, carry so much plaintext, and what each adds to its share; `None` unless the
-    /// first begins here and it comes out even.
+    /// Number of records, from the first on, that carry `len` bytes of plaintext, and their overhead. `None` unless the
+    /// first begins at `seq` and all have the same overhead. The `known` overhead is preferred, then a `usual` one,
+    /// then any `possible` one.
     pub(crate) fn span(
         &self,
         seq: u32,
@@ -282,7 +289,7 @@ impl Half {
         find(&|adds| Some(adds) == known).or_else(|| find(&|adds| usual.contains(&adds))).or_else(|| find(&|_| true))
     }
 
-    /// The first record, if all of it has come.
+    /// The first record, if its last byte has passed.
     pub(crate) fn complete(&self) -> Option<Record> {
         self.records.front().copied().filter(|r| r.complete)
     }
@@ -291,22 +298,22 @@ impl Half {
         self.records.pop_front()
     }
 
-    /// Place of the first complete record of which this is so.
+    /// Index of the first complete record for which `is` is true.
     pub(crate) fn position(&self, is: impl Fn(&Record) -> bool) -> Option<usize> {
         self.records.iter().position(|r| (r.complete) && is(r))
     }
 
-    /// The complete record at a place.
+    /// The record at an index, if it is complete.
     pub(crate) fn at(&self, place: usize) -> Option<Record> {
         self.records.get(place).copied().filter(|r| r.complete)
     }
 
-    /// Forgets the first so many.
+    /// Forgets the first `count` records.
     pub(crate) fn skip(&mut self, count: usize) {
         self.records.drain(..count.min(self.records.len()));
     }
 
-    /// Takes a record, and forgets those before it.
+    /// Takes the record at an index, and forgets the records before it.
     pub(crate) fn take(&mut self, at: usize) -> Option<Record> {
         self.records.drain(..=at).next_back()
     }

@@ -5,7 +5,7 @@ use super::{Candidate, Rule, LOOK};
 use crate::related::{handled_until, tolerance, AFTERMATH_NS};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use wirespan_model::broker::{delivers, pulls, pushed};
+use wirespan_model::broker::{asks_for_messages, brings_work, is_delivery};
 use wirespan_model::{Evidence, Span};
 
 /// Time after a response within which a call still counts as made while answering, ns.
@@ -64,14 +64,14 @@ fn guess_refuted(evidence: Evidence, span: &Span, parent: &Span) -> bool {
 /// What a broker brought last of what the process works on: a fetch may have brought nothing. Of messages that were
 /// read in one call it is not known which.
 fn delivery(span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<u32> {
-    let read_ns = |p: &Span| if pulls(p) { p.end_ns } else { p.start_ns };
+    let read_ns = |p: &Span| if asks_for_messages(p) { p.end_ns } else { p.start_ns };
     let brought = |p: &Span| {
-        delivers(p) && p.start_ns <= span.start_ns && span.start_ns <= read_ns(p).saturating_add(AFTERMATH_NS)
+        brings_work(p) && p.start_ns <= span.start_ns && span.start_ns <= read_ns(p).saturating_add(AFTERMATH_NS)
     };
     let mut all = list.iter().rev().filter(|p| brought(&spans[**p as usize]));
     let last = *all.next()?;
     let together = all.next().is_some_and(|p| read_ns(&spans[*p as usize]) == read_ns(&spans[last as usize]));
-    (!together && !pulls(span)).then_some(last)
+    (!together && !asks_for_messages(span)).then_some(last)
 }
 
 /// Which owner of the exchange, and how sure. Pipelined requests share an exchange: a thread answers them one after the
@@ -83,7 +83,10 @@ fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(
     let mut inside: Option<(u64, u32)> = None;
     let mut insiders = 0;
     let mut past: Option<(u64, u32)> = None;
-    for &p in window.iter().filter(|p| **p != child && !pulls(&spans[**p as usize]) && !pushed(&spans[**p as usize])) {
+    for &p in window
+        .iter()
+        .filter(|p| **p != child && !asks_for_messages(&spans[**p as usize]) && !is_delivery(&spans[**p as usize]))
+    {
         let parent = &spans[p as usize];
         if parent.start_ns > span.start_ns.saturating_add(tolerance(parent, span)) {
             continue;

@@ -34,7 +34,7 @@ use process::Process;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
-use wirespan_model::broker::pushed;
+use wirespan_model::broker::is_delivery;
 use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
 /// Attribute of a span whose cause was inferred: the confidence, 0–1.
@@ -116,7 +116,7 @@ impl Solver {
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
-        let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some() && !pushed(&span);
+        let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some() && !is_delivery(&span);
         let calls = span.tap == TapSide::ClientProcess;
         if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
             Arc::make_mut(&mut span).cause = None;
