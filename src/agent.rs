@@ -7,9 +7,10 @@
 //!    └──bundles──▶ [flows thread: drain, enrich, windows] ────────┘
 //! ```
 
-use crate::capture_thread::{CaptureThread, Order};
+use crate::capture_thread::{CaptureThread, Order, Processes};
+use crate::clock::now_ns;
 use crate::counters::Counters;
-use crate::flows::{Rhythm, Windows};
+use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::pipeline::{self, Batch, Pipeline};
 use anyhow::{anyhow, Result};
@@ -21,7 +22,7 @@ use std::thread::JoinHandle;
 use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_enrich::Enricher;
-use wirespan_join::JoinConfig;
+use wirespan_join::{JoinConfig, Windows};
 
 /// Orders that may wait for the capture thread.
 const ORDERS: usize = 16;
@@ -69,10 +70,11 @@ pub(crate) fn start(
     let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
     let flows = match flows {
         Some(source) => {
-            let windows = Windows::new(enricher, rhythm);
+            let windows = Windows::new(enricher.host_id(), Box::new(Processes(enricher)), now_ns());
+            let thread = FlowThread::new(windows, rhythm);
             let stop = Arc::new(AtomicBool::new(false));
             let stopping = Arc::clone(&stop);
-            let run = move || windows.run(source, &stopping, &batches, &counters);
+            let run = move || thread.run(source, &stopping, &batches, &counters);
             Some((stop, std::thread::Builder::new().name("flows".into()).spawn(run)?))
         }
         None => None,

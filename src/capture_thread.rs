@@ -50,7 +50,8 @@ pub(crate) enum Order {
     AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
 }
 
-struct Processes(Arc<Enricher>);
+/// Names processes by what the enricher knows.
+pub(crate) struct Processes(pub(crate) Arc<Enricher>);
 
 impl Resources for Processes {
     fn resource(&self, actor: &Actor) -> Arc<Resource> {

@@ -1,10 +1,9 @@
 //! What every stage counted, in one place: `/metrics`, the status page and `wirespan status` read it.
 
 use crate::config::Config;
-use crate::span_metrics::SpanMetrics;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use wirespan_ship::metrics::Registry;
+use wirespan_ship::metrics::{Registry, SpanMetrics};
 use wirespan_view::{Counter, Stage};
 
 /// Stages in the order of the data flow; others follow by name.

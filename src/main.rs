@@ -13,7 +13,6 @@ mod pipeline;
 mod protocols;
 mod server;
 mod session;
-mod span_metrics;
 mod stop_signal;
 mod view;
 

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use wirespan_trace::map::{dot, svg, text, Diff, DiffLimits, Document};
+use wirespan_map::{Diff, DiffLimits, Document};
+use wirespan_view::draw;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum MapFormat {
@@ -59,9 +60,9 @@ pub(crate) fn map(args: MapArgs, config: &Config) -> Result<ExitCode> {
             };
             match args.format {
                 MapFormat::Json => serde_json::to_string_pretty(&map)? + "\n",
-                MapFormat::Text => text(&map),
-                MapFormat::Dot => dot(&map),
-                MapFormat::Svg => svg(&map),
+                MapFormat::Text => draw::text(&map),
+                MapFormat::Dot => draw::dot(&map),
+                MapFormat::Svg => draw::svg(&map),
             }
         }
     };
@@ -82,7 +83,7 @@ fn diff(args: &MapArgs, config: &Config, sides: &[String]) -> Result<String> {
     let limits = DiffLimits { factor: args.slower, min_calls: args.min_calls, ..DiffLimits::default() };
     let diff = Diff::new(&before, &after, &limits);
     match args.format {
-        MapFormat::Text => Ok(diff.text(&before, &after)),
+        MapFormat::Text => Ok(draw::diff(&diff, &before, &after)),
         MapFormat::Json => Ok(serde_json::to_string_pretty(&diff)? + "\n"),
         MapFormat::Dot | MapFormat::Svg => bail!("a difference is written as text or json"),
     }

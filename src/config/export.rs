@@ -2,10 +2,10 @@
 //! SDKs.
 
 use super::{Config, OutputArgs};
-use crate::span_metrics::SpanMetrics;
 use anyhow::{anyhow, bail, Context as _, Result};
 use std::sync::Arc;
 use std::time::Duration;
+use wirespan_ship::metrics::SpanMetrics;
 use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Signal};
 use wirespan_ship::otlp::MetricsExporter;
 

@@ -11,7 +11,6 @@
 //! that acts by the clock; an agent's out thread ([`feed`]) and a server's loop call it.
 
 mod inference;
-mod map_file;
 mod stream_clock;
 mod thread;
 mod traces;
@@ -19,11 +18,11 @@ mod traces;
 pub(crate) use stream_clock::REPORT_EVERY;
 pub(crate) use thread::{feed, Batch};
 
+use crate::clock::now_ns;
 use crate::config::{export_config, metrics_exporter, solver_config, store_options, Config, OutputArgs};
 use crate::counters::Counters;
 use anyhow::{Context as _, Result};
 use inference::Inference;
-use map_file::MapFile;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +31,7 @@ use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::MetricsExporter;
 use wirespan_store::{Embedded, Store};
+use wirespan_view::MapFile;
 
 /// Batches that may wait for an agent's out thread.
 pub(crate) const QUEUE: usize = 64;
@@ -113,7 +113,8 @@ impl Pipeline {
 
     /// Writes the dependency map of this run to a file at the end.
     pub(crate) fn write_map_to(&mut self, path: Option<&Path>) -> Result<()> {
-        self.map = path.map(MapFile::create).transpose()?;
+        let create = |path| MapFile::create(path, now_ns());
+        self.map = path.map(create).transpose().context("--map-file")?;
         Ok(())
     }
 
@@ -230,8 +231,10 @@ impl Pipeline {
             }
         }
         if let Some(map) = self.map.take() {
-            if let Err(error) = map.write(self.store.as_deref()) {
-                eprintln!("wirespan: {error:#}");
+            match map.write(self.store.as_deref(), now_ns()) {
+                Ok(0) => {}
+                Ok(flows) => eprintln!("wirespan: the map leaves out {flows} flows beyond {}", MapFile::MAX_FLOWS),
+                Err(error) => eprintln!("wirespan: --map-file {error}"),
             }
         }
         if let Some(link) = self.link.take() {
@@ -277,7 +280,6 @@ impl Pipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::now_ns;
     use wirespan_model::{Evidence, TapSide};
 
     /// How many spans are stored at once, and at the end, of a call whose cause is inferred.

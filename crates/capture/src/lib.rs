@@ -23,7 +23,7 @@ pub mod wire;
 
 pub use capture::Capture;
 pub use error::CaptureError;
-pub use flow::{Bundle, BundleKey, FlowOptions, FlowSource, Flows};
+pub use flow::{FlowOptions, FlowSource, Flows};
 pub use inject::Propagate;
 pub use options::Options;
 pub use targets::Targets;

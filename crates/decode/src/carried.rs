@@ -3,6 +3,9 @@
 //! Sources: W3C Trace Context (level 1, section 3.2), openzipkin/b3-propagation, SkyWalking Cross Process Propagation
 //! Headers v3. What does not validate is ignored, never repaired.
 
+#[cfg(test)]
+mod tests;
+
 use crate::text::visible;
 use std::borrow::Cow;
 use wirespan_model::Carried;

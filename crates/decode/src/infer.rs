@@ -3,6 +3,9 @@
 //! Bias: availability over certainty at the level of the connection (an unknown one still gives L4 spans), certainty
 //! over availability at the level of the protocol (a wrong *yes* makes wrong spans, a late one only starts later).
 
+#[cfg(test)]
+mod tests;
+
 use crate::{Probe, Protocol, Registry};
 use std::fmt;
 

@@ -55,22 +55,14 @@ pub mod zmtp;
 pub mod zookeeper;
 
 mod ber;
-mod counted;
-pub mod framed;
-mod frames;
-mod packed;
-mod prefixed;
+mod compression;
+pub mod framing;
 mod registry;
 mod rpc;
 mod semantics;
 mod text;
-mod units;
 mod url;
 
-#[cfg(test)]
-mod carried_tests;
-#[cfg(test)]
-mod infer_tests;
 #[cfg(test)]
 mod testing;
 

@@ -13,7 +13,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() {
+        if path.is_dir() && name != "tests" {
             sources(&path, into);
         } else if name.ends_with(".rs") && !name.contains("test") {
             into.push(path);

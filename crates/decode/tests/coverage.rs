@@ -112,7 +112,10 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
         (false, false) => "–",
     };
     let oracle = oracles.iter().any(|(_, text)| text.contains(&quoted));
-    let tests = texts(&folder, "rs").into_iter().filter(|(file, _)| file.starts_with("tests"));
+    let mut tests: Vec<_> = texts(&folder, "rs").into_iter().filter(|(file, _)| file == "tests").collect();
+    if folder.join("tests").is_dir() {
+        tests.extend(texts(&folder.join("tests"), "rs"));
+    }
     let secrets = tests.into_iter().any(|(_, text)| {
         let text = text.to_lowercase();
         ["canary", "secret", "geheim"].iter().any(|word| text.contains(word))

@@ -8,6 +8,7 @@ use crate::name::{self, Named};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use wirespan_model::percent::percent_decode;
 
 /// Most bytes read of one file: arguments and environments can be megabytes.
 const MAX_READ: u64 = 256 * 1024;
@@ -87,7 +88,8 @@ fn declared_name(environ: &[u8]) -> Option<String> {
             let pairs = value.split(',').filter_map(|p| p.split_once('='));
             from_attributes = pairs
                 .filter(|(key, _)| key.trim() == "service.name")
-                .find_map(|(_, value)| clean(&percent_decode(value.trim())));
+                // Percent-encoded like W3C baggage.
+                .find_map(|(_, value)| clean(&String::from_utf8_lossy(&percent_decode(value.trim().as_bytes()))));
         }
     }
     from_attributes
@@ -96,26 +98,6 @@ fn declared_name(environ: &[u8]) -> Option<String> {
 fn clean(name: &str) -> Option<String> {
     let name: String = name.trim().chars().filter(|c| !c.is_control()).take(128).collect();
     (!name.is_empty()).then_some(name)
-}
-
-/// Values of `OTEL_RESOURCE_ATTRIBUTES` are percent-encoded like W3C baggage.
-fn percent_decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&b, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).and_then(|h| u8::from_str_radix(h, 16).ok());
-        match (b, hex) {
-            (b'%', Some(decoded)) => {
-                out.push(decoded);
-                rest = &tail[2..];
-            }
-            _ => {
-                out.push(b);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

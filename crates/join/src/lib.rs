@@ -6,6 +6,8 @@
 //!                                                                      ↘ flow (bytes not recognised) ↗
 //! ```
 //!
+//! Beside it, bundles of connections become flow records ([`Windows`]).
+//!
 //! One [`Joiner`] belongs to one thread. It has no clock: time comes with the events and with [`Joiner::tick`].
 //! [`JoinConfig`] bounds everything that it keeps, and [`JoinStats`] counts everything that it gives up.
 #![forbid(unsafe_code)]
@@ -28,8 +30,10 @@ mod stream;
 mod table;
 mod tls;
 mod verdict;
+mod window;
 
 pub use config::JoinConfig;
 pub use joiner::{Joiner, Resources};
 pub use stats::JoinStats;
 pub use verdict::{CopyRule, Verdict};
+pub use window::{TrueEnds, WindowStats, Windows, FULL_BUNDLES};

@@ -146,6 +146,37 @@ impl FlowCounts {
     }
 }
 
+/// What makes two bundles of one host the same; the fields of [`FlowKey`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub struct BundleKey {
+    pub role: Role,
+    pub transport: Transport,
+    pub local: IpAddr,
+    pub remote: IpAddr,
+    pub port: u16,
+    pub pid: u32,
+    pub process_start_ns: u64,
+    pub netns: u32,
+}
+
+/// What the kernel counted of a bundle of connections since it was last asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bundle {
+    /// The process, and the remote end.
+    pub key: BundleKey,
+    /// Name of the process.
+    pub comm: [u8; 16],
+    /// Cgroup v2 id of the process.
+    pub cgroup_id: u64,
+    /// Ephemeral port of one of the connections.
+    pub client_port: u16,
+    /// Change of the number of open connections.
+    pub active_change: i64,
+    /// Counts; `active` is 0.
+    pub counts: FlowCounts,
+}
+
 /// One flow in one window, as one host observed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flow {

@@ -2,21 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use wirespan_model::{Flow, Key, Span, SpanId};
-
-/// A half-open range of time, Unix ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimeRange {
-    /// First instant.
-    pub from_ns: u64,
-    /// First instant behind it.
-    pub to_ns: u64,
-}
-
-impl TimeRange {
-    /// All time.
-    pub const ALL: TimeRange = TimeRange { from_ns: 0, to_ns: u64::MAX };
-}
+use wirespan_model::{Flow, Key, Span, SpanId, TimeRange};
 
 /// Order of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,5 +7,7 @@
 mod contract;
 pub mod embedded;
 
-pub use contract::{Field, Order, Query, Store, StoreError, StoreStatus, TimeRange};
+pub use contract::{Field, Order, Query, Store, StoreError, StoreStatus};
 pub use embedded::{Embedded, Options};
+/// The range of a query is a noun of the model; it is named here for those who query.
+pub use wirespan_model::TimeRange;

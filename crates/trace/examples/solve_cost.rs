@@ -3,10 +3,10 @@
 //! `cargo run --release -p wirespan-trace --example solve_cost`
 #![allow(clippy::unwrap_used)]
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-#[path = "../tests/common/event_loop.rs"]
+#[path = "../tests/world/event_loop.rs"]
 mod event_loop;
+#[path = "../tests/world/mod.rs"]
+mod world;
 
 use event_loop::{confidence, simulate, solve, Loop, Order};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Spans → traces, the service map, and what people see of both.
+//! Spans → traces.
 //!
 //! - [`assemble`]: from one span, its whole trace out of a store (DeepFlow's Algorithm 1 as the specification: search
 //!   by keys until nothing is added, then set parents by rules, then sort).
@@ -6,7 +6,6 @@
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`solve`]: for whom a process made a call, by time and structure, where nothing is certain.
 //! - [`Stream`]: the same for spans that pass by, for export.
-//! - [`ServiceMap`]: who calls whom, how often, how fast.
 //! - [`tree`]: one trace as text or JSON.
 //!
 //! Bias: a span without a parent is honest, a wrong parent is not. Where evidence is silent there is no link.
@@ -14,9 +13,7 @@
 
 mod assemble;
 mod forest;
-mod histogram;
 mod links;
-pub mod map;
 mod related;
 mod rules;
 pub mod solve;
@@ -25,8 +22,6 @@ pub mod tree;
 
 pub use assemble::{assemble, AssembleError, Limits};
 pub use forest::{derived_trace_id, link};
-pub use histogram::Histogram;
 pub use links::fill_links;
-pub use map::{Edge, Node, NodeKind, Scan, ServiceMap};
 pub use solve::{Solver, SolverConfig, SolverStats};
 pub use stream::{Stream, StreamConfig, StreamStats};

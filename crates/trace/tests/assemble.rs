@@ -1,14 +1,17 @@
 //! The search: the same trace from each of its spans, one look-up per key, bounded.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-use common::{check, proc, Mem, World, MS, S, T0, US};
+#[path = "world/memory.rs"]
+mod memory;
+mod world;
+use memory::Mem;
 use proptest::prelude::{any, prop, proptest, ProptestConfig, Strategy};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 use wirespan_model::{ExchangeRange, Key, KeyKind, Span, SpanId, Status, TapSide, Trace, TraceId};
 use wirespan_trace::{assemble, link, AssembleError, Limits};
+use world::{check, proc, World, MS, S, T0, US};
 
 /// A tree of calls: each entry is the index of its parent among the earlier ones.
 fn tree(w: &mut World, shape: &[usize], t: u64, host: u64) {
@@ -17,7 +20,7 @@ fn tree(w: &mut World, shape: &[usize], t: u64, host: u64) {
         let i = i as u64;
         let parent = (!calls.is_empty()).then(|| calls[up % calls.len()]);
         let from = proc(host + (i * 7) % 5, 100 + i as u32, "from");
-        let from = parent.map_or(from, |p: common::Call| {
+        let from = parent.map_or(from, |p: world::Call| {
             let s = &w.spans[p.server];
             proc(s.host_id, s.pid, "mid")
         });

@@ -1,12 +1,12 @@
 //! Whole traces against the truth.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-use common::{check, link_of, parents, proc, Call, Proc, World, MS, S, T0, US};
+mod world;
 use std::sync::Arc;
 use wirespan_model::event::by_stream;
 use wirespan_model::{Evidence, ExchangeRange, SpanId, SpanKind, Status, TapSide, TraceId};
 use wirespan_trace::{derived_trace_id, link};
+use world::{check, link_of, parents, proc, Call, Proc, World, MS, S, T0, US};
 
 const USER: Proc = Proc { host: 1, pid: 10, name: "curl" };
 

@@ -1,12 +1,15 @@
 //! Links between traces: who sent the messages that somebody else received.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-use common::{parents, Mem, MS, S, T0};
+#[path = "world/memory.rs"]
+mod memory;
+mod world;
+use memory::Mem;
 use std::collections::HashMap;
 use std::sync::Arc;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, Trace, Value};
 use wirespan_trace::{assemble, fill_links, link, Limits, Stream, StreamConfig};
+use world::{parents, MS, S, T0};
 
 fn kafka(id: u64, operation: &'static str, first: i64, last: i64, at: u64) -> Span {
     Span {

@@ -1,11 +1,10 @@
 //! Rung 7 against a simulated event loop that writes down what it does.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "common/event_loop.rs"]
+#[path = "world/event_loop.rs"]
 mod event_loop;
+mod world;
 
-use common::{proc, World, MS, S, T0};
 use event_loop::{confidence, simulate, simulate_threads, solve, Loop, Order};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, TapSide};
 use wirespan_trace::solve::CONFIDENCE;
 use wirespan_trace::{Solver, SolverConfig};
+use world::{proc, World, MS, S, T0};
 
 struct Score {
     calls: usize,

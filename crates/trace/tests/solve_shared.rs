@@ -2,14 +2,14 @@
 //! one call.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod world;
 
-use common::{proc, Dice, World, MS, T0, US};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide};
 use wirespan_trace::{Solver, SolverConfig};
+use world::{proc, Dice, World, MS, T0, US};
 
 /// What a request of each kind calls.
 const KINDS: [&[u16]; 4] = [&[1, 2], &[1, 1, 2], &[1, 2, 2], &[1, 1, 2, 2]];

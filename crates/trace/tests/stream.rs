@@ -1,13 +1,13 @@
 //! Traces of spans that pass by.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-use common::{check, proc, Call, World, MS, S, T0};
+mod world;
 use proptest::prelude::{any, prop, proptest, ProptestConfig};
 use std::collections::HashMap;
 use std::sync::Arc;
 use wirespan_model::{Span, SpanId, Trace};
 use wirespan_trace::{link, Stream, StreamConfig};
+use world::{check, proc, Call, World, MS, S, T0};
 
 /// user → a → b → c, from the innermost span outwards, as they end.
 fn chain(w: &mut World, t: u64) -> Vec<Call> {

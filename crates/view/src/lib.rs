@@ -9,17 +9,22 @@ mod ahead;
 mod api;
 mod assemble;
 mod assets;
+pub mod draw;
 mod error;
+mod evidence;
 mod filter;
 mod guard;
 mod jaeger;
+mod map_file;
 mod shape;
 mod stats;
 mod when;
 
 pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords};
 pub use error::{ApiError, ErrorBody, Problem};
+pub use evidence::service_map;
 pub use guard::Hosts;
+pub use map_file::{MapFile, MapFileError};
 pub use shape::{attributes, AgentStatus, Counter, SpanView, Stage, TraceView};
 pub use when::{parse_duration, parse_time};
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import cases from "../../../crates/trace/tests/layouts.json";
+import cases from "../../../crates/view/tests/layouts.json";
 import { layout } from "./graph";
 
 const edges = (...pairs: string[]) => pairs.map((pair) => ({ from: pair[0] ?? "", to: pair[1] ?? "" }));

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 use table::Tables;
-pub use wire::{Bundle, BundleKey};
+use wirespan_model::Bundle;
 
 /// Sizes of the kernel's tables. What does not fit is not lost, but dearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use libbpf_rs::Btf;
 use rustc_hash::FxHashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::flow::LOG2_BUCKETS;
-use wirespan_model::{FlowCounts, Log2Histogram, Role, Transport};
+use wirespan_model::{Bundle, BundleKey, FlowCounts, Log2Histogram, Role, Transport};
 
 pub(super) const KEY: usize = 56;
 pub(super) const COUNTS: usize = 336;
@@ -15,37 +15,6 @@ const DROPS: usize = 4;
 /// `/proc/PID/stat` tells the start of a process in hundredths of a second: the same here, so that it is the same
 /// process.
 pub(super) const NS_PER_TICK: u64 = 10_000_000;
-
-/// What makes two bundles the same on one host; the fields of [`wirespan_model::FlowKey`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub struct BundleKey {
-    pub role: Role,
-    pub transport: Transport,
-    pub local: IpAddr,
-    pub remote: IpAddr,
-    pub port: u16,
-    pub pid: u32,
-    pub process_start_ns: u64,
-    pub netns: u32,
-}
-
-/// A bundle of one drain.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bundle {
-    /// Whose, and with whom.
-    pub key: BundleKey,
-    /// Name of the process.
-    pub comm: [u8; 16],
-    /// Its cgroup.
-    pub cgroup_id: u64,
-    /// Ephemeral port of one of the connections.
-    pub client_port: u16,
-    /// By how many the open connections have become more.
-    pub active_change: i64,
-    /// Counts; `active` is 0.
-    pub counts: FlowCounts,
-}
 
 fn ip(bytes: [u8; 16]) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()

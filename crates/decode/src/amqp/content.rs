@@ -1,7 +1,7 @@
 //! Content headers: the size of the body, and the properties that are kept.
 
 use crate::carried::Context;
-use crate::frames::Fields;
+use crate::framing::Cursor;
 
 /// Deepest table in a table that is read.
 const MAX_FIELDS: usize = 128;
@@ -17,7 +17,7 @@ pub(super) struct Content<'a> {
 
 /// Reads a content header as far as it is there; `None` if not even the size is.
 pub(super) fn content(payload: &[u8]) -> Option<Content<'_>> {
-    let mut at = Fields::new(payload);
+    let mut at = Cursor::new(payload);
     at.take(4)?;
     let mut found = Content { body_size: at.u64()?, ..Content::default() };
     // What is cut off ends the reading; what came before it stands.
@@ -25,7 +25,7 @@ pub(super) fn content(payload: &[u8]) -> Option<Content<'_>> {
     Some(found)
 }
 
-fn properties<'a>(at: &mut Fields<'a>, found: &mut Content<'a>) -> Option<()> {
+fn properties<'a>(at: &mut Cursor<'a>, found: &mut Content<'a>) -> Option<()> {
     let flags = at.u16()?;
     // More flag words would belong to properties that no version has.
     if flags & 1 != 0 {
@@ -38,33 +38,33 @@ fn properties<'a>(at: &mut Fields<'a>, found: &mut Content<'a>) -> Option<()> {
         match bit {
             13 => table(at, &mut found.context)?,
             12 | 11 => drop(at.u8()?),
-            10 => found.correlation_id = Some(at.short()?),
-            7 => found.message_id = Some(at.short()?),
+            10 => found.correlation_id = Some(at.bytes8()?),
+            7 => found.message_id = Some(at.bytes8()?),
             6 => drop(at.u64()?),
-            _ => drop(at.short()?),
+            _ => drop(at.bytes8()?),
         }
     }
     Some(())
 }
 
 /// Reads the texts of a table.
-fn table<'a>(at: &mut Fields<'a>, context: &mut Context<'a>) -> Option<()> {
+fn table<'a>(at: &mut Cursor<'a>, context: &mut Context<'a>) -> Option<()> {
     let len = usize::try_from(at.u32()?).ok()?;
     let whole = at.rest().get(..len);
-    let mut fields = Fields::new(whole.unwrap_or(at.rest()));
+    let mut fields = Cursor::new(whole.unwrap_or(at.rest()));
     for _ in 0..MAX_FIELDS {
         if fields.is_empty() {
             break;
         }
-        let name = fields.short()?;
+        let name = fields.bytes8()?;
         match fields.u8()? {
-            b'S' => context.field(name, fields.long()?),
+            b'S' => context.field(name, fields.bytes32()?),
             b't' | b'b' | b'B' => drop(fields.u8()?),
             b's' | b'u' | b'U' => drop(fields.u16()?),
             b'I' | b'i' | b'f' => drop(fields.u32()?),
             b'l' | b'L' | b'd' | b'T' => drop(fields.u64()?),
             b'D' => drop(fields.take(5)?),
-            b'A' | b'F' | b'x' => drop(fields.long()?),
+            b'A' | b'F' | b'x' => drop(fields.bytes32()?),
             b'V' => {}
             _ => return None,
         }

@@ -1,6 +1,6 @@
 //! The methods: names, who sends them, what answers them, and where their arguments say what they are about.
 
-use crate::frames::Fields;
+use crate::framing::Cursor;
 use wirespan_model::{Outcome, Side};
 
 /// Class and method.
@@ -133,7 +133,7 @@ pub(super) struct About<'a> {
 
 /// Reads the arguments of methods that ask.
 pub(super) fn about(id: Id, arguments: &[u8]) -> Option<About<'_>> {
-    let mut at = Fields::new(arguments);
+    let mut at = Cursor::new(arguments);
     let mut about = About::default();
     // Place of the no-wait bit behind these many short strings.
     let (reserved, strings, bit) = match id {
@@ -153,7 +153,7 @@ pub(super) fn about(id: Id, arguments: &[u8]) -> Option<About<'_>> {
     };
     at.take(reserved)?;
     for n in 0..strings {
-        let text = at.short()?;
+        let text = at.bytes8()?;
         if n == 0 {
             about.target = text;
         }

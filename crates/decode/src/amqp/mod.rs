@@ -15,6 +15,7 @@
 //! A client writes many publications with one call, and each has exchange and routing key, so that all of a call is
 //! needed that can be had.
 
+mod begun;
 mod content;
 pub mod detect;
 mod methods;

@@ -1,13 +1,14 @@
 //! Frames → messages.
 
+use super::begun::{begun, closed, Begun, MAX_NAME};
 use super::content::content;
 use super::methods::{self, about, method, Id, Part};
 use super::session::{method_id, Session};
-use crate::frames::{Fields, Frame, Frames, Measure, Out, Reader};
+use crate::framing::frames::{Frame, Frames, Measure, Reader};
+use crate::framing::{Cursor, Out};
 use crate::text::{clean, len64, visible};
-use crate::Parser;
 use std::borrow::Cow;
-use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
 /// Most bytes of a frame that are looked at.
 const WANT: u64 = 4096;
@@ -17,53 +18,12 @@ const MAX_FRAME: u64 = 128 << 20;
 const USUAL_FRAME: u32 = 128 * 1024;
 /// Contents that may be begun per side at once, on channels.
 const MAX_BEGUN: usize = 64;
-/// Longest name that is kept, bytes.
-const MAX_NAME: usize = 256;
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub(super) struct AmqpParser {
-    frames: Frames,
-    methods: Methods,
-}
-
-impl Parser for AmqpParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.feed(chunk, &mut self.methods, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.finish(&mut self.methods, out);
-        for side in [Side::Client, Side::Server] {
-            self.methods.flush(side, None, out);
-        }
-    }
-
-    fn buffered(&self) -> usize {
-        let begun = self.methods.begun.iter().map(|b| b.exchange.len().saturating_add(b.routing_key.len()));
-        begun.fold(self.frames.buffered(), usize::saturating_add)
-    }
-}
-
-/// A method whose content header has not come.
-#[derive(Debug)]
-struct Begun {
-    side: Side,
-    channel: u16,
-    method: Id,
-    offset: u64,
-    /// Offset behind the method.
-    end: u64,
-    exchange: Box<str>,
-    routing_key: Box<str>,
-    delivery_tag: Option<u64>,
-    redelivered: bool,
-    /// Reply code and text of a return.
-    returned: Option<(u16, Box<str>)>,
-}
+pub(super) type AmqpParser = Frames<Methods>;
 
 #[derive(Debug, Default)]
-struct Methods {
+pub(super) struct Methods {
     session: Session,
     begun: Vec<Begun>,
     /// Offset of the last message by side.
@@ -74,13 +34,13 @@ struct Methods {
 
 /// A frame whose payload is at hand: type, channel and length of the payload.
 pub(super) fn frame_head(bytes: &[u8]) -> Option<(u8, u16, u64)> {
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     Some((at.u8()?, at.u16()?, u64::from(at.u32()?)))
 }
 
 /// Class and method of a method frame, if there is such a method and this end may send it.
 pub(super) fn known_method(bytes: &[u8], side: Option<Side>) -> Option<Id> {
-    let mut at = Fields::new(bytes.get(7..)?);
+    let mut at = Cursor::new(bytes.get(7..)?);
     let id = (at.u16()?, at.u16()?);
     let (_, from, _) = method(id)?;
     side.is_none_or(|s| from.is(s)).then_some(id)
@@ -156,6 +116,17 @@ impl Reader for Methods {
         self.flush(side, None, out);
         self.session.lost(side);
     }
+
+    fn finish(&mut self, out: Out<'_>) {
+        for side in [Side::Client, Side::Server] {
+            self.flush(side, None, out);
+        }
+    }
+
+    fn buffered(&self) -> usize {
+        let begun = self.begun.iter().map(|b| b.exchange.len().saturating_add(b.routing_key.len()));
+        begun.fold(0, usize::saturating_add)
+    }
 }
 
 impl Methods {
@@ -209,14 +180,14 @@ impl Methods {
                 match id {
                     (10, 11) => {
                         // Behind the client's table stands the mechanism; the response behind it is secret.
-                        let mut at = Fields::new(arguments);
-                        let mechanism = at.long().and_then(|_| at.short()).and_then(|m| visible(m, 32));
+                        let mut at = Cursor::new(arguments);
+                        let mechanism = at.bytes32().and_then(|_| at.bytes8()).and_then(|m| visible(m, 32));
                         if let Some(mechanism) = mechanism {
                             m.attrs.push(("wirespan.amqp.sasl_mechanism", mechanism.into()));
                         }
                     }
                     (10, 31) => {
-                        let size = arguments.get(2..6).and_then(|b| Fields::new(b).u32());
+                        let size = arguments.get(2..6).and_then(|b| Cursor::new(b).u32());
                         self.session.frame_max = size.filter(|n| *n >= 4096);
                     }
                     (20, 11 | 41) => self.session.forget_channel(channel),
@@ -283,7 +254,7 @@ impl Methods {
     fn settled(&mut self, mut m: Message<'_>, channel: u16, id: Id, arguments: &[u8], out: Out<'_>) {
         m.attrs.push(("messaging.operation.name", short_name(m.operation).into()));
         m.attrs.push(("messaging.operation.type", "settle".into()));
-        let mut at = Fields::new(arguments);
+        let mut at = Cursor::new(arguments);
         let Some((tag, bits)) = at.u64().zip(at.u8()) else { return self.emit(m, out) };
         // Bit 0 is `requeue` of a reject.
         let multiple = id != methods::REJECT && bits & 1 == 1;
@@ -404,53 +375,6 @@ impl Methods {
         }
         self.emit(m, out);
     }
-}
-
-/// A method that a content follows.
-fn begun(frame: Frame<'_>, channel: u16, method: Id, arguments: &[u8]) -> Option<Begun> {
-    let mut begun = Begun {
-        side: frame.side,
-        channel,
-        method,
-        offset: frame.offset,
-        end: frame.offset.saturating_add(len64(frame.bytes.len())),
-        exchange: "".into(),
-        routing_key: "".into(),
-        delivery_tag: None,
-        redelivered: false,
-        returned: None,
-    };
-    let mut at = Fields::new(arguments);
-    match method {
-        methods::PUBLISH => drop(at.u16()?),
-        methods::RETURN => {
-            let code = at.u16()?;
-            begun.returned = Some((code, clean(at.short()?, MAX_NAME).into()));
-        }
-        methods::DELIVER => {
-            at.short()?;
-            begun.delivery_tag = Some(at.u64()?);
-            begun.redelivered = at.u8()? & 1 == 1;
-        }
-        _ => {
-            begun.delivery_tag = Some(at.u64()?);
-            begun.redelivered = at.u8()? & 1 == 1;
-        }
-    }
-    begun.exchange = clean(at.short()?, MAX_NAME).into();
-    begun.routing_key = clean(at.short()?, MAX_NAME).into();
-    Some(begun)
-}
-
-/// Reply code, text and cause of a close; nothing of an orderly one.
-fn closed(arguments: &[u8]) -> Option<(u16, Box<str>, Id)> {
-    let mut at = Fields::new(arguments);
-    let code = at.u16()?;
-    let text = clean(at.short()?, MAX_NAME);
-    let cause = (at.u16()?, at.u16()?);
-    // RabbitMQ quotes the values of arguments there, behind their names.
-    let text = text.split(": received ").next().unwrap_or_default();
-    (code != 200 && code != 0).then(|| (code, text.into(), cause))
 }
 
 /// `publish` of `basic.publish`.

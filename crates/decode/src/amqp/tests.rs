@@ -80,7 +80,7 @@ fn login() -> Vec<Turn> {
 }
 
 #[test]
-fn login_and_methods() {
+fn a_login_and_methods_have_answers() {
     let mut turns = login();
     turns.extend([
         c(method(1, 50, 10, &[&[0, 0][..], &short("orders"), &[2], &long(b"")].concat())),
@@ -112,7 +112,7 @@ fn login_and_methods() {
 }
 
 #[test]
-fn publish_deliver_and_settle() {
+fn publishes_deliveries_and_settlements_are_read() {
     let parent = b"\x0btraceparentS\x00\x00\x00\x3700-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\x01kS\x00\x00\x00\x06CANARY";
     let mut turns = login();
     let at = turns.iter().filter(|t| t.0 == c("").0).map(|t| t.1.len()).sum::<usize>();
@@ -207,7 +207,7 @@ fn a_failure_answers_the_method_that_it_names() {
 }
 
 #[test]
-fn get_return_and_channels_that_interleave() {
+fn channels_may_interleave_and_gets_and_returns_are_read() {
     let mut turns = login();
     let get = |ch| method(ch, 60, 70, &[&[0, 0][..], &short("q"), &[0]].concat());
     turns.extend([
@@ -245,7 +245,7 @@ fn get_return_and_channels_that_interleave() {
 }
 
 #[test]
-fn what_was_not_captured_is_skipped_exactly() {
+fn missing_bytes_are_skipped_exactly() {
     let mut turns = login();
     let big = [publish(1, "x", "k"), content(1, b"", &"z".repeat(9000))].concat();
     let mut told = turns.clone();
@@ -286,7 +286,7 @@ fn a_body_of_several_frames_is_skipped_although_their_heads_were_not_captured() 
 }
 
 #[test]
-fn nothing_secret_is_said() {
+fn no_secret_gets_out() {
     let turns = conversation();
     for said in [tcp_to_the_end(&Amqp, &turns), tcp(&Amqp, &cut(&turns, &[1]))] {
         assert!(said.len() >= 15 && !said.concat().contains("CANARY"), "{said:#?}");

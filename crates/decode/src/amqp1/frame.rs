@@ -2,7 +2,7 @@
 
 use super::values::{value, Value};
 use crate::carried::Context;
-use crate::frames::Fields;
+use crate::framing::Cursor;
 
 pub(super) const OPEN: u64 = 0x10;
 pub(super) const BEGIN: u64 = 0x11;
@@ -28,7 +28,7 @@ pub(super) struct Head {
 
 /// Reads the fixed part; `Err(true)` asks for more bytes.
 pub(super) fn head(bytes: &[u8]) -> Result<Head, bool> {
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     let size = u64::from(at.u32().ok_or(true)?);
     let doff = at.u8().ok_or(true)?;
     let kind = at.u8().ok_or(true)?;
@@ -45,7 +45,7 @@ pub(super) fn head(bytes: &[u8]) -> Result<Head, bool> {
 /// The performative of a frame, and what follows it. Its type fits the kind of frame, and it is a list.
 pub(super) fn performative(head: Head, bytes: &[u8]) -> Option<(u64, Value<'_>, &[u8])> {
     let end = usize::try_from(head.size).ok().map_or(bytes.len(), |n| n.min(bytes.len()));
-    let mut at = Fields::new(bytes.get(head.body..end)?);
+    let mut at = Cursor::new(bytes.get(head.body..end)?);
     if !matches!(at.rest(), [0, 0x53 | 0x80, ..]) {
         return None;
     }
@@ -72,7 +72,7 @@ pub(super) struct Sections<'a> {
 /// Reads the sections of a message up to its body, as far as they are there.
 pub(super) fn sections(payload: &[u8]) -> Sections<'_> {
     let mut found = Sections::default();
-    let mut at = Fields::new(payload);
+    let mut at = Cursor::new(payload);
     while matches!(at.rest(), [0, 0x53, 0x70..=0x74, ..]) {
         let Some(section) = value(&mut at, true) else { break };
         match section.descriptor {

@@ -3,11 +3,11 @@
 use super::frame::{self, condition, head, performative, sections, Head};
 use super::session::{delivery_id, Session};
 use super::values::Value;
-use crate::frames::{Frame, Frames, Measure, Out, Reader};
+use crate::framing::frames::{Frame, Frames, Measure, Reader};
+use crate::framing::Out;
 use crate::text::{clean, len64, visible};
-use crate::Parser;
 use std::borrow::Cow;
-use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
 /// Most bytes of a frame that are looked at.
 const WANT: u64 = 4096;
@@ -23,28 +23,10 @@ const ID_CLOSE: u64 = 6 << 56;
 const ID_SASL: u64 = 7 << 56;
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub(super) struct Amqp1Parser {
-    frames: Frames,
-    state: State,
-}
-
-impl Parser for Amqp1Parser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.feed(chunk, &mut self.state, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.finish(&mut self.state, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.frames.buffered()
-    }
-}
+pub(super) type Amqp1Parser = Frames<State>;
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     session: Session,
     /// Sides that are in the middle of a delivery of several frames: its channel and handle.
     partial: [Option<(u16, u64)>; 2],

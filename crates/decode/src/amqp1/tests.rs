@@ -88,7 +88,7 @@ fn brief(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_conversation() {
+fn a_conversation_is_read_from_open_to_close() {
     let mut turns = login();
     let disposition = |first: u8, last: u8, state: &[u8]| {
         frame(0, 5, &described(0x15, &[b"\x41", &uint(first), &uint(last), b"\x41", state]))
@@ -153,7 +153,7 @@ fn a_conversation() {
 }
 
 #[test]
-fn a_refused_login() {
+fn a_refused_login_is_an_error() {
     let mut turns = login()[..3].to_vec();
     turns.push(s(frame(1, 0, &described(0x44, &[b"\x50\x01"]))));
     assert_eq!(brief(&turns)[2], "S resp sasl.outcome status=1 ClientError error=\"authentication failed\"");
@@ -178,7 +178,7 @@ fn a_consumer_settles_what_it_is_sent() {
 }
 
 #[test]
-fn what_was_not_captured_is_skipped_exactly() {
+fn missing_bytes_are_skipped_exactly() {
     let mut big = transfer(0, 0, false, false);
     let len = big.len() as u32 + 5000;
     big[..4].copy_from_slice(&len.to_be_bytes());

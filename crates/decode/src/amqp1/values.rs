@@ -1,6 +1,6 @@
 //! The type system (part 1): as much of it as is needed to walk over values.
 
-use crate::frames::Fields;
+use crate::framing::Cursor;
 
 /// Deepest descriptor of a descriptor that is read.
 const MAX_DEPTH: u8 = 4;
@@ -39,7 +39,7 @@ impl<'a> Value<'a> {
 
     /// The members of a list or a map, as far as they are there.
     pub(super) fn members(self) -> Members<'a> {
-        let mut at = Fields::new(self.bytes);
+        let mut at = Cursor::new(self.bytes);
         let count = match self.code {
             0xc0 | 0xc1 => at.u8().map(u32::from),
             0xd0 | 0xd1 => at.u32(),
@@ -57,7 +57,7 @@ impl<'a> Value<'a> {
 /// Members of a list or a map.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Members<'a> {
-    at: Fields<'a>,
+    at: Cursor<'a>,
     left: u32,
 }
 
@@ -71,11 +71,11 @@ impl<'a> Iterator for Members<'a> {
 }
 
 /// Reads a value. With `cut`, a value whose end was not captured is read as far as it is there.
-pub(super) fn value<'a>(at: &mut Fields<'a>, cut: bool) -> Option<Value<'a>> {
+pub(super) fn value<'a>(at: &mut Cursor<'a>, cut: bool) -> Option<Value<'a>> {
     nested(at, cut, 0)
 }
 
-fn nested<'a>(at: &mut Fields<'a>, cut: bool, depth: u8) -> Option<Value<'a>> {
+fn nested<'a>(at: &mut Cursor<'a>, cut: bool, depth: u8) -> Option<Value<'a>> {
     let code = at.u8()?;
     if code == 0 {
         if depth >= MAX_DEPTH {

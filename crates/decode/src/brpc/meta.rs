@@ -1,7 +1,10 @@
 //! The protobuf header (`RpcMeta` of baidu_rpc_meta.proto), read field by field.
 
 use crate::carried::MAX_REQUEST_ID;
-use crate::framed::{Field, Reader};
+use crate::framing::{
+    protobuf::{self, Field},
+    Cursor,
+};
 use crate::rpc;
 use crate::text::visible;
 
@@ -25,11 +28,11 @@ impl<'a> Meta<'a> {
     /// Reads as far as the bytes go; `None` if they are no such header.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut meta = Meta { part: Part::Neither, correlation: 0, log_id: None, trace_id: None, request_id: None };
-        let mut r = Reader::new(bytes);
+        let mut r = Cursor::new(bytes);
         let mut seen = false;
         while !r.is_empty() {
             let here = r;
-            let Some((key, value)) = r.field() else {
+            let Some((key, value)) = protobuf::field(&mut r) else {
                 // Cut in the middle of a field: what was read before it counts, and the beginning of a request.
                 if let Some(inner) = cut_request(here) {
                     return meta.request(inner).map(|()| meta);
@@ -51,8 +54,8 @@ impl<'a> Meta<'a> {
 
     fn request(&mut self, bytes: &'a [u8]) -> Option<()> {
         let (mut service, mut method) = (None, "");
-        let mut r = Reader::new(bytes);
-        while let Some((key, value)) = r.field() {
+        let mut r = Cursor::new(bytes);
+        while let Some((key, value)) = protobuf::field(&mut r) {
             match (key, value) {
                 (1, Field::Bytes(b)) => service = Some(rpc::name(b)?),
                 (2, Field::Bytes(b)) => method = rpc::name(b)?,
@@ -69,8 +72,8 @@ impl<'a> Meta<'a> {
 
     fn response(&mut self, bytes: &'a [u8]) -> Option<()> {
         let (mut code, mut text) = (0, &[][..]);
-        let mut r = Reader::new(bytes);
-        while let Some((key, value)) = r.field() {
+        let mut r = Cursor::new(bytes);
+        while let Some((key, value)) = protobuf::field(&mut r) {
             match (key, value) {
                 (1, Field::Int(_)) => code = value.int32(),
                 (2, Field::Bytes(b)) => text = b,
@@ -84,7 +87,7 @@ impl<'a> Meta<'a> {
 }
 
 /// What was captured of a request whose end was not.
-fn cut_request(mut r: Reader<'_>) -> Option<&[u8]> {
+fn cut_request(mut r: Cursor<'_>) -> Option<&[u8]> {
     (r.u8()? == 0x0a).then_some(())?;
     r.varint()?;
     Some(r.rest())

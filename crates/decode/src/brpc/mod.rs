@@ -15,7 +15,8 @@ mod meta;
 #[cfg(test)]
 mod tests;
 
-use crate::framed::{decide, Format, Frame, Frames, Looks, Out, Reader, Reasons, Start};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
+use crate::framing::{decide, Cursor, Looks, Out};
 use crate::rpc;
 use crate::text::len64;
 use crate::{Detect, Pairing, Parser, Probe, Protocol};
@@ -52,7 +53,7 @@ impl Protocol for Brpc {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(BrpcFormat, transport))
+        Box::new(CallParser::new(BrpcFormat, transport))
     }
 }
 
@@ -61,7 +62,7 @@ fn lengths(bytes: &[u8]) -> Result<Option<(u32, u32)>, ()> {
     if bytes.iter().zip(b"PRPC").any(|(b, m)| b != m) {
         return Err(());
     }
-    let mut r = Reader::new(bytes.get(4..).unwrap_or_default());
+    let mut r = Cursor::new(bytes.get(4..).unwrap_or_default());
     match r.u32().zip(r.u32()) {
         None => Ok(None),
         Some((body, meta)) if meta <= body && body <= MAX_BODY => Ok(Some((body, meta))),

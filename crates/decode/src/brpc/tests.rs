@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::Brpc;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp, Turn};
 use crate::{Detect, Protocol};
 use wirespan_model::Side;
@@ -42,7 +42,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn calls_and_their_answers() {
+fn calls_and_answers_share_an_id() {
     let said = tcp(&Brpc, &conversation());
     assert!(said[0].contains("id=1 Add shop.Cart rpc.system.name=brpc rpc.method=shop.Cart/Add"), "{}", said[0]);
     assert!(
@@ -55,7 +55,7 @@ fn calls_and_their_answers() {
 }
 
 #[test]
-fn sound_and_silent_about_payloads() {
+fn cuts_are_survived_and_payloads_stay_hidden() {
     is_sound(&Brpc, &conversation());
     keeps_secrets(&Brpc, &conversation(), &["canary"]);
 }
@@ -69,7 +69,7 @@ fn payloads_that_were_not_captured_are_skipped() {
 }
 
 #[test]
-fn recognised_from_either_end() {
+fn a_connection_is_recognised_from_either_end() {
     let turns = conversation();
     is_detected(&Brpc, &turns[0].1, &turns[2].1);
     assert_eq!(Brpc.detect(&probe(b"PRPC", b"")), Detect::Maybe);

@@ -6,9 +6,9 @@
 //! holds a message.
 
 use super::envelope::{long_string, op, segment, string, Envelope, HEADER, SEGMENT};
-use crate::counted::View;
+use crate::compression;
+use crate::framing::Cursor;
 use crate::mask::{Dialect, Masker, Rules};
-use crate::packed;
 use crate::text::at_most;
 use crate::{Detect, Probe};
 use wirespan_model::Side;
@@ -30,7 +30,7 @@ fn looks(side: Side, bytes: &[u8]) -> Looks {
         let inner = bytes.get(segment.header..).unwrap_or_default();
         let mut unpacked = Vec::new();
         if segment.unpacked > 0 {
-            packed::lz4(inner, &mut unpacked, HEADER);
+            compression::lz4(inner, &mut unpacked, HEADER);
         }
         let (inner, len) = match segment.unpacked {
             0 => (inner, segment.len),
@@ -54,8 +54,8 @@ fn looks(side: Side, bytes: &[u8]) -> Looks {
     let body = body.get(..len).unwrap_or(body);
     let sure = match envelope.op {
         op::STARTUP => {
-            let mut view = View::new(body);
-            let count = view.u16_be().unwrap_or(0);
+            let mut view = Cursor::new(body);
+            let count = view.u16().unwrap_or(0);
             let named = string(&mut view).is_some_and(|name| name.is_ascii());
             (1..=16).contains(&count) && named && memchr::memmem::find(body, b"CQL_VERSION").is_some()
         }
@@ -71,7 +71,7 @@ fn looks(side: Side, bytes: &[u8]) -> Looks {
 
 /// Whether a body is a statement whose length fits that of the body.
 fn is_statement(envelope: Envelope, body: &[u8], whole: bool) -> bool {
-    let mut view = View::new(body);
+    let mut view = Cursor::new(body);
     let Some((text, complete)) = long_string(&mut view) else { return false };
     let behind = view.rest().len();
     let fits = if envelope.op == op::PREPARE { behind <= 4 } else { behind >= 3 };

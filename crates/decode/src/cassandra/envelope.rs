@@ -1,6 +1,6 @@
 //! Headers of messages, and of the segments that carry them in version 5.
 
-use crate::counted::View;
+use crate::framing::Cursor;
 use crate::text::{at_most, len64};
 use wirespan_model::{Outcome, Side};
 
@@ -63,8 +63,8 @@ pub(super) struct Envelope {
 impl Envelope {
     /// Reads a header that this side could have sent.
     pub(super) fn read(side: Side, bytes: &[u8]) -> Option<Envelope> {
-        let mut view = View::new(bytes);
-        let (first, flags, stream, op, len) = (view.u8()?, view.u8()?, view.u16_be()?, view.u8()?, view.u32_be()?);
+        let mut view = Cursor::new(bytes);
+        let (first, flags, stream, op, len) = (view.u8()?, view.u8()?, view.u16()?, view.u8()?, view.u32()?);
         let (version, answer) = (first & 0x7f, first & 0x80 != 0);
         let known = match side {
             Side::Client => !name(op).is_empty(),
@@ -109,20 +109,20 @@ impl Envelope {
     }
 
     /// What stands behind the things that flags put in front of a body.
-    pub(super) fn body<'a>(&self, side: Side, bytes: &'a [u8]) -> Option<View<'a>> {
-        let mut view = View::new(bytes);
+    pub(super) fn body<'a>(&self, side: Side, bytes: &'a [u8]) -> Option<Cursor<'a>> {
+        let mut view = Cursor::new(bytes);
         if side == Side::Server && self.flags & 0x02 != 0 {
             view.take(16)?;
         }
         if side == Side::Server && self.flags & 0x08 != 0 {
-            for _ in 0..view.u16_be()? {
+            for _ in 0..view.u16()? {
                 string(&mut view)?;
             }
         }
         if self.flags & 0x04 != 0 {
-            for _ in 0..view.u16_be()? {
+            for _ in 0..view.u16()? {
                 string(&mut view)?;
-                let len = view.u32_be()?;
+                let len = view.u32()?;
                 if len <= MAX_BODY {
                     view.take(at_most(u64::from(len), usize::MAX))?;
                 }
@@ -133,14 +133,14 @@ impl Envelope {
 }
 
 /// Bytes with a short length.
-pub(super) fn string<'a>(view: &mut View<'a>) -> Option<&'a [u8]> {
-    let len = view.u16_be()?;
+pub(super) fn string<'a>(view: &mut Cursor<'a>) -> Option<&'a [u8]> {
+    let len = view.u16()?;
     view.take(usize::from(len))
 }
 
 /// Text with a long length, as far as it is there; and whether that is all.
-pub(super) fn long_string<'a>(view: &mut View<'a>) -> Option<(&'a [u8], bool)> {
-    let len = at_most(u64::from(view.u32_be()?), usize::MAX);
+pub(super) fn long_string<'a>(view: &mut Cursor<'a>) -> Option<(&'a [u8], bool)> {
+    let len = at_most(u64::from(view.u32()?), usize::MAX);
     match view.take(len) {
         Some(text) => Some((text, true)),
         None => Some((view.take(view.rest().len())?, false)),
@@ -211,10 +211,10 @@ pub(super) fn outcome(code: u32) -> Outcome {
 }
 
 /// Number of rows of a result, if its metadata can be stepped over. `view` stands behind the kind.
-pub(super) fn rows(view: &mut View<'_>, version: u8) -> Option<u32> {
-    let (flags, columns) = (view.u32_be()?, view.u32_be()?);
+pub(super) fn rows(view: &mut Cursor<'_>, version: u8) -> Option<u32> {
+    let (flags, columns) = (view.u32()?, view.u32()?);
     if flags & 0x02 != 0 {
-        let len = view.u32_be()?;
+        let len = view.u32()?;
         view.take(at_most(u64::from(len), usize::MAX))?;
     }
     if version >= 5 && flags & 0x08 != 0 {
@@ -235,30 +235,30 @@ pub(super) fn rows(view: &mut View<'_>, version: u8) -> Option<u32> {
             kind(view, 0)?;
         }
     }
-    view.u32_be()
+    view.u32()
 }
 
 /// Steps over a type.
-fn kind(view: &mut View<'_>, depth: u32) -> Option<()> {
+fn kind(view: &mut Cursor<'_>, depth: u32) -> Option<()> {
     if depth > 8 {
         return None;
     }
     let below = depth.saturating_add(1);
-    match view.u16_be()? {
+    match view.u16()? {
         0x00 => string(view).map(|_| ()),
         0x20 | 0x22 => kind(view, below),
         0x21 => kind(view, below).and_then(|()| kind(view, below)),
         0x30 => {
             string(view)?;
             string(view)?;
-            for _ in 0..view.u16_be()? {
+            for _ in 0..view.u16()? {
                 string(view)?;
                 kind(view, below)?;
             }
             Some(())
         }
         0x31 => {
-            for _ in 0..view.u16_be()? {
+            for _ in 0..view.u16()? {
                 kind(view, below)?;
             }
             Some(())

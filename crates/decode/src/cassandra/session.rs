@@ -3,10 +3,11 @@
 use super::detect;
 use super::envelope::{long_string, name, op, outcome, rows, segment, string, Envelope, HEADER, TRAILER};
 use super::reason;
-use crate::counted::{Frame, Measure, Out, Session};
+use crate::compression;
+use crate::framing::exchange::{Frame, Measure, Session};
+use crate::framing::Out;
 use crate::mask::statements::key;
 use crate::mask::{self, Described, Dialect, Masker, Rules, Statements};
-use crate::packed;
 use crate::text::{at_most, clean, len64};
 use std::borrow::Cow;
 use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
@@ -47,8 +48,8 @@ struct Told<'a> {
 fn unpack<'a>(packed: &[u8], room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     room.clear();
     match packed.split_first_chunk::<4>() {
-        Some(([0, ..], block)) => packed::lz4(block, room, MAX_BODY),
-        _ => packed::snappy(packed, room, MAX_BODY),
+        Some(([0, ..], block)) => compression::lz4(block, room, MAX_BODY),
+        _ => compression::snappy(packed, room, MAX_BODY),
     }
     (!room.is_empty()).then_some(room.as_slice())
 }
@@ -84,7 +85,7 @@ impl CqlSession {
         }
         let mut room = std::mem::take(&mut self.unpacked);
         room.clear();
-        packed::lz4(payload, &mut room, MAX_SEGMENT);
+        compression::lz4(payload, &mut room, MAX_SEGMENT);
         self.messages(frame, None, &room, u64::from(segment.unpacked), out);
         self.unpacked = room;
     }
@@ -160,18 +161,18 @@ impl CqlSession {
                         if envelope.op == op::PREPARE {
                             self.statements.put(PROVISIONAL | u64::from(envelope.stream), &self.masker);
                         } else if whole {
-                            consistency = view.u16_be();
+                            consistency = view.u16();
                         }
                     }
                 }
                 op::EXECUTE => {
                     statement = string(&mut view).map(key);
                     let id = if envelope.version >= 5 { string(&mut view) } else { Some(&[][..]) };
-                    consistency = id.and_then(|_| view.u16_be());
+                    consistency = id.and_then(|_| view.u16());
                 }
                 op::BATCH => {
                     view.u8();
-                    batch = view.u16_be();
+                    batch = view.u16();
                     match view.u8() {
                         Some(0) => {
                             if let Some((text, _)) = long_string(&mut view) {
@@ -224,8 +225,8 @@ impl CqlSession {
         let body = told.body.and_then(|body| envelope.body(Side::Server, body));
         match (envelope.op, body) {
             (op::ERROR, Some(mut view)) => {
-                let code = view.u32_be().unwrap_or_default();
-                let len = usize::from(view.u16_be().unwrap_or_default());
+                let code = view.u32().unwrap_or_default();
+                let len = usize::from(view.u16().unwrap_or_default());
                 let whole = view.rest().len() >= len;
                 let text = view.rest().get(..len).unwrap_or(view.rest());
                 m.outcome = outcome(code);
@@ -240,7 +241,7 @@ impl CqlSession {
                 }
             }
             (op::ERROR, None) => m.outcome = Outcome::ServerError,
-            (op::RESULT, Some(mut view)) => match view.u32_be() {
+            (op::RESULT, Some(mut view)) => match view.u32() {
                 Some(2) => {
                     if let Some(n) = rows(&mut view, envelope.version) {
                         m.attrs.push(("db.response.returned_rows", AttrVal::Int(i64::from(n))));

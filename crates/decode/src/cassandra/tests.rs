@@ -68,7 +68,7 @@ fn error(version: u8, stream: i16, code: u32, text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_session_of_version_4() {
+fn a_session_of_version_4_is_read() {
     let said = tcp(
         &Cassandra,
         &[
@@ -112,7 +112,7 @@ fn a_session_of_version_4() {
 }
 
 #[test]
-fn prepared_statements_and_batches() {
+fn prepared_statements_and_batches_have_their_text() {
     let id = short("0123456789abcdef");
     let said = tcp(
         &Cassandra,
@@ -146,7 +146,7 @@ fn prepared_statements_and_batches() {
 }
 
 #[test]
-fn segments_of_version_5() {
+fn segments_of_version_5_are_read() {
     let big = "x".repeat(300);
     let answer = rows(5, 2);
     let turns = [
@@ -176,7 +176,7 @@ fn packed_segment(payload: &[u8], pack: bool) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_compressed_is_read_and_masked() {
+fn compressed_messages_are_read_and_masked() {
     let asks = [query(5, 1, "SELECT a FROM t WHERE b = 'CANARY'"), query(5, 2, "SELECT b FROM u")].concat();
     let five = [
         c(startup(5, true)),
@@ -223,7 +223,7 @@ fn what_is_compressed_is_read_and_masked() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &[u8], second: &[u8]| Cassandra.detect(&probe(first, second));
     assert_eq!(ask(&startup(4, false), b""), yes(true));

@@ -3,7 +3,7 @@
 //! Bias: against. A ping of one byte is never enough.
 
 use super::packet::{client, hello, number, query, server, server_hello, Stop};
-use crate::counted::View;
+use crate::framing::Cursor;
 use crate::mask::{Dialect, Masker, Rules};
 use crate::{Detect, Probe};
 use wirespan_model::Transport;
@@ -12,7 +12,7 @@ use wirespan_model::Transport;
 const REVISIONS: [u64; 7] = [54_476, 54_472, 54_460, 54_448, 54_429, 54_412, 54_060];
 
 /// The newest revision in which these bytes, behind the number of a query, are one with a known statement.
-pub(super) fn revision(view: &View<'_>, cut: bool) -> Result<u64, Stop> {
+pub(super) fn revision(view: &Cursor<'_>, cut: bool) -> Result<u64, Stop> {
     let mut why = Stop::Bad;
     for revision in REVISIONS {
         match query(&mut view.clone(), revision, cut) {
@@ -32,7 +32,7 @@ pub(super) fn revision(view: &View<'_>, cut: bool) -> Result<u64, Stop> {
 
 /// Whether the client says this: `None` if more bytes are needed.
 fn asks(bytes: &[u8]) -> Option<bool> {
-    let mut view = View::new(bytes);
+    let mut view = Cursor::new(bytes);
     // Clients ask whether a connection lives before they use it again.
     let mut first = number(&mut view);
     while matches!(first, Ok(client::PING)) {
@@ -55,7 +55,7 @@ fn asks(bytes: &[u8]) -> Option<bool> {
 
 /// Whether the server could answer so.
 fn answers(bytes: &[u8]) -> bool {
-    let mut view = View::new(bytes);
+    let mut view = Cursor::new(bytes);
     match number(&mut view) {
         Ok(server::HELLO) => server_hello(&mut view) != Err(Stop::Bad),
         Ok(n) => n <= server::LAST,

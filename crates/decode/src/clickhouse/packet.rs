@@ -1,6 +1,6 @@
 //! Packets at the start of a turn. Numbers are of variable length, texts have their length in front.
 
-use crate::counted::View;
+use crate::framing::Cursor;
 use crate::text::at_most;
 
 /// Why a packet cannot be read.
@@ -31,7 +31,7 @@ pub(super) mod server {
 }
 
 /// A number of seven bits per byte.
-pub(super) fn number(view: &mut View<'_>) -> Result<u64, Stop> {
+pub(super) fn number(view: &mut Cursor<'_>) -> Result<u64, Stop> {
     let mut n = 0u64;
     for shift in (0..63).step_by(7) {
         let byte = view.u8().ok_or(Stop::More)?;
@@ -44,7 +44,7 @@ pub(super) fn number(view: &mut View<'_>) -> Result<u64, Stop> {
 }
 
 /// Bytes with their length in front, at most `max`.
-pub(super) fn text<'a>(view: &mut View<'a>, max: u64) -> Result<&'a [u8], Stop> {
+pub(super) fn text<'a>(view: &mut Cursor<'a>, max: u64) -> Result<&'a [u8], Stop> {
     let len = number(view)?;
     if len > max {
         return Err(Stop::Bad);
@@ -52,7 +52,7 @@ pub(super) fn text<'a>(view: &mut View<'a>, max: u64) -> Result<&'a [u8], Stop> 
     view.take(at_most(len, usize::MAX)).ok_or(Stop::More)
 }
 
-fn byte(view: &mut View<'_>) -> Result<u8, Stop> {
+fn byte(view: &mut Cursor<'_>) -> Result<u8, Stop> {
     view.u8().ok_or(Stop::More)
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Hello<'a> {
 }
 
 /// Reads the client's hello behind its number.
-pub(super) fn hello<'a>(view: &mut View<'a>) -> Result<Hello<'a>, Stop> {
+pub(super) fn hello<'a>(view: &mut Cursor<'a>) -> Result<Hello<'a>, Stop> {
     let name = text(view, 256)?;
     if name.is_empty() || name.iter().any(u8::is_ascii_control) {
         return Err(Stop::Bad);
@@ -80,7 +80,7 @@ pub(super) fn hello<'a>(view: &mut View<'a>) -> Result<Hello<'a>, Stop> {
 }
 
 /// Reads the server's hello behind its number, as far as every revision has it.
-pub(super) fn server_hello(view: &mut View<'_>) -> Result<u64, Stop> {
+pub(super) fn server_hello(view: &mut Cursor<'_>) -> Result<u64, Stop> {
     let name = text(view, 256)?;
     if name.is_empty() || name.iter().any(u8::is_ascii_control) {
         return Err(Stop::Bad);
@@ -103,7 +103,7 @@ pub(super) struct Query<'a> {
 const MAX_QUERY: u64 = 1 << 28;
 
 /// Reads a query behind its number. `cut`: nothing more of it will come, so that half a text is better than none.
-pub(super) fn query<'a>(view: &mut View<'a>, revision: u64, cut: bool) -> Result<Query<'a>, Stop> {
+pub(super) fn query<'a>(view: &mut Cursor<'a>, revision: u64, cut: bool) -> Result<Query<'a>, Stop> {
     let id = text(view, 512)?;
     if id.iter().any(u8::is_ascii_control) {
         return Err(Stop::Bad);
@@ -147,7 +147,7 @@ pub(super) fn query<'a>(view: &mut View<'a>, revision: u64, cut: bool) -> Result
 const MAX_TEXT: usize = 4096;
 
 /// The client's description of itself and of the first query of a distributed one.
-fn info(view: &mut View<'_>, revision: u64, query: &mut Query<'_>) -> Result<(), Stop> {
+fn info(view: &mut Cursor<'_>, revision: u64, query: &mut Query<'_>) -> Result<(), Stop> {
     for _ in 0..3 {
         text(view, 1024)?;
     }
@@ -201,7 +201,7 @@ fn info(view: &mut View<'_>, revision: u64, query: &mut Query<'_>) -> Result<(),
 }
 
 /// Steps over settings: names, flags, values; a name without letters ends them.
-fn settings(view: &mut View<'_>) -> Result<(), Stop> {
+fn settings(view: &mut Cursor<'_>) -> Result<(), Stop> {
     for _ in 0..1000 {
         let name = text(view, 256)?;
         if name.is_empty() {
@@ -225,7 +225,7 @@ pub(super) struct Exception<'a> {
 }
 
 /// Reads an exception behind its number; its text as far as it is there if `cut`.
-pub(super) fn exception<'a>(view: &mut View<'a>, cut: bool) -> Result<Exception<'a>, Stop> {
+pub(super) fn exception<'a>(view: &mut Cursor<'a>, cut: bool) -> Result<Exception<'a>, Stop> {
     let code = view.u32_le().ok_or(Stop::More)?;
     let code = i32::from_le_bytes(code.to_le_bytes());
     let name = text(view, 256)?;

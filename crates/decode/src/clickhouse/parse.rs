@@ -3,7 +3,7 @@
 use super::detect;
 use super::packet::{client, exception, hello, number, query, server, server_hello, Query, Stop};
 use super::reason;
-use crate::counted::{Out, View};
+use crate::framing::{Cursor, Out};
 use crate::mask::{self, Described, Dialect, Masker, Rules};
 use crate::text::{clean, len64};
 use crate::Parser;
@@ -151,9 +151,9 @@ impl ClickHouseParser {
 
     /// A packet of the client; returns its length as far as it was read.
     fn asks(&mut self, bytes: &[u8], cut: bool, out: Out<'_>) -> Result<usize, Stop> {
-        let mut view = View::new(bytes);
+        let mut view = Cursor::new(bytes);
         let packet = number(&mut view)?;
-        let len = |view: &View<'_>| bytes.len().saturating_sub(view.rest().len());
+        let len = |view: &Cursor<'_>| bytes.len().saturating_sub(view.rest().len());
         let mut carried = Carried::default();
         self.masker.clear();
         let (name, kind) = match packet {
@@ -206,7 +206,7 @@ impl ClickHouseParser {
 
     /// A packet of the server; returns its length as far as it was read.
     fn answers(&mut self, bytes: &[u8], cut: bool, out: Out<'_>) -> Result<usize, Stop> {
-        let mut view = View::new(bytes);
+        let mut view = Cursor::new(bytes);
         let packet = number(&mut view)?;
         if packet > server::LAST {
             return Err(Stop::Bad);

@@ -99,7 +99,7 @@ fn session(revision: u64) -> Vec<Turn> {
 }
 
 #[test]
-fn sessions_of_several_revisions() {
+fn sessions_of_several_revisions_are_read() {
     for revision in [54_429, 54_448, 54_460, 54_472, 54_476] {
         let said = tcp(&ClickHouse, &session(revision));
         let all = said.join("\n");
@@ -154,7 +154,7 @@ fn sessions_of_several_revisions() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &[u8], second: &[u8]| ClickHouse.detect(&probe(first, second));
     assert_eq!(ask(&hello(54_460), b""), yes(true));
@@ -170,7 +170,7 @@ fn detection() {
 }
 
 #[test]
-fn what_was_not_captured() {
+fn gaps_are_skipped_or_counted() {
     let long = query(54_460, &format!("SELECT '{}' FROM t", "CANARY".repeat(200)), false);
     let said = tcp(
         &ClickHouse,

@@ -3,7 +3,7 @@
 use super::definition::{Definition, Form, Source};
 use super::detect::Pattern;
 use super::{Custom, Rules, MAX_HEAD};
-use crate::framed::Reasons;
+use crate::framing::calls::Reasons;
 use crate::REGISTRY;
 use std::fmt;
 use std::sync::Arc;

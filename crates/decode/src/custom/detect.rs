@@ -4,7 +4,7 @@
 
 use super::parse::Kinds;
 use super::Rules;
-use crate::framed::Start;
+use crate::framing::calls::Start;
 use crate::{Detect, Probe};
 use wirespan_model::{Kind, Transport};
 

@@ -23,7 +23,7 @@ mod tests;
 pub use check::Problem;
 pub use definition::{Attribute, Definition, Endian, Form, Framing, KindBy, Magic, Source, StatusBy};
 
-use crate::framed::Reasons;
+use crate::framing::calls::Reasons;
 use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
 use std::sync::Arc;
 use wirespan_model::{Transport, L7};

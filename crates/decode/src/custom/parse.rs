@@ -1,7 +1,8 @@
 //! Frames of a described protocol → messages.
 
 use super::{Rules, MAX_HEAD};
-use crate::framed::{Format, Frame, Frames, Out, Reasons, Start, Walked};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start, Walked};
+use crate::framing::Out;
 use crate::text::len64;
 use crate::Parser;
 use std::borrow::Cow;
@@ -80,7 +81,7 @@ fn find(bytes: &[u8], delimiter: &[u8]) -> Option<usize> {
 }
 
 pub(super) fn parser(rules: &Arc<Rules>, transport: Transport) -> Box<dyn Parser> {
-    Box::new(Frames::new(CustomFormat { custom: Arc::clone(rules), tails: Default::default() }, transport))
+    Box::new(CallParser::new(CustomFormat { custom: Arc::clone(rules), tails: Default::default() }, transport))
 }
 
 /// The last bytes of a line whose end has not been seen, and its id.

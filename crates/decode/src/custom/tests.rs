@@ -6,7 +6,7 @@
 )]
 
 use super::{Attribute, Custom, Definition, Endian, Form, Framing, KindBy, Magic, Source, StatusBy};
-use crate::framed::tests::{is_sound, keeps_secrets};
+use crate::framing::tests::{is_sound, keeps_secrets};
 use crate::testing::{c, cut, probe, s, tcp, Turn};
 use crate::{infer, Detect, Probe, Protocol, Registry, Verdict};
 use wirespan_model::{Side, Transport};
@@ -63,7 +63,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn frames_with_a_length() {
+fn frames_with_a_length_are_read() {
     let said = tcp(&Custom::new(binary()).unwrap(), &conversation());
     assert_eq!(
         said,
@@ -79,7 +79,7 @@ fn frames_with_a_length() {
 }
 
 #[test]
-fn sound_and_silent_about_what_is_not_named() {
+fn cuts_are_survived_and_fields_without_a_name_stay_hidden() {
     let custom = Custom::new(binary()).unwrap();
     is_sound(&custom, &conversation());
     keeps_secrets(&custom, &conversation(), &["canary", "xxx"]);
@@ -105,7 +105,7 @@ fn lines() -> Definition {
 }
 
 #[test]
-fn frames_with_a_delimiter() {
+fn frames_with_a_delimiter_are_read() {
     let custom = Custom::new(lines()).unwrap();
     let long = [&b"PUT big "[..], &[b'y'; 9000], b"\r\nGET next\r\n"].concat();
     let turns =
@@ -135,7 +135,7 @@ fn frames_with_a_delimiter() {
 }
 
 #[test]
-fn recognised_by_magic_or_port_and_never_before_the_built_in_ones() {
+fn a_connection_is_recognised_by_magic_or_port_behind_the_built_in_protocols() {
     let acme = Custom::new(binary()).unwrap();
     let turns = conversation();
     assert_eq!(acme.detect(&probe(&turns[0].1, b"")), Detect::Yes { first_is_client: true });
@@ -170,7 +170,7 @@ fn recognised_by_magic_or_port_and_never_before_the_built_in_ones() {
 }
 
 #[test]
-fn what_cannot_work_is_said() {
+fn impossible_definitions_are_refused() {
     let problem = |change: &dyn Fn(&mut Definition)| {
         let mut definition = binary();
         change(&mut definition);

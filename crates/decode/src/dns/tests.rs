@@ -56,7 +56,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_query_and_its_answer() {
+fn a_query_and_its_answer_share_an_id() {
     let said = udp(&[c(query(7, "Www.Example.ORG", 1)), s(answer(7, "Www.Example.ORG"))]);
     assert_eq!(
         said,
@@ -71,7 +71,7 @@ fn a_query_and_its_answer() {
 
 /// Text records hold tokens and keys: names and types are told, never what a record says.
 #[test]
-fn what_records_say_is_not_kept() {
+fn contents_of_records_are_not_kept() {
     let mut answered = header(7, 0x8180, [1, 1, 0, 0]);
     answered.extend(question("a.b", 16));
     answered.extend(record(QNAME, 16, 60, b"\x06canary"));
@@ -81,7 +81,7 @@ fn what_records_say_is_not_kept() {
 }
 
 #[test]
-fn response_codes() {
+fn response_codes_have_names() {
     let code = |flags: u16, extra: &[u8], additionals: u16| {
         let bytes = [&header(1, flags, [1, 0, 0, additionals]), &question("a", 28), extra].concat();
         udp(&[s(bytes)]).pop().unwrap().split(" AAAA a ").nth(1).unwrap().split(" dns.").next().unwrap().to_owned()
@@ -95,7 +95,7 @@ fn response_codes() {
 }
 
 #[test]
-fn operations_other_than_queries_and_odd_names() {
+fn other_operations_and_odd_names_are_read() {
     let notify = [header(1, 0x2400, [1, 0, 0, 0]), question("zone.example", 6)].concat();
     assert!(udp(&[c(notify)])[0].contains(" NOTIFY zone.example "));
     let root = [header(1, 0x0100, [1, 0, 0, 0]), question("", 2)].concat();
@@ -105,7 +105,7 @@ fn operations_other_than_queries_and_odd_names() {
 }
 
 #[test]
-fn several_questions_and_announcements() {
+fn several_questions_and_announcements_are_read() {
     let both = [header(0, 0, [2, 0, 0, 0]), question("a.local", 1), question("b.local", 12)].concat();
     let said = udp(&[c(both)]);
     assert!(said[0].contains("A a.local") && said[0].ends_with("wirespan.dns.questions=2"), "{}", said[0]);
@@ -141,7 +141,7 @@ fn bad_messages_are_counted() {
 }
 
 #[test]
-fn datagrams_that_were_not_captured_whole() {
+fn datagrams_that_were_cut_are_read_as_far_as_they_go() {
     let mut short = answer(1, "a.b");
     let whole = short.len() as u64;
     short.truncate(40);
@@ -178,7 +178,7 @@ fn long_messages_over_tcp_are_read_up_to_the_limit() {
 }
 
 #[test]
-fn gaps_in_streams() {
+fn gaps_in_streams_are_skipped_or_counted() {
     let a = framed(&answer(1, "a.b"));
     let (head, missing) = (a[..50].to_vec(), a.len() as u64 - 50);
     let said = tcp(&Dns, &[(Side::Server, head.clone(), missing), s(&a)]);
@@ -192,7 +192,7 @@ fn gaps_in_streams() {
 }
 
 #[test]
-fn detection() {
+fn queries_are_recognised_and_other_bytes_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let (q, a) = (query(1, "a.b", 1), answer(1, "a.b"));
     let ask = |first: &[u8], second: &[u8]| Dns.detect(&Probe { transport: Transport::Udp, ..probe(first, second) });

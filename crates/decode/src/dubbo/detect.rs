@@ -5,7 +5,7 @@
 
 use super::header::{self, Header, HEADER};
 use super::hessian::Hessian;
-use crate::framed::{decide, Looks};
+use crate::framing::{decide, Looks};
 use crate::{rpc, Detect, Probe};
 
 /// Whether the body begins as it must.

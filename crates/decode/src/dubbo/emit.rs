@@ -3,7 +3,8 @@
 use super::header::{self, Header, HEADER};
 use super::hessian::Hessian;
 use crate::carried::Context;
-use crate::framed::{Frame, Out};
+use crate::framing::calls::Frame;
+use crate::framing::Out;
 use crate::rpc;
 use crate::text::visible;
 use std::borrow::Cow;

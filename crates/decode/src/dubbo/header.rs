@@ -1,6 +1,6 @@
 //! The header of 16 bytes.
 
-use crate::framed::Reader;
+use crate::framing::Cursor;
 use crate::text::len64;
 
 pub(super) const HEADER: usize = 16;
@@ -72,7 +72,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, ()> {
     if bytes.iter().zip(MAGIC).any(|(b, m)| *b != m) {
         return Err(());
     }
-    let mut r = Reader::new(bytes.get(2..).unwrap_or_default());
+    let mut r = Cursor::new(bytes.get(2..).unwrap_or_default());
     let Some((flags, code)) = r.u8().zip(r.u8()) else { return Ok(None) };
     let request = flags & 0x80 != 0;
     let known = serialization(flags & 0x1f).is_some();

@@ -2,7 +2,7 @@
 //!
 //! Lengths of strings count UTF-16 units, each written in one to three bytes.
 
-use crate::framed::Reader;
+use crate::framing::Cursor;
 
 /// Deepest nesting that is followed.
 const MAX_DEPTH: u8 = 24;
@@ -14,7 +14,7 @@ const MAX_VALUES: u32 = 4096;
 /// A place in a body, with the classes defined so far.
 #[derive(Clone, Debug)]
 pub(super) struct Hessian<'a> {
-    pub(super) at: Reader<'a>,
+    pub(super) at: Cursor<'a>,
     classes: [u16; MAX_CLASSES],
     defined: usize,
     budget: u32,
@@ -30,7 +30,7 @@ pub(super) struct Object<'a> {
 
 impl<'a> Hessian<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Hessian { at: Reader::new(bytes), classes: [0; MAX_CLASSES], defined: 0, budget: MAX_VALUES }
+        Hessian { at: Cursor::new(bytes), classes: [0; MAX_CLASSES], defined: 0, budget: MAX_VALUES }
     }
 
     /// A string in one piece, borrowed: the common case. Chunked strings and everything else give `None`.

@@ -19,7 +19,8 @@ mod hessian;
 #[cfg(test)]
 mod tests;
 
-use crate::framed::{Format, Frame, Frames, Out, Reasons, Start};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
+use crate::framing::Out;
 use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Side, Transport, L7};
 
@@ -52,7 +53,7 @@ impl Protocol for Dubbo {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(DubboFormat, transport))
+        Box::new(CallParser::new(DubboFormat, transport))
     }
 }
 

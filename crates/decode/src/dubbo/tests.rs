@@ -6,7 +6,7 @@
 )]
 
 use super::Dubbo;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp};
 use crate::{Detect, Protocol};
 use wirespan_model::Side;
@@ -99,7 +99,7 @@ fn conversation() -> Vec<crate::testing::Turn> {
 }
 
 #[test]
-fn calls_and_their_answers() {
+fn calls_and_answers_share_an_id() {
     let said = tcp(&Dubbo, &conversation());
     let hessian = "wirespan.dubbo.serialization=hessian2";
     let carried = "Carried { trace_id: Some(";
@@ -134,7 +134,7 @@ fn fastjson_names_its_method() {
 }
 
 #[test]
-fn sound_and_silent_about_values() {
+fn cuts_are_survived_and_values_stay_hidden() {
     is_sound(&Dubbo, &conversation());
     keeps_secrets(&Dubbo, &conversation(), &["canary-", "'canary", "=canary", "12345"]);
 }

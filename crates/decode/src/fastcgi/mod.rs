@@ -13,6 +13,7 @@ mod detect;
 mod emit;
 pub mod parse;
 mod record;
+mod request;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use super::emit::{self, Place};
 use super::reason;
 use super::record::{begins, Record, BEGIN, END, HEADER, PARAMS, STDERR, STDIN, STDOUT};
+use super::request::{header_end, Request};
 use crate::text::{at_most, len64};
 use crate::Parser;
 use wirespan_model::{Chunk, Item, Late, Side};
@@ -49,22 +50,6 @@ impl Default for State {
     fn default() -> Self {
         State::Lost { fresh: true }
     }
-}
-
-/// A request under way.
-#[derive(Debug, Default)]
-struct Request {
-    id: u16,
-    /// Offset of its first record.
-    start: u64,
-    /// Parameters, then the CGI header of the output.
-    kept: Vec<u8>,
-    cut: bool,
-    asked: bool,
-    answered: bool,
-    /// Offset of the first record of output.
-    output: Option<u64>,
-    stderr: bool,
 }
 
 impl Parser for FastCgiParser {
@@ -396,16 +381,4 @@ impl FastCgiParser {
         end.buf.clear();
         end.state = State::Lost { fresh: true };
     }
-}
-
-/// Length of a CGI header with the empty line behind it.
-fn header_end(kept: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'\n', kept).find_map(|at| {
-        let behind = kept.get(at.saturating_add(1)..).unwrap_or_default();
-        match behind {
-            [b'\n', ..] => at.checked_add(2),
-            [b'\r', b'\n', ..] => at.checked_add(3),
-            _ => None,
-        }
-    })
 }

@@ -60,7 +60,7 @@ fn answer(id: u16, header: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_and_its_response() {
+fn a_request_and_its_response_share_an_id() {
     let said = tcp(&FastCgi, &[c(ask(1, "POST", "/cart?token=canary")), s(answer(1, "Status: 404 Not Found\r\n"))]);
     assert!(said[0].starts_with("C req @0+"), "{said:?}");
     assert!(
@@ -80,7 +80,7 @@ fn a_request_and_its_response() {
 }
 
 #[test]
-fn several_at_once_and_one_after_the_other() {
+fn requests_may_interleave_and_follow_one_another() {
     let (a, b) = (ask(1, "GET", "/a"), ask(2, "GET", "/b"));
     let mixed = [&a[..16], &b[..16], &a[16..], &b[16..]].concat();
     let said = tcp(
@@ -104,7 +104,7 @@ fn several_at_once_and_one_after_the_other() {
 }
 
 #[test]
-fn refused_and_failed_requests() {
+fn refused_and_failed_requests_are_errors() {
     let end = |app: u8, protocol: u8| record(3, 1, &[0, 0, 0, app, protocol, 0, 0, 0], 0);
     let said = tcp(&FastCgi, &[c(ask(1, "GET", "/a")), s(end(0, 2))]);
     assert!(said[2].contains("S resp @0+16 id=1 ServerError error=\"OVERLOADED\" error.type=OVERLOADED"), "{said:?}");
@@ -114,7 +114,7 @@ fn refused_and_failed_requests() {
 }
 
 #[test]
-fn gaps_and_joins() {
+fn gaps_and_joins_find_the_next_record() {
     let request = ask(1, "GET", "/a");
     // The rest of the parameters was not captured: what came before the cut is known.
     let said = tcp(
@@ -133,7 +133,7 @@ fn gaps_and_joins() {
 }
 
 #[test]
-fn an_id_used_again_ends_what_it_stood_for() {
+fn an_id_used_again_ends_its_last_request() {
     // END_REQUEST lies behind what was copied of the first answer, and the whole second answer was lost.
     let long = answer(1, "Status: 404 Not Found\r\n");
     let said = tcp(
@@ -163,7 +163,7 @@ fn request_turn(bytes: &[u8], missing: usize) -> Turn {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let request = ask(7, "GET", "/");
     assert_eq!(FastCgi.detect(&probe(&request, b"")), Detect::Yes { first_is_client: true });
     assert_eq!(FastCgi.detect(&probe(&answer(7, ""), &request)), Detect::Yes { first_is_client: false });

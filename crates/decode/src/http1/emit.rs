@@ -1,9 +1,9 @@
 //! A head → a message, and how its body is framed.
 
 use super::head::{Fields, Length, Transfer};
-use super::parse::{Asked, Waiting};
 use super::reason;
 use super::start::{cut_request_line, request_line, status_line, target, METHODS};
+use super::state::{Asked, Waiting};
 use crate::mask::KeptHttp;
 use crate::semantics::{grpc, Ask, Peek};
 use crate::text::{clean, len64};

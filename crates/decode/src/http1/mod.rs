@@ -21,11 +21,10 @@ pub mod head;
 pub mod parse;
 mod scan;
 pub mod start;
+mod state;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_gaps;
 
 use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};

@@ -4,6 +4,7 @@ use super::emit::{self, Framing, Seen};
 use super::reason;
 use super::scan::{chunk_size, fields_end, find, Found};
 use super::start::{cut_request_line, status_line};
+use super::state::{after_head, State, Stream, Waiting, LOST, READY};
 use crate::mask::KeptHttp;
 use crate::semantics::Peek;
 use crate::text::{at_most, len64};
@@ -35,70 +36,6 @@ pub struct Http1Parser {
     /// What the user lets through.
     kept: Option<Arc<KeptHttp>>,
 }
-
-/// A request that waits for its response.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    pub(super) asked: Asked,
-    /// Reads its body, and later that of its response.
-    pub(super) peek: Option<Box<Peek>>,
-}
-
-/// What has to be remembered of a request to read its response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Asked {
-    Head,
-    Connect,
-    /// Sends its body only after a `100`.
-    Expecting,
-    #[default]
-    Other,
-}
-
-#[derive(Debug, Default)]
-struct Stream {
-    /// Offset of the first byte that was not taken; buffered bytes start here.
-    offset: u64,
-    state: State,
-    /// Beginning of a head.
-    buf: Vec<u8>,
-    /// Start line of the buffered head is valid.
-    line_ok: bool,
-    /// How far the buffer was searched for the end of the head.
-    searched: usize,
-}
-
-/// Where a side is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// At the start of a line that may start a message; in search of one if `lost`.
-    Head { lost: bool },
-    /// In a line that is none.
-    SkipLine,
-    /// In a body of known length; `end` asks for an [`Item::End`], `unsure` if the request was not seen.
-    Length { left: u64, end: bool, unsure: bool },
-    /// In a chunk size; `digits` read so far, `rest` if behind them.
-    ChunkSize { value: u64, digits: u8, rest: bool },
-    /// In the data of a chunk.
-    ChunkData { left: u64 },
-    /// Behind the data of a chunk.
-    ChunkEnd,
-    /// In the trailer section; `blank` if the line is empty so far.
-    Trailer { blank: bool },
-    /// In a head of which the beginning was emitted.
-    LongHead { blank: bool, framing: Framing },
-    /// In a body that the close ends.
-    UntilClose,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State::Head { lost: false }
-    }
-}
-
-pub(super) const LOST: State = State::Head { lost: true };
-const READY: State = State::Head { lost: false };
 
 type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
@@ -455,17 +392,5 @@ fn bad_line(side: Side) -> &'static str {
     match side {
         Side::Client => reason::BAD_REQUEST_LINE,
         Side::Server => reason::BAD_STATUS_LINE,
-    }
-}
-
-/// State behind a head. `end` asks for an [`Item::End`] of a body of known length.
-fn after_head(framing: Framing, end: bool) -> State {
-    match framing {
-        Framing::None | Framing::Upgrade(_) | Framing::Length(0) | Framing::LengthUnsure(0) => READY,
-        Framing::Length(left) => State::Length { left, end, unsure: false },
-        Framing::LengthUnsure(left) => State::Length { left, end, unsure: true },
-        Framing::Chunked => State::ChunkSize { value: 0, digits: 0, rest: false },
-        Framing::UntilClose => State::UntilClose,
-        Framing::Unknown => LOST,
     }
 }

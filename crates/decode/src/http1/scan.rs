@@ -1,8 +1,8 @@
 //! Searches in bytes: for a head, through a chunk size, for the end of a section of fields.
 
 use super::head::head_end;
-use super::parse::{State, LOST};
 use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line, METHODS};
+use super::state::{State, LOST};
 use crate::MAX_BUFFERED;
 use memchr::memchr;
 use wirespan_model::Side;

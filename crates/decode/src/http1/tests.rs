@@ -1,5 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
+mod gaps;
+
 use super::Http1;
 use crate::testing::{c, cut, probe, s, tcp, Turn};
 use crate::{Detect, Parser, Protocol, MAX_BUFFERED};
@@ -11,7 +13,7 @@ fn say(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_request_and_its_response() {
+fn a_request_and_its_response_are_read() {
     let said = say(&[
         c("GET /cart/7?token=geheim#x HTTP/1.1\r\nHost: shop.example:8080\r\nUser-Agent: t/1\r\nCookie: a=b\r\n\r\n"),
         s("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
@@ -84,7 +86,7 @@ fn head_204_304_and_interim_responses_have_no_body() {
 }
 
 #[test]
-fn a_refused_body_does_not_come() {
+fn a_refused_body_is_not_waited_for() {
     for body in ["", "ten bytes.\n"] {
         let said = say(&[
             c("PUT /x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n"),
@@ -145,7 +147,7 @@ fn request_targets_keep_no_secrets() {
 }
 
 #[test]
-fn lenient_line_ends_and_folds() {
+fn bare_line_ends_and_folded_lines_are_accepted() {
     let said =
         say(&[c("\r\n\nGET /lf HTTP/1.1\nhOsT:\tname\nTransfer-Encoding:\r\n chunked\nUser-Agent: a\r\n\tb\n\n0\n\n")]);
     assert!(said[0].starts_with("C req @3+76 body=open GET /lf"), "{}", said[0]);
@@ -224,7 +226,7 @@ fn trace_context_is_carried() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &str, second: &str| Http1.detect(&probe(first.as_bytes(), second.as_bytes()));
     assert_eq!(ask("GET / HTTP/1.1\r\n", ""), yes(true));

@@ -27,8 +27,6 @@ mod streams;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_join;
 
 use crate::{Detect, Keep, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};

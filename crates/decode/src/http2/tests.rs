@@ -5,6 +5,8 @@
     clippy::cast_possible_truncation
 )]
 
+mod join;
+
 use super::chain::PREFACE;
 use super::Http2;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
@@ -57,7 +59,7 @@ fn answered(frames: &[Vec<u8>]) -> Turn {
 }
 
 #[test]
-fn a_request_and_its_response() {
+fn a_request_and_its_response_share_a_stream() {
     let said = tcp(
         &Http2,
         &[
@@ -113,7 +115,7 @@ fn grpc_calls_end_with_their_trailers() {
 }
 
 #[test]
-fn padding_priority_continuation_and_interim() {
+fn padding_priority_continuations_and_interim_responses_are_read() {
     let whole = block(&[0x82, 0x86], &[(":path", "/long"), ("user-agent", "agent")]);
     let padded = [&[3, 0x80, 0, 0, 0, 16][..], &[0x82, 0x86, 0x84], &[0; 3]].concat();
     let said = tcp(
@@ -149,7 +151,7 @@ fn padding_priority_continuation_and_interim() {
 }
 
 #[test]
-fn resets_and_goaway() {
+fn resets_and_goaway_end_requests() {
     let reset = |stream, code: u8| frame(3, 0, stream, &[0, 0, 0, code]);
     let said = tcp(
         &Http2,
@@ -223,7 +225,7 @@ fn gaps_are_skipped_inside_data_and_lose_the_table_elsewhere() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let start = started(&[get(1, "/")]).1;
     assert_eq!(Http2.detect(&probe(&start, b"")), Detect::Yes { first_is_client: true });
     assert_eq!(Http2.detect(&probe(&frame(4, 0, 0, b""), &start)), Detect::Yes { first_is_client: false });

@@ -5,7 +5,7 @@ use super::errors;
 use super::facts::{Facts, Part, Topic};
 use super::head::Head;
 use super::topics;
-use crate::prefixed::Frame;
+use crate::framing::prefixed::Frame;
 use crate::text::clean;
 use std::borrow::Cow;
 use std::fmt::Write;

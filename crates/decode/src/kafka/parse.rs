@@ -7,11 +7,11 @@ use super::fetches::Fetches;
 use super::head::{self, Head, MAX_FRAME};
 use super::wire::{Reader, Stop};
 use super::{reason, request, response, topics};
-use crate::prefixed::{Frame, Framing, Out, Start, Stream};
+use crate::framing::prefixed::{Frame, Framing, PrefixedParser, Start};
+use crate::framing::Out;
 use crate::text::at_most;
-use crate::Parser;
 use std::collections::VecDeque;
-use wirespan_model::{Chunk, Item, Kind, Message, Side};
+use wirespan_model::{Item, Kind, Message, Side};
 
 /// Most unanswered requests that are remembered.
 pub const MAX_OUTSTANDING: usize = 1024;
@@ -31,38 +31,14 @@ struct Asked {
 }
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub struct KafkaParser {
-    client: Stream,
-    server: Stream,
-    session: Session,
-}
+pub(super) type KafkaParser = PrefixedParser<Session>;
 
 #[derive(Debug, Default)]
-struct Session {
+pub(super) struct Session {
     asked: VecDeque<Asked>,
     /// A handshake of version 0 is under way: SASL tokens follow without a header.
     raw_sasl: bool,
     fetches: Fetches,
-}
-
-impl Parser for KafkaParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        let stream = match chunk.side {
-            Side::Client => &mut self.client,
-            Side::Server => &mut self.server,
-        };
-        stream.feed(chunk, &mut self.session, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.client.broken_off(Side::Client, &mut self.session, out);
-        self.server.broken_off(Side::Server, &mut self.session, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.client.buffered().saturating_add(self.server.buffered())
-    }
 }
 
 impl Framing for Session {

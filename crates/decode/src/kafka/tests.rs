@@ -5,163 +5,19 @@
     clippy::cast_possible_truncation
 )]
 
+mod bytes;
+mod gaps;
+
 use super::Kafka;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
 use crate::{Detect, Probe, Protocol};
+use bytes::{
+    answer, api_versions, ask, batch, fetch13, fetched13, metadata12, plain_batch, produce9, produced9, say, w, SECRET,
+};
 use proptest::prelude::*;
 
-const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-const SECRET: &str = "geheim";
-
-/// Bytes written one after the other.
-#[derive(Clone, Default)]
-pub(super) struct W(pub(super) Vec<u8>);
-
-impl W {
-    pub(super) fn i8(mut self, n: i8) -> W {
-        self.0.push(n as u8);
-        self
-    }
-    pub(super) fn i16(mut self, n: i16) -> W {
-        self.0.extend(n.to_be_bytes());
-        self
-    }
-    pub(super) fn i32(mut self, n: i32) -> W {
-        self.0.extend(n.to_be_bytes());
-        self
-    }
-    pub(super) fn i64(mut self, n: i64) -> W {
-        self.0.extend(n.to_be_bytes());
-        self
-    }
-    pub(super) fn raw(mut self, bytes: impl AsRef<[u8]>) -> W {
-        self.0.extend(bytes.as_ref());
-        self
-    }
-    pub(super) fn str(self, text: &str) -> W {
-        self.i16(text.len() as i16).raw(text)
-    }
-    /// Unsigned varint.
-    pub(super) fn uv(mut self, mut n: u32) -> W {
-        while n >= 128 {
-            self.0.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        self.i8(n as i8)
-    }
-    /// Compact string.
-    pub(super) fn cstr(self, text: &str) -> W {
-        self.uv(text.len() as u32 + 1).raw(text)
-    }
-    /// Zigzag varint.
-    fn zz(self, n: i32) -> W {
-        self.uv(((n << 1) ^ (n >> 31)) as u32)
-    }
-    /// With a length before it.
-    pub(super) fn framed(self) -> Vec<u8> {
-        W::default().i32(self.0.len() as i32).raw(self.0).0
-    }
-}
-
-pub(super) fn w() -> W {
-    W::default()
-}
-
-/// A request; `flexible` ones have tagged fields behind the client id.
-pub(super) fn ask(key: i16, version: i16, id: i32, flexible: bool, body: W) -> Vec<u8> {
-    let head = w().i16(key).i16(version).i32(id).str("shop");
-    let head = if flexible { head.i8(0) } else { head };
-    head.raw(body.0).framed()
-}
-
-pub(super) fn answer(id: i32, flexible: bool, body: W) -> Vec<u8> {
-    let head = w().i32(id);
-    let head = if flexible { head.i8(0) } else { head };
-    head.raw(body.0).framed()
-}
-
-/// A record with a key, a value and headers.
-fn record(headers: &[(&str, &str)]) -> W {
-    let mut body = w().i8(0).zz(0).zz(0).zz(3).raw("key").zz(SECRET.len() as i32).raw(SECRET).zz(headers.len() as i32);
-    for (name, value) in headers {
-        body = body.zz(name.len() as i32).raw(name).zz(value.len() as i32).raw(value);
-    }
-    w().zz(body.0.len() as i32).raw(body.0)
-}
-
-/// A batch of records; `attributes` has the codec.
-pub(super) fn batch(base: i64, attributes: i16, records: &[W]) -> W {
-    let n = records.len() as i32;
-    let inner = w().i32(0).i8(2).i32(0x1234).i16(attributes).i32(n - 1).i64(1).i64(1).i64(-1).i16(-1).i32(-1).i32(n);
-    let inner = records.iter().fold(inner, |w, r| w.raw(&r.0));
-    w().i64(base).i32(inner.0.len() as i32).raw(inner.0)
-}
-
-fn plain_batch(base: i64, n: usize) -> W {
-    batch(base, 0, &vec![record(&[("secret-header", SECRET), ("traceparent", PARENT)]); n])
-}
-
-pub(super) fn produce9(id: i32, acks: i16, partitions: &[(i32, W)]) -> Vec<u8> {
-    let body = w().uv(0).i16(acks).i32(30_000).uv(2).cstr("orders").uv(partitions.len() as u32 + 1);
-    let body = partitions
-        .iter()
-        .fold(body, |b, (index, batch)| b.i32(*index).uv(batch.0.len() as u32 + 1).raw(&batch.0).i8(0));
-    ask(0, 9, id, true, body.i8(0).i8(0))
-}
-
-fn produced9(id: i32, partitions: &[(i32, i16, i64)]) -> Vec<u8> {
-    let body = w().uv(2).cstr("orders").uv(partitions.len() as u32 + 1);
-    let body = partitions.iter().fold(body, |b, (index, error, base)| {
-        let b = b.i32(*index).i16(*error).i64(*base).i64(-1).i64(0).uv(1);
-        b.cstr(SECRET).i8(0)
-    });
-    answer(id, true, body.i8(0).i32(0).i8(0))
-}
-
-/// Fetch version 13 or 17: topics by id.
-fn fetch13(id: i32, topic: [u8; 16], offset: i64) -> Vec<u8> {
-    let body = w().i32(-1).i32(500).i32(1).i32(1 << 20).i8(0).i32(0).i32(0).uv(2).raw(topic).uv(2);
-    let body = body.i32(1).i32(-1).i64(offset).i32(-1).i64(-1).i32(1 << 20).i8(0).i8(0).uv(1).cstr("").i8(0);
-    ask(1, 13, id, true, body)
-}
-
-fn fetched13(id: i32, topic: [u8; 16], error: i16, records: &W, extra: u32) -> Vec<u8> {
-    let body = w().i32(0).i16(0).i32(7).uv(2).raw(topic).uv(2).i32(1).i16(error).i64(99).i64(99).i64(0).uv(0).i32(-1);
-    let body = body.uv(records.0.len() as u32 + extra + 1).raw(&records.0);
-    if extra > 0 {
-        // The rest is not captured: its length counts.
-        let bytes = w().i32(id).i8(0).raw(body.0).0;
-        return w().i32((bytes.len() + extra as usize + 3) as i32).raw(bytes).0;
-    }
-    answer(id, true, body.i8(0).i8(0).i8(0))
-}
-
-fn metadata12(id: i32, topic: [u8; 16], name: &str) -> Vec<u8> {
-    let body = w().i32(0).uv(2).i32(1).cstr("broker").i32(9092).uv(0).i8(0).cstr("cluster").i32(1).uv(2);
-    let body = body.i16(0).cstr(name).raw(topic).i8(0).uv(2).i16(0).i32(0).i32(1).i32(0);
-    let body = body.uv(2).i32(1).uv(2).i32(1).uv(1).i8(0).i32(0).i8(0).i8(0);
-    answer(id, true, body)
-}
-
-fn api_versions(id: i32) -> Vec<u8> {
-    ask(18, 3, id, true, w().cstr("my-client").cstr("1.0").i8(0))
-}
-
-/// What the parser says, without what every request has.
-fn say(turns: &[Turn]) -> Vec<String> {
-    let plain = |l: String| {
-        l.replace(" messaging.system.name=kafka", "")
-            .replace(" messaging.client.id=shop", "")
-            .split(' ')
-            .filter(|w| !w.starts_with("messaging.operation.") && !w.starts_with("wirespan.kafka.api_version"))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    tcp(&Kafka, turns).into_iter().map(plain).collect()
-}
-
 #[test]
-fn a_produce_and_its_offset() {
+fn a_produce_links_its_offset() {
     let said = say(&[c(produce9(7, -1, &[(3, plain_batch(0, 2))])), s(produced9(7, &[(3, 0, 1200)]))]);
     assert!(said[0].starts_with("C req @0+"), "{said:?}");
     for part in [
@@ -215,7 +71,7 @@ fn errors_have_names() {
 }
 
 #[test]
-fn fetch_by_topic_id_with_offsets_and_links() {
+fn a_fetch_by_topic_id_links_its_offsets() {
     let id = *b"fetch by topic i";
     let turns = [
         c(fetch13(1, id, 50)),
@@ -294,7 +150,7 @@ fn a_fetch_not_captured_whole_counts_nothing_and_brought_what_there_was() {
 }
 
 #[test]
-fn what_a_session_asks_for_is_known_to_fetches_that_do_not_repeat_it() {
+fn topics_of_a_session_are_known_to_fetches_that_do_not_repeat_them() {
     let topic = *b"asked for before";
     let again =
         c(ask(1, 13, 2, true, w().i32(-1).i32(500).i32(1).i32(1 << 20).i8(0).i32(7).i32(1).uv(1).uv(1).cstr("").i8(0)));
@@ -331,7 +187,7 @@ fn old_message_sets_are_walked() {
 }
 
 #[test]
-fn groups_and_commits() {
+fn groups_and_commits_are_named() {
     let commit = w().cstr("g1").i32(3).cstr("me").uv(0).uv(2).cstr("orders").uv(2).i32(2).i64(1300).i32(-1);
     let commit = ask(8, 8, 1, true, commit.cstr(SECRET).i8(0).i8(0).i8(0));
     let committed = answer(1, true, w().i32(0).uv(2).cstr("orders").uv(2).i32(2).i16(25).i8(0).i8(0).i8(0));
@@ -373,46 +229,7 @@ fn newer_versions_and_keys_have_their_header_only() {
 }
 
 #[test]
-fn the_middle_of_a_connection() {
-    let id = *b"joined in middle";
-    let said = say(&[
-        s("rest of a response that was sent before"),
-        c("the rest of a request"),
-        s(answer(8, true, w().i32(0))),
-        c(fetch13(9, id, 1)),
-        s(fetched13(9, id, 0, &plain_batch(1, 1), 0)),
-    ]);
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].contains("id=9 Fetch") && said[1].contains("kafka.offset=1"), "{said:?}");
-    // The answer to an older request comes with the first one that we know.
-    let both = [answer(8, true, w().i32(0)), fetched13(9, id, 0, &plain_batch(1, 1), 0)].concat();
-    let said = say(&[c(fetch13(9, id, 1)), s(both)]);
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[1].contains("id=9") && said[1].contains("kafka.offset=1"), "{said:?}");
-}
-
-#[test]
-fn gaps_are_skipped_exactly_or_counted() {
-    let big = produce9(1, 1, &[(0, plain_batch(0, 40))]);
-    let (head, tail) = big.split_at(330);
-    let next = produce9(2, 1, &[(0, plain_batch(0, 1))]);
-    let said = say(&[(c("").0, head.to_vec(), tail.len() as u64), c(&next)]);
-    assert!(said[0].contains(&format!("@0+330 body={} id=1 Produce orders", tail.len())), "{}", said[0]);
-    assert!(said[0].contains("trace_id") && said[1].contains("id=2"), "{said:?}");
-    // The header of the only batch tells how many there are.
-    assert!(said[0].contains("messaging.batch.message_count=40"), "{}", said[0]);
-    // Beyond the end of the message.
-    let said = say(&[(c("").0, head.to_vec(), tail.len() as u64 + 5), c("xx"), c(&next)]);
-    assert_eq!(said[1], "Malformed Client kafka_gap");
-    assert!(said[2].contains("id=2") && said.len() == 3, "{said:?}");
-    assert_eq!(say(&[c(&next), c("nonsense ")])[1], "Malformed Client kafka_bad_frame");
-    // The end of the connection.
-    let said = tcp_to_the_end(&Kafka, &[c(head)]);
-    assert!(said[0].contains("id=1 Produce orders"), "{said:?}");
-}
-
-#[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = api_versions(1);
     let reply = answer(1, false, w().i16(0).uv(1).i32(0).i8(0));
@@ -451,57 +268,6 @@ fn java_may_send_a_later_number_first() {
 
 /// The broker sends records with `sendfile`, or of each call the beginning only is seen: what stands behind them is
 /// read all the same.
-#[test]
-fn offsets_behind_records_that_were_not_captured() {
-    let topic = *b"behind cut bytes";
-    let part = |index: i32, records: &W| {
-        let head = w().i32(index).i16(0).i64(99).i64(99).i64(0).uv(0).i32(-1).uv(records.0.len() as u32 + 1);
-        head.raw(&records.0).i8(0)
-    };
-    let two = W([plain_batch(5, 30).0, plain_batch(35, 4).0].concat());
-    let (first, second) = (part(0, &two), part(1, &plain_batch(70, 2)));
-    let body = w().i32(0).i16(0).i32(7).uv(2).raw(topic).uv(3).raw(&first.0).raw(&second.0).i8(0).i8(0);
-    let whole = answer(1, true, body);
-    let asks = c(fetch13(1, topic, 5));
-    let said = |pieces: &[(usize, usize)]| {
-        let mut turns = vec![asks.clone()];
-        let mut end = 0;
-        for (from, to) in pieces.iter().copied().chain([(whole.len(), whole.len())]) {
-            if let Some(last) = turns.last_mut().filter(|_| end > 0) {
-                last.2 = (from - end) as u64;
-            }
-            turns.push(s(&whole[from..to]));
-            end = to;
-        }
-        tcp(&Kafka, &turns)[1].clone()
-    };
-    let all = said(&[(0, whole.len())]);
-    assert!(
-        all.contains(":5-38") && all.contains(":70-71") && all.contains("messaging.batch.message_count=36"),
-        "{all}"
-    );
-    // Where the second batch begins, and where the second partition does.
-    let at = |bytes: &[u8]| whole.windows(bytes.len()).position(|w| w == bytes).expect("it is there");
-    let (batch, partition) = (at(&plain_batch(35, 4).0[..12]), at(&second.0[..26]));
-    let all_but_context = |said: &str| said.split(" traceparent").next().map(str::to_owned);
-    let first = at(&two.0[..12]);
-    for (cut, on) in [(first + 80, batch), (first + 80, batch - 10), (first + 90, first + 200)] {
-        let said = said(&[(0, cut), (on, whole.len())]);
-        assert_eq!(all_but_context(&said), all_but_context(&all), "{cut}-{on}");
-    }
-    // The records of the first partition end in what is missing: their last offset is not known, the others are.
-    let part = said(&[(0, batch + 70), (partition - 5, whole.len())]);
-    assert!(part.contains(":5-38") && part.contains(":70-71"), "{part}");
-    let part = said(&[(0, first + 80), (partition - 1, whole.len())]);
-    assert!(part.contains(":70-71") && !part.contains("-38") && !part.contains("message_count"), "{part}");
-    // None of them was captured.
-    let none = said(&[(0, first), (partition - 1, whole.len())]);
-    assert!(none.contains(":70-71") && !none.contains("message_count"), "{none}");
-    // What is missing ends inside the second partition's head: nothing is made up.
-    let lost = said(&[(0, first + 80), (partition + 6, whole.len())]);
-    assert!(!lost.contains(":70") && !lost.contains("71"), "{lost}");
-}
-
 fn conversation() -> Vec<Turn> {
     let id = *b"kafka conversati";
     vec![

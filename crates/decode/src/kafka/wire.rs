@@ -1,6 +1,6 @@
 //! Kafka's primitive types, in the old encoding and in the compact one of flexible versions (KIP-482).
 
-use crate::prefixed::Hole;
+use crate::framing::prefixed::Hole;
 use crate::text::{at_most, len64};
 
 /// Why reading stopped.

@@ -11,7 +11,12 @@
 #[cfg(test)]
 mod tests;
 
-use crate::framed::{decide, Field, Format, Frame, Frames, Looks, Out, Reader, Reasons, Start};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
+use crate::framing::{
+    decide,
+    protobuf::{self, Field},
+    Cursor, Looks, Out,
+};
 use crate::rpc;
 use crate::text::visible;
 use crate::{Detect, Pairing, Parser, Probe, Protocol};
@@ -44,7 +49,7 @@ impl Protocol for Krpc {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(KrpcFormat, transport))
+        Box::new(CallParser::new(KrpcFormat, transport))
     }
 }
 
@@ -64,7 +69,7 @@ fn lengths(bytes: &[u8]) -> Result<Option<(u16, u32)>, ()> {
     if bytes.iter().zip(b"KR").any(|(b, m)| b != m) {
         return Err(());
     }
-    let mut r = Reader::new(bytes.get(2..).unwrap_or_default());
+    let mut r = Cursor::new(bytes.get(2..).unwrap_or_default());
     match r.u16().zip(r.u32()) {
         None => Ok(None),
         Some((header, all)) if header >= 4 && u32::from(header) <= all && all <= MAX_LEN => Ok(Some((header, all))),
@@ -75,9 +80,9 @@ fn lengths(bytes: &[u8]) -> Result<Option<(u16, u32)>, ()> {
 /// Reads as far as the bytes go.
 fn meta(bytes: &[u8], len: u16) -> Option<Meta<'_>> {
     let all = bytes.get(HEADER..).unwrap_or_default();
-    let mut r = Reader::new(all.get(..usize::from(len)).unwrap_or(all));
+    let mut r = Cursor::new(all.get(..usize::from(len)).unwrap_or(all));
     let mut meta = Meta::default();
-    while let Some((key, value)) = r.field() {
+    while let Some((key, value)) = protobuf::field(&mut r) {
         match (key, value) {
             (1, Field::Int(n @ 1..=2)) => meta.direction = n,
             (2, Field::Int(_)) => meta.service = value.int32(),
@@ -85,8 +90,8 @@ fn meta(bytes: &[u8], len: u16) -> Option<Meta<'_>> {
             (4, Field::Int(_)) => meta.sequence = value.int32().cast_unsigned(),
             (6, Field::Int(_)) => meta.code = value.int32(),
             (7, Field::Bytes(trace)) => {
-                let mut inner = Reader::new(trace);
-                while let Some((key, value)) = inner.field() {
+                let mut inner = Cursor::new(trace);
+                while let Some((key, value)) = protobuf::field(&mut inner) {
                     if key == 2 {
                         meta.trace = visible(value.bytes(), 128);
                     }

@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::Krpc;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, s, tcp, Turn};
 
 fn frame(meta: &[u8], payload: &[u8]) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn calls_and_their_answers() {
+fn calls_and_answers_share_an_id() {
     let said = tcp(&Krpc, &conversation());
     assert!(said[0].contains("id=1 3 9 rpc.system.name=krpc rpc.method=9/3"), "{}", said[0]);
     assert!(said[0].contains("foreign_trace_id: Some(\"t-1\")"));
@@ -32,7 +32,7 @@ fn calls_and_their_answers() {
 }
 
 #[test]
-fn sound_recognised_and_silent() {
+fn cuts_are_survived_connections_recognised_and_values_hidden() {
     let turns = conversation();
     is_sound(&Krpc, &turns);
     keeps_secrets(&Krpc, &turns, &["canary"]);

@@ -2,8 +2,9 @@
 
 use super::{emit, reason};
 use crate::ber::{elements, head, unsigned, Stop};
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::Out;
 use crate::text::len64;
-use crate::units::{Out, Reader, Step, Unit};
 use wirespan_model::{AttrVal, Body, Item, Kind, Late, Side};
 
 /// Bytes of a message that are looked at.

@@ -41,7 +41,7 @@ fn entry(id: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_session() {
+fn a_session_is_read_from_bind_to_unbind() {
     let extended = message(5, 0x77, &[&ber(0x80, b"1.3.6.1.4.1.4203.1.11.3")]);
     let turns = [
         c(bind(1)),
@@ -100,7 +100,7 @@ fn start_tls_gives_way_to_tls() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     assert_eq!(claimed(&bind(1), b""), Some(("ldap", true)));
     assert_eq!(claimed(&search(9), b""), Some(("ldap", true)));
     assert_eq!(claimed(&search(9), &entry(9)), Some(("ldap", true)));

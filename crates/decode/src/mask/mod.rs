@@ -15,7 +15,9 @@
 //! the same text whatever the number of its values.
 
 mod describe;
+mod dialect;
 mod keep;
+mod lex;
 pub mod sql;
 pub mod statements;
 mod summary;
@@ -24,12 +26,11 @@ mod words;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_keep;
 
 pub use describe::Described;
+pub use dialect::{Backslash, Dialect, Rules};
 pub(crate) use keep::{FieldNames, KeptHttp};
 pub use keep::{Keep, KeepKey, Mask};
-pub use sql::{Backslash, Dialect, Masker, Rules};
+pub use sql::Masker;
 pub use statements::{Statement, Statements};
 pub use text::text;

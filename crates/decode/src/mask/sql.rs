@@ -1,5 +1,7 @@
 //! SQL and its dialects → text without values.
 
+use super::dialect::{Backslash, Dialect, Rules};
+use super::lex::{bare_len, byte, byte_at, comment, is_name_end, line, uuid, while_in};
 use super::summary::Summary;
 use super::words::{is, one_of};
 
@@ -7,57 +9,6 @@ use super::words::{is, one_of};
 const MAX_LITERAL: usize = 256;
 /// Longest masked text that is written, bytes.
 pub const MAX_TEXT: usize = 2048;
-
-/// What the quotes of a language mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// PostgreSQL: `"name"`, `$$text$$`, nested comments.
-    #[default]
-    Postgres,
-    /// MySQL and MariaDB: `"text"`, `` `name` ``, `# comment`.
-    MySql,
-    /// SQL Server: `[name]`; `"x"` is text or a name, as the session chose.
-    MsSql,
-    /// ClickHouse: `"name"`, `` `name` ``, backslash escapes, data behind `FORMAT`.
-    ClickHouse,
-    /// Cassandra: `"name"`, `$$text$$`.
-    Cql,
-}
-
-/// Whether a backslash escapes in plain strings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backslash {
-    /// It does.
-    Escapes,
-    /// It is a character like others.
-    Plain,
-    /// The session decides, and it was not seen: a backslash before a quote masks the rest.
-    #[default]
-    Unknown,
-}
-
-/// How to read a statement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
-    /// Language.
-    pub dialect: Dialect,
-    /// Backslashes in plain strings.
-    pub backslash: Backslash,
-    /// The text is in an encoding whose second bytes may look like quotes or backslashes (GBK, Big5, Shift-JIS).
-    pub double_byte: bool,
-}
-
-impl Rules {
-    /// The rules of a dialect of which the session cannot change any.
-    pub fn of(dialect: Dialect) -> Self {
-        let backslash = match dialect {
-            Dialect::ClickHouse => Backslash::Escapes,
-            Dialect::MsSql | Dialect::Cql => Backslash::Plain,
-            Dialect::MySql | Dialect::Postgres => Backslash::Unknown,
-        };
-        Rules { dialect, backslash, double_byte: false }
-    }
-}
 
 /// Masks statements, one after the other, into memory of its own.
 #[derive(Debug, Default)]
@@ -408,64 +359,4 @@ impl Masker {
             self.text.push(' ');
         }
     }
-}
-
-fn bare_len(text: &str) -> usize {
-    text.trim_end_matches(' ').len()
-}
-
-fn is_name_end(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '"' | '`' | ']' | '$')
-}
-
-fn byte_at(bytes: &[u8], at: usize) -> Option<u8> {
-    bytes.get(at).copied()
-}
-
-/// The byte there, or 0.
-fn byte(bytes: &[u8], at: usize) -> u8 {
-    byte_at(bytes, at).unwrap_or(0)
-}
-
-/// How many bytes from `at` on are of a class.
-fn while_in(bytes: &[u8], at: usize, class: impl Fn(u8) -> bool) -> usize {
-    bytes.get(at..).unwrap_or_default().iter().take_while(|b| class(**b)).count()
-}
-
-/// Length of a UUID without quotes (Cassandra writes them so), also of one that was cut off behind its first group.
-fn uuid(rest: &[u8]) -> Option<usize> {
-    const LEN: usize = 36;
-    let shown = rest.get(..LEN).unwrap_or(rest);
-    let fits = shown.iter().enumerate().all(|(i, b)| match i {
-        8 | 13 | 18 | 23 => *b == b'-',
-        _ => b.is_ascii_hexdigit(),
-    });
-    (fits && shown.len() > 8).then_some(shown.len())
-}
-
-/// Length of a comment to the end of its line.
-fn line(rest: &[u8]) -> usize {
-    memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len())
-}
-
-/// Length of a comment in slashes and stars.
-fn comment(rest: &[u8], nested: bool) -> usize {
-    let (mut depth, mut at) = (0u32, 0usize);
-    while at < rest.len() {
-        match (byte(rest, at), byte(rest, at.saturating_add(1))) {
-            (b'/', b'*') if nested || depth == 0 => {
-                depth = depth.saturating_add(1);
-                at = at.saturating_add(2);
-            }
-            (b'*', b'/') => {
-                depth = depth.saturating_sub(1);
-                at = at.saturating_add(2);
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => at = at.saturating_add(1),
-        }
-    }
-    rest.len()
 }

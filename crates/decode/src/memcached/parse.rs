@@ -3,8 +3,9 @@
 use super::binary::{self, HEADER};
 use super::reason;
 use super::text::{self, Class, Command, Line};
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::{Out, PerSide};
 use crate::text::{clean, hide_values, len64};
-use crate::units::{Out, PerSide, Reader, Step, Unit};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use wirespan_model::{AttrVal, Body, Item, Kind, Late, Message, Outcome, Side};

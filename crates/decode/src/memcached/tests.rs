@@ -29,7 +29,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn text_commands() {
+fn text_commands_are_read() {
     let said = short(cutting_changes_nothing(&Memcached, &conversation(), "geheim"));
     assert_eq!(
         said,
@@ -62,7 +62,7 @@ fn text_commands() {
 }
 
 #[test]
-fn meta_commands_and_quiet_ones() {
+fn meta_commands_and_quiet_commands_are_read() {
     let said = short(cutting_changes_nothing(
         &Memcached,
         &[
@@ -100,7 +100,7 @@ fn binary(magic: u8, opcode: u8, status: u16, opaque: u32, extras: &[u8], key: &
 }
 
 #[test]
-fn binary_commands() {
+fn binary_commands_are_read() {
     let said = short(cutting_changes_nothing(
         &super::MemcachedBinary,
         &[
@@ -136,7 +136,7 @@ fn binary_commands() {
 }
 
 #[test]
-fn values_not_captured_and_lines_too_long() {
+fn missing_values_and_long_lines_are_skipped() {
     let keys = "get ".to_owned() + &"k ".repeat(3000) + "\r\n";
     let said = short(tcp(
         &Memcached,
@@ -165,7 +165,7 @@ fn values_not_captured_and_lines_too_long() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = Some(("memcached", true));
     assert_eq!(claimed(b"get a\r\n", b""), None);
     assert_eq!(claimed(b"get a b\r\n", b"VALUE a 0 1\r\nx\r\nEND\r\n"), yes);

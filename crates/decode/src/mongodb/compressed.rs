@@ -1,7 +1,7 @@
 //! The beginning of a compressed body (`OP_COMPRESSED`).
 
 use super::bson::int32;
-use crate::packed;
+use crate::compression;
 use flate2::{Decompress, FlushDecompress};
 
 /// Bytes that are unpacked; what stands behind them was not worth telling either without compression.
@@ -24,8 +24,8 @@ pub(super) fn unpack(bytes: &[u8], out: &mut Vec<u8>) {
     let Some((_, compressor, packed)) = head(bytes) else { return };
     match compressor {
         Some(NOOP) => out.extend_from_slice(packed.get(..MAX_UNPACKED).unwrap_or(packed)),
-        Some(SNAPPY) => packed::snappy(packed, out, MAX_UNPACKED),
-        Some(ZSTD) => packed::zstd(packed, out, MAX_UNPACKED),
+        Some(SNAPPY) => compression::snappy(packed, out, MAX_UNPACKED),
+        Some(ZSTD) => compression::zstd(packed, out, MAX_UNPACKED),
         Some(ZLIB) => {
             out.reserve_exact(MAX_UNPACKED);
             let read = Decompress::new(true).decompress_vec(packed, out, FlushDecompress::Sync);

@@ -2,8 +2,9 @@
 
 use super::bson::{self, int32, Value};
 use super::{compressed, emit, reason};
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::Out;
 use crate::text::{at_most, len64};
-use crate::units::{Out, Reader, Step, Unit};
 use wirespan_model::{Item, Kind, Side};
 
 /// Bytes of a message that are looked at.

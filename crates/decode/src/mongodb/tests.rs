@@ -89,7 +89,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn commands_and_replies_by_id_without_values() {
+fn commands_and_replies_share_an_id_and_hide_values() {
     let said = cutting_changes_nothing(&MongoDb, &conversation(), "geheim");
     let find = "find cart db.system.name=mongodb db.operation.name=find db.namespace=shop db.collection.name=cart";
     let insert =
@@ -118,7 +118,7 @@ fn a_reply_whose_end_was_not_captured_claims_nothing() {
 }
 
 #[test]
-fn unacknowledged_writes_and_streams_of_replies() {
+fn unacknowledged_writes_are_one_way_and_replies_may_stream() {
     let ok = document(&[double("ok", 1.0)]);
     let said = tcp(
         &MongoDb,
@@ -140,7 +140,7 @@ fn unacknowledged_writes_and_streams_of_replies() {
 }
 
 #[test]
-fn older_operations_and_compressed_ones() {
+fn older_and_compressed_operations_are_read() {
     let hello = document(&[int("isMaster", 1)]);
     let query = |name: &str, body: &[u8]| [&[0; 4], name.as_bytes(), &[0; 5], &[255; 4][..], body].concat();
     let reply = |flags: u8, body: &[u8]| [&[flags, 0, 0, 0][..], &[0; 12], &[1, 0, 0, 0], body].concat();
@@ -169,7 +169,7 @@ fn older_operations_and_compressed_ones() {
 }
 
 #[test]
-fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
+fn compressed_messages_are_read_and_masked_like_plain_ones() {
     let zlib = |bytes: &[u8]| {
         let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
         std::io::Write::write_all(&mut packer, bytes).unwrap();
@@ -215,7 +215,7 @@ fn what_is_compressed_is_read_and_masked_as_if_it_were_not() {
 }
 
 #[test]
-fn who_offers_zstd_is_wanted_whole() {
+fn connections_that_offer_zstd_are_wanted_whole() {
     let hello = |name: &str, offered: &[&str]| {
         let names: Vec<_> = offered.iter().enumerate().map(|(i, n)| text(&i.to_string(), n)).collect();
         document(&[int(name, 1), element(4, "compression", &document(&names)), text("$db", "admin")])
@@ -244,7 +244,7 @@ fn gaps_between_messages_are_survived() {
 }
 
 #[test]
-fn detection_from_any_message() {
+fn connections_are_recognised_from_any_message() {
     let ok = msg(9, 1, 0, &document(&[double("ok", 1.0)]));
     assert_eq!(claimed(&find(1), b""), Some(("mongodb", true)));
     assert_eq!(claimed(&find(1), &ok), Some(("mongodb", true)));

@@ -5,7 +5,7 @@
 //! by PINGRESP).
 
 use super::packet::{allowed, connect_start, header, is_topic, kind, plausible, Header};
-use crate::frames::Fields;
+use crate::framing::Cursor;
 use crate::{Detect, Probe};
 use wirespan_model::Side;
 
@@ -38,10 +38,10 @@ fn packets(bytes: &[u8]) -> Result<Vec<(Header, u16)>, Not> {
         let body = rest.get(head.len..).unwrap_or_default();
         let whole = usize::try_from(head.total()).ok().and_then(|n| rest.split_at_checked(n));
         let cut = || if whole.is_none() && found.is_empty() { Not::Yet } else { Not::Packets };
-        let mut at = Fields::new(body);
+        let mut at = Cursor::new(body);
         let id = match head.kind {
             kind::PUBLISH => {
-                let topic = at.medium().ok_or_else(cut)?;
+                let topic = at.bytes16().ok_or_else(cut)?;
                 // None at all (an alias) tells nothing.
                 if !is_topic(topic, false) {
                     return Err(Not::Packets);
@@ -76,9 +76,9 @@ fn packets(bytes: &[u8]) -> Result<Vec<(Header, u16)>, Not> {
 /// properties.
 fn filters(bytes: &[u8], options: bool) -> bool {
     let read = |bytes| {
-        let mut at = Fields::new(bytes);
+        let mut at = Cursor::new(bytes);
         while !at.is_empty() {
-            let ok = at.medium().is_some_and(|t| is_topic(t, true));
+            let ok = at.bytes16().is_some_and(|t| is_topic(t, true));
             if !ok || (options && at.u8().is_none_or(|o| o & 3 == 3 || o & 0xc0 != 0)) {
                 return false;
             }

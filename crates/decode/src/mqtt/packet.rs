@@ -1,6 +1,7 @@
 //! Packets: fixed header, and the parts of the others that are kept.
 
-use crate::frames::{Fields, Measure};
+use crate::framing::frames::Measure;
+use crate::framing::Cursor;
 use crate::text::len64;
 use wirespan_model::Side;
 
@@ -111,12 +112,12 @@ pub(super) fn is_topic(bytes: &[u8], filter: bool) -> bool {
 /// Whether what follows a header can be told to be what it says, as far as it is there.
 pub(super) fn plausible(head: Header, packet: &[u8]) -> bool {
     let body = packet.get(head.len..).unwrap_or_default();
-    let mut at = Fields::new(body);
+    let mut at = Cursor::new(body);
     let whole = len64(body.len()) >= head.remaining;
     match head.kind {
         kind::CONNECT => connect_start(body).is_some(),
         kind::PUBLISH => {
-            let topic = at.medium();
+            let topic = at.bytes16();
             let id_ok = head.qos() == 0 || at.u16().map_or(!whole, |id| id != 0);
             topic.map_or(!whole, |t| is_topic(t, false)) && id_ok
         }
@@ -131,8 +132,8 @@ pub(super) fn plausible(head: Header, packet: &[u8]) -> bool {
 
 /// Version of a CONNECT whose protocol name and level are right.
 pub(super) fn connect_start(body: &[u8]) -> Option<u8> {
-    let mut at = Fields::new(body);
-    let name = at.medium()?;
+    let mut at = Cursor::new(body);
+    let name = at.bytes16()?;
     let level = at.u8()?;
     let known = match name {
         // The high bit of the level marks a bridge.
@@ -177,7 +178,7 @@ pub(super) struct Properties<'a> {
 }
 
 /// A variable byte integer.
-fn varint(at: &mut Fields<'_>) -> Option<u64> {
+fn varint(at: &mut Cursor<'_>) -> Option<u64> {
     let mut n = 0u64;
     for shift in [0u32, 7, 14, 21] {
         let b = at.u8()?;
@@ -190,11 +191,11 @@ fn varint(at: &mut Fields<'_>) -> Option<u64> {
 }
 
 /// Reads properties (MQTT 5, table 2-4) as far as they are there. `None`: not all of them.
-pub(super) fn properties<'a>(at: &mut Fields<'a>, into: &mut Properties<'a>) -> Option<()> {
+pub(super) fn properties<'a>(at: &mut Cursor<'a>, into: &mut Properties<'a>) -> Option<()> {
     let len = usize::try_from(varint(at)?).ok()?;
     let rest = at.rest();
     let whole = rest.get(..len);
-    let mut p = Fields::new(whole.unwrap_or(rest));
+    let mut p = Cursor::new(whole.unwrap_or(rest));
     while !p.is_empty() {
         match varint(&mut p)? {
             0x01 | 0x17 | 0x19 | 0x24 | 0x25 | 0x28 | 0x29 | 0x2a => drop(p.u8()?),
@@ -202,11 +203,11 @@ pub(super) fn properties<'a>(at: &mut Fields<'a>, into: &mut Properties<'a>) -> 
             0x13 | 0x21 | 0x22 => drop(p.u16()?),
             0x02 | 0x11 | 0x18 | 0x27 => drop(p.u32()?),
             0x0b => drop(varint(&mut p)?),
-            0x08 => into.response_topic = Some(p.medium()?),
-            0x09 => into.correlation = Some(p.medium()?),
-            0x03 | 0x12 | 0x15 | 0x16 | 0x1a | 0x1c | 0x1f => drop(p.medium()?),
+            0x08 => into.response_topic = Some(p.bytes16()?),
+            0x09 => into.correlation = Some(p.bytes16()?),
+            0x03 | 0x12 | 0x15 | 0x16 | 0x1a | 0x1c | 0x1f => drop(p.bytes16()?),
             0x26 => {
-                let (name, value) = (p.medium()?, p.medium()?);
+                let (name, value) = (p.bytes16()?, p.bytes16()?);
                 into.context.field(name, value);
             }
             _ => return None,

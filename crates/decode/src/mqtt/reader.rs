@@ -3,12 +3,12 @@
 use super::codes;
 use super::packet::kind;
 use super::packet::{connect_start, header, measure, properties, Header, Properties};
-use crate::frames::{Fields, Frame, Frames, Measure, Out, Reader};
+use crate::framing::frames::{Frame, Frames, Measure, Reader};
+use crate::framing::{Cursor, Out};
 use crate::text::{clean, len64, visible};
-use crate::Parser;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use wirespan_model::{Body, Chunk, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{Body, Item, Kind, Message, Outcome, Side};
 
 /// Topic aliases remembered per side.
 const MAX_ALIASES: usize = 64;
@@ -21,29 +21,11 @@ const ID_PING: u64 = 1 << 33;
 const ID_RELEASE: u64 = 1 << 16;
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub(super) struct MqttParser {
-    frames: Frames,
-    session: Session,
-}
-
-impl Parser for MqttParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.feed(chunk, &mut self.session, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.finish(&mut self.session, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.frames.buffered()
-    }
-}
+pub(super) type MqttParser = Frames<Session>;
 
 /// What both ends have agreed on.
 #[derive(Debug, Default)]
-struct Session {
+pub(super) struct Session {
     /// 3, 4 (which is 3.1.1) or 5.
     version: Option<u8>,
     aliases: [HashMap<u16, Box<str>>; 2],
@@ -59,7 +41,7 @@ impl Reader for Session {
 
     fn frame(&mut self, frame: Frame<'_>, out: Out<'_>) {
         let Ok(head) = header(frame.bytes) else { return };
-        let mut at = Fields::new(frame.bytes);
+        let mut at = Cursor::new(frame.bytes);
         at.take(head.len);
         // Fields of this packet only, not of those behind it.
         let body = at.rest();
@@ -110,7 +92,7 @@ impl Session {
         props: &mut Properties<'a>,
         m: &mut Message<'a>,
     ) -> usize {
-        let mut at = Fields::new(body);
+        let mut at = Cursor::new(body);
         let (operation, name) = if m.side == Side::Client { ("send", "publish") } else { ("process", "deliver") };
         m.attrs.push(("messaging.operation.type", operation.into()));
         m.attrs.push(("messaging.operation.name", name.into()));
@@ -121,7 +103,7 @@ impl Session {
         if head.flags & 8 != 0 {
             m.attrs.push(("wirespan.mqtt.duplicate", true.into()));
         }
-        let Some(topic) = at.medium() else { return body.len() };
+        let Some(topic) = at.bytes16() else { return body.len() };
         if head.qos() > 0 {
             // Its answer could not be found without the id.
             let Some(id) = at.u16() else { return body.len() };
@@ -133,10 +115,10 @@ impl Session {
         let version = self.version;
         if version == Some(5) && properties(&mut at, props).is_none() {
             // Cut off, or nonsense: what was read before stands.
-            at = Fields::new(body);
+            at = Cursor::new(body);
             at.take(body.len());
         }
-        let read = at.at();
+        let read = body.len().saturating_sub(at.rest().len());
         let mut topic = clean(topic, MAX_TOPIC);
         if let Some(alias) = props.alias {
             let aliases = self.aliases_of(side);
@@ -164,7 +146,7 @@ impl Session {
     }
 
     fn subscribe<'a>(&self, head: Header, body: &'a [u8], m: &mut Message<'a>) -> usize {
-        let mut at = Fields::new(body);
+        let mut at = Cursor::new(body);
         m.kind = Kind::Request;
         m.attrs.push(("messaging.operation.name", name(head.kind).into()));
         let Some(id) = at.u16() else { return body.len() };
@@ -177,7 +159,7 @@ impl Session {
             _ => {}
         }
         let mut filters = 0i64;
-        while let Some(filter) = at.medium() {
+        while let Some(filter) = at.bytes16() {
             if filters == 0 {
                 m.target = clean(filter, MAX_TOPIC);
                 m.attrs.push(("messaging.destination.name", wirespan_model::AttrVal::Str(m.target.clone())));
@@ -194,20 +176,20 @@ impl Session {
     }
 
     fn connect<'a>(&mut self, body: &'a [u8], m: &mut Message<'a>) -> usize {
-        let mut at = Fields::new(body);
+        let mut at = Cursor::new(body);
         m.kind = Kind::Request;
         m.id = Some(ID_CONNECT);
         m.attrs.push(("messaging.operation.name", "connect".into()));
         self.aliases.iter_mut().for_each(HashMap::clear);
         self.version = connect_start(body);
         let start = (|| {
-            at.medium()?;
+            at.bytes16()?;
             // Level, flags, keep alive.
             at.take(4)?;
             if self.version == Some(5) {
                 properties(&mut at, &mut Properties::default())?;
             }
-            at.medium()
+            at.bytes16()
         })();
         m.attrs.push(("network.protocol.version", version(self.version.unwrap_or_default()).into()));
         if let Some(client) = start.filter(|c| !c.is_empty()) {
@@ -218,7 +200,7 @@ impl Session {
 
     /// Answers, and what is neither.
     fn other(&mut self, head: Header, body: &[u8], m: &mut Message<'_>) -> usize {
-        let mut at = Fields::new(body);
+        let mut at = Cursor::new(body);
         match head.kind {
             kind::CONNACK => {
                 m.kind = Kind::Response;

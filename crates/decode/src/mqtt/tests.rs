@@ -58,7 +58,7 @@ fn brief(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_conversation_of_version_3() {
+fn a_conversation_of_version_3_is_read() {
     let said = brief(&[
         c(connect(4)),
         s([0x20, 2, 0, 0]),
@@ -98,7 +98,7 @@ fn a_conversation_of_version_3() {
 }
 
 #[test]
-fn refusals() {
+fn refusals_are_errors() {
     let refused = |code: u8| brief(&[c(connect(4)), s([0x20, 2, 0, code])])[1].clone();
     assert!(refused(5).ends_with("status=5 ClientError error=\"not authorized\""));
     assert!(refused(3).ends_with("status=3 ServerError error=\"server unavailable\""));
@@ -111,7 +111,7 @@ fn refusals() {
 }
 
 #[test]
-fn what_version_5_adds() {
+fn additions_of_version_5_are_read() {
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let props = [&[0x23, 0, 3, 0x26][..], &text("traceparent"), &text(parent), &[0x09], &text("c-1")].concat();
     let said = tcp(
@@ -142,7 +142,7 @@ fn aliases_are_forgotten_after_a_gap() {
 }
 
 #[test]
-fn nothing_secret_is_said() {
+fn no_secret_gets_out() {
     let turns = [
         c(connect(4)),
         s([0x20, 2, 0, 0]),

@@ -2,7 +2,8 @@
 
 use super::packet::{com, integer, Header};
 use super::session::{MySession, Phase, Unit};
-use crate::counted::{Frame, Out, View};
+use crate::framing::exchange::Frame;
+use crate::framing::{Cursor, Out};
 use crate::mask::Described;
 use crate::text::clean;
 use wirespan_model::{Item, Kind, Message};
@@ -29,7 +30,7 @@ pub(super) fn is_double_byte(charset: u16) -> bool {
 impl MySession {
     /// The server's first packet.
     pub(super) fn greets(&mut self, frame: &Frame<'_>) {
-        let mut view = View::new(frame.bytes.get(5..).unwrap_or_default());
+        let mut view = Cursor::new(frame.bytes.get(5..).unwrap_or_default());
         view.cstr();
         // Thread, salt, filler.
         view.take(13);
@@ -44,7 +45,7 @@ impl MySession {
     /// The client's answer to the greeting.
     pub(super) fn logs_in(&mut self, frame: &Frame<'_>, out: Out<'_>) {
         let header = Header::read(frame.bytes).map_or(0, |h| h.len);
-        let mut view = View::new(frame.bytes.get(4..).unwrap_or_default());
+        let mut view = Cursor::new(frame.bytes.get(4..).unwrap_or_default());
         let caps = u64::from(view.u32_le().unwrap_or_default());
         if caps & PROTOCOL_41 != 0 {
             view.take(4);
@@ -88,7 +89,7 @@ impl MySession {
 
     /// `COM_CHANGE_USER`: the database stands behind the credentials.
     pub(super) fn changes_user(&mut self, body: &[u8]) {
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         view.cstr();
         let step = view.u8().map(usize::from);
         self.selecting.clear();

@@ -3,7 +3,8 @@
 use super::auth::MAX_NAME;
 use super::packet::{behind_attributes, com, is_one_way, name, Header};
 use super::session::{MySession, Phase, Unit};
-use crate::counted::{Frame, Out, View};
+use crate::framing::exchange::Frame;
+use crate::framing::{Cursor, Out};
 use crate::mask::Described;
 use crate::text::clean;
 use wirespan_model::{AttrVal, Item, Kind, Message};
@@ -59,7 +60,7 @@ impl MySession {
             com::STMT_EXECUTE | com::STMT_FETCH | com::STMT_RESET | com::STMT_CLOSE | com::BULK_EXECUTE => {
                 // MariaDB writes -1 for the statement that was prepared last.
                 let number =
-                    View::new(body).u32_le().and_then(|n| if n == u32::MAX { self.last_statement } else { Some(n) });
+                    Cursor::new(body).u32_le().and_then(|n| if n == u32::MAX { self.last_statement } else { Some(n) });
                 statement = number.map(u64::from);
             }
             com::INIT_DB => {

@@ -4,7 +4,7 @@
 //! everything else needs an answer whose packets count from 1 and have a form of MySQL.
 
 use super::packet::{com, name, Header};
-use crate::counted::View;
+use crate::framing::Cursor;
 use crate::mask::{Masker, Rules};
 use crate::text::at_most;
 use crate::{Detect, Probe};
@@ -39,7 +39,7 @@ fn greeting(bytes: &[u8]) -> Looks {
     if header.seq != 0 || !(30..=400).contains(&header.len) || payload.first() != Some(&0x0a) {
         return Looks::Other;
     }
-    let mut view = View::new(payload.get(1..).unwrap_or_default());
+    let mut view = Cursor::new(payload.get(1..).unwrap_or_default());
     let Some(version) = view.cstr() else { return if whole { Looks::Other } else { Looks::Silent } };
     let shaped = version.len() <= 80
         && version.first().is_some_and(u8::is_ascii_digit)
@@ -91,7 +91,7 @@ fn command_at(bytes: &[u8], depth: u32) -> Looks {
             }
         }
         com::STMT_EXECUTE => {
-            let mut view = View::new(body);
+            let mut view = Cursor::new(body);
             let (_, flags, count) = (view.u32_le(), view.u8(), view.u32_le());
             let fits = flags.is_some_and(|f| f <= 15) && count == Some(1);
             if fits && (exact || !whole) {
@@ -147,7 +147,7 @@ fn answer_at(bytes: &[u8], depth: u32) -> Looks {
         // The answer to PREPARE: twelve bytes, then definitions.
         0 if header.len == 12 && is_definition(behind) => Looks::Sure,
         0xff if header.len >= 9 && body.get(2) == Some(&b'#') && (alone || !whole) => {
-            let code = View::new(body).u16_le().unwrap_or_default();
+            let code = Cursor::new(body).u16_le().unwrap_or_default();
             let state = body.get(3..8).is_some_and(|s| s.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()));
             if state && (1000..6000).contains(&code) {
                 Looks::Sure
@@ -175,7 +175,7 @@ fn is_definition(bytes: &[u8]) -> bool {
 
 /// Whether a packet has the header of compression: what it wraps is a packet, or begins like zlib's or zstd's data.
 pub(super) fn is_compressed(bytes: &[u8]) -> bool {
-    let mut view = View::new(bytes);
+    let mut view = Cursor::new(bytes);
     let (Some(outer), Some([a, b, c])) = (Header::read(bytes), view.take(4).and_then(|_| view.array::<3>())) else {
         return false;
     };

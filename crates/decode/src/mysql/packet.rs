@@ -1,6 +1,6 @@
 //! Packets: their header, their numbers, and the few bodies that are read.
 
-use crate::counted::View;
+use crate::framing::Cursor;
 use crate::mask;
 use crate::text::visible;
 use std::borrow::Cow;
@@ -93,7 +93,7 @@ impl Header {
 }
 
 /// Reads a length-encoded integer.
-pub(super) fn integer(view: &mut View<'_>) -> Option<u64> {
+pub(super) fn integer(view: &mut Cursor<'_>) -> Option<u64> {
     match view.u8()? {
         0xfc => view.u16_le().map(u64::from),
         0xfd => view.array::<3>().map(|[a, b, c]| u64::from(u32::from_le_bytes([a, b, c, 0]))),
@@ -120,7 +120,7 @@ pub(super) struct Okay {
 impl Okay {
     /// Reads an OK packet behind its first byte.
     pub(super) fn read(body: &[u8]) -> Okay {
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         let affected = integer(&mut view);
         let status = integer(&mut view).and_then(|_| view.u16_le());
         Okay { affected, status }
@@ -128,7 +128,7 @@ impl Okay {
 
     /// Reads an EOF packet behind its first byte.
     pub(super) fn eof(body: &[u8]) -> Okay {
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         view.u16_le();
         Okay { affected: None, status: view.u16_le() }
     }
@@ -145,7 +145,7 @@ pub(super) struct Failure<'a> {
 impl<'a> Failure<'a> {
     /// Reads an ERR packet behind its first byte. `whole`: its end was seen.
     pub(super) fn read(body: &'a [u8], whole: bool) -> Self {
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         let code = view.u16_le().unwrap_or_default();
         let mut state = "";
         if view.rest().first() == Some(&b'#') {
@@ -189,7 +189,7 @@ impl<'a> Failure<'a> {
 
 /// Skips the attributes that MySQL 8 puts before a statement; `None` if their values cannot be skipped.
 pub(super) fn behind_attributes(body: &[u8]) -> Option<&[u8]> {
-    let mut view = View::new(body);
+    let mut view = Cursor::new(body);
     let count = usize::try_from(integer(&mut view)?).ok().filter(|n| *n <= 64)?;
     integer(&mut view)?;
     if count == 0 {
@@ -216,7 +216,7 @@ pub(super) fn behind_attributes(body: &[u8]) -> Option<&[u8]> {
 }
 
 /// Skips one value in binary form.
-fn value(view: &mut View<'_>, kind: u8) -> Option<()> {
+fn value(view: &mut Cursor<'_>, kind: u8) -> Option<()> {
     let len = match kind {
         0x06 => 0,
         0x01 => 1,

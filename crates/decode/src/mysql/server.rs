@@ -2,7 +2,8 @@
 
 use super::packet::{com, integer, Failure, Header, Okay, CURSOR_EXISTS, MORE_RESULTS, NO_BACKSLASH};
 use super::session::{Answer, MySession, Phase, Unit};
-use crate::counted::{Frame, Out, View};
+use crate::framing::exchange::Frame;
+use crate::framing::{Cursor, Out};
 use crate::mask::Backslash;
 use std::borrow::Cow;
 use wirespan_model::message::AttrList;
@@ -87,7 +88,7 @@ impl MySession {
             // The client sends a file, then the answer goes on.
             (com::QUERY, 0xfb) => self.open(frame, out),
             _ => {
-                let mut view = View::new(packet);
+                let mut view = Cursor::new(packet);
                 let Some(columns) = integer(&mut view).filter(|n| *n > 0 && header.len < 20) else {
                     // Not the beginning of anything known.
                     self.open(frame, out);
@@ -149,7 +150,7 @@ impl MySession {
 
     /// The answer to `PREPARE`: number, columns, parameters.
     fn prepared(&mut self, frame: &Frame<'_>, body: &[u8], out: Out<'_>) {
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         let (number, columns, params) = (view.u32_le(), view.u16_le().unwrap_or(0), view.u16_le().unwrap_or(0));
         let prepares = self.queue.front().and_then(|u| u.prepares);
         if let (Some(key), Some(number)) = (prepares, number) {

@@ -6,92 +6,18 @@
     clippy::cast_possible_truncation
 )]
 
+mod bytes;
+
 use super::Mysql;
 use crate::testing::{c, cut, probe, s, tcp, tcp_to_the_end, Turn};
 use crate::{Detect, Protocol};
+use bytes::{
+    definition, end, failed, greeting, login, ok, ok_end, p, query, result, row, short, wrapped, CAPS, DEPRECATE_EOF,
+};
 use proptest::prelude::*;
 
-fn p(seq: u8, body: impl AsRef<[u8]>) -> Vec<u8> {
-    let body = body.as_ref();
-    let mut bytes = (body.len() as u32 | u32::from(seq) << 24).to_le_bytes().to_vec();
-    bytes.extend(body);
-    bytes
-}
-
-/// A packet with the header of compression around it.
-fn wrapped(seq: u8, body: &[u8], plain_len: u32) -> Vec<u8> {
-    let mut bytes = (body.len() as u32 | u32::from(seq) << 24).to_le_bytes().to_vec();
-    bytes.extend(&plain_len.to_le_bytes()[..3]);
-    bytes.extend(body);
-    bytes
-}
-
-fn greeting(caps: u32) -> Vec<u8> {
-    let mut body = b"\x0a8.0.36\0\x09\0\0\0abcdefgh\0".to_vec();
-    body.extend(&caps.to_le_bytes()[..2]);
-    body.extend([33, 2, 0]);
-    body.extend(&caps.to_le_bytes()[2..]);
-    body.extend(b"\x15\0\0\0\0\0\0\0\0\0\0ijklmnopqrst\0mysql_native_password\0");
-    p(0, body)
-}
-
-fn login(caps: u32) -> Vec<u8> {
-    let mut body = caps.to_le_bytes().to_vec();
-    body.extend([0, 0, 0, 1, 33]);
-    body.extend([0; 23]);
-    body.extend(b"bob\0\x06CANARYshop\0mysql_native_password\0");
-    p(1, body)
-}
-
-const CAPS: u32 = 0x8 | 0x200 | 0x8000;
-const DEPRECATE_EOF: u32 = 0x100_0000;
-
-fn ok(seq: u8, affected: u8, status: u16) -> Vec<u8> {
-    p(seq, [&[0, affected, 0][..], &status.to_le_bytes(), &[0, 0]].concat())
-}
-
-fn end(seq: u8, status: u16) -> Vec<u8> {
-    p(seq, [&[0xfe, 0, 0][..], &status.to_le_bytes()].concat())
-}
-
-/// An OK packet in the place of an EOF.
-fn ok_end(seq: u8, status: u16) -> Vec<u8> {
-    p(seq, [&[0xfe, 0, 0][..], &status.to_le_bytes(), &[0, 0]].concat())
-}
-
-fn definition(seq: u8) -> Vec<u8> {
-    p(seq, b"\x03def\x01d\x01t\x01t\x01a\x01a\x0c\x3f\0\x0b\0\0\0\x03\0\0\0\0\0")
-}
-
-fn row(seq: u8) -> Vec<u8> {
-    p(seq, b"\x06CANARY")
-}
-
-fn query(sql: &str) -> Vec<u8> {
-    p(0, [b"\x03", sql.as_bytes()].concat())
-}
-
-fn failed(seq: u8, code: u16, state: &str, text: &str) -> Vec<u8> {
-    p(seq, [&[0xff][..], &code.to_le_bytes(), b"#", state.as_bytes(), text.as_bytes()].concat())
-}
-
-fn result(mut seq: u8, status: u16) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for part in [|n| p(n, [1]), definition, |n| end(n, 2), row, row] {
-        bytes.extend(part(seq));
-        seq += 1;
-    }
-    bytes.extend(end(seq, status));
-    bytes
-}
-
-/// What is said, without attributes.
-fn short(turns: &[Turn]) -> Vec<String> {
-    tcp(&Mysql, turns).iter().map(|l| l.split(" db.").next().unwrap().to_owned()).collect()
-}
-
 #[test]
-fn a_session_from_its_start() {
+fn a_session_is_read_from_its_start() {
     let said = tcp(
         &Mysql,
         &[
@@ -137,7 +63,7 @@ fn a_session_from_its_start() {
 }
 
 #[test]
-fn results_without_eof_packets() {
+fn results_without_eof_packets_end() {
     let rows = [p(1, [1]), definition(2), row(3), row(4), ok_end(5, 2)].concat();
     let empty = [p(1, [1]), definition(2), ok_end(3, 2)].concat();
     let known = [
@@ -221,7 +147,7 @@ fn prepared_statements_are_resolved() {
 }
 
 #[test]
-fn files_and_attributes_and_databases() {
+fn files_attributes_and_databases_are_read() {
     let said = tcp(
         &Mysql,
         &[
@@ -253,7 +179,7 @@ fn files_and_attributes_and_databases() {
 }
 
 #[test]
-fn one_way_and_special_answers() {
+fn special_commands_are_read_and_some_have_no_answer() {
     let said = short(&[
         c(p(0, [0x09])),
         s(p(1, "Uptime: 7")),
@@ -297,7 +223,7 @@ fn one_way_and_special_answers() {
 }
 
 #[test]
-fn tls_and_compression() {
+fn tls_is_an_upgrade_and_compression_is_marked() {
     let ssl = p(1, [&(CAPS | 0x800).to_le_bytes()[..], &[0; 28]].concat());
     let said = short(&[s(greeting(CAPS | 0x800)), c(ssl), c("\x16\x03\x01 anything")]);
     assert_eq!(said, ["C oneway @0+36 SSL REQUEST", "Upgrade tls"]);
@@ -326,7 +252,7 @@ fn tls_and_compression() {
 }
 
 #[test]
-fn what_was_not_captured() {
+fn gaps_are_skipped_or_counted() {
     let long = format!("SELECT '{}' FROM t", "CANARY".repeat(200));
     let said = short(&[
         (c("").0, query(&long)[..512].to_vec(), query(&long).len() as u64 - 512),
@@ -365,7 +291,7 @@ fn the_place_is_found_again_with_the_next_command() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &[u8], second: &[u8]| Mysql.detect(&probe(first, second));
     assert_eq!(ask(&greeting(CAPS), b""), yes(false));

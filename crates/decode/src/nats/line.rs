@@ -1,6 +1,6 @@
 //! Lines of the protocol: a verb and its arguments.
 
-use crate::frames::MAX_WANTED;
+use crate::framing::frames::MAX_WANTED;
 use crate::text::{decimal, len64};
 use memchr::memchr;
 use wirespan_model::Side;

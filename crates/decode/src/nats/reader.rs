@@ -3,38 +3,20 @@
 use super::jetstream;
 use super::line::{headers, is_inbox, json_text, json_value, line, Headers, Line, Verb};
 use super::session::Session;
-use crate::frames::{Frame, Frames, Measure, Out, Reader};
+use crate::framing::frames::{Frame, Frames, Measure, Reader};
+use crate::framing::Out;
 use crate::text::{at_most, clean, len64, visible};
-use crate::Parser;
 use std::borrow::Cow;
-use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
 /// Longest subject that is kept, bytes.
 const MAX_SUBJECT: usize = 256;
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub(super) struct NatsParser {
-    frames: Frames,
-    lines: Lines,
-}
-
-impl Parser for NatsParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.feed(chunk, &mut self.lines, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.finish(&mut self.lines, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.frames.buffered()
-    }
-}
+pub(super) type NatsParser = Frames<Lines>;
 
 #[derive(Debug, Default)]
-struct Lines {
+pub(super) struct Lines {
     session: Session,
     over: bool,
 }
@@ -117,7 +99,7 @@ impl Reader for Lines {
         self.session.lost(side);
     }
 
-    fn over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.over
     }
 }

@@ -24,7 +24,7 @@ fn msg(head: &str, payload: &str) -> String {
 }
 
 #[test]
-fn publish_and_deliver() {
+fn publications_and_deliveries_are_read() {
     let said = brief(&[
         s(INFO),
         c(QUIET),
@@ -92,7 +92,7 @@ fn headers_carry_context() {
 }
 
 #[test]
-fn jetstream() {
+fn messages_of_jetstream_are_acknowledged() {
     let said = tcp(
         &Nats,
         &[
@@ -181,7 +181,7 @@ fn tls_takes_over() {
 }
 
 #[test]
-fn what_was_not_captured_is_skipped_exactly() {
+fn missing_bytes_are_skipped_exactly() {
     let said = brief(&[
         s(INFO),
         c(QUIET),
@@ -202,7 +202,7 @@ fn what_was_not_captured_is_skipped_exactly() {
 }
 
 #[test]
-fn nothing_secret_is_said() {
+fn no_secret_gets_out() {
     let turns = conversation();
     for said in [tcp_to_the_end(&Nats, &turns), tcp(&Nats, &cut(&turns, &[1]))] {
         assert!(said.len() >= 7 && !said.concat().contains("CANARY"), "{said:#?}");

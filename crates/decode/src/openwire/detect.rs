@@ -7,7 +7,7 @@
 use super::commands::{command, RESPONSE};
 use super::marshal::{Format, Values};
 use super::reader::MAGIC;
-use crate::frames::Fields;
+use crate::framing::Cursor;
 use crate::{Detect, Probe};
 use wirespan_model::Side;
 
@@ -17,7 +17,7 @@ const LOOKED_AT: usize = 32;
 /// Commands one behind the other: type and what follows it; nothing if the bytes are anything else.
 fn all(bytes: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     while !at.is_empty() && found.len() < LOOKED_AT {
         let Some(size) = at.u32() else { break };
         let Some(body) = at.take(usize::try_from(size).ok()?) else { break };

@@ -1,6 +1,6 @@
 //! Values in either encoding. The tight one keeps what is a bit in a stream of bits before the other values.
 
-use crate::frames::Fields;
+use crate::framing::Cursor;
 
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) struct Values<'a> {
     format: Format,
     bits: &'a [u8],
     bit: usize,
-    data: Fields<'a>,
+    data: Cursor<'a>,
 }
 
 /// A value that may be named by a number.
@@ -31,7 +31,7 @@ pub(super) enum Cached<T> {
 impl<'a> Values<'a> {
     /// `bytes` begin behind the type of the command.
     pub(super) fn new(bytes: &'a [u8], format: Format) -> Option<Self> {
-        let mut data = Fields::new(bytes);
+        let mut data = Cursor::new(bytes);
         let mut bits = &[][..];
         if format.tight {
             let size = match data.u8()? {
@@ -87,13 +87,13 @@ impl<'a> Values<'a> {
             // Whether it is ASCII.
             self.bool()?;
         }
-        self.data.medium()
+        self.data.bytes16()
     }
 
     /// Bytes with a length; empty if they are null.
     pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         if self.bool()? {
-            self.data.long()
+            self.data.bytes32()
         } else {
             Some(b"")
         }
@@ -151,10 +151,10 @@ impl<'a> Values<'a> {
 
 /// Texts of a map of primitives: properties of a message, or the wire format. `each` is given name, type and value.
 pub(super) fn map<'a>(bytes: &'a [u8], mut each: impl FnMut(&'a [u8], u8, &'a [u8])) -> Option<()> {
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     let count = at.u32()?;
     for _ in 0..count.min(256) {
-        let name = at.medium()?;
+        let name = at.bytes16()?;
         let kind = at.u8()?;
         let value = match kind {
             0 => at.take(0)?,
@@ -162,8 +162,8 @@ pub(super) fn map<'a>(bytes: &'a [u8], mut each: impl FnMut(&'a [u8], u8, &'a [u
             3 | 4 => at.take(2)?,
             5 | 8 => at.take(4)?,
             6 | 7 => at.take(8)?,
-            9 => at.medium()?,
-            10 | 13 => at.long()?,
+            9 => at.bytes16()?,
+            10 | 13 => at.bytes32()?,
             // Maps and lists in maps are not needed.
             _ => return None,
         };

@@ -3,12 +3,12 @@
 use super::commands::{self, command, is_message, is_response};
 use super::fields::{self, Destination, Kept, Named};
 use super::marshal::{map, Format, Values};
-use crate::frames::{Fields, Frame, Frames, Measure, Out, Reader};
+use crate::framing::frames::{Frame, Frames, Measure, Reader};
+use crate::framing::{Cursor, Out};
 use crate::text::{clean, len64, visible};
-use crate::Parser;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
 /// Most bytes of a command that are looked at.
 const WANT: u64 = 4096;
@@ -21,25 +21,7 @@ const MAX_NAME: usize = 256;
 pub(super) const MAGIC: &[u8] = b"ActiveMQ";
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub(super) struct OpenWireParser {
-    frames: Frames,
-    session: Session,
-}
-
-impl Parser for OpenWireParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.feed(chunk, &mut self.session, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.finish(&mut self.session, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.frames.buffered()
-    }
-}
+pub(super) type OpenWireParser = Frames<Session>;
 
 /// What an end says that it can.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +33,7 @@ struct Wire {
 }
 
 #[derive(Debug, Default)]
-struct Session {
+pub(super) struct Session {
     client: Option<Wire>,
     server: Option<Wire>,
     /// Learnt from a response.
@@ -65,7 +47,7 @@ impl Reader for Session {
     const GAP: &'static str = "openwire_gap";
 
     fn measure(&mut self, side: Side, bytes: &[u8], lost: bool) -> Measure {
-        let mut at = Fields::new(bytes);
+        let mut at = Cursor::new(bytes);
         let (Some(size), Some(kind)) = (at.u32(), at.u8()) else { return Measure::More };
         let known = command(kind).is_some_and(|(_, from)| from.is_none_or(|s| s == side));
         let size = u64::from(size);
@@ -85,7 +67,7 @@ impl Reader for Session {
     }
 
     fn frame(&mut self, frame: Frame<'_>, out: Out<'_>) {
-        let mut at = Fields::new(frame.bytes);
+        let mut at = Cursor::new(frame.bytes);
         let (Some(size), Some(kind)) = (at.u32(), at.u8()) else { return };
         let Some((name, _)) = command(kind) else { return };
         let body = at.rest();
@@ -138,7 +120,7 @@ impl Reader for Session {
         if side == Side::Client { client } else { server }.clear();
     }
 
-    fn over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.over
     }
 }
@@ -168,13 +150,13 @@ impl Session {
     }
 
     fn wire_format(&mut self, body: &[u8], m: &mut Message<'_>) {
-        let mut at = Fields::new(body);
+        let mut at = Cursor::new(body);
         let mut wire = Wire::default();
         let properties = (|| {
             at.take(MAGIC.len())?;
             wire.version = at.u32()?;
             at.u8()?;
-            at.long()
+            at.bytes32()
         })();
         // Cut off or not at all there: nothing is known of this connection's encoding.
         let read = properties.and_then(|p| {

@@ -292,7 +292,7 @@ fn numbers_given_unseen_are_not_guessed() {
 }
 
 #[test]
-fn joined_later_the_first_response_tells_the_encoding() {
+fn after_a_join_the_first_response_tells_the_encoding() {
     for tight in [false, true] {
         let said = brief(&[
             c(login(tight, false, 8)),

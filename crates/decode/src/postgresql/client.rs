@@ -2,7 +2,8 @@
 
 use super::message::{is_version, CANCEL, GSS, SSL};
 use super::session::{encryption, Group, PgSession, Unit, What};
-use crate::counted::{Frame, Out, View};
+use crate::framing::exchange::Frame;
+use crate::framing::{Cursor, Out};
 use crate::mask::statements::key;
 use crate::mask::Described;
 use crate::text::clean;
@@ -14,7 +15,7 @@ const MAX_NAME: usize = 63;
 impl PgSession {
     pub(super) fn asks(&mut self, frame: &Frame<'_>, out: Out<'_>) {
         self.client_seen = true;
-        let mut body = View::new(frame.bytes.get(5..).unwrap_or_default());
+        let mut body = Cursor::new(frame.bytes.get(5..).unwrap_or_default());
         match frame.bytes.first() {
             Some(0) => self.starts(frame, out),
             Some(b'Q') => {
@@ -93,8 +94,8 @@ impl PgSession {
     /// The first message, which has no type.
     fn starts(&mut self, frame: &Frame<'_>, out: Out<'_>) {
         self.tell_group(None, out);
-        let mut view = View::new(frame.bytes.get(4..).unwrap_or_default());
-        let code = view.u32_be().unwrap_or_default();
+        let mut view = Cursor::new(frame.bytes.get(4..).unwrap_or_default());
+        let code = view.u32().unwrap_or_default();
         let (kind, operation) = match code {
             SSL => (Kind::Request, "SSL REQUEST"),
             GSS => (Kind::Request, "GSS REQUEST"),

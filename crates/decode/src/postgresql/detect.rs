@@ -5,7 +5,8 @@
 //! Anything less needs both ends to agree.
 
 use super::message::{client, is_version, server, startup, CANCEL, GSS, SSL};
-use crate::counted::{Measure, View};
+use crate::framing::exchange::Measure;
+use crate::framing::Cursor;
 use crate::mask::{Masker, Rules};
 use crate::text::at_most;
 use crate::{Detect, Probe};
@@ -52,10 +53,10 @@ fn sure_client(message: &[u8], whole: bool) -> bool {
     match message.first() {
         Some(b'Q') => whole && body.iter().position(|b| *b == 0) == body.len().checked_sub(1) && is_statement(body),
         Some(b'P') => {
-            let mut view = View::new(body);
+            let mut view = Cursor::new(body);
             let named = view.cstr().is_some_and(|name| name.len() < 64 && name.iter().all(u8::is_ascii_graphic));
             let query = view.cstr();
-            let types = view.u16_be().map(usize::from);
+            let types = view.u16().map(usize::from);
             whole
                 && named
                 && query.is_some_and(is_statement)
@@ -89,8 +90,8 @@ fn sure_server(message: &[u8], whole: bool) -> bool {
 
 /// The first message of a connection, whole or at least its version and a parameter.
 fn start(bytes: &[u8]) -> bool {
-    let mut view = View::new(bytes);
-    let (Some(len), Some(code)) = (view.u32_be(), view.u32_be()) else { return false };
+    let mut view = Cursor::new(bytes);
+    let (Some(len), Some(code)) = (view.u32(), view.u32()) else { return false };
     match code {
         SSL | GSS => len == 8 && bytes.len() == 8,
         CANCEL => len >= 16 && bytes.len() == at_most(u64::from(len), usize::MAX),

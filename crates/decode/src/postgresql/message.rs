@@ -1,6 +1,7 @@
 //! Headers and the few bodies that are read.
 
-use crate::counted::{Measure, View};
+use crate::framing::exchange::Measure;
+use crate::framing::Cursor;
 use crate::mask;
 use crate::text::visible;
 use std::borrow::Cow;
@@ -23,8 +24,8 @@ pub(super) fn is_version(code: u32) -> bool {
 
 /// A message without a type: the start of a connection.
 pub(super) fn startup(bytes: &[u8]) -> Measure {
-    let mut view = View::new(bytes);
-    let (Some(len), Some(code)) = (view.u32_be(), view.u32_be()) else {
+    let mut view = Cursor::new(bytes);
+    let (Some(len), Some(code)) = (view.u32(), view.u32()) else {
         // The length is below 65,536 and its code a known one: the first two bytes say so already.
         let fits = bytes.iter().take(2).all(|b| *b == 0);
         return if fits { Measure::More(8) } else { Measure::Bad };
@@ -66,9 +67,9 @@ pub(super) fn server(bytes: &[u8]) -> Measure {
 }
 
 fn typed(bytes: &[u8], keep: usize) -> Measure {
-    let mut view = View::new(bytes);
+    let mut view = Cursor::new(bytes);
     let kind = view.u8().unwrap_or_default();
-    let Some(len) = view.u32_be() else { return Measure::More(5) };
+    let Some(len) = view.u32() else { return Measure::More(5) };
     let fits = match kind {
         b'1' | b'2' | b'3' | b'n' | b's' | b'I' | b'c' => len == 4,
         b'Z' => len == 5,
@@ -96,7 +97,7 @@ impl<'a> Failure<'a> {
     /// Reads the fields behind the header.
     pub(super) fn read(body: &'a [u8]) -> Self {
         let mut failure = Failure::default();
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         while let Some(field) = view.u8().filter(|f| *f != 0) {
             let (value, whole) = match view.cstr() {
                 Some(value) => (value, true),
@@ -134,7 +135,7 @@ pub(super) enum Count {
 
 /// Reads a command tag (`SELECT 5`, `INSERT 0 2`).
 pub(super) fn tag(body: &[u8]) -> Count {
-    let Some(tag) = View::new(body).cstr() else { return Count::Nothing };
+    let Some(tag) = Cursor::new(body).cstr() else { return Count::Nothing };
     let mut words = tag.split(|b| *b == b' ');
     let verb = words.next().unwrap_or_default();
     let count = words.next_back().and_then(crate::text::decimal).and_then(|n| i64::try_from(n).ok());

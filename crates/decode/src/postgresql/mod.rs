@@ -24,7 +24,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use crate::counted::FramedParser;
+use crate::framing::exchange::SessionParser;
 use crate::mask::Masker;
 use crate::{Detect, Keep, KeepKey, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
@@ -66,7 +66,7 @@ impl Protocol for Postgresql {
 
     fn parser_with(&self, _transport: Transport, keep: &Keep) -> Box<dyn Parser> {
         let masker = Masker::keeping(keep.keeps_literals(self.name()));
-        Box::new(FramedParser::of(session::PgSession::with(masker)))
+        Box::new(SessionParser::of(session::PgSession::with(masker)))
     }
 
     fn keepable(&self) -> &'static [KeepKey] {

@@ -3,7 +3,8 @@
 use super::client::message;
 use super::message::{tag, Count, Failure};
 use super::session::{PgSession, Unit, What};
-use crate::counted::{Frame, Out, View};
+use crate::framing::exchange::Frame;
+use crate::framing::{Cursor, Out};
 use crate::mask::Backslash;
 use crate::text::visible;
 use std::borrow::Cow;
@@ -190,7 +191,7 @@ impl PgSession {
 
     /// A setting of the session. How strings are written decides how they are masked.
     fn parameter(&mut self, body: &[u8]) {
-        let mut view = View::new(body);
+        let mut view = Cursor::new(body);
         if let (Some(b"standard_conforming_strings"), Some(value)) = (view.cstr(), view.cstr()) {
             self.backslash = if value == b"on" { Backslash::Plain } else { Backslash::Escapes };
         }
@@ -201,8 +202,8 @@ impl PgSession {
         if self.queue.front().is_some_and(|u| u.begun) {
             return;
         }
-        let mut view = View::new(body);
-        view.u32_be();
+        let mut view = Cursor::new(body);
+        view.u32();
         let channel = view.cstr().and_then(|name| visible(name, 63)).unwrap_or_default();
         let mut m = message(frame, Kind::OneWay);
         m.operation = "NOTIFY";

@@ -2,7 +2,8 @@
 
 use super::message::{self, SSL};
 use super::{detect, reason};
-use crate::counted::{Frame, Measure, Out, Session};
+use crate::framing::exchange::{Frame, Measure, Session};
+use crate::framing::Out;
 use crate::mask::{Backslash, Dialect, Masker, Rules, Statements};
 use std::collections::VecDeque;
 use wirespan_model::{Item, Side};

@@ -72,7 +72,7 @@ fn say(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_session_from_its_start() {
+fn a_session_is_read_from_its_start() {
     let said = say(&[
         c([0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f]),
         s("N"),
@@ -176,7 +176,7 @@ fn a_preparation_is_one_request() {
 }
 
 #[test]
-fn pipelines_are_answered_in_order_also_what_is_skipped() {
+fn pipelines_are_answered_in_order_even_where_steps_are_skipped() {
     let one = |n: u32| cat(&[parse("", &format!("INSERT INTO t{n} VALUES (1)")), bind("", ""), execute("")]);
     let said = say(&[
         c(cat(&[one(1), one(2), one(3), one(4), sync(), query("SELECT 5")])),
@@ -201,7 +201,7 @@ fn pipelines_are_answered_in_order_also_what_is_skipped() {
 }
 
 #[test]
-fn errors_of_simple_queries_and_of_the_server() {
+fn errors_of_queries_and_of_the_server_are_coded() {
     let said = say(&[
         c(query("SELEC 1")),
         s(cat(&[error("42601", "syntax error at or near \"SELEC\""), ready()])),
@@ -251,7 +251,7 @@ fn notifications_and_cancels_are_one_way() {
 }
 
 #[test]
-fn what_was_not_captured() {
+fn gaps_are_skipped_or_counted() {
     // The rest of a long result, then the next query.
     let said = say(&[
         c(query("SELECT a FROM t")),
@@ -277,7 +277,7 @@ fn what_was_not_captured() {
 }
 
 #[test]
-fn joined_in_the_middle() {
+fn a_connection_is_read_from_its_middle() {
     let rest = cat(&[row(), row(), done("SELECT 2"), ready()]);
     let said = say(&[
         s(&rest[20..]),
@@ -290,7 +290,7 @@ fn joined_in_the_middle() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &[u8], second: &[u8]| Postgresql.detect(&probe(first, second));
     assert_eq!(ask(&startup("user\0bob\0\0"), b""), yes(true));

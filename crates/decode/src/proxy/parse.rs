@@ -1,8 +1,9 @@
 //! Headers, in text and in binary.
 
 use super::reason;
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::Out;
 use crate::text::{decimal, len64};
-use crate::units::{Out, Reader, Step, Unit};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wirespan_model::{Attr, AttrVal, Item, Kind, Message, Outcome, Side, Value};

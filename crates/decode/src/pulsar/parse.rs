@@ -3,36 +3,13 @@
 use super::commands::{self, BEFORE, TELLING};
 use super::session::Session;
 use super::{emit, reason};
-use crate::prefixed::{Frame, Framing, Out, Start, Stream};
-use crate::{Parser, MAX_BUFFERED};
-use wirespan_model::{Chunk, Item, Side};
+use crate::framing::prefixed::{Frame, Framing, PrefixedParser, Start};
+use crate::framing::Out;
+use crate::MAX_BUFFERED;
+use wirespan_model::Side;
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub struct PulsarParser {
-    client: Stream,
-    server: Stream,
-    session: Session,
-}
-
-impl Parser for PulsarParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        let stream = match chunk.side {
-            Side::Client => &mut self.client,
-            Side::Server => &mut self.server,
-        };
-        stream.feed(chunk, &mut self.session, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.client.broken_off(Side::Client, &mut self.session, out);
-        self.server.broken_off(Side::Server, &mut self.session, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.client.buffered().saturating_add(self.server.buffered())
-    }
-}
+pub(super) type PulsarParser = PrefixedParser<Session>;
 
 impl Framing for Session {
     const BAD: &'static str = reason::BAD_FRAME;

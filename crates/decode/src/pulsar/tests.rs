@@ -49,7 +49,7 @@ fn say(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_send_and_its_receipt() {
+fn a_send_is_answered_by_its_receipt() {
     let said = say(&[
         c(producer()),
         s(command(17, fields().int(1, 11).bytes(2, "maker"))),
@@ -75,7 +75,7 @@ fn a_send_and_its_receipt() {
 }
 
 #[test]
-fn a_message_and_its_acknowledgement() {
+fn a_message_is_answered_by_its_acknowledgement() {
     let id = || fields().int(1, 9).int(2, 61).int(3, 2).0;
     let said = say(&[
         c(subscribe()),
@@ -118,7 +118,7 @@ fn errors_have_names_and_no_texts() {
 }
 
 #[test]
-fn gaps_and_the_middle() {
+fn gaps_and_joins_find_the_next_frame() {
     let whole = send(3);
     let said = say(&[(c("").0, whole[..40].to_vec(), whole.len() as u64 - 40), c(send(4))]);
     assert!(said[0].contains("body=") && said[0].contains("SEND") && said[1].contains("SEND"), "{said:?}");
@@ -131,7 +131,7 @@ fn gaps_and_the_middle() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let connect = command(2, fields().bytes(1, "client").int(4, 19));
     assert_eq!(Pulsar.detect(&probe(&connect, b"")), yes(true));

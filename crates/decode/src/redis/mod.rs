@@ -25,8 +25,6 @@ mod stream;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_gaps;
 
 use crate::{Detect, Keep, KeepKey, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};

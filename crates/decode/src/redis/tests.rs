@@ -1,5 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
+mod gaps;
+
 use super::commands::{Name, NAMES};
 use super::{head, Redis};
 use crate::testing::{c, cut, probe, s, tcp, Turn};
@@ -8,12 +10,12 @@ use proptest::prelude::*;
 use wirespan_model::{Chunk, Item, Side, Transport};
 
 /// A command as clients write it.
-pub(super) fn cmd(words: &[&str]) -> String {
+fn cmd(words: &[&str]) -> String {
     words.iter().fold(format!("*{}\r\n", words.len()), |text, w| text + &format!("${}\r\n{w}\r\n", w.len()))
 }
 
 /// What the parser says, without the attributes that every message has.
-pub(super) fn say(turns: &[Turn]) -> Vec<String> {
+fn say(turns: &[Turn]) -> Vec<String> {
     let cut = |l: String| l.split(" db.system.name").next().unwrap().to_owned();
     tcp(&Redis, turns).into_iter().map(cut).collect()
 }
@@ -33,7 +35,7 @@ fn a_command_keeps_no_argument() {
 }
 
 #[test]
-fn query_texts() {
+fn query_texts_hide_arguments() {
     let text = |words: &[&str]| {
         let said = tcp(&Redis, &[c(cmd(words))]);
         said[0].split(" db.system.name=redis ").nth(1).unwrap().to_owned()
@@ -53,7 +55,7 @@ fn query_texts() {
 }
 
 #[test]
-fn pipelined_commands_and_all_replies() {
+fn pipelined_commands_get_their_replies_in_order() {
     let said = say(&[
         c(cmd(&["GET", "a"]) + &cmd(&["PING"]) + "*0\r\n" + &cmd(&["LRANGE", "l", "0", "-1"])),
         s("$5\r\nhello\r\n$-1\r\n*-1\r\n*0\r\n:42\r\n+PONG\r\n*2\r\n*2\r\n:1\r\n$2\r\nhi\r\n+x\r\n"),
@@ -147,7 +149,7 @@ fn a_channel_is_a_destination() {
 }
 
 #[test]
-fn pub_sub_over_resp2() {
+fn publications_over_resp2_are_one_way() {
     let said = say(&[
         c(cmd(&["SUBSCRIBE", "a", "b"])),
         s("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"),
@@ -171,7 +173,7 @@ fn pub_sub_over_resp2() {
 }
 
 #[test]
-fn pushes_over_resp3() {
+fn pushes_over_resp3_are_one_way() {
     let said = say(&[
         c(cmd(&["SUBSCRIBE", "a"]) + &cmd(&["GET", "k"])),
         s(">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n$1\r\nv\r\n"),
@@ -236,7 +238,7 @@ fn replication_is_an_upgrade() {
 }
 
 #[test]
-fn inline_commands() {
+fn inline_commands_are_read() {
     let said = say(&[c("\r\nPING\r\nset a b\nCONFIG GET x\r\n"), s("+PONG\r\n")]);
     assert_eq!(said, ["C req @2+6 PING", "C req @8+8 SET", "C req @16+14 CONFIG GET", "S resp @0+7 Ok"]);
     assert_eq!(say(&[c("GET / HTTP/1.1\r\nHost: x\r\n\r\n")])[1], "Malformed Client redis_bad_command");
@@ -282,7 +284,7 @@ fn a_string_that_is_longer_than_it_says_is_noticed() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &str, second: &str| Redis.detect(&probe(first.as_bytes(), second.as_bytes()));
     assert_eq!(ask(&cmd(&["GET", "a"]), ""), yes(true));
@@ -308,7 +310,7 @@ fn names_are_sorted_and_short() {
 }
 
 /// A conversation with everything in it.
-pub(super) fn conversation() -> Vec<Turn> {
+fn conversation() -> Vec<Turn> {
     let big = "v".repeat(3000);
     vec![
         c(cmd(&["HELLO", "3"]) + &cmd(&["SELECT", "3"])),

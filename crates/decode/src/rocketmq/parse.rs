@@ -4,37 +4,17 @@ use super::emit;
 use super::head::{self, Form};
 use super::json::Stop;
 use super::reason;
-use crate::prefixed::{Frame, Framing, Out, Start, Stream};
-use crate::{Parser, MAX_BUFFERED};
-use wirespan_model::{Chunk, Item, Side};
+use crate::framing::prefixed::{Frame, Framing, PrefixedParser, Start};
+use crate::framing::Out;
+use crate::MAX_BUFFERED;
+use wirespan_model::{Item, Side};
 
 /// Parser of one connection.
+pub(super) type RocketMqParser = PrefixedParser<Commands>;
+
+/// Reads commands; their headers say all else themselves.
 #[derive(Debug, Default)]
-pub struct RocketMqParser {
-    client: Stream,
-    server: Stream,
-}
-
-impl Parser for RocketMqParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        let stream = match chunk.side {
-            Side::Client => &mut self.client,
-            Side::Server => &mut self.server,
-        };
-        stream.feed(chunk, &mut Commands, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.client.broken_off(Side::Client, &mut Commands, out);
-        self.server.broken_off(Side::Server, &mut Commands, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.client.buffered().saturating_add(self.server.buffered())
-    }
-}
-
-struct Commands;
+pub(super) struct Commands;
 
 impl Framing for Commands {
     const BAD: &'static str = reason::BAD_FRAME;

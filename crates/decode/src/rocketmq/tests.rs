@@ -99,7 +99,7 @@ fn say(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn a_send_and_where_it_was_stored() {
+fn a_send_tells_where_it_was_stored() {
     let said = say(&[c(send(7)), s(sent(7))]);
     for part in [
         "id=7 SEND_MESSAGE_V2 orders",
@@ -166,7 +166,7 @@ fn nothing_found_is_no_error() {
 }
 
 #[test]
-fn one_way_and_requests_of_the_broker() {
+fn one_way_commands_and_requests_of_the_broker_are_read() {
     let said =
         say(&[c(json(15, 2, 5, "\"topic\":\"orders\",\"commitOffset\":\"904\"", b"")), s(json(40, 2, 1, "", b""))]);
     assert!(said[0].starts_with("C oneway") && said[0].contains("committed_offset=904"), "{}", said[0]);
@@ -177,7 +177,7 @@ fn one_way_and_requests_of_the_broker() {
 }
 
 #[test]
-fn several_commands_and_gaps() {
+fn commands_follow_one_another_and_gaps_are_skipped() {
     let said = say(&[c([send(1), pull(2), send(3)].concat())]);
     assert_eq!(said.len(), 3);
     let whole = send(1);
@@ -195,7 +195,7 @@ fn several_commands_and_gaps() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     assert_eq!(RocketMq.detect(&probe(&send(1), b"")), yes(true));
     assert_eq!(RocketMq.detect(&probe(&sent(1), b"")), yes(false));

@@ -2,6 +2,7 @@
 
 use crate::semantics::error_text;
 use std::borrow::Cow;
+use wirespan_model::percent::percent_decode;
 use wirespan_model::semconv::GRPC_STATUS;
 use wirespan_model::{AttrVal, Late, Outcome};
 
@@ -45,30 +46,8 @@ pub(crate) fn status(code: i32, message: &[u8]) -> Late<'static> {
     if code != 0 {
         let name = name.unwrap_or("_OTHER");
         late.attrs.push(("error.type", AttrVal::from(name)));
-        let text = unescape(message.get(..MAX_MESSAGE).unwrap_or(message));
+        let text = percent_decode(message.get(..MAX_MESSAGE).unwrap_or(message));
         late.error = if text.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(error_text(&text)) };
     }
     late
-}
-
-/// Percent-decodes a status message; what is broken stays as it is.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        let hex = |b: &u8| char::from(*b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        let octet = match behind {
-            [a, b, ..] if *first == b'%' => hex(a).zip(hex(b)).map(|(a, b)| a << 4 | b),
-            _ => None,
-        };
-        match octet {
-            Some(octet) => {
-                out.push(octet);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            None => out.push(*first),
-        }
-    }
-    out
 }

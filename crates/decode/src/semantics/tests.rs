@@ -27,7 +27,7 @@ fn say(turns: &[Turn]) -> Vec<String> {
 }
 
 #[test]
-fn graphql_operations() {
+fn operations_of_graphql_are_named() {
     let of = |body: &str| {
         let said = say(&[json("/graphql", "", body), answer("", "{\"data\":{\"canary\":1}}")]);
         said[1].split_once(" None").unwrap().1.trim().to_owned()
@@ -74,7 +74,7 @@ fn graphql_errors_are_told_apart() {
 }
 
 #[test]
-fn json_rpc_calls_and_errors() {
+fn calls_and_errors_of_json_rpc_are_read() {
     let call = r#"{"jsonrpc":"2.0","method":"eth_getBalance","params":["canary"],"id":1}"#;
     let error = r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found: \"canary\""},"id":1}"#;
     let said = say(&[json("/", "", call), answer("", error)]);
@@ -98,7 +98,7 @@ fn json_rpc_calls_and_errors() {
 }
 
 #[test]
-fn elasticsearch_only_with_proof() {
+fn elasticsearch_is_recognised_only_with_proof() {
     let search =
         |extra: &str| json("/orders-2026.11,old*/_search?q=canary", extra, r#"{"query":{"match":{"a":"canary"}}}"#);
     let said = say(&[search(""), answer("X-elastic-product: Elasticsearch\r\n", "{}")]);
@@ -162,7 +162,7 @@ fn grpc_web_tells_its_status_in_the_body() {
 }
 
 #[test]
-fn grpc_statuses_and_methods() {
+fn statuses_and_methods_of_grpc_are_named() {
     let faults: Vec<_> = (0..18).filter(|c| grpc::outcome(*c) == Outcome::ServerError).collect();
     assert_eq!(faults, [2, 4, 12, 13, 14, 15]);
     assert_eq!(grpc::outcome(0), Outcome::Ok);

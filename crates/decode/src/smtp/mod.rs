@@ -21,7 +21,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
-use crate::units::Units;
+use crate::framing::units::Units;
 use crate::{Detect, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 

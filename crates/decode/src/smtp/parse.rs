@@ -2,8 +2,9 @@
 
 use super::reason;
 use super::reply::{outcome, reply, Reply};
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::{Out, PerSide};
 use crate::text::{clean, decimal, hide_values, len64, visible};
-use crate::units::{Out, PerSide, Reader, Step, Unit};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use wirespan_model::{AttrVal, Body, Item, Kind, Late, Message, Outcome, Side};
@@ -113,9 +114,9 @@ impl Reader for Lines {
         }
     }
 
-    /// A mail is as long as it is.
-    fn is_endless(&self, side: Side) -> bool {
-        side == Side::Client && self.mail
+    /// A mail tells no length, so bytes missing in it are no loss.
+    fn tolerates(&self, side: Side, _offset: u64) -> Option<u64> {
+        (side == Side::Client && self.mail).then_some(0)
     }
 
     fn is_over(&self) -> bool {

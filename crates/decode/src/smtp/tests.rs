@@ -5,7 +5,7 @@ use crate::testing::{c, claimed, cutting_changes_nothing, s, tcp};
 use wirespan_model::Side;
 
 #[test]
-fn a_mail() {
+fn a_mail_is_one_exchange() {
     let turns = [
         s("220 mx.test ESMTP ready\r\n"),
         c("EHLO me.test\r\n"),
@@ -87,7 +87,7 @@ fn start_tls_gives_way_to_tls() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let banner = b"220 mx.test ESMTP\r\n".as_slice();
     assert_eq!(claimed(banner, b""), None);
     assert_eq!(claimed(banner, b"EHLO me\r\n"), Some(("smtp", false)));

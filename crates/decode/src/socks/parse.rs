@@ -1,8 +1,9 @@
 //! The steps of a handshake.
 
 use super::reason;
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::Out;
 use crate::text::{clean, len64};
-use crate::units::{Out, Reader, Step, Unit};
 use crate::Detect;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -4,7 +4,7 @@ use super::Socks;
 use crate::testing::{c, claimed, cutting_changes_nothing, s, tcp, tcp_to_the_end};
 
 #[test]
-fn five_with_a_password() {
+fn version_5_with_a_password_is_read() {
     let turns = [
         c(b"\x05\x02\x00\x02"),
         s(b"\x05\x02"),
@@ -59,7 +59,7 @@ fn five_with_a_password() {
 }
 
 #[test]
-fn four_with_an_address_and_with_a_name() {
+fn version_4_is_read_with_an_address_and_with_a_name() {
     let granted = s(b"\x00\x5a\0\0\0\0\0\0");
     let said =
         cutting_changes_nothing(&Socks, &[c(b"\x04\x01\x00\x50\x0a\x00\x00\x02geheim\x00"), granted.clone()], "geheim");
@@ -71,7 +71,7 @@ fn four_with_an_address_and_with_a_name() {
 }
 
 #[test]
-fn both_ends_decide() {
+fn answers_of_both_ends_decide() {
     let yes = Some(("socks", true));
     assert_eq!(claimed(b"\x05\x01\x00", b""), None);
     assert_eq!(claimed(b"\x05\x01\x00", b"\x05\x00"), yes);

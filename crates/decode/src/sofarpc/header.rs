@@ -1,6 +1,6 @@
 //! The fixed part of a Bolt frame, versions 1 and 2.
 
-use crate::framed::Reader;
+use crate::framing::Cursor;
 
 /// Longest content that is believed, bytes.
 const MAX_CONTENT: u32 = 256 << 20;
@@ -49,7 +49,7 @@ pub(super) fn codec(id: u8) -> Option<&'static str> {
 
 /// `Err` if it is no header, `Ok(None)` if it is not complete.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, ()> {
-    let mut r = Reader::new(bytes);
+    let mut r = Cursor::new(bytes);
     let Some(version) = r.u8() else { return Ok(None) };
     match version {
         1 => {}

@@ -18,7 +18,8 @@ mod response;
 mod tests;
 
 use crate::carried::Context;
-use crate::framed::{decide, Format, Frame, Frames, Looks, Out, Reader, Reasons, Start};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
+use crate::framing::{decide, Cursor, Looks, Out};
 use crate::rpc;
 use crate::text::visible;
 use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
@@ -57,7 +58,7 @@ impl Protocol for SofaRpc {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(SofaFormat, transport))
+        Box::new(CallParser::new(SofaFormat, transport))
     }
 }
 
@@ -157,7 +158,7 @@ impl<'a> Fields<'a> {
     /// Reads as far as the bytes go.
     fn read(bytes: &'a [u8]) -> Self {
         let mut fields = Fields::default();
-        let mut r = Reader::new(bytes);
+        let mut r = Cursor::new(bytes);
         let mut text = || {
             let len = r.u32()?;
             r.take32(len)

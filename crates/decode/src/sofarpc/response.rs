@@ -1,7 +1,7 @@
 //! Whether a call failed: the status of the transport, then what the answer itself says.
 
 use super::header::Header;
-use crate::framed::Reader;
+use crate::framing::Cursor;
 use crate::rpc;
 use std::borrow::Cow;
 use wirespan_model::{Kind, Message, Outcome, Side};
@@ -49,7 +49,7 @@ pub(super) fn status(m: &mut Message<'_>, code: u16) {
 /// `isError` and `errorMsg` of an answer in SOFA's dialect of Hessian: a class definition (`O`, length, name, count of
 /// fields, their names), then the object (`o`, number of the definition), whose first two fields they are.
 fn sofa_response(content: &[u8]) -> Option<(bool, &[u8])> {
-    let mut r = Reader::new(content);
+    let mut r = Cursor::new(content);
     (r.u8()? == b'O').then_some(())?;
     let len = small(&mut r)?;
     (r.take(len)? == CLASS).then_some(())?;
@@ -83,7 +83,7 @@ fn sofa_response(content: &[u8]) -> Option<(bool, &[u8])> {
 }
 
 /// A small integer of one or two bytes.
-fn small(r: &mut Reader<'_>) -> Option<usize> {
+fn small(r: &mut Cursor<'_>) -> Option<usize> {
     match r.u8()? {
         b @ 0x90..=0xbf => Some(usize::from(b.wrapping_sub(0x90))),
         b @ 0xc8..=0xcf => Some(usize::from(u16::from_be_bytes([b.wrapping_sub(0xc8), r.u8()?]))),

@@ -4,7 +4,7 @@
 mod wires;
 
 use super::SofaRpc;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp, Turn};
 use crate::{Detect, Protocol};
 use wires::{answer, frame, REQUEST, RESPONSE};
@@ -29,7 +29,7 @@ fn conversation(version: u8) -> Vec<Turn> {
 }
 
 #[test]
-fn calls_and_their_answers_in_both_versions() {
+fn calls_and_answers_of_both_versions_share_an_id() {
     for version in [1, 2] {
         let said = tcp(&SofaRpc, &conversation(version));
         assert!(said[0].contains("id=5 add shop.Cart:1.0 rpc.system.name=sofarpc"), "{}", said[0]);
@@ -44,7 +44,7 @@ fn calls_and_their_answers_in_both_versions() {
 }
 
 #[test]
-fn sound_and_silent() {
+fn cuts_are_survived_and_values_stay_hidden() {
     for version in [1, 2] {
         is_sound(&SofaRpc, &conversation(version));
         keeps_secrets(&SofaRpc, &conversation(version), &["canary"]);
@@ -52,7 +52,7 @@ fn sound_and_silent() {
 }
 
 #[test]
-fn recognised_by_a_class_name_only() {
+fn a_connection_is_recognised_only_by_a_class_name() {
     let turns = conversation(1);
     is_detected(&SofaRpc, &turns[0].1, &turns[1].1);
     assert_eq!(SofaRpc.detect(&probe(&turns[0].1, b"")), Detect::Yes { first_is_client: true });

@@ -12,7 +12,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::framed::{Format, Frame, Frames, Out, Reader, Reasons, Start};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
+use crate::framing::{Cursor, Out};
 use crate::rpc;
 use crate::text::len64;
 use crate::{Detect, Pairing, Parser, Probe, Protocol};
@@ -44,7 +45,7 @@ impl Protocol for SomeIp {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(SomeIpFormat, transport))
+        Box::new(CallParser::new(SomeIpFormat, transport))
     }
 }
 
@@ -70,7 +71,7 @@ impl Header {
 
 /// `Err` if it is no header, `Ok(None)` if it is not complete.
 fn header(bytes: &[u8]) -> Result<Option<Header>, ()> {
-    let mut r = Reader::new(bytes);
+    let mut r = Cursor::new(bytes);
     let Some(((message, len), request)) = r.u32().zip(r.u32()).zip(r.u32()) else { return Ok(None) };
     let Some([protocol, _interface, kind, code]) = r.take(4).and_then(|b| b.first_chunk().copied()) else {
         return Ok(None);

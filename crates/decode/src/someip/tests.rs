@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::SomeIp;
-use crate::framed::tests::{is_sound, keeps_secrets};
+use crate::framing::tests::{is_sound, keeps_secrets};
 use crate::testing::{c, line, s, tcp, Turn};
 use crate::{Detect, Probe, Protocol};
 use wirespan_model::{Chunk, Side, Transport};
@@ -27,7 +27,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn calls_and_their_answers() {
+fn calls_and_answers_share_an_id() {
     let said = tcp(&SomeIp, &conversation());
     assert!(said[0].contains("0x5004 0x0029 rpc.system.name=someip rpc.method=0x0029/0x5004"), "{}", said[0]);
     assert!(said[1].contains("S resp") && said[1].contains("status=0 Ok"));
@@ -36,7 +36,7 @@ fn calls_and_their_answers() {
 }
 
 #[test]
-fn sound_and_silent() {
+fn cuts_are_survived_and_values_stay_hidden() {
     is_sound(&SomeIp, &conversation());
     keeps_secrets(&SomeIp, &conversation(), &["canary", "event"]);
 }

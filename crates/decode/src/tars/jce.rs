@@ -1,6 +1,6 @@
 //! Tars coding: fields of a tag and a type, stepped over without decoding what is not asked for.
 
-use crate::framed::Reader;
+use crate::framing::Cursor;
 
 /// Deepest nesting that is followed.
 const MAX_DEPTH: u8 = 16;
@@ -18,7 +18,7 @@ pub(super) enum Value<'a> {
 }
 
 /// Tag and type of the field that comes next.
-fn head(r: &mut Reader<'_>) -> Option<(u8, u8)> {
+fn head(r: &mut Cursor<'_>) -> Option<(u8, u8)> {
     let b = r.u8()?;
     match b >> 4 {
         15 => Some((r.u8()?, b & 0x0f)),
@@ -27,12 +27,12 @@ fn head(r: &mut Reader<'_>) -> Option<(u8, u8)> {
 }
 
 /// The next field, with its tag. Maps are left to the caller.
-pub(super) fn field<'a>(r: &mut Reader<'a>) -> Option<(u8, Value<'a>)> {
+pub(super) fn field<'a>(r: &mut Cursor<'a>) -> Option<(u8, Value<'a>)> {
     let (tag, kind) = head(r)?;
     Some((tag, value(r, kind, 0)?))
 }
 
-fn value<'a>(r: &mut Reader<'a>, kind: u8, depth: u8) -> Option<Value<'a>> {
+fn value<'a>(r: &mut Cursor<'a>, kind: u8, depth: u8) -> Option<Value<'a>> {
     let deeper = depth.checked_add(1).filter(|d| *d <= MAX_DEPTH)?;
     Some(match kind {
         0 => Value::Int(i64::from(i8::from_be_bytes([r.u8()?]))),
@@ -77,12 +77,12 @@ fn value<'a>(r: &mut Reader<'a>, kind: u8, depth: u8) -> Option<Value<'a>> {
     })
 }
 
-fn skip(r: &mut Reader<'_>, depth: u8) -> Option<()> {
+fn skip(r: &mut Cursor<'_>, depth: u8) -> Option<()> {
     let (_, kind) = head(r)?;
     skip_value(r, kind, depth)
 }
 
-fn skip_value(r: &mut Reader<'_>, kind: u8, depth: u8) -> Option<()> {
+fn skip_value(r: &mut Cursor<'_>, kind: u8, depth: u8) -> Option<()> {
     if let Value::Map(pairs) = value(r, kind, depth)? {
         let deeper = depth.checked_add(1).filter(|d| *d <= MAX_DEPTH)?;
         for _ in 0..pairs {
@@ -94,7 +94,7 @@ fn skip_value(r: &mut Reader<'_>, kind: u8, depth: u8) -> Option<()> {
 }
 
 /// The number of elements: an integer field of tag 0.
-fn count(r: &mut Reader<'_>) -> Option<u32> {
+fn count(r: &mut Cursor<'_>) -> Option<u32> {
     let (tag, kind) = head(r)?;
     match value(r, kind, MAX_DEPTH.saturating_sub(1)).filter(|_| tag == 0 && matches!(kind, 0..=3 | 12))? {
         Value::Int(n) => u32::try_from(n).ok(),
@@ -103,7 +103,7 @@ fn count(r: &mut Reader<'_>) -> Option<u32> {
 }
 
 /// Reads the pairs of a map of texts.
-pub(super) fn pairs<'a>(r: &mut Reader<'a>, n: u32, mut each: impl FnMut(&'a [u8], &'a [u8])) -> Option<()> {
+pub(super) fn pairs<'a>(r: &mut Cursor<'a>, n: u32, mut each: impl FnMut(&'a [u8], &'a [u8])) -> Option<()> {
     for _ in 0..n {
         match (field(r)?, field(r)?) {
             ((0, Value::Text(key)), (1, Value::Text(value))) => each(key, value),

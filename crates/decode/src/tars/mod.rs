@@ -17,7 +17,8 @@ mod packet;
 #[cfg(test)]
 mod tests;
 
-use crate::framed::{decide, Format, Frame, Frames, Looks, Out, Reader, Reasons, Start};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start};
+use crate::framing::{decide, Cursor, Looks, Out};
 use crate::rpc;
 use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
 use packet::{Packet, Part};
@@ -56,13 +57,13 @@ impl Protocol for Tars {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(TarsFormat, transport))
+        Box::new(CallParser::new(TarsFormat, transport))
     }
 }
 
 /// Length of the packet, itself included: `Err` if no packet starts here.
 fn length(bytes: &[u8]) -> Result<Option<u32>, ()> {
-    let mut r = Reader::new(bytes);
+    let mut r = Cursor::new(bytes);
     let Some(len) = r.u32() else {
         return if matches!(bytes.first(), None | Some(0..=3)) { Ok(None) } else { Err(()) };
     };

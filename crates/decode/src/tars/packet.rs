@@ -2,7 +2,7 @@
 
 use super::jce::{field, pairs, Value};
 use crate::carried::Context;
-use crate::framed::Reader;
+use crate::framing::Cursor;
 use crate::rpc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Reads as far as the bytes go; `None` if they are no packet, or end before they tell which.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let mut r = Reader::new(bytes);
+        let mut r = Cursor::new(bytes);
         let mut int = |tag| match field(&mut r)? {
             (t, Value::Int(n)) if t == tag => Some(n),
             _ => None,
@@ -77,7 +77,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Tags 7 to 10 of a request: buffer, timeout, context, status.
-    fn request_rest(&mut self, r: &mut Reader<'a>) -> Option<()> {
+    fn request_rest(&mut self, r: &mut Cursor<'a>) -> Option<()> {
         self.buffer(r, 7)?;
         if !matches!(field(r)?, (8, Value::Int(_))) {
             return None;
@@ -89,7 +89,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Tags 6 to 9 of a response: buffer, status, description, context; the last two only if they are not empty.
-    fn response_rest(&mut self, r: &mut Reader<'a>) -> Option<()> {
+    fn response_rest(&mut self, r: &mut Cursor<'a>) -> Option<()> {
         self.buffer(r, 6)?;
         while !r.is_empty() {
             match field(r)? {
@@ -102,7 +102,7 @@ impl<'a> Packet<'a> {
         Some(())
     }
 
-    fn buffer(&mut self, r: &mut Reader<'a>, tag: u8) -> Option<()> {
+    fn buffer(&mut self, r: &mut Cursor<'a>, tag: u8) -> Option<()> {
         // The type can be seen even if the buffer was not captured whole.
         self.buffered = r.peek() == Some(tag << 4 | 13);
         match field(r)? {

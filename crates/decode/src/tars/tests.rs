@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::Tars;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp, Turn};
 use crate::{Detect, Protocol};
 use wirespan_model::Side;
@@ -63,7 +63,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn calls_and_their_answers() {
+fn calls_and_answers_share_an_id() {
     let said = tcp(&Tars, &conversation());
     assert!(said[0].contains("id=3 add Shop.CartServer.CartObj rpc.system.name=tars"), "{}", said[0]);
     assert!(said[0].contains("Carried { trace_id: Some("));
@@ -88,13 +88,13 @@ fn answers_of_version_2_look_like_requests() {
 }
 
 #[test]
-fn sound_and_silent() {
+fn cuts_are_survived_and_values_stay_hidden() {
     is_sound(&Tars, &conversation());
     keeps_secrets(&Tars, &conversation(), &["canary"]);
 }
 
 #[test]
-fn what_was_not_captured_is_skipped() {
+fn missing_bytes_are_skipped() {
     let turns = conversation();
     let cut = (Side::Client, turns[0].1[..60].to_vec(), (turns[0].1.len() - 60) as u64);
     let said = tcp(&Tars, &[cut, turns[2].clone()]);
@@ -102,7 +102,7 @@ fn what_was_not_captured_is_skipped() {
 }
 
 #[test]
-fn recognised_from_either_end() {
+fn a_connection_is_recognised_from_either_end() {
     let turns = conversation();
     is_detected(&Tars, &turns[0].1, &turns[1].1);
     assert_eq!(Tars.detect(&probe(&turns[1].1, b"")), Detect::Yes { first_is_client: false });

@@ -2,7 +2,8 @@
 
 use super::token::{behind_headers, call, kind, last_token, outcome, tokens, utf16, Call, Packet, Tokens, HEADER};
 use super::{detect, reason};
-use crate::counted::{Frame, Measure, Out, Session};
+use crate::framing::exchange::{Frame, Measure, Session};
+use crate::framing::Out;
 use crate::mask::{self, Described, Dialect, Masker, Rules};
 use crate::text::len64;
 use std::borrow::Cow;

@@ -113,7 +113,7 @@ fn session() -> Vec<Turn> {
 }
 
 #[test]
-fn a_session_from_its_start() {
+fn a_session_is_read_from_its_start() {
     let said = short(&session());
     let text = said.join("\n");
     assert!(!text.contains("CANARY"), "{text}");
@@ -150,7 +150,7 @@ fn a_session_from_its_start() {
 }
 
 #[test]
-fn encryption() {
+fn encryption_of_the_connection_is_an_upgrade() {
     let hello = packet(0x12, true, 1, b"\x16\x03\x03\0\x10CANARY");
     let said = short(&[c(packet(0x12, true, 1, prelogin(1))), s(packet(4, true, 1, prelogin(1))), c(&hello)]);
     assert_eq!(said.last().unwrap(), "Upgrade tls");
@@ -169,7 +169,7 @@ fn encryption() {
 }
 
 #[test]
-fn attentions_and_gaps() {
+fn attentions_are_one_way_and_gaps_are_survived() {
     let said = short(&[
         c(batch("WAITFOR DELAY '1'")),
         c(packet(6, true, 1, "")),
@@ -200,7 +200,7 @@ fn attentions_and_gaps() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let ask = |first: &[u8], second: &[u8]| Tds.detect(&probe(first, second));
     assert_eq!(ask(&packet(0x12, true, 1, prelogin(2)), b""), yes(true));

@@ -1,6 +1,6 @@
 //! Packets, the texts of requests, and the tokens of answers.
 
-use crate::counted::View;
+use crate::framing::Cursor;
 use crate::text::at_most;
 use wirespan_model::Outcome;
 
@@ -34,9 +34,9 @@ pub(super) struct Packet {
 
 impl Packet {
     pub(super) fn read(bytes: &[u8]) -> Option<Packet> {
-        let mut view = View::new(bytes);
+        let mut view = Cursor::new(bytes);
         let (kind, status, len, _spid, number, window) =
-            (view.u8()?, view.u8()?, view.u16_be()?, view.u16_be()?, view.u8()?, view.u8()?);
+            (view.u8()?, view.u8()?, view.u16()?, view.u16()?, view.u8()?, view.u8()?);
         let known = matches!(kind, 0x01 | 0x03 | 0x04 | 0x06 | 0x07 | 0x08 | 0x0e | 0x10 | 0x11 | 0x12);
         let fits = known && status & 0xe0 == 0 && window == 0 && (8..=32_767).contains(&len);
         fits.then_some(Packet { kind, last: status & 1 != 0, len, number })
@@ -53,7 +53,7 @@ pub(super) fn utf16(bytes: &[u8], out: &mut String) {
 
 /// Steps over the headers of a batch or call (TDS 7.2 and newer).
 pub(super) fn behind_headers(body: &[u8]) -> &[u8] {
-    let total = View::new(body).u32_le().unwrap_or(0);
+    let total = Cursor::new(body).u32_le().unwrap_or(0);
     let first = body.get(4..8).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b));
     // Text cannot have such small characters in such an order.
     if (4..=256).contains(&total) && (total == 4 || (first > 5 && first <= total)) {
@@ -78,7 +78,7 @@ pub(super) enum Call<'a> {
 
 /// Reads a call behind its headers.
 pub(super) fn call(body: &[u8]) -> Option<Call<'_>> {
-    let mut view = View::new(body);
+    let mut view = Cursor::new(body);
     let len = view.u16_le()?;
     if len != 0xffff {
         let name = view.take(usize::from(len).saturating_mul(2))?;
@@ -106,11 +106,11 @@ pub(super) fn call(body: &[u8]) -> Option<Call<'_>> {
 }
 
 /// The value of a parameter that is an integer or text, as far as it is there.
-fn parameter<'a>(view: &mut View<'a>) -> Option<&'a [u8]> {
+fn parameter<'a>(view: &mut Cursor<'a>) -> Option<&'a [u8]> {
     let name = view.u8()?;
     view.take(usize::from(name).saturating_mul(2))?;
     view.u8()?;
-    let all = |view: &mut View<'a>, n: usize| {
+    let all = |view: &mut Cursor<'a>, n: usize| {
         let n = n.min(view.rest().len());
         view.take(n)
     };
@@ -171,14 +171,14 @@ pub(super) struct Tokens<'a> {
 /// Reads the tokens that tell their length, up to a table.
 pub(super) fn tokens(body: &[u8]) -> Tokens<'_> {
     let mut said = Tokens::default();
-    let mut view = View::new(body);
+    let mut view = Cursor::new(body);
     while let Some(token) = view.u8() {
         match token {
             0xaa | 0xab => {
                 let Some(len) = view.u16_le() else { break };
                 let body = view.take(usize::from(len).min(view.rest().len())).unwrap_or_default();
                 if token == 0xaa && said.error.is_none() {
-                    let mut inner = View::new(body);
+                    let mut inner = Cursor::new(body);
                     if let (Some(number), Some(_), Some(class), Some(chars)) =
                         (inner.u32_le(), inner.u8(), inner.u8(), inner.u16_le())
                     {
@@ -189,7 +189,7 @@ pub(super) fn tokens(body: &[u8]) -> Tokens<'_> {
             }
             0xe3 => {
                 let Some(body) = view.u16_le().and_then(|len| view.take(usize::from(len))) else { break };
-                let mut inner = View::new(body);
+                let mut inner = Cursor::new(body);
                 if inner.u8() == Some(1) {
                     said.database = inner.u8().and_then(|chars| inner.take(usize::from(chars).saturating_mul(2)));
                 }

@@ -1,7 +1,7 @@
 //! The head of a message: frame, encoding, type, name, sequence id.
 
 use crate::carried::Context;
-use crate::framed::Reader;
+use crate::framing::Cursor;
 
 pub(super) const CALL: u8 = 1;
 pub(super) const EXCEPTION: u8 = 3;
@@ -57,7 +57,7 @@ impl Head<'_> {
 
 /// `Err` if no message starts here, `Ok(None)` if that cannot be told yet.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<Head<'_>>, ()> {
-    let mut r = Reader::new(bytes);
+    let mut r = Cursor::new(bytes);
     match bytes.first() {
         None => Ok(None),
         Some(0x80 | 0x82) => message(bytes, Wrap::None, &mut r, None, Context::default()),
@@ -72,7 +72,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Head<'_>>, ()> {
                 }
                 [0x0f] => Ok(None),
                 [0x0f, 0xff, ..] if (12..=MAX_FRAME).contains(&len) => fits(theader(bytes, r, len)?),
-                _ => message(bytes, Wrap::None, &mut Reader::new(bytes), None, Context::default()),
+                _ => message(bytes, Wrap::None, &mut Cursor::new(bytes), None, Context::default()),
             }
         }
         Some(_) => Err(()),
@@ -87,7 +87,7 @@ fn fits(head: Option<Head<'_>>) -> Result<Option<Head<'_>>, ()> {
     }
 }
 
-fn theader<'a>(bytes: &'a [u8], mut r: Reader<'a>, frame: u32) -> Result<Option<Head<'a>>, ()> {
+fn theader<'a>(bytes: &'a [u8], mut r: Cursor<'a>, frame: u32) -> Result<Option<Head<'a>>, ()> {
     let mut fixed = || {
         r.take(4)?;
         let seq = r.u32()?;
@@ -110,11 +110,11 @@ fn theader<'a>(bytes: &'a [u8], mut r: Reader<'a>, frame: u32) -> Result<Option<
 
 /// Protocol id and context of a THeader; transforms (compression) cannot be read.
 fn header_fields(bytes: &[u8]) -> Option<(u64, Context<'_>)> {
-    let mut r = Reader::new(bytes);
+    let mut r = Cursor::new(bytes);
     let protocol = r.varint()?;
     (r.varint()? == 0).then_some(())?;
     let mut context = Context::default();
-    let text = |r: &mut Reader<'_>| {
+    let text = |r: &mut Cursor<'_>| {
         let len = usize::try_from(r.varint()?).ok()?;
         let all = r.rest();
         r.take(len)?;
@@ -135,7 +135,7 @@ fn header_fields(bytes: &[u8]) -> Option<(u64, Context<'_>)> {
 fn message<'a>(
     bytes: &'a [u8],
     wrap: Wrap,
-    r: &mut Reader<'a>,
+    r: &mut Cursor<'a>,
     frame: Option<u32>,
     context: Context<'a>,
 ) -> Result<Option<Head<'a>>, ()> {
@@ -152,7 +152,7 @@ fn message<'a>(
 
 type Fields<'a> = Result<Option<(Encoding, u8, &'a str, u32)>, ()>;
 
-fn strict<'a>(r: &mut Reader<'a>) -> Fields<'a> {
+fn strict<'a>(r: &mut Cursor<'a>) -> Fields<'a> {
     let version = r.rest();
     if version.iter().zip([0x80, 0x01, 0x00]).any(|(b, v)| *b != v)
         || version.get(3).is_some_and(|k| !(1..=4).contains(k))
@@ -165,7 +165,7 @@ fn strict<'a>(r: &mut Reader<'a>) -> Fields<'a> {
     Ok(r.u32().map(|seq| (Encoding::Strict, kind, name, seq)))
 }
 
-fn old<'a>(r: &mut Reader<'a>) -> Fields<'a> {
+fn old<'a>(r: &mut Cursor<'a>) -> Fields<'a> {
     let Some(len) = r.u32() else { return Ok(None) };
     let Some(name) = name(r, len)? else { return Ok(None) };
     let Some(kind) = r.u8() else { return Ok(None) };
@@ -175,7 +175,7 @@ fn old<'a>(r: &mut Reader<'a>) -> Fields<'a> {
     Ok(r.u32().map(|seq| (Encoding::Old, kind, name, seq)))
 }
 
-fn compact<'a>(r: &mut Reader<'a>) -> Fields<'a> {
+fn compact<'a>(r: &mut Cursor<'a>) -> Fields<'a> {
     r.take(1);
     let Some(kind) = r.u8() else { return Ok(None) };
     if kind & 0x1f != 1 || !(1..=4).contains(&(kind >> 5)) {
@@ -186,7 +186,7 @@ fn compact<'a>(r: &mut Reader<'a>) -> Fields<'a> {
     Ok(Some((Encoding::Compact, kind >> 5, name, seq)))
 }
 
-fn varint32(r: &mut Reader<'_>) -> Result<Option<u32>, ()> {
+fn varint32(r: &mut Cursor<'_>) -> Result<Option<u32>, ()> {
     let long = r.rest().len() >= 5;
     match r.varint() {
         Some(n) => u32::try_from(n).map(Some).map_err(|_| ()),
@@ -195,7 +195,7 @@ fn varint32(r: &mut Reader<'_>) -> Result<Option<u32>, ()> {
     }
 }
 
-fn name<'a>(r: &mut Reader<'a>, len: u32) -> Result<Option<&'a str>, ()> {
+fn name<'a>(r: &mut Cursor<'a>, len: u32) -> Result<Option<&'a str>, ()> {
     let fits = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'.' | b'-' | b'/');
     let len = usize::try_from(len).ok().filter(|_| (1..=MAX_NAME).contains(&len)).ok_or(())?;
     let seen = r.rest().get(..len).unwrap_or(r.rest());

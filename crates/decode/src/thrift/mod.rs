@@ -21,7 +21,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use crate::framed::{decide, Format, Frame, Frames, Looks, Out, Reasons, Start, Walked};
+use crate::framing::calls::{CallParser, Format, Frame, Reasons, Start, Walked};
+use crate::framing::{decide, Looks, Out};
 use crate::text::len64;
 use crate::{Detect, Pairing, Parser, Probe, Protocol};
 use emit::Told;
@@ -62,7 +63,7 @@ impl Protocol for Thrift {
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {
-        Box::new(Frames::new(ThriftFormat::default(), transport))
+        Box::new(CallParser::new(ThriftFormat::default(), transport))
     }
 }
 

@@ -1,7 +1,7 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 use super::Thrift;
-use crate::framed::tests::{is_detected, is_sound, keeps_secrets};
+use crate::framing::tests::{is_detected, is_sound, keeps_secrets};
 use crate::testing::{c, probe, s, tcp, Turn};
 use crate::{Detect, Protocol};
 use wirespan_model::{Chunk, Side, Transport};
@@ -105,7 +105,7 @@ fn all() -> Vec<(&'static str, Vec<Turn>)> {
 }
 
 #[test]
-fn calls_and_their_answers_in_every_form() {
+fn calls_and_answers_of_every_form_share_an_id() {
     for (form, turns) in all() {
         let said = tcp(&Thrift, &turns);
         assert!(said[0].contains("id=1 add Cart rpc.system.name=thrift rpc.method=Cart/add"), "{form}: {}", said[0]);
@@ -130,7 +130,7 @@ fn calls_and_their_answers_in_every_form() {
 }
 
 #[test]
-fn sound_and_silent() {
+fn cuts_are_survived_and_values_stay_hidden() {
     for (_, turns) in all() {
         is_sound(&Thrift, &turns);
         keeps_secrets(&Thrift, &turns, &["canary"]);
@@ -172,7 +172,7 @@ fn long_strings_that_were_not_captured_are_skipped() {
 }
 
 #[test]
-fn what_a_read_may_hold_many_of_is_wanted_whole() {
+fn calls_that_may_hold_many_messages_are_wanted_whole() {
     for (form, turns) in all() {
         let mut parser = Thrift.parser(Transport::Tcp);
         let wants: Vec<_> = turns
@@ -189,7 +189,7 @@ fn what_a_read_may_hold_many_of_is_wanted_whole() {
 }
 
 #[test]
-fn recognised_from_either_end() {
+fn a_connection_is_recognised_from_either_end() {
     for (form, turns) in all() {
         let (call, reply) = (&turns[0].1, &turns[1].1);
         is_detected(&Thrift, call, reply);

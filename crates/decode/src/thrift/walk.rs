@@ -3,7 +3,8 @@
 
 use super::emit::Told;
 use super::head::{CALL, EXCEPTION, ONE_WAY};
-use crate::framed::{Reader, Walked};
+use crate::framing::calls::Walked;
+use crate::framing::Cursor;
 use crate::text::{at_most, len64};
 
 /// Deepest nesting that is followed.
@@ -104,7 +105,7 @@ impl Walker {
                 }
             }
             if self.carry.is_empty() {
-                let mut r = Reader::new(rest);
+                let mut r = Cursor::new(rest);
                 match self.item(&mut r) {
                     Ok(Some(())) => rest = r.rest(),
                     Ok(None) if rest.len() < MAX_ITEM => {
@@ -118,7 +119,7 @@ impl Walker {
                 rest = more;
                 let mut carry = std::mem::take(&mut self.carry);
                 carry.push(*next);
-                let item = self.item(&mut Reader::new(&carry));
+                let item = self.item(&mut Cursor::new(&carry));
                 match item {
                     Ok(Some(())) => carry.clear(),
                     Ok(None) if carry.len() < MAX_ITEM => {}
@@ -139,7 +140,7 @@ impl Walker {
 
     /// One item at the top of the stack: a field header, an element, or the end of a container. `Ok(None)` changes
     /// nothing.
-    fn item(&mut self, r: &mut Reader<'_>) -> Result<Option<()>, ()> {
+    fn item(&mut self, r: &mut Cursor<'_>) -> Result<Option<()>, ()> {
         let Some(top) = self.stack.last().copied() else { return Err(()) };
         let (kind, next) = match top {
             Level::Struct { last } => {
@@ -182,7 +183,7 @@ impl Walker {
     }
 
     /// Type and number of a field; type `None` ends the structure.
-    fn field(&self, r: &mut Reader<'_>, last: i16) -> Result<Option<(Option<Type>, i16)>, ()> {
+    fn field(&self, r: &mut Cursor<'_>, last: i16) -> Result<Option<(Option<Type>, i16)>, ()> {
         let Some(b) = r.u8() else { return Ok(None) };
         if b == 0 {
             return Ok(Some((None, 0)));
@@ -202,7 +203,7 @@ impl Walker {
     }
 
     /// Takes the start of a value; changes the walker only if it is there whole.
-    fn enter(&mut self, r: &mut Reader<'_>, kind: Type, next: Level, keep: Keep) -> Result<Option<()>, ()> {
+    fn enter(&mut self, r: &mut Cursor<'_>, kind: Type, next: Level, keep: Keep) -> Result<Option<()>, ()> {
         let mut below = None;
         let mut skip = 0u64;
         match kind {
@@ -247,7 +248,7 @@ impl Walker {
     }
 
     /// A length or count: never negative.
-    fn length(&self, r: &mut Reader<'_>) -> Result<Option<u32>, ()> {
+    fn length(&self, r: &mut Cursor<'_>) -> Result<Option<u32>, ()> {
         let n = if self.compact { r.varint() } else { r.u32().map(u64::from) };
         n.map(|n| i32::try_from(n).map(i32::cast_unsigned).map_err(|_| ())).transpose()
     }
@@ -261,7 +262,7 @@ impl Walker {
         }
     }
 
-    fn list(&self, r: &mut Reader<'_>) -> Result<Option<Level>, ()> {
+    fn list(&self, r: &mut Cursor<'_>) -> Result<Option<Level>, ()> {
         let Some(b) = r.u8() else { return Ok(None) };
         if self.compact && b >> 4 != 15 {
             return Ok(Some(Level::List { of: self.element(b & 0x0f)?, left: u32::from(b >> 4) }));
@@ -273,7 +274,7 @@ impl Walker {
         Ok(Some(Level::List { of, left }))
     }
 
-    fn map(&self, r: &mut Reader<'_>) -> Result<Option<Level>, ()> {
+    fn map(&self, r: &mut Cursor<'_>) -> Result<Option<Level>, ()> {
         let types = |k, v| Ok::<_, ()>((self.element(k)?, self.element(v)?));
         let empty = Level::Map { key: Type::Nothing, value: Type::Nothing, left: 0, at_key: true };
         let (codes, left) = if self.compact {

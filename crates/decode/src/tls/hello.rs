@@ -1,40 +1,7 @@
 //! The two hellos.
 
+use crate::framing::Cursor;
 use crate::text::visible;
-
-/// Reads forward through bytes that may be cut.
-#[derive(Clone, Copy, Debug)]
-struct Cursor<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Cursor<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.rest.split_at_checked(n)?;
-        self.rest = tail;
-        Some(head)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.take(1)?.first().copied()
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.take(2)?.first_chunk().map(|b| u16::from_be_bytes(*b))
-    }
-
-    /// A list behind a length of one byte.
-    fn list8(&mut self) -> Option<&'a [u8]> {
-        let len = self.u8()?;
-        self.take(usize::from(len))
-    }
-
-    /// A list behind a length of two bytes.
-    fn list16(&mut self) -> Option<&'a [u8]> {
-        let len = self.u16()?;
-        self.take(usize::from(len))
-    }
-}
 
 /// What a client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,38 +34,38 @@ const RETRY: [u8; 32] = [
 
 /// Each extension's number and content; the last may be cut.
 fn extensions(rest: &[u8]) -> impl Iterator<Item = (u16, Cursor<'_>)> {
-    let mut at = Cursor { rest };
+    let mut at = Cursor::new(rest);
     std::iter::from_fn(move || {
         let kind = at.u16()?;
         let len = usize::from(at.u16()?);
-        let content = at.take(len.min(at.rest.len()))?;
-        Some((kind, Cursor { rest: content }))
+        let content = at.take(len.min(at.rest().len()))?;
+        Some((kind, Cursor::new(content)))
     })
 }
 
 /// Reads the body of a ClientHello, as far as it goes; none if it cannot be one.
 pub(super) fn client(body: &[u8]) -> Option<ClientHello<'_>> {
-    let mut at = Cursor { rest: body };
+    let mut at = Cursor::new(body);
     let version = at.u16()?;
     at.take(32)?;
-    let session = at.list8()?;
+    let session = at.bytes8()?;
     if version >> 8 != 3 || session.len() > 32 {
         return None;
     }
     let mut hello = ClientHello { session, ..ClientHello::default() };
-    let ciphers = at.list16();
+    let ciphers = at.bytes16();
     if ciphers.is_some_and(|c| c.is_empty() || !c.len().is_multiple_of(2)) {
         return None;
     }
     // Behind here anything may be cut off.
-    let _ = at.list8();
+    let _ = at.bytes8();
     let _ = at.u16();
-    for (kind, mut content) in extensions(at.rest) {
+    for (kind, mut content) in extensions(at.rest()) {
         match kind {
             0 => hello.server_name = server_name(&mut content),
             16 => {
-                let mut names = Cursor { rest: content.list16().unwrap_or_default() };
-                while let Some(name) = names.list8() {
+                let mut names = Cursor::new(content.bytes16().unwrap_or_default());
+                while let Some(name) = names.bytes8() {
                     let Some(name) = visible(name, 32).filter(|_| hello.alpn.len() < 64) else { continue };
                     if !hello.alpn.is_empty() {
                         hello.alpn.push(',');
@@ -113,17 +80,17 @@ pub(super) fn client(body: &[u8]) -> Option<ClientHello<'_>> {
 }
 
 fn server_name<'a>(content: &mut Cursor<'a>) -> Option<&'a str> {
-    let mut names = Cursor { rest: content.list16()? };
+    let mut names = Cursor::new(content.bytes16()?);
     let kind = names.u8()?;
-    visible(names.list16()?, 255).filter(|_| kind == 0)
+    visible(names.bytes16()?, 255).filter(|_| kind == 0)
 }
 
 /// Reads the body of a ServerHello, as far as it goes; none if it cannot be one.
 pub(super) fn server(body: &[u8]) -> Option<ServerHello<'_>> {
-    let mut at = Cursor { rest: body };
+    let mut at = Cursor::new(body);
     let version = at.u16()?;
     let random = at.take(32)?;
-    let session = at.list8()?;
+    let session = at.bytes8()?;
     if version >> 8 != 3 || session.len() > 32 {
         return None;
     }
@@ -131,11 +98,11 @@ pub(super) fn server(body: &[u8]) -> Option<ServerHello<'_>> {
     at.u8()?;
     let mut hello = ServerHello { version, cipher, session, retry: random == RETRY, ..ServerHello::default() };
     let _ = at.u16();
-    for (kind, mut content) in extensions(at.rest) {
+    for (kind, mut content) in extensions(at.rest()) {
         match kind {
             16 => {
-                let mut names = Cursor { rest: content.list16().unwrap_or_default() };
-                hello.alpn = names.list8().and_then(|n| visible(n, 32));
+                let mut names = Cursor::new(content.bytes16().unwrap_or_default());
+                hello.alpn = names.bytes8().and_then(|n| visible(n, 32));
             }
             41 => hello.psk = true,
             43 => hello.version = content.u16().unwrap_or(version),

@@ -23,7 +23,7 @@ pub mod parse;
 #[cfg(test)]
 mod tests;
 
-use crate::units::Units;
+use crate::framing::units::Units;
 use crate::{Detect, Need, Pairing, Parser, Probe, Protocol};
 use wirespan_model::{Transport, L7};
 

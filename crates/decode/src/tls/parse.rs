@@ -2,8 +2,9 @@
 
 use super::certificate::{self, Certificate};
 use super::{ciphers, hello, reason};
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::{Out, PerSide};
 use crate::text::len64;
-use crate::units::{Out, PerSide, Reader, Step, Unit};
 use crate::MAX_BUFFERED;
 use std::borrow::Cow;
 use wirespan_model::{AttrVal, Body, Item, Kind, Late, Message, Outcome, Side};

@@ -89,7 +89,7 @@ fn certificate() -> Vec<u8> {
 }
 
 #[test]
-fn version_1_3() {
+fn a_handshake_of_version_1_3_is_read() {
     let flight = [modern(false), CHANGE.to_vec(), record(23, &[7; 900]), record(23, &[7; 60])].concat();
     let turns = [
         c(client_hello(b"geheim")),
@@ -118,7 +118,7 @@ fn version_1_3() {
 }
 
 #[test]
-fn version_1_2_with_a_certificate() {
+fn a_handshake_of_version_1_2_names_its_certificate() {
     let alpn = extension(16, &list16(b"\x02h2"));
     let messages =
         [server_hello(b"new", [0xc0, 0x2f], &alpn), certificate(), message(12, &[3; 200]), message(14, b"")].concat();
@@ -151,7 +151,7 @@ fn version_1_2_with_a_certificate() {
 }
 
 #[test]
-fn resumed_refused_and_joined_late() {
+fn resumed_refused_and_late_handshakes_are_read() {
     let hello = server_hello(b"same", [0xc0, 0x2f], b"");
     let flight = [record(22, &hello), CHANGE.to_vec(), record(22, &[8; 40])].concat();
     let said = tcp(&Tls, &[c(client_hello(b"same")), s(flight)]);
@@ -178,7 +178,7 @@ fn resumed_refused_and_joined_late() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let data = record(23, &[5; 40]);
     assert_eq!(claimed(&client_hello(b""), b""), Some(("tls", true)));
     assert_eq!(claimed(&client_hello(b""), &modern(false)), Some(("tls", true)));

@@ -47,7 +47,7 @@ fn conversation() -> Vec<Turn> {
 }
 
 #[test]
-fn messages_fragments_and_close_codes() {
+fn messages_fragments_and_close_codes_are_read() {
     let said = tcp(&WebSocket, &conversation());
     assert_eq!(
         said,

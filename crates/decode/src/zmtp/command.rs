@@ -1,6 +1,6 @@
 //! Greetings, frames and commands as they stand on the wire.
 
-use crate::frames::Fields;
+use crate::framing::Cursor;
 use crate::text::len64;
 
 /// Length of a greeting of version 3.
@@ -35,7 +35,7 @@ pub(super) enum Begun {
 
 /// Looks at the start of a greeting.
 pub(super) fn begun(bytes: &[u8]) -> Begun {
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     let (first, length) = (at.u8(), at.rest().get(..8).unwrap_or(at.rest()));
     if first.is_some_and(|b| b != 0xff) {
         return Begun::No;
@@ -58,7 +58,7 @@ const TYPES_2: [&str; 11] = ["PAIR", "PUB", "SUB", "REQ", "REP", "DEALER", "ROUT
 
 /// Reads a whole greeting.
 pub(super) fn greeting(bytes: &[u8]) -> Option<Greeting<'_>> {
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     at.take(10)?;
     let major = at.u8()?;
     let second = at.u8()?;
@@ -95,7 +95,7 @@ impl Head {
 
 /// Reads the head of a frame; `Err(true)` asks for more bytes.
 pub(super) fn head(bytes: &[u8]) -> Result<Head, bool> {
-    let mut at = Fields::new(bytes);
+    let mut at = Cursor::new(bytes);
     let flags = at.u8().ok_or(true)?;
     // A command is one frame.
     if flags > 7 || flags & 5 == 5 {
@@ -106,7 +106,7 @@ pub(super) fn head(bytes: &[u8]) -> Result<Head, bool> {
     if body > MAX_FRAME {
         return Err(false);
     }
-    Ok(Head { more: flags & 1 != 0, command: flags & 4 != 0, len: at.at(), body })
+    Ok(Head { more: flags & 1 != 0, command: flags & 4 != 0, len: if long { 9 } else { 2 }, body })
 }
 
 /// Name and arguments of a command.
@@ -115,8 +115,8 @@ pub(super) fn command(body: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(rest) = body.strip_prefix(b"\x5eRROR") {
         return Some((b"ERROR", rest));
     }
-    let mut at = Fields::new(body);
-    let name = at.short()?;
+    let mut at = Cursor::new(body);
+    let name = at.bytes8()?;
     (!name.is_empty() && name.iter().all(u8::is_ascii_alphabetic)).then(|| (name, at.rest()))
 }
 
@@ -126,9 +126,9 @@ pub(super) fn socket_type(metadata: &[u8]) -> Option<&'static str> {
         "REQ", "REP", "DEALER", "ROUTER", "PUB", "XPUB", "SUB", "XSUB", "PUSH", "PULL", "PAIR", "CLIENT", "SERVER",
         "RADIO", "DISH", "GATHER", "SCATTER",
     ];
-    let mut at = Fields::new(metadata);
+    let mut at = Cursor::new(metadata);
     for _ in 0..32 {
-        let (name, value) = (at.short()?, at.long()?);
+        let (name, value) = (at.bytes8()?, at.bytes32()?);
         if name.eq_ignore_ascii_case(b"Socket-Type") {
             return TYPES.into_iter().find(|t| t.as_bytes() == value);
         }

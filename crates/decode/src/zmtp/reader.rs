@@ -1,11 +1,11 @@
 //! Frames → messages.
 
 use super::command::{self, begun, command, greeting, head, socket_type, Begun, Head};
-use crate::frames::{Frame, Frames, Measure, Out, Reader};
+use crate::framing::frames::{Frame, Frames, Measure, Reader};
+use crate::framing::Out;
 use crate::text::{clean, decimal, hide_values, len64, visible};
-use crate::Parser;
 use std::borrow::Cow;
-use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Late, Message, Outcome, Side};
+use wirespan_model::{AttrVal, Body, Item, Kind, Late, Message, Outcome, Side};
 
 /// Bytes of a command that are looked at.
 const WANT: u64 = 512;
@@ -15,25 +15,7 @@ const PEEK: u64 = 128;
 const MAX_SUBSCRIPTIONS: usize = 64;
 
 /// Parser of one connection.
-#[derive(Debug, Default)]
-pub(super) struct ZmtpParser {
-    frames: Frames,
-    session: Session,
-}
-
-impl Parser for ZmtpParser {
-    fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.feed(chunk, &mut self.session, out);
-    }
-
-    fn finish(&mut self, out: &mut dyn FnMut(Item<'_, '_>)) {
-        self.frames.finish(&mut self.session, out);
-    }
-
-    fn buffered(&self) -> usize {
-        self.frames.buffered()
-    }
-}
+pub(super) type ZmtpParser = Frames<Session>;
 
 /// One end.
 #[derive(Debug, Default)]
@@ -51,7 +33,7 @@ struct End {
 }
 
 #[derive(Debug, Default)]
-struct Session {
+pub(super) struct Session {
     client: End,
     server: End,
     /// Everything behind the handshake is a command of the mechanism.

@@ -41,7 +41,7 @@ fn null(a: &str, b: &str) -> Vec<Turn> {
 }
 
 #[test]
-fn a_request_behind_a_login() {
+fn a_request_behind_a_login_is_answered() {
     let mut turns = plain("REQ", "REP");
     turns.extend([
         c([frame(1, b""), frame(0, b"CANARY")].concat()),
@@ -103,7 +103,7 @@ fn subscriptions_name_what_is_sent() {
 }
 
 #[test]
-fn a_refused_login() {
+fn a_refused_login_is_an_error() {
     for error in [command("ERROR", b"\x03400"), frame(4, b"\x5eRROR\x03400")] {
         let mut turns = plain("REQ", "REP")[..4].to_vec();
         turns.push(s(error));
@@ -117,7 +117,7 @@ fn a_refused_login() {
 }
 
 #[test]
-fn version_2_and_curve() {
+fn version_2_and_curve_are_read() {
     let old = |socket| [b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x01", &[socket][..]].concat();
     let said =
         brief(&[c(old(3)), s(old(4)), c(frame(0, b"CANARY")), s(frame(0, b"")), c(frame(0, b"q")), s(frame(0, b"a"))]);
@@ -133,7 +133,7 @@ fn version_2_and_curve() {
 }
 
 #[test]
-fn what_was_not_captured_is_skipped_exactly() {
+fn missing_bytes_are_skipped_exactly() {
     let mut turns = null("PUSH", "PULL");
     let n = turns.iter().filter(|t| t.0 == c("").0).map(|t| t.1.len()).sum::<usize>();
     turns.extend([
@@ -156,7 +156,7 @@ fn what_was_not_captured_is_skipped_exactly() {
 }
 
 #[test]
-fn nothing_secret_is_said() {
+fn no_secret_gets_out() {
     let turns = conversation();
     for said in [tcp_to_the_end(&Zmtp, &turns), tcp(&Zmtp, &cut(&turns, &[1]))] {
         assert!(said.len() >= 9 && !said.concat().contains("CANARY"), "{said:#?}");
@@ -164,7 +164,7 @@ fn nothing_secret_is_said() {
 }
 
 #[test]
-fn detects_by_the_greeting() {
+fn connections_are_recognised_by_the_greeting() {
     let yes = |first_is_client| Detect::Yes { first_is_client };
     let detect = |a: &[u8], b: &[u8]| Zmtp.detect(&probe(a, b));
     let (client, server) = (greeting("PLAIN", false), greeting("PLAIN", true));

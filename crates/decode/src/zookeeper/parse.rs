@@ -1,8 +1,9 @@
 //! Frames → messages.
 
 use super::{names, reason};
+use crate::framing::units::{Reader, Step, Unit};
+use crate::framing::Out;
 use crate::text::len64;
-use crate::units::{Out, Reader, Step, Unit};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};

@@ -33,7 +33,7 @@ fn reply(xid: i32, error: i32, rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn requests_replies_and_events() {
+fn requests_replies_and_events_are_read() {
     let set = [&text("/app/key")[..], &text("geheim"), &i(-1)].concat();
     let turns = [
         c(connect()),
@@ -81,7 +81,7 @@ fn requests_replies_and_events() {
 }
 
 #[test]
-fn detection() {
+fn connections_are_recognised_and_others_are_not() {
     let get = request(5, 4, &[&text("/app")[..], &[1]].concat());
     assert_eq!(claimed(&connect(), b""), Some(("zookeeper", true)));
     assert_eq!(claimed(&connect(), &connected(9)), Some(("zookeeper", true)));

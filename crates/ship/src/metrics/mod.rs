@@ -1,15 +1,19 @@
-//! Counters and gauges of the stages, and RED metrics of spans; as Prometheus text here, as OTLP in
+//! Counters and gauges of the stages, RED metrics of spans, and metrics of the dependency map; as Prometheus text here, as OTLP in
 //! [`otlp::export`](crate::otlp::export).
 //!
 //! A [`Registry`] holds *sources*: closures that write their current values when somebody asks. So a stage keeps its
 //! counters as it likes (atomics, a status struct), and nothing is counted twice.
 
+mod edges;
 mod red;
+mod spans;
 mod stages;
 mod text;
 mod writer;
 
+pub use edges::EdgeMetrics;
 pub use red::{RedConfig, RedMetrics};
+pub use spans::SpanMetrics;
 pub use writer::{Kind, Writer};
 pub(crate) use writer::{Number, Point};
 

@@ -3,6 +3,7 @@
 
 use super::gzip::{self, TooLong};
 use hyper::header::{HeaderMap, HeaderValue};
+use wirespan_model::percent::percent_decode;
 
 /// Path of the method that takes traces.
 pub(crate) const EXPORT_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -94,27 +95,8 @@ pub(crate) fn trailers(status: &Status) -> HeaderMap {
 pub(crate) fn status(map: &HeaderMap) -> Option<Status> {
     let code = map.get("grpc-status")?.to_str().ok()?.parse().unwrap_or(UNKNOWN);
     let message = map.get("grpc-message").and_then(|m| m.to_str().ok()).unwrap_or("");
-    Some(Status::new(code, percent_decode(message)))
-}
-
-/// Decodes `%XX`.
-pub(crate) fn percent_decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&b, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).and_then(|h| u8::from_str_radix(h, 16).ok());
-        match (b, hex) {
-            (b'%', Some(decoded)) => {
-                out.push(decoded);
-                rest = &tail[2..];
-            }
-            _ => {
-                out.push(b);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    let message = String::from_utf8_lossy(&percent_decode(message.as_bytes())).into_owned();
+    Some(Status::new(code, message))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The dependency map, and one of its edges over time.
 
 use crate::error::{ApiError, ErrorBody};
+use crate::evidence::{service_map, StoreEvidence};
 use crate::filter::params;
 use crate::when::{now_ns, parse_time};
 use crate::ViewState;
@@ -8,9 +9,8 @@ use axum::extract::{RawQuery, State};
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wirespan_store::TimeRange;
-use wirespan_trace::map::{Document, EdgeId, MapEdge, Point, Series, TcpStats};
-use wirespan_trace::ServiceMap;
+use wirespan_map::{Document, EdgeId, MapEdge, Point, Series, ServiceMap, TcpStats};
+use wirespan_model::TimeRange;
 
 /// Steps of an edge's history, if not said.
 const STEPS: usize = 60;
@@ -116,7 +116,7 @@ pub(super) fn range(from: Option<&str>, to: Option<&str>) -> Result<TimeRange, A
 pub(super) async fn map(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Json<Document>, ApiError> {
     let p: MapParams = params(raw.as_deref())?;
     let range = range(p.from.as_deref(), p.to.as_deref())?;
-    let made = state.query(move |store| Ok(Document::new(&ServiceMap::of_store(store, range)?, range)));
+    let made = state.query(move |store| Ok(Document::new(&service_map(store, range)?, range)));
     Ok(Json(made.await?))
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn edge(
         return Err(ApiError::bad_query("steps", format!("{steps} steps: give 1 to {MAX_STEPS}")));
     }
     let made = state.query(move |store| {
-        let (map, series) = ServiceMap::and_series(store, range, Some((id, Series::new(range, steps))))?;
+        let (map, series) = ServiceMap::build(&StoreEvidence { store, range }, Some((id, Series::new(range, steps))))?;
         let series = series.unwrap_or_else(|| Series::new(range, steps));
         let edge = Document::new(&map, range)
             .edges

@@ -7,6 +7,7 @@ mod shape;
 
 use crate::assemble::{assemble, find_trace, traces_of};
 use crate::error::ApiError;
+use crate::evidence::service_map;
 use crate::when::now_ns;
 use crate::ViewState;
 use axum::extract::{Path, RawQuery, State};
@@ -16,8 +17,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use params::Params;
 use shape::{trace_json, Dependency, Envelope, Failure, Operation, TraceJson};
+use wirespan_map::NodeKind;
 use wirespan_store::{Field, Query, TimeRange};
-use wirespan_trace::{NodeKind, ServiceMap};
 
 const MAX_NAMES: usize = 1000;
 
@@ -132,7 +133,7 @@ fn pad(id: &str) -> String {
 
 async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<Dependency> {
     let range = Params::read(raw.as_deref())?.dependency_range(now_ns())?;
-    let map = state.query(move |store| Ok(ServiceMap::of_store(store, range)?)).await?;
+    let map = state.query(move |store| Ok(service_map(store, range)?)).await?;
     let mut calls: std::collections::BTreeMap<(String, String), u64> = std::collections::BTreeMap::new();
     for edge in &map.edges {
         let (Some(parent), Some(child)) = (map.nodes.get(edge.client), map.nodes.get(edge.server)) else { continue };

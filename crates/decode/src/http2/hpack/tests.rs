@@ -22,7 +22,7 @@ fn get(head: &Head, field: Field) -> String {
 }
 
 #[test]
-fn huffman_strings() {
+fn huffman_strings_are_decoded() {
     let mut out = Vec::new();
     // RFC 7541, C.4.1 and C.6.1.
     assert!(huffman::decode(&hex("f1e3c2e5f23a6ba0ab90f4ff"), &mut out));
@@ -44,7 +44,7 @@ fn huffman_strings() {
 
 /// The requests of RFC 7541, C.4, and the responses of C.6, whose table of 256 bytes evicts.
 #[test]
-fn the_examples_of_the_specification() {
+fn the_examples_of_the_specification_are_decoded() {
     let mut decoder = Decoder::from_start();
     let requests = [
         ("828684418cf1e3c2e5f23a6ba0ab90f4ff", "http", "/"),
@@ -85,7 +85,7 @@ fn insert(name: &str, value: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_inserted_after_the_join_is_known_and_the_rest_is_not() {
+fn after_a_join_only_later_insertions_are_known() {
     let mut decoder = Decoder::default();
     // An old entry by its name: the name is unknown, and so is the new entry's.
     let (_, head) = read(&mut decoder, &[&[0x80 | 62], &[0x40 | 62, 1, b'v'][..]].concat());
@@ -125,7 +125,7 @@ fn secrets_are_not_kept() {
 }
 
 #[test]
-fn broken_blocks() {
+fn broken_blocks_are_refused() {
     let ended = |block: &[u8]| read(&mut Decoder::default(), block).0;
     assert_eq!(ended(&[0x80]), Ended::Bad, "index 0");
     assert_eq!(ended(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), Ended::Bad, "an integer without end");

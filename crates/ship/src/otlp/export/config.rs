@@ -2,6 +2,7 @@
 
 use crate::otlp::grpc;
 use std::time::Duration;
+use wirespan_model::percent::percent_decode;
 
 /// How to speak to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +193,7 @@ pub fn parse_headers(text: &str) -> Result<Vec<(String, String)>, String> {
     for (i, pair) in text.split(',').enumerate().filter(|(_, p)| !p.trim().is_empty()) {
         let (key, value) = pair.split_once('=').ok_or(format!("entry {} is not key=value", i + 1))?;
         let key = key.trim().to_ascii_lowercase();
-        let value = grpc::percent_decode(value.trim());
+        let value = String::from_utf8_lossy(&percent_decode(value.trim().as_bytes())).into_owned();
         if hyper::header::HeaderName::try_from(&key).is_err() || hyper::header::HeaderValue::try_from(&value).is_err() {
             return Err(format!("entry {} is not a header", i + 1));
         }

@@ -1,0 +1,80 @@
+//! Where each side of an HTTP/1 connection is, and the requests that wait for their responses.
+
+use super::emit::Framing;
+use crate::semantics::Peek;
+
+/// A request that waits for its response.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) asked: Asked,
+    /// Reads its body, and later that of its response.
+    pub(super) peek: Option<Box<Peek>>,
+}
+
+/// What has to be remembered of a request to read its response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asked {
+    Head,
+    Connect,
+    /// Sends its body only after a `100`.
+    Expecting,
+    #[default]
+    Other,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Offset of the first byte that was not taken; buffered bytes start here.
+    pub(super) offset: u64,
+    pub(super) state: State,
+    /// Beginning of a head.
+    pub(super) buf: Vec<u8>,
+    /// Start line of the buffered head is valid.
+    pub(super) line_ok: bool,
+    /// How far the buffer was searched for the end of the head.
+    pub(super) searched: usize,
+}
+
+/// Where a side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// At the start of a line that may start a message; in search of one if `lost`.
+    Head { lost: bool },
+    /// In a line that is none.
+    SkipLine,
+    /// In a body of known length; `end` asks for an [`Item::End`], `unsure` if the request was not seen.
+    Length { left: u64, end: bool, unsure: bool },
+    /// In a chunk size; `digits` read so far, `rest` if behind them.
+    ChunkSize { value: u64, digits: u8, rest: bool },
+    /// In the data of a chunk.
+    ChunkData { left: u64 },
+    /// Behind the data of a chunk.
+    ChunkEnd,
+    /// In the trailer section; `blank` if the line is empty so far.
+    Trailer { blank: bool },
+    /// In a head of which the beginning was emitted.
+    LongHead { blank: bool, framing: Framing },
+    /// In a body that the close ends.
+    UntilClose,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::Head { lost: false }
+    }
+}
+
+pub(super) const LOST: State = State::Head { lost: true };
+pub(super) const READY: State = State::Head { lost: false };
+
+/// State behind a head. `end` asks for an [`Item::End`] of a body of known length.
+pub(super) fn after_head(framing: Framing, end: bool) -> State {
+    match framing {
+        Framing::None | Framing::Upgrade(_) | Framing::Length(0) | Framing::LengthUnsure(0) => READY,
+        Framing::Length(left) => State::Length { left, end, unsure: false },
+        Framing::LengthUnsure(left) => State::Length { left, end, unsure: true },
+        Framing::Chunked => State::ChunkSize { value: 0, digits: 0, rest: false },
+        Framing::UntilClose => State::UntilClose,
+        Framing::Unknown => LOST,
+    }
+}

@@ -1,0 +1,97 @@
+//! The tree of a trace.
+#![allow(clippy::unwrap_used)]
+
+mod world;
+use std::sync::Arc;
+use wirespan_model::{Span, Status};
+use wirespan_trace::link;
+use wirespan_trace::tree::{text, trace_json, TextOptions};
+use world::{proc, World, MS, T0, US};
+
+/// An untraced caller → gateway → cart ×10 → a database that is not observed; the last call to it fails.
+fn world() -> World {
+    let mut w = World::default();
+    let (user, gateway, cart, db) = (proc(9, 1, "user"), proc(1, 2, "gateway"), proc(2, 3, "cart"), proc(3, 4, "db"));
+    for i in 0..10 {
+        let t = T0 + i * 100 * MS;
+        let a = w.call(None, user, gateway, t, t + 20 * MS);
+        let b = w.call(Some(a), gateway, cart, t + 2 * MS, t + 12 * MS);
+        let c = w.call(Some(b), cart, db, t + 3 * MS, t + 4 * MS);
+        w.spans[c.client].protocol = "redis".into();
+        if i == 9 {
+            w.spans[c.client].status = Status::Reset;
+            w.spans[c.client].error = "ECONNRESET".into();
+        }
+    }
+    w.spans.retain(|s| &*s.resource.service != "user" && &*s.resource.service != "db");
+    w
+}
+
+#[test]
+fn a_tree_of_lines() {
+    let w = world();
+    let spans: Vec<Arc<Span>> = w.arcs().into_iter().filter(|s| s.start_ns >= T0 + 900 * MS).collect();
+    let traces = link(spans);
+    let shown = text(&traces[0], TextOptions::default());
+    println!("{shown}");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines[0].contains("4 spans") && lines[0].contains("2 services") && lines[0].contains("19.9ms"),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].starts_with("● gateway  GET /gateway"));
+    assert!(lines[2].starts_with("└─ → gateway  GET /gateway  to 10.0.0.2:80"));
+    assert!(lines[2].contains("thread 0.98"));
+    assert!(lines[3].starts_with("   └─ ● cart  GET /cart"));
+    assert!(lines[3].contains("there ~50.0µs back ~50.0µs") && lines[3].ends_with("wire 1.00"));
+    assert!(lines[4].starts_with("      └─ → cart") && lines[4].ends_with("ECONNRESET"));
+    let columns: Vec<usize> = lines[1..].iter().map(|l| l[..l.find("+").unwrap()].chars().count()).collect();
+    assert!(columns.windows(2).all(|c| c[0].abs_diff(c[1]) <= 6), "aligned: {columns:?}");
+    assert!(!shown.contains('\x1b'));
+    let coloured = text(&traces[0], TextOptions { color: true, ..TextOptions::default() });
+    assert_eq!(coloured.matches("\x1b[31m").count(), 1);
+}
+
+#[test]
+fn text_from_the_wire_does_not_command_the_terminal() {
+    let mut w = World::default();
+    let c = w.call(None, proc(1, 1, "a"), proc(1, 2, "b"), T0, T0 + MS);
+    w.spans[c.client].target = "/\x1b[2J\n\u{9b}1m".into();
+    w.spans[c.client].error = "\x07".into();
+    let shown = text(&link(w.arcs())[0], TextOptions::default());
+    assert_eq!(shown.lines().count(), 3);
+    assert!(!shown.contains(['\x1b', '\x07', '\u{9b}']));
+}
+
+#[test]
+fn very_deep_and_very_wide_trees_stay_readable() {
+    let mut w = World::default();
+    let mut up = None;
+    for i in 0..300u32 {
+        let inset = u64::from(i) * 200 * US;
+        up = Some(w.call(up, proc(1, i + 1, "s"), proc(1, i + 2, "s"), T0 + inset, T0 + 1000 * MS - inset));
+    }
+    let shown = text(&link(w.arcs())[0], TextOptions { color: false, width: 100 });
+    assert_eq!(shown.lines().count(), 601);
+    assert!(shown.lines().all(|l| l.chars().count() < 240));
+    assert!(shown.contains("[599] "));
+}
+
+#[test]
+fn json_uses_opentelemetry_names() {
+    let w = world();
+    let traces = link(w.arcs());
+    let v = trace_json(traces.last().unwrap());
+    let spans = v["spans"].as_array().unwrap();
+    assert_eq!(spans.len(), 4);
+    assert_eq!(v["traceId"].as_str().unwrap().len(), 32);
+    assert!(spans[0].get("parentSpanId").is_none());
+    assert_eq!(spans[1]["parentSpanId"], spans[0]["spanId"]);
+    assert_eq!(spans[1]["wirespan.evidence"], "thread");
+    assert_eq!(spans[1]["service.name"], "gateway");
+    assert_eq!(spans[1]["server.address"], "10.0.0.2");
+    assert_eq!(spans[1]["server.port"], 80);
+    assert_eq!((&spans[3]["status"], &spans[3]["error"]), (&"reset".into(), &true.into()));
+    assert_eq!(spans[3]["network.protocol.name"], "redis");
+}
