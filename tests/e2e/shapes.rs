@@ -19,18 +19,24 @@ struct Bar {
     /// Least share of right links among those inside services that are not inferred, but claimed. Few may be wrong:
     /// what a process does with several requests at a time has to be seen before it is known.
     claimed: f64,
+    /// Greatest share of links inside services that are claimed, not inferred, and wrong; of all links that should be.
+    wrong: f64,
 }
 
 /// Requests under way at a time.
 const USERS: u32 = 10;
 
 const fn bar(shape: &'static str, exact: f64, certain: &'static [&'static str]) -> Bar {
-    Bar { shape, exact, certain, claimed: 0.0 }
+    Bar { shape, exact, certain, claimed: 0.0, wrong: 1.0 }
 }
 
 impl Bar {
     const fn claimed(self, claimed: f64) -> Bar {
         Bar { claimed, ..self }
+    }
+
+    const fn wrong(self, wrong: f64) -> Bar {
+        Bar { wrong, ..self }
     }
 }
 
@@ -140,6 +146,14 @@ fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), St
                 short_of.push(format!("{}: wrong links by {evidence}: {kind}", bar.shape));
             }
         }
+        let expected = report["links expected"].as_u64().unwrap();
+        if (claimed - right) as f64 > bar.wrong * expected as f64 {
+            let wrong = claimed - right;
+            short_of.push(format!(
+                "{}: {wrong} of {expected} links are claimed and wrong, should be at most {}",
+                bar.shape, bar.wrong
+            ));
+        }
         if claimed > FEW && (right as f64) < bar.claimed * claimed as f64 {
             short_of.push(format!(
                 "{}: {right} of {claimed} claimed links are right, should be {}",
@@ -218,10 +232,12 @@ fn event_loops() {
         bar("uvloop-fanout", 0.9, GOROUTINE).claimed(1.0),
         bar("nginx", 0.5, WIRE).claimed(0.95),
         bar("haproxy", 0.9, &["wire", "thread", "coroutine"]).claimed(1.0),
-        bar("envoy", 0.0, WIRE),
+        bar("envoy", 0.9, &["wire", "thread"]).claimed(0.98),
         bar("tokio", 0.95, TASK).claimed(1.0),
         bar("tokio-fanout", 0.95, TASK).claimed(1.0),
-        bar("java-reactor", 0.0, WIRE),
+        // With ten users no trace is exact: nothing says for which request a call is made. Then little may be claimed.
+        // Measured: 31 to 42 of 1,200 links are claimed and wrong.
+        bar("java-reactor", 0.0, WIRE).wrong(0.06),
         bar("gevent", 0.7, GOROUTINE).claimed(0.98),
         bar("gevent-fanout", 0.7, GOROUTINE).claimed(0.98),
         bar("go-h2", 0.7, GOROUTINE),
@@ -241,7 +257,7 @@ fn event_loops() {
 /// answered.
 #[test]
 fn a_reactor_s_threads_do_not_act_for_what_they_have_read() {
-    run("shapes_reactor", &[bar("java-reactor", 0.7, &["wire"])], 60, 1);
+    run("shapes_reactor", &[bar("java-reactor", 0.85, &["wire"]).wrong(0.02)], 60, 1);
 }
 
 /// Loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps them now
