@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
-use crate::features::{self, Feature, MessageRung, Program, PROGRAMS};
+use crate::features::{self, Feature, MessageRung, Program};
 use crate::flow::{self, FlowSource};
 use crate::inject::{self, Propagate};
 use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Loaded};
@@ -10,7 +10,7 @@ use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
 use crate::ring::Ring;
 use crate::targets::{descendants, Targets};
-use crate::tls::{FactMaps, Watcher};
+use crate::uprobe::{FactMaps, Watcher};
 use crate::wire;
 use crate::Options;
 use crate::Verdict;
@@ -31,8 +31,8 @@ pub struct Capture {
     // Dropped in this order: first nothing fires any more, then nothing reads, then the maps go.
     links: Vec<Link>,
     on_demand: OnDemand,
-    /// Attaches to TLS libraries.
-    tls: Option<Watcher>,
+    /// Attaches the uprobes.
+    watcher: Option<Watcher>,
     ring: Ring,
     skel: WirespanSkel<'static>,
     clock: Clock,
@@ -90,7 +90,7 @@ impl Capture {
         for flows in [false, true] {
             for program in skel.object_mut().progs_mut() {
                 let name = program.name().to_str();
-                if PROGRAMS.iter().any(|p| name == Some(p.name) && p.is_flow()) != flows {
+                if features::programs().any(|p| name == Some(p.name) && p.is_flow()) != flows {
                     continue;
                 }
                 if on_demand::waits(name.unwrap_or_default()) {
@@ -136,7 +136,7 @@ impl Capture {
         let mut on_demand = OnDemand::new(&names, &mut skel, targets);
         on_demand.attach(&mut skel, &mut links);
         let mut features = features::table(rung, &names, &refused, has);
-        features.retain(|f| PROGRAMS.iter().any(|p| p.feature == f.feature && asked(p)));
+        features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
         let flows =
             names.contains(&"flow_state").then(|| FlowSource::new(&skel).map_err(bpf("opening the tables of flows")));
@@ -144,16 +144,11 @@ impl Capture {
         if flows.is_some() {
             flow::adopt(&skel, &flow::processes(targets));
         }
-        let uprobes = uprobes(&skel, &names);
-        let tls = if PROGRAMS.iter().any(|p| p.is_uprobe() && names.contains(&p.name)) {
-            let handle = |map| MapHandle::try_from(map).map_err(bpf("opening the map of processes"));
-            let facts = FactMaps {
-                processes: handle(&skel.maps.processes)?,
-                epoch: handle(&skel.maps.facts_epoch)?,
-                java: handle(&skel.maps.java_allocations)?,
-                doubts: handle(&skel.maps.trust)?,
-            };
-            Watcher::start(uprobes, handle(&skel.maps.lives)?, facts, targets, options.runtimes).ok()
+        let uprobes = uprobes(&skel, &programs);
+        let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
+            let facts = FactMaps::open(skel.object()).map_err(bpf("opening the maps of facts"))?;
+            let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the ring of processes"))?;
+            Watcher::start(uprobes, lives, facts, targets, options.runtimes).ok()
         } else {
             None
         };
@@ -163,7 +158,7 @@ impl Capture {
         Ok(Capture {
             on_demand,
             links,
-            tls,
+            watcher,
             ring,
             skel,
             clock,
@@ -254,8 +249,8 @@ impl Capture {
                 .target_pids
                 .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
                 .map_err(bpf("adding a target process"))?;
-            if let Some(tls) = &self.tls {
-                tls.cover(pid, program);
+            if let Some(watcher) = &self.watcher {
+                watcher.cover(pid, program);
             }
         }
         self.bump_generation();
@@ -320,8 +315,7 @@ impl Capture {
             })
             .collect();
         out.extend(inject::counters(&self.skel));
-        out.push(("probes_refused", self.tls.as_ref().map_or(0, Watcher::refused)));
-        out.extend(self.tls.iter().flat_map(Watcher::unread));
+        out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("bad_records", self.bad));
         out
@@ -331,6 +325,6 @@ impl Capture {
     pub fn detach(&mut self) {
         self.links.clear();
         self.on_demand.end();
-        self.tls = None;
+        self.watcher = None;
     }
 }

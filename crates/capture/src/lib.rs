@@ -12,13 +12,14 @@ pub mod features;
 mod flow;
 mod inject;
 mod load;
-
 mod object;
 mod on_demand;
 mod options;
 mod ring;
+mod runtime;
 pub mod targets;
 mod tls;
+mod uprobe;
 pub mod wire;
 
 pub use capture::Capture;

@@ -6,9 +6,9 @@ use crate::features::{MessageRung, Program};
 use crate::flow;
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::targets::{descendants, Targets};
-use crate::tls::{Programs, TlsPrograms};
+use crate::uprobe::Programs;
 use crate::Options;
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, ProgramMut};
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -170,33 +170,12 @@ pub(crate) fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {
 }
 
 /// The uprobe programs that were loaded.
-pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&str]) -> Programs {
-    let progs = &skel.progs;
-    let fd = |name: &str, program: &libbpf_rs::Program<'_>| {
-        loaded.contains(&name).then(|| program.as_fd().as_raw_fd()).filter(|fd| *fd >= 0)
-    };
-    let tls = || {
-        Some(TlsPrograms {
-            enter: fd("tls_enter", &progs.tls_enter)?,
-            exit: fd("tls_exit", &progs.tls_exit)?,
-            go_enter: fd("tls_go_enter", &progs.tls_go_enter)?,
-            go_exit: fd("tls_go_exit", &progs.tls_go_exit)?,
-            rust: fd("tls_rust_enter", &progs.tls_rust_enter).zip(fd("tls_rust_exit", &progs.tls_rust_exit)),
-        })
-    };
-    Programs {
-        tls: tls(),
-        birth: fd("go_birth", &progs.go_birth),
-        send: fd("go_send", &progs.go_send),
-        recv: fd("go_recv", &progs.go_recv),
-        go_http: fd("go_http", &progs.go_http),
-        node: fd("node_http2", &progs.node_http2),
-        python_queue: fd("python_queue", &progs.python_queue),
-        greenlet: fd("greenlet", &progs.greenlet),
-        asyncio: fd("asyncio", &progs.asyncio),
-        tokio: fd("tokio", &progs.tokio),
-        haproxy: fd("haproxy_stream_made", &progs.haproxy_stream_made),
-    }
+pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&'static Program]) -> Programs {
+    let fds = skel.object().progs().filter_map(|program| {
+        let of = loaded.iter().find(|p| p.is_uprobe() && program.name().to_str() == Some(p.name))?;
+        Some((of.name, program.as_fd().as_raw_fd()))
+    });
+    Programs(fds.collect())
 }
 
 /// Writes the targets into the maps.

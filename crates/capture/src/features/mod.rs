@@ -3,9 +3,12 @@
 //! Nothing here stops the agent: a program that is missing or refused costs its own feature, and the row says so in
 //! words an operator can act on.
 
+mod program;
 mod programs;
 
-pub use programs::{Program, PROGRAMS};
+pub use program::Program;
+
+use crate::{runtime, tls};
 
 use serde::Serialize;
 
@@ -44,6 +47,12 @@ pub struct Feature {
     pub remedy: String,
 }
 
+/// Every program of every source, TLS library and runtime.
+pub(crate) fn programs() -> impl Iterator<Item = &'static Program> {
+    let runtimes = runtime::RUNTIMES.iter().flat_map(|runtime| runtime.programs());
+    programs::PROGRAMS.iter().chain(tls::PROGRAMS).chain(runtimes)
+}
+
 /// Chooses the message rung: the best one whose tracepoints this kernel has, or the one forced by `WIRESPAN_RUNG`.
 pub fn choose_rung(has_type: impl Fn(&str) -> bool, forced: Option<&str>) -> Result<MessageRung, String> {
     match forced {
@@ -62,7 +71,7 @@ pub fn choose_rung(has_type: impl Fn(&str) -> bool, forced: Option<&str>) -> Res
 
 /// Which programs to load on this kernel.
 pub fn wanted(rung: MessageRung, has_type: impl Fn(&str) -> bool) -> Vec<&'static Program> {
-    PROGRAMS.iter().filter(|p| p.rung.is_none_or(|r| r == rung) && has_type(&p.kernel_type())).collect()
+    programs().filter(|p| p.rung.is_none_or(|r| r == rung) && has_type(&p.kernel_type())).collect()
 }
 
 /// The table of `wirespan check`. `refused` holds the programs that did not load, with the kernel's reason.
@@ -72,8 +81,7 @@ pub fn table(
     refused: &[(&'static str, String)],
     has_type: impl Fn(&str) -> bool,
 ) -> Vec<Feature> {
-    PROGRAMS
-        .iter()
+    programs()
         .filter(|p| p.rung.is_none_or(|r| r == rung))
         .map(|p| {
             let active = loaded.contains(&p.name);

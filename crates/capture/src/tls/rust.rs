@@ -1,11 +1,12 @@
-//! Which functions of rustls a Rust program holds. Their names carry a hash per build, so that they are known by what
-//! is left when it is taken away; a program whose symbols were stripped tells nothing.
+//! rustls in a Rust program, versions 0.20 to 0.23. Symbols carry a hash per build; the functions are known by their
+//! names without it. A program whose symbols were stripped cannot be probed.
 //!
-//! Versions 0.20 to 0.23. What is probed is not generic, or stands in a table of virtual functions, so that it is not
-//! inlined into its callers in another crate.
+//! The probed functions are not generic, or stand in a table of virtual functions. So the compiler does not inline them
+//! into callers in another crate.
 
-use super::elf::{Image, Place};
-use super::library::{READ, WRITE};
+use super::{Calls, MAX_FUNCTION, READ, WRITE};
+use crate::uprobe::elf::{Image, Place};
+use crate::uprobe::points::Function;
 use std::collections::HashSet;
 
 /// Cookies, as in `bpf/tls/rust.h`.
@@ -14,13 +15,27 @@ const CHUNK: u64 = 6;
 const CONSUME: u64 = 7;
 const VECTOR: u64 = 0x200;
 
-/// Whether the end of a function with this cookie is of interest.
-pub(crate) fn has_result(cookie: u64) -> bool {
+/// Where to probe; `None` if this is no Rust program that uses the library and has kept its symbols.
+pub(super) fn plan(image: &Image<'_>) -> Option<Calls> {
+    if !image.is_x86_64() {
+        return None;
+    }
+    let mut calls = Calls::default();
+    for (place, cookie) in functions(image) {
+        let function = Function::new(image.bytes(place.address, place.size.min(MAX_FUNCTION))?, place.address);
+        let points = if has_result(cookie) { function.rust_points() } else { function.points(false) };
+        calls.add(image, &points, cookie);
+    }
+    (!calls.enter.is_empty()).then_some(calls)
+}
+
+/// Whether the result of a function with this cookie is of interest.
+fn has_result(cookie: u64) -> bool {
     !matches!(cookie, FEED | CONSUME)
 }
 
 /// The functions of all versions of rustls that the program holds, by their cookies; empty if they do not suffice.
-pub(crate) fn functions(image: &Image<'_>) -> Vec<(Place, u64)> {
+fn functions(image: &Image<'_>) -> Vec<(Place, u64)> {
     let mut found = image.named(cookie);
     let mut seen = HashSet::new();
     found.retain(|(place, _)| seen.insert(place.address)); // equal code has several names

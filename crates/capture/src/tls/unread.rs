@@ -1,11 +1,11 @@
-//! Files that hold TLS which nobody can read here: their names are told and counted, so that ciphertext is no riddle.
+//! Files with TLS that cannot be probed. They are logged and counted, so that users know why they see ciphertext.
 //!
-//! | sign | what it is |
+//! | sign | meaning |
 //! |---|---|
-//! | functions that it defines | a library whose functions wirespan does not know, or a Java machine, whose code is made as it runs |
-//! | words in its constants | OpenSSL, BoringSSL or rustls inside a program that has lost its symbols: the names of their source files stay, in what they say of errors |
+//! | functions that the file defines | a library whose functions wirespan does not know, or a Java machine, which compiles its code at run time |
+//! | words in its constants | OpenSSL, BoringSSL or rustls in a program without symbols: their error messages still name their source files |
 
-use super::elf::Image;
+use crate::uprobe::elf::Image;
 use memchr::memmem::Finder;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -24,19 +24,19 @@ pub(crate) const KINDS: [&str; 7] = [
 const OPENSSL: usize = 5;
 const RUSTLS: usize = 6;
 
-/// Functions by which the first of [`KINDS`] are known, in their order.
+/// Functions that identify the first of [`KINDS`], in the same order.
 const FUNCTIONS: [&str; OPENSSL] = ["JNI_CreateJavaVM", "SSL_ImportFD", "wolfSSL_read", "mbedtls_ssl_read", "s2n_recv"];
 
-/// Words by which the others are known, written backwards: else this program would hold them, too.
+/// Words that identify the other kinds. They are written backwards, or this program would hold them, too.
 const SDROW: [(usize, &[u8]); 2] = [(OPENSSL, b"c.bil_lss/lss"), (RUSTLS, b".0-sltsur/")];
 
-/// Bytes that are looked at together; the words are shorter than [`OVERLAP`].
+/// Bytes that are searched at a time. The words are shorter than [`OVERLAP`].
 const WINDOW: usize = 256 << 10;
 const OVERLAP: usize = 32;
-/// Most constants of a file that are looked at.
+/// Most bytes of a file's constants that are searched.
 const MAX_CONSTANTS: u64 = 256 << 20;
 
-/// Place in [`KINDS`] of what a file holds; it must be known that nothing of it can be probed.
+/// Index into [`KINDS`] of the TLS in a file of which nothing can be probed.
 pub(crate) fn kind(image: &Image<'_>, path: &Path) -> Option<usize> {
     let defined = image.functions(&FUNCTIONS);
     let by_function = FUNCTIONS.iter().position(|f| defined.contains_key(f));
@@ -89,6 +89,6 @@ mod tests {
     #[test]
     fn this_program_holds_none() {
         let exe = Path::new("/proc/self/exe");
-        assert_eq!(super::super::elf::with(exe, |image| Some(kind(image, exe))), Some(None));
+        assert_eq!(crate::uprobe::elf::with(exe, |image| Some(kind(image, exe))), Some(None));
     }
 }

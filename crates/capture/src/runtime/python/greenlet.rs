@@ -1,22 +1,46 @@
 //! Python's greenlets (the module `greenlet`, on which gevent and eventlet stand): where one is made, and where a
 //! switch to one ends.
 //!
-//! Both are methods of C++ classes, which the module's builds export, as nobody told the compiler not to.
+//! Both are methods of C++ classes. The builds of the module export them, because the compiler exports every method
+//! unless it is told otherwise.
 
-use super::elf::Image;
-use super::library::Probe;
-use super::points::Function;
+use crate::features::Program;
+use crate::runtime::Runtime;
+use crate::uprobe::elf::Image;
+use crate::uprobe::points::Function;
+use crate::uprobe::{Probe, ProbeSet};
+
+/// The module `greenlet`.
+pub(in crate::runtime) struct Greenlets;
+
+const PROGRAM: &str = "greenlet";
+const PROGRAMS: &[Program] = &[Program::uprobe(
+    PROGRAM,
+    "Python: which greenlet runs (gevent, eventlet)",
+    "calls of greenlets are joined by guess if several requests were read together",
+)];
+
+impl Runtime for Greenlets {
+    fn programs(&self) -> &'static [Program] {
+        PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        vec![ProbeSet::new(PROGRAM, plan(image))]
+    }
+}
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__greenlet";
-/// Cookies, as in `bpf/runtime/python/greenlet.h`, and how the mangled names begin: the type of an argument has changed.
+/// Beginnings of mangled names (the type of an argument has changed), and cookies as in
+/// `bpf/runtime/python/greenlet.h`.
 const METHODS: [(&str, u64); 2] =
     [("_ZN8greenlet12UserGreenletC1EP", 1), ("_ZN8greenlet8Greenlet21g_switchstack_successEv", 2)];
-/// So much of each function is looked at.
+/// Bytes of each function that are disassembled.
 const LOOKED_AT: u64 = 64;
 
 /// Where to probe; nothing unless both are found.
-pub(crate) fn plan(image: &Image<'_>) -> Vec<Probe> {
+fn plan(image: &Image<'_>) -> Vec<Probe> {
     // Which registers have the arguments is known for x86-64 only.
     if !image.is_x86_64() || !image.functions(&[MODULE]).contains_key(MODULE) {
         return Vec::new();

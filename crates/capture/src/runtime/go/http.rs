@@ -1,7 +1,8 @@
-//! Go's HTTP libraries: where a request passes from one goroutine to another in a way that the runtime does not show.
+//! Go's HTTP and gRPC libraries: where a request passes from one goroutine to another without a channel operation that
+//! the runtime shows.
 //!
-//! Methods of types that are not exported keep their names from version to version; what is read of their structures is
-//! checked where it is read (`bpf/runtime/go/http.h`). A program without them is not slowed down.
+//! These methods keep their names from version to version, although their types are not exported. `bpf/runtime/go/http.h`
+//! checks what it reads of their structures. A program without these methods is not slowed down.
 
 /// Cookies, as in `bpf/runtime/go/http.h`.
 const HANDLER: u64 = 1;
@@ -13,8 +14,8 @@ const RPC: u64 = 6;
 const RPC_STREAM: u64 = 7;
 const RPC_HEADERS: u64 = 8;
 
-/// The functions, and what each is probed for at its entry.
-pub(crate) const FUNCTIONS: [(&str, u64); 10] = [
+/// Functions that are probed at their entry, with their cookies.
+pub(super) const FUNCTIONS: [(&str, u64); 10] = [
     ("net/http.(*http2serverConn).runHandler", HANDLER),
     ("golang.org/x/net/http2.(*serverConn).runHandler", HANDLER),
     ("net/http/internal/http2.(*serverConn).runHandler", HANDLER),

@@ -1,14 +1,36 @@
-//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes who receives from it.
-//! Names carry a hash per build, so that they are known by what is left when it is taken away; a program whose symbols
-//! were stripped tells nothing.
+//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes its receiver. Symbols carry
+//! a hash per build; the functions are known by their names without it. A program whose symbols were stripped cannot be
+//! probed.
 //!
-//! What is probed is not generic, or stands in a table of functions, so that it is not inlined into its callers unless
+//! The probed functions are not generic, or stand in a table of functions. So they are not inlined into callers, unless
 //! the whole program is optimised as one (fat LTO): then the end of a task's turn is that of its poll function.
 
-use super::elf::Image;
-use super::library::Probe;
-use super::points::Function;
+use super::Runtime;
+use crate::features::Program;
+use crate::uprobe::elf::Image;
+use crate::uprobe::points::Function;
+use crate::uprobe::{Probe, ProbeSet};
 use std::collections::HashSet;
+
+/// Rust programs with tokio.
+pub(super) struct Tokio;
+
+const PROGRAM: &str = "tokio";
+const PROGRAMS: &[Program] = &[Program::uprobe(
+    PROGRAM,
+    "Rust: which task of tokio runs (programs that keep their symbols)",
+    "calls of tasks are joined by guess if several requests are served at a time",
+)];
+
+impl Runtime for Tokio {
+    fn programs(&self) -> &'static [Program] {
+        PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        vec![ProbeSet::new(PROGRAM, plan(image))]
+    }
+}
 
 /// Cookies, as in `bpf/runtime/tokio/tokio.h`.
 const RUNS: u64 = 1;
@@ -20,16 +42,16 @@ const PERHAPS: u64 = 6;
 const WAKES: u64 = 7;
 const RUNS_ONLY: u64 = 8;
 
-/// Not one of them: stands for [`ENDS`] where that is inlined into it.
+/// No cookie of the kernel program: a function that stands for [`ENDS`] where that is inlined into it.
 const COMPLETE: u64 = 16;
 
-/// Longest function of which every `ret` is looked for.
+/// Bytes of a function in which every `ret` is searched.
 const MAX_FUNCTION: u64 = 64 << 10;
-/// So much of each function is looked at.
+/// Bytes of each function that are disassembled.
 const LOOKED_AT: usize = 128;
 
 /// Where to probe; nothing unless it suffices.
-pub(crate) fn plan(image: &Image<'_>) -> Vec<Probe> {
+fn plan(image: &Image<'_>) -> Vec<Probe> {
     // Which registers have the arguments is known for x86-64 only.
     if !image.is_x86_64() {
         return Vec::new();

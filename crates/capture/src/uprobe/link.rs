@@ -1,6 +1,6 @@
 //! One `uprobe_multi` link: many places of one file, one process, one program.
 
-use super::library::Probe;
+use super::plan::Probe;
 use libbpf_rs::libbpf_sys::{bpf_link_create, bpf_link_create_opts, BPF_TRACE_UPROBE_MULTI};
 use std::ffi::CString;
 use std::io;
@@ -9,9 +9,17 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 /// `BPF_F_UPROBE_MULTI_RETURN`.
 const RETURN: u32 = 1;
 
+/// `errno` of a process that does not exist.
+const ESRCH: i32 = 3;
+
+/// Whether attaching failed because there is no such process.
+pub(super) fn is_no_process(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ESRCH)
+}
+
 /// Attaches a program (Linux 6.6). Closing the descriptor detaches it. `pid` 0 means every process that maps the file;
 /// else only that process gets breakpoints, also in what it maps later.
-pub(crate) fn attach(
+pub(super) fn attach(
     program: RawFd,
     path: &CString,
     probes: &[Probe],

@@ -2,17 +2,21 @@
 //! what it runs.
 //!
 //! The machine describes its structures itself, for debuggers: `gHotSpotVMStructs` is a table of type, field and
-//! offset. What it does not say is learnt from the threads that live: where the C library keeps a thread's
-//! `JavaThread`, and, before Java 24, where a `java.lang.Thread` keeps its id. Each is believed only if it holds for
-//! all of them. The objects are recognised by the field in which they point back to their `JavaThread`: where
-//! references are coloured (ZGC), none is, and the machine is left alone. One that has no virtual threads (before Java
-//! 19) has nothing of them to say, and its workers run tasks all the same.
+//! offset. The rest is learnt from the living threads: where the C library keeps a thread's `JavaThread`, and, before
+//! Java 24, where a `java.lang.Thread` keeps its id. An offset is believed only if it holds for all of them. A thread's
+//! object is recognised by the field that points back to the `JavaThread`. Where references are coloured (ZGC), no
+//! field does, and the machine is not followed. A machine without virtual threads (before Java 19) is followed as well:
+//! its workers run tasks all the same.
 
 mod table;
 #[cfg(test)]
 mod tests;
 
-use super::elf::Image;
+use super::{Learn, Process, Runtime};
+use crate::features::Program;
+use crate::uprobe::elf::Image;
+use crate::uprobe::{FactMaps, ProbeSet};
+use libbpf_rs::MapCore as _;
 use std::collections::BTreeSet;
 use std::fs::File;
 use table::{Fields, Memory, BUFFER, HEAP, STUBS, SYMBOLS};
@@ -27,9 +31,45 @@ const THREAD_BYTES: usize = 2304;
 const OBJECT_BYTES: usize = 64;
 const MAX_ID: u64 = 1 << 48;
 
+/// Java's virtual machine.
+pub(super) struct Java;
+
+const FACTS: &str = "java_facts";
+/// `WS_VIRTUAL_THREAD`.
+const VIRTUAL_THREAD: u32 = 2;
+/// Where threads of Java allocate, by process and chunk.
+const ALLOCATIONS: &str = "java_allocations";
+/// `WS_MARK_CHUNKS` of `bpf/runtime/java/allocation.h`.
+const MARK_CHUNKS: u32 = 4;
+
+impl Runtime for Java {
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
+        Vec::new()
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &[FACTS, ALLOCATIONS]
+    }
+
+    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
+        let library = Library::of(image)?;
+        Some(Learn::new(FACTS, 1 << VIRTUAL_THREAD, move |process| Some(library.learn(process)?.bytes().to_vec())))
+    }
+
+    fn ended(&self, maps: &FactMaps, pid: u32) {
+        let Some(map) = maps.of_runtime(ALLOCATIONS) else { return };
+        let keys = (0..=MARK_CHUNKS).map(|chunk| [pid.to_ne_bytes(), chunk.to_ne_bytes()].concat());
+        let _ = keys.map(|key| map.delete(&key)).find(Result::is_err); // all of them are there, or none
+    }
+}
+
 /// `struct java_machine` of `bpf/core/maps.h`; all zero if there is none that can be followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Machine {
+struct Machine {
     collecting: u64,
     thread: u16,
     os_thread: u16,
@@ -48,7 +88,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn bytes(self) -> [u8; 64] {
+    fn bytes(self) -> [u8; 64] {
         let mut out = [0; 64];
         out[..8].copy_from_slice(&self.collecting.to_ne_bytes());
         let own = [self.thread, self.os_thread, self.handle, self.platform, self.current, self.id, self.id_in_object];
@@ -63,34 +103,32 @@ impl Machine {
     }
 }
 
-/// A file that holds such a machine: addresses of [`SYMBOLS`], and of its code in the file and in memory.
+/// The machine's library: addresses of [`SYMBOLS`], and of its code in the file and in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Java {
+struct Library {
     symbols: [u64; SYMBOLS.len()],
     segment: (u64, u64),
 }
 
-/// Looks into a file; `None` if it is no such machine.
-pub(crate) fn plan(image: &Image<'_>) -> Option<Java> {
-    if !image.is_x86_64() {
-        return None;
+impl Library {
+    /// `None` if the file is no such machine.
+    fn of(image: &Image<'_>) -> Option<Self> {
+        if !image.is_x86_64() {
+            return None;
+        }
+        let found = image.exported(|name| SYMBOLS.iter().position(|s| s.as_bytes() == name));
+        let mut symbols = [0; SYMBOLS.len()];
+        for (place, which) in found {
+            *symbols.get_mut(which)? = place.address;
+        }
+        (!symbols.contains(&0)).then_some(())?;
+        Some(Library { symbols, segment: image.code()? })
     }
-    let found = image.exported(|name| SYMBOLS.iter().position(|s| s.as_bytes() == name));
-    let mut symbols = [0; SYMBOLS.len()];
-    for (place, which) in found {
-        *symbols.get_mut(which)? = place.address;
-    }
-    (!symbols.contains(&0)).then_some(())?;
-    Some(Java { symbols, segment: image.code()? })
-}
 
-impl Java {
-    /// What the process says; `None` if it does not (yet). `mapping` is memory address and file offset of the file's
-    /// code.
-    pub(crate) fn learn(&self, pid: u32, (start, offset): (u64, u64)) -> Option<Machine> {
-        let (at, address) = self.segment;
-        let bias = start.wrapping_add(at.wrapping_sub(offset)).wrapping_sub(address);
-        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    /// What the process says; `None` if it does not (yet).
+    fn learn(&self, process: &Process<'_>) -> Option<Machine> {
+        let bias = process.mapped.filter(|_| process.follows_actors)?.bias(self.segment);
+        let memory = File::open(format!("/proc/{}/mem", process.pid)).ok()?;
         learn(&memory, &self.symbols.map(|s| s.wrapping_add(bias)))
     }
 }

@@ -1,22 +1,45 @@
-//! Tasks of Python's asyncio (its C module `_asyncio`, which uvloop uses as well): where one is made, stepped and
-//! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where a
-//! connection begins to be read.
+//! Tasks of Python's asyncio (its C module `_asyncio`, which uvloop uses as well): where a task is made, stepped and
+//! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where
+//! reading from a connection begins.
 //!
-//! Only `PyContext_Exit` is a symbol in every build. The rest is found by names as [`super::python`] finds its methods:
-//! in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in what types are made from
-//! (`PyType_Spec`, since 3.12).
+//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as [`super::queue`] finds
+//! its methods: in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in the
+//! specifications of types (`PyType_Spec`, since 3.12).
 
-use super::elf::Image;
-use super::library::Probe;
-use super::points::{Exits, Function};
+use crate::features::Program;
+use crate::runtime::Runtime;
+use crate::uprobe::elf::Image;
+use crate::uprobe::points::{Exits, Function};
+use crate::uprobe::{Probe, ProbeSet};
 use std::collections::{HashMap, HashSet};
+
+/// Python's asyncio, and uvloop.
+pub(in crate::runtime) struct Asyncio;
+
+const PROGRAM: &str = "asyncio";
+const PROGRAMS: &[Program] = &[Program::uprobe(
+    PROGRAM,
+    "Python: which task runs (asyncio, uvloop)",
+    "calls of tasks are joined by guess if several requests were read together",
+)];
+
+impl Runtime for Asyncio {
+    fn programs(&self) -> &'static [Program] {
+        PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        let tasks = plan(image);
+        vec![ProbeSet::new(PROGRAM, tasks.enter), ProbeSet::at_return(PROGRAM, tasks.end)]
+    }
+}
 
 /// Exported by that module; a static interpreter has both.
 const MODULE: &str = "PyInit__asyncio";
 /// Exported by the interpreter.
 const INTERPRETER: &str = "_PyRuntime";
 const LEAVES_CONTEXT: &str = "PyContext_Exit";
-/// Exported by uvloop's module, and what it exports of libuv, which is part of it.
+/// Exported by uvloop's module, which contains libuv.
 const UVLOOP: &str = "PyInit_loop";
 const READ_START: &str = "uv_read_start";
 /// Cookies, as in `bpf/runtime/python/asyncio.h`.
@@ -39,21 +62,22 @@ const DEALLOC: u64 = 24;
 type Slot = (u64, u32);
 const CALL: Slot = (104, 50);
 const INIT: Slot = (272, 60);
-/// Slots of one type that are looked at.
+/// Most slots of one type that are read.
 const MAX_SLOTS: u64 = 32;
-/// So much of each function is looked at.
+/// Bytes of each function that are disassembled.
 const LOOKED_AT: u64 = 64;
 
 /// Where to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tasks {
-    pub(crate) enter: Vec<Probe>,
+struct Tasks {
+    enter: Vec<Probe>,
     /// Functions whose return is of interest.
-    pub(crate) end: Vec<Probe>,
+    end: Vec<Probe>,
 }
 
-/// Looks into a file: the interpreter has the one half, its module the other; each is nothing unless it is found whole.
-pub(crate) fn plan(image: &Image<'_>) -> Tasks {
+/// Looks into a file. The interpreter has one half of the functions, its module the other; a half is used only if it is
+/// complete.
+fn plan(image: &Image<'_>) -> Tasks {
     let mut tasks = Tasks::default();
     if !image.is_x86_64() {
         return tasks;
@@ -83,7 +107,7 @@ pub(crate) fn plan(image: &Image<'_>) -> Tasks {
 struct Tables<'a, 'i> {
     image: &'a Image<'i>,
     pointers: HashMap<u64, u64>,
-    /// Where the names stand that are looked for.
+    /// Addresses of each name.
     names: HashMap<&'static str, HashSet<u64>>,
 }
 
@@ -184,7 +208,7 @@ impl<'a, 'i> Tables<'a, 'i> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::elf;
+    use crate::uprobe::elf;
     use std::path::Path;
     use std::process::Command;
 

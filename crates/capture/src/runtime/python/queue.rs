@@ -1,14 +1,36 @@
-//! CPython's `SimpleQueue` (module `_queue`), from which executors' workers take their jobs.
+//! CPython's `SimpleQueue` (module `_queue`), from which the workers of executors take their jobs.
 //!
-//! Its functions have no symbols in most builds. But an extension tells the interpreter its methods in a table
-//! (`PyMethodDef`) of names and functions, which the loader fills in: the two stand next to each other in the
+//! Its functions have no symbols in most builds. But an extension gives the interpreter its methods in a table
+//! (`PyMethodDef`) of names and functions, which the loader fills in: name and function stand next to each other in the
 //! relocations of the file.
 
-use super::elf::Image;
-use super::library::Probe;
-use super::points::{Exits, Function};
+use crate::features::Program;
+use crate::runtime::Runtime;
+use crate::uprobe::elf::Image;
+use crate::uprobe::points::{Exits, Function};
+use crate::uprobe::{Probe, ProbeSet};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+
+/// The module `_queue`.
+pub(in crate::runtime) struct Queues;
+
+const PROGRAM: &str = "python_queue";
+const PROGRAMS: &[Program] = &[Program::uprobe(
+    PROGRAM,
+    "Python: which job an executor's worker takes",
+    "a worker acts for who woke it, which may not be whose job it took",
+)];
+
+impl Runtime for Queues {
+    fn programs(&self) -> &'static [Program] {
+        PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        let queue = plan(image).unwrap_or_default();
+        vec![ProbeSet::new(PROGRAM, queue.put), ProbeSet::at_return(PROGRAM, queue.got)]
+    }
+}
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__queue";
@@ -16,25 +38,21 @@ const MODULE: &str = "PyInit__queue";
 const PUT: u64 = 1;
 const GOT: u64 = 2;
 const METHODS: [(&str, u64); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GOT), ("get_nowait", GOT)];
-/// So much of each function is looked at.
+/// Bytes of each function that are disassembled.
 const LOOKED_AT: u64 = 64;
-
-/// Below the folder of the interpreter's version: modules that are probed (also by [`super::asyncio`]), by how their
-/// files' names begin.
-const MODULES: [(&str, &[&str]); 2] =
-    [("lib-dynload", &["_asyncio.", "_queue."]), ("site-packages/uvloop", &["loop."])];
 
 /// Where to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Queue {
+struct Queue {
     /// Entries of the functions that put.
-    pub(crate) put: Vec<Probe>,
+    put: Vec<Probe>,
     /// Functions whose return is that of an item.
-    pub(crate) got: Vec<Probe>,
+    got: Vec<Probe>,
 }
 
-/// Looks into a file; nothing unless all methods are found: who does not see every item would believe in an old one.
-pub(crate) fn plan(image: &Image<'_>) -> Option<Queue> {
+/// Looks into a file; nothing unless all methods are found: with one missing, an old job would be taken for the current
+/// one.
+fn plan(image: &Image<'_>) -> Option<Queue> {
     if !image.is_x86_64() || !image.functions(&[MODULE]).contains_key(MODULE) {
         return None;
     }
@@ -57,38 +75,11 @@ pub(crate) fn plan(image: &Image<'_>) -> Option<Queue> {
     Some(queue)
 }
 
-/// What an interpreter is likely to load of what is probed: the first requests of a program come soon after. `root` is
-/// that of its process.
-pub(crate) fn expected(pid: u32, root: &Path) -> Vec<PathBuf> {
-    let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return Vec::new() };
-    let version = program.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with("python3."));
-    let Some(version) = version else { return Vec::new() };
-    // By what it was called tells of its virtual environment.
-    let called = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let called = called.split(|b| *b == 0).next().map(|name| PathBuf::from(String::from_utf8_lossy(name).to_string()));
-    let mut found = Vec::new();
-    for prefix in [Some(&program), called.as_ref()].into_iter().flatten().filter_map(|at| at.parent()?.parent()) {
-        let Ok(prefix) = prefix.strip_prefix("/").map(|prefix| root.join(prefix)) else { continue };
-        for folder in ["lib", "lib64"].map(|name| prefix.join(name)) {
-            found.push(folder.join(format!("lib{version}.so.1.0")));
-            for (below, names) in MODULES {
-                let files = std::fs::read_dir(folder.join(version).join(below)).into_iter().flatten().flatten();
-                let is_probed = |file: &std::fs::DirEntry| {
-                    let name = file.file_name();
-                    let name = name.to_str().unwrap_or_default();
-                    name.ends_with(".so") && names.iter().any(|n| name.starts_with(n))
-                };
-                found.extend(files.filter(is_probed).map(|file| file.path()));
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::elf;
+    use crate::uprobe::elf;
+    use std::path::Path;
     use std::process::Command;
 
     #[test]

@@ -1,0 +1,106 @@
+//! One kernel program: its hook, what it gives, and what is lost without it.
+
+use super::MessageRung;
+
+/// Kernel with `uprobe_multi`.
+const UPROBE_SINCE: &str = "Linux 6.6";
+
+/// One kernel program.
+#[derive(Debug)]
+pub struct Program {
+    /// Its name in `bpf/`.
+    pub name: &'static str,
+    /// The tracepoint it hangs on, or `cgroup/…` for a hook of the root cgroup; empty for uprobes.
+    pub tracepoint: &'static str,
+    /// Kernel that brought the tracepoint.
+    pub since: &'static str,
+    /// Only on this message rung; `None` on all.
+    pub rung: Option<MessageRung>,
+    /// What it gives.
+    pub feature: &'static str,
+    /// What is lost without it.
+    pub lost: &'static str,
+    /// Without it there is nothing to see.
+    pub required: bool,
+}
+
+impl Program {
+    /// A program that is attached to functions of target processes.
+    pub(crate) const fn uprobe(name: &'static str, feature: &'static str, lost: &'static str) -> Self {
+        Program { name, tracepoint: "", since: UPROBE_SINCE, rung: None, feature, lost, required: false }
+    }
+
+    /// A program that hangs on the tracepoint of its own name.
+    pub(crate) const fn tracepoint(
+        name: &'static str,
+        since: &'static str,
+        feature: &'static str,
+        lost: &'static str,
+    ) -> Self {
+        Program { name, tracepoint: name, since, rung: None, feature, lost, required: false }
+    }
+
+    /// The same program on another hook.
+    pub(crate) const fn at(self, tracepoint: &'static str) -> Self {
+        Program { tracepoint, ..self }
+    }
+
+    /// The same program, used on one rung only.
+    pub(crate) const fn on(self, rung: MessageRung) -> Self {
+        Program { rung: Some(rung), ..self }
+    }
+
+    /// The same program, without which there is nothing to see.
+    pub(crate) const fn required(self) -> Self {
+        Program { required: true, ..self }
+    }
+
+    /// Mechanism, as shown in the table.
+    pub fn mechanism(&self) -> &'static str {
+        if self.is_uprobe() {
+            return "uprobe-multi";
+        }
+        if self.is_cgroup() {
+            return "cgroup";
+        }
+        self.rung.map_or("tracepoint", MessageRung::as_str)
+    }
+
+    /// Whether it is attached to functions of programs, process by process.
+    pub fn is_uprobe(&self) -> bool {
+        self.tracepoint.is_empty()
+    }
+
+    /// Whether it hangs on the root cgroup.
+    pub fn is_cgroup(&self) -> bool {
+        self.tracepoint.starts_with("cgroup/")
+    }
+
+    /// Whether it bundles flows.
+    pub fn is_flow(&self) -> bool {
+        self.name.starts_with("flow_")
+    }
+
+    /// Whether the programs of messages do its work as well, if they hang on the same tracepoint: a hook costs more
+    /// than what it does.
+    pub(crate) fn joins_messages(&self, others: &[&Program]) -> bool {
+        matches!(self.name, "flow_send" | "flow_receive")
+            && others.iter().any(|p| p.tracepoint == self.tracepoint && p.sees_messages())
+    }
+
+    /// Whether it sees messages, or serves only them.
+    pub(crate) fn sees_messages(&self) -> bool {
+        !self.is_flow() && !self.is_cgroup() && !self.name.starts_with("sched_process_")
+    }
+
+    /// The kernel type whose presence says that it can be attached.
+    pub(super) fn kernel_type(&self) -> String {
+        if self.is_uprobe() {
+            "bpf_uprobe_multi_link".to_string()
+        } else if self.is_cgroup() {
+            "bpf_sock_addr_kern".to_string()
+        } else {
+            format!("btf_trace_{}", self.tracepoint)
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Go's goroutines: where the runtime keeps their ids, and where one hands work over to another.
+//!
+//! Offsets in the runtime's structures come from a table by version, which a Go program names itself
+//! (`.go.buildinfo`). They were read from the debug information of one release of each version. In a program of a
+//! version that the table does not have, goroutines are not followed: its threads are taken for the actors.
+
+mod http;
+
+use super::{Learn, Process, Runtime};
+use crate::features::Program;
+use crate::uprobe::elf::{Image, Place};
+use crate::uprobe::points::Function;
+use crate::uprobe::{go_functions, Probe, ProbeSet};
+use http::FUNCTIONS;
+use std::collections::HashMap;
+
+/// Go programs.
+pub(super) struct Go;
+
+const LOST_HAND_OVER: &str = "what a goroutine sends for a request that another one read is not joined to it";
+
+impl Runtime for Go {
+    fn programs(&self) -> &'static [Program] {
+        const {
+            &[
+                Program::uprobe(
+                    "go_birth",
+                    "Go: a goroutine acts for who started it",
+                    "a goroutine acts for what its parent acts for when it is first seen, before Go 1.21 for nothing",
+                ),
+                Program::uprobe("go_send", "Go: hand-over by channel to who waits", LOST_HAND_OVER),
+                Program::uprobe("go_recv", "Go: hand-over by channel from who waits", LOST_HAND_OVER),
+                Program::uprobe(
+                    "go_http",
+                    "Go: for which request its HTTP and gRPC libraries act",
+                    "calls of Go's HTTP/2 and gRPC servers are joined by guess if several requests were read together",
+                ),
+            ]
+        }
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        plan(image).unwrap_or_default()
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &[FACTS]
+    }
+
+    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
+        if !self.is_urgent(image) || !image.is_x86_64() {
+            return None;
+        }
+        let layout = Layout::of(version(image)?)?;
+        Some(Learn::new(FACTS, 1 << GOROUTINE, move |process| facts(layout, process)))
+    }
+
+    /// Until the goroutines are followed, the threads are taken for the actors, which is wrong from the first request
+    /// on.
+    fn is_urgent(&self, image: &Image<'_>) -> bool {
+        image.section(BUILD).is_some()
+    }
+}
+
+const FACTS: &str = "go_facts";
+/// `WS_GOROUTINE`.
+const GOROUTINE: u32 = 1;
+/// The section in which a Go program says how it was built.
+const BUILD: &str = ".go.buildinfo";
+
+/// Offsets, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    goid: u16,
+    parent: u16,
+    curg: u16,
+}
+
+impl Layout {
+    fn of(minor: u32) -> Option<Self> {
+        let (goid, parent, curg) = match minor {
+            17..=20 => (152, 0, 192),
+            21 | 22 => (152, 272, 192),
+            23 | 24 => (160, 280, 192),
+            25 => (152, 272, 184),
+            26 => (152, 280, 184),
+            _ => return None,
+        };
+        Some(Layout { goid, parent, curg })
+    }
+}
+
+/// `struct go_facts` of a process; `None` if goroutines are not followed.
+fn facts(layout: Layout, process: &Process<'_>) -> Option<Vec<u8>> {
+    let births = (process.is_probed)("go_birth");
+    let offsets = [layout.goid, layout.parent, layout.curg].into_iter().flat_map(u16::to_ne_bytes);
+    process.follows_actors.then(|| offsets.chain([u8::from(births), 0]).collect())
+}
+
+const BIRTH: &str = "runtime.newproc.func1";
+const QUEUE: &str = "runtime.runqput";
+const SEND: &str = "runtime.send";
+const RECV: &str = "runtime.recv";
+/// Longest of these functions.
+const MAX_FUNCTION: u64 = 4096;
+
+/// Where to probe; `None` if this is no Go program of a version that is known.
+fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
+    if !image.is_x86_64() {
+        return None;
+    }
+    Layout::of(version(image)?)?;
+    let wanted: Vec<&'static str> = [BIRTH, QUEUE, SEND, RECV].into_iter().chain(FUNCTIONS.map(|f| f.0)).collect();
+    let found: HashMap<_, _> = go_functions::functions(image, &wanted).into_iter().collect();
+    let body = |place: &Place| {
+        let bytes = image.bytes(place.address, place.size.min(MAX_FUNCTION))?;
+        Some(Function::new(bytes, place.address))
+    };
+    let probe = |address: u64| image.offset(address).map(|offset| Probe { offset, cookie: 0 });
+    let entry = |name| found.get(name).and_then(body).and_then(|f| f.go_entry()).and_then(probe).into_iter().collect();
+    let birth = found.get(BIRTH).zip(found.get(QUEUE)).and_then(|(birth, queue)| {
+        let calls = body(birth)?.calls_of(queue.address);
+        Some(calls.into_iter().filter_map(probe).collect())
+    });
+    let http = FUNCTIONS.iter().filter_map(|(name, cookie)| {
+        let offset = image.offset(body(found.get(name)?)?.go_entry()?)?;
+        Some(Probe { offset, cookie: *cookie })
+    });
+    Some(vec![
+        ProbeSet::new("go_birth", birth.unwrap_or_default()),
+        ProbeSet::new("go_send", entry(SEND)),
+        ProbeSet::new("go_recv", entry(RECV)),
+        ProbeSet::new("go_http", http.collect()),
+    ])
+}
+
+/// The minor version of Go that built the program. A program that does not say it in line is of version 17
+/// (`src/debug/buildinfo`).
+fn version(image: &Image<'_>) -> Option<u32> {
+    let (_, bytes) = image.section(BUILD)?;
+    minor(bytes)
+}
+
+fn minor(bytes: &[u8]) -> Option<u32> {
+    const MAGIC: &[u8] = b"\xff Go buildinf:";
+    const IN_LINE: u8 = 2;
+    let at = bytes.windows(MAGIC.len()).step_by(16).position(|w| w == MAGIC)? * 16;
+    let info = bytes.get(at..)?;
+    if info.get(15)? & IN_LINE == 0 {
+        return Some(17);
+    }
+    let length = usize::from(*info.get(32)?); // a varint; versions are shorter than 128 bytes
+    let text = std::str::from_utf8(info.get(33..33 + length)?).ok()?;
+    let rest = text.strip_prefix("go1.").or_else(|| text.split("go1.").nth(1))?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(version: &str) -> Vec<u8> {
+        let mut bytes = b"\xff Go buildinf:".to_vec();
+        bytes.extend([8, 2]);
+        bytes.resize(32, 0);
+        bytes.push(version.len() as u8);
+        bytes.extend(version.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_program_names_its_version() {
+        for (text, expected) in
+            [("go1.26.8", Some(26)), ("go1.21rc2", Some(21)), ("devel go1.24-abc", Some(24)), ("devel +12", None)]
+        {
+            assert_eq!(minor(&info(text)), expected, "{text}");
+        }
+        for cut in 0..info("go1.26.8").len() - 1 {
+            assert!(minor(&info("go1.26.8")[..cut]).is_none_or(|m| m == 17 || m == 26), "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_is_left_alone() {
+        assert!(Layout::of(16).is_none() && Layout::of(99).is_none() && Layout::of(26).is_some());
+    }
+}

@@ -1,0 +1,101 @@
+//! Runtimes: what executes on behalf of a request (an *actor*) inside a process, where the threads of the kernel do
+//! not tell.
+//!
+//! To add a runtime: a module here with a type that implements [`Runtime`], one line in [`RUNTIMES`], a folder in
+//! `bpf/runtime/` and its line in `bpf/wirespan.bpf.c`. Nothing else names a runtime.
+
+mod go;
+mod haproxy;
+mod java;
+mod node;
+mod python;
+mod tokio;
+
+use crate::features::Program;
+use crate::uprobe::elf::Image;
+use crate::uprobe::{FactMaps, Mapped, ProbeSet};
+use std::path::{Path, PathBuf};
+
+/// Every runtime that is looked for in the files of processes.
+pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
+    &go::Go,
+    &node::Node,
+    &python::queue::Queues,
+    &python::greenlet::Greenlets,
+    &haproxy::HaProxy,
+    &python::asyncio::Asyncio,
+    &tokio::Tokio,
+    &python::Interpreter,
+    &java::Java,
+];
+
+/// A runtime: which of its functions are probed, and what the kernel programs must know about a process of it.
+pub(crate) trait Runtime: Sync {
+    /// Its kernel programs: what each one gives, and what is lost without it.
+    fn programs(&self) -> &'static [Program];
+
+    /// Where to probe a file; nothing if the file does not hold this runtime.
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet>;
+
+    /// How to learn the facts of a process that has mapped the file; `None` if there are none to learn. `probes` is what
+    /// [`Runtime::plan`] has found, nothing if actors are not followed.
+    fn facts(&self, image: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
+        let _ = (image, probes);
+        None
+    }
+
+    /// Maps that user space writes for this runtime: that of its facts, and those that [`Runtime::ended`] cleans.
+    fn maps(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether a new process of this program must be probed before anything else is done: its first message would be
+    /// given to the wrong actor.
+    fn is_urgent(&self, image: &Image<'_>) -> bool {
+        let _ = image;
+        false
+    }
+
+    /// Files that a new process is likely to map soon, and that are probed; `root` is its root folder.
+    fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
+        let _ = (pid, root);
+        Vec::new()
+    }
+
+    /// Removes what the kernel programs keep about a process beside its facts, once it has ended.
+    fn ended(&self, maps: &FactMaps, pid: u32) {
+        let _ = (maps, pid);
+    }
+}
+
+/// How to learn something about a process that the kernel programs must know.
+pub(crate) struct Learn {
+    /// Name of the map that keeps it, by process id (thread group id of the root namespace).
+    pub(crate) map: &'static str,
+    /// Bit in the set of the process's runtimes; 0 if the map alone says everything.
+    pub(crate) runtime: u32,
+    /// Gives the value, a C struct of `bpf/wire.h`, or nothing if the bit says everything; `None` as long as it is not
+    /// known.
+    pub(crate) bytes: Box<dyn Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync>,
+}
+
+impl Learn {
+    pub(crate) fn new(
+        map: &'static str,
+        runtime: u32,
+        bytes: impl Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        Learn { map, runtime, bytes: Box::new(bytes) }
+    }
+}
+
+/// A process that has mapped a file with facts.
+pub(crate) struct Process<'a> {
+    pub(crate) pid: u32,
+    /// Where the code of the file is; `None` if the process has not been seen to map it yet.
+    pub(crate) mapped: Option<Mapped>,
+    /// Whether the user wants actors to be followed at all.
+    pub(crate) follows_actors: bool,
+    /// Whether a kernel program of this name runs at probes in this file.
+    pub(crate) is_probed: &'a dyn Fn(&str) -> bool,
+}

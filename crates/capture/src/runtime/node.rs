@@ -1,0 +1,71 @@
+//! Node's HTTP/2: the functions at which a stream is made and answered, and a frame is given to the program. Every
+//! build of Node exports them, because addons are linked against the program.
+
+use super::{Learn, Runtime};
+use crate::features::Program;
+use crate::uprobe::elf::Image;
+use crate::uprobe::{Probe, ProbeSet};
+
+/// Programs that contain Node's HTTP/2.
+pub(super) struct Node;
+
+const PROGRAM: &str = "node_http2";
+const PROGRAMS: &[Program] = &[Program::uprobe(
+    PROGRAM,
+    "Node: for which stream its HTTP/2 acts",
+    "calls of Node's HTTP/2 servers, and over HTTP/2, are joined by guess if several streams were read together",
+)];
+/// What is believed about a process (`bpf/cause/trust.h`).
+const TRUST: &str = "trust";
+
+impl Runtime for Node {
+    fn programs(&self) -> &'static [Program] {
+        PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        let (end, enter) = plan(image).into_iter().partition(|probe| probe.cookie == WRITTEN_END);
+        vec![ProbeSet::new(PROGRAM, enter), ProbeSet::at_return(PROGRAM, end)]
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &[TRUST]
+    }
+
+    /// Node is known to deal with one event after the other. This need not be learnt about the process, only unlearnt:
+    /// what was learnt before its frames were seen means nothing.
+    fn facts(&self, _: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
+        (!probes.is_empty()).then(|| Learn::new(TRUST, 0, |_| Some(0u32.to_ne_bytes().to_vec())))
+    }
+}
+
+/// Mangled names, and cookies as in `bpf/runtime/node/http2.h`.
+const FUNCTIONS: [(&str, u64); 7] = [
+    ("_ZN4node5http212Http2Session12OnStreamReadElRK8uv_buf_t", 1),
+    ("_ZN4node5http211Http2StreamC1EPNS0_12Http2SessionEN2v85LocalINS4_6ObjectEEEi24nghttp2_headers_categoryi", 2),
+    ("_ZN4node5http212Http2Session14OnFrameReceiveEP15nghttp2_sessionPK13nghttp2_framePv", 3),
+    ("_ZN4node5http212Http2Session19OnDataChunkReceivedEP15nghttp2_sessionhiPKhmPv", 4),
+    ("_ZN4node5http212Http2Session13OnStreamCloseEP15nghttp2_sessionijPv", 5),
+    ("_ZN4node5http212Http2Session18OnStreamAfterWriteEPNS_9WriteWrapEi", 6),
+    ("_ZN4node5http212Http2Session18OnStreamAfterWriteEPNS_9WriteWrapEi", WRITTEN_END),
+];
+/// Optional: without it, fewer requests are known that are answered together. Before Node 14 the function had another
+/// name.
+const ANSWER: (&str, u64) =
+    ("_ZN4node5http211Http2Stream14SubmitResponseERKNS_9NgHeadersINS0_18Http2HeadersTraitsEEEi", 8);
+/// The return of the same function.
+const WRITTEN_END: u64 = 7;
+
+/// Probes of the first instructions, which save a register, so that the kernel emulates them. Nothing unless all are
+/// found: if one kind of frame is not seen, one stream is taken for another.
+fn plan(image: &Image<'_>) -> Vec<Probe> {
+    let names: Vec<&str> = FUNCTIONS.iter().chain([&ANSWER]).map(|f| f.0).collect();
+    let found = image.functions(&names);
+    let probe = |(name, cookie): &(&str, u64)| {
+        let offset = image.offset(found.get(name)?.address)?;
+        Some(Probe { offset, cookie: *cookie })
+    };
+    let all = FUNCTIONS.iter().map(probe).collect::<Option<Vec<_>>>().unwrap_or_default();
+    let answer = probe(&ANSWER).filter(|_| !all.is_empty());
+    all.into_iter().chain(answer).collect()
+}

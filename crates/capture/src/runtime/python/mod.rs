@@ -1,0 +1,91 @@
+//! CPython, and what its modules do for concurrency.
+//!
+//! | module | concern |
+//! |---|---|
+//! | here | the interpreter's own locks, and the modules that a program is likely to load |
+//! | [`asyncio`] | tasks of asyncio and uvloop |
+//! | [`greenlet`] | greenlets (gevent, eventlet) |
+//! | [`queue`] | jobs of executors |
+
+pub(super) mod asyncio;
+pub(super) mod greenlet;
+pub(super) mod queue;
+
+use super::{Learn, Runtime};
+use crate::features::Program;
+use crate::uprobe::elf::{Image, Place};
+use crate::uprobe::ProbeSet;
+use std::path::{Path, PathBuf};
+
+/// The interpreter.
+///
+/// `_PyRuntime` holds the lock of the interpreter, which wakes threads that are handed no work. Every build exports it.
+pub(super) struct Interpreter;
+
+const FACTS: &str = "python_facts";
+/// `WS_PYTHON_JOB`.
+const PYTHON_JOB: u32 = 8;
+const RUNTIME: &str = "_PyRuntime";
+
+/// Modules that are probed: their folder below that of the interpreter's version, and the beginnings of their file
+/// names.
+const MODULES: [(&str, &[&str]); 2] =
+    [("lib-dynload", &["_asyncio.", "_queue."]), ("site-packages/uvloop", &["loop."])];
+
+impl Runtime for Interpreter {
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
+        Vec::new()
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &[FACTS]
+    }
+
+    /// Needed whether actors are followed or not: a wake-up by the lock is no hand-over between threads.
+    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
+        let locks = *image.functions(&[RUNTIME]).get(RUNTIME)?;
+        let segment = image.code()?;
+        Some(Learn::new(FACTS, 1 << PYTHON_JOB, move |process| Some(range(locks, process.mapped?.bias(segment)))))
+    }
+
+    fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
+        expected(pid, root)
+    }
+}
+
+/// First and last address of the locks in a process.
+fn range(locks: Place, bias: u64) -> Vec<u8> {
+    let from = locks.address.wrapping_add(bias);
+    [from, from.wrapping_add(locks.size)].into_iter().flat_map(u64::to_ne_bytes).collect()
+}
+
+/// Modules that are probed and that an interpreter is likely to load: the first requests of a program come soon after.
+fn expected(pid: u32, root: &Path) -> Vec<PathBuf> {
+    let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return Vec::new() };
+    let version = program.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with("python3."));
+    let Some(version) = version else { return Vec::new() };
+    // The name by which it was called leads to its virtual environment.
+    let called = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let called = called.split(|b| *b == 0).next().map(|name| PathBuf::from(String::from_utf8_lossy(name).to_string()));
+    let mut found = Vec::new();
+    for prefix in [Some(&program), called.as_ref()].into_iter().flatten().filter_map(|at| at.parent()?.parent()) {
+        let Ok(prefix) = prefix.strip_prefix("/").map(|prefix| root.join(prefix)) else { continue };
+        for folder in ["lib", "lib64"].map(|name| prefix.join(name)) {
+            found.push(folder.join(format!("lib{version}.so.1.0")));
+            for (below, names) in MODULES {
+                let files = std::fs::read_dir(folder.join(version).join(below)).into_iter().flatten().flatten();
+                let is_probed = |file: &std::fs::DirEntry| {
+                    let name = file.file_name();
+                    let name = name.to_str().unwrap_or_default();
+                    name.ends_with(".so") && names.iter().any(|n| name.starts_with(n))
+                };
+                found.extend(files.filter(is_probed).map(|file| file.path()));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,109 @@
+//! Tells the kernel programs what is known about a process.
+//!
+//! Each runtime keeps its facts in a map of its own. The map `processes` has the set of runtimes of a process, so that
+//! nothing is looked up in other processes. The set is written last: a program that finds a bit finds the facts.
+
+use crate::runtime::RUNTIMES;
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object};
+use std::collections::HashMap;
+
+/// Until each runtime has a map of its own: what `struct process_facts` keeps instead, by map and offset.
+const SHARED: [(&str, usize); 5] =
+    [("go_facts", 0), ("go_tls", 7), ("java_facts", 8), ("python_facts", 72), ("haproxy_facts", 88)];
+const SHARED_BYTES: usize = 112;
+
+/// What is known about one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Name of the map that keeps them.
+    pub(super) map: &'static str,
+    /// Bit in the set of the process; 0 if the map alone says everything.
+    pub(super) runtime: u32,
+    /// The value: a C struct of `bpf/wire.h`; empty if the bit says everything.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The maps in which user space writes about processes.
+#[derive(Debug)]
+pub(crate) struct FactMaps {
+    processes: MapHandle,
+    epoch: MapHandle,
+    /// Maps of runtimes, by name.
+    own: HashMap<&'static str, MapHandle>,
+}
+
+impl FactMaps {
+    /// Opens the maps of a loaded object.
+    pub(crate) fn open(object: &Object) -> libbpf_rs::Result<Self> {
+        let find = |name: &str| object.maps().find(|map| map.name() == name);
+        let required = |name: &str| {
+            let missing = || libbpf_rs::Error::from(std::io::Error::other(format!("there is no map {name}")));
+            find(name).ok_or_else(missing).and_then(|map| MapHandle::try_from(&map))
+        };
+        let processes = required("processes")?;
+        let mut own = HashMap::new();
+        for name in RUNTIMES.iter().flat_map(|runtime| runtime.maps()) {
+            if !is_shared(&processes) || SHARED.iter().all(|(shared, _)| shared != name) {
+                own.insert(*name, required(name)?);
+            }
+        }
+        Ok(FactMaps { processes, epoch: required("facts_epoch")?, own })
+    }
+
+    /// A map that a runtime has named ([`crate::runtime::Runtime::maps`]).
+    pub(crate) fn of_runtime(&self, name: &str) -> Option<&MapHandle> {
+        self.own.get(name)
+    }
+
+    /// Writes new facts about a process; `all` holds them as well.
+    pub(super) fn tell(&self, pid: u32, new: &Facts, all: &[Facts]) {
+        if let Some(own) = self.own.get(new.map) {
+            let _ = own.update(&pid.to_ne_bytes(), &new.bytes, MapFlags::ANY);
+        }
+        if new.runtime == 0 {
+            return;
+        }
+        let value = if is_shared(&self.processes) { shared(all) } else { set(all) };
+        if self.processes.update(&pid.to_ne_bytes(), &value, MapFlags::ANY).is_ok() {
+            self.changed();
+        }
+    }
+
+    /// Removes the facts of a process that has ended, or become another program.
+    pub(super) fn forget(&self, pid: u32, all: &[Facts]) {
+        if self.processes.delete(&pid.to_ne_bytes()).is_ok() {
+            self.changed();
+        }
+        for own in all.iter().filter_map(|facts| self.own.get(facts.map)) {
+            let _ = own.delete(&pid.to_ne_bytes());
+        }
+    }
+
+    /// Makes the kernel programs read the facts again.
+    fn changed(&self) {
+        let zero = 0u32.to_ne_bytes();
+        let epoch = self.epoch.lookup(&zero, MapFlags::ANY).ok().flatten();
+        let epoch = epoch.and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let _ = self.epoch.update(&zero, &epoch.wrapping_add(1).to_ne_bytes(), MapFlags::ANY);
+    }
+}
+
+/// Runtimes of a process.
+fn set(all: &[Facts]) -> Vec<u8> {
+    all.iter().fold(0, |set, facts| set | facts.runtime).to_ne_bytes().to_vec()
+}
+
+fn is_shared(processes: &MapHandle) -> bool {
+    processes.value_size() as usize == SHARED_BYTES
+}
+
+fn shared(all: &[Facts]) -> Vec<u8> {
+    let mut value = vec![0; SHARED_BYTES];
+    for facts in all {
+        let at = SHARED.iter().find(|(map, _)| *map == facts.map).map_or(SHARED_BYTES, |(_, at)| *at);
+        let bytes = if facts.bytes.is_empty() { &[1] } else { facts.bytes.as_slice() };
+        let part = value.get_mut(at..at + bytes.len()).unwrap_or_default();
+        part.iter_mut().zip(bytes).for_each(|(to, from)| *to |= from);
+    }
+    value
+}

@@ -1,0 +1,27 @@
+//! Uprobes: finds the files that target processes have mapped, and attaches kernel programs to functions in them.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`watcher`] | a thread that watches the processes of targets, because reading files and detaching take time |
+//! | [`search`] | which processes are looked at when, and which probes each one has |
+//! | [`plan`] | what [TLS](crate::tls) and [runtimes](crate::runtime) want of one file |
+//! | [`facts`] | what the kernel programs are told about a process |
+//! | [`maps`] | which files a process has mapped |
+//! | [`elf`], [`go_functions`] | symbols and code of a file |
+//! | [`points`] | the cheapest places in a function for its probes |
+//! | [`link`], [`detach`] | the probes of one process in one file, and their end |
+
+mod detach;
+pub(crate) mod elf;
+mod facts;
+pub(crate) mod go_functions;
+mod link;
+mod maps;
+mod plan;
+pub(crate) mod points;
+mod search;
+mod watcher;
+
+pub(crate) use facts::FactMaps;
+pub(crate) use plan::{Mapped, Probe, ProbeSet, Programs};
+pub(crate) use watcher::Watcher;

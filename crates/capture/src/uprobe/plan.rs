@@ -1,0 +1,117 @@
+//! What is probed in one file: the probes that TLS and the runtimes ask for.
+
+use super::elf;
+use crate::runtime::{Learn, RUNTIMES};
+use crate::tls;
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::path::Path;
+
+/// A place to probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// Offset in the file, bytes.
+    pub(crate) offset: u64,
+    /// Number that the kernel program receives: it tells the probes of one program apart.
+    pub(crate) cookie: u64,
+}
+
+/// Probes of one kernel program in one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProbeSet {
+    /// Name of the kernel program.
+    pub(crate) program: &'static str,
+    /// Where it runs; nothing is attached if this is empty.
+    pub(crate) probes: Vec<Probe>,
+    /// Whether it runs when the probed functions return, not where the probes are.
+    pub(crate) at_return: bool,
+    /// Another program without which this one is of no use; often the program itself.
+    pub(crate) needs: &'static str,
+}
+
+impl ProbeSet {
+    /// Probes where they stand.
+    pub(crate) fn new(program: &'static str, probes: Vec<Probe>) -> Self {
+        ProbeSet { program, probes, at_return: false, needs: program }
+    }
+
+    /// Probes of the returns of functions.
+    pub(crate) fn at_return(program: &'static str, probes: Vec<Probe>) -> Self {
+        ProbeSet { at_return: true, ..ProbeSet::new(program, probes) }
+    }
+
+    /// The same set, attached only if that program is loaded as well.
+    pub(crate) fn with(self, needs: &'static str) -> Self {
+        ProbeSet { needs, ..self }
+    }
+}
+
+/// Where a process has mapped the code of a file: memory address and file offset, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    pub(crate) start: u64,
+    pub(crate) offset: u64,
+}
+
+impl Mapped {
+    /// What turns addresses of the file into those of the process; `segment` is file offset and address of its code.
+    pub(crate) fn bias(self, segment: (u64, u64)) -> u64 {
+        let (at, address) = segment;
+        self.start.wrapping_add(at.wrapping_sub(self.offset)).wrapping_sub(address)
+    }
+}
+
+/// Loaded uprobe programs by name. They outlive the watcher.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs(pub(crate) HashMap<&'static str, RawFd>);
+
+impl Programs {
+    /// Descriptor of the program that the set attaches; `None` if it, or what it needs, is not loaded.
+    pub(super) fn of(&self, set: &ProbeSet) -> Option<RawFd> {
+        self.0.get(set.needs)?;
+        self.0.get(set.program).copied()
+    }
+}
+
+/// What to do with a process that has mapped a file.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) sets: Vec<ProbeSet>,
+    /// What runtimes want the kernel programs to know about the process.
+    pub(super) facts: Vec<Learn>,
+    /// TLS in it that cannot be probed, as an index into [`tls::UNREAD`].
+    pub(super) unread: Option<usize>,
+    /// Whether a new process of this program must be probed before anything else is done.
+    pub(super) is_urgent: bool,
+}
+
+impl Plan {
+    /// Whether the programs for these probes are loaded, and the file has places for them.
+    pub(super) fn probes(&self, program: &str, loaded: &Programs) -> bool {
+        self.sets.iter().any(|s| s.program == program && !s.probes.is_empty() && loaded.of(s).is_some())
+    }
+}
+
+/// Looks into a file; `None` if there is nothing to do. `follows_actors` is false if only TLS is wanted.
+pub(super) fn plan(path: &Path, follows_actors: bool) -> Option<Plan> {
+    elf::with(path, |image| {
+        let sets = tls::plan(image);
+        let unread = if sets.is_empty() { tls::unread(image, path) } else { None };
+        let facts = tls::facts(&sets).into_iter().collect();
+        let mut plan = Plan { sets, facts, unread, is_urgent: false };
+        for runtime in RUNTIMES {
+            let mut sets = if follows_actors { runtime.plan(image) } else { Vec::new() };
+            sets.retain(|set| !set.probes.is_empty());
+            plan.facts.extend(runtime.facts(image, &sets));
+            plan.sets.extend(sets);
+            plan.is_urgent |= runtime.is_urgent(image);
+        }
+        let is_empty = plan.sets.is_empty() && plan.facts.is_empty() && unread.is_none();
+        (!is_empty).then_some(plan)
+    })
+}
+
+/// Whether a new process of this program must be probed before anything else is done.
+pub(super) fn is_urgent(path: &Path) -> bool {
+    elf::with(path, |image| RUNTIMES.iter().any(|runtime| runtime.is_urgent(image)).then_some(())).is_some()
+}

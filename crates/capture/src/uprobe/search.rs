@@ -1,0 +1,269 @@
+//! Which processes are looked at when, and which probes each one has.
+//!
+//! A process is looked at when it is chosen, born, or has changed its program; ten times a second while it is young,
+//! and once a second later. Libraries that a new program is likely to load get their probes before the program maps
+//! them, so that its first messages are not missed: the kernel sets the breakpoints when the file is mapped.
+
+use super::detach::Detacher;
+use super::facts::{FactMaps, Facts};
+use super::link;
+use super::maps::{self, FileId};
+use super::plan::{self, Mapped, Plan, Programs};
+use super::watcher::Counts;
+use crate::runtime::{Process, RUNTIMES};
+use crate::targets::Targets;
+use crate::tls;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a process counts as young.
+const YOUNG: Duration = Duration::from_secs(5);
+/// How often a young process is looked at.
+const LOOK_YOUNG: Duration = Duration::from_millis(100);
+/// How often another process is looked at.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// Most processes that are followed.
+const MAX_PROCESSES: usize = 16_384;
+
+/// A process that is followed.
+struct Followed {
+    born: Instant,
+    look_at: Instant,
+    attached: HashSet<FileId>,
+    links: Vec<OwnedFd>,
+    facts: Vec<Facts>,
+}
+
+/// The processes of targets, and the files that they map.
+pub(super) struct Search {
+    counts: Arc<Counts>,
+    programs: Programs,
+    facts: FactMaps,
+    targets: Targets,
+    follows_actors: bool,
+    processes: HashMap<u32, Followed>,
+    /// What there is to do for each file that was looked into.
+    known: HashMap<FileId, Option<Arc<Plan>>>,
+    discovered: Option<Instant>,
+    detacher: Detacher,
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        pids.into_iter().for_each(|pid| self.ended(pid));
+    }
+}
+
+impl Search {
+    pub(super) fn new(
+        counts: Arc<Counts>,
+        programs: Programs,
+        facts: FactMaps,
+        targets: Targets,
+        follows_actors: bool,
+    ) -> std::io::Result<Self> {
+        let (processes, known) = (HashMap::new(), HashMap::new());
+        let detacher = Detacher::start()?;
+        Ok(Search { counts, programs, facts, targets, follows_actors, processes, known, discovered: None, detacher })
+    }
+
+    /// How long nothing is to be looked at.
+    pub(super) fn pause(&self) -> Duration {
+        let next = self.processes.values().map(|p| p.look_at).min();
+        next.map_or(LOOK, |at| at.saturating_duration_since(Instant::now())).min(LOOK)
+    }
+
+    /// A process was chosen or born, or has become another program.
+    pub(super) fn started(&mut self, pid: u32) {
+        let now = Instant::now();
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            return;
+        }
+        let p = self.processes.entry(pid).or_insert_with(|| Followed {
+            born: now,
+            look_at: now,
+            attached: HashSet::new(),
+            links: Vec::new(),
+            facts: Vec::new(),
+        });
+        (p.born, p.look_at) = (now, now);
+        let old = std::mem::take(&mut p.facts);
+        self.forget(pid, &old);
+        self.attach_at_once(pid);
+        self.expect(pid);
+    }
+
+    /// A process has ended: its probes go.
+    pub(super) fn ended(&mut self, pid: u32) {
+        if let Some(process) = self.processes.remove(&pid) {
+            self.forget(pid, &process.facts);
+            self.detacher.close(process.links);
+        }
+    }
+
+    fn forget(&self, pid: u32, facts: &[Facts]) {
+        if facts.is_empty() {
+            return;
+        }
+        self.facts.forget(pid, facts);
+        for runtime in RUNTIMES.iter().filter(|r| facts.iter().any(|f| r.maps().contains(&f.map))) {
+            runtime.ended(&self.facts, pid);
+        }
+    }
+
+    /// Probes the program itself before anything else if a runtime asks for it.
+    fn attach_at_once(&mut self, pid: u32) {
+        let program = PathBuf::from(format!("/proc/{pid}/exe"));
+        let Some(id) = FileId::of(&program) else { return };
+        let is_urgent = match self.known.get(&id) {
+            Some(plan) => plan.as_ref().is_some_and(|p| p.is_urgent),
+            None => plan::is_urgent(&program),
+        };
+        if is_urgent {
+            self.attach(pid, &program, id, None);
+        }
+    }
+
+    /// Finds processes that were chosen by something other than their id, if the last time is long ago.
+    pub(super) fn discover_if_due(&mut self) {
+        if self.discovered.is_none_or(|at| at.elapsed() >= LOOK) {
+            self.discover();
+        }
+    }
+
+    /// Finds processes that were chosen by something other than their id.
+    pub(super) fn discover(&mut self) {
+        let mut pids = Vec::new();
+        if self.discovered.is_none() {
+            pids.extend(self.targets.pids.iter().flat_map(|p| crate::targets::descendants(*p)));
+        }
+        self.discovered = Some(Instant::now());
+        pids.extend(self.targets.members());
+        for pid in pids {
+            if !self.processes.contains_key(&pid) {
+                self.started(pid);
+            }
+        }
+    }
+
+    /// Looks at every process whose time has come.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        let due: Vec<u32> = self.processes.iter().filter(|(_, p)| p.look_at <= now).map(|(pid, _)| *pid).collect();
+        for pid in due {
+            if self.look_at(pid).is_none() {
+                self.ended(pid);
+            }
+        }
+    }
+
+    fn look_at(&mut self, pid: u32) -> Option<()> {
+        for mapping in maps::executable(pid)? {
+            let Some(id) = FileId::of(&mapping.file) else { continue };
+            let mapped = Mapped { start: mapping.start, offset: mapping.offset };
+            self.attach(pid, &mapping.file, id, Some(mapped));
+        }
+        let p = self.processes.get_mut(&pid)?;
+        let now = Instant::now();
+        p.look_at = now + if now.duration_since(p.born) < YOUNG { LOOK_YOUNG } else { LOOK };
+        Some(())
+    }
+
+    /// Probes what a new program is likely to load, before it does.
+    fn expect(&mut self, pid: u32) {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        tls::expected(&root).into_iter().for_each(|path| self.attach_file(pid, &path));
+        let runtimes = RUNTIMES.iter().flat_map(|runtime| runtime.expected(pid, &root));
+        runtimes.for_each(|path| self.attach_file(pid, &path));
+    }
+
+    /// Probes a file that the process may map later.
+    pub(super) fn attach_file(&mut self, pid: u32, file: &Path) {
+        if let Some(id) = FileId::of(file) {
+            self.attach(pid, file, id, None);
+        }
+    }
+
+    fn attach(&mut self, pid: u32, file: &Path, id: FileId, mapped: Option<Mapped>) {
+        if !self.processes.contains_key(&pid) {
+            return;
+        }
+        let plan = self.plan(pid, file, id);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let is_new = process.attached.insert(id);
+        let Some(plan) = plan else { return };
+        if is_new {
+            if let Some(count) = plan.unread.and_then(|kind| self.counts.unread.get(kind)) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            if let Ok(path) = CString::new(file.as_os_str().as_bytes()) {
+                self.attach_sets(pid, &path, &plan);
+            }
+        }
+        // The kernel programs follow actors from here on. The probes are there by now: with half of them, half of the
+        // hand-overs would be missed.
+        self.learn(pid, &plan, mapped);
+    }
+
+    fn plan(&mut self, pid: u32, file: &Path, id: FileId) -> Option<Arc<Plan>> {
+        if let Some(plan) = self.known.get(&id) {
+            return plan.clone();
+        }
+        let plan = plan::plan(file, self.follows_actors).map(Arc::new);
+        match plan.as_ref().map(|plan| plan.unread.and_then(|kind| tls::UNREAD.get(kind))) {
+            Some(Some(kind)) => tracing::info!(
+                pid,
+                file = %file.display(),
+                kind,
+                "the content of this file's TLS connections cannot be read, only their times and sizes: see docs/tls.md"
+            ),
+            Some(None) => {
+                let sets = plan.as_ref().map(|p| &p.sets);
+                tracing::debug!(file = %file.display(), ?sets, "found functions to probe");
+            }
+            None => {}
+        }
+        self.known.insert(id, plan.clone());
+        plan
+    }
+
+    fn attach_sets(&mut self, pid: u32, path: &CString, plan: &Plan) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        for set in &plan.sets {
+            let Some(program) = self.programs.of(set) else { continue };
+            match link::attach(program, path, &set.probes, set.at_return, pid) {
+                Ok(link) => process.links.push(link),
+                Err(error) => {
+                    // A process may have ended meanwhile, which is no refusal.
+                    let gone = error.kind() == std::io::ErrorKind::NotFound || link::is_no_process(&error);
+                    self.counts.refused.fetch_add(u64::from(!gone), Ordering::Relaxed);
+                    tracing::debug!(pid, file = ?path, %error, "probes were not attached");
+                }
+            }
+        }
+    }
+
+    /// Learns the facts that are still missing, and tells them.
+    fn learn(&mut self, pid: u32, plan: &Plan, mapped: Option<Mapped>) {
+        let Some(followed) = self.processes.get_mut(&pid) else { return };
+        let is_probed = |program: &str| plan.probes(program, &self.programs);
+        let process = Process { pid, mapped, follows_actors: self.follows_actors, is_probed: &is_probed };
+        for learn in &plan.facts {
+            if followed.facts.iter().any(|known| known.map == learn.map) {
+                continue;
+            }
+            let Some(bytes) = (learn.bytes)(&process) else { continue };
+            let new = Facts { map: learn.map, runtime: learn.runtime, bytes };
+            tracing::debug!(pid, facts = ?new, "learnt facts of a process");
+            followed.facts.push(new.clone());
+            self.facts.tell(pid, &new, &followed.facts);
+        }
+    }
+}
