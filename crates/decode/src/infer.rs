@@ -1,7 +1,7 @@
-//! Which protocol does a connection speak? Asked once per connection, on the bytes of both ends.
+//! Infers the protocol of a connection, once, from the bytes of both ends.
 //!
-//! Bias: availability over certainty at the level of the connection (an unknown one still gives L4 spans), certainty
-//! over availability at the level of the protocol (a wrong *yes* makes wrong spans, a late one only starts later).
+//! Bias: for a connection, availability over certainty: an unknown protocol still gives L4 spans. For a protocol,
+//! certainty over availability: a wrong *yes* makes wrong spans, and a late *yes* only starts later.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use std::fmt;
 /// Messages (runs of bytes in one direction) of each end after which an undecided connection is given up.
 pub const PATIENCE: u32 = 2;
 
-/// What is known of the protocol of a connection.
+/// The result of an inference.
 #[derive(Clone, Copy)]
 pub enum Verdict {
     /// No protocol of the registry: L4 only.

@@ -4,11 +4,11 @@
 //! [`Registry`].
 //!
 //! A parser never panics, never loops without consuming, and keeps at most [`MAX_BUFFERED`] bytes per side (Kafka's
-//! four times as many); what it cannot read it reports as [`Item::Malformed`](wirespan_model::Item) with a reason, and
-//! it resynchronises.
+//! keeps four times as many). It reports unreadable bytes as [`Item::Malformed`](wirespan_model::Item) with a reason,
+//! and finds the next message.
 //!
-//! Messages are emitted as soon as their head is complete, bodies are skipped and never kept. Cutting the same bytes
-//! into other chunks does not change what is emitted.
+//! A message is emitted as soon as its head is complete. Its body is skipped and never kept. Cutting the same bytes
+//! into other chunks does not change the emitted items.
 //!
 //! A [`Malformed`](Item::Malformed) whose reason ends in `_gap` says that messages of that side may have been lost, so
 //! pairing by order has to start afresh with the next message.
@@ -113,15 +113,15 @@ pub enum Pairing {
     ById,
 }
 
-/// How much of the calls of a connection a parser has to see (the kernel copies no more).
+/// How much of the calls of a connection a parser must see. The kernel copies no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The start of the first call of each run of calls in one direction; of the others, their lengths.
     FirstCall,
     /// This many bytes of every call, at most 4096; 0 means as many as the user configured for a call.
     EveryCall(u32),
-    /// Every call to its end, because one holds many messages: 32 KiB of a call, until 128 KiB of a run of calls in one
-    /// direction were copied; 4 KiB of each call behind that.
+    /// Every call to its end, because one call holds many messages. The kernel copies 32 KiB of a call until it has
+    /// copied 128 KiB of a run of calls in one direction, and 4 KiB of each later call of that run.
     WholeCalls,
 }
 
@@ -141,7 +141,7 @@ pub trait Protocol: Sync {
             Pairing::ById => Need::EveryCall(0),
         }
     }
-    /// What it counted, if it counts: for `/metrics` and `wirespan status`.
+    /// Its counters, if it has any: for `/metrics` and `wirespan status`.
     fn counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
@@ -164,7 +164,7 @@ pub trait Parser: Send {
     ///
     /// Offsets in the items count all bytes of the side since the parser was made, `missing` ones included.
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>));
-    /// The connection ended: emits what is known of heads that were never completed. Nothing may be fed afterwards.
+    /// The connection ended: emits incomplete heads as far as they were read. Nothing may be fed afterwards.
     fn finish(&mut self, _out: &mut dyn FnMut(Item<'_, '_>)) {}
     /// Bytes currently buffered, both sides; for the memory account.
     fn buffered(&self) -> usize;
@@ -172,8 +172,8 @@ pub trait Parser: Send {
     fn handover(&mut self) -> Handover {
         Handover::default()
     }
-    /// Whether it has found out that of this connection it has to see whole calls, whatever its protocol needs
-    /// otherwise.
+    /// Whether the parser has found that it must see whole calls of this connection, although [`Protocol::need`] asks
+    /// for less.
     fn needs_whole(&self) -> bool {
         false
     }
@@ -187,8 +187,8 @@ pub trait Parser: Send {
 pub struct Handover {
     /// Offsets (client, server) behind the last byte of this protocol; `None` means behind everything that was fed.
     ///
-    /// What the last chunk holds behind its side's offset goes to the next protocol. Bytes that the other side had sent
-    /// earlier are not shown again.
+    /// Bytes of the last chunk behind its side's offset go to the next protocol. Earlier bytes of the other side are
+    /// not shown again.
     pub at: Option<[u64; 2]>,
     /// Attributes that every later span of the connection gets, unless its own messages say otherwise.
     pub attrs: Vec<Attr>,

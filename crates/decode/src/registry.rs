@@ -1,7 +1,8 @@
 //! The protocols of one run: those that are built in, then those that the user added.
 //!
-//! A value, not a global: who makes a joiner hands it over, so that it is there before the first connection, two runs
-//! in one process may differ (tests do), and nobody can add to it while connections look.
+//! The registry is a value, not a global: the code that makes a joiner passes it in. So the registry is complete before
+//! the first connection, two runs in one process may have different ones (tests do), and no code can add to it while
+//! connections use it.
 
 use crate::{Detect, Keep, Parser, Probe, Protocol, Verdict, PATIENCE, REGISTRY};
 use std::fmt;
@@ -18,12 +19,12 @@ pub struct Registry {
 impl Registry {
     /// The built-in protocols, then these. A protocol lives as long as the process: leak it once, at the start.
     ///
-    /// Of two protocols with one name the earlier is found by it.
+    /// If two protocols have one name, [`Registry::find`] finds the earlier.
     pub fn with(more: Vec<&'static dyn Protocol>) -> Self {
         Registry { more: more.into(), keep: Arc::default() }
     }
 
-    /// Shows and hides what the user wants.
+    /// The same registry with the user's masks.
     pub fn keeping(self, keep: Keep) -> Self {
         Registry { keep: Arc::new(keep), ..self }
     }
@@ -44,7 +45,7 @@ impl Registry {
         self.iter().find(|p| p.name() == name)
     }
 
-    /// What the added protocols counted.
+    /// The counters of the added protocols.
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.more.iter().flat_map(|p| p.counters()).collect()
     }
@@ -68,7 +69,7 @@ impl Registry {
     }
 }
 
-/// The names of what was added.
+/// Prints the names of the added protocols.
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.more.iter().map(|p| p.name())).finish()

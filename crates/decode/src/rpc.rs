@@ -1,4 +1,4 @@
-//! What the messages of all RPC protocols share: attributes, names, and error texts without secrets.
+//! Attributes, names, and error texts without secrets, for the messages of all RPC protocols.
 
 use crate::mask;
 use std::borrow::Cow;
@@ -42,8 +42,8 @@ pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
     (!text.is_empty() && text.len() <= MAX_NAME && text.chars().all(fits)).then_some(text)
 }
 
-/// The first line of an error text, masked as [`mask::text`] does, and what stands behind `=` or looks like an address
-/// too.
+/// The first line of an error text, masked by [`mask::text`]. Values behind `=` and words that look like an address are
+/// masked, too.
 pub(crate) fn error_text(bytes: &[u8]) -> Cow<'static, str> {
     // Stack traces begin on the second line.
     let line = bytes.split(|b| matches!(b, b'\n' | b'\r')).find(|l| !l.is_empty()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the tests of all parsers share: feed bytes in pieces, and write down what came out.
+//! Helpers for the tests of all parsers: feed bytes in pieces, and write the items down.
 #![allow(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -83,7 +83,7 @@ pub(crate) fn line(item: &Item<'_, '_>) -> String {
     }
 }
 
-/// Everything that a parser says of a conversation.
+/// All items of a conversation.
 pub(crate) fn say(parser: &mut dyn Parser, turns: &[Turn]) -> Vec<String> {
     let mut said = Vec::new();
     for (side, bytes, missing) in turns {
@@ -93,7 +93,7 @@ pub(crate) fn say(parser: &mut dyn Parser, turns: &[Turn]) -> Vec<String> {
     said
 }
 
-/// What a fresh parser on TCP says of a conversation and its end.
+/// All items of a conversation on TCP and of its end, from a fresh parser.
 pub(crate) fn tcp_to_the_end(protocol: &dyn Protocol, turns: &[Turn]) -> Vec<String> {
     let mut parser = protocol.parser(Transport::Tcp);
     let mut said = say(&mut *parser, turns);
@@ -130,8 +130,7 @@ pub(crate) fn probe<'a>(first: &'a [u8], second: &'a [u8]) -> Probe<'a> {
     Probe { transport: Transport::Tcp, first, second, first_is_client: None, server_port: None }
 }
 
-/// Fails if cutting the turns otherwise changes what a fresh parser says of them, or if `secret` is in anything it
-/// says.
+/// Fails if cutting the turns otherwise changes the items of a fresh parser, or if an item contains `secret`.
 pub(crate) fn cutting_changes_nothing(protocol: &dyn Protocol, turns: &[Turn], secret: &str) -> Vec<String> {
     let whole = tcp_to_the_end(protocol, turns);
     for cuts in [&[1][..], &[2, 1, 3], &[5], &[16, 7], &[64], &[500, 3]] {
@@ -156,7 +155,7 @@ pub(crate) fn cutting_changes_nothing(protocol: &dyn Protocol, turns: &[Turn], s
     whole
 }
 
-/// What the registry says of a start, with the name of the protocol.
+/// The protocol that the registry recognises, and whether the first speaker is the client.
 pub(crate) fn claimed(first: &[u8], second: &[u8]) -> Option<(&'static str, bool)> {
     match crate::infer(&probe(first, second), (1, u32::from(!second.is_empty()))) {
         crate::Verdict::Known { protocol, first_is_client } => Some((protocol.name(), first_is_client)),

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Text of at most `max` bytes. Borrowed when it is clean UTF-8; otherwise control characters become spaces and what is
-/// not UTF-8 becomes U+FFFD.
+/// Text of at most `max` bytes. Borrowed when it is clean UTF-8; otherwise control characters become spaces and invalid
+/// UTF-8 becomes U+FFFD.
 pub(crate) fn clean(bytes: &[u8], max: usize) -> Cow<'_, str> {
     let cut = bytes.get(..max).unwrap_or(bytes);
     let whole = match std::str::from_utf8(cut) {
@@ -57,8 +57,8 @@ pub(crate) fn at_most(n: u64, max: usize) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).min(max)
 }
 
-/// An error text without the values that servers write into it: what stands in quotation marks or brackets, numbers,
-/// and words with an `@` become `?`. An unclosed quotation or bracket hides the rest.
+/// An error text without the values that servers write into it. Texts in quotation marks or brackets, numbers, and
+/// words with an `@` become `?`. An unclosed quotation or bracket hides the rest.
 pub(crate) fn hide_values(text: Cow<'_, str>) -> Cow<'_, str> {
     const RISKY: [char; 8] = ['\'', '"', '`', '{', '[', '(', '<', '@'];
     if !text.contains(RISKY) && !text.bytes().any(|b| b.is_ascii_digit()) {

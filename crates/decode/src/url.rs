@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// Longest path that is kept, bytes.
 pub(crate) const MAX_PATH: usize = 2048;
-/// What stands for a secret segment.
+/// Replaces a secret segment.
 const MASK: &str = "*";
 /// Shortest segment that is looked at: shorter ones are words and numbers.
 const SHORTEST_SECRET: usize = 16;

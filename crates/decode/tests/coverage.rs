@@ -18,7 +18,8 @@ const WITHOUT_SERVER: &[(&str, &str)] = &[
     ("krpc", "none was found: its framework (bruceran/krpc) is not in Maven Central under its own name"),
     (
         "microsoft.sql_server",
-        "none that answers queries was found: Debian's `tdspool` relays to a server, PyPI's `mssqlpot`, `honeypots` and `opencanary` refuse every login",
+        "none that answers queries was found: Debian's `tdspool` relays to a server, PyPI's `mssqlpot`, `honeypots` \
+        and `opencanary` refuse every login",
     ),
     ("tls", "its handshakes are those of the real servers and clients in `tests/e2e/tls`"),
 ];
@@ -156,12 +157,17 @@ fn the_page_says_what_is_there() {
     let spoken = texts(&root().join("tests/servers/spoken"), "rs");
     let oracles = texts(&root().join("crates/decode/tests/oracle"), "rs");
     let mut page = String::from(
-        "# Protocols\n\nGenerated from the code by `WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test coverage`; a test keeps it true.\n\n\
-         *Pairs*: how a response finds its request. *Sees*: how much of the calls of a connection the kernel copies for it. *Masks*: its tests prove that\n\
-         no secret leaves the parser. *Secrets*: all that wirespan writes was searched for secrets sent through its real servers, or through a conversation\n\
-         made by hand (`tests/servers/spoken`). *Real servers*: those in `tests/apps/servers`; `docs/real-servers.md` tells what is compared. *Captures*: read by an\n\
+        "# Protocols\n\nGenerated from the code by `WIRESPAN_WRITE_DOCS=1 cargo test -p wirespan-decode --test \
+        coverage`; a test keeps it true.\n\n\
+         *Pairs*: how a response finds its request. *Sees*: how much of the calls of a connection the kernel copies \
+         for it. *Masks*: its tests prove that\n\
+         no secret leaves the parser. *Secrets*: all that wirespan writes was searched for secrets sent through its \
+         real servers, or through a conversation\n\
+         made by hand (`tests/servers/spoken`). *Real servers*: those in `tests/apps/servers`; `docs/real-servers.md` \
+         tells what is compared. *Captures*: read by an\n\
          independent oracle, too, differences in [protocols/differences.md](protocols/differences.md).\n\n\
-         | protocol | what | pairs by | sees | masks | secrets | real servers | captures | fuzzed |\n|---|---|---|---|---|---|---|---|---|\n",
+         | protocol | what | pairs by | sees | masks | secrets | real servers | captures | fuzzed \
+         |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     let (mut incomplete, mut without) = (Vec::new(), String::new());
     for protocol in REGISTRY {

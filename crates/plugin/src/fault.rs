@@ -1,4 +1,4 @@
-//! What a plug-in did that it may not do.
+//! Faults of plug-ins.
 
 use std::fmt;
 use wasmi::errors::{ErrorKind, HostError, MemoryError};
@@ -9,7 +9,7 @@ use wasmi::{Error, TrapCode};
 pub(crate) enum Fault {
     /// A call used up its fuel.
     Loop,
-    /// Its calls together use more fuel than what they read is worth.
+    /// Its calls together used more fuel than their bytes allow.
     Slow,
     /// It ended itself: `unreachable`, division by zero, its stack, a table.
     Trap,
@@ -17,7 +17,7 @@ pub(crate) enum Fault {
     Memory,
     /// It named memory that it does not have.
     Range,
-    /// It said what cannot be; the words say what.
+    /// It described something impossible; the text says what.
     Lie(&'static str),
     /// It described without end.
     Flood,

@@ -1,16 +1,16 @@
-//! What a module may call: functions that describe messages. There is no clock, no file, no network, no log.
+//! The functions that a module may call: they describe messages. There is no clock, no file, no network, no log.
 
+use crate::description::{Description, MAX_ERROR, MAX_KEY, MAX_OPERATION, MAX_TARGET, MAX_VALUE};
 use crate::fault::Fault;
-use crate::said::{Saying, MAX_ERROR, MAX_KEY, MAX_OPERATION, MAX_TARGET, MAX_VALUE};
 use wasmi::{Caller, Error, Extern, Linker, StoreLimits};
 use wirespan_decode::carried::traceparent;
 
 /// Module name of the imports.
 const MODULE: &str = "wirespan";
 
-/// State of a store: what the running call has said, and the limits of its memory.
+/// State of a store: the messages that the running call has described, and the limits of its memory.
 pub(crate) struct Host {
-    pub(crate) saying: Saying,
+    pub(crate) description: Description,
     pub(crate) limits: StoreLimits,
 }
 
@@ -26,7 +26,7 @@ fn bytes(caller: &Here<'_>, at: i32, len: i32, max: usize) -> Result<Vec<u8>, Er
     Ok(all.get(..max).unwrap_or(all).to_vec())
 }
 
-/// Text without control characters; what is not UTF-8 becomes U+FFFD.
+/// Text without control characters; invalid UTF-8 becomes U+FFFD.
 fn text(caller: &Here<'_>, at: i32, len: i32, max: usize) -> Result<String, Error> {
     let bytes = bytes(caller, at, len, max)?;
     // A character that the limit cut in two is dropped.
@@ -38,8 +38,8 @@ fn text(caller: &Here<'_>, at: i32, len: i32, max: usize) -> Result<String, Erro
     Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 
-fn say(mut caller: Here<'_>, what: impl FnOnce(&mut Saying) -> Result<(), Fault>) -> Result<(), Error> {
-    what(&mut caller.data_mut().saying).map_err(Error::host)
+fn say(mut caller: Here<'_>, what: impl FnOnce(&mut Description) -> Result<(), Fault>) -> Result<(), Error> {
+    what(&mut caller.data_mut().description).map_err(Error::host)
 }
 
 /// All functions that a module may import.
@@ -71,11 +71,11 @@ pub(crate) fn functions(linker: &mut Linker<Host>) -> Result<(), Error> {
     })?;
     linker.func_wrap(MODULE, "attribute_text", |c: Here<'_>, key: i32, key_len: i32, at: i32, len: i32| {
         let (key, text) = (bytes(&c, key, key_len, MAX_KEY + 1)?, text(&c, at, len, MAX_VALUE)?);
-        say(c, |s| s.attribute(&key, crate::said::Given::Text(text)))
+        say(c, |s| s.attribute(&key, crate::description::Given::Text(text)))
     })?;
     linker.func_wrap(MODULE, "attribute_int", |c: Here<'_>, key: i32, key_len: i32, value: i64| {
         let key = bytes(&c, key, key_len, MAX_KEY + 1)?;
-        say(c, |s| s.attribute(&key, crate::said::Given::Int(value)))
+        say(c, |s| s.attribute(&key, crate::description::Given::Int(value)))
     })?;
     Ok(())
 }

@@ -1,20 +1,20 @@
 //! A running module: calls into it, each with its own fuel.
 
+use crate::description::Description;
 use crate::fault::Fault;
 use crate::host::{functions, Host};
 use crate::limits::{Credit, Limits, MAX_STATE, WINDOW};
-use crate::said::Saying;
 use wasmi::{Config, Engine, Error, Linker, Memory, Module, Store, StoreLimitsBuilder, TypedFunc, WasmParams};
 
-/// Version of the interface that is spoken here.
+/// Version of the interface.
 pub(crate) const ABI: i32 = 1;
 
-/// First, its length, second, its length, who is the client, port.
+/// Arguments: address and length of the first speaker's bytes, the same of the second's, the client if known, port.
 type Detect = TypedFunc<(i32, i32, i32, i32, i32, i32), i32>;
-/// State, side, bytes, their length, flags.
+/// Arguments: address of the state, side, address and length of the bytes, flags.
 type Read = TypedFunc<(i32, i32, i32, i32, i32), i64>;
 
-/// What a module says of itself.
+/// The properties that a module declares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nature {
     /// 0 in order, 1 by id.
@@ -38,7 +38,7 @@ pub(crate) struct Instance {
     pub(crate) nature: Nature,
 }
 
-/// An engine that meters, and that keeps what a module can be small.
+/// An engine that meters fuel, and refuses the features of WebAssembly that plug-ins do not need.
 pub(crate) fn engine() -> Engine {
     let mut config = Config::default();
     config.consume_fuel(true).set_max_recursion_depth(256).set_max_cached_stacks(1);
@@ -61,7 +61,7 @@ impl Instance {
             .tables(4)
             .trap_on_grow_failure(true)
             .build();
-        let mut store = Store::new(engine, Host { saying: Saying::default(), limits: memory_limits });
+        let mut store = Store::new(engine, Host { description: Description::default(), limits: memory_limits });
         store.limiter(|host| &mut host.limits);
         store.set_fuel(limits.fuel)?;
         let mut linker = Linker::new(engine);
@@ -110,12 +110,12 @@ impl Instance {
         Ok(Instance { store, memory, detect, read, region, nature })
     }
 
-    pub(crate) fn saying(&self) -> &Saying {
-        &self.store.data().saying
+    pub(crate) fn description(&self) -> &Description {
+        &self.store.data().description
     }
 
-    pub(crate) fn saying_mut(&mut self) -> &mut Saying {
-        &mut self.store.data_mut().saying
+    pub(crate) fn description_mut(&mut self) -> &mut Description {
+        &mut self.store.data_mut().description
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) -> Result<i32, Fault> {
@@ -159,7 +159,7 @@ impl Instance {
             (Ok(a), Ok(b)) => (a, b),
             _ => return (Err(Fault::Range), 0),
         };
-        self.saying_mut().begin(0);
+        self.description_mut().begin(0);
         let func = self.detect;
         self.call(&func, (a, len(first), b, len(second), client, port), limits, credit)
     }
@@ -179,7 +179,7 @@ impl Instance {
             (Ok(kept), Ok(at)) => (kept, at),
             _ => return (Err(Fault::Range), 0),
         };
-        self.saying_mut().begin(bytes.len());
+        self.description_mut().begin(bytes.len());
         let (func, len) = (self.read, i32::try_from(bytes.len()).unwrap_or(i32::MAX));
         let (answer, used) = self.call(&func, (kept, side, at, len, flags), limits, credit);
         if self.memory.read(&self.store, self.region, state).is_err() {

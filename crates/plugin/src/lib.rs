@@ -4,18 +4,19 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `load` | a file → a plug-in, or an error that says what it lacks |
+//! | `load` | a file → a plug-in, or an error that names the missing part |
 //! | `instance` | calls into the module, each with its fuel |
-//! | `host` | what the module may call: it describes messages, and reaches nothing else |
-//! | `said` | what a call described, checked, and as items of the parser |
+//! | `host` | the functions that the module may call: they describe messages, and reach nothing else |
+//! | `description` | the messages that a call described: checked, then turned into items of the parser |
 //! | `protocol`, `parser` | the two traits of `decode` |
-//! | `fault`, `limits` | what a plug-in may not do, and what becomes of it |
+//! | `fault`, `limits` | the faults of a plug-in with their consequences, and its limits |
 //!
-//! Bias: the agent before the plug-in. A module gets the bytes of connections that no built-in protocol wanted and
-//! answers in words that are checked; one that loops, traps, grows or lies loses that connection, and with its third
-//! fault all of them.
+//! Bias: the agent before the plug-in. A module gets only the bytes of connections that no built-in protocol claimed,
+//! and its answers are checked. A module that loops, traps, grows or gives impossible answers loses that connection.
+//! With its third fault it loses all connections.
 #![forbid(unsafe_code)]
 
+mod description;
 mod fault;
 mod host;
 mod instance;
@@ -23,7 +24,6 @@ mod limits;
 mod load;
 mod parser;
 mod protocol;
-mod said;
 
 pub use limits::Limits;
 pub use load::{LoadError, Settings};

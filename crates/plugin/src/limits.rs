@@ -1,4 +1,4 @@
-//! What a plug-in may use.
+//! The limits of a plug-in.
 
 /// Longest piece of one side that a plug-in is shown, and that is kept for it while a message is incomplete, bytes.
 pub(crate) const WINDOW: usize = 16 * 1024;
@@ -17,7 +17,7 @@ pub(crate) const MAX_ATTRS: usize = 16;
 /// Longest jump over bytes that need not be read.
 pub(crate) const MAX_SKIP: i64 = 1 << 40;
 
-/// What each call adds to a plug-in's credit of fuel, and what each byte that it is shown for the first time does.
+/// Fuel that each call adds to a plug-in's credit, and fuel that each newly shown byte adds.
 const CREDIT_CALL: u64 = 20_000;
 const CREDIT_BYTE: u64 = 500;
 /// Credit that can be saved up.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use wasmi::Module;
 use wirespan_decode::REGISTRY;
 
-/// What the user says of a plug-in.
+/// The user's settings of a plug-in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The module: WebAssembly, binary or as text.
@@ -16,7 +16,7 @@ pub struct Settings {
     pub name: String,
     /// Ports of servers; if there are any, it is asked about connections to these only.
     pub ports: Vec<u16>,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -28,10 +28,10 @@ pub enum LoadError {
     File {
         /// Of the module.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// It is not what it must be.
+    /// The module does not meet the interface.
     #[error("plug-in {path}: {why}")]
     Unfit {
         /// Of the module.

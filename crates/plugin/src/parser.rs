@@ -1,5 +1,6 @@
-//! One connection that a plug-in reads: what it has not consumed is kept and shown again, what it skips is passed, and
-//! a lost place is looked for at the start of a chunk only, as in every protocol that is built in.
+//! One connection that a plug-in reads. Bytes that the plug-in has not consumed are kept and shown again; bytes that it
+//! skips are passed. After a loss the next message is looked for at the start of a chunk only, as built-in protocols
+//! do.
 
 use crate::limits::WINDOW;
 use crate::protocol::{Answer, Shared};
@@ -7,11 +8,11 @@ use std::sync::Arc;
 use wirespan_decode::Parser;
 use wirespan_model::{Chunk, Item, Side, Transport};
 
-/// Bytes were lost before these: only what is certain may be believed.
+/// Bytes before these were lost: the plug-in must answer only if it is certain.
 const LOST: i32 = 1;
-/// Behind these, bytes were not captured.
+/// The bytes behind these were not captured.
 const CUT: i32 = 2;
-/// Nothing comes behind these: the connection ended, or they are a datagram.
+/// No bytes come behind these: the connection ended, or they are a datagram.
 const LAST: i32 = 4;
 
 /// One direction.
@@ -43,7 +44,8 @@ impl PluginParser {
         PluginParser { plugin, datagrams, state, sides: Default::default(), over: false }
     }
 
-    /// Shows the bytes from `at`; `new` of them for the first time. How far it came; `None` if it reads no further.
+    /// Shows the bytes from `at`, `new` of them for the first time. Returns the place that the plug-in reached; `None`
+    /// if it will read no further.
     fn walk(
         &mut self,
         side: Side,
@@ -72,7 +74,7 @@ impl PluginParser {
             let reason = match answer {
                 Answer::Over => return None,
                 Answer::Consumed(0, _) if !stuck => return Some(at),
-                // Nobody will complete it; that is told when what is missing is counted.
+                // Its rest will not come; the missing bytes are counted as a gap later.
                 Answer::Consumed(0, _) if last != 0 && window.len() == rest.len() => return Some(at),
                 Answer::Consumed(0, _) => plugin.gap,
                 Answer::Consumed(n, skip) => {
@@ -95,7 +97,7 @@ impl PluginParser {
         Some(at)
     }
 
-    /// No more of this connection.
+    /// Reads no more of this connection.
     fn give_up(&mut self, unread: u64, out: &mut dyn FnMut(Item<'_, '_>)) {
         self.over = true;
         self.sides = Default::default();

@@ -1,4 +1,4 @@
-//! A plug-in as a protocol: asked about connections, and switched off when it has had its faults.
+//! A plug-in as a protocol: it is asked about connections, and switched off after its last allowed fault.
 
 use crate::fault::Fault;
 use crate::instance::{Instance, Nature};
@@ -16,7 +16,7 @@ pub struct Plugin {
     ports: Vec<u16>,
 }
 
-/// What the connections of a plug-in share.
+/// The state that the connections of a plug-in share.
 pub(crate) struct Shared {
     pub(crate) name: L7,
     path: String,
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Shows it bytes of a side, and hands out what it says of them.
+    /// Shows the plug-in bytes of a side, and hands out the messages that it describes.
     pub(crate) fn read(
         &self,
         state: &mut [u8],
@@ -127,8 +127,8 @@ impl Shared {
             let (answer, used) = instance.read(state, number, bytes, flags, limits, credit);
             let checked = answer.and_then(|consumed| match usize::try_from(consumed) {
                 Ok(n) if n <= bytes.len() => {
-                    let skip = instance.saying().done(n)?;
-                    instance.saying().tell(self.name, side, base, out);
+                    let skip = instance.description().done(n)?;
+                    instance.description().tell(self.name, side, base, out);
                     Ok(Answer::Consumed(n, skip))
                 }
                 Ok(_) => Err(Fault::Lie("it consumed more bytes than it was shown")),
@@ -160,11 +160,11 @@ impl Running {
             tracing::error!("plug-in `{name}` ({path}) is off: {fault}; that is fault {total} of {total} it may have");
             return;
         }
-        // Whatever it has in its memory is not to be trusted any more.
+        // The memory of the instance is no longer to be trusted.
         match Instance::start(&shared.engine, &shared.module, shared.limits) {
             Ok(mut fresh) => {
                 if let Some(before) = &mut before {
-                    fresh.saying_mut().inherit(before.saying_mut());
+                    fresh.description_mut().inherit(before.description_mut());
                 }
                 self.instance = Some(fresh);
                 tracing::warn!("plug-in `{name}` ({path}) lost a connection: {fault}");
@@ -211,7 +211,7 @@ impl Protocol for Plugin {
             (checked, used)
         });
         match (answer, probe.first_is_client) {
-            // Who connected is known better by whoever saw it.
+            // The capture source knows the connecting end better than the plug-in.
             (Some(Detect::Yes { .. }), Some(first_is_client)) => Detect::Yes { first_is_client },
             (Some(answer), _) => answer,
             (None, _) => Detect::No,

@@ -82,7 +82,8 @@ fn pg(kind: u8, body: &[u8]) -> Vec<u8> {
 
 fn postgresql() -> Turns {
     let row = [b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x20".as_slice(), &[b'v'; 32]].concat();
-    let columns = b"\0\x02id\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0name\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
+    let columns = b"\0\x02id\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0name\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\
+    \xff\xff\xff\0\0";
     let rows = [pg(b'T', columns), pg(b'D', &row).repeat(10), pg(b'C', b"SELECT 10\0"), pg(b'Z', b"I")].concat();
     vec![
         (Side::Client, pg(b'Q', b"SELECT id, name FROM items WHERE cart = 4711 AND kind = 'book'\0"), 0),

@@ -6,7 +6,7 @@ use crate::framing::Cursor;
 /// Deepest table in a table that is read.
 const MAX_FIELDS: usize = 128;
 
-/// What a content header tells.
+/// The fields of a content header.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Content<'a> {
     pub(super) body_size: u64,
@@ -20,7 +20,7 @@ pub(super) fn content(payload: &[u8]) -> Option<Content<'_>> {
     let mut at = Cursor::new(payload);
     at.take(4)?;
     let mut found = Content { body_size: at.u64()?, ..Content::default() };
-    // What is cut off ends the reading; what came before it stands.
+    // A cut ends the reading; earlier fields stay.
     let _ = properties(&mut at, &mut found);
     Some(found)
 }

@@ -1,4 +1,4 @@
-//! The methods: names, who sends them, what answers them, and where their arguments say what they are about.
+//! The methods: their names, senders and answers, and the arguments that name their target.
 
 use crate::framing::Cursor;
 use wirespan_model::{Outcome, Side};
@@ -21,7 +21,7 @@ pub(super) enum Part {
     ContentOf(Id),
 }
 
-/// Who may send a method.
+/// The ends that may send a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     Client,
@@ -123,7 +123,7 @@ pub(super) fn method(id: Id) -> Option<(&'static str, Sender, Part)> {
     })
 }
 
-/// What a method that asks is about, and whether it waits for an answer.
+/// The target of a requesting method, and whether it waits for an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct About<'a> {
     pub(super) target: &'a [u8],

@@ -1,19 +1,20 @@
 //! AMQP 0-9-1 (amqp.org, "AMQP 0-9-1 complete reference guide"; RabbitMQ's extensions). AMQP 1.0 is another protocol:
 //! `amqp1`.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | secrets | of the login only the name of the mechanism is kept; of messages exchange, routing key, sizes and ids; of headers only the trace context |
-//! | pairing | a method and its `-ok` on one channel; a `close` with an error answers the method that it names too, and its `close-ok` carries the error |
-//! | publish | one-way; in confirm mode a request that `ack` or `nack` answers by delivery tag (one `ack` may answer many) |
-//! | deliver, return | one-way; `get` is a request that `get-ok` or `get-empty` answers |
-//! | content | method and content header are one message; the body is skipped |
-//! | heartbeats, protocol header | skipped |
-//! | joined later, after a gap of the client | delivery tags of publications cannot be counted: publications and confirmations stay one-way |
-//! | after a gap or nonsense | the next chunk that starts like a frame |
+//! - **secrets**: kept are: of a login the mechanism's name; of a message exchange, routing key, sizes and ids; of
+//!   headers the trace context
+//! - **pairing**: a method and its `-ok` on one channel; a `close` with an error answers the method that it names too,
+//!   and its `close-ok` carries the error
+//! - **publish**: one-way; in confirm mode a request that `ack` or `nack` answers by delivery tag (one `ack` may answer
+//!   many)
+//! - **deliver, return**: one-way; `get` is a request that `get-ok` or `get-empty` answers
+//! - **content**: method and content header are one message; the body is skipped
+//! - **heartbeats, protocol header**: skipped
+//! - **joined later, after a gap of the client**: delivery tags of publications cannot be counted: publications and
+//!   confirmations stay one-way
+//! - **after a gap or nonsense**: the next chunk that starts like a frame
 //!
-//! A client writes many publications with one call, and each has exchange and routing key, so that all of a call is
-//! needed that can be had.
+//! Need: whole calls. A client writes many publications with one call, and each has its own exchange and routing key.
 
 mod begun;
 mod content;

@@ -38,7 +38,7 @@ pub(super) fn frame_head(bytes: &[u8]) -> Option<(u8, u16, u64)> {
     Some((at.u8()?, at.u16()?, u64::from(at.u32()?)))
 }
 
-/// Class and method of a method frame, if there is such a method and this end may send it.
+/// Class and method of a method frame, if the method exists and this end may send it.
 pub(super) fn known_method(bytes: &[u8], side: Option<Side>) -> Option<Id> {
     let mut at = Cursor::new(bytes.get(7..)?);
     let id = (at.u16()?, at.u16()?);

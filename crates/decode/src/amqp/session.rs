@@ -99,7 +99,7 @@ impl Session {
         Some((tag, confirm_id(channel, tag)))
     }
 
-    /// A confirmation: the pairing ids of what it answers.
+    /// A confirmation: the pairing ids of the publications that it answers.
     pub(super) fn confirmed(&mut self, channel: u16, tag: u64, multiple: bool) -> Vec<u64> {
         let Some(c) = self.confirms.iter_mut().find(|c| c.channel == channel) else { return Vec::new() };
         let mut ids = Vec::new();

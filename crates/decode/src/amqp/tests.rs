@@ -113,7 +113,8 @@ fn a_login_and_methods_have_answers() {
 
 #[test]
 fn publishes_deliveries_and_settlements_are_read() {
-    let parent = b"\x0btraceparentS\x00\x00\x00\x3700-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\x01kS\x00\x00\x00\x06CANARY";
+    let parent = b"\x0btraceparentS\x00\x00\x00\x3700-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\x01kS\x00\
+    \x00\x00\x06CANARY";
     let mut turns = login();
     let at = turns.iter().filter(|t| t.0 == c("").0).map(|t| t.1.len()).sum::<usize>();
     let first = [publish(1, "logs", "info"), content(1, parent, "CANARY")].concat();

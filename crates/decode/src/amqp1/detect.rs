@@ -1,8 +1,8 @@
-//! Recognises AMQP 1.0 by its protocol header, or from the middle by frames whose performative is one.
+//! Recognises AMQP 1.0 by its protocol header, or from the middle by frames with a valid performative.
 //!
 //! Bias: against. A frame names its size, the size of its head, its type and then the descriptor of its performative,
-//! which has to be a list: enough to be certain, but not of who is the client; unless the capture source knows, it
-//! stays unknown.
+//! which must be a list. That makes the protocol certain. It does not tell which end is the client; only the capture
+//! source can.
 
 use super::frame::{head, performative};
 use crate::{Detect, Probe};
@@ -57,7 +57,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     }
     match (looks(probe.first), looks(probe.second)) {
         (Looks::Other, _) | (_, Looks::Other) => Detect::No,
-        // Who connected begins.
+        // The connecting end begins.
         (Looks::Header, _) => Detect::Yes { first_is_client: probe.first_is_client.unwrap_or(true) },
         (Looks::Frames, _) | (_, Looks::Frames) => {
             probe.first_is_client.map_or(Detect::Maybe, |first_is_client| Detect::Yes { first_is_client })

@@ -34,7 +34,7 @@ pub(super) fn head(bytes: &[u8]) -> Result<Head, bool> {
     let kind = at.u8().ok_or(true)?;
     let channel = at.u16().ok_or(true)?;
     let body = usize::from(doff).saturating_mul(4);
-    // Nobody uses extended headers much, nor frames of this size.
+    // Extended headers and frames of this size are rare.
     let ok = (2..=16).contains(&doff) && kind <= 1 && size >= u64::from(doff).saturating_mul(4) && size < 1 << 27;
     if !ok || (kind == 1 && channel != 0) {
         return Err(false);
@@ -42,7 +42,7 @@ pub(super) fn head(bytes: &[u8]) -> Result<Head, bool> {
     Ok(Head { size, body, sasl: kind == 1, channel })
 }
 
-/// The performative of a frame, and what follows it. Its type fits the kind of frame, and it is a list.
+/// The performative of a frame, and the bytes behind it. Its type fits the kind of frame, and it is a list.
 pub(super) fn performative(head: Head, bytes: &[u8]) -> Option<(u64, Value<'_>, &[u8])> {
     let end = usize::try_from(head.size).ok().map_or(bytes.len(), |n| n.min(bytes.len()));
     let mut at = Cursor::new(bytes.get(head.body..end)?);
@@ -60,7 +60,7 @@ pub(super) fn condition(error: Value<'_>) -> Option<&[u8]> {
     (error.descriptor == Some(0x1d)).then(|| error.members().next()?.text()).flatten()
 }
 
-/// What is kept of the sections before the body of a message.
+/// The kept facts of the sections before the body of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sections<'a> {
     pub(super) context: Context<'a>,

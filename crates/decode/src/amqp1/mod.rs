@@ -1,17 +1,17 @@
 //! AMQP 1.0 (OASIS standard, parts 2 transport, 3 messaging, 5 security). AMQP 0-9-1 is another protocol: `amqp`.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | secrets | of SASL the mechanism and the outcome are kept; of messages ids, trace context and sizes; of errors the condition, never the description |
-//! | pairing | open, begin, attach, detach, end and close answer each other; of links by name, of sessions by channel |
-//! | transfer | one-way if settled, else a request that a disposition answers by delivery id (one may answer many) |
-//! | address | of a link, from its attach: the target of what is sent to the broker, the source of what is received |
-//! | carried context | application properties and message annotations, where they stand before the body |
-//! | flow, empty frames | skipped |
-//! | joined later, after a gap | addresses and channels that were named unseen are unknown |
-//! | after a gap or nonsense | the next chunk that starts like a frame |
+//! - **secrets**: kept are: of SASL the mechanism and the outcome; of a message ids, trace context and sizes; of an
+//!   error the condition, never the description
+//! - **pairing**: open, begin, attach, detach, end and close answer each other; of links by name, of sessions by
+//!   channel
+//! - **transfer**: one-way if settled, else a request that a disposition answers by delivery id (one may answer many)
+//! - **address**: of a link, from its attach: its target if messages go to the broker, its source if they come from it
+//! - **carried context**: application properties and message annotations, where they stand before the body
+//! - **flow, empty frames**: skipped
+//! - **joined later, after a gap**: addresses and channels that were named unseen are unknown
+//! - **after a gap or nonsense**: the next chunk that starts like a frame
 //!
-//! Many transfers share a call, and their properties stand at the start of each.
+//! Need: whole calls. Many transfers share a call, and each has its properties at its start.
 
 pub mod detect;
 mod frame;

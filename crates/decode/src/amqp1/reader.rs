@@ -30,7 +30,7 @@ pub(super) struct State {
     session: Session,
     /// Sides that are in the middle of a delivery of several frames: its channel and handle.
     partial: [Option<(u16, u64)>; 2],
-    /// Who began to close.
+    /// The end that began to close.
     closing: Option<Side>,
     /// Channels that each end began to end.
     ending: Vec<(Side, u16)>,
@@ -215,7 +215,7 @@ impl State {
         m.attrs.push(("wirespan.amqp.link", AttrVal::Str(clean(name, 128))));
         let (source, target) = (fields.nth(2), fields.next());
         let address = |terminus: Option<Value<'a>>| terminus?.members().next()?.text();
-        // The broker's end of the link is what has a name.
+        // The broker's end of the link has the name.
         let from_broker = receives == (m.side == Side::Client);
         let address = if from_broker { address(source) } else { address(target) };
         if let Some(address) = address {

@@ -135,7 +135,7 @@ impl Session {
         ids
     }
 
-    /// Frames of this side may not have been seen: what it named may be something else now.
+    /// Frames of this side may not have been seen: its names may mean something else now.
     pub(super) fn lost(&mut self, side: Side) {
         for link in &mut self.links {
             if let Some(end) = link.ends.get_mut(ix(side)) {

@@ -1,4 +1,4 @@
-//! The type system (part 1): as much of it as is needed to walk over values.
+//! The part of the type system (part 1) that a walk over values needs.
 
 use crate::framing::Cursor;
 

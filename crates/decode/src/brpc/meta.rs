@@ -33,7 +33,7 @@ impl<'a> Meta<'a> {
         while !r.is_empty() {
             let here = r;
             let Some((key, value)) = protobuf::field(&mut r) else {
-                // Cut in the middle of a field: what was read before it counts, and the beginning of a request.
+                // Cut in the middle of a field: earlier fields count, and so does the beginning of a request.
                 if let Some(inner) = cut_request(here) {
                     return meta.request(inner).map(|()| meta);
                 }
@@ -86,7 +86,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// What was captured of a request whose end was not.
+/// The captured beginning of a request.
 fn cut_request(mut r: Cursor<'_>) -> Option<&[u8]> {
     (r.u8()? == 0x0a).then_some(())?;
     r.varint()?;

@@ -7,7 +7,7 @@
 //! | errors | the response's error code, its name, and its masked text |
 //! | context | bRPC's own trace id is a number: kept as a foreign trace id in hexadecimal, as rpcz shows it |
 //! | bodies | payload, attachment and stream frames are skipped and never kept |
-//! | need | what the user configured: the header stands at the start of a frame |
+//! | need | the configured bytes of every call: the header stands at the start of a frame |
 //! | detection | the magic word, lengths that fit, and a header that is a request or a response; from the middle too |
 
 mod meta;

@@ -46,7 +46,7 @@ fn looks(side: Side, bytes: &[u8]) -> Looks {
     let Some(envelope) = Envelope::read(side, bytes) else { return Looks::Other };
     let body = bytes.get(HEADER..).unwrap_or_default();
     let len = at_most(u64::from(envelope.len), usize::MAX);
-    // What follows is a message as well.
+    // The next bytes are a message as well.
     if body.len() > len && !chain(side, body.get(len..).unwrap_or_default()) {
         return Looks::Other;
     }

@@ -108,7 +108,7 @@ impl Envelope {
         })
     }
 
-    /// What stands behind the things that flags put in front of a body.
+    /// The body behind the fields that flags put in front of it.
     pub(super) fn body<'a>(&self, side: Side, bytes: &'a [u8]) -> Option<Cursor<'a>> {
         let mut view = Cursor::new(bytes);
         if side == Side::Server && self.flags & 0x02 != 0 {

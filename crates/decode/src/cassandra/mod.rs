@@ -1,15 +1,15 @@
 //! Cassandra's native protocol, versions 3 to 5 (Apache Cassandra, `doc/native_protocol_v5.spec`); also ScyllaDB.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by stream number: answers come in any order |
-//! | frames of version 5 | segments are recognised by their checksum, also from the middle; messages in them are read as before |
-//! | prepared statements | ids are resolved to masked statements, bounded; one prepared before we joined has no text |
-//! | compression | LZ4 and snappy: the beginning is unpacked; bodies of versions 3 and 4 are marked with `wirespan.cassandra.compressed`, version 5 packs whole segments |
-//! | secrets | literals are masked, values, rows and credentials never looked at; of errors code and masked text |
-//! | events | one-way |
+//! - **pairing**: by stream number: answers come in any order
+//! - **frames of version 5**: segments are recognised by their checksum, also from the middle; messages in them are
+//!   read as before
+//! - **prepared statements**: ids are resolved to masked statements, bounded; one prepared before we joined has no text
+//! - **compression**: LZ4 and snappy: the beginning is unpacked; bodies of versions 3 and 4 are marked with
+//!   `wirespan.cassandra.compressed`, version 5 packs whole segments
+//! - **secrets**: literals are masked, values, rows and credentials never looked at; of errors code and masked text
+//! - **events**: one-way
 //!
-//! Need: every call, since answers are paired by what stands at the start of each.
+//! Need: every call, because each message has its stream number at its start.
 
 mod detect;
 mod envelope;

@@ -29,14 +29,14 @@ pub(super) struct CqlSession {
     segmented: [Option<bool>; 2],
     /// Bytes of a message that goes on in the next segments.
     carry: [u64; 2],
-    /// Room for what was packed.
+    /// Room for unpacked bytes.
     unpacked: Vec<u8>,
 }
 
 /// A message, and where it stands.
 struct Told<'a> {
     offset: u64,
-    /// Length of what is shown of it.
+    /// Length of its shown part.
     head_len: u64,
     follows: Body,
     /// Its body, as far as it can be read.

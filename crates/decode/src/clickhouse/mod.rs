@@ -1,16 +1,16 @@
 //! ClickHouse's native protocol (ClickHouse, `src/Core/ProtocolDefines.h` and `src/Client/Connection.cpp`).
 //!
-//! Its packets have no length: what follows a query (blocks of columns) can only be stepped over by reading every
-//! column. This parser does not. It reads what stands at the start of each turn, which is where queries, errors and
-//! ends stand.
+//! Packets of ClickHouse have no length. A reader can step over the blocks of columns behind a query only by reading
+//! every column. This parser does not; it reads the start of each turn, where queries, errors and ends stand.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | unit of work | a query with its data, a ping, the hello: one request; the answer begins with the server's next packet |
-//! | end | known when the server's `EndOfStream`, `Pong` or `Exception` stands before any block of its turn (inserts, statements without a result, errors); else the next request ends it, and rows are not counted |
-//! | context | the trace context that clients put into queries is read |
-//! | secrets | literals are masked, data inside of inserts, parameters, settings and the password never looked at; of errors the code and the text up to its first quote or colon |
-//! | compression | of blocks: they are not read anyway |
+//! - **unit of work**: a query with its data, a ping, the hello: one request; the answer begins with the server's next
+//!   packet
+//! - **end**: known when the server's `EndOfStream`, `Pong` or `Exception` stands before any block of its turn
+//!   (inserts, statements without a result, errors); else the next request ends it, and rows are not counted
+//! - **context**: the trace context that clients put into queries is read
+//! - **secrets**: literals are masked, data inside of inserts, parameters, settings and the password never looked at;
+//!   of errors the code and the text up to its first quote or colon
+//! - **compression**: only blocks are compressed, and blocks are not read
 //!
 //! Need: the first call of each run.
 

@@ -8,7 +8,7 @@ use crate::text::at_most;
 pub(super) enum Stop {
     /// It goes on behind the bytes.
     More,
-    /// It is none.
+    /// No packet starts here.
     Bad,
 }
 
@@ -56,7 +56,7 @@ fn byte(view: &mut Cursor<'_>) -> Result<u8, Stop> {
     view.u8().ok_or(Stop::More)
 }
 
-/// What the client says first.
+/// The first packet of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello<'a> {
     pub(super) revision: u64,
@@ -102,14 +102,14 @@ pub(super) struct Query<'a> {
 /// Longest text of a query that is believed.
 const MAX_QUERY: u64 = 1 << 28;
 
-/// Reads a query behind its number. `cut`: nothing more of it will come, so that half a text is better than none.
+/// Reads a query behind its number. `cut` says that the rest will not come; then half a text is better than none.
 pub(super) fn query<'a>(view: &mut Cursor<'a>, revision: u64, cut: bool) -> Result<Query<'a>, Stop> {
     let id = text(view, 512)?;
     if id.iter().any(u8::is_ascii_control) {
         return Err(Stop::Bad);
     }
     let mut query = Query::default();
-    // Who asks: 0 nobody, 1 a user, 2 another server.
+    // The asking end: 0 none, 1 a user, 2 another server.
     let kind = byte(view)?;
     if kind > 2 {
         return Err(Stop::Bad);
@@ -220,7 +220,7 @@ fn settings(view: &mut Cursor<'_>) -> Result<(), Stop> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exception<'a> {
     pub(super) code: i32,
-    /// The text as far as it says what happened, and nothing of what was asked.
+    /// The part of the text that describes the error, without the statement.
     pub(super) text: &'a [u8],
 }
 

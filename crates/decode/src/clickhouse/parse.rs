@@ -47,7 +47,7 @@ impl Parser for ClickHouseParser {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {
         let side = chunk.side;
         if (!chunk.bytes.is_empty() || chunk.missing > 0) && self.last != Some(side) {
-            // A turn begins. What was left of the other's head will not be completed.
+            // A turn begins. The rest of the other end's head will not come.
             if let Some(other) = self.last {
                 self.drop_buffer(other);
             }
@@ -104,7 +104,7 @@ impl ClickHouseParser {
         stream.pass(n);
     }
 
-    /// Reads one packet, or keeps what there is of it; returns how many bytes were taken.
+    /// Reads one packet, or keeps its beginning; returns how many bytes were taken.
     fn head(&mut self, side: Side, rest: &[u8], missing: bool, out: Out<'_>) -> usize {
         let mut buf = std::mem::take(&mut self.stream(side).buf);
         let before = buf.len();

@@ -114,7 +114,8 @@ fn sessions_of_several_revisions_are_read() {
             })
             .collect();
         let trace = if revision >= 54_442 {
-            " Carried { trace_id: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]), span_id: Some([1, 2, 3, 4, 5, 6, 7, 8]), \
+            " Carried { trace_id: Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]), span_id: Some([1, 2, \
+            3, 4, 5, 6, 7, 8]), \
              sampled: Some(true), foreign_trace_id: None, request_id: None }"
         } else {
             ""
@@ -136,16 +137,20 @@ fn sessions_of_several_revisions_are_read() {
                 ),
                 "S resp body=open Ok".into(),
                 "End Server None".into(),
-                "C req body=open SELECT missing db.namespace=shop db.collection.name=missing db.query.summary=SELECT missing \
+                "C req body=open SELECT missing db.namespace=shop db.collection.name=missing db.query.summary=SELECT \
+                missing \
                  db.query.text=SELECT c FROM missing"
                     .into(),
-                "S resp status=60 ClientError error=\"Table shop.missing does not exist.\" db.response.status_code=60 error.type=60"
+                "S resp status=60 ClientError error=\"Table shop.missing does not exist.\" db.response.status_code=60 \
+                error.type=60"
                     .into(),
                 "C req body=open INSERT v db.namespace=shop db.collection.name=v db.query.summary=INSERT v \
                  db.query.text=INSERT INTO v VALUES"
                     .into(),
                 "S resp body=open Ok".into(),
-                "End Server None status=241 ServerError error=\"Memory limit\" db.response.status_code=241 error.type=241".into(),
+                "End Server None status=241 ServerError error=\"Memory limit\" db.response.status_code=241 \
+                error.type=241"
+                    .into(),
                 "C oneway CANCEL db.namespace=shop".into(),
             ],
             "{revision}"

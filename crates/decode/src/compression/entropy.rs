@@ -51,7 +51,7 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// What a state of an FSE table means, and how the next one is made of it.
+/// One state of an FSE table: its meaning, and how to compute the next state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
     pub(super) symbol: u8,

@@ -1,9 +1,9 @@
-//! The beginning of what snappy, LZ4 or Zstandard packed, as far as it is needed and was captured: what is worth
-//! telling stands at the start.
+//! Unpacks the beginning of blocks of snappy, LZ4 and Zstandard, as far as it is needed and was captured. The fields
+//! that spans need stand at the start of a block.
 //!
-//! Their libraries want a whole block, and there is only its beginning: so all are read here (google/snappy,
-//! `format_description.txt`; lz4/lz4, `doc/lz4_Block_format.md`; RFC 8878). They end at what cannot be, and what was
-//! read until then stays.
+//! The libraries of these formats need a whole block, and only its beginning is captured. Therefore this code reads the
+//! formats itself (google/snappy, `format_description.txt`; lz4/lz4, `doc/lz4_Block_format.md`; RFC 8878). It stops at
+//! invalid bytes and keeps the output up to there.
 
 mod entropy;
 mod zstd;
@@ -12,7 +12,7 @@ pub(crate) use zstd::zstd;
 
 use crate::framing::Cursor;
 
-/// Unpacks up to `max` bytes of a block of snappy behind what is in `out`.
+/// Unpacks up to `max` bytes of a block of snappy and appends them to `out`.
 pub(crate) fn snappy(packed: &[u8], out: &mut Vec<u8>, max: usize) {
     let start = out.len();
     let _ = snappy_elements(&mut Cursor::new(packed), out, start, max);
@@ -46,7 +46,7 @@ fn snappy_elements(at: &mut Cursor<'_>, out: &mut Vec<u8>, start: usize, max: us
     Some(())
 }
 
-/// Unpacks up to `max` bytes of a block of LZ4 behind what is in `out`.
+/// Unpacks up to `max` bytes of a block of LZ4 and appends them to `out`.
 pub(crate) fn lz4(packed: &[u8], out: &mut Vec<u8>, max: usize) {
     let start = out.len();
     let _ = lz4_sequences(&mut Cursor::new(packed), out, start, max);
@@ -82,12 +82,12 @@ fn length(at: &mut Cursor<'_>, nibble: u8) -> Option<usize> {
 
 fn literal(at: &mut Cursor<'_>, out: &mut Vec<u8>, len: usize, max: usize) -> Option<()> {
     let rest = at.rest();
-    // Beyond `max`, what is written is wrong, and cut off in the end.
+    // Output beyond `max` is wrong; the caller cuts it off.
     out.extend_from_slice(rest.get(..len.min(max).min(rest.len())).unwrap_or_default());
     at.take(len).map(|_| ())
 }
 
-/// Repeats what was unpacked before; it may overlap with what it makes.
+/// Repeats earlier output. Source and destination may overlap.
 fn copy(out: &mut Vec<u8>, start: usize, distance: usize, len: usize) -> Option<()> {
     let from = out.len().checked_sub(distance).filter(|from| distance > 0 && *from >= start)?;
     for i in from..from.saturating_add(len) {
@@ -120,7 +120,8 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_of_other_libraries_are_unpacked_even_if_cut(
-            words in prop::collection::vec("[a-e]{1,9}", 0..900), noise in prop::collection::vec(any::<u8>(), 0..700), at in 0usize..2000,
+            words in prop::collection::vec("[a-e]{1,9}", 0..900),
+            noise in prop::collection::vec(any::<u8>(), 0..700), at in 0usize..2000,
         ) {
             let text = [words.concat().into_bytes(), noise, words.concat().into_bytes()].concat();
             let shown = &text[..text.len().min(MAX)];
@@ -146,7 +147,9 @@ mod tests {
 
         /// A byte that is wrong anywhere, so that every part of the format is met.
         #[test]
-        fn spoilt_blocks_stay_bounded(words in prop::collection::vec("[a-z]{1,9}", 1..400), at in any::<usize>(), with in 1u8..) {
+        fn spoilt_blocks_stay_bounded(
+            words in prop::collection::vec("[a-z]{1,9}", 1..400), at in any::<usize>(), with in 1u8..,
+        ) {
             for (unpack, mut packed) in packed(words.concat().as_bytes()) {
                 let at = at % packed.len();
                 packed[at] ^= with;

@@ -1,4 +1,4 @@
-//! The beginning of what Zstandard packed (RFC 8878): its first block that is packed at all, and what stands before.
+//! The beginning of a Zstandard frame (RFC 8878): up to the end of its first compressed block.
 //!
 //! Libraries take as much memory as a frame's head asks for, and unpack whole blocks; here no more is made than is
 //! wanted. A block is packed from its end, so that one which was captured in part says nothing. Frames that need a
@@ -29,9 +29,10 @@ const LITERALS: Codes = Codes {
     max_log: 9,
     #[rustfmt::skip]
     first: &[
-        (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (11, 0), (12, 0), (13, 0),
-        (14, 0), (15, 0), (16, 1), (18, 1), (20, 1), (22, 1), (24, 2), (28, 2), (32, 3), (40, 3), (48, 4), (64, 6), (128, 7),
-        (256, 8), (512, 9), (1024, 10), (2048, 11), (4096, 12), (8192, 13), (16384, 14), (32768, 15), (65536, 16),
+        (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (11, 0), (12, 0),
+        (13, 0), (14, 0), (15, 0), (16, 1), (18, 1), (20, 1), (22, 1), (24, 2), (28, 2), (32, 3), (40, 3), (48, 4),
+        (64, 6), (128, 7), (256, 8), (512, 9), (1024, 10), (2048, 11), (4096, 12), (8192, 13), (16384, 14),
+        (32768, 15), (65536, 16),
     ],
 };
 
@@ -44,11 +45,11 @@ const MATCHES: Codes = Codes {
     max_log: 9,
     #[rustfmt::skip]
     first: &[
-        (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (11, 0), (12, 0), (13, 0), (14, 0), (15, 0), (16, 0),
-        (17, 0), (18, 0), (19, 0), (20, 0), (21, 0), (22, 0), (23, 0), (24, 0), (25, 0), (26, 0), (27, 0), (28, 0), (29, 0),
-        (30, 0), (31, 0), (32, 0), (33, 0), (34, 0), (35, 1), (37, 1), (39, 1), (41, 1), (43, 2), (47, 2), (51, 3), (59, 3),
-        (67, 4), (83, 4), (99, 5), (131, 7), (259, 8), (515, 9), (1027, 10), (2051, 11), (4099, 12), (8195, 13), (16387, 14),
-        (32771, 15), (65539, 16),
+        (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (11, 0), (12, 0), (13, 0), (14, 0), (15, 0),
+        (16, 0), (17, 0), (18, 0), (19, 0), (20, 0), (21, 0), (22, 0), (23, 0), (24, 0), (25, 0), (26, 0), (27, 0),
+        (28, 0), (29, 0), (30, 0), (31, 0), (32, 0), (33, 0), (34, 0), (35, 1), (37, 1), (39, 1), (41, 1), (43, 2),
+        (47, 2), (51, 3), (59, 3), (67, 4), (83, 4), (99, 5), (131, 7), (259, 8), (515, 9), (1027, 10), (2051, 11),
+        (4099, 12), (8195, 13), (16387, 14), (32771, 15), (65539, 16),
     ],
 };
 
@@ -88,7 +89,7 @@ impl Codes {
     }
 }
 
-/// Unpacks up to `max` bytes of a frame of Zstandard behind what is in `out`.
+/// Unpacks up to `max` bytes of a frame of Zstandard and appends them to `out`.
 pub(crate) fn zstd(packed: &[u8], out: &mut Vec<u8>, max: usize) {
     let start = out.len();
     let _ = frame(&mut Cursor::new(packed), out, start, max);
@@ -188,7 +189,7 @@ fn literals(at: &mut Cursor<'_>, max: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Puts literals and what is repeated together.
+/// Puts literals and repetitions together.
 fn sequences(
     at: &mut Cursor<'_>,
     literals: &mut Cursor<'_>,

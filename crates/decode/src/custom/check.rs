@@ -8,7 +8,7 @@ use crate::REGISTRY;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is wrong with a definition, and what to do.
+/// An error of a definition, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem(pub String);
 

@@ -1,4 +1,4 @@
-//! What a user writes.
+//! The definition of a protocol, as a user writes it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct Definition {
     pub id: Option<Source>,
     /// The operation.
     pub operation: Option<Source>,
-    /// What it is about.
+    /// The target of the message.
     pub target: Option<Source>,
     /// Status of a response.
     pub status: Option<StatusBy>,
@@ -51,7 +51,7 @@ pub struct Magic {
 pub struct Framing {
     /// Place of the length.
     pub length_offset: u32,
-    /// Bytes of the length: 1, 2, 3, 4 or 8; 0 if there is none.
+    /// Bytes of the length: 1, 2, 3, 4 or 8; 0 means that frames have no length.
     pub length_size: u8,
     /// Order of its bytes.
     pub endian: Endian,
@@ -146,7 +146,7 @@ pub struct Attribute {
 }
 
 impl Definition {
-    /// A definition with every key once, for those who look up which keys exist.
+    /// A definition that has every key once: a list of the existing keys.
     pub fn full() -> Definition {
         let source = || Source { names: BTreeMap::from([("0".to_owned(), "zero".to_owned())]), ..Source::default() };
         Definition {

@@ -1,6 +1,7 @@
-//! Recognises a described protocol: the port, the magic, a frame that can be, and a kind that is named.
+//! Recognises a described protocol: the port, the magic, a valid frame, and a kind that the definition names.
 //!
-//! Bias: the user's. Who gives ports alone has said that what goes there is it; what contradicts the frame is refused.
+//! Bias: the user's. If a definition gives ports alone, every connection to them is this protocol, unless its bytes
+//! contradict the frame.
 
 use super::parse::Kinds;
 use super::Rules;

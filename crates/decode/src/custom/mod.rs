@@ -1,15 +1,14 @@
 //! Protocols that a user describes instead of programming them: frames with a length or a delimiter, and fields at
 //! fixed places. See `docs/protocols/custom.md`.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | definition | [`Definition`], read from TOML by the binary; [`Custom::new`] checks it and says in words what is wrong |
-//! | frames | by length or by delimiter, walked by [`framed`](crate::framed) |
-//! | request or response | by a field, else by who connected |
-//! | pairing | by a field, else in order |
-//! | detection | magic bytes, ports, or both; a definition with neither is refused |
-//! | privacy | only the fields that the definition names are read, as visible text of at most [`MAX_TEXT`] bytes |
-//! | order | asked after the built-in protocols: a definition cannot take a connection away from them |
+//! - **definition**: [`Definition`], read from TOML by the binary; [`Custom::new`] checks it and explains errors in
+//!   words
+//! - **frames**: by length or by delimiter, read by [`framing::calls`](crate::framing::calls)
+//! - **request or response**: by a field, else by the connecting end
+//! - **pairing**: by a field, else in order
+//! - **detection**: magic bytes, ports, or both; a definition with neither is refused
+//! - **privacy**: only the fields that the definition names are read, as visible text of at most [`MAX_TEXT`] bytes
+//! - **order**: asked after the built-in protocols: a definition cannot take a connection away from them
 
 mod check;
 mod definition;
@@ -39,7 +38,7 @@ pub struct Custom {
     rules: Arc<Rules>,
 }
 
-/// A definition that was checked, and what follows from it.
+/// A checked definition, with the values derived from it.
 #[derive(Debug)]
 struct Rules {
     name: L7,

@@ -36,7 +36,7 @@ impl Rules {
         if !self.delimiter.is_empty() {
             return match find(bytes.get(..MAX_HEAD).unwrap_or(bytes), &self.delimiter) {
                 Some(len) if !more => Start::Frame { len: len64(len), want: len },
-                // A frame shorter than its magic is none.
+                // A frame shorter than its magic is invalid.
                 Some(_) => Start::Bad,
                 None if bytes.len() >= MAX_HEAD => Start::Walk { head: MAX_HEAD },
                 None => Start::More,

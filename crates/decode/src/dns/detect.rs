@@ -36,7 +36,7 @@ fn name_ok(text: &str) -> bool {
     !text.contains('\\')
 }
 
-/// One message in `bytes`; what may follow it is the caller's business.
+/// One message in `bytes`; the caller checks the bytes behind it.
 fn message(bytes: &[u8]) -> (Looks, usize) {
     let Some(head) = wire::header(bytes).filter(header_ok) else { return (Looks::Other, 0) };
     let mut at = HEADER;
@@ -119,7 +119,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     }
 }
 
-/// A length of a message, and less than a header of it.
+/// The length of a message, and less than its header.
 fn short(bytes: &[u8]) -> bool {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return false };
     usize::from(u16::from_be_bytes(*len)) >= HEADER && rest.len() < HEADER

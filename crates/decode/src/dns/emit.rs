@@ -80,7 +80,7 @@ fn message<'a>(head: &Header, qtype: Option<u16>, extended: u16, place: Place, s
     let rcode = extended << 4 | u16::from(head.rcode);
     let kind = match (head.response, head.questions) {
         (false, _) => Kind::Request,
-        // Nobody asked: a multicast announcement, or a further message of a zone transfer.
+        // No question: a multicast announcement, or a further message of a zone transfer.
         (true, 0) if rcode == 0 && head.answers > 0 && (place.stream || head.id == 0) => Kind::OneWay,
         (true, _) => Kind::Response,
     };
@@ -106,7 +106,7 @@ fn message<'a>(head: &Header, qtype: Option<u16>, extended: u16, place: Place, s
         let name = types::rcode(rcode);
         m.outcome = match rcode {
             0 => Outcome::Ok,
-            // What was asked is wrong or does not exist.
+            // The question is wrong, or asks for a name that does not exist.
             1 | 3 | 6 | 7 | 8 | 16 => Outcome::ClientError,
             _ => Outcome::ServerError,
         };

@@ -1,14 +1,13 @@
 //! DNS (RFC 1035) over UDP and TCP, with EDNS response codes (RFC 6891); mDNS and LLMNR share the format.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by the id of the message |
-//! | names | decompressed (pointers only backwards, at most 255 bytes), lower case, odd bytes as `\DDD` |
-//! | several questions | the first names the message, `wirespan.dns.questions` counts them |
-//! | answers | up to [`parse::MAX_ANSWERS`] addresses and names of the answer section, as text |
-//! | answers to no question | one-way (multicast announcements, further messages of a zone transfer) |
-//! | not captured to its end | what was seen, with `wirespan.truncated`; over TCP the length says where the next begins |
-//! | TCP after a gap | the next chunk that starts with a whole message |
+//! - **pairing**: by the id of the message
+//! - **names**: decompressed (pointers only backwards, at most 255 bytes), lower case, odd bytes as `\DDD`
+//! - **several questions**: the first names the message, `wirespan.dns.questions` counts them
+//! - **answers**: up to [`parse::MAX_ANSWERS`] addresses and names of the answer section, as text
+//! - **answers to no question**: one-way (multicast announcements, further messages of a zone transfer)
+//! - **not captured to its end**: emitted as far as it was captured, with `wirespan.truncated`; over TCP its length
+//!   tells where the next message begins
+//! - **TCP after a gap**: the next chunk that starts with a whole message
 
 pub mod detect;
 mod emit;

@@ -132,7 +132,7 @@ impl Stream {
         self.skip = rest;
     }
 
-    /// A buffered message will not be completed: what is there of it.
+    /// The rest of a buffered message will not come: reads what is there.
     fn broken_off(&mut self, side: Side, scratch: &mut Scratch, out: Out<'_>) {
         let buf = std::mem::take(&mut self.buf);
         if wire_len(&buf).is_some() {
@@ -161,7 +161,7 @@ fn wire_len(bytes: &[u8]) -> Option<u64> {
     Some(u64::from(u16::from_be_bytes(*len)).saturating_add(2))
 }
 
-/// As [`wire_len`], but no more than what is kept.
+/// As [`wire_len`], but at most the kept length.
 fn kept(bytes: &[u8]) -> Option<usize> {
     wire_len(bytes).map(|len| at_most(len, MAX_BUFFERED))
 }

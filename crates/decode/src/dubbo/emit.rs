@@ -46,7 +46,7 @@ fn request<'a>(h: &Header, frame: &Frame<'a>, body: &'a [u8]) -> Message<'a> {
     m
 }
 
-/// What a request says about itself.
+/// The facts of a request.
 #[derive(Default)]
 struct Call<'a> {
     service: &'a str,
@@ -102,7 +102,7 @@ fn arguments(types: &[u8]) -> Option<u32> {
     Some(n)
 }
 
-/// The trace context in the map of attachments; what was not captured is not there.
+/// The trace context in the map of attachments, as far as the map was captured.
 fn attachments<'a>(at: &mut Hessian<'a>) -> Option<Carried<'a>> {
     match at.at.u8()? {
         b'H' => {}

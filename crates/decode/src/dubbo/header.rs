@@ -67,7 +67,7 @@ pub(super) fn status(code: u8) -> Option<&'static str> {
     })
 }
 
-/// Reads a header: `Err` if it is none, `Ok(None)` if it is not complete.
+/// Reads a header: `Err` if it is invalid, `Ok(None)` if it is not complete.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, ()> {
     if bytes.iter().zip(MAGIC).any(|(b, m)| *b != m) {
         return Err(());

@@ -1,15 +1,15 @@
 //! Dubbo 2 over TCP (Apache Dubbo, "Dubbo2 protocol reference"; bodies: Hessian 2.0 serialization specification).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by the request id of the header; either end may ask (callbacks, heartbeats) |
-//! | hessian2 requests | service, method, and the attachments behind the arguments, which are stepped over and never kept |
-//! | `$invoke` (generic calls) | the method is the first argument, by its definition a name |
-//! | other serializations | fastjson: service and method; kryo, fst, protobuf and the rest by their header only |
-//! | responses | header status; for status 20 whether the body is an exception, with its class and masked message |
-//! | events | heartbeats are requests of the operation `$heartbeat`, told apart by the event flag |
-//! | need | [`NEED`] bytes of every call: attachments stand at the end of a request |
-//! | detection | magic, a known serialization, a status that exists, and a body that begins as its serialization does |
+//! - **pairing**: by the request id of the header; either end may ask (callbacks, heartbeats)
+//! - **hessian2 requests**: service, method, and the attachments behind the arguments, which are stepped over and never
+//!   kept
+//! - `$invoke` (generic calls): the method is the first argument, by its definition a name
+//! - **other serializations**: fastjson: service and method; kryo, fst, protobuf and the rest by their header only
+//! - **responses**: header status; for status 20 whether the body is an exception, with its class and masked message
+//! - **events**: heartbeats are requests of the operation `$heartbeat`, told apart by the event flag
+//! - **need**: [`NEED`] bytes of every call: attachments stand at the end of a request
+//! - **detection**: magic, a known serialization, a status that exists, and a body that begins as its serialization
+//!   does
 
 mod detect;
 mod emit;

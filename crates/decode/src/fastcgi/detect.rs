@@ -1,7 +1,7 @@
 //! Recognises FastCGI by a BEGIN_REQUEST record: sixteen bytes of which thirteen are given.
 //!
-//! Bias: against. A connection that is joined inside a request is recognised by its next request; what the other end
-//! sends decides nothing.
+//! Bias: against. A connection that is joined inside a request is recognised by its next request. The bytes of the
+//! application decide nothing.
 
 use super::record::{begins, Record};
 use crate::{Detect, Probe};

@@ -1,13 +1,15 @@
 //! FastCGI (specification 1.0): a web server asks an application, PHP-FPM for example.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | copy | [`Need::WholeCalls`]: applications read the header of each record with a call of its own |
-//! | request | method, path and script from its parameters; other parameters (cookies, credentials, query) are not looked at |
-//! | response | the `Status` of the CGI header at the start of its output; what the application's end says comes with END_REQUEST |
-//! | pairing | by request id, several of which may be under way at once |
-//! | join in the middle, gaps | the next BEGIN_REQUEST is looked for, at the server's end the next record of a known request |
-//! | memory | [`MAX_KEPT`](parse::MAX_KEPT) bytes of parameters or header per request, [`MAX_REQUESTS`](parse::MAX_REQUESTS) requests |
+//! - **copy**: [`Need::WholeCalls`]: applications read the header of each record with a call of its own
+//! - **request**: method, path and script from its parameters; other parameters (cookies, credentials, query) are not
+//!   looked at
+//! - **response**: the `Status` of the CGI header at the start of its output; the application's exit status comes with
+//!   END_REQUEST
+//! - **pairing**: by request id, several of which may be under way at once
+//! - **join in the middle, gaps**: the next BEGIN_REQUEST is looked for, at the server's end the next record of a known
+//!   request
+//! - **memory**: [`MAX_KEPT`](parse::MAX_KEPT) bytes of parameters or header per request,
+//!   [`MAX_REQUESTS`](parse::MAX_REQUESTS) requests
 
 mod detect;
 mod emit;

@@ -32,7 +32,7 @@ struct End {
     /// Where the last emitted message of this end begins: those emitted later must not begin before it.
     emitted: u64,
     state: State,
-    /// The beginning of a record header, or of what stands in its place.
+    /// The beginning of a record header, or of the bytes in its place.
     buf: Vec<u8>,
 }
 
@@ -138,7 +138,7 @@ impl FastCgiParser {
         taken
     }
 
-    /// Looks for a record. Offsets count what was searched; the buffer holds what may begin one.
+    /// Looks for a record. Offsets count the searched bytes; the buffer holds the possible beginning of a record.
     fn seek(&mut self, side: Side, bytes: &[u8], fresh: bool) -> usize {
         let end = self.end(side);
         let wanted = if side == Side::Client { HEADER.saturating_add(FIXED) } else { HEADER };
@@ -167,7 +167,7 @@ impl FastCgiParser {
             match found {
                 Some(true) => {
                     end.state = State::Header;
-                    // What lies in the buffer is read again; it is not counted yet. A header alone emits nothing.
+                    // The buffered bytes are read again; they are not counted yet. A header alone emits nothing.
                     let mut rest = buf.as_slice();
                     while !rest.is_empty() {
                         let n = self.step(side, rest, &mut |_| {}).max(1);
@@ -307,7 +307,7 @@ impl FastCgiParser {
         (request.kept, request.answered, request.cut) = (Vec::new(), true, false);
     }
 
-    /// END_REQUEST: its content is what was kept last.
+    /// END_REQUEST: the bytes kept last are its content.
     fn close(&mut self, request: &mut Request, start: u64, out: Out<'_>) {
         let at = request.kept.len().saturating_sub(FIXED);
         let body = request.kept.split_off(at);
@@ -357,7 +357,7 @@ impl FastCgiParser {
         end.offset = end.offset.max(from.saturating_add(missing));
     }
 
-    /// A part of what would have been kept is missing: what is there has to do.
+    /// Bytes that would have been kept are missing: emits the request or response from the bytes that are there.
     fn hole(&mut self, record: Record, out: Out<'_>) {
         let Some(at) = self.find(record.id) else { return };
         let mut request = self.requests.swap_remove(at);

@@ -1,4 +1,4 @@
-//! A request under way, and what is kept of it.
+//! A request under way, and the bytes that are kept of it.
 
 /// A request under way.
 #[derive(Debug, Default)]

@@ -9,35 +9,35 @@ use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Body, Chunk, Item, Message, Side, Transport};
 
-/// What the bytes at the start of a frame tell.
+/// Answer of a format to the bytes at the start of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Too few to tell.
     More,
     /// No frame starts here.
     Bad,
-    /// A frame of this length; its head wants to see this many bytes of it, if they were captured.
+    /// A frame of `len` bytes; [`Format::head`] wants its first `want` bytes, if they were captured.
     Frame {
         /// Bytes of the frame.
         len: u64,
         /// Bytes of its head.
         want: usize,
     },
-    /// A message without a length: its head is so long, the end is found by [`Format::walk`].
+    /// A message without a length; [`Format::walk`] finds its end behind the head.
     Walk {
         /// Bytes of its head.
         head: usize,
     },
 }
 
-/// Where a walk has got to.
+/// Answer of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
     /// All bytes belong to the message.
     On,
     /// The message ends behind this many bytes.
     End(usize),
-    /// This is no such message.
+    /// The bytes are no message of this format.
     Bad,
 }
 
@@ -53,13 +53,13 @@ pub struct Reasons {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Who sent it.
+    /// Sender.
     pub side: Side,
     /// Offset of its first byte.
     pub offset: u64,
-    /// As much as was wanted, or as was captured.
+    /// Its first bytes: the wanted ones, as far as they were captured.
     pub bytes: &'a [u8],
-    /// Length of all of it; `None` if only the walk will tell.
+    /// Its whole length; `None` if only the walk will tell.
     pub len: Option<u64>,
 }
 
@@ -76,13 +76,14 @@ impl Frame<'_> {
     }
 }
 
-/// How frames of a protocol look. Its state is that of one connection.
+/// The frames of a protocol. A value holds the state of one connection.
 pub trait Format: Send {
     /// Names of the counters.
     fn reasons(&self) -> Reasons;
-    /// Looks at the start of a frame. `lost` says that it is only supposed to be one; then certainty counts.
+    /// Looks at the start of a frame. After a loss (`lost`) the place is a guess: answer [`Start::Frame`] only if the
+    /// bytes cannot be anything else.
     fn start(&mut self, side: Side, bytes: &[u8], lost: bool) -> Start;
-    /// Like [`Format::start`], for bytes that it found too few and that no others will follow.
+    /// Asked after [`Format::start`] answered [`Start::More`], if no more bytes will come.
     fn start_cut(&mut self, _side: Side, _bytes: &[u8]) -> Start {
         Start::More
     }
@@ -92,11 +93,11 @@ pub trait Format: Send {
     fn walk(&mut self, _side: Side, _bytes: &[u8]) -> Walked {
         Walked::Bad
     }
-    /// Bytes of such a message were not captured; false if the walk cannot go on behind them.
+    /// Bytes of a message without a length were not captured; false if the walk cannot go on behind them.
     fn walk_gap(&mut self, _side: Side, _missing: u64) -> bool {
         false
     }
-    /// Such a message ended before `offset`.
+    /// A message without a length ended before `offset`.
     fn walked(&mut self, _side: Side, _offset: u64, _out: Out<'_>) {}
     /// Frames of this side may have been lost.
     fn lost(&mut self, _side: Side) {}
@@ -195,7 +196,7 @@ impl<F: Format> CallParser<F> {
             Read::More | Read::Bad => {
                 stream.pass(len64(before.saturating_add(bytes.len())));
                 buf.clear();
-                // What the end of a captured prefix broke off will be counted as a gap.
+                // If the captured bytes end in a head, the missing ones will be counted as a gap.
                 let broken_off = cut && read == Read::More;
                 if !lost && !broken_off {
                     let bad = self.format.reasons().bad;
@@ -271,7 +272,7 @@ impl<F: Format> CallParser<F> {
         }
     }
 
-    /// A buffered head will not be completed; what can be read of it is worth reading.
+    /// The rest of a buffered head will not come: reads what is there.
     fn broken_off(&mut self, side: Side, out: Out<'_>) {
         let stream = self.stream(side);
         let State::Start { lost } = stream.state else { return };

@@ -2,10 +2,10 @@
 
 use crate::{Detect, Probe};
 
-/// What one end's bytes look like.
+/// How one end's bytes look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looks {
-    /// A frame for certain; whether the asking end sent it, if it says so.
+    /// A frame for certain. The value says whether the asking end sent it, if the frame tells.
     Certain(Option<bool>),
     /// Could be a frame; counts only if the other end's could be one too.
     Likely(Option<bool>),
@@ -15,14 +15,14 @@ pub(crate) enum Looks {
     Other,
 }
 
-/// The answer of a protocol, from what both ends' bytes look like.
+/// The answer of a protocol, from the looks of both ends' bytes.
 ///
-/// The capture source is believed first about who asks, then the frames. Frames of the same role at both ends, or a
-/// role that nobody knows, decide nothing.
+/// The capture source decides which end asks; if it does not know, the frames decide. Frames of the same role at both
+/// ends, or of an unknown role, decide nothing.
 pub(crate) fn decide(probe: &Probe<'_>, first: Looks, second: Looks) -> Detect {
     use Looks::{Certain, Likely, More, Other};
     let (a, b) = match (first, second) {
-        // What the other end sends may be the middle of something.
+        // The bytes of the other end may start in the middle of a frame.
         (Certain(a), Certain(b) | Likely(b)) | (Likely(a), Certain(b) | Likely(b)) => (a, b),
         (Certain(a), More | Other) => (a, None),
         (More, Certain(b)) => (None, b),

@@ -2,26 +2,27 @@
 //! messages have a header with a length, and both sides share one state.
 //!
 //! A [`Session`] says how long a message is and how many of its bytes it wants. [`SessionParser`] gathers those bytes,
-//! hands them on once, and skips the rest, also where it was not captured. Only heads that a chunk broke off are copied.
+//! hands them on once, and skips the rest, also where it was not captured. Only heads that a chunk broke off are
+//! copied.
 
 use super::Out;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Body, Chunk, Item, Side};
 
-/// What the beginning of a message says.
+/// What the session found at the start of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// At least so many bytes are needed to tell.
+    /// The session needs at least so many bytes to tell.
     More(usize),
     /// A message.
     Frame {
         /// Its whole length, at least 1.
         len: u64,
-        /// Bytes of it that the session wants to see, at most [`MAX_BUFFERED`].
+        /// Number of its first bytes that the session wants to see, at most [`MAX_BUFFERED`].
         keep: usize,
     },
-    /// None.
+    /// No message starts here.
     Bad,
 }
 
@@ -34,22 +35,22 @@ pub(crate) struct Frame<'a> {
     pub(crate) offset: u64,
     /// Its whole length.
     pub(crate) len: u64,
-    /// What was asked for of it; less if the rest was not captured.
+    /// Its first bytes: those that the session asked for, as far as they were captured.
     pub(crate) bytes: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// Offset behind what is shown: nothing may be said of bytes that have not come.
+    /// Offset behind the shown bytes. Items must not name offsets of bytes that have not come.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.shown())
     }
 
-    /// Length of what is shown.
+    /// Number of shown bytes.
     pub(crate) fn shown(&self) -> u64 {
         len64(self.bytes.len())
     }
 
-    /// What follows what is shown.
+    /// The body: the bytes of the message behind the shown ones.
     pub(crate) fn body(&self) -> Body {
         match self.len.saturating_sub(self.shown()) {
             0 => Body::None,
@@ -71,9 +72,11 @@ pub(crate) trait Session: Send {
     fn frame(&mut self, frame: &Frame<'_>, out: Out<'_>);
     /// Whether a message may begin with these bytes, the first of a chunk, after the place was lost.
     fn resumes(&self, side: Side, bytes: &[u8]) -> bool;
-    /// The place in the bytes of a side was lost; true if messages may have been lost that pairing has to know of.
+    /// The place in the bytes of a side was lost. True if messages may have been lost, so that pairing has to start
+    /// afresh.
     fn lost(&mut self, side: Side, out: Out<'_>) -> bool;
-    /// Whether the place in the server's bytes is known again, because the client has just asked anew; asked once.
+    /// Whether the place in the server's bytes is known again because the client has sent a new request. True once for
+    /// each such request.
     fn realigns(&mut self) -> bool {
         false
     }
@@ -83,7 +86,7 @@ pub(crate) trait Session: Send {
     }
     /// The connection ended.
     fn finish(&mut self, _out: Out<'_>) {}
-    /// Bytes that the session keeps of messages that are not told yet.
+    /// Bytes that the session keeps of messages that are not emitted yet.
     fn buffered(&self) -> usize {
         0
     }
@@ -121,7 +124,7 @@ impl Stream {
     }
 }
 
-/// Parser of one connection whose messages mean what `S` says.
+/// Parser of one connection for a [`Session`].
 #[derive(Debug, Default)]
 pub(crate) struct SessionParser<S> {
     client: Stream,
@@ -130,7 +133,7 @@ pub(crate) struct SessionParser<S> {
 }
 
 impl<S> SessionParser<S> {
-    /// A parser whose session begins so.
+    /// A parser with this session.
     pub(crate) fn of(session: S) -> Self {
         SessionParser { client: Stream::default(), server: Stream::default(), session }
     }
@@ -249,7 +252,7 @@ impl<S: Session> SessionParser<S> {
         self.stream(side).offset
     }
 
-    /// Hands a message on, and moves behind what is shown of it.
+    /// Hands a message on, and moves behind its shown bytes.
     fn deliver(&mut self, frame: &Frame<'_>, out: Out<'_>) {
         let stream = self.stream(frame.side);
         stream.pass(frame.shown());
@@ -263,7 +266,7 @@ impl<S: Session> SessionParser<S> {
         }
     }
 
-    /// A buffered beginning will not be completed: what was asked for of it may be enough.
+    /// The rest of a buffered message will not come: hands its beginning on if its length is known.
     fn broken_off(&mut self, side: Side, out: Out<'_>) {
         let buf = std::mem::take(&mut self.stream(side).buf);
         if buf.is_empty() || self.session.is_over() {

@@ -11,7 +11,7 @@ use wirespan_model::Side;
 /// Most bytes of a frame that are kept while it is incomplete.
 pub(crate) const MAX_WANTED: usize = 8 * 1024;
 
-/// What the start of a frame says.
+/// Answer of a reader to the start of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// A frame of `len` bytes; its first `want` bytes are to be read (at most [`MAX_WANTED`]).

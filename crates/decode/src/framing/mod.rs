@@ -5,26 +5,33 @@
 //!
 //! Which reader to take:
 //!
-//! | the messages | take | implement | used by |
-//! |---|---|---|---|
-//! | have a header with a length | [`frames`] | [`frames::Reader`] | AMQP, MQTT, NATS, OpenWire, ZMTP |
-//! | the same, and only a reader of the whole head knows where it ends: lines, records, nested lengths | [`units`] | [`units::Reader`] | LDAP, Memcached, MongoDB, PROXY, SMTP, SOCKS, TLS, ZooKeeper |
-//! | have a header with a length; client and server share one state (a request tells how to find the response) | [`exchange`] | [`exchange::Session`] | Cassandra, MySQL, PostgreSQL, SQL Server |
-//! | have a header with a length, or end where a walk over their fields ends; on TCP or in datagrams | [`calls`] | [`calls::Format`] | RPC: bRPC, Dubbo, krpc, SOFARPC, SOME/IP, Tars, Thrift, and the user's own |
-//! | have a length prefix, and go on behind a hole in their middle (records that a broker sends without a copy) | [`prefixed`] | [`prefixed::Framing`] | Kafka, Pulsar, RocketMQ |
-//! | end with a delimiter, come in chunks, or have no length at all | none: a parser of its own | [`Parser`](crate::Parser) | HTTP/1, HTTP/2, FastCGI, WebSocket, Redis, ClickHouse, DNS |
+//! | kind of protocol | reader | trait to implement |
+//! |---|---|---|
+//! | A: fixed header with a length | [`frames`] | [`frames::Reader`] |
+//! | B: lines, records or nested lengths: only reading a head finds its end | [`units`] | [`units::Reader`] |
+//! | C: fixed header with a length; requests tell how to read their responses | [`exchange`] | [`exchange::Session`] |
+//! | D: RPC: a header with a length, or a walk to the end; TCP or datagrams | [`calls`] | [`calls::Format`] |
+//! | E: length prefix; a message may have holes | [`prefixed`] | [`prefixed::Framing`] |
+//! | F: chunks, interleaved streams, or no length at all | none | [`Parser`](crate::Parser) |
+//!
+//! - A: AMQP, AMQP 1.0, MQTT, NATS, OpenWire, ZMTP
+//! - B: LDAP, Memcached, MongoDB, PROXY, SMTP, SOCKS, TLS, ZooKeeper
+//! - C: Cassandra, MySQL, PostgreSQL, SQL Server
+//! - D: bRPC, Dubbo, krpc, SOFARPC, SOME/IP, Tars, Thrift, and the protocols that users describe (a length or a
+//!   delimiter)
+//! - E: Kafka, Pulsar, RocketMQ. A broker may send records without copying them through a call; these are the holes
+//! - F: ClickHouse, DNS, FastCGI, HTTP/1, HTTP/2, Redis, WebSocket
 //!
 //! [`frames`] is built on [`units`]. [`Cursor`] reads the fields of a message for all of them, and [`decide`] is the
 //! detection that most binary protocols share.
 //!
 //! All readers treat losses in the same way:
 //!
-//! | event | what the reader does |
-//! |---|---|
-//! | bytes are missing inside a message whose length is known | it skips exactly so many |
-//! | bytes are missing beyond that message | it reports `…_gap`, and reads on at the next chunk that starts with a message |
-//! | no message starts where one has to | it reports the protocol's reason, and reads on in the same way |
-//! | missing bytes cut a head | it hands the head on as far as it was captured |
+//! - **bytes are missing inside a message whose length is known**: it skips exactly so many
+//! - **bytes are missing beyond that message**: it reports `…_gap`, and reads on at the next chunk that starts with a
+//!   message
+//! - **no message starts where one has to**: it reports the protocol's reason, and reads on in the same way
+//! - **missing bytes cut a head**: it hands the head on as far as it was captured
 //!
 //! Inside a chunk no reader looks for a message after a loss: any bytes of a payload could look like one.
 

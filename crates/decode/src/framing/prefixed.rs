@@ -15,20 +15,20 @@ use wirespan_model::{Chunk, Item, Side};
 /// Most bytes that a [`Framing::start`] may ask for before it decides.
 const MAX_START: usize = 1024;
 
-/// What begins here.
+/// Answer to the bytes at the start of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// A frame of so many bytes on the wire, its length field included.
     Frame(u64),
-    /// Bytes that say nothing, so many.
+    /// So many bytes without a message.
     Silent(u64),
-    /// Cannot be told yet. Never the answer when a whole frame is there.
+    /// Too few bytes to tell. Never the answer when a whole frame is there.
     More,
-    /// Nothing that this protocol knows.
+    /// No frame of this protocol.
     Bad,
 }
 
-/// Bytes that were not captured: where in the bytes that were, and how many.
+/// A hole: its place in the captured bytes, and the number of bytes that were not captured there.
 pub(crate) type Hole = (usize, u64);
 
 /// Most holes of one frame.
@@ -53,18 +53,18 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Bytes of it that were handed on, and those missing between them.
+    /// Length of its handed-on part: the bytes, and the holes between them.
     pub(crate) fn head_len(&self) -> u64 {
         len64(self.bytes.len()).saturating_add(missing(self.holes))
     }
 
-    /// Bytes of it that were not handed on.
+    /// Length of the part that was not handed on.
     pub(crate) fn rest(&self) -> u64 {
         self.len.saturating_sub(self.head_len())
     }
 }
 
-/// What a protocol knows of its frames.
+/// The frames of a protocol.
 pub(crate) trait Framing {
     /// Counter for bytes that are no frame.
     const BAD: &'static str;
@@ -189,7 +189,7 @@ impl Stream {
                 return piece.len();
             }
             Start::More | Start::Bad if self.lost => {
-                // What was kept was nothing; a frame may begin with this chunk.
+                // The kept bytes were no frame; a frame may begin with this chunk.
                 self.pass(before);
                 0
             }
@@ -239,7 +239,7 @@ impl Stream {
         framing.frame(frame, out);
     }
 
-    /// No more of a buffered frame will come: what is there of it.
+    /// The rest of a buffered frame will not come: hands on what is there.
     fn broken_off<F: Framing>(&mut self, side: Side, framing: &mut F, out: Out<'_>) {
         if self.buf.is_empty() {
             return;

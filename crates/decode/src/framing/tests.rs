@@ -1,4 +1,4 @@
-//! The walk from frame to frame, and what the tests of all such protocols share.
+//! Tests of [`CallParser`], and checks that the tests of RPC protocols share.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::calls::{CallParser, Format, Frame, Reasons, Start, Walked};
@@ -7,7 +7,7 @@ use crate::testing::{c, cut, line, probe, say, Turn};
 use crate::{Detect, Parser, Protocol, MAX_BUFFERED};
 use wirespan_model::{Chunk, Item, Kind, Message, Side, Transport};
 
-/// What a parser says must not depend on how the bytes are cut; no beginning, end or bit flip of them may panic.
+/// The items of a parser must not depend on how the bytes are cut. No beginning, end or bit flip of them may panic.
 pub(crate) fn is_sound(protocol: &dyn Protocol, turns: &[Turn]) {
     let whole = crate::testing::tcp(protocol, turns);
     for cuts in [&[1usize][..], &[2], &[3, 1], &[7], &[11, 2, 5], &[16], &[40, 1], &[100], &[509, 3]] {
@@ -25,7 +25,7 @@ pub(crate) fn is_sound(protocol: &dyn Protocol, turns: &[Turn]) {
     }
 }
 
-/// Nothing of `secrets` may be said of a conversation.
+/// No item of a conversation may contain one of `secrets`.
 pub(crate) fn keeps_secrets(protocol: &dyn Protocol, turns: &[Turn], secrets: &[&str]) {
     for said in crate::testing::tcp_to_the_end(protocol, turns) {
         for secret in secrets {
@@ -34,7 +34,7 @@ pub(crate) fn keeps_secrets(protocol: &dyn Protocol, turns: &[Turn], secrets: &[
     }
 }
 
-/// The first turn of each end is recognised, whoever is seen first.
+/// The first turn of each end is recognised, in either order.
 pub(crate) fn is_detected(protocol: &dyn Protocol, client: &[u8], server: &[u8]) {
     assert_eq!(protocol.detect(&probe(client, server)), Detect::Yes { first_is_client: true });
     assert_eq!(protocol.detect(&probe(server, client)), Detect::Yes { first_is_client: false });

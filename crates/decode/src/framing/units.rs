@@ -7,8 +7,8 @@
 //! nonsense it asks the reader again at the start of each chunk.
 //!
 //! Cutting the bytes otherwise must change nothing. Therefore a reader answers [`Step::More`] until it has seen all of
-//! its unit or `MAX_HEAD` bytes of it, whichever is less. It may read less of a unit that is `cut`; such a unit is taken
-//! to its end.
+//! its unit or `MAX_HEAD` bytes of it, whichever is less. It may read less of a unit that is `cut`; such a unit is
+//! taken to its end.
 
 use super::{Out, PerSide};
 use crate::text::{at_most, len64};
@@ -131,8 +131,8 @@ impl Lane {
         }
     }
 
-    /// Shows the reader the unit that starts in the buffer, or else in `bytes`. Returns how many of `bytes` were taken; 0
-    /// only if buffered bytes were taken, or bytes to skip follow.
+    /// Shows the reader the unit that starts in the buffer, or else in `bytes`. Returns how many of `bytes` were taken;
+    /// 0 only if buffered bytes were taken, or bytes to skip follow.
     fn unit<R: Reader>(&mut self, side: Side, bytes: &[u8], missing: bool, reader: &mut R, out: Out<'_>) -> usize {
         let before = self.buf.len();
         let window = bytes.get(..R::MAX_HEAD.saturating_sub(before)).unwrap_or(bytes);

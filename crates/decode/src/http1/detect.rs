@@ -3,7 +3,7 @@
 //! Bias: against. A start line names its protocol (`HTTP/1.x`), so a *yes* is as good as certain; a connection that is
 //! joined in the middle of a body is recognised only by its next message. Protocols of the same shape name themselves
 //! otherwise (`RTSP/1.0`, `SIP/2.0`, `ICAP/1.0`); HTTP/1 shapes in datagrams (SSDP) are not connections and are
-//! refused. The end that sends requests is the client, whoever connected.
+//! refused. The end that sends requests is the client, even if the other end connected.
 
 use super::start::{cut_request_line, maybe_request_line, maybe_status_line, request_line, status_line, METHODS};
 use crate::{Detect, Probe};

@@ -240,7 +240,7 @@ pub(super) fn response(
     Answered { framing, refused, peek: peek.filter(|_| peek_body) }
 }
 
-/// What a response means for what follows.
+/// How a response changes the reading of the bytes behind it.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) framing: Framing,

@@ -1,4 +1,4 @@
-//! The state machine of one HTTP/1 connection: finds heads and the ends of bodies. What a head says is read in `emit`.
+//! The state machine of one HTTP/1 connection: finds heads and the ends of bodies. `emit` reads the heads.
 
 use super::emit::{self, Framing, Seen};
 use super::reason;
@@ -33,7 +33,7 @@ pub struct Http1Parser {
     server_lost: bool,
     /// The connection speaks another protocol now.
     upgraded: bool,
-    /// What the user lets through.
+    /// The values that the user lets through.
     kept: Option<Arc<KeptHttp>>,
 }
 
@@ -232,7 +232,7 @@ impl Http1Parser {
         taken
     }
 
-    /// Emits a head that is not complete and will not be, or is late; what may still come of it is passed over.
+    /// Emits a head that stays incomplete, or is late. The rest of the head is passed over if it still comes.
     fn unfinished(&mut self, side: Side, out: Out<'_>) {
         let stream = self.stream(side);
         if !matches!(stream.state, State::Head { .. }) || stream.buf.is_empty() || !readable(side, &stream.buf) {
@@ -379,7 +379,7 @@ impl Http1Parser {
     }
 }
 
-/// Whether enough of a head is there to say what it is. Its first line was checked, if it is whole.
+/// Whether enough of a head is there to emit it. Its first line was checked, if it is whole.
 fn readable(side: Side, head: &[u8]) -> bool {
     match (memchr(b'\n', head), side) {
         (Some(_), _) => true,

@@ -11,7 +11,7 @@ pub(super) struct Waiting {
     pub(super) peek: Option<Box<Peek>>,
 }
 
-/// What has to be remembered of a request to read its response.
+/// The facts about a request that its response needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Asked {
     Head,
@@ -40,7 +40,7 @@ pub(super) struct Stream {
 pub(super) enum State {
     /// At the start of a line that may start a message; in search of one if `lost`.
     Head { lost: bool },
-    /// In a line that is none.
+    /// In a line that starts no message.
     SkipLine,
     /// In a body of known length; `end` asks for an [`Item::End`], `unsure` if the request was not seen.
     Length { left: u64, end: bool, unsure: bool },

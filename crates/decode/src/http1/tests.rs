@@ -21,7 +21,8 @@ fn a_request_and_its_response_are_read() {
     assert_eq!(
         said,
         [
-            "C req @0+94 GET /cart/7 http.request.method=GET url.path=/cart/7 server.address=shop.example server.port=8080 \
+            "C req @0+94 GET /cart/7 http.request.method=GET url.path=/cart/7 server.address=shop.example \
+            server.port=8080 \
              user_agent.original=t/1 network.protocol.version=1.1",
             "S resp @0+38 body=5 status=200 Ok http.response.status_code=200 network.protocol.version=1.1 \
              http.response.body.size=5",
@@ -54,7 +55,8 @@ fn keep_alive_and_pipelining_keep_their_offsets() {
 #[test]
 fn chunked_bodies_end_behind_their_trailers() {
     let said = say(&[
-        c("POST /up HTTP/1.1\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n4;ext=\"x\"\r\nWiki\r\nA\r\n0123456789\r\n0\r\nX-T: 1\r\n\r\n"),
+        c("POST /up HTTP/1.1\r\nTransfer-Encoding: gzip, \
+        Chunked\r\n\r\n4;ext=\"x\"\r\nWiki\r\nA\r\n0123456789\r\n0\r\nX-T: 1\r\n\r\n"),
         c("GET / HTTP/1.1\r\n\r\n"),
     ]);
     assert!(said[0].starts_with("C req @0+55 body=open POST /up"), "{}", said[0]);
@@ -68,7 +70,8 @@ fn head_204_304_and_interim_responses_have_no_body() {
         c("HEAD / HTTP/1.1\r\n\r\nPUT /x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"),
         s("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"),
         c("y"),
-        s("HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
+        s("HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\nHTTP/1.1 200 \
+        OK\r\n\r\n"),
     ]);
     let kinds: Vec<_> = said.iter().map(|l| l.split(" http.").next().unwrap()).collect();
     assert_eq!(
@@ -135,7 +138,8 @@ fn request_targets_keep_no_secrets() {
     };
     assert_eq!(
         target("GET http://bob:pw@[2001:db8::1]:81/p?q=1"),
-        "C req @0+62 GET /p http.request.method=GET url.path=/p url.scheme=http server.address=2001:db8::1 server.port=81"
+        "C req @0+62 GET /p http.request.method=GET url.path=/p url.scheme=http server.address=2001:db8::1 \
+        server.port=81"
     );
     assert!(target("GET HTTPS://h.example").contains("GET / http.request.method=GET url.path=/ url.scheme=https"));
     assert!(target("OPTIONS *").contains("OPTIONS * "));
@@ -163,7 +167,8 @@ fn long_heads_are_emitted_truncated_and_the_next_message_is_found() {
         let length = if framed { "Content-Length: 4\r\n" } else { "" };
         let body = if framed { "body" } else { "" };
         let said = say(&[c(format!(
-            "POST /big HTTP/1.1\r\nHost: h\r\n{length}X-Pad: {pad}\r\nX-More: {pad}\r\n\r\n{body}GET /next HTTP/1.1\r\n\r\n"
+            "POST /big HTTP/1.1\r\nHost: h\r\n{length}X-Pad: {pad}\r\nX-More: {pad}\r\n\r\n{body}GET /next \
+            HTTP/1.1\r\n\r\n"
         ))]);
         assert_eq!(said[0], "Malformed Client http_head_too_long");
         assert!(said[1].contains("body=open POST /big"), "{}", said[1]);
@@ -204,15 +209,21 @@ fn bad_framing_is_counted() {
     assert_eq!(reason("POST / HTTP/1.1\r\nContent-Length: 2, 2\r\n\r\nab"), "");
     assert!(reason("POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n").contains("transfer_encoding"));
     assert!(reason("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n").contains("chunk_size"));
-    assert!(reason("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\n").contains("chunk_size"));
+    assert!(reason(
+        "POST / HTTP/1.1\r\nTransfer-Encoding: \
+    chunked\r\n\r\n11111111111111111\r\n"
+    )
+    .contains("chunk_size"));
     assert!(reason("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc").contains("chunk_end"));
 }
 
 #[test]
 fn trace_context_is_carried() {
     let said = say(&[
-        c("GET / HTTP/1.1\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nX-Request-ID: r-1\r\n\r\n"),
-        c("GET / HTTP/1.1\r\nX-B3-TraceId: 463ac35c9f6413ad\r\nX-B3-SpanId: a2fb4a1d1a96d312\r\nX-B3-Sampled: 0\r\n\r\n"),
+        c("GET / HTTP/1.1\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nX-Request-ID: \
+        r-1\r\n\r\n"),
+        c("GET / HTTP/1.1\r\nX-B3-TraceId: 463ac35c9f6413ad\r\nX-B3-SpanId: a2fb4a1d1a96d312\r\nX-B3-Sampled: \
+        0\r\n\r\n"),
     ]);
     assert!(said[0].contains("trace_id: Some([10, 247, 101, 25,"), "{}", said[0]);
     assert!(
@@ -251,7 +262,8 @@ pub(super) fn conversation() -> Vec<Turn> {
     let long = format!("GET /long HTTP/1.1\r\nX-Long: {}\r\n\r\n", "z".repeat(MAX_BUFFERED));
     vec![
         c("POST /a?b HTTP/1.1\r\nHost: h:1\r\nContent-Length: 11\r\n\r\nhello world"),
-        s("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n1a;x\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nT: 1\r\n\r\n"),
+        s("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: \
+        chunked\r\n\r\n5\r\nabcde\r\n1a;x\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nT: 1\r\n\r\n"),
         c("HEAD /h HTTP/1.1\nHost: x\n\nGET /p HTTP/1.1\r\nX-Request-Id: 1\r\n folded\r\n\r\n"),
         s("HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nHTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nbad"),
         c(long),

@@ -224,7 +224,7 @@ impl Http2Parser {
             }
         }
         if side == Side::Client && !stream.answered {
-            // A response may be on its way; it answers nobody.
+            // A response may be on its way; it answers no request.
             (stream.cancelled, stream.peek, stream.ended) = (true, None, [true, false]);
         } else {
             self.streams.remove(frame.stream);

@@ -12,12 +12,12 @@ use super::frame::{
 use super::hpack::{Decoder, Ended, Field, Head};
 use wirespan_model::Side;
 
-/// What the client sends first (RFC 9113, 3.4).
+/// The first bytes of a client (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Frames that are looked at.
 const MOST: u32 = 16;
 
-/// What a chain shows so far.
+/// The findings of a chain so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
     /// Evidence; see [`headers`] and [`walk`].
@@ -26,7 +26,7 @@ pub(super) struct Chain {
     pub(super) frames: u32,
     /// It cannot be one.
     pub(super) refuted: bool,
-    /// Who sent it, if its header blocks tell.
+    /// Its sender, if its header blocks tell.
     pub(super) sender: Option<Side>,
 }
 
@@ -131,7 +131,7 @@ fn headers(frame: Frame, payload: &[u8], decoder: &mut Decoder, head: &mut Head,
     }
 }
 
-/// Whether what is known of a block makes sense.
+/// Whether the known fields of a block make sense together.
 fn plausible(head: &Head) -> bool {
     let method = head.get(Field::Method).is_none_or(|m| !m.is_empty() && m.iter().all(u8::is_ascii_uppercase));
     let path = head.get(Field::Path).is_none_or(|p| matches!(p.first(), Some(b'/' | b'*')));

@@ -2,8 +2,8 @@
 //!
 //! Bias: against. The preface is certain. From the middle, what both ends sent must hold together frame by frame, with
 //! at least [`ENOUGH`] points, most of which only header blocks or frames of a fixed form give; a chain that does not
-//! start with the first byte (the join fell into a frame) needs [`ALONE`] points of its own. Who is the client is told
-//! by pseudo-headers, else by the capture source, else the answer is *maybe*.
+//! start with the first byte (the join fell into a frame) needs [`ALONE`] points of its own. Pseudo-headers tell which
+//! end is the client, else the capture source does, else the answer is *maybe*.
 
 use super::chain::{walk, Chain, PREFACE};
 use crate::{Detect, Probe};

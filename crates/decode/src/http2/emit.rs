@@ -234,7 +234,7 @@ pub(super) fn response(
     out(Item::Message(&m));
 }
 
-/// What the trailers of a response say.
+/// The facts of a response's trailers.
 pub(super) fn trailers(head: &Head, place: Place, rpc: Rpc) -> Late<'static> {
     let code = head.get(Field::GrpcStatus).and_then(decimal).and_then(|n| i32::try_from(n).ok());
     match code {
@@ -249,7 +249,7 @@ pub(super) fn trailers(head: &Head, place: Place, rpc: Rpc) -> Late<'static> {
     }
 }
 
-/// Emits a pushed request: the server says what it will send unasked.
+/// Emits a pushed request: the promise of a response that the client did not ask for.
 pub(super) fn promise(head: &Head, place: Place, promised: u32, out: Out<'_>) {
     let mut m = message(Side::Server, Kind::OneWay, Place { stream: promised, last: true, ..place });
     m.operation = "PUSH";
@@ -276,7 +276,7 @@ pub(super) fn refused(place: Place, rpc: Rpc, what: &str, code: &'static str, ou
     out(Item::Message(&m));
 }
 
-/// What a reset says of a message under way.
+/// The end of a message under way, from a reset.
 pub(super) fn reset(side: Side, code: &'static str) -> Late<'static> {
     let mut late = Late {
         outcome: if side == Side::Server { Outcome::ServerError } else { Outcome::ClientError },

@@ -1,18 +1,22 @@
 //! HTTP/2 (RFC 9113) and gRPC over it, also where the beginning of the connection was not seen.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | copy | [`Need::WholeCalls`]: streams interleave, so that the heads of requests stand in any call, and every header block changes the HPACK table |
-//! | join in the middle | frames are found by chains of headers ([`chain`]); see [`hpack`] for what the dynamic table can still tell |
-//! | fields that cannot be known | left out and named in `wirespan.unknown`, never guessed; the request is counted all the same |
-//! | target, secrets | as HTTP/1: the path without query, credentials in it masked; other fields are not decoded ([`hpack`]) |
-//! | header block cut or lost | emitted with what was seen and `wirespan.truncated`; the table is forgotten |
-//! | payload not captured | passed over exactly as long as the hole lies inside; else the next call is searched for frames |
-//! | pairing | by stream; bodies end with `END_STREAM`, trailers, RST_STREAM or GOAWAY |
-//! | cancelled by the client | an end of its own with outcome *client error*; a response that still comes is dropped |
-//! | gRPC | by content type: service, method, status and message from the trailers; protocol `grpc` |
-//! | push | the promise is a one-way message of the server; the pushed response is passed over |
-//! | memory | half of [`MAX_BUFFERED`](crate::MAX_BUFFERED) per header block, [`MAX_STREAMS`](streams::MAX_STREAMS) streams, 64 KiB of table |
+//! - **copy**: [`Need::WholeCalls`]: streams interleave, so that the heads of requests stand in any call, and every
+//!   header block changes the HPACK table
+//! - **join in the middle**: frames are found by chains of headers ([`chain`]); [`hpack`] explains which fields the
+//!   dynamic table still gives
+//! - **fields that cannot be known**: left out and named in `wirespan.unknown`, never guessed; the request is counted
+//!   all the same
+//! - **target, secrets**: as HTTP/1: the path without query, credentials in it masked; other fields are not decoded
+//!   ([`hpack`])
+//! - **header block cut or lost**: emitted as far as it was captured, with `wirespan.truncated`; the table is forgotten
+//! - **payload not captured**: passed over exactly as long as the hole lies inside; else the next call is searched for
+//!   frames
+//! - **pairing**: by stream; bodies end with `END_STREAM`, trailers, RST_STREAM or GOAWAY
+//! - **cancelled by the client**: an end of its own with outcome *client error*; a response that still comes is dropped
+//! - **gRPC**: by content type: service, method, status and message from the trailers; protocol `grpc`
+//! - **push**: the promise is a one-way message of the server; the pushed response is passed over
+//! - **memory**: half of [`MAX_BUFFERED`](crate::MAX_BUFFERED) per header block, [`MAX_STREAMS`](streams::MAX_STREAMS)
+//!   streams, 64 KiB of table
 //!
 //! Counted reasons: see [`reason`].
 

@@ -29,7 +29,7 @@ pub struct Http2Parser {
     pub(super) ends: [End; 2],
     pub(super) streams: Streams,
     pub(super) head: Head,
-    /// What the user lets through.
+    /// The values that the user lets through.
     pub(super) kept: Option<Arc<KeptHttp>>,
 }
 
@@ -153,7 +153,7 @@ impl Http2Parser {
         at
     }
 
-    /// Looks for the start of a frame. What is taken cannot be one.
+    /// Looks for the start of a frame. The bytes taken start none.
     fn seek(&mut self, side: Side, data: &[u8], fresh: bool) -> usize {
         let mut at = 0usize;
         while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! What has to be remembered of the streams that are open.
+//! The facts that are remembered of open streams.
 
 use crate::semantics::Peek;
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@
 /// Not in any version.
 const NEVER: i16 = i16::MAX;
 
-/// Where a request names what it is about.
+/// The place where a request names its topic or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Produce,
@@ -20,14 +20,14 @@ pub(super) enum Ask {
     LeaderEpoch,
     TxnGroup,
     TxnOffsetCommit,
-    /// A group, then what is not read.
+    /// A group, then fields that are not read.
     Group,
     NullableGroup,
     /// An array of groups.
     Groups,
     /// An array of structures that begin with a topic.
     TopicNames,
-    /// Credentials: nothing of it is looked at.
+    /// Credentials: never looked at.
     Secret,
     Unread,
 }

@@ -105,11 +105,11 @@ fn answers(bytes: &[u8], first: i32, last: i32) -> bool {
             return true;
         }
     }
-    // What is left is too short to be read.
+    // The rest is too short to be read.
     before.is_some() && rest.len() < 8
 }
 
-/// What the requests of one end and the bytes of the other say together.
+/// The verdict from the requests of one end and the bytes of the other.
 fn verdict(asks: Looks, other: &[u8]) -> Option<bool> {
     let Looks::Asks { first, last, named, certain, whole } = asks else { return None };
     if other.is_empty() {

@@ -1,4 +1,4 @@
-//! What was read → messages with the attributes of the conventions for Kafka.
+//! Facts of a request or response → messages with the attributes of the conventions for Kafka.
 
 use super::api;
 use super::errors;
@@ -19,7 +19,7 @@ const TXN_OFFSET_COMMIT: i16 = 28;
 /// Partitions of a request that are remembered until its response.
 const MAX_REMEMBERED: usize = 8;
 
-/// What a request says of one partition.
+/// The part of a request about one partition.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// Hash of the topic.
@@ -31,7 +31,7 @@ struct Asked {
     bytes: u32,
 }
 
-/// What the response to a produce or a fetch does not say again.
+/// The facts of a produce or a fetch that its response does not repeat.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Remembered {
     parts: [Option<Asked>; MAX_REMEMBERED],
@@ -56,7 +56,7 @@ impl Remembered {
         all
     }
 
-    /// The same, but for what is named anew.
+    /// The same, with the newly named partitions replaced.
     pub(super) fn with(mut self, named: Remembered) -> Self {
         (self.max_bytes, self.committed) = (named.max_bytes, named.committed);
         for one in named.parts.into_iter().flatten() {
@@ -109,7 +109,7 @@ fn hash(topic: Topic<'_>) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Where the message is, and what it pairs by.
+/// Writes the place and the pairing id of a message.
 pub(super) fn place(message: &mut Message<'_>, frame: &Frame<'_>, correlation: i32) {
     message.head_len = frame.head_len();
     message.body = if frame.rest() > 0 { Body::Length(frame.rest()) } else { Body::None };
@@ -225,7 +225,7 @@ pub(super) fn response<'a>(message: &mut Message<'a>, key: i16, facts: Facts<'a>
     }
     batch(message, &facts);
     if let Some(context) = facts.context {
-        // The context of who produced the record: a link, not the parent of who fetches it.
+        // The context of the record's producer: a link, not the parent of the fetch.
         if let Some((trace, span)) = context.trace_id.zip(context.span_id) {
             message.attrs.push(("wirespan.link.trace_id", AttrVal::Str(Cow::Owned(hex(&trace)))));
             message.attrs.push(("wirespan.link.span_id", AttrVal::Str(Cow::Owned(hex(&span)))));
@@ -263,7 +263,7 @@ fn destination<'a>(message: &mut Message<'a>, facts: &Facts<'a>) -> Option<Cow<'
     name
 }
 
-/// A partition's number as text, which is what the convention asks for.
+/// A partition's number as text, as the convention asks.
 fn number(n: i32) -> Cow<'static, str> {
     const SMALL: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
     match usize::try_from(n).ok().and_then(|n| SMALL.get(n)) {

@@ -1,4 +1,4 @@
-//! What is kept of one message while it is read.
+//! The facts of one message, gathered while it is read.
 
 use wirespan_model::Carried;
 
@@ -29,13 +29,13 @@ pub(super) struct Part<'a> {
     pub(super) filled: bool,
     /// Offset behind the last record that consumers may read.
     pub(super) high: Option<i64>,
-    /// The same for consumers that read what is committed only.
+    /// The same for consumers that read only committed records.
     pub(super) stable: Option<i64>,
     /// Bytes of records: those that there are, or as many as were asked for at most.
     pub(super) bytes: u32,
 }
 
-/// What a message says.
+/// The facts of a message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts<'a> {
     parts: [Part<'a>; MAX_PARTS],
@@ -57,7 +57,7 @@ pub(super) struct Facts<'a> {
     pub(super) max_wait_ms: Option<i32>,
     /// Most bytes that are asked for.
     pub(super) max_bytes: Option<u32>,
-    /// Only what is committed is asked for.
+    /// The fetch asks for committed records only.
     pub(super) committed: bool,
     /// Length of the message on the wire.
     pub(super) len: u64,

@@ -1,4 +1,4 @@
-//! What a fetch session is about (KIP-227): after its first request, those that ask for the same again name no topic.
+//! The topics of a fetch session (KIP-227): after its first request, fetches of the same topics name none.
 
 use super::emit::Remembered;
 use super::facts::{Facts, Topic};
@@ -10,12 +10,12 @@ pub(super) struct Fetches {
     /// Its only topic, if it has one only.
     name: Vec<u8>,
     id: Option<[u8; 16]>,
-    /// What is asked for, of all partitions.
+    /// The request for each partition.
     asked: Remembered,
 }
 
 impl Fetches {
-    /// Takes note of what a fetch names, and says what one that names nothing is about.
+    /// Remembers the topics that a fetch names. The topic of a fetch that names none.
     pub(super) fn topic<'a>(&'a mut self, facts: &Facts<'_>) -> Topic<'a> {
         let goes_on = facts.epoch.is_some_and(|epoch| epoch > 0);
         if facts.forgets || !goes_on && facts.topics != Some(1) || facts.topics.is_none_or(|n| n > 1) {
@@ -35,7 +35,7 @@ impl Fetches {
         }
     }
 
-    /// What a fetch asks for: what it names, and what those before it did.
+    /// The partitions of a fetch: those that it names, and those of earlier fetches of the session.
     pub(super) fn asked(&mut self, facts: &Facts<'_>, named: Remembered) -> Remembered {
         let goes_on = facts.epoch.is_some_and(|epoch| epoch > 0);
         self.asked = if goes_on { self.asked.with(named) } else { named };

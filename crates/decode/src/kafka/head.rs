@@ -19,7 +19,7 @@ pub(super) struct Head<'a> {
     pub(super) version: i16,
     pub(super) correlation: i32,
     pub(super) client_id: Option<&'a [u8]>,
-    /// What the key stands for.
+    /// The API of the key.
     pub(super) api: Option<&'static Api>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn frame_len(bytes: &[u8]) -> Option<u64> {
     Some(u64::from(len).saturating_add(4))
 }
 
-/// Reads the header of a frame, its length first; what follows is the body.
+/// Reads the header of a frame, its length first. The cursor then stands at the body.
 ///
 /// `sure` asks for one that cannot be anything else: a known key and version, a client id in visible ASCII, no tagged
 /// fields (no client sends any).

@@ -1,30 +1,36 @@
-//! Kafka: all API keys by name, and the bodies that tell what a request is about (kafka.apache.org/protocol; KIP-98 for
+//! Kafka: all API keys by name, and the bodies that name topics and offsets (kafka.apache.org/protocol; KIP-98 for
 //! records, KIP-482 for compact encodings, KIP-516 for topic ids).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by correlation id; a produce with `acks=0` gets no response and is one-way |
-//! | operation | the name of the API key; the body is read up to the newest version known, beyond it only the header |
-//! | offsets | of the request, `wirespan.kafka.fetch_offset` (asked) or `wirespan.kafka.committed_offset`; of the response, `kafka.offset` (first; of records that were not captured, the one asked for) and `wirespan.kafka.last_offset` (see below); `wirespan.kafka.high_watermark` bounds what a fetch could bring |
-//! | several partitions | the first stands in the convention's attributes, up to 16 in `wirespan.kafka.partitions` as `topic/partition:first-last` |
-//! | topic ids | named by metadata responses of any connection of this process, else shown as `wirespan.kafka.topic_id` |
-//! | fetch sessions | a fetch that names no topic is about the one of its session, if that has one only |
-//! | records | batches are counted by their headers; the headers of uncompressed records are searched for a context, which is that of the request for a produce and `wirespan.link.*` for a fetch; `wirespan.kafka.compression` names the codec |
-//! | errors | the first code that is not zero, by name; messages of brokers are not kept, they quote values |
-//! | secrets | keys, values, all headers but the context, SASL tokens and mechanisms are never kept |
-//! | SASL without Kafka's header (handshake version 0) | tokens pass by until a request is seen |
-//! | joined in the middle | from the next chunk that begins with a request header that is certain; responses follow their requests |
+//! - **pairing**: by correlation id; a produce with `acks=0` gets no response and is one-way
+//! - **operation**: the name of the API key; the body is read up to the newest version known, beyond it only the header
+//! - **offsets**: of the request, `wirespan.kafka.fetch_offset` (asked) or `wirespan.kafka.committed_offset`; of the
+//!   response, `kafka.offset` (first; of records that were not captured, the one asked for) and
+//!   `wirespan.kafka.last_offset` (see below); `wirespan.kafka.high_watermark` bounds what a fetch could bring
+//! - **several partitions**: the first stands in the convention's attributes, up to 16 in `wirespan.kafka.partitions`
+//!   as `topic/partition:first-last`
+//! - **topic ids**: named by metadata responses of any connection of this process, else shown as
+//!   `wirespan.kafka.topic_id`
+//! - **fetch sessions**: a fetch that names no topic is about the one of its session, if that has one only
+//! - **records**: batches are counted by their headers; the headers of uncompressed records are searched for a context,
+//!   which is that of the request for a produce and `wirespan.link.*` for a fetch; `wirespan.kafka.compression` names
+//!   the codec
+//! - **errors**: the first code that is not zero, by name; messages of brokers are not kept, they quote values
+//! - **secrets**: keys, values, all headers but the context, SASL tokens and mechanisms are never kept
+//! - **SASL without Kafka's header (handshake version 0)**: tokens pass by until a request is seen
+//! - **joined in the middle**: from the next chunk that begins with a request header that is certain; responses follow
+//!   their requests
 //!
-//! **How much of a call is needed**: of *every* call, all. Java reads the four bytes of a length in a call of their
-//! own, so the first call of a run tells nothing. A produce and a fetch hold many batches of several partitions, whose
-//! heads (61 bytes, with offsets and count) stand behind the records of the one before: where one is missing, it is not
-//! known which records went along. Of a frame, [`Framing::KEEP`](crate::prefixed) bytes are looked at. Records that the
-//! broker sends with `sendfile` have no bytes to copy; their lengths are known from the response's head.
+//! **How much of a call is needed**: all of *every* call. Java reads the four bytes of a length in a call of their own,
+//! so the first call of a run tells nothing. A produce and a fetch hold many batches of several partitions. The head of
+//! a batch (61 bytes, with offsets and count) stands behind the records of the batch before. Without a batch's head it
+//! is not known which records the batch has. The parser looks at [`Framing::KEEP`](crate::framing::prefixed) bytes of a
+//! frame. Records that the broker sends with `sendfile` have no bytes to copy; their lengths are known from the
+//! response's head.
 //!
-//! **A fetch whose records were not all captured** brought all that there was, if that is less than was asked for: its
-//! last record is the one before the high watermark (with `read_committed`, before the last stable offset). Two
-//! exceptions: what is appended while the broker answers may come along, and the end of a segment of the log ends a
-//! fetch.
+//! **If not all records of a fetch were captured**, and the fetch brought less than was asked for, then it brought all
+//! records that there were: its last record is the one before the high watermark (with `read_committed`, before the
+//! last stable offset). There are two exceptions: records that are appended while the broker answers may come along,
+//! and a fetch ends at the end of a segment of the log.
 
 mod api;
 pub mod detect;

@@ -83,7 +83,7 @@ impl Session {
                     Start::Silent(len)
                 }
             }
-            // A request that ends within its header is none.
+            // A request cannot end within its header.
             Err(Stop::More) if bytes.len() < at_most(len, usize::MAX) => Start::More,
             Err(_) => Start::Bad,
         }
@@ -103,7 +103,7 @@ impl Session {
         match bytes.get(4..8).and_then(|b| b.first_chunk::<4>()) {
             None => Start::More,
             Some(id) if !lost || self.was_asked(*id) => Start::Frame(len),
-            // An answer to what was asked before we looked, if one that we know stands behind it.
+            // An answer to a request from before the join, if a known answer stands behind it.
             Some(_) if self.leads_to_known(bytes, len) => Start::Silent(len),
             Some(_) => Start::Bad,
         }
@@ -128,7 +128,7 @@ impl Session {
         self.raw_sasl = false;
         let mut fetches = std::mem::take(&mut self.fetches);
         let mut facts = Facts::default();
-        // What was read before it stopped counts.
+        // Facts that were read before an error count.
         let read = request::body(&head, &mut body, &mut facts);
         let mut remembered = Remembered::of(head.key, &facts);
         if head.key == api::FETCH {
@@ -169,7 +169,7 @@ impl Session {
         let mut r = Reader::with_holes(frame.bytes, frame.holes);
         let (Ok(_), Ok(correlation)) = (r.i32(), r.i32()) else { return };
         emit::place(&mut message, &frame, correlation);
-        // Brokers answer in the order of the requests: what stands before this one was lost.
+        // Brokers answer in the order of the requests: the answers to earlier requests were lost.
         let asked = self.asked.iter().position(|a| a.correlation == correlation).map(|at| {
             self.asked.drain(..at);
             self.asked.pop_front()

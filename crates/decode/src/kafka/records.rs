@@ -14,7 +14,7 @@ const MAX_RECORDS: u32 = 16;
 /// Headers of a record that are searched.
 const MAX_HEADERS: i64 = 64;
 
-/// What the batches of one partition say.
+/// The facts of the batches of one partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batches<'a> {
     /// First offset.
@@ -45,7 +45,7 @@ pub(super) fn walk(bytes: Reader<'_>, len: u64) -> Result<Batches<'_>, Stop> {
     let mut found = Batches { records: Some(0), ..Batches::default() };
     let mut at = 0u64;
     let mut rest = bytes.encoded(false);
-    // What is left could not hold a batch: an old broker cut the last one off.
+    // The rest is too short for a batch: an old broker cut the last one off.
     while len.saturating_sub(at) >= len64(PREFIX) {
         let mut r = rest;
         let (Ok(first), Ok(size)) = (r.i64(), r.i32()) else { return Ok(found) };

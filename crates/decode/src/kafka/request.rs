@@ -15,7 +15,7 @@ pub(super) enum Read {
     Part,
 }
 
-/// Reads a body into `facts`; what was read before it stopped stays there.
+/// Reads a body into `facts`. Facts that were read before an error stay there.
 pub(super) fn body<'a>(head: &Head<'_>, r: &mut Reader<'a>, facts: &mut Facts<'a>) -> Result<Read, Stop> {
     let Some(api) = head.api.filter(|_| head.is_known()) else { return Ok(Read::Part) };
     let v = head.version;

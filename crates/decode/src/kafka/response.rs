@@ -10,7 +10,7 @@ const IDS_IN_COMMITS: i16 = 10;
 /// First version of produce and fetch that does.
 const IDS: i16 = 13;
 
-/// Reads a body into `facts`; what was read before it stopped stays there. `learn` is told the names of topic ids.
+/// Reads a body into `facts`. Facts that were read before an error stay there. `learn` gets the names of topic ids.
 pub(super) fn body<'a>(
     api: &Api,
     v: i16,

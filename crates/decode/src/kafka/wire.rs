@@ -22,7 +22,7 @@ const MAX_TAGS: u32 = 64;
 pub(super) struct Reader<'a> {
     /// Up to the next hole.
     bytes: &'a [u8],
-    /// What was captured behind it; its place in all that was.
+    /// The captured bytes behind `bytes`, and their place in all captured bytes.
     behind: (&'a [u8], usize),
     holes: &'a [Hole],
     /// Strings and arrays are compact, structures end with tagged fields.
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         Reader { flexible, ..self }
     }
 
-    /// Goes on with what was captured up to the next hole.
+    /// Goes on with the captured bytes up to the next hole.
     fn next_piece(&mut self) {
         let (rest, at) = self.behind;
         let end = self.holes.first().map_or(rest.len(), |(place, _)| place.saturating_sub(at)).min(rest.len());

@@ -7,7 +7,7 @@ use crate::text::visible;
 use std::borrow::Cow;
 use wirespan_model::{AttrVal, Body, Kind, Message, Outcome, Side};
 
-/// Tags of what a server sends.
+/// Tags of a server's messages.
 pub(super) const ENTRY: u8 = 0x64;
 pub(super) const DONE: u8 = 0x65;
 pub(super) const REFERENCE: u8 = 0x73;
@@ -150,7 +150,7 @@ pub(super) fn part(envelope: &Envelope<'_>, offset: u64) -> Message<'static> {
     m
 }
 
-/// What a result says.
+/// The fields of a result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LdapResult {
     pub(super) code: Option<i32>,
@@ -177,7 +177,7 @@ pub(super) fn result(envelope: &Envelope<'_>) -> LdapResult {
 
 /// The message of a result.
 pub(super) fn response(envelope: &Envelope<'_>, result: &LdapResult, offset: u64) -> Message<'static> {
-    // Nobody asked for a notice of disconnection.
+    // A notice of disconnection answers no request.
     let notice = envelope.tag == EXTENDED && envelope.id == 0;
     let mut m = Message::new("ldap", Side::Server, if notice { Kind::OneWay } else { Kind::Response }, offset);
     m.id = (!notice).then_some(envelope.id);

@@ -14,7 +14,7 @@ fn attribute(bytes: &[u8]) -> &str {
     visible(bytes, 64).filter(ok).unwrap_or("?")
 }
 
-/// A distinguished name with `?` for each value: `uid=?,ou=?,dc=?`. What is none becomes `?`.
+/// A distinguished name with `?` for each value: `uid=?,ou=?,dc=?`. Other text becomes `?`.
 pub(super) fn name(dn: &[u8], out: &mut String) {
     out.clear();
     let mut rest = dn;
@@ -32,7 +32,7 @@ pub(super) fn name(dn: &[u8], out: &mut String) {
     }
 }
 
-/// What follows the separator behind a value: escapes and quotation marks hide separators.
+/// The text behind the separator that ends a value. Escapes and quotation marks hide separators.
 fn behind_value(value: &[u8]) -> &[u8] {
     let (mut escaped, mut quoted) = (false, false);
     for (i, b) in value.iter().enumerate() {
@@ -47,7 +47,7 @@ fn behind_value(value: &[u8]) -> &[u8] {
     &[]
 }
 
-/// A filter with `?` for each value: `(&(objectClass=?)(uid=?))`. What was cut off is `…`.
+/// A filter with `?` for each value: `(&(objectClass=?)(uid=?))`. A part that was cut off becomes `…`.
 pub(super) fn filter(tag: u8, content: &[u8], depth: u32, out: &mut String) {
     if depth > MAX_DEPTH || out.len() > MAX_TEXT {
         out.push('…');

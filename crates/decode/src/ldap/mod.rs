@@ -1,18 +1,19 @@
 //! LDAP version 3 (RFC 4511) over TCP.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by message id |
-//! | several messages to one request | entries and references of a search are one response, which its `searchResDone` ends; they are counted |
-//! | what is kept | operation, scope, filter and names with their attribute types (`uid=?,dc=?`), mechanism, result code; no value |
-//! | secrets | passwords and SASL credentials are skipped with the rest of the message; diagnostic texts hold values, and are not kept |
-//! | errors | named after RFC 4511, appendix A; referrals, comparisons, and the steps of a bind are none |
-//! | one-way | `unbind`, `abandon`, notices of disconnection |
-//! | StartTLS | behind its granted answer: an upgrade to `tls` |
-//! | SASL layers | sign or encrypt what follows a bind: it is not read |
-//! | after a gap | the next chunk that starts with a whole message of a known operation |
+//! - **pairing**: by message id
+//! - **several messages to one request**: entries and references of a search are one response, which its
+//!   `searchResDone` ends; they are counted
+//! - **what is kept**: operation, scope, filter and names with their attribute types (`uid=?,dc=?`), mechanism, result
+//!   code; no value
+//! - **secrets**: passwords and SASL credentials are skipped with the rest of the message; diagnostic texts hold
+//!   values, and are not kept
+//! - **errors**: named after RFC 4511, appendix A; referrals, comparisons, and the steps of a bind are none
+//! - **one-way**: `unbind`, `abandon`, notices of disconnection
+//! - **StartTLS**: behind its granted answer: an upgrade to `tls`
+//! - **SASL layers**: sign or encrypt the messages behind a bind; these are not read
+//! - **after a gap**: the next chunk that starts with a whole message of a known operation
 //!
-//! Calls are needed to their end: answers come in any order, and one holds many entries.
+//! Need: whole calls. Answers come in any order, and one answer holds many entries.
 
 pub mod detect;
 mod emit;

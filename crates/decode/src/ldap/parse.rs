@@ -96,7 +96,7 @@ impl Reader for Messages {
             return Step::More;
         }
         let seen = unit.bytes.get(..want).unwrap_or(unit.bytes);
-        // Read again: what follows this message in the bytes is none of its own.
+        // Read again without the bytes behind this message.
         let Ok(envelope) = self::envelope(seen) else { return Step::Bad };
         if emit::asks(envelope.tag) != (unit.side == Side::Client) || unit.lost && !envelope.exact {
             return Step::Bad;

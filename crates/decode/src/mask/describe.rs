@@ -3,7 +3,7 @@
 use super::{Masker, Statement};
 use wirespan_model::{AttrVal, Message};
 
-/// What is known of a statement, masked; empty where it is not.
+/// The known facts of a statement, masked; empty where unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Described<'a> {
     /// Masked text.
@@ -43,8 +43,8 @@ impl<'a> From<&'a Statement> for Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// Writes the attributes of a request to the database `system`. `operation` is what the protocol does where that is
-    /// not to run the statement (`PREPARE`), or where the statement is not known; the statement's verb wins otherwise.
+    /// Writes the attributes of a request to the database `system`. `operation` names the protocol's operation if that
+    /// is not to run the statement (`PREPARE`), or if the statement is unknown; otherwise the statement's verb wins.
     pub fn write(&self, m: &mut Message<'a>, system: &'static str, operation: &'static str, namespace: &'a str) {
         m.operation = if operation.is_empty() { self.operation } else { operation };
         let texts = [

@@ -1,6 +1,6 @@
 //! The dialects of SQL: what quotes and backslashes mean.
 
-/// What the quotes of a language mean.
+/// A language, which decides the meaning of quotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// PostgreSQL: `"name"`, `$$text$$`, nested comments.

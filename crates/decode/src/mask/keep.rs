@@ -1,4 +1,4 @@
-//! The settings of `[mask.PROTOCOL]`: what the user lets through of a protocol's messages, and what the user hides.
+//! The settings of `[mask.PROTOCOL]`: the values that the user lets through, and the attributes that the user hides.
 //!
 //! By default messages show names and numbers only. Parsers run in the process that captures, so no other process ever
 //! sees a hidden value.
@@ -136,7 +136,7 @@ fn document_fields(names: &[String]) -> Result<Arc<[(String, &'static str)]>, St
 }
 
 impl Keep {
-    /// Adds the settings of a protocol. The error says which name of a field is none.
+    /// Adds the settings of a protocol. The error names an invalid name of a field.
     pub fn with(mut self, protocol: &str, mask: &Mask) -> Result<Self, String> {
         let http = KeptHttp {
             request: header_fields(&mask.request_headers, "http.request.header.")?,

@@ -1,18 +1,17 @@
 //! Text that may leave the process: values become `?`, names stay.
 //!
-//! | what | how |
-//! |---|---|
-//! | [`sql::Masker`] | one pass over a statement; writes masked text, operation, first table and summary into memory that it reuses: no allocation once warm |
-//! | [`Keep`] | what the user lets through and what the user hides, by protocol |
-//! | [`text`](text::text) | error texts: whatever stands in quotes, parentheses after `is`/`=`, and numbers |
+//! - [`sql::Masker`]: one pass over a statement; writes masked text, operation, first table and summary into memory
+//!   that it reuses: no allocation once warm
+//! - [`Keep`]: what the user lets through and what the user hides, by protocol
+//! - [`text`](text::text): error texts: whatever stands in quotes, parentheses after `is`/`=`, and numbers
 //!
-//! Bias: to mask. What a dialect could read as a string *or* as a name is masked (`"x"` in MySQL and SQL Server), a
-//! literal whose end was not captured is masked to the end of the input, and where it is not known whether a backslash
+//! Bias: to mask. Text that a dialect could read as a string *or* as a name is masked (`"x"` in MySQL and SQL Server).
+//! A literal whose end was not captured is masked to the end of the input. If it is unknown whether a backslash
 //! escapes, a backslash before a quote masks the rest.
 //!
-//! What is kept: keywords, names of tables, columns, functions and parameters, operators. Comments are left out, since
-//! people put anything there. Lists of values are written once (`IN (?)`, `VALUES (?)`), so that the same statement has
-//! the same text whatever the number of its values.
+//! Kept are keywords, operators, and names of tables, columns, functions and parameters. Comments are left out, because
+//! people write anything into them. A list of values is written once (`IN (?)`, `VALUES (?)`), so the same statement
+//! has the same text with any number of values.
 
 mod describe;
 mod dialect;

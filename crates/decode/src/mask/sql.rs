@@ -20,7 +20,7 @@ pub struct Masker {
     space: bool,
     /// The user wants to see literals.
     keep: bool,
-    /// …but the statement is about credentials.
+    /// The statement is about credentials, so its literals stay hidden all the same.
     hush: bool,
     /// The token that was read is a value, whose mark ends the text.
     marked: bool,
@@ -94,7 +94,7 @@ impl Masker {
     fn show(&mut self, raw: &[u8]) {
         let quotes = |b: &u8| matches!(b, b'\'' | b'"' | b'$');
         let bare = raw.split(quotes).any(crate::url::looks_secret);
-        // Where it ends depends on what a backslash means: it may hold more than one value.
+        // The end of the literal depends on the meaning of a backslash: it may hold more than one value.
         let unsure = self.rules.backslash == Backslash::Unknown && raw.contains(&b'\\');
         if self.hush || bare || unsure || raw.len() > MAX_LITERAL || !self.text.ends_with('?') {
             return;

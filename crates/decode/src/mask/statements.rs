@@ -1,4 +1,4 @@
-//! Prepared statements of a connection: what they are when only their name or number is said.
+//! Prepared statements of a connection, found by their name or number.
 
 use super::Masker;
 use std::hash::{Hash, Hasher};
@@ -73,7 +73,7 @@ impl Statements {
         Some(entry)
     }
 
-    /// Remembers what the masker read last.
+    /// Remembers the statement that the masker read last.
     pub fn put(&mut self, key: u64, from: &Masker) {
         self.clock = self.clock.saturating_add(1);
         let used = self.clock;

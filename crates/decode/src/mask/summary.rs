@@ -1,4 +1,4 @@
-//! What a statement does, and to which tables: read from its words as they pass by.
+//! The operation and the tables of a statement, read from its words as they pass by.
 
 use super::words::{is, one_of, verb};
 
@@ -7,7 +7,7 @@ const MAX_SUMMARY: usize = 255;
 /// Longest name of a table that is kept, bytes.
 const MAX_NAME: usize = 128;
 
-/// What the next name is.
+/// The role of the next name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expect {
     /// A verb: the beginning of a statement.
@@ -50,7 +50,7 @@ pub(super) struct Summary {
     list: Option<u32>,
 }
 
-/// What is done with the name being read.
+/// The use of the name that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Name {
     #[default]

@@ -162,7 +162,8 @@ proptest! {
     /// Whatever stands around it: a value in quotes is never shown, cut anywhere.
     #[test]
     fn canaries_never_pass(
-        before in r"[a-z ,()=*]{0,20}", inner in r"[a-z' $\-/*]{0,12}", behind in r"[a-z ,()=*;]{0,20}", cut in 0usize..80,
+        before in r"[a-z ,()=*]{0,20}", inner in r"[a-z' $\-/*]{0,12}",
+        behind in r"[a-z ,()=*;]{0,20}", cut in 0usize..80,
     ) {
         let quoted = format!("'{}'", format!("CANARY{inner}").replace('\'', "''"));
         let sql = format!("SELECT {before} {quoted} {behind}");

@@ -1,12 +1,12 @@
-//! Texts of errors: servers repeat in them what the client sent.
+//! Error texts: servers repeat the client's values in them.
 
 use std::borrow::Cow;
 
 /// Longest error text that is kept, bytes.
 pub const MAX_TEXT: usize = 200;
 
-/// An error text without values: from the first quote to the last of its line, what stands in parentheses, and numbers
-/// become `?`.
+/// An error text without values: the text from the first quote to the last of its line, text in parentheses, and
+/// numbers become `?`.
 ///
 /// From first to last, since values have quotes in them and servers do not escape them there: `near 'x = 'secret'' at`.
 /// A text that is not whole (its end was not captured) is masked from its first quote on: say so with `whole`.
@@ -19,7 +19,7 @@ pub fn text(raw: &[u8], whole: bool) -> Cow<'_, str> {
             return Cow::Borrowed(text);
         }
     }
-    // The last quote counts even where it lies behind what is shown.
+    // The last quote counts even if it lies behind the shown text.
     let first = raw.iter().position(|b| is_quote(*b));
     let last = if whole { raw.iter().rposition(|b| is_quote(*b)) } else { None }.unwrap_or(raw.len());
     let mut out = String::with_capacity(shown.len());

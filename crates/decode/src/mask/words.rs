@@ -1,4 +1,4 @@
-//! Keywords that say what a statement does.
+//! Keywords that name the operation of a statement.
 
 /// Verbs that a statement begins with, upper case, sorted.
 const VERBS: &[&str] = &[

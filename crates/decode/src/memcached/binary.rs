@@ -110,7 +110,7 @@ pub(super) fn is_exact(h: &Header) -> bool {
         }
 }
 
-/// Name of a status, and whose fault it is: nobody's (0), the client's (1), the server's (2).
+/// Name of a status, and the end at fault: none (0), the client (1), the server (2).
 pub(super) fn status(status: u16) -> Option<(&'static str, u8)> {
     Some(match status {
         0x00 => ("SUCCESS", 0),

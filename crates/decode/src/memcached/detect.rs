@@ -1,8 +1,7 @@
 //! Recognises memcached, from any message on.
 //!
 //! Bias: against. Text: a command in its exact form *and* an answer that suits it, because Redis, beanstalkd and others
-//! also take words and lines. Binary: a header whose lengths are exactly those of its operation, and no answer that is
-//! none.
+//! also take words and lines. Binary: a header whose lengths are exactly those of its operation, and no invalid answer.
 
 use super::binary;
 use super::text::{self, Class, Line};

@@ -1,19 +1,21 @@
 //! Memcached: the text protocol, its meta commands, and the binary protocol (github.com/memcached/memcached,
 //! `doc/protocol.txt` and the wiki's "BinaryProtocolRevamped").
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | text: in order. Binary: by the opaque value. A protocol of the registry each, because that differs; one parser |
-//! | what is kept | the command, the number of keys, the status word, the number of hits; never a value, a key only where the user lets keys through |
-//! | values | skipped by their lengths; a response to several keys ends with its `END` |
-//! | no answer asked for | `noreply`, `quit`, quiet meta commands (`q`) and quiet opcodes are one-way, and so is what answers them after all |
-//! | misses | are no errors: the status word tells them (`NOT_FOUND`, `EN`) |
-//! | errors | `ERROR`, `CLIENT_ERROR` and failing statuses are the client's, `SERVER_ERROR`, busy and out of memory the server's |
-//! | after a gap | the next chunk that starts with a known command or reply |
-//! | UDP | is not read: its frames are switched off by default since 1.5.6 |
+//! - **pairing**: text: in order; binary: by the opaque value. Because pairing differs, the registry has two protocols;
+//!   both use one parser
+//! - **what is kept**: the command, the number of keys, the status word, the number of hits; never a value, a key only
+//!   where the user lets keys through
+//! - **values**: skipped by their lengths; a response to several keys ends with its `END`
+//! - **no answer asked for**: `noreply`, `quit`, quiet meta commands (`q`) and quiet opcodes are one-way; so is an
+//!   answer that comes all the same
+//! - **misses**: are no errors: the status word tells them (`NOT_FOUND`, `EN`)
+//! - **errors**: `ERROR`, `CLIENT_ERROR` and failing statuses are the client's, `SERVER_ERROR`, busy and out of memory
+//!   the server's
+//! - **after a gap**: the next chunk that starts with a known command or reply
+//! - **UDP**: is not read: its frames are switched off by default since 1.5.6
 //!
-//! Text: the first call of a run is enough, values are announced by their lengths. Binary: answers come by id, so that
-//! every call has to be seen.
+//! Need: of the text protocol the first call of each run, because lengths announce the values; of the binary protocol
+//! every call, because answers come by id.
 
 mod binary;
 pub mod detect;

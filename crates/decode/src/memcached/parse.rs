@@ -15,7 +15,7 @@ pub const MAX_HEAD: usize = 2048;
 /// Unanswered text commands that are remembered.
 pub const MAX_OUTSTANDING: usize = 4096;
 
-/// What has to be remembered of a text command to tell whom an answer belongs to.
+/// The facts about a text command that tell which answer is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     quiet: bool,
@@ -72,7 +72,7 @@ impl Reader for Memcache {
         };
         match step {
             Some(skip) => {
-                // What is behind a cut is counted as a gap.
+                // Bytes behind a cut are counted as a gap.
                 *self.in_line.of(unit.side) = !whole && !unit.cut;
                 Step::Took { head, skip }
             }

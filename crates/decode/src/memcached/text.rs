@@ -156,7 +156,7 @@ fn opaque<'a>(mut flags: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
     Some(token.iter().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)))
 }
 
-/// What a line of a server is.
+/// The kind of a server's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     /// A value of a retrieval follows, this long with its line end.

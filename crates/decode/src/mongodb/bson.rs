@@ -1,6 +1,6 @@
 //! The top level of a BSON document (bsonspec.org, version 1.1), as far as it was captured.
 
-/// A value, as little of it as is ever needed.
+/// A value, reduced to the parts that are ever needed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     /// Text without its NUL.

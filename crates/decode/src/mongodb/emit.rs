@@ -48,7 +48,7 @@ const ON_COLLECTION: [&str; 26] = [
 /// Fields of documents whose values in queries are let through, each with its attribute.
 pub(super) type Fields = Arc<[(String, &'static str)]>;
 
-/// Longest value of such a field, bytes.
+/// Longest value of a field that the user lets through, bytes.
 const MAX_FIELD: usize = 64;
 
 /// The document by which a command chooses others, if this element of it holds one.
@@ -69,7 +69,7 @@ fn filter<'a>(key: &[u8], value: Value<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Writes what a query compares the fields with that the user lets through.
+/// Writes the values that a query compares with the fields that the user lets through.
 fn parameters<'a>(query: &'a [u8], fields: &Fields, attrs: &mut AttrList<'a>) {
     for (key, value) in elements(query) {
         let Some((_, name)) = fields.iter().find(|(field, _)| field.as_bytes() == key) else { continue };
@@ -149,7 +149,7 @@ fn command<'a>(document: &'a [u8], m: &mut Message<'a>, database: &mut &'a str, 
     }
 }
 
-/// What a reply says of its success.
+/// The success or failure of a reply.
 #[derive(Default)]
 struct Said<'a> {
     ok: Option<bool>,

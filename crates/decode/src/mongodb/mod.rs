@@ -1,18 +1,20 @@
 //! MongoDB wire protocol (mongodb.com, "MongoDB Wire Protocol"): `OP_MSG`, `OP_COMPRESSED`, and the older operations.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | `responseTo` of a reply names the `requestID` of its request |
-//! | what is kept | command, database, collection, and of replies `ok`, `code`, `codeName` and a masked text; no other value, unless the user names a field ([`emit::Fields`]) |
-//! | BSON | the top level is walked, at most [`parse::MAX_HEAD`] bytes; what lies deeper is skipped by its length |
-//! | errors | `ok: 0`, the first of `writeErrors`, `writeConcernError`, and the flags of `OP_REPLY` |
-//! | not captured to its end | what was seen; a reply whose `ok` was not seen has no outcome, unless it holds a cursor |
-//! | `moreToCome` | of a client: one-way (unacknowledged writes). Of a server: the replies after the first are one-way |
-//! | `OP_COMPRESSED` | the compressor is named; the beginning of what it packed is read: of zstd the first block, if it was captured whole (16 KiB at most): of a longer one only the compressor is known. From a greeting that offers zstd on, or the first such message, whole calls are copied |
-//! | legacy writes | `OP_INSERT`, `OP_UPDATE`, `OP_DELETE`, `OP_KILL_CURSORS` are one-way |
-//! | after a gap | the next chunk that begins with a whole header and document |
+//! - **pairing**: `responseTo` of a reply names the `requestID` of its request
+//! - **what is kept**: command, database, collection, and of replies `ok`, `code`, `codeName` and a masked text; no
+//!   other value, unless the user names a field ([`emit::Fields`])
+//! - **BSON**: the top level is walked, at most [`parse::MAX_HEAD`] bytes; deeper levels are skipped by their lengths
+//! - **errors**: `ok: 0`, the first of `writeErrors`, `writeConcernError`, and the flags of `OP_REPLY`
+//! - **not captured to its end**: emitted as far as it was captured; a reply whose `ok` was not seen has no outcome,
+//!   unless it holds a cursor
+//! - `moreToCome`: of a client: one-way (unacknowledged writes). Of a server: the replies after the first are one-way
+//! - `OP_COMPRESSED`: the compressor is named, and the beginning of the packed message is read. Of zstd the first block
+//!   is read if it was captured whole (16 KiB at most); of a longer block only the compressor is known. Whole calls are
+//!   copied from the first greeting that offers zstd, or the first message that uses it
+//! - **legacy writes**: `OP_INSERT`, `OP_UPDATE`, `OP_DELETE`, `OP_KILL_CURSORS` are one-way
+//! - **after a gap**: the next chunk that begins with a whole header and document
 //!
-//! Every call is needed: drivers read the 16 bytes of a header by a call of their own, and replies come in any order.
+//! Need: every call. Drivers read the 16 bytes of a header by a call of their own, and replies come in any order.
 
 mod bson;
 mod compressed;

@@ -1,4 +1,4 @@
-//! Headers and bodies of messages → what is worth telling.
+//! Headers and bodies of messages → requests and replies.
 
 use super::bson::{self, int32, Value};
 use super::{compressed, emit, reason};
@@ -64,7 +64,7 @@ pub(super) const CHECKSUM: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
 pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
 
-/// What a body says.
+/// The facts of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Body<'a> {
     /// Document of the command or of the reply; may be cut.
@@ -79,7 +79,7 @@ pub(super) struct Body<'a> {
     pub(super) op: i32,
 }
 
-/// Reads the body behind a header, as far as it goes; `unpacked` is what a compressed one holds.
+/// Reads the body behind a header, as far as it goes; `unpacked` is the content of a compressed body.
 fn body<'a>(op: i32, bytes: &'a [u8], unpacked: &'a [u8]) -> Body<'a> {
     let mut body = Body { op, ..Body::default() };
     match op {

@@ -140,7 +140,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     let first_is_client = match (as_client, as_server, probe.first_is_client) {
         (true, false, _) => true,
         (false, true, _) => false,
-        // Both ends publish: who is the broker cannot be told from this.
+        // Both ends publish: this does not tell which end is the broker.
         (_, _, known) => match known {
             Some(known) => known,
             None => return Detect::Maybe,

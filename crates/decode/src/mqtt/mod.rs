@@ -1,16 +1,18 @@
 //! MQTT 3.1, 3.1.1 and 5 (OASIS standards), on TCP; over WebSocket it is seen as WebSocket.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | secrets | user name, password, will, authentication data and payloads are skipped; of a CONNECT the client identifier is kept |
-//! | publish | QoS 0 is one-way; QoS 1 and 2 are requests of whoever publishes, the broker too, answered by packet id (PUBACK, PUBREC); PUBREL and PUBCOMP are an exchange of their own |
-//! | version | told by CONNECT or CONNACK; joined later it is unknown, and what only MQTT 5 has (properties) is not read |
-//! | topic alias (5) | resolved; after a gap the aliases of that side are forgotten, for they may have changed unseen |
-//! | carried context | user properties of PUBLISH (5) |
-//! | failures | CONNACK, SUBACK, UNSUBACK, PUBACK, PUBREC, DISCONNECT: the reason code and its name in the standard, never the broker's text |
-//! | after a gap or nonsense | the next chunk that starts like a packet |
+//! - **secrets**: user name, password, will, authentication data and payloads are skipped; of a CONNECT the client
+//!   identifier is kept
+//! - **publish**: QoS 0 is one-way; QoS 1 and 2 are requests of the publishing end, which may be the broker, answered
+//!   by packet id (PUBACK, PUBREC); PUBREL and PUBCOMP are an exchange of their own
+//! - **version**: from CONNECT or CONNACK; if joined later it is unknown, and the properties of MQTT 5 are not read
+//! - **topic alias (5)**: resolved; after a gap the aliases of that side are forgotten, because they may have changed
+//!   unseen
+//! - **carried context**: user properties of PUBLISH (5)
+//! - **failures**: CONNACK, SUBACK, UNSUBACK, PUBACK, PUBREC, DISCONNECT: the reason code and its name in the standard,
+//!   never the broker's text
+//! - **after a gap or nonsense**: the next chunk that starts like a packet
 //!
-//! A call carries many packets and the topic stands at the start of each, so that the start of every call is needed.
+//! Need: every call. A call carries many packets, and each has its topic at its start.
 
 mod codes;
 pub mod detect;

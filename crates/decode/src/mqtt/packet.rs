@@ -34,7 +34,7 @@ pub(super) struct Header {
     pub(super) flags: u8,
     /// Length of the header itself, 2 to 5 bytes.
     pub(super) len: usize,
-    /// Length of what follows.
+    /// Length of the packet behind the header.
     pub(super) remaining: u64,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn is_topic(bytes: &[u8], filter: bool) -> bool {
         .is_ok_and(|t| !t.is_empty() && !t.chars().any(|c| c.is_control() || (!filter && matches!(c, '+' | '#'))))
 }
 
-/// Whether what follows a header can be told to be what it says, as far as it is there.
+/// Whether the bytes behind a header fit the header, as far as they are there.
 pub(super) fn plausible(head: Header, packet: &[u8]) -> bool {
     let body = packet.get(head.len..).unwrap_or_default();
     let mut at = Cursor::new(body);
@@ -155,7 +155,7 @@ pub(super) fn measure(side: Side, bytes: &[u8], lost: bool) -> Measure {
         if !plausible(head, bytes) {
             return Measure::Bad;
         }
-        // What follows has to be a packet too.
+        // The next bytes must be a packet too.
         let next = usize::try_from(head.total()).ok().and_then(|n| bytes.get(n..)).unwrap_or_default();
         if !next.is_empty() && !matches!(header(next), Ok(_) | Err(true)) {
             return Measure::Bad;

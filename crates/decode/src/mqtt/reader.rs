@@ -62,7 +62,7 @@ impl Reader for Session {
             kind::CONNECT => self.connect(body, &mut m),
             _ => self.other(head, body, &mut m),
         };
-        // What was not read of the head, because it is too long or was not captured, counts as body.
+        // The unread part of the head counts as body: it is too long or was not captured.
         m.head_len = len64(head.len.saturating_add(read)).min(frame.len);
         let left = frame.len.saturating_sub(m.head_len);
         m.body = if left == 0 { Body::None } else { Body::Length(left) };
@@ -114,7 +114,7 @@ impl Session {
         let side = m.side;
         let version = self.version;
         if version == Some(5) && properties(&mut at, props).is_none() {
-            // Cut off, or nonsense: what was read before stands.
+            // Cut off, or nonsense: earlier fields stay.
             at = Cursor::new(body);
             at.take(body.len());
         }

@@ -180,7 +180,7 @@ fn detects_from_the_start_and_from_the_middle() {
     assert_eq!(detect(b"\x90\x03\x00\x01\x01", &subscribe), yes(false));
     assert_eq!(detect(&subscribe, b"\x90\x03\x00\x02\x01"), Detect::Maybe, "another id");
     assert_eq!(detect(b"\xc0\x00", b"\xd0\x00"), yes(true));
-    // Who publishes may be the broker too.
+    // The broker may publish too.
     let publish = publish(1, "a/b", 7, None, "x");
     assert_eq!(detect(&publish, b"\x40\x02\x00\x07"), Detect::Maybe);
     let mut known = probe(&publish, b"\x40\x02\x00\x07");

@@ -74,7 +74,7 @@ fn command_at(bytes: &[u8], depth: u32) -> Looks {
     }
     let Some((header, payload, whole)) = split(bytes) else { return Looks::Other };
     let Some((&number, body)) = payload.split_first() else { return Looks::Other };
-    // What follows in the same bytes is a command as well (the next one, if answers came between).
+    // The next bytes are a command as well (the next command, if answers came between).
     let behind = bytes.get(payload.len().saturating_add(4)..).unwrap_or_default();
     let exact = whole
         && (behind.is_empty() || (depth < MAX_DEPTH && command_at(behind, depth.saturating_add(1)) != Looks::Other));
@@ -173,7 +173,7 @@ fn is_definition(bytes: &[u8]) -> bool {
     Header::read(bytes).is_some_and(|h| h.seq == 2 && h.len >= 20) && bytes.get(4..8) == Some(b"\x03def")
 }
 
-/// Whether a packet has the header of compression: what it wraps is a packet, or begins like zlib's or zstd's data.
+/// Whether a packet has the header of compression: its content is a packet, or begins like zlib's or zstd's data.
 pub(super) fn is_compressed(bytes: &[u8]) -> bool {
     let mut view = Cursor::new(bytes);
     let (Some(outer), Some([a, b, c])) = (Header::read(bytes), view.take(4).and_then(|_| view.array::<3>())) else {

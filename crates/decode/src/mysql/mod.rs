@@ -1,20 +1,22 @@
 //! MySQL and MariaDB (MySQL Internals, "Client/Server Protocol"; MariaDB Knowledge Base, same title); also TiDB,
 //! Percona, ProxySQL.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | unit of work | one command; statements of a multi-statement answer as one |
-//! | end | followed through definitions and rows, with and without `CLIENT_DEPRECATE_EOF`; joined later, the packets themselves tell which |
-//! | prepared statements | numbers are resolved to masked statements, bounded, least recently used first; one prepared before we joined has no text |
-//! | one-way | `QUIT`, `STMT CLOSE`, `STMT SEND LONG DATA`; events behind `BINLOG DUMP` are skipped |
-//! | secrets | literals are masked, parameters, rows, files and credentials never looked at; of errors code and masked text |
-//! | strings | the server's status says whether a backslash escapes, the client's character set whether bytes come in pairs |
-//! | TLS | the client's short login asks for it: [`Item::Upgrade`](wirespan_model::Item) |
-//! | compression | marked with `wirespan.mysql.compressed`; what is not worth compressing is sent as it is, and read |
+//! - **unit of work**: one command; statements of a multi-statement answer as one
+//! - **end**: followed through definitions and rows, with and without `CLIENT_DEPRECATE_EOF`; joined later, the packets
+//!   themselves tell which
+//! - **prepared statements**: numbers are resolved to masked statements, bounded, least recently used first; one
+//!   prepared before we joined has no text
+//! - **one-way**: `QUIT`, `STMT CLOSE`, `STMT SEND LONG DATA`; events behind `BINLOG DUMP` are skipped
+//! - **secrets**: literals are masked, parameters, rows, files and credentials never looked at; of errors code and
+//!   masked text
+//! - **strings**: the server's status says whether a backslash escapes, the client's character set whether bytes come
+//!   in pairs
+//! - **TLS**: the client's short login asks for it: [`Item::Upgrade`](wirespan_model::Item)
+//! - **compression**: marked with `wirespan.mysql.compressed`; packets that the sender left uncompressed are read
 //!
-//! Need: every call to its end, which holds many packets. The server, and some clients, read the four bytes of a
-//! packet's header with a call of their own, so that the first call of a run tells nothing. Of a long result that was
-//! cut the rows are not counted.
+//! Need: whole calls, because a call holds many packets. The server, and some clients, read the four bytes of a
+//! packet's header with a call of their own, so the first call of a run tells nothing. The rows of a long result that
+//! was cut are not counted.
 
 mod auth;
 mod client;

@@ -70,7 +70,7 @@ pub(super) fn name(command: u8) -> &'static str {
     }
 }
 
-/// Whether nobody answers a command.
+/// Whether a command has no answer.
 pub(super) fn is_one_way(command: u8) -> bool {
     matches!(command, com::QUIT | com::STMT_CLOSE | com::STMT_LONG_DATA)
 }
@@ -78,7 +78,7 @@ pub(super) fn is_one_way(command: u8) -> bool {
 /// Header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Length of what follows.
+    /// Length of the payload.
     pub(super) len: u32,
     /// Number within the command.
     pub(super) seq: u8,

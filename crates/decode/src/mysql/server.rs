@@ -106,7 +106,7 @@ impl MySession {
         }
     }
 
-    /// Definitions, their end, and what stands in the place of their end.
+    /// Definitions, their end, and the packet that stands in the place of their end.
     fn defines(&mut self, frame: &Frame<'_>, header: Header, packet: &[u8], left: u64, rows: bool, out: Out<'_>) {
         let first = packet.first().copied().unwrap_or_default();
         let is_eof = first == 0xfe && header.len == 5;
@@ -191,7 +191,7 @@ impl MySession {
         }
     }
 
-    /// What the server's status tells of the session.
+    /// The facts about the session from the server's status.
     fn learn(&mut self, okay: Okay) {
         if let Some(status) = okay.status {
             self.backslash = if status & NO_BACKSLASH == 0 { Backslash::Escapes } else { Backslash::Plain };
@@ -277,7 +277,7 @@ impl MySession {
         out(Item::Message(&m));
     }
 
-    /// An error that nobody asked for: too many connections, a shutdown, a blocked host.
+    /// An error without a request: too many connections, a shutdown, a blocked host.
     fn refuses(&mut self, frame: &Frame<'_>, failure: &Failure<'_>, out: Out<'_>) {
         let mut m = Message::new("mysql", Side::Server, Kind::OneWay, frame.offset);
         m.head_len = frame.shown();
@@ -291,7 +291,7 @@ impl MySession {
         out(Item::Message(&m));
     }
 
-    /// A packet with the header of compression. What was not compressed inside is read.
+    /// A packet with the header of compression. It is read if its content is not compressed.
     pub(super) fn unwraps(&mut self, frame: &Frame<'_>, out: Out<'_>) {
         let plain = frame.bytes.get(4..7) == Some(&[0, 0, 0]);
         let inner = if plain { frame.bytes.get(7..).unwrap_or_default() } else { &[] };

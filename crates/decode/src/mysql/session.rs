@@ -78,7 +78,7 @@ pub(super) struct MySession {
     pub(super) server_caps: u64,
     pub(super) deprecate_eof: Option<bool>,
     pub(super) attributes: Option<bool>,
-    /// What follows has the headers of compression; unknown before the first packet.
+    /// The packets have the headers of compression; unknown before the first packet.
     pub(super) compressed: Option<bool>,
     /// The last client packet was as long as can be: the next goes on with it.
     pub(super) continued: bool,

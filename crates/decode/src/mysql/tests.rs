@@ -45,7 +45,8 @@ fn a_session_is_read_from_its_start() {
             "C req @0+74 LOGIN db.system.name=mysql db.namespace=shop db.operation.name=LOGIN",
             "S resp @112+11 Ok",
             "C req @84+60 SELECT items db.system.name=mysql db.namespace=shop db.operation.name=SELECT \
-             db.collection.name=items db.query.summary=SELECT items db.query.text=SELECT * FROM items WHERE a = ? AND b = ?",
+             db.collection.name=items db.query.summary=SELECT items db.query.text=SELECT * FROM items WHERE a = ? AND \
+             b = ?",
             "S resp @123+5 body=open Ok",
             "End Server @199 None db.response.returned_rows=2",
             "C req @144+10 INIT DB db.system.name=mysql db.namespace=shop db.operation.name=INIT DB",
@@ -347,7 +348,10 @@ proptest! {
     }
 
     #[test]
-    fn chunking_does_not_matter_when_joined_later(cuts in prop::collection::vec(1usize..200, 1..20), from in prop::sample::select(vec![3usize, 5, 7, 9, 11, 13])) {
+    fn chunking_does_not_matter_when_joined_later(
+        cuts in prop::collection::vec(1usize..200, 1..20),
+        from in prop::sample::select(vec![3usize, 5, 7, 9, 11, 13]),
+    ) {
         let whole = conversation().split_off(from);
         prop_assert_eq!(tcp_to_the_end(&Mysql, &whole), tcp_to_the_end(&Mysql, &cut(&whole, &cuts)));
     }

@@ -1,8 +1,8 @@
 //! Recognises NATS by INFO or CONNECT, or from the middle by a message whose payload ends where its line says.
 //!
-//! Bias: against. PING, PONG, +OK and -ERR are lines of Redis, IRC and POP3 too: alone they decide nothing, except that
-//! no other protocol answers the exact line PING, or a subscription, with the exact line PONG; who serves has to be
-//! known for that.
+//! Bias: against. PING, PONG, +OK and -ERR are lines of Redis, IRC and POP3 too; alone they decide nothing. There is
+//! one exception: no other protocol answers the exact line PING, or a subscription, with the exact line PONG. Then the
+//! capture source must know which end is the server.
 
 use super::line::{json_value, line, Verb};
 use crate::text::{at_most, decimal};

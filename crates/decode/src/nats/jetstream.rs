@@ -64,7 +64,7 @@ pub(super) fn error(payload: &[u8]) -> Option<(u16, Option<u64>)> {
     Some((u16::try_from(number("code")?).ok()?, number("err_code")))
 }
 
-/// What a consumer answers to a delivery.
+/// The answer of a consumer to a delivery.
 pub(super) fn acknowledgement(payload: &[u8]) -> &'static str {
     match payload {
         b"" => "ack",

@@ -201,7 +201,7 @@ pub(super) fn json_text<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
     (value.get(end) == Some(&b'"')).then(|| value.get(..end)).flatten()
 }
 
-/// What stands behind the name of a member. A quotation mark inside of a text is written `\"`, so that no text looks
+/// The text behind the name of a member. A quotation mark inside of a text is written `\"`, so that no text looks
 /// like a name.
 pub(super) fn json_value<'a>(json: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut from = 0usize;

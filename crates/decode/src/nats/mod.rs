@@ -1,21 +1,22 @@
 //! NATS client protocol, core and JetStream (docs.nats.io, "Client Protocol"; `nats-architecture-and-design`, ADR-4
 //! headers).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | secrets | of CONNECT the client's name is kept, nothing else; payloads are skipped, except those that JetStream itself writes and reads (acknowledgements), which are read and not kept |
-//! | publish, deliver | one-way; with an inbox as reply subject they are requests, answered by the message to exactly that inbox on the same connection |
-//! | PING | answered by the next PONG of the other end |
-//! | verbose mode | `+OK` and `-ERR` answer commands in order; joined later the mode is unknown and they stay alone |
-//! | carried context | headers of HPUB and HMSG |
-//! | JetStream | stream, consumer and sequences of a delivery from its `$JS.ACK` reply subject; of a publication from its answer; API errors; acknowledgements are settlements |
-//! | no responders, expired pulls | status line of the headers |
-//! | TLS | asked for by INFO and begun by the client: [`Item::Upgrade`](wirespan_model::Item) |
-//! | nRPC | is request and reply on `package.service.method`; nothing on the wire tells it from any other subject, so that it stays one |
-//! | after a gap or nonsense | the next chunk that starts like a command |
+//! - **secrets**: of CONNECT only the client's name is kept; payloads are skipped, except JetStream's own
+//!   acknowledgements, which are read and not kept
+//! - **publish, deliver**: one-way; with an inbox as reply subject they are requests, answered by the message to
+//!   exactly that inbox on the same connection
+//! - **PING**: answered by the next PONG of the other end
+//! - **verbose mode**: `+OK` and `-ERR` answer commands in order; joined later the mode is unknown and they stay alone
+//! - **carried context**: headers of HPUB and HMSG
+//! - **JetStream**: stream, consumer and sequences of a delivery from its `$JS.ACK` reply subject; of a publication
+//!   from its answer; API errors; acknowledgements are settlements
+//! - **no responders, expired pulls**: status line of the headers
+//! - **TLS**: asked for by INFO and begun by the client: [`Item::Upgrade`](wirespan_model::Item)
+//! - **nRPC**: is request and reply on `package.service.method`; nothing on the wire tells it from any other subject,
+//!   so it is shown as a subject
+//! - **after a gap or nonsense**: the next chunk that starts like a command
 //!
-//! Clients write many messages with one call and each names its subject, so that all of a call is needed that can be
-//! had.
+//! Need: whole calls. Clients write many messages with one call, and each names its subject.
 
 pub mod detect;
 mod jetstream;

@@ -43,7 +43,7 @@ impl Reader for Lines {
         };
         let len = line.message_len();
         if lost && line.total.is_some() {
-            // A payload may hold such a line: its end has to be where it says, if that can be seen.
+            // A payload may hold a line like this. A real one ends where its length says, if that byte was captured.
             let end = bytes.get(at_most(len, usize::MAX).saturating_sub(2)..).unwrap_or_default();
             if !b"\r\n".starts_with(end.get(..2).unwrap_or(end)) {
                 return Measure::Bad;
@@ -85,7 +85,7 @@ impl Reader for Lines {
     }
 
     fn broken(&mut self, frame: Frame<'_>, out: Out<'_>) {
-        // INFO is longer than what is copied of most calls.
+        // INFO is longer than the copied part of most calls.
         if frame.side == Side::Server && frame.bytes.starts_with(b"INFO {") {
             let mut m = Message::new("nats", frame.side, Kind::OneWay, frame.offset);
             m.operation = Verb::Info.name();
@@ -163,7 +163,7 @@ impl Lines {
         let text = text.strip_suffix(b"'").unwrap_or(text);
         let is = |begin: &str| text.get(..begin.len()).is_some_and(|t| t.eq_ignore_ascii_case(begin.as_bytes()));
         m.outcome = Outcome::ClientError;
-        // What the server says on its own answers nothing.
+        // An error that the server sends on its own answers no command.
         let alone = ["stale connection", "slow consumer", "server shutdown", "permissions violation", "maximum"];
         let refused = ["authorization", "authentication", "user authentication", "account authentication"];
         if ["server shutdown", "slow consumer", "internal"].iter().any(|b| is(b)) {
@@ -218,7 +218,7 @@ impl Lines {
         let answered = self.session.answer(m.side, line.subject);
         let asked = if answered.is_none() { self.session.ask(m.side, line.subject, line.reply) } else { None };
         if client {
-            // With an answer of its own, the server's confirmation is none.
+            // If the command has its own answer, the server's confirmation is not the answer.
             let confirmed = self.session.command(answered.is_some() || asked.is_some());
             if let Some(id) = confirmed {
                 (m.kind, m.id) = (Kind::Request, Some(id));
@@ -269,7 +269,7 @@ fn subject<'a>(bytes: &'a [u8], m: &mut Message<'a>) {
     m.attrs.push(("messaging.destination.name", AttrVal::Str(m.target.clone())));
 }
 
-/// Name of what the sender does.
+/// Name of the sender's operation.
 fn operation_name(line: &Line<'_>, payload: &[u8]) -> Option<&'static str> {
     Some(match line.verb {
         Verb::Pub | Verb::Hpub if line.subject.starts_with(b"$JS.ACK.") => jetstream::acknowledgement(payload),

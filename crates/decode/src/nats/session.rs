@@ -101,7 +101,7 @@ impl Session {
         self.inboxes.remove(at).map(|a| (a.id, a.api))
     }
 
-    /// Messages of this side may not have been seen: what it owes may have been answered.
+    /// Messages of this side may not have been seen: they may have answered its open requests.
     pub(super) fn lost(&mut self, side: Side) {
         self.pings_of(side.peer()).clear();
         // Confirmations to come can no longer be counted off.

@@ -101,7 +101,12 @@ fn messages_of_jetstream_are_acknowledged() {
             c("PUB orders.new _INBOX.a.1 2\r\nhi\r\n"),
             s("MSG _INBOX.a.1 1 29\r\n{\"stream\":\"ORDERS\", \"seq\":42}\r\n"),
             c("PUB $JS.API.STREAM.INFO.NONE _INBOX.a.2 0\r\n\r\n"),
-            s(msg("_INBOX.a.2 1", "{\"type\":\"io.nats.jetstream.api.v1.stream_info_response\",\"error\":{\"code\":404,\"err_code\":10059,\"description\":\"CANARY\"}}")),
+            s(msg(
+                "_INBOX.a.2 \
+            1",
+                "{\"type\":\"io.nats.jetstream.api.v1.stream_info_response\",\"error\
+            \":{\"code\":404,\"err_code\":10059,\"description\":\"CANARY\"}}",
+            )),
             c("PUB $JS.API.CONSUMER.MSG.NEXT.ORDERS.worker _INBOX.a.3 1\r\n1\r\n"),
             s("MSG orders.new 2 $JS.ACK.ORDERS.worker.1.42.7.1700000000000000000.0 2\r\nhi\r\n"),
             c("PUB $JS.ACK.ORDERS.worker.1.42.7.1700000000000000000.0 4\r\n-NAK\r\n"),
@@ -113,7 +118,13 @@ fn messages_of_jetstream_are_acknowledged() {
     assert!(said[5].contains("status=404 ClientError error=\"JetStream error 10059\""), "{}", said[5]);
     assert!(said[6].contains("messaging.operation.type=receive") && said[6].starts_with("C oneway"), "{}", said[6]);
     for m in [&said[7], &said[8]] {
-        assert!(m.contains("wirespan.nats.stream=ORDERS messaging.consumer.group.name=worker wirespan.nats.stream_sequence=42 wirespan.nats.consumer_sequence=7"), "{m}");
+        assert!(
+            m.contains(
+                "wirespan.nats.stream=ORDERS messaging.consumer.group.name=worker \
+        wirespan.nats.stream_sequence=42 wirespan.nats.consumer_sequence=7"
+            ),
+            "{m}"
+        );
     }
     assert!(said[7].starts_with("S oneway") && said[7].contains("operation.type=process"), "{}", said[7]);
     assert!(said[8].contains("operation.type=settle") && said[8].ends_with("name=nak"), "{}", said[8]);

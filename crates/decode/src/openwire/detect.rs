@@ -14,7 +14,7 @@ use wirespan_model::Side;
 /// Most commands of an end that are looked at.
 const LOOKED_AT: usize = 32;
 
-/// Commands one behind the other: type and what follows it; nothing if the bytes are anything else.
+/// Commands one behind the other: type and the bytes behind it; nothing if the bytes are anything else.
 fn all(bytes: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
     let mut at = Cursor::new(bytes);
@@ -65,7 +65,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         return Detect::No;
     }
     match wire_format(probe.first) {
-        // Either end may speak first: what they send next tells who is who.
+        // Either end may speak first; their next commands tell which end is the client.
         Detect::Yes { .. } => {
             let first_is_client = probe.first_is_client.or_else(|| whose(probe.first, probe.second));
             return first_is_client.map_or(Detect::Maybe, |first_is_client| Detect::Yes { first_is_client });

@@ -4,7 +4,7 @@ use super::commands::{self, is_message};
 use super::marshal::{map, Cached, Values};
 use crate::carried::Context;
 
-/// A destination as it is written.
+/// A destination, as the wire has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Destination<'a> {
     /// 100 queue, 101 topic, 102 temporary queue, 103 temporary topic.
@@ -28,7 +28,7 @@ pub(super) struct Producer<'a> {
     pub(super) value: u64,
 }
 
-/// What is kept of a command.
+/// The kept fields of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept<'a> {
     pub(super) destination: Option<Named<'a>>,
@@ -105,7 +105,7 @@ fn named<'a>(cached: Cached<Destination<'a>>) -> Named<'a> {
     }
 }
 
-/// Reads what is kept of a command, as far as it is there; what was read before the end stands.
+/// Reads the kept fields of a command, as far as they are there. Fields before a cut stay.
 pub(super) fn read<'a>(kind: u8, v: &mut Values<'a>, version: u32, kept: &mut Kept<'a>) -> Option<()> {
     match kind {
         commands::CONNECTION_INFO => {

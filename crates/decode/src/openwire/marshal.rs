@@ -1,4 +1,4 @@
-//! Values in either encoding. The tight one keeps what is a bit in a stream of bits before the other values.
+//! Values in either encoding. The tight one keeps truth values in a stream of bits before the other values.
 
 use crate::framing::Cursor;
 

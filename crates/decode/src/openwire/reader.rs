@@ -101,7 +101,7 @@ impl Reader for Session {
                 answers = v.u32();
             }
             if let Some(version) = version {
-                // What is cut off ends the reading.
+                // A cut ends the reading.
                 let _ = fields::read(kind, v, version, &mut kept);
             }
         }

@@ -340,7 +340,9 @@ fn detects_from_the_start_and_from_the_middle() {
 
 proptest! {
     #[test]
-    fn chunking_does_not_matter(cuts in prop::collection::vec(1usize..80, 1..20), tight in any::<bool>(), cache in any::<bool>()) {
+    fn chunking_does_not_matter(
+        cuts in prop::collection::vec(1usize..80, 1..20), tight in any::<bool>(), cache in any::<bool>(),
+    ) {
         let whole = conversation(tight, cache);
         prop_assert_eq!(tcp(&OpenWire, &whole), tcp(&OpenWire, &cut(&whole, &cuts)));
     }

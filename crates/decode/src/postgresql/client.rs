@@ -123,7 +123,7 @@ impl PgSession {
         let group = self.group.get_or_insert(Group { offset: frame.offset, end: 0, operation, statement });
         group.end = frame.offset.saturating_add(frame.shown());
         group.statement = statement.or(group.statement);
-        // What is bound will be executed; what is only described was prepared.
+        // A bound statement will be executed; a statement that is only described was prepared.
         match operation {
             "EXECUTE" => group.operation = operation,
             "BIND" if group.operation != "PREPARE" => group.operation = operation,
@@ -142,7 +142,7 @@ impl PgSession {
         m.head_len = group.end.saturating_sub(group.offset).max(1);
         let statement = group.statement.and_then(|key| self.statements.get(key)).map(Described::from);
         let operation = match statement {
-            // Of a group that was cut off the statement is known, not what was done with it.
+            // If a group was cut off, its statement is known but not its operation.
             Some(s) if (executes || sync.is_none()) && !s.operation.is_empty() => "",
             _ => group.operation,
         };

@@ -12,7 +12,7 @@ pub(super) const MAX_QUERY: usize = 4096;
 /// Longest message that is believed (the server's own limit is 1 GiB).
 const MAX_MESSAGE: u32 = 1 << 30;
 
-/// What the first message without a type asks for.
+/// The request of the first message, which has no type.
 pub(super) const SSL: u32 = 80_877_103;
 pub(super) const GSS: u32 = 80_877_104;
 pub(super) const CANCEL: u32 = 80_877_102;

@@ -1,19 +1,22 @@
 //! PostgreSQL, protocol 3 (PostgreSQL documentation, "Frontend/Backend Protocol"); also CockroachDB, YugabyteDB,
 //! Redshift, pgbouncer.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | unit of work | a simple query, or an `Execute` with the `Parse`, `Bind`, `Describe` before it, is one request; a group without `Execute` is one too (`PREPARE`) |
-//! | end | `ReadyForQuery` where a `Sync` follows (the commit is part of it), else `CommandComplete`: rows and late errors come with [`Item::End`](wirespan_model::Item) |
-//! | pipelines | answers go to units in order; what the server skips behind an error is answered with `error.type=pipeline_aborted` |
-//! | names | portals and statements are resolved, bounded and least recently used first; a statement prepared before we joined has no text |
-//! | secrets | literals are masked, parameters, rows, `COPY` data, passwords and cancel keys never looked at; of errors only code and masked text |
-//! | TLS, GSS | after the server's consent: [`Item::Upgrade`](wirespan_model::Item) |
-//! | replication | `CopyBoth` ends the answer; what streams behind it is skipped |
-//! | notices, parameters | no messages of their own; notifications are one-way |
+//! - **unit of work**: a simple query, or an `Execute` with the `Parse`, `Bind`, `Describe` before it, is one request;
+//!   a group without `Execute` is one too (`PREPARE`)
+//! - **end**: `ReadyForQuery` where a `Sync` follows (the commit is part of it), else `CommandComplete`: rows and late
+//!   errors come with [`Item::End`](wirespan_model::Item)
+//! - **pipelines**: answers go to units in order; a unit that the server skips after an error is answered with
+//!   `error.type=pipeline_aborted`
+//! - **names**: portals and statements are resolved, bounded and least recently used first; a statement prepared before
+//!   we joined has no text
+//! - **secrets**: literals are masked, parameters, rows, `COPY` data, passwords and cancel keys never looked at; of
+//!   errors only code and masked text
+//! - **TLS, GSS**: after the server's consent: [`Item::Upgrade`](wirespan_model::Item)
+//! - **replication**: `CopyBoth` ends the answer; the stream behind it is skipped
+//! - **notices, parameters**: no messages of their own; notifications are one-way
 //!
-//! Need: the first call of each run. The end of a large result lies behind what is captured; its row count is not known
-//! then. Every call would cost copies and tell nothing more, since messages do not begin where calls do.
+//! Need: the first call of each run. The end of a large result is not captured then, and its row count is unknown.
+//! Copying every call would cost more and tell nothing more, because messages do not begin where calls do.
 
 mod client;
 pub mod detect;

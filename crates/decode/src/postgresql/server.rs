@@ -12,7 +12,7 @@ use wirespan_model::{AttrVal, Body, Item, Kind, Late, Outcome, Side};
 
 impl PgSession {
     pub(super) fn answers(&mut self, frame: &Frame<'_>, out: Out<'_>) {
-        // The server answers what was sent: nothing will be added to it.
+        // The server answers the group, so no message will be added to it.
         self.tell_group(None, out);
         let body = frame.bytes.get(5..).unwrap_or_default();
         let kind = frame.bytes.first().copied().unwrap_or_default();
@@ -67,7 +67,7 @@ impl PgSession {
 
     /// Begins the answer to the first in the queue, if it has not begun.
     fn begin(&mut self, frame: &Frame<'_>, failure: Option<&Failure<'_>>, out: Out<'_>) {
-        // What was prepared and flushed has no end of its own: the answer to the next request ends it.
+        // A preparation that was flushed has no end of its own: the answer to the next request ends it.
         if self.queue.len() > 1 && matches!(frame.bytes.first(), Some(b'1' | b'2')) {
             if let Some(front) = self.queue.front().filter(|u| u.what == What::Prepare && u.begun && !u.sync) {
                 let done = *front;
@@ -113,7 +113,7 @@ impl PgSession {
     fn fails(&mut self, frame: &Frame<'_>, body: &[u8], out: Out<'_>) {
         let failure = Failure::read(body);
         if self.queue.is_empty() && self.client_seen {
-            // Nobody asked: the server closes the connection.
+            // No request is answered: the server closes the connection.
             let mut m = message(frame, Kind::OneWay);
             m.operation = "ERROR";
             m.error = Cow::Borrowed(&*failure.text);
@@ -214,7 +214,7 @@ impl PgSession {
     }
 }
 
-/// Emits the end of the answer to a request, with what it counted.
+/// Emits the end of the answer to a request, with its counts.
 fn end(unit: &Unit, offset: u64, failure: Option<&Failure<'_>>, out: Out<'_>) {
     let mut late = Late::default();
     if let Some(failure) = failure {

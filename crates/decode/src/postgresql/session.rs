@@ -13,7 +13,7 @@ pub(super) const MAX_OUTSTANDING: usize = 4096;
 /// Portals that are remembered.
 const MAX_PORTALS: usize = 64;
 
-/// What a request is, as far as its answer depends on it.
+/// The kind of a request, as far as its answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// The start of the connection, authentication included.
@@ -169,7 +169,7 @@ impl Session for PgSession {
             }
             Side::Server => {
                 self.server_lost = true;
-                // The rest of the answer that is under way is nobody's else.
+                // The rest belongs to the answer that is under way.
                 self.queue.len() > 1 || !self.queue.front().is_some_and(|u| u.begun)
             }
         }
@@ -184,7 +184,7 @@ impl Session for PgSession {
     }
 }
 
-/// What a code of the start asks for.
+/// The request of a start code.
 pub(super) fn encryption(code: u32) -> What {
     What::Encryption { tls: code == SSL }
 }

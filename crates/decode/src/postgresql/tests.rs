@@ -191,9 +191,12 @@ fn pipelines_are_answered_in_order_even_where_steps_are_skipped() {
             "S resp @0+5 body=open Ok",
             "End Server @26 None wirespan.db.affected_rows=1",
             "S resp @26+5 body=open Ok",
-            "End Server @87 None ServerError error=\"could not serialize\" db.response.status_code=40001 error.type=40001",
-            "S resp @87+6 ClientError error=\"skipped: an earlier statement of the pipeline failed\" error.type=pipeline_aborted",
-            "S resp @87+6 ClientError error=\"skipped: an earlier statement of the pipeline failed\" error.type=pipeline_aborted",
+            "End Server @87 None ServerError error=\"could not serialize\" db.response.status_code=40001 \
+            error.type=40001",
+            "S resp @87+6 ClientError error=\"skipped: an earlier statement of the pipeline failed\" \
+            error.type=pipeline_aborted",
+            "S resp @87+6 ClientError error=\"skipped: an earlier statement of the pipeline failed\" \
+            error.type=pipeline_aborted",
             "S resp @93+5 body=open Ok",
             "End Server @118 None db.response.returned_rows=1",
         ]
@@ -271,7 +274,11 @@ fn gaps_are_skipped_or_counted() {
         s(cat(&[msg(b'1', ""), msg(b'2', ""), done("SELECT 1"), ready()])),
         c(query("SELECT 2")),
     ]);
-    assert_eq!(said[0], "C req @0+512 SELECT db.system.name=postgresql db.operation.name=SELECT db.query.summary=SELECT db.query.text=SELECT ?");
+    assert_eq!(
+        said[0],
+        "C req @0+512 SELECT db.system.name=postgresql db.operation.name=SELECT \
+    db.query.summary=SELECT db.query.text=SELECT ?"
+    );
     assert_eq!(said[2], "End Server @30 None db.response.returned_rows=1");
     assert!(said[3].starts_with("C req @663+14 SELECT"), "{said:?}");
 }

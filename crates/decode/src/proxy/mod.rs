@@ -3,12 +3,12 @@
 //!
 //! | concern | what is done |
 //! |---|---|
-//! | message | one, one-way: who the client is and whom it reached |
+//! | message | one, one-way: the addresses of the client and of the server that it reached |
 //! | afterwards | the connection goes on with another protocol: inferred afresh from the byte behind the header |
 //! | original client | `client.address` and `client.port` of all later spans of the connection |
 //! | `UNKNOWN`, `LOCAL` | no address is taken from it (health checks of the proxy itself) |
 //! | extensions of version 2 | the authority (`server.address`) is kept, others are skipped |
-//! | joined in the middle | there is no header any more; nothing to recognise |
+//! | joined in the middle | not recognised: the header is over |
 
 mod parse;
 

@@ -23,7 +23,8 @@ fn both_versions_tell_the_client_and_where_the_next_protocol_begins() {
     assert_eq!(
         said,
         [
-            "C oneway @0+44 PROXY 198.51.100.1:443 Ok network.protocol.version=1 client.address=192.0.2.7 client.port=4711",
+            "C oneway @0+44 PROXY 198.51.100.1:443 Ok network.protocol.version=1 client.address=192.0.2.7 \
+            client.port=4711",
             "Upgrade ",
         ]
     );

@@ -1,6 +1,6 @@
-//! The types of commands: who sends them, what they answer, and where their ids stand.
+//! The types of commands: their senders, their answers, and the places of their ids.
 
-/// What a command is to others; numbers are fields of its message.
+/// The role of a command; numbers are fields of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Asks, with a request id.
@@ -22,7 +22,7 @@ pub(super) enum Part {
     Tells,
 }
 
-/// Who sends a command.
+/// The sender of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     Client,
@@ -30,7 +30,7 @@ pub(super) enum Sender {
     Both,
 }
 
-/// What a command names.
+/// The names in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     Nothing,
@@ -142,7 +142,7 @@ pub(super) const BEFORE: usize = 8;
 /// Bytes after which a start can be told.
 pub(super) const TELLING: usize = 12;
 
-/// Reads the start of a frame: `Err(true)` if more bytes are needed, `Err(false)` if it is none.
+/// Reads the start of a frame: `Err(true)` if more bytes are needed, `Err(false)` if no frame starts here.
 pub(super) fn start(bytes: &[u8]) -> Result<Start, bool> {
     let (lengths, rest) = bytes.split_first_chunk::<BEFORE>().ok_or(true)?;
     let [a, b, c, d, e, f, g, h] = *lengths;

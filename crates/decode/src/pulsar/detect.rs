@@ -1,9 +1,9 @@
 //! Recognises Pulsar by a whole command: two lengths that agree, a known type, the field of that type behind it, and a
 //! message that Protocol Buffers can read to its last byte.
 //!
-//! Bias: against. All of that in one command is written by nothing else, so that one end is enough, also in the middle
-//! of a connection. Commands that both ends send (ping, close) need to know who connected, or a command of the other
-//! end.
+//! Bias: against. No other protocol writes such a command, so one end is enough, also in the middle of a connection.
+//! For commands that both ends send (ping, close), the capture source must know the connecting end, or the other end
+//! must send a command, too.
 
 use super::commands::{self, Start, BEFORE};
 use super::emit::from_client;

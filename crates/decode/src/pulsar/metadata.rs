@@ -1,4 +1,4 @@
-//! What stands behind the command of a message: `MessageMetadata`, and the first message of a batch.
+//! The bytes behind the command of a message: `MessageMetadata`, and the first message of a batch.
 
 use super::fields::{bytes, int, Fields, Value};
 use crate::carried::Context;
@@ -9,7 +9,7 @@ const BROKER_ENTRY: u16 = 0x0e02;
 /// Before a checksum.
 const CHECKSUM: u16 = 0x0e01;
 
-/// What is kept of it.
+/// The kept facts of the metadata.
 #[derive(Debug, Default)]
 pub(super) struct Metadata<'a> {
     pub(super) messages: Option<u64>,
@@ -17,7 +17,7 @@ pub(super) struct Metadata<'a> {
     pub(super) carried: Carried<'a>,
 }
 
-/// Reads what stands behind a command.
+/// Reads the metadata behind a command.
 pub(super) fn read(behind: &[u8]) -> Metadata<'_> {
     let mut found = Metadata::default();
     let mut at = behind;
@@ -30,7 +30,7 @@ pub(super) fn read(behind: &[u8]) -> Metadata<'_> {
     if peek(at) == Some(CHECKSUM) {
         at = at.get(6..).unwrap_or_default();
     }
-    // What is cut is read as far as it goes.
+    // Cut metadata is read as far as it goes.
     let Some((whole, text)) = sized_or_cut(&mut at) else { return found };
     found.messages = int(text, 11);
     let codec = int(text, 8).unwrap_or(0);
@@ -76,7 +76,7 @@ fn sized<'a>(at: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(head)
 }
 
-/// The same, or what is there of it.
+/// The same; if the bytes are cut, their beginning.
 fn sized_or_cut<'a>(at: &mut &'a [u8]) -> Option<(bool, &'a [u8])> {
     if let Some(whole) = sized(at) {
         return Some((true, whole));

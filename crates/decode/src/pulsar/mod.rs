@@ -1,20 +1,21 @@
 //! Pulsar's binary protocol: `BaseCommand` of PulsarApi.proto, read by hand (pulsar.apache.org, "Binary protocol").
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by request id; a send and its receipt by producer and sequence id; connect and ping by their kind |
-//! | operation | the type of the command |
-//! | topic, subscription | of the producer or consumer that a command names, learnt when it was made |
-//! | message id | `ledger:entry`, with `:partition` and `:batch` where given, of receipts, messages and acknowledgements |
-//! | messages, flow, acknowledgements | one-way (an acknowledgement with a request id is a request) |
-//! | context | the properties of a message, or of the first one of a batch that is not compressed: the parent for a send, `wirespan.link.*` for a message that came |
-//! | errors | `ServerError` by name; texts of brokers are not kept, they quote names and values |
-//! | secrets | authentication data, keys, payloads and all other properties are never kept |
-//! | joined in the middle | from the next chunk that begins with a command; producers and consumers made before have no topic |
+//! - **pairing**: by request id; a send and its receipt by producer and sequence id; connect and ping by their kind
+//! - **operation**: the type of the command
+//! - **topic, subscription**: of the producer or consumer that a command names, learnt when it was made
+//! - **message id**: `ledger:entry`, with `:partition` and `:batch` where given, of receipts, messages and
+//!   acknowledgements
+//! - **messages, flow, acknowledgements**: one-way (an acknowledgement with a request id is a request)
+//! - **context**: the properties of a message, or of the first one of a batch that is not compressed: the parent for a
+//!   send, `wirespan.link.*` for a message that came
+//! - **errors**: `ServerError` by name; texts of brokers are not kept, they quote names and values
+//! - **secrets**: authentication data, keys, payloads and all other properties are never kept
+//! - **joined in the middle**: from the next chunk that begins with a command; producers and consumers made before have
+//!   no topic
 //!
-//! **How much of a call is needed**: of *every* call the beginning: Netty writes several commands in a row, and
-//! messages one after the other. A command has some hundred bytes; 1 KiB also reach the metadata of a message behind
-//! it.
+//! **How much of a call is needed**: the beginning of *every* call. Netty writes several commands in a row, and
+//! messages one after the other. A command has some hundred bytes; 1 KiB reaches the metadata of a message behind it,
+//! too.
 
 pub mod commands;
 pub mod detect;

@@ -1,4 +1,4 @@
-//! What a connection remembers: the topics of its producers and consumers.
+//! The memory of a connection: the topics of its producers and consumers.
 
 use std::collections::HashMap;
 

@@ -105,7 +105,8 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     let client = |first_is_client| Detect::Yes { first_is_client };
     let (first, second) = (looks(probe.first), looks(probe.second));
     match (first, second) {
-        // Arrays of strings at both ends: the capture source decides who asks; else the one that begins with a command.
+        // Arrays of strings at both ends: the capture source decides which end asks; else the end whose bytes begin
+        // with a command asks.
         (Looks::Command, Looks::Command | Looks::Shaped) => match probe.first_is_client {
             Some(known) => client(known),
             None if second == Looks::Shaped => client(true),

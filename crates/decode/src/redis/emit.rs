@@ -67,7 +67,7 @@ pub(super) fn command<'a>(
     m
 }
 
-/// What follows a head: the rest of a string, and elements.
+/// The bytes behind a head: the rest of a string, and elements.
 fn body(tail: u64, left: u64) -> Body {
     match (tail, left) {
         (0, 0) => Body::None,
@@ -153,7 +153,7 @@ fn push_name(name: &[u8]) -> &'static str {
     KINDS.into_iter().find(|k| name.eq_ignore_ascii_case(k.as_bytes())).unwrap_or("PUSH")
 }
 
-/// Replaces what stands in quotation marks: servers quote arguments there. An unclosed quotation masks the rest.
+/// Replaces texts in quotation marks, because servers quote arguments there. An unclosed quotation masks the rest.
 fn mask_quoted(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.contains(['\'', '"', '`']) {
         return text;

@@ -15,7 +15,7 @@ pub(super) const MAX_ELEMENTS: u64 = 1 << 32;
 pub(super) enum Stop {
     /// It goes on behind the bytes.
     More,
-    /// It is none.
+    /// No head starts here.
     Bad,
 }
 

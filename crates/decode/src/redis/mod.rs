@@ -1,16 +1,19 @@
 //! Redis: RESP2 and RESP3 (redis.io, "Redis serialization protocol specification"); also Valkey, KeyDB, Dragonfly.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | secrets | the command, its subcommand, and the *number* of arguments and keys are kept, never an argument (`SET ? ?`), unless the user lets the first key through; of errors of scripts, and of errors whose command was not seen, only the code |
-//! | bodies | arguments and replies are skipped by their lengths and never kept; bytes not captured are skipped exactly as long as they lie inside one string |
-//! | pub/sub | the confirmation answers the command; messages and further confirmations are one-way; the channel is `messaging.destination.name` |
-//! | cluster | `MOVED` and `ASK` are no errors: slot and node are `wirespan.redis.slot` and `wirespan.redis.redirect` |
-//! | `MONITOR` | what follows its `+OK` is one-way; nothing of it is kept |
-//! | `CLIENT REPLY OFF`/`SKIP` | commands that get no reply are one-way |
-//! | `PSYNC`, `SYNC` | the connection becomes a replication stream: [`Item::Upgrade`](wirespan_model::Item) |
-//! | database | `SELECT` is tracked, and undone when it fails; an unknown one (joined later) has no `db.namespace` |
-//! | after a gap or nonsense | the next chunk that starts like a command or a reply |
+//! - **secrets**: the command, its subcommand, and the *number* of arguments and keys are kept, never an argument (`SET
+//!   ? ?`), unless the user lets the first key through; if an error comes from a script, or its command was not seen,
+//!   only its code is kept
+//! - **bodies**: arguments and replies are skipped by their lengths and never kept; bytes not captured are skipped
+//!   exactly as long as they lie inside one string
+//! - **pub/sub**: the confirmation answers the command; messages and further confirmations are one-way; the channel is
+//!   `messaging.destination.name`
+//! - **cluster**: `MOVED` and `ASK` are no errors: slot and node are `wirespan.redis.slot` and
+//!   `wirespan.redis.redirect`
+//! - `MONITOR`: the lines behind its `+OK` are one-way; nothing in them is kept
+//! - `CLIENT REPLY OFF`/`SKIP`: commands that get no reply are one-way
+//! - `PSYNC`, `SYNC`: the connection becomes a replication stream: [`Item::Upgrade`](wirespan_model::Item)
+//! - **database**: `SELECT` is tracked, and undone when it fails; an unknown one (joined later) has no `db.namespace`
+//! - **after a gap or nonsense**: the next chunk that starts like a command or a reply
 //!
 //! Memory: a few hundred bytes of an incomplete head per side, and one word per unanswered command.
 

@@ -116,7 +116,7 @@ impl RedisParser {
             Err(stop) => {
                 let stream = self.stream(side);
                 stream.pass(len64(before.saturating_add(bytes.len())));
-                // What the end of a captured prefix broke off will be counted as a gap.
+                // If the captured bytes end in a head, the missing ones will be counted as a gap.
                 let broken_off = cut && stop == Stop::More;
                 if !lost && !broken_off {
                     let bad = if side == Side::Client { reason::BAD_COMMAND } else { reason::BAD_REPLY };
@@ -188,7 +188,7 @@ impl RedisParser {
         Ok(len)
     }
 
-    /// A buffered head will not be completed; what can be read of it is worth reading.
+    /// The rest of a buffered head will not come: reads what is there.
     fn broken_off(&mut self, side: Side, out: Out<'_>) {
         let stream = self.stream(side);
         let State::Start { lost } = stream.state else { return };

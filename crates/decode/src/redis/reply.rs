@@ -5,7 +5,7 @@ use super::head::{Cursor, Stop, Text, MAX_CHANNEL, MAX_ELEMENTS, MAX_HEAD};
 /// Longest first string of an aggregate that is looked at, bytes.
 const MAX_FIRST: usize = 16;
 
-/// What a reply is.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape<'a> {
     /// `+`: the line.

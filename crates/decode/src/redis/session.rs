@@ -36,7 +36,7 @@ enum Mute {
     All,
 }
 
-/// What has to be remembered of a command to read its reply.
+/// The facts about a command that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Plain,

@@ -1,4 +1,4 @@
-//! One direction of a Redis connection: where it is, and how to get past what follows a head.
+//! One direction of a Redis connection: where it is, and how to get past the bytes behind a head.
 
 use super::head::{Cursor, MAX_COUNT_LINE, MAX_ELEMENTS};
 use super::reason;

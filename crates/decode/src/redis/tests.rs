@@ -138,7 +138,8 @@ fn a_channel_is_a_destination() {
     };
     assert_eq!(
         channel(&[c(cmd(&["publish", "news", "geheim"]))]),
-        "db.operation.name=PUBLISH messaging.system.name=redis messaging.operation.type=send messaging.destination.name=news \
+        "db.operation.name=PUBLISH messaging.system.name=redis messaging.operation.type=send \
+        messaging.destination.name=news \
          db.query.text=PUBLISH ? ?"
     );
     let push = ">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$6\r\ngeheim\r\n";

@@ -84,7 +84,7 @@ pub(super) fn is_brokers(code: i32) -> bool {
     matches!(code, 39 | 40 | 220 | 221 | 307 | 309 | 326)
 }
 
-/// What a request does, in the words of the convention.
+/// The operation of a request, in the words of the convention.
 pub(super) fn operation_type(code: i32) -> Option<&'static str> {
     match code {
         10 | 310 | 320 | 324 | 325 => Some("send"),

@@ -2,8 +2,8 @@
 //!
 //! Bias: against. In JSON: an object that ends where its length says and has a code, an opaque number and a flag. In
 //! binary: fixed fields of known ranges, a remark and fields that fill the header to the last byte; without any field
-//! it takes an answer with the same number. Of a header that was not captured whole the start has to be one, and the
-//! other end has to be certain, or the capture source has to know who asks.
+//! it takes an answer with the same number. If a header was not captured whole, its start must be valid, and either the
+//! other end must be certain or the capture source must know which end asks.
 
 use super::codes;
 use super::head::{self, Form, BEFORE};
@@ -66,7 +66,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         return Detect::No;
     }
     let (first, second) = (looks(probe.first), looks(probe.second));
-    // Brokers ask as well: who connected counts more than who asked.
+    // Brokers ask as well, so the connecting end counts more than the asking end.
     let yes = |asked_first: bool| Detect::Yes { first_is_client: probe.first_is_client.unwrap_or(asked_first) };
     match (first, second) {
         (Looks::Whole { client, certain: true, .. }, _) => yes(client),

@@ -14,7 +14,7 @@ use wirespan_model::{AttrVal, Body, Carried, Item, Kind, Message, Outcome};
 /// Longest name that is kept, bytes.
 const MAX_TEXT: usize = 255;
 
-/// What the properties of a message say; all others are passed over.
+/// The kept properties of a message; all others are passed over.
 #[derive(Debug, Default)]
 struct Properties<'a> {
     id: Option<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! The header of a command, in either form, and the fields of it that are kept.
+//! The header of a command, in either form, and its kept fields.
 
 use super::json::{Json, Stop, Value};
 use std::borrow::Cow;
@@ -40,7 +40,7 @@ pub(super) struct Head<'a> {
 
 type Text<'a> = Option<Cow<'a, [u8]>>;
 
-/// Fields by what they mean; all others (access keys, signatures, keys) are passed over.
+/// The kept fields; all others (access keys, signatures, keys) are passed over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields<'a> {
     pub(super) topic: Text<'a>,

@@ -8,7 +8,7 @@ const MAGIC: [u32; 2] = [0xdaa3_20a7, 0xdaa3_20ab];
 pub(super) struct Stored<'a> {
     pub(super) queue: i32,
     pub(super) queue_offset: i64,
-    /// They stand behind the body: what was captured may end before them.
+    /// The properties stand behind the body; the captured bytes may end before them.
     pub(super) names: Option<Names<'a>>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Names<'a> {
     pub(super) properties: &'a [u8],
 }
 
-/// What a body says.
+/// The facts of a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bodies<'a> {
     pub(super) first: Option<Stored<'a>>,
@@ -39,7 +39,7 @@ pub(super) fn walk(bytes: &[u8], len: u64) -> Bodies<'_> {
             return found;
         };
         let Some((whole, behind)) = at.split_at_checked(size) else {
-            // The rest of it was not captured.
+            // Its rest was not captured.
             if found.first.is_none() {
                 found.first = stored(inner);
             }

@@ -1,22 +1,23 @@
 //! RocketMQ remoting: headers in JSON and in the binary form of `RocketMQSerializable` (Apache RocketMQ 4 and 5).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by `opaque`; brokers ask their clients too |
-//! | one-way | flag bit 1 |
-//! | operation | the request code by name |
-//! | topic, group, queue, offsets | from the fields of the header; `wirespan.rocketmq.queue_offset` is where a message was stored or the first one that came |
-//! | a long message that a pull brought | queue and offset; its topic, id and context stand behind its body, and are known if that was captured |
-//! | message id | `UNIQ_KEY` of the properties; the one that the broker gave is `wirespan.rocketmq.offset_message_id` |
-//! | context | of the properties: the parent for a send, `wirespan.link.*` for messages that a pull brought |
-//! | errors | response codes by name; remarks are not kept, they quote values |
-//! | secrets | bodies, keys, other properties, access keys and signatures are never kept |
-//! | a header that was cut | counted and skipped: whether it asks or answers stands at its end |
-//! | joined in the middle | from the next chunk that begins with a header |
+//! - **pairing**: by `opaque`; brokers ask their clients too
+//! - **one-way**: flag bit 1
+//! - **operation**: the request code by name
+//! - **topic, group, queue, offsets**: from the fields of the header; `wirespan.rocketmq.queue_offset` is where a
+//!   message was stored or the first one that came
+//! - **a long message that a pull brought**: queue and offset; its topic, id and context stand behind its body, and are
+//!   known if that was captured
+//! - **message id**: `UNIQ_KEY` of the properties; the one that the broker gave is
+//!   `wirespan.rocketmq.offset_message_id`
+//! - **context**: of the properties: the parent for a send, `wirespan.link.*` for messages that a pull brought
+//! - **errors**: response codes by name; remarks are not kept, they quote values
+//! - **secrets**: bodies, keys, other properties, access keys and signatures are never kept
+//! - **a header that was cut**: counted and skipped: whether it asks or answers stands at its end
+//! - **joined in the middle**: from the next chunk that begins with a header
 //!
-//! **How much of a call is needed**: of *every* call the beginning, and as much as can be had: the JSON header is in
-//! alphabetical order, so that `flag` and `opaque` come behind all fields, among them the properties of the message.
-//! Netty writes several commands in a row.
+//! **How much of a call is needed**: the beginning of *every* call, as long as possible. A JSON header is in
+//! alphabetical order, so `flag` and `opaque` come behind all fields, even behind the properties of the message. Netty
+//! writes several commands in a row.
 
 mod codes;
 pub mod detect;

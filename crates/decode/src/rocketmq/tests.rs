@@ -32,7 +32,8 @@ fn json(code: i32, flag: i32, opaque: i32, fields: &str, body: &[u8]) -> Vec<u8>
 fn send(opaque: i32) -> Vec<u8> {
     let fields = format!(
         "\"a\":\"makers\",\"b\":\"orders\",\"c\":\"TBW102\",\"e\":\"3\",\"AccessKey\":\"geheim\",\
-         \"i\":\"KEYS\\u0001geheim\\u0002traceparent\\u0001{PARENT}\\u0002UNIQ_KEY\\u00017F00AB\\u0002TAGS\\u0001TagA\\u0002\""
+         \"i\":\"KEYS\\u0001geheim\\u0002traceparent\\u0001{PARENT}\\u0002UNIQ_KEY\\u00017F00AB\\u0002TAGS\\u0001TagA\
+         \\u0002\""
     );
     json(310, 0, opaque, &fields, b"geheim \\u0001 body")
 }

@@ -61,7 +61,7 @@ fn operation(document: &[u8], chosen: Option<&str>) -> Option<Operation> {
             if chosen.is_none() || found.name.as_deref() == chosen {
                 return Some(found);
             }
-            // Another one is chosen; it may lie behind what was captured.
+            // Another one is chosen; it may lie behind the captured bytes.
             first = None;
         }
         let Some(behind) = behind else { return first };
@@ -71,7 +71,7 @@ fn operation(document: &[u8], chosen: Option<&str>) -> Option<Operation> {
 
 type Definition<'a> = (Option<Operation>, Option<&'a [u8]>);
 
-/// One definition: an operation or a fragment, and what is behind it, if its end was captured.
+/// One definition: an operation or a fragment, and the text behind it, if its end was captured.
 fn definition(text: &[u8]) -> Option<Definition<'_>> {
     if text.first() == Some(&b'{') {
         let inside = ignored(text.get(1..)?);
@@ -93,7 +93,7 @@ fn definition(text: &[u8]) -> Option<Definition<'_>> {
         let (on, _) = word(behind);
         return (on == b"on" && !named.is_empty()).then(|| (None, selection_end(behind)));
     };
-    // What follows tells it from a sentence that begins with the same word.
+    // The next characters tell it from a sentence that begins with the same word.
     let shaped = behind.first().is_none_or(|b| matches!(b, b'{' | b'(' | b'@'));
     shaped.then(|| (Some(Operation { kind, name: name(named, b"", MAX_NAME) }), selection_end(behind)))
 }

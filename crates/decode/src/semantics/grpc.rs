@@ -37,7 +37,7 @@ pub(crate) fn outcome(code: i32) -> Outcome {
     }
 }
 
-/// What a status says.
+/// The facts of a status.
 pub(crate) fn status(code: i32, message: &[u8]) -> Late<'static> {
     let mut late = Late { status_code: Some(code), outcome: outcome(code), ..Late::default() };
     late.attrs.push(("rpc.system.name", AttrVal::from("grpc")));

@@ -8,9 +8,9 @@ pub(super) enum Value<'a> {
     Text { raw: &'a [u8], whole: bool },
     /// A number, `true`, `false` or `null`.
     Word(&'a [u8]),
-    /// An object with its braces, as much of it as is there.
+    /// An object with its braces, as far as it is there.
     Object(&'a [u8]),
-    /// An array with its brackets, as much of it as is there.
+    /// An array with its brackets, as far as it is there.
     Array(&'a [u8]),
 }
 
@@ -37,7 +37,7 @@ pub(super) fn first_object(bytes: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// The value at the start of `bytes`, and what is behind it.
+/// The value at the start of `bytes`, and the bytes behind it.
 fn value(bytes: &[u8]) -> Option<(Value<'_>, &[u8])> {
     match bytes.first()? {
         b'"' => {
@@ -69,7 +69,7 @@ fn string_end(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// An object or an array to its end, or to the end of what is there.
+/// An object or an array to its end, or to the end of the bytes.
 fn nested(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
     let end = bytes.iter().position(|b| {

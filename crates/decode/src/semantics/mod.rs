@@ -1,12 +1,12 @@
 //! What requests over HTTP mean beyond HTTP: gRPC, gRPC-Web, GraphQL, JSON-RPC 2.0, Elasticsearch and OpenSearch.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | where from | method, path and content type of the head; of JSON bodies the first [`PEEKED`] bytes that were captured |
-//! | certainty | each protocol only on proof of its own: the shape of a GraphQL document, `"jsonrpc":"2.0"`, a product header or client |
-//! | secrets | of bodies only names leave: operation, method, error code; no literal, variable, parameter or value |
-//! | when | what the head tells stands in the message, what the body tells in the [`Late`] of its end |
-//! | memory | [`PEEKED`] bytes per direction of a request that is looked at, until it is answered |
+//! - **where from**: method, path and content type of the head; of JSON bodies the first [`PEEKED`] bytes that were
+//!   captured
+//! - **certainty**: each protocol only on proof of its own: the shape of a GraphQL document, `"jsonrpc":"2.0"`, a
+//!   product header or client
+//! - **secrets**: of bodies only names leave: operation, method, error code; no literal, variable, parameter or value
+//! - **when**: facts from the head stand in the message, facts from the body in the [`Late`] of its end
+//! - **memory**: [`PEEKED`] bytes per direction of a request that is looked at, until it is answered
 
 mod elastic;
 mod graphql;
@@ -27,7 +27,7 @@ pub(crate) const PEEKED: usize = 1024;
 /// Longest error text that is read, bytes.
 const MAX_ERROR: usize = 512;
 
-/// What the head of a request says.
+/// The facts of a request's head.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a [u8],
@@ -39,7 +39,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) body: bool,
 }
 
-/// What a body may be.
+/// The possible kinds of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Nothing that is looked at.
@@ -52,7 +52,7 @@ enum Form {
     },
 }
 
-/// What was recognised.
+/// The recognised protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -112,7 +112,7 @@ impl Peek {
         self.found != Found::Nothing || matches!(self.form, Form::Web { .. })
     }
 
-    /// What the head of the request told.
+    /// The facts of the request's head.
     pub(crate) fn asked(&self, attrs: &mut AttrList<'_>) {
         if let Some(call) = self.elastic.as_ref().filter(|call| call.system().is_some()) {
             call.attributes(attrs);
@@ -155,7 +155,7 @@ impl Peek {
         }
     }
 
-    /// What the body of an end told, at its end.
+    /// The facts of a body, at its end.
     pub(crate) fn late(&mut self, side: Side) -> Late<'static> {
         let late = match (self.form, side) {
             (Form::Web { .. }, Side::Server) => self.web.status().unwrap_or_default(),

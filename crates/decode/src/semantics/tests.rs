@@ -7,7 +7,8 @@ use wirespan_model::Outcome;
 
 fn json(path: &str, extra: &str, body: &str) -> Turn {
     c(format!(
-        "POST {path} HTTP/1.1\r\nHost: h\r\n{extra}Content-Type: application/json; charset=utf-8\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: h\r\n{extra}Content-Type: application/json; charset=utf-8\r\nContent-Length: \
+        {}\r\n\r\n{body}",
         body.len()
     ))
 }
@@ -32,13 +33,19 @@ fn operations_of_graphql_are_named() {
         let said = say(&[json("/graphql", "", body), answer("", "{\"data\":{\"canary\":1}}")]);
         said[1].split_once(" None").unwrap().1.trim().to_owned()
     };
-    let query = r#"{"query":"query Cart($id: ID!) {\n cart(id: $id, note: \"canary\") { total } }","variables":{"id":"canary"}}"#;
+    let query = concat!(
+        r#"{"query":"query Cart($id: ID!) {\n cart(id: $id, note: \"canary\") { total } }","#,
+        r#""variables":{"id":"canary"}}"#,
+    );
     assert_eq!(of(query), "graphql.operation.type=query graphql.operation.name=Cart");
     assert_eq!(
         of(r##"{"variables":{"a":[1,{"b":"}"}]},"query":"# canary\n{ me { name } }"}"##),
         "graphql.operation.type=query"
     );
-    let two = r#"{"operationName":"Pay","query":"fragment F on Cart { id } query A { a } mutation Pay @x { pay(card: \"canary\") }"}"#;
+    let two = concat!(
+        r#"{"operationName":"Pay","query":"fragment F on Cart { id } query A { a } "#,
+        r#"mutation Pay @x { pay(card: \"canary\") }"}"#,
+    );
     assert_eq!(of(two), "graphql.operation.type=mutation graphql.operation.name=Pay");
     assert_eq!(
         of(r#"{"operationName":"Old","extensions":{"persistedQuery":{"sha256Hash":"canary"}}}"#),

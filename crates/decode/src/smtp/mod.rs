@@ -1,18 +1,18 @@
 //! SMTP and LMTP (RFC 5321, RFC 2033), with pipelining, chunks (RFC 3030), AUTH (RFC 4954) and STARTTLS (RFC 3207).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | in order: replies come in the order of the commands |
-//! | what is kept | verbs, status codes, the domain of an address (`MAIL`, `RCPT`); of error texts what is no address and no value |
-//! | secrets | arguments of `AUTH` and the lines that follow it are skipped |
-//! | mail | `DATA` is one request with the mail as its body; it ends with its lone dot or with the server's reply. 354 is an interim response |
-//! | greeting | one-way, like everything that a server says unasked |
-//! | several lines | are one response |
-//! | STARTTLS | behind its 220: an upgrade to `tls` |
-//! | errors | 5yz the client's, 4yz (not now) the server's |
-//! | after a gap | the next chunk that starts with a known verb or a status code |
+//! - **pairing**: in order: replies come in the order of the commands
+//! - **what is kept**: verbs, status codes, the domain of an address (`MAIL`, `RCPT`), error texts without addresses
+//!   and values
+//! - **secrets**: arguments of `AUTH` and the lines that follow it are skipped
+//! - **mail**: `DATA` is one request with the mail as its body; it ends with its lone dot or with the server's reply.
+//!   354 is an interim response
+//! - **greeting**: one-way, like everything that a server says unasked
+//! - **reply of several lines**: one response
+//! - **STARTTLS**: behind its 220: an upgrade to `tls`
+//! - **errors**: 5yz the client's, 4yz (not now) the server's
+//! - **after a gap**: the next chunk that starts with a known verb or a status code
 //!
-//! The first call of a run is enough, except for pipelining, which the joiner notices by itself.
+//! Need: the first call of each run, except for pipelining, which the joiner notices by itself.
 
 pub mod detect;
 pub mod parse;

@@ -16,7 +16,7 @@ pub const MAX_OUTSTANDING: usize = 1024;
 /// Longest error text that is kept, bytes.
 const MAX_ERROR: usize = 160;
 
-/// What has to be remembered of a command to read its reply.
+/// The facts about a command that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Plain,
@@ -31,7 +31,7 @@ pub(super) const VERBS: [&str; 19] = [
     "STARTTLS", "ETRN", "TURN", "XCLIENT", "XFORWARD",
 ];
 
-/// The verb of a line, and what follows it.
+/// The verb of a line, and its argument.
 pub(super) fn verb(line: &[u8]) -> Option<(&'static str, &[u8])> {
     let end = line.iter().position(|b| *b == b' ').unwrap_or(line.len());
     let (word, rest) = line.split_at_checked(end)?;
@@ -208,7 +208,7 @@ impl Lines {
             m.attrs.push(("wirespan.smtp.enhanced_code", AttrVal::from(code)));
         }
         if matches!(m.outcome, Outcome::ClientError | Outcome::ServerError) {
-            // What an AUTH is answered may hold what it asked with.
+            // The answer to an AUTH may repeat its argument.
             let secret = asked == Some(Asked::Auth);
             m.error = if secret { Cow::Borrowed("") } else { hide_values(clean(reply.text, MAX_ERROR)) };
             if m.error.is_empty() {

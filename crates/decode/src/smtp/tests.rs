@@ -45,7 +45,8 @@ fn a_mail_is_one_exchange() {
              wirespan.smtp.enhanced_code=5.1.1 error.type=550",
             "S interim @218+11 status=354 Ok",
             "End Client @189 None",
-            "S resp @229+21 status=451 ServerError error=\"try later\" wirespan.smtp.enhanced_code=4.3.0 error.type=451",
+            "S resp @229+21 status=451 ServerError error=\"try later\" wirespan.smtp.enhanced_code=4.3.0 \
+            error.type=451",
             "C req @189+6 QUIT",
             "S resp @250+9 status=221 Ok",
         ]

@@ -1,14 +1,14 @@
 //! SOCKS 4, 4a and 5 (RFC 1928, RFC 1929; "SOCKS: A protocol for TCP proxy across firewalls").
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | messages | each step is a request and its response: the methods (`NEGOTIATE`), the password (`AUTH`), the request itself |
-//! | target | `CONNECT` and its kin: name or address, and port |
-//! | secrets | user names, passwords and user ids are skipped |
-//! | afterwards | behind a granted request another protocol speaks: inferred afresh from the next byte; its spans have `wirespan.socks.target` |
-//! | GSSAPI | is not followed: the connection counts as not understood |
-//! | data sent before the answer | is not shown to the next protocol, which joins late |
-//! | joined in the middle | the tunnel's own protocol is found, as on any connection |
+//! - **messages**: each step is a request and its response: the methods (`NEGOTIATE`), the password (`AUTH`), the
+//!   request itself
+//! - **target**: `CONNECT` and its kin: name or address, and port
+//! - **secrets**: user names, passwords and user ids are skipped
+//! - **afterwards**: behind a granted request another protocol speaks: inferred afresh from the next byte; its spans
+//!   have `wirespan.socks.target`
+//! - **GSSAPI**: is not followed: the connection counts as not understood
+//! - **data sent before the answer**: is not shown to the next protocol, which joins late
+//! - **joined in the middle**: the tunnel's own protocol is found, as on any connection
 
 mod parse;
 

@@ -14,7 +14,7 @@ const MAX_STEP: usize = 600;
 /// No method is acceptable.
 const NO_METHOD: u8 = 0xff;
 
-/// What the server says next.
+/// The next step of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Expect {
     #[default]
@@ -92,7 +92,7 @@ fn command(code: u8) -> Result<&'static str, Stop> {
     }
 }
 
-/// What a step is: operation, length.
+/// Operation and length of a step of the client.
 fn client_step(steps: &mut Steps, bytes: &[u8]) -> Result<(&'static str, usize), Stop> {
     match (byte(bytes, 0)?, steps.greeted) {
         (5, false) => {
@@ -135,8 +135,8 @@ fn client_step(steps: &mut Steps, bytes: &[u8]) -> Result<(&'static str, usize),
     }
 }
 
-/// What the server says: code, its name and whose fault it is, length; and whether the tunnel begins. Who is refused
-/// may leave before the address behind the code is read (`cut`), which tells nothing more.
+/// A step of the server: code, its name, its outcome, length, and whether the tunnel begins. A refused client may close
+/// before the address behind the code is read (`cut`); that address tells nothing more.
 fn server_step(steps: &mut Steps, bytes: &[u8], cut: bool) -> Result<(u8, &'static str, Outcome, usize, bool), Stop> {
     let (first, code) = (byte(bytes, 0)?, byte(bytes, 1)?);
     let whose = |name: &str, client: bool| match (name.is_empty(), client) {
@@ -218,7 +218,7 @@ impl Reader for Steps {
             out(Item::Message(&m));
             return Step::Took { head: len, skip: 0 };
         }
-        // The second answer to BIND tells who came.
+        // The second answer to BIND names the end that connected.
         let (code, name, outcome, len, granted) = match server_step(self, unit.bytes, unit.cut) {
             Ok(read) => read,
             Err(s) => return stop(s),

@@ -1,15 +1,14 @@
 //! SOFARPC over Bolt, versions 1 and 2 (sofastack/sofa-bolt, `RpcProtocol` and `RpcProtocolV2`).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by the request id; heartbeats too |
-//! | names | service and method from the header (`sofa_head_target_service`, `sofa_head_method_name`) |
-//! | errors | the status of the response; `sofa_head_response_error` and the `isError` field of a `SofaResponse` |
-//! | context | `traceparent` and its kin in the header; SOFATracer's own trace id as a foreign one |
-//! | one-way | type 2 |
-//! | contents | of a `SofaResponse` the error flag and its masked text; else skipped and never kept |
-//! | need | [`NEED`] bytes of every call: class name and header stand before the content |
-//! | detection | no magic: versions, type against command, and a class name; from the middle too. Heartbeats alone never |
+//! - **pairing**: by the request id; heartbeats too
+//! - **names**: service and method from the header (`sofa_head_target_service`, `sofa_head_method_name`)
+//! - **errors**: the status of the response; `sofa_head_response_error` and the `isError` field of a `SofaResponse`
+//! - **context**: `traceparent` and its kin in the header; SOFATracer's own trace id as a foreign one
+//! - **one-way**: type 2
+//! - **contents**: of a `SofaResponse` the error flag and its masked text; else skipped and never kept
+//! - **need**: [`NEED`] bytes of every call: class name and header stand before the content
+//! - **detection**: no magic: versions, type against command, and a class name; from the middle too. Heartbeats alone
+//!   never
 
 mod header;
 mod response;
@@ -144,7 +143,7 @@ fn heartbeat<'a>(h: &Header, side: Side) -> Message<'a> {
     m
 }
 
-/// What the pairs of the header say.
+/// The facts of the header's pairs.
 #[derive(Default)]
 struct Fields<'a> {
     service: &'a str,

@@ -1,4 +1,4 @@
-//! Whether a call failed: the status of the transport, then what the answer itself says.
+//! Whether a call failed: by the status of the transport, then by the answer itself.
 
 use super::header::Header;
 use crate::framing::Cursor;

@@ -1,4 +1,4 @@
-//! Tars coding: fields of a tag and a type, stepped over without decoding what is not asked for.
+//! Tars coding: fields of a tag and a type. Only the fields that the caller asks for are decoded.
 
 use crate::framing::Cursor;
 

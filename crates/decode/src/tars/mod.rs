@@ -1,15 +1,15 @@
 //! Tars (TarsCloud, "Tars protocol"): a length, then a `RequestPacket` or a `ResponsePacket` in Tars coding (JCE).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | pairing | by the request id |
-//! | names | servant and function of the request |
-//! | errors | the return code (of TUP answers, `STATUS_RESULT_CODE`) and the masked description |
-//! | context | `traceparent` and its kin in the request's context map |
-//! | one-way | packet type 1 |
-//! | buffers | stepped over by their lengths, never kept |
-//! | need | [`NEED`] bytes of every call; the context stands behind the buffer, so that of large requests it is not seen |
-//! | detection | the packet's fields in their order, with a servant or a buffer of the right length; from the middle too |
+//! - **pairing**: by the request id
+//! - **names**: servant and function of the request
+//! - **errors**: the return code (of TUP answers, `STATUS_RESULT_CODE`) and the masked description
+//! - **context**: `traceparent` and its kin in the request's context map
+//! - **one-way**: packet type 1
+//! - **buffers**: stepped over by their lengths, never kept
+//! - **need**: [`NEED`] bytes of every call; the context stands behind the buffer, so that of large requests it is not
+//!   seen
+//! - **detection**: the packet's fields in their order, with a servant or a buffer of the right length; from the middle
+//!   too
 
 mod jce;
 mod packet;

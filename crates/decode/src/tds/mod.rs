@@ -1,13 +1,15 @@
 //! Microsoft SQL Server: TDS 7.1 to 7.4 (Microsoft Open Specifications, MS-TDS); also Azure SQL.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | unit of work | a batch, a remote procedure call, a bulk load, a transaction request, the login: one request; its answer ends with the packet that says so |
-//! | statements | text of a batch, and of `sp_executesql`, `sp_prepare`, `sp_prepexec`; one that is executed by its handle has no text |
-//! | answers | errors, rows and database are read from the tokens up to the first table; errors and counts behind it from the last token of the last packet |
-//! | attention | one-way; the answer to it alone is no answer to a request |
-//! | TLS | for the login only: stepped over; for everything: [`Item::Upgrade`](wirespan_model::Item) |
-//! | secrets | literals are masked (`"x"` too: the session says whether it is text), parameters, rows and the login never looked at |
+//! - **unit of work**: a batch, a remote procedure call, a bulk load, a transaction request, the login: one request;
+//!   its answer ends with the packet that has the end flag
+//! - **statements**: text of a batch, and of `sp_executesql`, `sp_prepare`, `sp_prepexec`; one that is executed by its
+//!   handle has no text
+//! - **answers**: errors, rows and database are read from the tokens up to the first table; errors and counts behind it
+//!   from the last token of the last packet
+//! - **attention**: one-way; the answer to it alone is no answer to a request
+//! - **TLS**: for the login only: stepped over; for everything: [`Item::Upgrade`](wirespan_model::Item)
+//! - **secrets**: literals are masked (`"x"` too: the session says whether it is text), parameters, rows and the login
+//!   never looked at
 //!
 //! Not read: MARS (several sessions in one connection), TDS 8 (TLS from the first byte), TDS 5 (Sybase).
 //!

@@ -136,7 +136,8 @@ fn a_session_is_read_from_its_start() {
             "End Server None wirespan.db.affected_rows=3",
             "C req INSERT t db.namespace=shop db.operation.name=INSERT db.collection.name=t db.query.summary=INSERT t \
              db.query.text=INSERT INTO t VALUES (?)",
-            "S resp body=open status=2627 ClientError error=\"Violation of PRIMARY KEY constraint '?'. The duplicate key \
+            "S resp body=open status=2627 ClientError error=\"Violation of PRIMARY KEY constraint '?'. The duplicate \
+            key \
              value is (?).\" db.response.status_code=2627 error.type=2627",
             "End Server None",
             "C req EXECUTE dbo.p db.namespace=shop db.operation.name=EXECUTE db.stored_procedure.name=dbo.p",

@@ -63,7 +63,7 @@ pub(super) fn behind_headers(body: &[u8]) -> &[u8] {
     }
 }
 
-/// What a call runs.
+/// The procedure or statement of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call<'a> {
     /// A procedure, by its UTF-16 name.
@@ -151,7 +151,7 @@ fn parameter<'a>(view: &mut Cursor<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// What the tokens at the beginning of an answer say.
+/// The facts of the tokens at the beginning of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tokens<'a> {
     /// Number, severity and UTF-16 text of the first error.
@@ -216,7 +216,7 @@ pub(super) fn tokens(body: &[u8]) -> Tokens<'_> {
     said
 }
 
-/// What the end of the last packet of an answer says, when its tokens cannot be followed.
+/// The facts at the end of an answer's last packet, for answers whose tokens cannot be followed.
 pub(super) fn last_token(body: &[u8]) -> Tokens<'_> {
     let mut said = Tokens::default();
     said.tail(body);

@@ -1,11 +1,11 @@
-//! Heads → messages, and what the end of a message tells.
+//! Heads → messages, and the facts at the end of a message.
 
 use super::head::{Head, Wrap, CALL, EXCEPTION, ONE_WAY};
 use crate::rpc;
 use std::borrow::Cow;
 use wirespan_model::{AttrVal, Kind, Late, Message, Outcome, Side};
 
-/// What was learnt of a response.
+/// The result of a call, from its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Told<'a> {
     #[default]
@@ -22,7 +22,7 @@ impl Told<'_> {
             Told::Nothing => Outcome::Unset,
             Told::Result(None | Some(0)) => Outcome::Ok,
             Told::Result(Some(_)) => Outcome::ServerError,
-            // Unknown method, wrong type or name, bad sequence, protocol, transform: what the client sent was wrong.
+            // Unknown method, wrong type or name, bad sequence, protocol, transform: the client's message was wrong.
             Told::Exception { code: Some(1..=4 | 7..=10), .. } => Outcome::ClientError,
             Told::Exception { .. } => Outcome::ServerError,
         }

@@ -1,18 +1,20 @@
 //! Apache Thrift (apache/thrift, `doc/specs/thrift-rpc.md`, `thrift-binary-protocol.md`, `thrift-compact-protocol.md`,
 //! `HeaderFormat.md`).
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | encodings | binary (strict and not), compact; each message says which |
-//! | transports | framed, unframed (the end is found by walking the fields), THeader without transforms |
-//! | pairing | by sequence id. Clients that write 0 always have one call at a time |
-//! | names | method; with a multiplexed protocol (`Service:method`) the service too |
-//! | one-way | message type 4 |
-//! | need | what the user configured; whole calls once messages without frames, or one-way calls, were seen: a reader takes them in many at once, and what ends behind the captured part hides the next one |
-//! | errors | exceptions with type and masked text; a declared exception (a reply whose first field is not 0) by its number |
-//! | arguments, results | walked over and never kept |
-//! | context | THeader's headers |
-//! | detection | version bytes, a method name and a first field that fit; the old binary form needs call and reply with one name |
+//! - **encodings**: binary (strict and not), compact; each message says which
+//! - **transports**: framed, unframed (the end is found by walking the fields), THeader without transforms
+//! - **pairing**: by sequence id. Clients that write 0 always have one call at a time
+//! - **names**: method; with a multiplexed protocol (`Service:method`) the service too
+//! - **one-way**: message type 4
+//! - **need**: the configured bytes of every call; whole calls after the first message without frame, or the first
+//!   one-way call. Their receiver reads many of them with one call, and one that ends behind the captured bytes hides
+//!   the next
+//! - **errors**: exceptions with type and masked text; a declared exception (a reply whose first field is not 0) by its
+//!   number
+//! - **arguments, results**: walked over and never kept
+//! - **context**: THeader's headers
+//! - **detection**: version bytes, a method name and a first field that fit; the old binary form needs call and reply
+//!   with one name
 
 mod emit;
 mod head;
@@ -80,7 +82,7 @@ fn looks(head: &Result<Option<Head<'_>>, ()>, bytes: &[u8]) -> Looks {
     }
 }
 
-/// Whether what follows a head can be a structure.
+/// Whether the bytes behind a head can be a structure.
 fn first_field_fits(h: &Head<'_>, bytes: &[u8]) -> bool {
     match bytes.get(h.len) {
         None => true,

@@ -34,7 +34,7 @@ enum Level {
     Map { key: Type, value: Type, left: u32, at_key: bool },
 }
 
-/// What is kept of the value that is being skipped.
+/// The kept part of the value that is being skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Keep {
     #[default]
@@ -74,7 +74,7 @@ impl Walker {
         self.stack.len()
     }
 
-    /// What was learnt of a response; `sure` if no byte of it was read wrongly.
+    /// The result of a call; `sure` says that no byte of the response was misread.
     pub(super) fn told(&self, kind: u8, sure: bool) -> Told<'_> {
         match kind {
             EXCEPTION => Told::Exception { code: self.code, text: &self.text },

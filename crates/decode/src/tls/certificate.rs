@@ -6,7 +6,7 @@ use crate::text::clean;
 /// Longest name that is kept, bytes.
 const MAX_NAME: usize = 240;
 
-/// What a certificate says of itself.
+/// The names and dates of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Certificate {
     pub(super) subject: String,

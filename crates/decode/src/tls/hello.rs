@@ -3,7 +3,7 @@
 use crate::framing::Cursor;
 use crate::text::visible;
 
-/// What a client offers.
+/// The offer of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientHello<'a> {
     pub(super) server_name: Option<&'a str>,
@@ -12,7 +12,7 @@ pub(super) struct ClientHello<'a> {
     pub(super) session: &'a [u8],
 }
 
-/// What a server chose.
+/// The choice of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerHello<'a> {
     pub(super) version: u16,

@@ -1,18 +1,19 @@
 //! The handshake of TLS 1.0 to 1.3 (RFC 5246, RFC 8446; extensions RFC 6066, RFC 7301), as far as it is in clear.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | message | one request and one response for each handshake: from ClientHello to the server's last handshake record |
-//! | kept | `server.address`, version, cipher, `tls.next_protocol`, curve, whether resumed; up to 1.2 names and dates of the certificate |
-//! | not kept | randoms, session ids, tickets, keys |
-//! | 1.3 | what the server agreed to behind its hello is encrypted: no certificate, no ALPN (what the client offered is told) |
-//! | end | up to 1.2 the server's Finished; in 1.3 the server's last record before the client's first encrypted one |
-//! | errors | an alert in clear, by its name. In 1.3 a client refuses by an encrypted alert, which its length gives away |
-//! | afterwards | an upgrade to its own name: ciphertext is only counted |
-//! | joined in the middle | ciphertext at both ends is recognised and only counted |
+//! - **message**: one request and one response for each handshake: from ClientHello to the server's last handshake
+//!   record
+//! - **kept**: `server.address`, version, cipher, `tls.next_protocol`, curve, whether resumed; up to 1.2 names and
+//!   dates of the certificate
+//! - **not kept**: randoms, session ids, tickets, keys
+//! - **1.3**: everything behind the server's hello is encrypted: certificate and chosen ALPN are unknown (the client's
+//!   offer is shown)
+//! - **end**: up to 1.2 the server's Finished; in 1.3 the server's last record before the client's first encrypted one
+//! - **errors**: an alert in clear, by its name. In 1.3 a client refuses by an encrypted alert, which its length gives
+//!   away
+//! - **afterwards**: an upgrade to its own name: ciphertext is only counted
+//! - **joined in the middle**: ciphertext at both ends is recognised and only counted
 //!
-//! Libraries read a record's head and its body by separate calls: every call is needed, and enough of it for
-//! certificates.
+//! Need: every call, with enough bytes for certificates. Libraries read a record's head and its body by separate calls.
 
 mod certificate;
 mod ciphers;

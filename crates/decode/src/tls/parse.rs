@@ -29,7 +29,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<(u8, usize)> {
     sane.then_some((kind, usize::from(len)))
 }
 
-/// What is known of the server's answer.
+/// The known part of the server's answer.
 #[derive(Debug, Default)]
 struct Answer {
     version: u16,
@@ -46,7 +46,7 @@ pub struct Records {
     session: Vec<u8>,
     answer: Option<Answer>,
     retried: bool,
-    /// What follows of a side is encrypted, by side.
+    /// Whether the later records of a side are encrypted.
     secret: PerSide<bool>,
     /// Bytes of a handshake message that goes on in the next record, by side.
     rest: PerSide<usize>,
@@ -233,7 +233,7 @@ impl Records {
             _ if clear => return,
             _ => "encrypted_alert",
         };
-        // Who complains is not the one at fault, except for faults of its own.
+        // The end that sends an alert is not at fault, except for internal errors.
         let outcome = match (place.side, name) {
             (Side::Server, "internal_error") | (Side::Client, _) => Outcome::ServerError,
             _ => Outcome::ClientError,

@@ -1,13 +1,13 @@
 //! WebSocket (RFC 6455), behind the upgrade of an HTTP connection.
 //!
-//! | concern | what is done |
-//! |---|---|
-//! | detect | never by its bytes: masked frames look like anything; HTTP says when it begins, so that a connection joined later stays unknown |
-//! | copy | [`Need::EveryCall`]: a call may carry several messages |
-//! | messages | one-way: `text`, `binary`, `ping`, `pong`, `close`; fragments make one message, which ends with its last frame |
-//! | payload | never read, but for the code of a close; its size is told |
-//! | control frames between fragments | counted in `wirespan.websocket.control_frames` of the message around them |
-//! | gaps | skipped inside a payload; else a call is read again once its bytes are exactly whole frames |
+//! - **detect**: never by its bytes: masked frames look like anything; HTTP says when it begins, so that a connection
+//!   joined later stays unknown
+//! - **copy**: [`Need::EveryCall`]: a call may carry several messages
+//! - **messages**: one-way: `text`, `binary`, `ping`, `pong`, `close`; fragments make one message, which ends with its
+//!   last frame
+//! - **payload**: never read, except the code of a close; its size is shown
+//! - **control frames between fragments**: counted in `wirespan.websocket.control_frames` of the message around them
+//! - **gaps**: skipped inside a payload; else a call is read again once its bytes are exactly whole frames
 
 pub mod parse;
 

@@ -64,7 +64,7 @@ struct Frame {
     len: u64,
 }
 
-/// What the beginning of a frame is.
+/// The beginning of a frame.
 enum Head {
     Short,
     Bad,
@@ -313,10 +313,10 @@ fn emit(side: Side, frame: Frame, start: u64, code: Option<u16>, out: Out<'_>) {
     }
     if let Some(code) = code {
         m.status_code = Some(i32::from(code));
-        // A complaint is about the other end (RFC 6455, 7.4.1), but for 1011 and what follows it.
+        // A code complains about the other end (RFC 6455, 7.4.1), except 1011 and higher codes.
         m.outcome = match (code, side) {
             (1000 | 1001 | 1005, _) => Outcome::Ok,
-            // What these mean only the application knows.
+            // Only the application knows the meaning of these.
             (3000.., _) => Outcome::Unset,
             (1011.., Side::Server) | (..=1010, Side::Client) => Outcome::ServerError,
             _ => Outcome::ClientError,

@@ -1,9 +1,9 @@
 //! Recognises ZMTP by its greeting.
 //!
-//! Bias: against. Frames are two bytes and anything, so that a connection is not recognised from the middle. Both ends
-//! greet at once and may do so byte by byte; a greeting is certain when its version and mechanism are seen, or when
-//! both ends begin with the ten bytes of the signature. Who is the server is said by mechanisms that have one, else by
-//! the capture source.
+//! Bias: against. A frame is two bytes and then anything, so a connection is not recognised from the middle. Both ends
+//! greet at once and may do so byte by byte. A greeting is certain when its version and mechanism are seen, or when
+//! both ends begin with the ten bytes of the signature. The mechanism tells which end is the server, if it has one;
+//! else the capture source does.
 
 use super::command::{begun, greeting, Begun};
 use crate::{Detect, Probe};
@@ -21,7 +21,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         _ => None,
     };
     let (a, b) = (read(probe.first), read(probe.second));
-    // A whole greeting that is none.
+    // A whole greeting, but an invalid one.
     let broken = |bytes: &[u8], begun, read: Option<_>| {
         matches!(begun, Begun::Is(n) if bytes.len() >= n && n > 12) && read.is_none()
     };

@@ -21,7 +21,7 @@ pub(super) type ZmtpParser = Frames<Session>;
 #[derive(Debug, Default)]
 struct End {
     greeted: bool,
-    /// Version 2 says who it is in a frame before all others.
+    /// In version 2 the first frame is the identity of the end.
     identity_next: bool,
     socket_type: &'static str,
     /// Prefixes of the messages that it wants.
@@ -227,7 +227,7 @@ impl Session {
                 let mut late = Late::default();
                 late.attrs.push(("messaging.message.body.size", number(bytes)));
                 late.attrs.push(("wirespan.zmtp.frames", parts.into()));
-                // What was not captured of the last frame is skipped by its length.
+                // The missing part of the last frame is skipped by its length.
                 let offset = frame.offset.saturating_add(len64(frame.bytes.len())).min(end_offset);
                 out(Item::End { side: frame.side, id: None, offset, late: &late });
             }
@@ -244,7 +244,7 @@ impl Session {
         if let (Some((flag @ (0 | 1), prefix)), "SUB" | "XSUB", false) = (body.split_first(), socket_type, head.more) {
             m.operation = if *flag == 1 { "SUBSCRIBE" } else { "CANCEL" };
             m.body = length(head.body);
-            // Longer ones are not kept, so that what was cut off is not mistaken for the whole.
+            // Longer ones are not kept; otherwise a part would be taken for the whole.
             let whole = len64(body.len()) == head.body;
             if whole {
                 self.subscription(frame.side, prefix, *flag == 1, &mut m);

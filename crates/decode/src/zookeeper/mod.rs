@@ -6,12 +6,12 @@
 //! | pairing | by `xid`; the session's own request has none and gets an id of its own |
 //! | what is kept | operation, path, error code; never data, credentials, session ids or passwords |
 //! | watches | events are one-way: their kind and path |
-//! | errors | named after `KeeperException.Code`; a missing node is none for `exists`, which asks just that |
-//! | transactions | `multi` is one request; what it holds is not read |
-//! | words of four letters | are another protocol, and not read |
+//! | errors | named after `KeeperException.Code`; a missing node is no error of `exists`, which asks for that |
+//! | transactions | `multi` is one request; its operations are not read |
+//! | four-letter commands | are another protocol, and not read |
 //! | after a gap | the next chunk that starts with a whole frame of a known operation (replies: with a known error) |
 //!
-//! Every call is needed: replies and events come in between each other, and each is short.
+//! Need: whole calls. Replies and events mix, and each is short.
 
 pub mod detect;
 mod names;

@@ -61,7 +61,8 @@ fn requests_replies_and_events_are_read() {
             "C req @49+21 id=1 exists /app db.operation.name=exists wirespan.zookeeper.path=/app",
             "C req @70+21 id=2 getData /app db.operation.name=getData wirespan.zookeeper.path=/app",
             "S resp @41+20 id=1 status=-101 Ok db.response.status_code=NoNode",
-            "S resp @61+20 id=2 status=-101 ClientError error=\"NoNode\" db.response.status_code=NoNode error.type=NoNode",
+            "S resp @61+20 id=2 status=-101 ClientError error=\"NoNode\" db.response.status_code=NoNode \
+            error.type=NoNode",
             "C req @91+12 id=4294967294 ping db.operation.name=ping",
             "C req @103+38 id=3 setData /app/key db.operation.name=setData wirespan.zookeeper.path=/app/key",
             "C req @141+38 id=4294967292 auth db.operation.name=auth",
@@ -69,7 +70,8 @@ fn requests_replies_and_events_are_read() {
              error.type=BadVersion",
             "S resp @101+20 id=4294967294 Ok",
             "S oneway @121+36 NodeDataChanged /app db.operation.name=NodeDataChanged wirespan.zookeeper.path=/app",
-            "S resp @157+20 id=4294967292 status=-115 ClientError error=\"AuthFailed\" db.response.status_code=AuthFailed \
+            "S resp @157+20 id=4294967292 status=-115 ClientError error=\"AuthFailed\" \
+            db.response.status_code=AuthFailed \
              error.type=AuthFailed",
             "S resp @177+512 body=408 id=9 status=-1 ServerError error=\"SystemError\" \
              db.response.status_code=SystemError error.type=SystemError",

@@ -1,6 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B). It is canonical, so that the lengths of its codes are all there is
 //! to know.
-#![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)] // Only in constants, which the compiler computes.
+// Only in constants, which the compiler computes.
+#![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 
 /// Code lengths of the 256 octets and of the end of string, bits.
 const LENGTHS: [u8; 257] = [
@@ -78,7 +79,7 @@ const SHORT: [(u16, u8); 256] = {
     short
 };
 
-/// Appends the decoded string to `out`. False if the code is broken: an end of string, or padding that is none.
+/// Appends the decoded string to `out`. False if the code is broken: an end of string, or invalid padding.
 pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
     // The next bits, from the highest on, and how many there are.
     let (mut window, mut bits) = (0u64, 0u32);
@@ -95,7 +96,7 @@ pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
             None => long(window),
         };
         if u32::from(length) > bits {
-            // What is left of the last octet is the beginning of the end of string: ones.
+            // The rest of the last octet is the beginning of the end of string: ones.
             return bits < 8 && window == !(u64::MAX.checked_shr(bits).unwrap_or(0));
         }
         let Ok(octet) = u8::try_from(symbol) else { return false };

@@ -20,9 +20,9 @@ use crate::mask::FieldNames;
 use field::{fixed, fixed_name, STATIC_ENTRIES};
 use std::collections::VecDeque;
 
-/// Size of a dynamic table that nobody changed.
+/// Size of a dynamic table unless the ends change it.
 const DEFAULT_SIZE: usize = 4096;
-/// Most that is kept of a table, in HPACK's measure; what lies below counts as not seen.
+/// Most that is kept of a table, in HPACK's measure; older entries count as not seen.
 const MAX_SIZE: usize = 64 * 1024;
 /// What an entry costs beside its name and value (RFC 7541, 4.1).
 const ENTRY_OVERHEAD: usize = 32;
@@ -40,7 +40,7 @@ pub(crate) enum Ended {
     Bad,
 }
 
-/// What a field's name means.
+/// The meaning of a field's name.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     field: Field,
@@ -91,7 +91,7 @@ impl Default for Decoder {
     }
 }
 
-/// What a header block says of the fields that matter. Reused from block to block.
+/// The fields of a header block that spans need. Reused from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     text: Vec<u8>,

@@ -63,9 +63,11 @@ fn the_examples_of_the_specification_are_decoded() {
     let mut decoder = Decoder::from_start();
     decoder.resize(256);
     let responses = [
-        ("488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff6e919d29ad171863c78f0b97c8e9ae82ae43d3", "302"),
+        ("488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff6e919d29ad171863c78f0b97c8e9ae82ae43d\
+        3", "302"),
         ("4883640effc1c0bf", "307"),
-        ("88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007", "200"),
+        ("88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7b335dfdfcd5b3960d5af2708\
+        7f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007", "200"),
     ];
     for (block, status) in responses {
         let (ended, head) = read(&mut decoder, &hex(block));

@@ -1,4 +1,4 @@
-//! What one call of a plug-in described: checked when it is said, and turned into items when the call is done.
+//! The messages that one call of a plug-in described: checked at once, and turned into items when the call is done.
 
 use crate::fault::Fault;
 use crate::limits::{MAX_ATTRS, MAX_KEYS, MAX_SAID, MAX_SKIP, MAX_WRITTEN};
@@ -25,7 +25,7 @@ pub(crate) enum Given {
 
 /// A message or the end of one.
 #[derive(Debug)]
-struct Said {
+struct Described {
     /// `None` is an end.
     kind: Option<Kind>,
     offset: usize,
@@ -41,10 +41,10 @@ struct Said {
     attrs: Vec<(&'static str, Given)>,
 }
 
-/// What the running call has said so far.
+/// The messages that the running call has described so far.
 #[derive(Debug, Default)]
-pub(crate) struct Saying {
-    said: Vec<Said>,
+pub(crate) struct Description {
+    messages: Vec<Described>,
     /// Bytes that the call was shown.
     shown: usize,
     written: usize,
@@ -53,15 +53,15 @@ pub(crate) struct Saying {
     keys: Vec<&'static str>,
 }
 
-impl Saying {
-    /// A call begins that is shown this many bytes.
+impl Description {
+    /// A call begins; the plug-in gets this many bytes.
     pub(crate) fn begin(&mut self, shown: usize) {
-        self.said.clear();
+        self.messages.clear();
         (self.shown, self.written, self.skip) = (shown, 0, 0);
     }
 
     fn push(&mut self, kind: Option<Kind>, offset: i32, head_len: i32) -> Result<(), Fault> {
-        if self.said.len() >= MAX_SAID {
+        if self.messages.len() >= MAX_SAID {
             return Err(Fault::Flood);
         }
         let place = usize::try_from(offset).ok().zip(usize::try_from(head_len).ok());
@@ -69,7 +69,7 @@ impl Saying {
         if offset.checked_add(head_len).is_none_or(|end| end > self.shown) {
             return Err(Fault::Lie("it described a message behind the bytes that it was shown"));
         }
-        self.said.push(Said {
+        self.messages.push(Described {
             kind,
             offset,
             head_len,
@@ -101,11 +101,11 @@ impl Saying {
         self.push(None, offset, 0)
     }
 
-    fn last(&mut self) -> Result<&mut Said, Fault> {
-        self.said.last_mut().ok_or(Fault::Lie("it described a message before it said where that is"))
+    fn last(&mut self) -> Result<&mut Described, Fault> {
+        self.messages.last_mut().ok_or(Fault::Lie("it described a message before it said where that is"))
     }
 
-    fn text(&mut self, text: String, to: impl FnOnce(&mut Said) -> &mut String) -> Result<(), Fault> {
+    fn text(&mut self, text: String, to: impl FnOnce(&mut Described) -> &mut String) -> Result<(), Fault> {
         self.written = self.written.saturating_add(text.len());
         if self.written > MAX_WRITTEN {
             return Err(Fault::Flood);
@@ -164,7 +164,7 @@ impl Saying {
         Ok(())
     }
 
-    /// What does not validate is ignored, as in every protocol.
+    /// An invalid context is ignored, as in every protocol.
     pub(crate) fn traceparent(&mut self, context: Option<Context>) -> Result<(), Fault> {
         self.last()?.context = context;
         Ok(())
@@ -200,56 +200,56 @@ impl Saying {
     }
 
     /// Takes over the keys of the instance before.
-    pub(crate) fn inherit(&mut self, before: &mut Saying) {
+    pub(crate) fn inherit(&mut self, before: &mut Description) {
         self.keys = std::mem::take(&mut before.keys);
     }
 
     /// Bytes to pass behind those that were consumed. The call consumed `consumed` of them; nothing may lie behind.
     pub(crate) fn done(&self, consumed: usize) -> Result<u64, Fault> {
-        let nothing = self.said.is_empty() && self.skip == 0;
+        let nothing = self.messages.is_empty() && self.skip == 0;
         if consumed == 0 && !nothing {
             return Err(Fault::Lie("it described a message and consumed none of its bytes"));
         }
-        if self.said.iter().any(|s| s.offset.saturating_add(s.head_len) > consumed) {
+        if self.messages.iter().any(|s| s.offset.saturating_add(s.head_len) > consumed) {
             return Err(Fault::Lie("it described a message behind the bytes that it consumed"));
         }
         Ok(self.skip)
     }
 
-    /// Hands out what was said; places count from `base`.
+    /// Hands out the described messages; places count from `base`.
     pub(crate) fn tell(&self, protocol: L7, side: Side, base: u64, out: &mut dyn FnMut(Item<'_, '_>)) {
         let place = |n: usize| base.saturating_add(u64::try_from(n).unwrap_or(u64::MAX));
-        for said in &self.said {
-            let attrs = said.attrs.iter().map(|(key, value)| match value {
+        for described in &self.messages {
+            let attrs = described.attrs.iter().map(|(key, value)| match value {
                 Given::Text(text) => (*key, AttrVal::from(text.as_str())),
                 Given::Int(n) => (*key, AttrVal::Int(*n)),
             });
-            let Some(kind) = said.kind else {
+            let Some(kind) = described.kind else {
                 let late = Late {
-                    status_code: said.status,
-                    outcome: said.outcome,
-                    error: Cow::Borrowed(&said.error),
+                    status_code: described.status,
+                    outcome: described.outcome,
+                    error: Cow::Borrowed(&described.error),
                     attrs: attrs.collect(),
                 };
-                out(Item::End { side, id: said.id, offset: place(said.offset), late: &late });
+                out(Item::End { side, id: described.id, offset: place(described.offset), late: &late });
                 continue;
             };
-            let (trace_id, span_id, sampled) = match said.context {
+            let (trace_id, span_id, sampled) = match described.context {
                 Some((trace, span, sampled)) => (Some(trace), Some(span), sampled),
                 None => (None, None, None),
             };
             out(Item::Message(&Message {
-                head_len: u64::try_from(said.head_len).unwrap_or(u64::MAX),
-                id: said.id,
-                body: said.body,
-                operation: &said.operation,
-                target: Cow::Borrowed(&said.target),
-                status_code: said.status,
-                outcome: said.outcome,
-                error: Cow::Borrowed(&said.error),
+                head_len: u64::try_from(described.head_len).unwrap_or(u64::MAX),
+                id: described.id,
+                body: described.body,
+                operation: &described.operation,
+                target: Cow::Borrowed(&described.target),
+                status_code: described.status,
+                outcome: described.outcome,
+                error: Cow::Borrowed(&described.error),
                 carried: Carried { trace_id, span_id, sampled, ..Carried::default() },
                 attrs: attrs.collect(),
-                ..Message::new(protocol, side, kind, place(said.offset))
+                ..Message::new(protocol, side, kind, place(described.offset))
             }));
         }
     }
