@@ -100,27 +100,28 @@ fn line(r: &FlowRecord) -> String {
         "server" => ("<-", format!("{} at :{}", r.remote, r.port)),
         _ => ("--", format!("{}:{}", r.remote, r.port)),
     };
+    let c = &r.counts;
     let mut text = format!(
         "{}[{}] {arrow} {other} {}  opened {} closed {} open {}  sent {} B in {}, received {} B in {}",
         r.service,
         r.pid,
         r.transport,
-        r.opened,
-        r.closed,
-        r.active,
-        r.bytes_sent,
-        r.messages_sent,
-        r.bytes_received,
-        r.messages_received
+        c.opened,
+        c.closed,
+        c.active,
+        c.bytes_sent,
+        c.messages_sent,
+        c.bytes_received,
+        c.messages_received
     );
     let troubles = [
-        ("failed", r.failed),
-        ("retransmits", r.retransmits),
-        ("resets", r.resets_sent.saturating_add(r.resets_received)),
-        ("zero windows", r.zero_windows),
-        ("out of order", r.out_of_order),
-        ("refused", r.listen_overflows),
-        ("dropped", r.drops.values().sum()),
+        ("failed", c.failed),
+        ("retransmits", c.retransmits),
+        ("resets", c.resets_sent.saturating_add(c.resets_received)),
+        ("zero windows", c.zero_windows),
+        ("out of order", c.out_of_order),
+        ("refused", c.listen_overflows),
+        ("dropped", c.drops.values().sum()),
     ];
     for (name, n) in troubles.into_iter().filter(|t| t.1 > 0) {
         text.push_str(&format!("  {name} {n}"));

@@ -6,15 +6,15 @@ use crate::remote::{bits_of, prefix, LEVELS};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 
-/// Blocks for ends that come one by one: what was once counted for an address stays there, and who comes after too many
-/// others of its block is counted for the block.
+/// Chooses a node for each unobserved end while ends come one by one. The first addresses of a block are nodes of their
+/// own, and stay so; later addresses are counted for the block.
 #[derive(Default)]
 pub(crate) struct Blocks {
     blocks: FxHashMap<(IpAddr, u8), FxHashSet<(IpAddr, u8)>>,
     members: usize,
 }
 
-/// Addresses and blocks that are told apart by [`Blocks`]; beyond it, only the largest blocks are.
+/// Most addresses and blocks with a node of their own; beyond it, only the largest blocks have one.
 const MAX_MEMBERS: usize = 4096;
 
 impl Blocks {
@@ -32,7 +32,7 @@ impl Blocks {
         }
     }
 
-    /// What stands for an address: the smallest of its blocks that still has room for it.
+    /// The address itself, or the smallest of its blocks that still has room.
     fn item(&mut self, ip: IpAddr) -> (IpAddr, u8) {
         let mut item = (ip, bits_of(ip));
         for (v4, v6, most) in LEVELS {
@@ -58,7 +58,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn crowds_keep_who_came_first_and_are_few() {
+    fn the_first_ends_of_a_block_stay_and_nodes_are_few() {
         let mut crowds = Blocks::default();
         let caller = |text: &str| NodeKey::new(NodeKind::Caller, text);
         for round in 0..2 {

@@ -47,7 +47,7 @@ struct Builder<'a> {
     nodes: Pool<NodeKey>,
     tallies: FxHashMap<u32, NodeTally>,
     edges: FxHashMap<EdgeKey, Tally>,
-    /// Connections whose handshake was counted.
+    /// Connections with a counted handshake, by end.
     connected: FxHashSet<(Side, u64)>,
     /// The last record of each flow: its end, the connections open then, and where that stands.
     active: FxHashMap<FlowKey, (u64, u64, EdgeKey, Side)>,
@@ -142,7 +142,7 @@ impl Builder<'_> {
                 let (server, port) = self.directory.server_of(span);
                 self.request((client, server, port), span, Side::Client, true);
             }
-            // A capture file: nobody's side, but every request once.
+            // A capture file has no side: every request counts once.
             TapSide::Capture => {
                 let client = self.directory.caller(t.client);
                 let (server, port) = self.directory.server_of(span);
@@ -157,7 +157,7 @@ impl Builder<'_> {
         let hosts = &mut self.tallies.entry(at).or_default().hosts;
         if !host.is_empty() && !hosts.contains(host) {
             hosts.insert(host.into());
-            // Of too many, the first by the alphabet: the order does not matter.
+            // Of too many hosts, the first by the alphabet stay, so that the order of the evidence does not matter.
             if hosts.len() > MAX_HOSTS {
                 hosts.pop_last();
             }
@@ -209,7 +209,8 @@ impl Builder<'_> {
         self.seen(flow.start_ns, flow.end_ns);
         let (service, ends) = (place::flow_service(flow), FlowEnds::of(flow));
         self.observed(&NodeKey::new(NodeKind::Service, service), &flow.resource.host);
-        // A listening socket's own record is nobody's edge; neither is one end of a link that several services share.
+        // The record of a listening socket itself belongs to no edge; nor does one end of a link that several services
+        // share.
         if ends.alone {
             return;
         }
@@ -243,7 +244,7 @@ impl Builder<'_> {
     fn finish(mut self) -> (ServiceMap, Option<Series>) {
         for (_, active, key, side) in std::mem::take(&mut self.active).into_values() {
             if let Some(view) = self.view(key, side) {
-                view.flow.active += active;
+                view.flow.counts.active += active;
             }
         }
         let mut nodes: Vec<(NodeKey, u32)> = self.nodes.into_values().into_iter().zip(0..).collect();
@@ -270,8 +271,8 @@ impl Tally {
     fn edge(self, client: usize, server: usize, key: &EdgeKey) -> Edge {
         let mut protocols: Vec<(String, u64)> = self.protocols.into_iter().map(|(p, n)| (p.into(), n)).collect();
         protocols.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        // Where nothing was understood, a connection is the call; but how long it lasts is not how fast anybody
-        // answers.
+        // Where nothing was understood, a connection counts as the call, but without a latency: its duration says
+        // nothing about the speed of answers.
         let (total, opaque) = if protocols.is_empty() {
             (self.opaque.without_latency(), Calls::default())
         } else {

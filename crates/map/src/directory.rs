@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use wirespan_model::{Endpoint, Span, TapSide};
 
-/// Connections whose ends are matched; those beyond are counted.
+/// Most connections whose ends are matched; further ones are counted.
 const MAX_CONNECTIONS: usize = 1_000_000;
 
-/// A node before it has a place.
+/// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct NodeKey {
     pub(crate) name: Box<str>,
@@ -24,8 +24,9 @@ impl NodeKey {
     }
 }
 
+/// No service is known.
 const NOBODY: u32 = u32::MAX;
-/// Several services: none can be named.
+/// Several services share the end: none can be named.
 const SEVERAL: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy)]
@@ -36,7 +37,7 @@ struct Ends {
     to: Place,
 }
 
-/// Who is at the two ends of a link.
+/// The services at the two ends of a link.
 #[derive(Clone, Copy)]
 struct Pair {
     client: u32,
@@ -50,7 +51,7 @@ struct Peer {
     port: u16,
 }
 
-/// Services by connection and by listening address. Told everything once, then settled, then asked.
+/// Services by connection and by listening address. It first learns all evidence, is then settled, and is then asked.
 pub(crate) struct Directory {
     /// Most connections, and most of everything else that is kept per connection.
     max: usize,
@@ -59,9 +60,9 @@ pub(crate) struct Directory {
     listeners: FxHashMap<u64, u32>,
     connections: FxHashMap<u64, Ends>,
     links: FxHashMap<u64, Pair>,
-    /// The addresses of all links, if it is to be settled: as many peers as there are, so kept nowhere else.
+    /// The addresses of all links; only kept if the directory will be settled, as there is one per peer.
     addresses: Option<Vec<(u64, IpAddr, Place)>>,
-    /// Half-seen connections by the sequence numbers of their exchanges: as the client saw it, as the server saw it.
+    /// Connections seen at one end only, by the sequence numbers of their exchanges: the client's and the server's.
     wires: FxHashMap<u64, [u64; 2]>,
     peers: FxHashMap<u64, Peer>,
     remote: Remote,
@@ -92,7 +93,7 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// Knows nothing yet; matches at most so many connections. Not to be settled: ends that nobody observed keep their
+    /// An empty directory that matches at most `max` connections and will not be settled: unobserved ends keep their
     /// address.
     pub(crate) fn new(max: usize) -> Self {
         Directory {
@@ -109,7 +110,7 @@ impl Directory {
         }
     }
 
-    /// Before all: names that DNS spans tell.
+    /// Before the first round: names of addresses, from DNS spans.
     pub(crate) fn learn_names(&mut self, span: &Span) {
         self.remote.learn(span);
     }
@@ -141,7 +142,7 @@ impl Directory {
         }
     }
 
-    /// First round: every flow record, with the service whose it is.
+    /// First round: every flow record, with its service.
     pub(crate) fn learn_flow(&mut self, ends: &FlowEnds, service: &str) {
         let id = self.services.text(service);
         if ends.serves && !ends.to.2.ip.is_unspecified() {
@@ -152,7 +153,7 @@ impl Directory {
         }
     }
 
-    /// Several processes behind one address: the least name, so that the order does not matter.
+    /// Adds a listener. Of several processes behind one address the least name counts, whatever the order.
     fn listen(&mut self, at: Place, id: u32) {
         let key = place_id(at);
         if self.listeners.len() >= self.max && !self.listeners.contains_key(&key) {
@@ -213,7 +214,7 @@ impl Directory {
         }
     }
 
-    /// No more to learn: names are chosen for what nobody observed.
+    /// After the last round: chooses names for the ends that were not observed.
     pub(crate) fn settle(&mut self) {
         self.wires = FxHashMap::default();
         let unseen = |key: u64, who: Pair, from: IpAddr, to: Place| {
@@ -258,7 +259,7 @@ impl Directory {
         known.unwrap_or_else(|| self.remote.server(place.2))
     }
 
-    /// Whether a client of this host's Unix sockets was observed: which of them it asks is not known.
+    /// Whether a client of this host's Unix sockets was observed. It is unknown which socket that client uses.
     pub(crate) fn asked_locally(&self, span: &Span) -> bool {
         span.tuple.server.port == 0 && self.connections.get(&connection(span)).is_some_and(|c| c.client != NOBODY)
     }

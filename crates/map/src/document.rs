@@ -1,4 +1,4 @@
-//! The map as a document: what the API answers, `--map-file` writes and `wirespan map` reads.
+//! The map as a document: the answer of the API, the content of `--map-file`, and the input of `wirespan map`.
 
 use crate::edge_flow::EdgeFlow;
 use crate::graph::{Calls, Edge, NodeKind, ServiceMap, View};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use wirespan_model::TimeRange;
 
-/// Points in time are text: JavaScript's numbers lose digits beyond 2^53.
+/// Times as text, because JavaScript's numbers lose digits beyond 2^53.
 mod time {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -101,7 +101,7 @@ pub struct MapEdge {
     pub server: Option<ViewStats>,
 }
 
-/// What one end saw.
+/// The view of one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ViewStats {
     /// Calls.
@@ -170,8 +170,8 @@ pub struct TcpStats {
     pub connect_p50_ns: u64,
     /// Its 95th percentile.
     pub connect_p95_ns: u64,
-    /// Median of how long what was received had lain in the socket, ns, by spans: the callee's requests, of an edge of
-    /// which it was not observed the caller's responses; 0 if unknown.
+    /// Median time for which received bytes waited in the socket, ns, by spans: requests at the callee, or responses at
+    /// the caller if the callee was not observed; 0 if unknown.
     #[serde(default)]
     #[schema(required)]
     pub queue_p50_ns: u64,
@@ -206,32 +206,33 @@ impl From<&View> for ViewStats {
 }
 
 impl TcpStats {
-    /// What flow records of the two ends say together: what both see counts once, what each does itself is added.
+    /// From the flow records of both ends: values that both ends see count once, values of each end's own are added.
     pub fn of_flows(client: Option<&EdgeFlow>, server: Option<&EdgeFlow>) -> TcpStats {
         let [client, server] = [client, server].map(|flow| flow.filter(|f| f.records > 0));
         let Some(main) = client.or(server) else { return TcpStats::default() };
+        let c = &main.counts;
         let mut stats = TcpStats {
             from_flows: true,
-            opened: main.opened,
-            failed: main.failed,
-            closed: main.closed,
-            active: main.active,
-            request_bytes: main.request_bytes,
-            response_bytes: main.response_bytes,
-            request_messages: main.request_messages,
-            response_messages: main.response_messages,
-            resets: main.resets,
+            opened: c.opened,
+            failed: c.failed,
+            closed: c.closed,
+            active: c.active,
+            request_bytes: c.bytes_sent,
+            response_bytes: c.bytes_received,
+            request_messages: c.messages_sent,
+            response_messages: c.messages_received,
+            resets: main.resets(),
             ..TcpStats::default()
         };
         let ns = |us: Option<f64>| us.map_or(0, |us| (us * 1000.0) as u64);
         // The handshake is the client's to measure; the round trip is best seen by the end that sends more, but both
         // are true.
-        let handshake = [client, server].into_iter().flatten().map(|f| &f.handshake).find(|h| h.count() > 0);
-        if let Some(h) = handshake {
+        let both = || [client, server].into_iter().flatten().map(|f| &f.counts);
+        if let Some(h) = both().map(|c| &c.handshake).find(|h| h.count() > 0) {
             (stats.connect_p50_ns, stats.connect_p95_ns) = (ns(h.percentile_us(0.5)), ns(h.percentile_us(0.95)));
         }
-        (stats.rtt_p50_ns, stats.rtt_p95_ns) = (ns(main.srtt.percentile_us(0.5)), ns(main.srtt.percentile_us(0.95)));
-        for own in [client, server].into_iter().flatten() {
+        (stats.rtt_p50_ns, stats.rtt_p95_ns) = (ns(c.srtt.percentile_us(0.5)), ns(c.srtt.percentile_us(0.95)));
+        for own in both() {
             stats.retransmits += own.retransmits;
             stats.zero_windows += own.zero_windows;
             stats.out_of_order += own.out_of_order;
@@ -277,7 +278,7 @@ impl Document {
         }
         let nodes = map.nodes.iter().zip(&inbound).enumerate().map(|(at, (n, calls))| {
             let mut calls = CallStats::from(calls);
-            // What nobody observed from inside is known by its callers only.
+            // Nodes that were not observed are known by their callers only.
             if n.kind == NodeKind::Service {
                 (calls.count, calls.errors) = (n.requests, n.errors);
             }

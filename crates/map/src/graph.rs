@@ -5,7 +5,7 @@ use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use wirespan_model::Transport;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeKind {
@@ -46,7 +46,7 @@ impl NodeKind {
 /// One service, or unobserved ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// `service.name`, or what the remote end is called.
+    /// `service.name`, or the name chosen for an unobserved end.
     pub name: String,
     /// Kind.
     pub kind: NodeKind,
@@ -90,7 +90,7 @@ impl Calls {
     }
 }
 
-/// What one end of an edge saw.
+/// An edge as one of its ends saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Requests that were understood.
@@ -101,7 +101,7 @@ pub struct View {
     pub retransmits: u64,
     /// Resets that ended connections in the middle of spans.
     pub resets: u64,
-    /// How long what this end received had lain in the socket, at each span.
+    /// Time for which received bytes waited in this end's socket, at each span.
     pub queue: Histogram,
     /// Smoothed RTT at each span.
     pub rtt: Histogram,

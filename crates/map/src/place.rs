@@ -62,7 +62,7 @@ pub(crate) fn link(transport: Transport, client: IpAddr, server: Endpoint, host:
     ])
 }
 
-/// What a flow record says of its two ends.
+/// The two ends of a flow record.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowEnds {
     pub(crate) link: u64,
@@ -70,7 +70,7 @@ pub(crate) struct FlowEnds {
     pub(crate) to: Place,
     /// The record is of the server's side.
     pub(crate) serves: bool,
-    /// The other end is not told: a listening socket's own record.
+    /// The record has no other end: it is of a listening socket itself.
     pub(crate) alone: bool,
 }
 
@@ -91,7 +91,7 @@ impl FlowEnds {
     }
 }
 
-/// Service of a span; the thread's name if it has none.
+/// Service of a span; the name of the thread if the span has none.
 pub(crate) fn service(span: &Span) -> &str {
     match &*span.resource.service {
         "" => &span.comm,
@@ -99,7 +99,7 @@ pub(crate) fn service(span: &Span) -> &str {
     }
 }
 
-/// Service of a flow record; the task's name if it has none.
+/// Service of a flow record; the name of the process if the record has none.
 pub(crate) fn flow_service(flow: &Flow) -> &str {
     match &*flow.resource.service {
         "" => &flow.comm,

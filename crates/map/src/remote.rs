@@ -1,4 +1,4 @@
-//! What to call ends that nobody observed: by DNS name, by address, by address block, or "internet".
+//! Names for ends that were not observed: a DNS name, an address, an address block, or "internet".
 
 use crate::directory::NodeKey;
 use crate::graph::NodeKind;
@@ -9,10 +9,11 @@ use wirespan_model::{Endpoint, Span, Value};
 
 /// Prefix lengths to which private addresses are folded, and how many nodes a prefix may hold before it is folded.
 pub(crate) const LEVELS: [(u8, u8, usize); 3] = [(24, 64, 16), (16, 48, 64), (8, 32, 256)];
-/// Addresses whose names are kept.
+/// Most addresses with a name.
 const MAX_NAMES: usize = 100_000;
 
-/// Names of remote ends. First tell it names ([`Remote::learn`]), then the ends ([`Remote::fold`]), then ask.
+/// Names of unobserved ends. Use it in three steps: learn DNS names ([`Remote::learn`]), fold the ends into blocks
+/// ([`Remote::fold`]), ask for nodes.
 #[derive(Default)]
 pub(crate) struct Remote {
     /// Names by which an address was looked up, with how often. Sorted, so that equal counts do not depend on the
@@ -46,7 +47,7 @@ impl Remote {
 
     /// Chooses blocks so that few nodes stand for these ends, however many they are.
     pub(crate) fn fold(&mut self, ends: impl Iterator<Item = IpAddr>) {
-        // What stands for an address at present.
+        // The address or block that stands for each address at present.
         let mut shown: FxHashMap<IpAddr, (IpAddr, u8)> = ends
             .filter(|ip| !is_public(*ip) && self.name(*ip).is_none())
             .map(|ip| (ip, (ip, if ip.is_ipv4() { 32 } else { 128 })))
@@ -148,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_folded_and_single_ends_are_not() {
+    fn many_ends_of_a_block_are_folded_and_few_are_not() {
         let mut remote = Remote::default();
-        let crowd = (0..17u8).map(|n| IpAddr::from([10, 1, 2, n]));
+        let many = (0..17u8).map(|n| IpAddr::from([10, 1, 2, n]));
         let few = (0..16u8).map(|n| IpAddr::from([10, 1, 3, n]));
-        remote.fold(crowd.chain(few).chain([ip("8.8.8.8")]));
+        remote.fold(many.chain(few).chain([ip("8.8.8.8")]));
         assert_eq!(remote.caller(ip("10.1.2.3")), NodeKey::new(NodeKind::Block, "10.1.2.0/24"));
         assert_eq!(remote.caller(ip("10.1.3.3")), NodeKey::new(NodeKind::Caller, "10.1.3.3"));
         let end = Endpoint::new(ip("10.1.3.3"), 80);

@@ -4,7 +4,8 @@
 use crate::event::Role;
 use crate::net::Transport;
 use crate::span::Resource;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,8 +39,33 @@ pub const LOG2_BUCKETS: usize = 24;
 
 /// Number of durations by power of two: bucket `i` counts the durations of `2^i ..= 2^(i+1)-1` µs. The first bucket
 /// also counts 0, and the last all longer ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Formats for people (JSON) leave out empty buckets at the end; compact formats have all buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Log2Histogram(pub [u64; LOG2_BUCKETS]);
+
+impl Serialize for Log2Histogram {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if !to.is_human_readable() {
+            return self.0.serialize(to);
+        }
+        let used = self.0.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+        to.collect_seq(self.0.iter().take(used))
+    }
+}
+
+impl<'de> Deserialize<'de> for Log2Histogram {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if !from.is_human_readable() {
+            return Ok(Log2Histogram(Deserialize::deserialize(from)?));
+        }
+        let given = Vec::<u64>::deserialize(from)?;
+        let mut all = Log2Histogram::default();
+        let room = all.0.get_mut(..given.len());
+        room.ok_or_else(|| D::Error::invalid_length(given.len(), &"at most 24 buckets"))?.copy_from_slice(&given);
+        Ok(all)
+    }
+}
 
 impl Log2Histogram {
     /// Adds the counts of another histogram.
@@ -71,7 +97,7 @@ impl Log2Histogram {
 }
 
 /// Traffic of a flow in a window. `active` is the state at the window's end.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default)]
 pub struct FlowCounts {
     /// Connections opened (UDP: sockets that began to exchange datagrams).
@@ -103,10 +129,13 @@ pub struct FlowCounts {
     /// Connections refused because the accept queue was full, at a listening socket.
     pub listen_overflows: u64,
     /// Packets that the kernel dropped on their way to or from these sockets, by the kernel's reason.
+    #[schema(value_type = BTreeMap<String, u64>)]
     pub drops: BTreeMap<Box<str>, u64>,
     /// Durations of handshakes, as the client's kernel measured them.
+    #[schema(value_type = Vec<u64>)]
     pub handshake: Log2Histogram,
     /// Smoothed round-trip times: one value per connection in use at each drain, and one at its end.
+    #[schema(value_type = Vec<u64>)]
     pub srtt: Log2Histogram,
 }
 

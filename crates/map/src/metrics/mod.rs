@@ -1,9 +1,8 @@
-//! The map as it happens: sums per edge that only grow, for metrics.
+//! The map while evidence passes by: sums per edge that only grow, for metrics.
 //!
-//! A span waits a moment, until the span of the other end has come; then its edge is known, and it is counted on it as
-//! in the whole map. Spans that must come to the same edge (one end, one connection) wait as one sum: who knows a
-//! connection has learnt nothing from its next request. What is known of connections is forgotten after a minute or
-//! two.
+//! A span waits a moment for the span of the other end. Then its edge is known, and it is counted as in the whole map.
+//! Spans of one end of one connection belong to the same edge, so they wait as one sum. Connections are forgotten after
+//! one to two minutes.
 
 mod sums;
 mod top;
@@ -51,7 +50,7 @@ impl Default for LiveConfig {
     }
 }
 
-/// What became of the spans.
+/// Counts of spans and flow records by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveStats {
     /// Requests of which one end was not observed.
@@ -76,7 +75,7 @@ struct Group {
     whole: bool,
 }
 
-/// What is counted of a flow record; a quarter of its size.
+/// The counted part of a flow record; a quarter of its size.
 struct FlowPart {
     ends: FlowEnds,
     transport: Transport,
@@ -116,7 +115,7 @@ impl FlowPart {
     }
 }
 
-/// What came within [`SLOT`].
+/// Evidence that came within one [`SLOT`].
 struct Slot {
     first: Instant,
     last: Instant,
@@ -135,7 +134,8 @@ pub struct LiveMap {
     waiting: VecDeque<Slot>,
     /// Groups and flow records in it.
     waits: usize,
-    /// What is known: the first is asked, both learn; the second takes its place when it is old enough.
+    /// Two directories of connections. Both learn; the first is asked. When the second is old enough it replaces the
+    /// first.
     known: [Directory; 2],
     turned: Instant,
     blocks: Blocks,
@@ -221,7 +221,7 @@ impl LiveMap {
         }
     }
 
-    /// Counts what has waited long enough.
+    /// Counts the spans and flow records that have waited long enough.
     pub fn tick(&mut self, now: Instant) {
         while self.waiting.front().is_some_and(|slot| now.saturating_duration_since(slot.last) >= self.config.wait) {
             if let Some(slot) = self.waiting.pop_front() {
@@ -272,7 +272,7 @@ impl LiveMap {
             _ if client.kind == NodeKind::Service && is_database(&span.protocol) => "database",
             _ => "virtual_node",
         };
-        // The called one's span of a request that its caller's span has counted.
+        // The server's span of a request that the client's span has already counted.
         let again = serves && client.kind == NodeKind::Service;
         let edge = GraphEdge { client: client.name, server: server.name, connection_type };
         let sums = self.calls.at(edge, if again { 0 } else { group.requests });
@@ -319,7 +319,7 @@ impl LiveMap {
         named.chain(self.flows.rest().map(|(sums, _)| (other(), sums))).collect()
     }
 
-    /// What became of the spans.
+    /// Counts of spans and flow records by their fate.
     pub fn stats(&self) -> LiveStats {
         let rest = |folded: Option<u64>| folded.unwrap_or(0);
         LiveStats {

@@ -1,4 +1,4 @@
-//! What is counted of an edge as it happens, and what it is called.
+//! The sums of an edge, and its name in metrics.
 
 use wirespan_model::{Log2Histogram, Transport};
 
@@ -109,7 +109,7 @@ pub struct FlowSums {
 /// All that is counted of an edge by its flow records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSums {
-    /// What was exchanged.
+    /// Connections and bytes.
     pub flows: FlowSums,
     /// Smoothed RTT, at each look at a connection, by [`RTT_BOUNDS_S`].
     pub rtt: [u64; RTT_BOUNDS_S.len() + 1],

@@ -1,19 +1,20 @@
-//! As many named sums as are allowed, for those with most of the recent traffic; the rest is one sum.
+//! A limited number of named sums, for the keys with most of the recent traffic; all other keys share one sum.
 //!
-//! Sums only grow, as counters must. One that takes the place of another starts at zero, and what it had brought before
-//! stays in the rest; one that loses its place is shown no more, and what it brings from then on goes to the rest.
+//! Sums only grow, as counters must. A key that gains a place starts at zero; its earlier traffic stays in the rest. A
+//! key that loses its place disappears; its later traffic goes to the rest.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// A newcomer takes a place if it brought this many times as much as who holds it, so that equals do not swap for ever.
+/// A new key takes a place if it brought this many times the traffic of the key that has it, so that equal keys do not
+/// swap for ever.
 const ADVANTAGE: u64 = 2;
-/// Newcomers that are watched per place.
+/// New keys that are watched per place.
 const WATCHED: usize = 4;
 
 pub(crate) struct Top<K, V> {
     max: usize,
-    /// With what each brought since the last [`Top::turn`].
+    /// Sums, each with its traffic since the last [`Top::turn`].
     named: FxHashMap<K, (V, u64)>,
     rest: V,
     waiting: FxHashMap<K, u64>,
@@ -40,7 +41,7 @@ impl<K: Clone + Eq + Hash + Ord, V: Default> Top<K, V> {
         &mut self.rest
     }
 
-    /// Gives places to those who brought more lately. Call it about once a minute.
+    /// Gives places to the keys with more recent traffic. Call it about once a minute.
     pub(crate) fn turn(&mut self) {
         let mut waiting: Vec<(u64, K)> = std::mem::take(&mut self.waiting).into_iter().map(|(k, n)| (n, k)).collect();
         let mut named: Vec<(u64, K)> = self.named.iter().map(|(k, (_, n))| (*n, k.clone())).collect();

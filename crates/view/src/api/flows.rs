@@ -7,11 +7,11 @@ use crate::ViewState;
 use axum::extract::{RawQuery, State};
 use axum::Json;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use utoipa::{IntoParams, ToSchema};
 use wirespan_model::event::Role;
-use wirespan_model::{Flow, Log2Histogram, Transport};
+use wirespan_model::{Flow, FlowCounts, Transport};
 use wirespan_store::{Store, StoreError, TimeRange};
 
 /// Records, if not said.
@@ -112,50 +112,14 @@ pub struct FlowRecord {
     pub client_port: u16,
     /// Inode of the network namespace.
     pub netns: u32,
-    /// Connections opened.
-    pub opened: u64,
-    /// Attempts to connect that failed.
-    pub failed: u64,
-    /// Connections closed.
-    pub closed: u64,
-    /// Connections open at the end of the window.
-    pub active: u64,
-    /// Bytes sent.
-    pub bytes_sent: u64,
-    /// Bytes received.
-    pub bytes_received: u64,
-    /// Calls that sent (UDP: datagrams).
-    pub messages_sent: u64,
-    /// Calls that received.
-    pub messages_received: u64,
-    /// Segments retransmitted.
-    pub retransmits: u64,
-    /// Resets sent.
-    pub resets_sent: u64,
-    /// Resets received.
-    pub resets_received: u64,
-    /// Times that the peer's receive window was found closed.
-    pub zero_windows: u64,
-    /// Segments received out of order.
-    pub out_of_order: u64,
-    /// Connections refused for a full accept queue.
-    pub listen_overflows: u64,
-    /// Packets dropped by the kernel, by its reason.
-    pub drops: BTreeMap<String, u64>,
-    /// Handshakes: bucket `i` counts those of `2^i` to `2^(i+1)-1` µs; empty buckets at the end are left out.
-    pub handshake: Vec<u64>,
-    /// Smoothed RTT, likewise.
-    pub srtt: Vec<u64>,
-}
-
-fn buckets(h: &Log2Histogram) -> Vec<u64> {
-    let used = h.0.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
-    h.0.iter().take(used).copied().collect()
+    /// What was exchanged; these fields stand beside the others.
+    #[serde(flatten)]
+    pub counts: FlowCounts,
 }
 
 impl FlowRecord {
     fn new(flow: &Flow) -> Self {
-        let (k, c) = (&flow.key, &flow.counts);
+        let k = &flow.key;
         FlowRecord {
             start_ns: flow.start_ns.to_string(),
             end_ns: flow.end_ns.to_string(),
@@ -181,23 +145,7 @@ impl FlowRecord {
             port: k.port,
             client_port: flow.client_port,
             netns: k.netns,
-            opened: c.opened,
-            failed: c.failed,
-            closed: c.closed,
-            active: c.active,
-            bytes_sent: c.bytes_sent,
-            bytes_received: c.bytes_received,
-            messages_sent: c.messages_sent,
-            messages_received: c.messages_received,
-            retransmits: c.retransmits,
-            resets_sent: c.resets_sent,
-            resets_received: c.resets_received,
-            zero_windows: c.zero_windows,
-            out_of_order: c.out_of_order,
-            listen_overflows: c.listen_overflows,
-            drops: c.drops.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
-            handshake: buckets(&c.handshake),
-            srtt: buckets(&c.srtt),
+            counts: flow.counts.clone(),
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn rate(count: u64, seconds: Option<f64>) -> String {
     }
 }
 
-/// What is called: requests, or connections where nothing was understood.
+/// The unit of an edge's traffic: requests, or connections where nothing was understood.
 pub(super) fn unit(edge: &MapEdge) -> &'static str {
     match (edge.protocols.is_empty(), traffic(edge)) {
         (true, 1) => "connection",
@@ -87,7 +87,7 @@ pub(super) fn pace(p95_ns: u64, rtt_ns: u64) -> String {
     }
 }
 
-/// What is known of an edge, in a line.
+/// All facts about an edge, in a line.
 pub(super) fn facts(edge: &MapEdge) -> String {
     let (c, t) = (&edge.calls, &edge.tcp);
     let port = if edge.port == 0 { String::new() } else { format!(" :{}", edge.port) };

@@ -193,7 +193,7 @@ fn draw(
     labels.push(Label { at: label, lines: arrow.label(map.seconds()), bad: arrow.fails(), calls: arrow.calls() });
 }
 
-/// What is written beside an arrow.
+/// The text beside an arrow.
 struct Label {
     at: Point,
     lines: [String; 2],

@@ -12,7 +12,7 @@ fn share(n: u64, of: u64) -> String {
     }
 }
 
-/// What flow records say of an edge's connections; nothing where there are none.
+/// The connections of an edge by its flow records; a dash without any.
 fn connections(edge: &MapEdge) -> String {
     let t = &edge.tcp;
     if !t.from_flows {
