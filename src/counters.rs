@@ -1,4 +1,4 @@
-//! What every stage counted, in one place: `/metrics`, the status page and `wirespan status` read it.
+//! The counters of every stage, in one place: `/metrics`, the status page and `wirespan status` read them.
 
 use crate::config::Config;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use wirespan_view::{Counter, Stage};
 const ORDER: &[&str] =
     &["capture", "join", "plugin", "flows", "agent", "store", "export", "export-metrics", "link", "receive"];
 
-/// Names that tell of something lost.
+/// Parts of the names of counters that count a loss.
 const LOSS: &[&str] = &[
     "lost",
     "drop",
@@ -30,7 +30,7 @@ const LOSS: &[&str] = &[
 #[derive(Default)]
 pub(crate) struct Counters {
     stages: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
-    /// What the spans seen say.
+    /// Metrics of the spans and flows that passed.
     pub(crate) spans: Arc<SpanMetrics>,
 }
 
@@ -61,7 +61,7 @@ impl Counters {
             .collect()
     }
 
-    /// Everything that tells of loss and is not zero.
+    /// Every counter of a loss that is not zero.
     pub(crate) fn losses(&self) -> Vec<(String, u64)> {
         self.stages()
             .into_iter()

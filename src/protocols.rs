@@ -8,7 +8,7 @@ use wirespan_decode::custom::{Custom, Definition};
 use wirespan_decode::{Keep, Mask, Protocol, Registry};
 use wirespan_plugin::{Limits, Plugin, Settings};
 
-/// The built-in protocols, then descriptions, then plug-ins, each in the order in which the configuration names them.
+/// The built-in protocols, then descriptions, then plug-ins, in the order of the configuration.
 pub(crate) fn registry(config: &Config) -> Result<Registry> {
     let settings = &config.protocols;
     let mut added: Vec<&'static dyn Protocol> = Vec::new();

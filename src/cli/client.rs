@@ -1,4 +1,4 @@
-//! Asks a running wirespan over its query API.
+//! The client of a running wirespan's query API.
 
 use crate::config::Config;
 use anyhow::{bail, Context as _, Result};

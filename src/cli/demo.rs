@@ -34,10 +34,10 @@ pub(crate) struct DemoArgs {
     ui: UiArgs,
 }
 
-/// What the shop has more in the demo than in the tests: a TLS hop, PostgreSQL, Kafka; as far as they are installed.
+/// Parts of the shop that the demo adds: a TLS hop with PostgreSQL, and Kafka, as far as they are installed.
 const PARTS: &str = "payment,shipping";
 
-/// A cgroup that ends with everything in it.
+/// A cgroup; when dropped, its processes are killed and it is removed.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -148,7 +148,7 @@ enum Shown {
     Stopped,
 }
 
-/// Waits for a whole trace and prints it: the one with most spans after some have come.
+/// Waits until spans have come, then prints the trace with most spans.
 fn show_one(
     store: &dyn Store,
     shop: &mut Child,
@@ -172,7 +172,7 @@ fn show_one(
             let traces = super::traces::slowest(store, 50, &wirespan_trace::Limits::default())?;
             let Some(trace) = traces.iter().max_by_key(|t| t.spans.len()) else { return Ok(Shown::Nothing) };
             use std::io::IsTerminal as _;
-            println!("{}", super::traces::render(trace, std::io::stdout().is_terminal()));
+            println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
             return Ok(Shown::Trace);
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -192,7 +192,7 @@ fn end(shop: &mut Child) {
     }
 }
 
-/// A directory of our own that ends with us.
+/// A temporary directory; removed when dropped.
 struct WorkDir(PathBuf);
 
 impl WorkDir {

@@ -20,22 +20,22 @@ pub(crate) struct FlowsArgs {
     /// Until when [default: now]
     #[arg(long, allow_hyphen_values = true, value_name = "TIME")]
     to: Option<String>,
-    /// Only of this service
+    /// Only records of this service
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
-    /// Only with this address
+    /// Only records with this remote address
     #[arg(long, value_name = "IP")]
     remote: Option<IpAddr>,
-    /// Only at this port, at which the server's side listens
+    /// Only records with this port of the server's side
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Only of this process
+    /// Only records of this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// At most so many, the latest [default: 1000; with --store all]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Read all records of this store's directory, which no wirespan is using, instead of asking
+    /// Read all records from this store directory, which no running wirespan may use, instead of asking a server
     #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "to"])]
     store: Option<PathBuf>,
     /// Form of the answer; json is one object per record and line
@@ -93,7 +93,7 @@ fn ask(args: &FlowsArgs, config: &Config) -> Result<FlowRecords> {
     serde_json::from_value(answer).context("the server's flow records are not as this wirespan knows them")
 }
 
-/// One record for people.
+/// One record as a line of text.
 fn line(r: &FlowRecord) -> String {
     let (arrow, other) = match r.role.as_str() {
         "client" => ("->", format!("{}:{}", r.remote, r.port)),

@@ -1,5 +1,5 @@
-//! `__gate FD CMD…`: a new process that waits until it is a target, then becomes the command. So the first thing that
-//! the command does is seen.
+//! `__gate FIFO CMD…`: a new process that waits until it is traced, then becomes the command. So the command is traced
+//! from its first instruction.
 
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 #[derive(Args)]
 pub(crate) struct GateArgs {
-    /// Where to read the word: one byte means go, the end of file means end
+    /// A pipe: one byte in it means go on, end of file means give up
     fifo: PathBuf,
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
@@ -27,7 +27,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<ExitCode> {
     let [program, rest @ ..] = args.command.as_slice() else { bail!("no command") };
     let error = Command::new(program).args(rest).exec();
     eprintln!("wirespan: {}: {error}", program.to_string_lossy());
-    // As shells do: 127 for a command that is not there, 126 for one that cannot be run.
+    // The codes of shells: 127 for a command that does not exist, 126 for a command that cannot be run.
     Ok(ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
@@ -41,7 +41,7 @@ fn program(name: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(runs)
 }
 
-/// A command that has been started and waits at the gate.
+/// A process that waits at the gate to become a command.
 pub(crate) struct Gated {
     /// The process: it keeps its pid when it becomes the command.
     pub(crate) child: Child,
@@ -64,7 +64,7 @@ impl Gated {
         Ok(Gated { child, program: command.first().and_then(|name| program(name)), word })
     }
 
-    /// Our reading end must outlive the child's opening of it.
+    /// Keeps this process's reading end open until the child has opened it.
     fn wait_for_open(child: &Child, gate: std::io::PipeReader) {
         use std::os::fd::AsRawFd as _;
         let ours = std::fs::read_link(format!("/proc/self/fd/{}", gate.as_raw_fd()));
@@ -82,12 +82,12 @@ impl Gated {
         }
     }
 
-    /// The file that it will become, as far as that can be told.
+    /// The file that the process will execute, as far as that is known.
     pub(crate) fn program(&self) -> Option<PathBuf> {
         self.program.clone()
     }
 
-    /// Lets it become the command.
+    /// Lets the process become the command.
     pub(crate) fn open(mut self) -> Result<Child> {
         use std::io::Write as _;
         self.word.write_all(b"!").context("the command ended before it began")?;

@@ -1,4 +1,4 @@
-//! `wirespan map`: who calls whom, and what has changed.
+//! `wirespan map`: the dependency map, and what has changed in it.
 
 use super::client::{encode, ClientArgs};
 use crate::config::Config;

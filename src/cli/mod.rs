@@ -13,6 +13,7 @@ mod run;
 mod server;
 mod status;
 mod targets;
+mod trace;
 mod traces;
 mod up;
 
@@ -54,10 +55,10 @@ enum Command {
     /// Search the spans of a running wirespan
     Traces(traces::TracesArgs),
     /// Show one trace as a tree
-    Trace(traces::TraceArgs),
+    Trace(trace::TraceArgs),
     /// The dependency map of a running wirespan
     Map(map::MapArgs),
-    /// Flow records of a running wirespan, or of a store: who exchanged how much with whom
+    /// Flow records of a running wirespan, or of a store: what each process exchanged with each peer
     Flows(flows::FlowsArgs),
     /// What this kernel allows, and what is lost
     Check(check::CheckArgs),
@@ -65,7 +66,7 @@ enum Command {
     Status(status::StatusArgs),
     /// The demo services, traced
     Demo(demo::DemoArgs),
-    /// Waits until it is told to go on, then becomes the command (internal)
+    /// Waits at a pipe, then becomes the command (internal)
     #[command(name = "__gate", hide = true)]
     Gate(gate::GateArgs),
     /// Prints docs/configuration.md (internal)
@@ -99,7 +100,7 @@ impl Cli {
             Command::Server(args) => server::server(args, config),
             Command::Replay(args) => replay::replay(args, config),
             Command::Traces(args) => traces::traces(args, &config),
-            Command::Trace(args) => traces::trace(args, &config),
+            Command::Trace(args) => trace::trace(args, &config),
             Command::Map(args) => map::map(args, &config),
             Command::Flows(args) => flows::flows(args, &config),
             Command::Check(args) => check::check(args, &config),

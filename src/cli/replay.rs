@@ -36,7 +36,7 @@ pub(crate) struct ReplayArgs {
     ui: UiArgs,
 }
 
-/// A capture file knows no process.
+/// The resource of every span: a capture file does not name processes.
 struct Nobody(Arc<Resource>);
 
 impl Resources for Nobody {
@@ -55,7 +55,7 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     let mut failed = 0;
     let mut total = 0;
     for path in &args.files {
-        // Each file is a world of its own: connections, host id and time do not carry over.
+        // Files are independent: connections, host id and time do not carry over from one to the next.
         let host_id = wirespan_model::key::hash64(&[path.as_os_str().as_encoded_bytes()]);
         let mut joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
         let mut reader = Replay::new(Limits::default());
@@ -99,7 +99,7 @@ fn print(spans: &[Arc<Span>], format: Format) -> Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let written = match format {
         Format::Json => traced(spans).iter().try_for_each(|span| writeln!(out, "{span}")),
-        Format::Text => spans.iter().try_for_each(|span| writeln!(out, "{}", super::traces::line(span))),
+        Format::Text => spans.iter().try_for_each(|span| writeln!(out, "{}", line(span))),
     };
     match written.and_then(|()| out.flush()) {
         // `replay … | head` is no failure.
@@ -108,7 +108,23 @@ fn print(spans: &[Arc<Span>], format: Format) -> Result<()> {
     }
 }
 
-/// The spans as they are in their traces, in the order of their start.
+/// A span in one line.
+fn line(span: &Span) -> String {
+    let t = &span.tuple;
+    let code = span.status_code.map(|c| format!(" {c}")).unwrap_or_default();
+    let late = if span.error.is_empty() { String::new() } else { format!("  {}", span.error) };
+    format!(
+        "{:>9}  {:8} {} → {}  {}  {}{code}{late}",
+        tree::duration(i128::from(span.duration_ns())),
+        span.protocol,
+        t.client,
+        t.server,
+        span.name(),
+        span.status.as_str()
+    )
+}
+
+/// The spans as JSON, each with its place in its trace, in the order of their start.
 fn traced(spans: &[Arc<Span>]) -> Vec<Value> {
     let mut stream = Stream::new(StreamConfig { max_spans: usize::MAX, ..StreamConfig::default() });
     let mut placed = Vec::with_capacity(spans.len());

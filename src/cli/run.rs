@@ -108,7 +108,7 @@ fn print_traces(store: &dyn Store, limit: usize) -> Result<()> {
         eprintln!("wirespan: no request was seen");
     }
     for trace in traces {
-        println!("{}", super::traces::render(&trace, colour));
+        println!("{}", super::trace::render(&trace, colour));
     }
     Ok(())
 }

@@ -1,17 +1,15 @@
-//! `wirespan traces` and `wirespan trace ID`: search, and one trace as a tree.
+//! `wirespan traces`: search the traces of a running wirespan.
 
 use super::client::{encode, ClientArgs};
 use super::Format;
 use crate::config::Config;
-use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use anyhow::Result;
+use clap::Args;
 use std::collections::HashSet;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use wirespan_model::{Span, Trace};
+use wirespan_model::Trace;
 use wirespan_store::{Order, Query, Store};
-use wirespan_trace::tree::{self, TextOptions};
-use wirespan_trace::{assemble, Limits};
+use wirespan_trace::{assemble, tree, Limits};
 
 #[derive(Args)]
 pub(crate) struct TracesArgs {
@@ -34,28 +32,6 @@ pub(crate) struct TracesArgs {
     /// Form of the answer
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    #[command(flatten)]
-    client: ClientArgs,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum TraceFormat {
-    /// A tree for people
-    #[default]
-    Text,
-    /// One JSON document
-    Json,
-    /// OTLP JSON
-    Otlp,
-}
-
-#[derive(Args)]
-pub(crate) struct TraceArgs {
-    /// Id of any span of the trace (16 hex digits), or of the trace (32)
-    id: String,
-    /// Form of the answer
-    #[arg(long, value_enum, default_value_t)]
-    format: TraceFormat,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -94,45 +70,8 @@ pub(crate) fn traces(args: TracesArgs, config: &Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn trace(args: TraceArgs, config: &Config) -> Result<ExitCode> {
-    let answer = args.client.get(config, &format!("/api/v1/trace/{}/model", encode(&args.id)))?;
-    let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
-    match args.format {
-        TraceFormat::Text => println!("{}", render(&trace, std::io::stdout().is_terminal())),
-        TraceFormat::Json => println!("{}", serde_json::to_string_pretty(&tree::trace_json(&trace))?),
-        TraceFormat::Otlp => {
-            let request = wirespan_ship::otlp::encode_traces(std::slice::from_ref(&trace));
-            let mut line = Vec::new();
-            wirespan_ship::otlp::json::write_request(&request, &mut line);
-            println!("{}", String::from_utf8_lossy(&line));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A trace as a tree.
-pub(super) fn render(trace: &Trace, color: bool) -> String {
-    tree::text(trace, TextOptions { color, ..TextOptions::default() })
-}
-
-/// A span in one line.
-pub(super) fn line(span: &Span) -> String {
-    let t = &span.tuple;
-    let code = span.status_code.map(|c| format!(" {c}")).unwrap_or_default();
-    let late = if span.error.is_empty() { String::new() } else { format!("  {}", span.error) };
-    format!(
-        "{:>9}  {:8} {} → {}  {}  {}{code}{late}",
-        tree::duration(i128::from(span.duration_ns())),
-        span.protocol,
-        t.client,
-        t.server,
-        span.name(),
-        span.status.as_str()
-    )
-}
-
-/// The slowest traces of a store, each once. Connections that were not understood come last: they last as long as they
-/// are open.
+/// The slowest traces of a store, each once. Connections whose protocol is unknown come last: their spans last as long
+/// as the connection.
 pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits) -> Result<Vec<Trace>> {
     let query = Query { order: Order::Slowest, limit: 2000, ..Query::default() };
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! The only home of defaults: every key, its words and its default.
+//! The only home of defaults: every key, its description and its default.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(crate) struct Config {
     /// What the kernel programs copy.
     pub(crate) capture: Capture,
-    /// Who exchanges how much with whom: connections bundled in the kernel.
+    /// How much each process exchanges with each peer: connections bundled in the kernel.
     pub(crate) flows: Flows,
     /// Protocols that the user adds; see docs/protocols/custom.md.
     pub(crate) protocols: Protocols,
@@ -20,7 +20,7 @@ pub(crate) struct Config {
     pub(crate) mask: std::collections::BTreeMap<String, Mask>,
     /// How requests and responses are paired.
     pub(crate) join: Join,
-    /// Which request a call was made for, where only time and structure tell.
+    /// Causes of calls that only time and structure tell.
     pub(crate) inference: Inference,
     /// Where spans are kept.
     pub(crate) store: Store,
@@ -42,21 +42,21 @@ pub(crate) struct Capture {
     pub(crate) young_kib: u32,
     /// Size of the ring buffer between kernel and agent, MiB; a power of two.
     pub(crate) ring_mib: u32,
-    /// Force how messages are seen: `socket-tracepoints` or `syscall-tracepoints`; empty chooses the best.
+    /// How messages are captured: `socket-tracepoints` or `syscall-tracepoints`; empty chooses the best.
     pub(crate) rung: String,
     /// Optional kernel programs to leave out, by the names of `wirespan check --format json`.
     pub(crate) without: Vec<String>,
-    /// Attach at once also the kernel programs that are else attached when a target first needs them (io_uring,
-    /// splice(), the begin of long sends): nothing of the first such call is missed, and every call on every socket
-    /// costs more.
+    /// Attach every kernel program at the start: no call is missed, and every call on every socket costs more. Without
+    /// it the programs for io_uring, splice() and the begin of long sends are attached when a target first needs
+    /// them, and may miss the first such call.
     pub(crate) hooks_from_start: bool,
-    /// See messages and make spans of them; without it there are flows only, at a small part of the cost.
+    /// Capture messages and make spans of them; without it there are flows only, at a small part of the cost.
     pub(crate) messages: bool,
-    /// Look into the runtimes of targets (goroutines, virtual threads, asyncio, tokio, Node, …) for who acts; without
-    /// it only threads, what is handed over between them, and inference tell.
+    /// Follow the actors of the targets' runtimes (goroutines, virtual threads, asyncio, tokio, Node, …); without it
+    /// causes come from threads, from hand-overs between threads, and from inference only.
     pub(crate) runtimes: bool,
-    /// Goroutines, virtual threads, greenlets, tasks and streams of which it is known for whom they act, at least 512;
-    /// who said nothing for the longest time is forgotten first.
+    /// Actors of runtimes (goroutines, virtual threads, greenlets, tasks, streams) whose cause is remembered, at least
+    /// 512; the actor that was idle longest is forgotten first.
     pub(crate) actors: u32,
     /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first`
     /// or `every`.
@@ -83,7 +83,7 @@ impl Default for Capture {
     }
 }
 
-/// Who exchanges how much with whom: connections bundled in the kernel.
+/// How much each process exchanges with each peer: connections bundled in the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Flows {
@@ -93,9 +93,9 @@ pub(crate) struct Flows {
     pub(crate) drain_ms: u64,
     /// Seconds of a record: bundles of several drains become one.
     pub(crate) window_s: u64,
-    /// Bundles for which the kernel has room between two drains; further ones go out one by one, which costs more.
+    /// Bundles that fit in the kernel between two drains; further bundles go out one by one, which costs more.
     pub(crate) bundles: u32,
-    /// TCP connections that the kernel follows cheaply at once; further ones are bundled with each message.
+    /// TCP connections that the kernel follows cheaply at a time; further connections are bundled with each message.
     pub(crate) sockets: u32,
 }
 
@@ -203,15 +203,16 @@ impl Default for Join {
     }
 }
 
-/// Which request a call was made for, where only time and structure tell.
+/// Causes of calls that only time and structure tell. Inferred where spans are captured; `wirespan server` takes the
+/// causes that its agents inferred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Inference {
-    /// Infer; without it such calls have no parent.
+    /// Infer causes; without it such calls have no parent.
     pub(crate) enabled: bool,
     /// Least confidence of an inferred link; below it a call has no parent.
     pub(crate) min_confidence: f32,
-    /// Longest time for which a call waits until the requests that may have made it have ended, s.
+    /// Longest time for which a call waits until the requests that may have caused it have ended, s.
     pub(crate) max_wait_s: u64,
 }
 
@@ -247,9 +248,9 @@ pub(crate) struct Serve {
     pub(crate) ui: SocketAddr,
     /// Agents' spans (`wirespan server`).
     pub(crate) agents: SocketAddr,
-    /// OTLP over gRPC (`wirespan server` and `up`); empty string is off.
+    /// OTLP over gRPC (`wirespan server`); empty string is off.
     pub(crate) otlp_grpc: String,
-    /// OTLP over HTTP; empty string is off.
+    /// OTLP over HTTP (`wirespan server`); empty string is off.
     pub(crate) otlp_http: String,
 }
 
@@ -284,8 +285,8 @@ pub(crate) struct Export {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Metrics {
-    /// Edges of the dependency map that have series of their own, those with most of the recent traffic; the rest is
-    /// one.
+    /// Edges of the dependency map that have series of their own: those with most of the recent traffic. The other
+    /// edges share one series.
     pub(crate) max_edges: usize,
 }
 

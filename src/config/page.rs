@@ -26,7 +26,7 @@ fn section<'a>(all: &'a toml::Table, path: &str) -> Option<&'a toml::Table> {
     })
 }
 
-/// `docs/configuration.md`: every key with its default and the words that stand above it in `keys.rs`.
+/// `docs/configuration.md`: every key with its default and its comment in `keys.rs`.
 pub(crate) fn reference() -> Result<String> {
     let defaults = template([])?;
     let mut out = String::from(
