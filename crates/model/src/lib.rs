@@ -19,6 +19,8 @@ pub mod net;
 pub mod percent;
 pub mod semconv;
 pub mod span;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 pub mod time;
 pub mod trace;
 

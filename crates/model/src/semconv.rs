@@ -175,21 +175,15 @@ pub fn resource_attributes(resource: &Resource, pid: u32) -> Vec<Attr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use crate::test_support::SpanBuilder;
 
     #[test]
     fn the_parsers_attributes_win_and_empty_values_are_left_out() {
-        let span = Span {
-            protocol: "http".into(),
-            kind: SpanKind::Server,
-            operation: "GET".into(),
-            target: "/cart".into(),
-            status_code: Some(503),
-            status: Status::ServerError,
-            attrs: vec![("http.request.method".into(), Value::from("HEAD"))],
-            resource: Arc::default(),
-            ..Span::default()
-        };
+        let span = SpanBuilder::server(0)
+            .request("http", "GET", "/cart")
+            .status(Status::ServerError, 503)
+            .attr("http.request.method", "HEAD")
+            .build();
         let a = attributes(&span);
         let get = |key: &str| a.iter().filter(|(k, _)| k == key).map(|(_, v)| v.to_string()).collect::<Vec<_>>();
         assert_eq!(get("http.request.method"), ["HEAD"]);

@@ -12,9 +12,8 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use wirespan_model::{
-    Evidence, ParentLink, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan,
-};
+use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::{Evidence, ParentLink, Resource, Span, SpanId, SpanKind, Status, Trace, TraceId, TraceSpan};
 use wirespan_ship::otlp::export::Protocol;
 use wirespan_ship::otlp::proto::{self, AnyValue, KeyValue};
 use wirespan_ship::otlp::{encode_traces, instance_id, json, ExportConfig, Exporter, OtlpReceiver, ReceiveConfig};
@@ -61,27 +60,17 @@ fn eventually(what: &str, mut f: impl FnMut() -> bool) {
 
 fn trace(id: u8) -> Trace {
     let resource = Resource { service: "cart".into(), host: "n1".into(), ..Resource::default() };
-    let root = Span {
-        id: SpanId(u64::from(id) << 8 | 1),
-        kind: SpanKind::Server,
-        tap: TapSide::ServerProcess,
-        protocol: "http".into(),
-        operation: "GET".into(),
-        target: "/cart?<é>&\"".into(),
-        start_ns: 1_700_000_000_000_000_000,
-        end_ns: 1_700_000_000_005_000_000,
-        status: Status::ServerError,
-        status_code: Some(503),
-        attrs: vec![
-            ("n".into(), i64::MIN.into()),
-            ("x".into(), 0.1.into()),
-            ("b".into(), false.into()),
-            ("e".into(), "".into()),
-        ],
-        pid: 7,
-        resource: Arc::new(resource),
-        ..Span::default()
-    };
+    let root = SpanBuilder::server(u64::from(id) << 8 | 1)
+        .request("http", "GET", "/cart?<é>&\"")
+        .time(1_700_000_000_000_000_000, 1_700_000_000_005_000_000)
+        .status(Status::ServerError, 503)
+        .attr("n", i64::MIN)
+        .attr("x", 0.1)
+        .attr("b", false)
+        .attr("e", "")
+        .process(7, 0, "")
+        .resource(Arc::new(resource))
+        .build();
     let child = Span { id: SpanId(u64::from(id) << 8 | 2), status: Status::Ok, kind: SpanKind::Client, ..root.clone() };
     let link = ParentLink { parent: root.id, evidence: Evidence::Thread, confidence: 0.95 };
     let spans = vec![

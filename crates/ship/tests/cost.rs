@@ -6,7 +6,8 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
-use wirespan_model::{Resource, Span, SpanId, SpanKind, Status, TapSide};
+use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::{Resource, Span};
 use wirespan_ship::link::{AgentInfo, Receiver, ReceiverConfig, Sender, SenderConfig};
 use wirespan_ship::metrics::RedMetrics;
 use wirespan_ship::otlp::{encode_spans, json};
@@ -25,35 +26,24 @@ fn spans(n: u64) -> Vec<Arc<Span>> {
         })
     };
     let resources: Vec<_> = (0..8).map(resource).collect();
-    let span = |i: u64| Span {
-        id: SpanId(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-        kind: SpanKind::Server,
-        tap: TapSide::ServerProcess,
-        protocol: "http".into(),
-        operation: "GET".into(),
-        target: format!("/cart/{}", i % 1000).into(),
-        start_ns: 1_700_000_000_000_000_000 + i * 50_000,
-        response_ns: 1_700_000_000_001_000_000 + i * 50_000,
-        end_ns: 1_700_000_000_001_000_000 + i * 50_000,
-        status: Status::Ok,
-        status_code: Some(200),
-        request_bytes: 120,
-        response_bytes: 900,
-        socket: i / 100,
-        pid: 4000,
-        tid: 4000 + (i % 16) as u32,
-        comm: "worker".into(),
-        request_seq: Some(i as u32),
-        response_seq: Some(i as u32 * 3),
-        attrs: vec![
-            ("http.request.method".into(), "GET".into()),
-            ("url.path".into(), "/cart/7".into()),
-            ("server.address".into(), "cart".into()),
-            ("http.response.status_code".into(), 200i64.into()),
-            ("network.protocol.version".into(), "1.1".into()),
-        ],
-        resource: resources[(i % 8) as usize].clone(),
-        ..Span::default()
+    let span = |i: u64| {
+        let start = 1_700_000_000_000_000_000 + i * 50_000;
+        let mut span = SpanBuilder::server(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+            .request("http", "GET", &format!("/cart/{}", i % 1000))
+            .time(start, start + 1_000_000)
+            .response_at(start + 1_000_000)
+            .bytes(120, 900)
+            .process(4000, 4000 + (i % 16) as u32, "worker")
+            .sequence(i as u32, i as u32 * 3)
+            .attr("http.request.method", "GET")
+            .attr("url.path", "/cart/7")
+            .attr("server.address", "cart")
+            .attr("http.response.status_code", 200i64)
+            .attr("network.protocol.version", "1.1")
+            .resource(resources[(i % 8) as usize].clone())
+            .build();
+        span.socket = i / 100;
+        span
     };
     (0..n).map(|i| Arc::new(span(i))).collect()
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use wirespan_model::test_support::SpanBuilder;
 use wirespan_model::{
     Evidence, ParentLink, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, TraceId, TraceSpan,
 };
@@ -56,26 +57,25 @@ fn a_process_that_exports_to_itself_is_told_so() {
 
 fn trace(spans: u64) -> Trace {
     let resource = Arc::new(Resource { service: "cart".into(), host: "n1".into(), ..Resource::default() });
-    let span = |i: u64| Span {
-        id: SpanId(i + 1),
-        kind: SpanKind::Server,
-        tap: TapSide::ServerProcess,
-        protocol: "http".into(),
-        operation: "GET".into(),
-        target: "/cart".into(),
-        start_ns: 1_000 + i,
-        end_ns: 2_000 + i,
-        status: Status::ServerError,
-        status_code: Some(503),
-        error: "no \"stock\" – é".into(),
-        attrs: vec![("http.request.method".into(), "GET".into()), ("http.response.status_code".into(), 503i64.into())],
-        pid: 7,
-        resource: resource.clone(),
-        ..Span::default()
+    let span = |i: u64| {
+        SpanBuilder::server(i + 1)
+            .request("http", "GET", "/cart")
+            .time(1_000 + i, 2_000 + i)
+            .status(Status::ServerError, 503)
+            .attr("http.request.method", "GET")
+            .attr("http.response.status_code", 503i64)
+            .process(7, 0, "")
+            .resource(resource.clone())
     };
     let link = |i| (i > 0).then_some(ParentLink { parent: SpanId(1), evidence: Evidence::Thread, confidence: 0.95 });
-    let spans =
-        (0..spans).map(|i| TraceSpan { span: Arc::new(span(i)), link: link(i), depth: 0, links: Vec::new() }).collect();
+    let spans = (0..spans)
+        .map(|i| TraceSpan {
+            span: Arc::new(Span { error: "no \"stock\" – é".into(), ..span(i).build() }),
+            link: link(i),
+            depth: 0,
+            links: Vec::new(),
+        })
+        .collect();
     Trace { id: TraceId([0xab; 16]), spans, complete: true }
 }
 

@@ -7,32 +7,24 @@ mod world;
 use memory::Mem;
 use std::collections::HashMap;
 use std::sync::Arc;
-use wirespan_model::{Endpoint, Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, Trace, Value};
+use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::{Endpoint, Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, Trace};
 use wirespan_trace::{assemble, fill_links, link, Limits, Stream, StreamConfig};
 use world::{parents, MS, S, T0};
 
 fn kafka(id: u64, operation: &'static str, first: i64, last: i64, at: u64) -> Span {
-    Span {
-        id: SpanId(id),
-        tap: TapSide::ClientProcess,
-        kind: SpanKind::Client,
-        protocol: "kafka".into(),
-        operation: operation.into(),
-        status: Status::Ok,
-        start_ns: at,
-        end_ns: at + MS,
-        pid: id as u32,
-        host_id: 1,
-        request_seq: Some(id as u32 * 1000),
-        response_seq: Some(id as u32 * 1000 + 1),
-        attrs: vec![
-            ("messaging.destination.name".into(), "orders".into()),
-            ("messaging.destination.partition.id".into(), "0".into()),
-            ("kafka.offset".into(), Value::Int(first)),
-            ("wirespan.kafka.last_offset".into(), Value::Int(last)),
-        ],
-        ..Span::default()
-    }
+    SpanBuilder::client(id)
+        .request("kafka", operation, "")
+        .status(Status::Ok, None)
+        .time(at, at + MS)
+        .process(id as u32, 0, "")
+        .host(1)
+        .sequence(id as u32 * 1000, id as u32 * 1000 + 1)
+        .attr("messaging.destination.name", "orders")
+        .attr("messaging.destination.partition.id", "0")
+        .attr("kafka.offset", first)
+        .attr("wirespan.kafka.last_offset", last)
+        .build()
 }
 
 /// The same request as the broker saw it.

@@ -267,24 +267,12 @@ fn known_method(method: &str) -> &str {
 mod tests {
     use super::*;
     use crate::metrics::Registry;
-    use std::sync::Arc;
-    use wirespan_model::Resource;
+    use wirespan_model::test_support::SpanBuilder;
 
     fn http(kind: SpanKind, tap: TapSide, code: i32, ms: u64) -> Span {
-        let resource = Resource { service: "cart".into(), ..Resource::default() };
-        Span {
-            kind,
-            tap,
-            protocol: "http".into(),
-            operation: "GET".into(),
-            target: "/never/a/label".into(),
-            start_ns: 1,
-            end_ns: 1 + ms * 1_000_000,
-            status: if code < 500 { Status::Ok } else { Status::ServerError },
-            status_code: Some(code),
-            resource: Arc::new(resource),
-            ..Span::default()
-        }
+        let status = if code < 500 { Status::Ok } else { Status::ServerError };
+        let span = SpanBuilder::at(0, tap).request("http", "GET", "/never/a/label").time(1, 1 + ms * 1_000_000);
+        Span { kind, ..span.status(status, code).service("cart").build() }
     }
 
     fn text(red: RedMetrics) -> String {

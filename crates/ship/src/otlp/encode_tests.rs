@@ -4,7 +4,8 @@ use super::*;
 use crate::otlp::json;
 use prost::Message;
 use wirespan_model::span::TcpHealth;
-use wirespan_model::{Endpoint, Evidence, FiveTuple, SpanKind, Status, TapSide, Transport};
+use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::{Evidence, FiveTuple, SpanKind, Status, TapSide, Transport};
 
 fn resource(service: &str) -> Arc<Resource> {
     Arc::new(Resource {
@@ -16,40 +17,22 @@ fn resource(service: &str) -> Arc<Resource> {
     })
 }
 
-fn tuple() -> FiveTuple {
-    FiveTuple {
-        transport: Transport::Tcp,
-        client: Endpoint { ip: [10, 0, 0, 1].into(), port: 40000 },
-        server: Endpoint { ip: [10, 0, 0, 2].into(), port: 8080 },
-    }
-}
-
 /// A client that asks and a server that fails, seen from both ends.
 fn failed_call() -> Trace {
-    let client = Span {
-        id: SpanId(0xa1),
-        tap: TapSide::ClientProcess,
-        kind: SpanKind::Client,
-        protocol: "http".into(),
-        start_ns: 1_700_000_000_000_000_000,
-        response_ns: 1_700_000_000_002_000_000,
-        end_ns: 1_700_000_000_003_000_000,
-        status: Status::ServerError,
-        status_code: Some(503),
-        operation: "GET".into(),
-        target: "/cart".into(),
-        request_bytes: 80,
-        response_bytes: 120,
-        tuple: tuple(),
-        pid: 41,
-        tid: 42,
-        comm: "pool-1".into(),
-        request_seq: Some(4_000_000_000),
-        attrs: vec![("http.request.method".into(), "GET".into()), ("server.address".into(), "cart".into())],
-        tcp: TcpHealth { srtt_ns: 150_000, retransmits: 1, queue_us: 310, ..TcpHealth::default() },
-        resource: resource("web"),
-        ..Span::default()
-    };
+    let mut client = SpanBuilder::client(0xa1)
+        .request("http", "GET", "/cart")
+        .time(1_700_000_000_000_000_000, 1_700_000_000_003_000_000)
+        .response_at(1_700_000_000_002_000_000)
+        .status(Status::ServerError, 503)
+        .bytes(80, 120)
+        .ends(([10, 0, 0, 1], 40000), ([10, 0, 0, 2], 8080))
+        .process(41, 42, "pool-1")
+        .sequence(4_000_000_000, None)
+        .attr("http.request.method", "GET")
+        .attr("server.address", "cart")
+        .resource(resource("web"))
+        .build();
+    client.tcp = TcpHealth { srtt_ns: 150_000, retransmits: 1, queue_us: 310, ..TcpHealth::default() };
     let server = Span {
         id: SpanId(0x1122_3344_5566_7788),
         tap: TapSide::ServerProcess,

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
+use wirespan_model::test_support::SpanBuilder;
 use wirespan_model::{
     Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth,
     TraceId, Transport, Value,
@@ -138,16 +139,7 @@ pub(crate) fn spans(most: usize) -> impl Strategy<Value = Vec<Arc<Span>>> {
 
 /// One plain span; `n` makes it distinct.
 pub(crate) fn plain(n: u64, start_ns: u64) -> Arc<Span> {
-    Arc::new(Span {
-        id: SpanId(n),
-        start_ns,
-        end_ns: start_ns + 1_000,
-        protocol: Cow::Borrowed("http"),
-        operation: "GET".into(),
-        target: format!("/item/{}", n % 50).into(),
-        kind: SpanKind::Server,
-        status: Status::Ok,
-        resource: Arc::new(Resource { service: "shop".into(), ..Resource::default() }),
-        ..Span::default()
-    })
+    let item = format!("/item/{}", n % 50);
+    let span = SpanBuilder::client(n).request("http", "GET", &item).time(start_ns, start_ns + 1_000).service("shop");
+    Arc::new(Span { kind: SpanKind::Server, ..span.status(Status::Ok, None).build() })
 }

@@ -3,10 +3,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use wirespan_model::{
-    Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, Trace, Transport,
-};
+use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide, Trace, Transport};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -46,24 +44,14 @@ fn ip(host: u64) -> IpAddr {
 impl World {
     pub fn blank(&mut self, p: Proc, tap: TapSide, start: u64, end: u64) -> Span {
         self.next += 1;
-        Span {
-            id: SpanId(0x1000_0000 + u64::from(self.next)),
-            tap,
-            kind: if tap == TapSide::ServerProcess { SpanKind::Server } else { SpanKind::Client },
-            protocol: "http".into(),
-            operation: "GET".into(),
-            target: format!("/{}", p.name).into(),
-            start_ns: start,
-            response_ns: end,
-            end_ns: end,
-            status: Status::Ok,
-            status_code: Some(200),
-            host_id: p.host,
-            pid: p.pid,
-            tid: p.pid,
-            resource: Arc::new(Resource { service: p.name.into(), ..Resource::default() }),
-            ..Span::default()
-        }
+        SpanBuilder::at(0x1000_0000 + u64::from(self.next), tap)
+            .request("http", "GET", &format!("/{}", p.name))
+            .time(start, end)
+            .response_at(end)
+            .host(p.host)
+            .process(p.pid, p.pid, "")
+            .service(p.name)
+            .build()
     }
 
     /// A request from `from` (for the request `cause`, if any) to `to`, with its two spans; 50 µs on the way each way.

@@ -11,6 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use wirespan_model::test_support::SpanBuilder;
 use wirespan_model::{
     Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, Text,
     Transport, Value,
@@ -129,27 +130,21 @@ impl Shop {
             server: end(to.ip, to.port),
         };
         let response = start + took * 4 / 5;
-        let base = Span {
-            protocol: ask.protocol.into(),
-            status: ask.status,
-            status_code: (ask.code != 0).then_some(ask.code),
-            operation: ask.operation.into(),
-            target: ask.target.into(),
-            request_bytes: 120 + self.random(400),
-            response_bytes: 300 + self.random(9_000),
-            tuple,
-            host_id: HOST_ID,
-            netns: 4_026_531_840,
-            request_seq: (!dns).then_some(request_seq),
-            response_seq: (!dns).then_some(response_seq),
-            message_id: dns.then_some(u64::from(request_seq & 0xffff)),
-            tcp: TcpHealth {
-                srtt_ns: 40 * US + self.random(90) * US,
-                connect_ns: 60 * US,
-                queue_us: 5 + self.random(40) as u32,
-                ..TcpHealth::default()
-            },
-            ..Span::default()
+        let mut base = SpanBuilder::client(0)
+            .request(ask.protocol, ask.operation, ask.target)
+            .status(ask.status, (ask.code != 0).then_some(ask.code))
+            .bytes(120 + self.random(400), 300 + self.random(9_000))
+            .host(HOST_ID)
+            .sequence((!dns).then_some(request_seq), (!dns).then_some(response_seq))
+            .build();
+        base.tuple = tuple;
+        base.netns = 4_026_531_840;
+        base.message_id = dns.then_some(u64::from(request_seq & 0xffff));
+        base.tcp = TcpHealth {
+            srtt_ns: 40 * US + self.random(90) * US,
+            connect_ns: 60 * US,
+            queue_us: 5 + self.random(40) as u32,
+            ..TcpHealth::default()
         };
         if let Some(c) = from {
             let socket = self.id();

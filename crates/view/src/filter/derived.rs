@@ -115,6 +115,7 @@ impl Search {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use wirespan_model::test_support::SpanBuilder;
     use wirespan_model::{Resource, SpanId, Status};
     use wirespan_store::{Embedded, Options};
 
@@ -153,11 +154,8 @@ mod tests {
     fn derived_attributes_are_found_as_if_they_were_kept() {
         let store = Embedded::memory(Options::default()).unwrap();
         let span = |n: u64, protocol: &'static str, target: &str, code| {
-            let mut s = Span { id: SpanId(n), protocol: protocol.into(), start_ns: n, end_ns: n, ..Span::default() };
-            s.operation = "GET".into();
-            s.target = target.into();
-            s.status_code = code;
-            Arc::new(s)
+            let span = SpanBuilder::client(n).request(protocol, "GET", target).time(n, n);
+            Arc::new(span.status(Status::Unset, code).build())
         };
         store
             .append(vec![
