@@ -205,7 +205,7 @@ fn a_response_seen_before_its_request_still_finds_it() {
 }
 
 #[test]
-fn reset_and_close_before_the_response() {
+fn a_reset_or_close_before_the_response_is_the_status() {
     for (change, status, error) in
         [(SocketChange::Reset(104), Status::Reset, "ECONNRESET"), (SocketChange::Close, Status::Closed, "")]
     {
@@ -303,7 +303,7 @@ fn continue_is_part_of_one_exchange_of_several_runs() {
 }
 
 #[test]
-fn carried_context_and_request_id() {
+fn the_carried_context_and_request_id_stand_on_the_span() {
     let mut stage = Stage::new();
     let mut s = End::server(2);
     let q = b"GET / HTTP/1.1\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n";
@@ -316,7 +316,7 @@ fn carried_context_and_request_id() {
 }
 
 #[test]
-fn an_upgrade_to_what_is_not_known_goes_on_as_bytes() {
+fn an_upgrade_to_an_unknown_protocol_is_reported_by_its_bytes() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     stage.event(c.send(T0, b"GET /ws HTTP/1.1\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n\r\n"));

@@ -140,7 +140,7 @@ fn websocket_messages_follow_the_upgrade_also_in_the_same_call() {
 }
 
 #[test]
-fn a_program_tells_for_whom_it_sends_each_of_the_requests_of_one_write() {
+fn each_request_of_one_write_has_the_authoritative_cause_of_its_stream() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     (c.cut, c.cause) = (4096, 99); // what the writer acts for says nothing of the streams

@@ -36,7 +36,7 @@ fn spans(mut e: End) -> Vec<(String, SpanKind, TapSide, Status)> {
 }
 
 #[test]
-fn who_publishes_produces_and_who_is_handed_a_message_consumes() {
+fn the_publisher_is_a_producer_and_the_receiver_a_consumer() {
     let publish = "PUBLISH".to_string();
     assert_eq!(
         spans(End::client(1)),
@@ -106,7 +106,7 @@ fn an_answer_without_a_request_that_tells_no_length_ends_with_its_last_byte() {
 }
 
 #[test]
-fn the_kernel_is_told_that_a_subscriber_is_brought_work() {
+fn the_verdict_says_that_a_connection_delivers_work_to_a_subscriber() {
     let mut stage = Stage::new();
     let mut e = End::client(1);
     let up = [CONNECT, PUBLISH, PUBLISH_1];

@@ -24,7 +24,7 @@ fn redis_pipelining_pairs_in_order() {
 }
 
 #[test]
-fn what_was_lost_of_a_pipeline_asks_for_whole_calls() {
+fn lost_bytes_of_a_pipeline_ask_for_whole_calls() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     c.remote = end(2, 6379);
@@ -120,7 +120,7 @@ fn one_server_socket_serves_many_ends() {
 }
 
 #[test]
-fn bytes_that_are_not_understood_give_one_span_per_connection() {
+fn an_unrecognised_protocol_gives_one_span_per_connection() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     c.cause = 5 << 24 | 1;
@@ -162,7 +162,7 @@ fn a_long_connection_reports_each_period() {
 }
 
 #[test]
-fn a_connection_that_could_not_be_made() {
+fn a_failed_connect_is_a_span() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     c.cause = 5 << 24 | 1;
@@ -175,7 +175,7 @@ fn a_connection_that_could_not_be_made() {
 }
 
 #[test]
-fn a_reset_out_of_nothing_is_told() {
+fn a_reset_of_an_unknown_connection_is_a_span() {
     let mut stage = Stage::new();
     let c = End::client(1);
     stage.event(c.change(T0, SocketChange::Close));
@@ -278,7 +278,7 @@ fn an_idle_silent_connection_costs_no_time() {
 }
 
 #[test]
-fn what_is_sent_again_is_told_by_the_span_whose_bytes_it_holds() {
+fn retransmissions_count_on_the_span_whose_bytes_they_hold() {
     let again = |socket, at, from, to| {
         let kind = TroubleKind::Retransmit { from, to, segments: 1 };
         Event::Trouble(TcpTrouble { socket: SocketId(socket), kind, direction: Direction::Egress, time_ns: at })
@@ -316,7 +316,7 @@ fn what_is_sent_again_is_told_by_the_span_whose_bytes_it_holds() {
 }
 
 #[test]
-fn what_can_only_be_read_whole_is_copied_whole() {
+fn protocols_that_need_whole_calls_ask_for_them() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     c.remote = end(2, 27017);

@@ -40,7 +40,7 @@ fn handshake(stage: &mut Stage, end: &mut End, client: bool) {
 }
 
 #[test]
-fn library_that_sends_inside_its_calls() {
+fn plaintext_sent_inside_a_library_call_finds_its_record() {
     let mut stage = Stage::new();
     let (mut c, mut s) = (End::client(1), End::server(2));
     handshake(&mut stage, &mut c, true);
@@ -80,7 +80,7 @@ fn library_that_sends_inside_its_calls() {
 }
 
 #[test]
-fn library_that_writes_into_memory_waits_for_what_is_sent() {
+fn plaintext_encrypted_into_memory_waits_for_its_ciphertext() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     handshake(&mut stage, &mut c, true);
@@ -230,7 +230,7 @@ fn the_first_record_may_be_read_in_pieces() {
 }
 
 #[test]
-fn the_handshakes_last_words_are_no_piece_of_a_request() {
+fn the_end_of_the_handshake_is_no_piece_of_a_request() {
     let mut stage = Stage::new();
     let mut s = End::server(2);
     stage.event(s.recv(T0 - MS, &record(22, 500)));
@@ -341,7 +341,7 @@ fn plaintext_is_in_no_record_that_ended_before_it() {
 
 /// Plaintext whose own record is not known waits for the next; what the library sends inside its call is before that.
 #[test]
-fn what_waits_does_not_shift_what_is_known() {
+fn waiting_plaintext_does_not_shift_plaintext_with_a_known_place() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
     handshake(&mut stage, &mut c, true);

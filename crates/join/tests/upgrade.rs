@@ -26,7 +26,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_proxy_header_and_a_request_in_one_call() {
+fn a_proxy_header_and_a_request_may_share_a_call() {
     let mut stage = Stage::new();
     let mut server = End::server(1);
     stage.event(server.recv(T0, &[PROXY, GET].concat()));
@@ -49,7 +49,7 @@ fn a_proxy_header_and_a_request_in_one_call() {
 }
 
 #[test]
-fn a_proxy_header_in_pieces() {
+fn a_proxy_header_may_come_in_pieces() {
     for at in 1..PROXY.len() + GET.len() {
         let mut stage = Stage::new();
         let mut server = End::server(1);
@@ -66,7 +66,7 @@ fn a_proxy_header_in_pieces() {
 }
 
 #[test]
-fn a_tunnel_through_socks() {
+fn a_request_through_socks_is_read() {
     let mut stage = Stage::new();
     let mut client = End::client(1);
     stage.event(client.send(T0, b"\x05\x01\x00"));
@@ -83,7 +83,7 @@ fn a_tunnel_through_socks() {
 }
 
 #[test]
-fn a_server_that_speaks_first_behind_the_answer_of_the_proxy() {
+fn a_server_may_speak_first_behind_the_proxys_answer() {
     let mut stage = Stage::new();
     let mut client = End::client(1);
     stage.event(client.send(T0, b"\x04\x01\x00\x19\x0a\x00\x00\x02\x00"));

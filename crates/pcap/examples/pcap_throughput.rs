@@ -1,4 +1,4 @@
-//! How fast a capture is read: `cargo run --release -p wirespan-pcap --example pcap_throughput [FILE]`.
+//! Throughput of reading a capture: `cargo run --release -p wirespan-pcap --example pcap_throughput [FILE]`.
 //!
 //! Without a file: 1,000 connections at once, each sending 1,448-byte segments in order, or with every pair of segments
 //! swapped. The baseline of the same run is copying each frame's payload into a vector of its own.

@@ -1,9 +1,9 @@
-//! What can be wrong with a capture file, in words for people.
+//! Errors of capture files, in words for users.
 
-/// Why a capture could not be read (further).
+/// Reason for which a capture could not be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
-    /// The operating system said no.
+    /// The operating system refused to read it.
     #[error("{file}: {source}")]
     Io {
         /// File.
@@ -11,7 +11,7 @@ pub enum PcapError {
         /// The error.
         source: std::io::Error,
     },
-    /// Not a capture at all.
+    /// It is no capture.
     #[error("{file}: not a capture file (pcap, pcapng, or one of these gzipped): {looks_like}{}", first_bytes(.first))]
     NotACapture {
         /// File.
@@ -21,7 +21,7 @@ pub enum PcapError {
         /// What it seems to be instead.
         looks_like: &'static str,
     },
-    /// A capture whose packets are of a kind that is not known here.
+    /// A capture of packets with an unknown link type.
     #[error(
         "{file}: link type {link} cannot be read; known are Ethernet, Linux cooked (SLL, SLL2), raw IP and loopback"
     )]
@@ -31,7 +31,7 @@ pub enum PcapError {
         /// The number of the link type (`LINKTYPE_…`).
         link: u16,
     },
-    /// A record contradicts the format; nothing behind it can be found.
+    /// A record contradicts the format, so that no later record can be found.
     #[error("{file}: damaged at byte {offset}: {what}; the {packets} packets before it were read")]
     Damaged {
         /// File.
@@ -53,7 +53,7 @@ fn first_bytes(first: &[u8]) -> String {
     format!("; its first bytes are {}", hex.join(" "))
 }
 
-/// A guess at what a file is that is no capture.
+/// A guess at the kind of a file that is no capture, from its first bytes.
 pub(crate) fn looks_like(first: &[u8]) -> &'static str {
     const KNOWN: &[(&[u8], &str)] = &[
         (b"\x7fELF", "it looks like a program (ELF)"),

@@ -1,17 +1,16 @@
-//! Capture files → [`Event`]s: no privilege, no libbpf, no clock.
+//! Capture files → [`Event`]s. It needs no privilege, no libbpf and no clock.
 //!
-//! A byte's way, which is also the order to read in: [`file`] (pcap, pcapng, gzip → frames) → [`packet`] (links,
-//! tunnels, fragments → TCP segments and UDP datagrams) → [`tcp`] and [`udp`] (segments → the bytes of each direction,
-//! in order).
+//! The modules in the order of the data flow: [`file`] (pcap, pcapng, gzip → frames) → [`packet`] (links, tunnels,
+//! fragments → TCP segments and UDP datagrams) → [`tcp`] and [`udp`] (segments → the bytes of each direction, in
+//! order).
 //!
-//! What is emitted is what the *client's* process would have seen: bytes from client to server are
-//! [`Egress`](wirespan_model::Direction::Egress), `local` is the client's end. The client is known where a SYN or a
-//! SYN-ACK was captured ([`Role::Client`](wirespan_model::Role)); else it is guessed from ports and first bytes, and
-//! the role stays `Unknown`. Actors, exchanges and causes are zero: packets do not tell.
+//! Events have the view of the *client's* process: bytes from client to server are
+//! [`Egress`](wirespan_model::Direction::Egress), and `local` is the client's end. If a SYN or a SYN-ACK was captured,
+//! the client is known ([`Role::Client`](wirespan_model::Role)). Otherwise it is guessed from ports and first bytes,
+//! and the role stays `Unknown`. Actors, exchanges and causes are zero, as packets do not show them.
 //!
-//! Bytes that were sent but not captured (a short snapshot length, packets that the capture lost) are counted in
-//! [`DataEvent::len`](wirespan_model::DataEvent), which then exceeds the payload; an event without payload is a pure
-//! gap.
+//! [`DataEvent::len`](wirespan_model::DataEvent) also counts bytes that were sent but not captured (a short snapshot
+//! length, packets that the capture lost). It then exceeds the payload's length. An event without payload is a gap.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -30,16 +29,16 @@ use std::io::Read;
 use std::path::Path;
 use wirespan_model::Event;
 
-/// Bounds of the memory that a replay uses. What does not fit is counted in [`Stats::counts`].
+/// Bounds of the memory that a replay uses. [`Stats::counts`] counts what does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// TCP connections, and pairs of UDP ends, followed at the same time.
+    /// Most TCP connections, and most pairs of UDP ends, that are followed at once.
     pub flows: usize,
-    /// Out-of-order bytes kept per direction of a connection.
+    /// Most out-of-order bytes kept per connection.
     pub stream_bytes: usize,
-    /// Out-of-order bytes kept in all.
+    /// Most out-of-order bytes kept over all connections.
     pub total_bytes: usize,
-    /// Bytes of IP fragments kept in all.
+    /// Most bytes of IP fragments kept.
     pub fragment_bytes: usize,
 }
 
@@ -49,7 +48,7 @@ impl Default for Limits {
     }
 }
 
-/// Reads captures and emits what was on their sockets. One replay may read several files; socket ids stay unique.
+/// Reads captures and emits the events of their sockets. One replay may read several files; socket ids stay unique.
 #[derive(Debug)]
 pub struct Replay {
     limits: Limits,
@@ -69,19 +68,23 @@ impl Replay {
         Replay { limits, next_socket: 1, stats: Stats::default() }
     }
 
-    /// What was read and dropped so far, over all files.
+    /// Counters of what was read and dropped so far, over all files.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Reads one file to its end. Errors name the file; what was read before an error has been emitted.
+    /// Reads one file to its end, and emits its events to `sink`.
+    ///
+    /// An error names the file. The events before it have been emitted.
     pub fn read_path(&mut self, path: &Path, sink: &mut dyn FnMut(Event)) -> Result<(), PcapError> {
         let name = path.display().to_string();
         let opened = std::fs::File::open(path).map_err(|source| PcapError::Io { file: name.clone(), source })?;
         self.read(&name, opened, sink)
     }
 
-    /// Reads one capture from anything readable; `name` is for errors. Connections end with the capture.
+    /// Reads one capture from `input`; errors name it `name`. Connections end with the capture.
+    ///
+    /// The events before an error have been emitted.
     pub fn read(&mut self, name: &str, input: impl Read, sink: &mut dyn FnMut(Event)) -> Result<(), PcapError> {
         let mut source = Source::open(name, input)?;
         let mut dissector = Dissector::new(self.limits.fragment_bytes);

@@ -1,8 +1,8 @@
-//! What a replay read, emitted and dropped.
+//! Counters of a replay.
 
 use std::collections::BTreeMap;
 
-/// Counters of a replay.
+/// Numbers of packets and events that a replay read, emitted and dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets read from files.
@@ -13,21 +13,21 @@ pub struct Stats {
     pub segments: u64,
     /// UDP datagrams understood.
     pub datagrams: u64,
-    /// TCP connections and pairs of UDP ends seen.
+    /// TCP connections and pairs of UDP ends.
     pub flows: u64,
     /// Events emitted.
     pub events: u64,
-    /// Everything dropped or odd, by reason, `link_not_ip` for example. A reason that did not happen is absent.
+    /// Number of packets that were dropped or odd, by reason (`link_not_ip`). A reason that did not occur is absent.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
-    /// How often this happened.
+    /// Number for one reason; 0 if it did not occur.
     pub fn count(&self, reason: &str) -> u64 {
         self.counts.get(reason).copied().unwrap_or(0)
     }
 
-    /// All counters with their names; `dropped_` stands before reasons.
+    /// All counters with their names, the reasons last.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let mut all = vec![
             ("packets".to_string(), self.packets),

@@ -1,4 +1,4 @@
-//! UDP datagrams → events: one each, in the order of the capture.
+//! UDP datagrams → events, one each, in the order of the capture.
 
 use crate::packet::Datagram;
 use crate::stats::Stats;
@@ -6,11 +6,12 @@ use rustc_hash::FxHashMap;
 use wirespan_model::event::Actor;
 use wirespan_model::{DataEvent, Direction, Endpoint, Event, Role, SocketId, Transport};
 
-/// After this silence the same ends are taken for another conversation (conntrack's time for replied-to UDP).
+/// Silence after which the same ends count as another conversation, ns (conntrack's time-out of answered UDP).
 const IDLE_NS: u64 = 120_000_000_000;
-/// Ports below this belong to services.
+/// Ports below this number belong to services.
 const SERVICE_PORTS: u16 = 1024;
 
+/// Two ends that exchange datagrams.
 struct Pair {
     id: SocketId,
     client: Endpoint,
@@ -18,7 +19,7 @@ struct Pair {
     last_ns: u64,
 }
 
-/// Pairs of ends that exchanged datagrams lately.
+/// Pairs of ends that exchanged datagrams lately, at most `limit`.
 pub(crate) struct Table {
     pairs: FxHashMap<(Endpoint, Endpoint, u64), Pair>,
     limit: usize,
@@ -29,7 +30,7 @@ impl Table {
         Table { pairs: FxHashMap::default(), limit }
     }
 
-    /// Emits one datagram. The first to speak is taken for the client, unless only it has a service's port.
+    /// Emits one datagram. The end that speaks first counts as the client, unless only its port is a service's.
     pub(crate) fn datagram(
         &mut self,
         datagram: &Datagram<'_>,
@@ -81,7 +82,7 @@ impl Table {
         }));
     }
 
-    /// Forgets the silent pairs, and if that is not enough, all.
+    /// Forgets the silent pairs. If more than half of the limit remain, forgets all.
     fn make_room(&mut self, now_ns: u64, stats: &mut Stats) {
         self.pairs.retain(|_, pair| now_ns.saturating_sub(pair.last_ns) <= IDLE_NS);
         if self.pairs.len() > self.limit / 2 {

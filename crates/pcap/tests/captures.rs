@@ -1,7 +1,7 @@
-//! Real captures: damaged in every way they must not panic, and whole they must hold the bytes that tshark finds.
+//! Real captures: damaged ones must not panic, and whole ones must give the bytes that tshark finds.
 //!
-//! The captures are not part of this repository; the folder is `../shared/pcaps` beside it, or what `WIRESPAN_PCAPS`
-//! names.
+//! The captures are not part of this repository. Their folder is `../shared/pcaps` beside it, or the one that
+//! `WIRESPAN_PCAPS` names.
 #![allow(clippy::unwrap_used)]
 
 mod build;
@@ -13,11 +13,11 @@ use std::process::Command;
 use wirespan_model::{Event, Transport};
 use wirespan_pcap::Replay;
 
-/// Mutations of each capture; the largest get fewer, so that the whole stays within seconds.
+/// Mutations of each capture. The largest captures get fewer, so that the test takes seconds.
 const MUTATIONS: usize = 60;
 const MUTATED_BYTES: usize = 4 << 20;
 
-/// All captures, or None after noting for the test runner why there are none.
+/// All captures; `None` after noting for the test runner why there are none.
 fn captures(test: &str) -> Option<Vec<PathBuf>> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/pcaps");
     let root = std::env::var_os("WIRESPAN_PCAPS").map_or(beside, PathBuf::from);
@@ -72,7 +72,7 @@ fn tunnelled_captures_show_what_is_inside() {
     }
 }
 
-/// A small generator, so that a failure can be repeated.
+/// A small random generator with a seed, so that a failure can be repeated.
 struct Dice(u64);
 
 impl Dice {
@@ -113,7 +113,7 @@ fn damaged_captures_never_panic() {
 
 type Streams = BTreeMap<(String, String), Vec<u8>>;
 
-/// Bytes by sender and receiver, as we read them; and whether any were sent that the capture does not hold.
+/// Bytes by sender and receiver, as wirespan reads them, and whether some were sent but not captured.
 fn ours(file: &Path) -> (Streams, bool) {
     let mut streams = Streams::new();
     let mut gaps = false;
@@ -140,8 +140,8 @@ fn tshark(file: &Path, args: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// What tshark says of a capture: each stream's bytes as it follows them, and the bytes that were sent for the first
-/// time.
+/// tshark's reading of a capture: the bytes of each followed stream, and the number of bytes that were sent for the
+/// first time.
 #[derive(Default)]
 struct Theirs {
     followed: Streams,
@@ -211,8 +211,8 @@ fn the_bytes_of_each_stream_are_those_that_tshark_follows() {
                 same += 1;
                 continue;
             }
-            // Where bytes were not captured, tshark writes a text into the stream, or leaves out what follows. Its
-            // count of bytes sent for the first time says how many there must be.
+            // For bytes that were not captured, tshark writes a text into the stream, or leaves out the rest. Its count
+            // of bytes sent for the first time gives the right length.
             assert!(gaps, "{} {ends:?}: {} bytes, tshark follows {}", file.display(), got.len(), followed.len());
             assert_eq!(Some(&got.len()), theirs.sent.get(ends), "{} {ends:?}", file.display());
             with_gaps += 1;

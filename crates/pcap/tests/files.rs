@@ -1,4 +1,4 @@
-//! File formats, links and tunnels: the same datagram in every wrapping, and files that are none.
+//! File formats, links and tunnels: the same datagram in every format, and files that are no captures.
 #![allow(clippy::unwrap_used)]
 
 mod build;
@@ -18,7 +18,7 @@ fn packet(frame: Vec<u8>) -> Packet {
     Packet { time_ns: TIME_NS, frame }
 }
 
-/// Asserts that the one datagram in the file comes out; its time.
+/// Asserts that the one datagram in the file comes out. Returns its time.
 fn holds_the_datagram(file: &[u8]) -> u64 {
     let seen = replay(file);
     seen.result.as_ref().unwrap();
@@ -29,7 +29,7 @@ fn holds_the_datagram(file: &[u8]) -> u64 {
 }
 
 #[test]
-fn classic_in_both_orders_and_units() {
+fn classic_files_are_read_in_both_byte_orders_and_units() {
     let little = pcap(1, &[packet(ethernet(0x0800, &inner()))], 65_535);
     assert_eq!(holds_the_datagram(&little), TIME_NS);
     // the same file as a big-endian machine writes it: swap each 32-bit field of both headers (version is two of 16)
@@ -47,7 +47,7 @@ fn classic_in_both_orders_and_units() {
 }
 
 #[test]
-fn gzipped() {
+fn gzipped_files_are_read() {
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gz.write_all(&pcap(1, &[packet(ethernet(0x0800, &inner()))], 65_535)).unwrap();
     let file = gz.finish().unwrap();
@@ -92,7 +92,7 @@ fn enhanced(interface: u32, time: u64, frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn pcapng_with_several_interfaces() {
+fn pcapng_interfaces_have_their_own_link_types_and_clocks() {
     let mut raw = section();
     raw.extend(enhanced(0, 1_700_000_000_123_456, &inner()));
     assert_eq!(holds_the_datagram(&raw), TIME_NS / 1000 * 1000);
@@ -120,7 +120,7 @@ fn vxlan(inside: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn links_and_tunnels() {
+fn every_link_and_tunnel_gives_the_same_datagram() {
     let ip = inner();
     let frame = ethernet(0x0800, &ip);
     let outer = |protocol, payload: &[u8]| ethernet(0x0800, &ipv4([1, 1, 1, 1], [2, 2, 2, 2], protocol, 9, 0, payload));
@@ -176,7 +176,7 @@ fn the_same_addresses_in_two_tunnels_are_two_sockets() {
 }
 
 #[test]
-fn fragments_in_any_order() {
+fn fragments_are_reassembled_in_any_order() {
     let whole = udp_bytes(5000, 53, &[9; 40]);
     let part = |from: usize, to: usize| {
         let place = (from / 8) as u16 | if to < whole.len() { 0x2000 } else { 0 };
@@ -194,7 +194,7 @@ fn fragments_in_any_order() {
 }
 
 #[test]
-fn what_is_no_capture_says_what_it_is() {
+fn the_error_of_a_file_that_is_no_capture_names_its_kind() {
     let cases: [(&[u8], &str); 6] = [
         (b"", "test.pcap: not a capture file (pcap, pcapng, or one of these gzipped): it is empty"),
         (b"PK\x03\x04more", "it looks like a zip archive; its first bytes are 50 4b 03 04 6d 6f 72 65"),

@@ -1,4 +1,4 @@
-//! TCP and UDP: whatever the network did to a stream, its bytes come out once and in order.
+//! TCP and UDP: whatever the network does to a stream, its bytes come out once and in order.
 #![allow(clippy::unwrap_used)]
 
 mod build;
@@ -124,7 +124,7 @@ fn an_answer_captured_before_its_question_waits_for_it() {
 }
 
 #[test]
-fn what_came_first_wins() {
+fn of_overlapping_segments_the_first_wins() {
     let mut p = handshake(100, 500);
     p.push(tcp(10, true, 104, 501, ACK, b"DEF"));
     p.push(tcp(11, true, 101, 501, ACK, b"abcdefghi"));
@@ -198,7 +198,7 @@ fn a_torrent_of_connections_stays_within_its_limit() {
 }
 
 #[test]
-fn a_hole_that_is_never_filled_does_not_keep_memory() {
+fn a_gap_that_is_never_filled_keeps_no_memory() {
     let mut p = handshake(100, 500);
     for i in 0..2000u32 {
         p.push(tcp(10, true, 111 + i * 1000, 501, ACK, &[7; 1000])); // 101..111 never come
@@ -289,7 +289,7 @@ proptest! {
         prop_assert_eq!(len, bytes.len() as u64 + 3);
     }
 
-    /// Whatever the segments say: nothing panics, no byte is given twice, numbers run on without a hole.
+    /// For any segments: nothing panics, no byte is emitted twice, and sequence numbers go on without a gap.
     #[test]
     fn any_segments_end_well(
         segments in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! The classic pcap format: one header, then records. Microseconds or nanoseconds, either byte order.
+//! The classic pcap format: one header, then records. Times are microseconds or nanoseconds, in either byte order.
 
 use super::{Frame, Got, Input, Order, MAX_RECORD};
 use crate::error::PcapError;
@@ -7,15 +7,15 @@ use crate::stats::Stats;
 
 pub(super) struct Classic {
     order: Order,
-    /// Nanoseconds per unit of the fraction.
+    /// Nanoseconds per unit of a time's fraction.
     fraction_ns: u64,
-    /// Length of a record's header: the "modified" format of old Linux versions has eight bytes more.
+    /// Length of a record's header, bytes. The "modified" format of old Linux versions has eight bytes more.
     header_len: usize,
     link: Link,
 }
 
 impl Classic {
-    /// Reads the file's header if the magic number is one of this format.
+    /// Reads the file's header. `None` if the magic number is of another format.
     pub(super) fn open(magic: [u8; 4], input: &mut Input<'_>) -> Result<Option<Self>, PcapError> {
         let (order, (fraction_ns, header_len)) =
             match (known(u32::from_be_bytes(magic)), known(u32::from_le_bytes(magic))) {
@@ -64,7 +64,7 @@ impl Classic {
     }
 }
 
-/// Unit of the fraction and length of the record header, by magic number.
+/// Unit of the fraction (ns) and length of the record header (bytes), by magic number.
 fn known(magic: u32) -> Option<(u64, usize)> {
     match magic {
         0xa1b2_c3d4 => Some((1_000, 16)),

@@ -1,4 +1,4 @@
-//! Capture files → frames. The format is told by the first four bytes, after gunzipping if those say gzip.
+//! Capture files → frames. The first four bytes tell the format, after decompression if they are gzip's.
 
 mod classic;
 mod ng;
@@ -9,7 +9,7 @@ use crate::stats::Stats;
 use flate2::read::MultiGzDecoder;
 use std::io::{BufReader, Read};
 
-/// Largest record that is believed: more than any interface's MTU with offloading, and small enough to allocate.
+/// Largest credible record, bytes: more than any interface's MTU with offloading, and small enough to allocate.
 const MAX_RECORD: u32 = 1 << 20;
 
 /// One captured frame.
@@ -17,9 +17,9 @@ const MAX_RECORD: u32 = 1 << 20;
 pub(crate) struct Frame {
     /// When it was captured, Unix ns.
     pub(crate) time_ns: u64,
-    /// What its first byte is.
+    /// Link layer with which the frame begins.
     pub(crate) link: Link,
-    /// Its length on the wire; more than `data` holds if the snapshot length cut it.
+    /// Length on the wire, bytes. It exceeds that of `data` if the snapshot length cut the frame.
     pub(crate) wire_len: usize,
     /// Captured bytes.
     pub(crate) data: Vec<u8>,
@@ -48,7 +48,7 @@ impl<'a> Source<'a> {
         if first.starts_with(&[0x1f, 0x8b]) {
             let packed = std::io::Cursor::new(first.clone()).chain(input.inner);
             input.inner = Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(packed)));
-            // Broken gzip data is no capture: the bytes of the file itself say more than a decoder's error.
+            // Broken gzip data is no capture. The file's own first bytes tell more than a decoder's error.
             if let Ok(inside) = input.first_bytes() {
                 first = if inside.is_empty() { first } else { inside };
             }
@@ -68,7 +68,7 @@ impl<'a> Source<'a> {
         Ok(Source { input, format })
     }
 
-    /// Reads the next frame; false at the end. A file cut in the middle of a record ends there, and that is counted.
+    /// Reads the next frame; false at the end. A file that is cut in the middle of a record ends there, and is counted.
     pub(crate) fn next(&mut self, frame: &mut Frame, stats: &mut Stats) -> Result<bool, PcapError> {
         let more = match &mut self.format {
             Format::Classic(classic) => classic.next(&mut self.input, frame, stats),
@@ -79,7 +79,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Bytes of the (uncompressed) file, with the position for errors.
+/// Bytes of the (uncompressed) file, with their position for errors.
 struct Input<'a> {
     name: String,
     inner: Box<dyn Read + 'a>,
@@ -87,13 +87,13 @@ struct Input<'a> {
     packets: u64,
 }
 
-/// How much of a record could be read.
+/// Part of a record that could be read.
 #[derive(PartialEq, Eq)]
 enum Got {
     All,
-    /// Nothing: the file ended where a record may end.
+    /// Nothing: the file ended between two records.
     Nothing,
-    /// The file ends inside.
+    /// A part: the file ends inside the record.
     Part,
 }
 
@@ -119,7 +119,7 @@ impl Input<'_> {
                     self.offset += n as u64;
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                // A gzip stream that ends early is a file that was cut.
+                // A gzip stream that ends early comes from a file that was cut.
                 Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(Got::Part),
                 Err(source) => return Err(PcapError::Io { file: self.name.clone(), source }),
             }

@@ -21,12 +21,12 @@ const OPTION_OFFSET: u16 = 14;
 
 #[derive(Clone, Copy)]
 struct Interface {
-    /// None: its packets are counted and left.
+    /// Link layer; `None` if it is not known. Its packets are then counted and skipped.
     link: Option<Link>,
     snap_len: u32,
-    /// Units per second of its time stamps.
+    /// Units per second of its timestamps.
     per_second: u64,
-    /// Seconds to add.
+    /// Seconds to add to its timestamps.
     offset_s: i64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Ng {
     interfaces: Vec<Interface>,
     last_ns: u64,
     block: Vec<u8>,
-    /// A link type that could not be read, and whether any frame could.
+    /// A link type that could not be read, and whether any frame could be read.
     unknown_link: Option<u16>,
     read_any: bool,
 }
@@ -95,7 +95,7 @@ impl Ng {
                 ENHANCED_PACKET => self.packet(body, self.order.u32(body, 0) as usize),
                 OBSOLETE_PACKET => self.packet(body, usize::from(self.order.u16(body, 0))),
                 SIMPLE_PACKET => self.simple(body),
-                _ => None, // names, statistics, and whatever else there may be
+                _ => None, // names, statistics and other blocks without packets
             };
             let Some(packet) = was else {
                 if matches!(kind, ENHANCED_PACKET | OBSOLETE_PACKET | SIMPLE_PACKET) {
@@ -120,7 +120,7 @@ impl Ng {
         }
     }
 
-    /// A file of which no packet could be read for its kind of link says so.
+    /// The end of the file. It is an error if no packet could be read because of its link type.
     fn end(&self, input: &Input<'_>) -> Result<bool, PcapError> {
         match self.unknown_link.filter(|_| !self.read_any) {
             Some(link) => Err(PcapError::LinkType { file: input.name.clone(), link }),
@@ -128,7 +128,7 @@ impl Ng {
         }
     }
 
-    /// An enhanced packet block (or its obsolete twin): interface, time, captured length, wire length, data.
+    /// Reads an enhanced packet block (or its obsolete twin): interface, time, captured length, wire length, data.
     fn packet(&self, body: &[u8], interface: usize) -> Option<Packet> {
         let interface = self.interfaces.get(interface)?;
         let (captured, wire) = (self.order.u32(body, 12), self.order.u32(body, 16));
@@ -136,7 +136,7 @@ impl Ng {
         self.checked(body, 20, captured, wire, interface, interface.time_ns(time))
     }
 
-    /// A simple packet block: of interface 0, without a time (that of the packet before is taken).
+    /// Reads a simple packet block: interface 0, without a time (the packet before gives it).
     fn simple(&self, body: &[u8]) -> Option<Packet> {
         let interface = self.interfaces.first()?;
         let wire = self.order.u32(body, 0);
@@ -198,7 +198,7 @@ fn read_interface(order: Order, body: &[u8], stats: &mut Stats) -> Interface {
         match (code, value) {
             (0, _) => break,
             (OPTION_RESOLUTION, [power]) => {
-                // The upper bit says whether the rest is a power of two or of ten.
+                // The upper bit tells whether the rest is a power of two or of ten.
                 let exponent = u32::from(power & 0x7f);
                 let base: u64 = if power & 0x80 == 0 { 10 } else { 2 };
                 match base.checked_pow(exponent) {

@@ -1,4 +1,4 @@
-//! IP fragments → whole packets, in bounded memory. Where fragments overlap, the first wins.
+//! IP fragments → whole packets, in bounded memory. If fragments overlap, the first wins.
 
 use super::ip::Packet;
 use crate::stats::Stats;
@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// RFC 8200 gives a receiver 60 s; Linux waits 30.
+/// How long fragments wait, ns. RFC 8200 (section 4.5) gives a receiver 60 s; Linux waits 30 s.
 const TIMEOUT_NS: u64 = 30_000_000_000;
 const MAX_PACKET: usize = 65_535;
-/// What a kept fragment costs beside its bytes, so that cut ones are not free.
+/// Memory that a kept fragment takes beside its bytes, so that cut fragments count too.
 const PIECE_COST: usize = 128;
 
 /// Place of a fragment in its packet.
@@ -20,7 +20,7 @@ pub(super) struct Piece {
     pub(super) last: bool,
 }
 
-/// A packet put together: the captured prefix of `wire` bytes.
+/// A reassembled packet: the captured prefix of `wire` bytes.
 pub(super) struct Whole {
     pub(super) protocol: u8,
     pub(super) data: Vec<u8>,
@@ -37,7 +37,7 @@ struct Key {
 struct Partial {
     since_ns: u64,
     protocol: u8,
-    /// By offset: length on the wire, captured bytes.
+    /// Fragments by offset: length on the wire, captured bytes.
     parts: BTreeMap<usize, (usize, Vec<u8>)>,
     total: Option<usize>,
     bytes: usize,
@@ -54,12 +54,12 @@ impl Fragments {
         Fragments { packets: FxHashMap::default(), bytes: 0, limit }
     }
 
-    /// Packets that are not whole.
+    /// Number of packets that are not whole.
     pub(super) fn pending(&self) -> u64 {
         self.packets.len() as u64
     }
 
-    /// Adds a fragment; the packet if that makes it whole.
+    /// Adds a fragment. Returns the packet if the fragment makes it whole.
     pub(super) fn add(&mut self, packet: &Packet<'_>, piece: Piece, now_ns: u64, stats: &mut Stats) -> Option<Whole> {
         let (data, wire) = (packet.payload.data, packet.payload.wire);
         if piece.offset + wire > MAX_PACKET || wire == 0 || (!piece.last && wire % 8 != 0) {
@@ -87,7 +87,7 @@ impl Fragments {
             return None;
         }
         if piece.offset == 0 {
-            partial.protocol = packet.protocol; // RFC 8200: that of the first fragment counts
+            partial.protocol = packet.protocol; // RFC 8200: the first fragment's protocol counts
         }
         if piece.last {
             partial.total = Some(piece.offset + wire);
@@ -106,7 +106,7 @@ impl Fragments {
         Some(partial.join(total))
     }
 
-    /// Drops what is too old, and if that is not enough, everything.
+    /// Drops the packets that are too old. If that frees too little, drops all.
     fn make_room(&mut self, now_ns: u64, stats: &mut Stats) {
         let before = self.packets.len();
         self.packets.retain(|_, p| now_ns.saturating_sub(p.since_ns) <= TIMEOUT_NS);
@@ -120,7 +120,7 @@ impl Fragments {
 }
 
 impl Partial {
-    /// All captured bytes up to the first that is missing.
+    /// All captured bytes before the first missing one.
     fn join(self, wire: usize) -> Whole {
         let mut data = Vec::with_capacity(self.bytes);
         for (len, part) in self.parts.into_values() {

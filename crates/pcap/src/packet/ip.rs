@@ -1,4 +1,4 @@
-//! IPv4 and IPv6 headers, extension headers, and what they carry.
+//! IPv4 and IPv6 headers, extension headers, and their payloads.
 
 use super::fragment::Piece;
 use super::transport;
@@ -12,7 +12,7 @@ pub(super) struct Packet<'a> {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     pub(super) protocol: u8,
-    /// IPv4 identification, 0 for IPv6: tells a packet captured twice from one sent twice.
+    /// IPv4 identification; 0 for IPv6. It tells a packet that was captured twice from one that was sent twice.
     pub(super) id: u16,
     pub(super) payload: View<'a>,
 }
@@ -35,7 +35,7 @@ impl Dissector {
     fn ipv4(&mut self, view: View<'_>, stats: &mut Stats, out: Out<'_>) -> Taken {
         let header = usize::from(view.u8(0).ok_or(CUT)? & 0x0f) * 4;
         let total = match usize::from(view.u16(2).ok_or(CUT)?) {
-            0 => view.wire, // left to the network card by a sender that offloads segmentation
+            0 => view.wire, // the sender offloads segmentation and leaves the length to the network card
             total => total,
         };
         if header < 20 || total < header {

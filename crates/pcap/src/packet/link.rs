@@ -1,4 +1,4 @@
-//! Link layers: Ethernet with its tags, Linux cooked, loopback, raw IP.
+//! Link layers: Ethernet with tags, Linux cooked, loopback, raw IP.
 
 use super::{Dissector, Out, Taken, View};
 use crate::stats::Stats;
@@ -8,11 +8,11 @@ use crate::stats::Stats;
 pub(crate) enum Link {
     #[default]
     Ethernet,
-    /// BSD loopback: address family of the capturing machine, then IP.
+    /// BSD loopback: an address family as the capturing machine numbers it, then IP.
     Null,
     /// IP of either version.
     Raw,
-    /// Linux cooked, version 1 (`-i any` of old).
+    /// Linux cooked, version 1 (`tcpdump -i any` of older releases).
     Sll,
     /// Linux cooked, version 2.
     Sll2,
@@ -41,7 +41,7 @@ impl Dissector {
         match link {
             Link::Ethernet => self.ethernet(view, stats, out),
             Link::Raw => self.ip(view, stats, out),
-            // The family's number differs between systems; the version nibble behind it does not.
+            // The family's number differs between systems. The IP version behind it does not.
             Link::Null => self.ip(view.skip(4).ok_or(SHORT)?, stats, out),
             Link::Sll => self.ether_type(view.u16(14).ok_or(SHORT)?, view.skip(16).ok_or(SHORT)?, stats, out),
             Link::Sll2 => self.ether_type(view.u16(0).ok_or(SHORT)?, view.skip(20).ok_or(SHORT)?, stats, out),
@@ -53,8 +53,8 @@ impl Dissector {
         self.ether_type(kind, view.skip(14).ok_or("link_cut")?, stats, out)
     }
 
-    /// What follows an EtherType. VLAN tags are no part of a connection's identity: a mirror port may show one
-    /// direction tagged.
+    /// Reads the payload of an EtherType. VLAN tags are no part of a connection's identity, as a mirror port may show
+    /// only one direction tagged.
     pub(super) fn ether_type(&mut self, kind: u16, view: View<'_>, stats: &mut Stats, out: Out<'_>) -> Taken {
         let view = view.deeper();
         if view.depth > super::MAX_DEPTH {
@@ -76,7 +76,7 @@ impl Dissector {
         }
     }
 
-    /// Labels up to the last; no field says what follows, so the IP version must.
+    /// Skips MPLS labels up to the last. No field tells the payload's protocol, so the IP version must.
     fn mpls(&mut self, mut view: View<'_>, stats: &mut Stats, out: Out<'_>) -> Taken {
         for _ in 0..super::MAX_DEPTH {
             let label = view.u32(0).ok_or("link_cut")?;

@@ -1,7 +1,7 @@
 //! Frames → TCP segments and UDP datagrams: links, VLANs, tunnels, IPv4 and IPv6, fragments.
 //!
-//! What is inside a tunnel is followed and the tunnel's own datagrams are not emitted. Two tunnels' networks may use
-//! the same addresses, so the tunnel's network id (VNI, GRE key) is part of a connection's identity, as its
+//! Packets inside a tunnel are followed, and the tunnel's own datagrams are not emitted. The networks of two tunnels
+//! may use the same addresses. So the tunnel's network id (VNI, GRE key) is part of a connection's identity, as
 //! [`View::domain`].
 
 mod fragment;
@@ -17,27 +17,27 @@ use crate::file::Frame;
 use crate::stats::Stats;
 use fragment::Fragments;
 
-/// Headers inside headers that are followed. Deeper is an attack or a loop.
+/// Most headers inside headers that are followed. A deeper packet is an attack or a loop.
 const MAX_DEPTH: u32 = 16;
 
-/// Bytes of a packet that may have been cut: `data` holds the first of `wire` bytes.
+/// Bytes of a packet that may be cut: `data` holds the first of `wire` bytes.
 #[derive(Clone, Copy, Debug)]
 struct View<'a> {
     data: &'a [u8],
     wire: usize,
-    /// Network in which its addresses are valid: 0, or a mix of the ids of the tunnels around it.
+    /// Network in which its addresses are valid: 0, or a hash of the ids of the tunnels around it.
     domain: u64,
     depth: u32,
 }
 
 impl<'a> View<'a> {
-    /// What follows `n` bytes; None if these were not captured.
+    /// The bytes behind the first `n`; `None` if the first `n` were not captured.
     fn skip(self, n: usize) -> Option<View<'a>> {
         let data = self.data.get(n..)?;
         Some(View { data, wire: self.wire.saturating_sub(n), ..self })
     }
 
-    /// Only the first `n` bytes (the rest is padding).
+    /// The first `n` bytes (the rest is padding).
     fn limit(self, n: usize) -> View<'a> {
         let data = self.data.get(..n).unwrap_or(self.data);
         View { data, wire: self.wire.min(n), ..self }
@@ -47,7 +47,7 @@ impl<'a> View<'a> {
         View { depth: self.depth + 1, ..self }
     }
 
-    /// In the network of a tunnel of this kind and id.
+    /// The same bytes in the network of a tunnel of this kind and id.
     fn inside(self, kind: u64, id: u32) -> View<'a> {
         let domain = self.domain.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind << 32 | u64::from(id));
         View { domain, ..self }
@@ -70,10 +70,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// Where understood packets go.
+/// Receiver of segments and datagrams.
 type Out<'o> = &'o mut dyn FnMut(Transported<'_>, &mut Stats);
 
-/// Takes packets apart. Keeps only fragments.
+/// Reads the headers of packets. It keeps nothing but fragments.
 pub(crate) struct Dissector {
     fragments: Fragments,
     time_ns: u64,
@@ -84,7 +84,7 @@ impl Dissector {
         Dissector { fragments: Fragments::new(fragment_bytes), time_ns: 0 }
     }
 
-    /// Emits the segment or datagram in the frame, if there is one; counts why not.
+    /// Emits the segment or datagram in the frame. If there is none, counts the reason.
     pub(crate) fn dissect(&mut self, frame: &Frame, stats: &mut Stats, out: Out<'_>) {
         self.time_ns = frame.time_ns;
         let view = View { data: &frame.data, wire: frame.wire_len, domain: 0, depth: 0 };
@@ -93,7 +93,7 @@ impl Dissector {
         }
     }
 
-    /// Counts what will never be whole.
+    /// Counts the fragmented packets that stay incomplete.
     pub(crate) fn finish(&mut self, stats: &mut Stats) {
         stats_add_if(stats, "fragment_incomplete", self.fragments.pending());
     }
@@ -105,5 +105,5 @@ fn stats_add_if(stats: &mut Stats, reason: &'static str, n: u64) {
     }
 }
 
-/// Result of taking a layer apart: the reason if it ends here.
+/// Result of reading a layer: the reason if the packet is dropped here.
 type Taken = Result<(), &'static str>;

@@ -3,7 +3,7 @@
 use super::ip::Packet;
 use wirespan_model::Endpoint;
 
-/// What a packet carried.
+/// The payload of a packet.
 pub(crate) enum Transported<'a> {
     Tcp(Segment<'a>),
     Udp(Datagram<'a>),
@@ -47,7 +47,7 @@ pub(super) fn tcp<'a>(packet: &Packet<'a>, time_ns: u64) -> Result<Segment<'a>, 
     if header < 20 || header > view.wire {
         return Err("tcp_bad_header");
     }
-    // Options may have been cut; then nothing of the payload was captured.
+    // If the options are cut, nothing of the payload was captured.
     let payload = view.data.get(header..).unwrap_or_default();
     Ok(Segment {
         source: Endpoint::new(packet.source, view.u16(0).ok_or(CUT)?),

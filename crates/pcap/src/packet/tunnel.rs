@@ -1,4 +1,4 @@
-//! Tunnels: GRE (with Ethernet, IP, ERSPAN inside), VXLAN, Geneve. IP in IP is handled where IP is.
+//! Tunnels: GRE (with Ethernet, IP or ERSPAN inside), VXLAN, Geneve. The IP reader handles IP in IP.
 
 use super::ip::Packet;
 use super::{Dissector, Out, Taken, View};
@@ -8,12 +8,12 @@ const CUT: &str = "tunnel_cut";
 const VXLAN: u64 = 1;
 const GENEVE: u64 = 2;
 const GRE: u64 = 3;
-/// RFC 7348, and what Linux used before there was an assigned number.
+/// UDP ports of VXLAN: RFC 7348, and the port that Linux used before a number was assigned.
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 const GENEVE_PORT: u16 = 6081;
 
 impl Dissector {
-    /// RFC 2784 and 2890; ERSPAN by draft-foschiano-erspan.
+    /// Reads GRE (RFC 2784 and 2890) and ERSPAN (draft-foschiano-erspan).
     pub(super) fn gre(&mut self, view: View<'_>, stats: &mut Stats, out: Out<'_>) -> Taken {
         let flags = view.u16(0).ok_or(CUT)?;
         let kind = view.u16(2).ok_or(CUT)?;
@@ -30,7 +30,7 @@ impl Dissector {
             inner = inner.skip(4).ok_or(CUT)?;
         }
         match kind {
-            // ERSPAN mirrors: type I has no header and no sequence number, II has eight bytes, III twelve or twenty.
+            // ERSPAN headers: type I has none and no sequence number, II has eight bytes, III twelve or twenty.
             0x88be if !sequence => self.tunnelled_ethernet(inner, stats, out),
             0x88be => self.tunnelled_ethernet(inner.skip(8).ok_or(CUT)?, stats, out),
             0x22eb => {
@@ -41,7 +41,7 @@ impl Dissector {
         }
     }
 
-    /// Whether the datagram was a tunnel's, and what is inside was taken.
+    /// True if the datagram was a tunnel's. Its payload was read.
     pub(super) fn udp_tunnel(
         &mut self,
         packet: &Packet<'_>,
@@ -52,7 +52,7 @@ impl Dissector {
         if port == GENEVE_PORT {
             return self.geneve(body, stats, out);
         }
-        // Flags and reserved bytes are fixed, so that VXLAN on an odd port can be told by what must be inside.
+        // Flags and reserved bytes are fixed. On another port, VXLAN is recognised by them and by a valid payload.
         let (Some(0x0800_0000), Some(vni)) = (body.u32(0), body.u32(4)) else { return Ok(false) };
         let Some(inner) = body.skip(8).filter(|_| vni & 0xff == 0) else { return Ok(false) };
         if VXLAN_PORTS.contains(&port) || holds_ipv4(inner) {
@@ -62,7 +62,7 @@ impl Dissector {
         Ok(false)
     }
 
-    /// RFC 8926.
+    /// Reads Geneve (RFC 8926).
     fn geneve(&mut self, body: View<'_>, stats: &mut Stats, out: Out<'_>) -> Result<bool, &'static str> {
         let (Some(first), Some(kind), Some(vni)) = (body.u8(0), body.u16(2), body.u32(4)) else { return Ok(false) };
         if first >> 6 != 0 {
@@ -83,7 +83,7 @@ impl Dissector {
     }
 }
 
-/// Whether this is an Ethernet frame with an IPv4 header whose checksum is right.
+/// True for an Ethernet frame with an IPv4 header whose checksum is right.
 fn holds_ipv4(frame: View<'_>) -> bool {
     if frame.u16(12) != Some(0x0800) {
         return false;

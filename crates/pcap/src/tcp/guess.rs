@@ -1,12 +1,13 @@
-//! Which end is the client, when no handshake was captured.
+//! A guess at the client's end, if no handshake was captured.
 
-/// First ports of the range that Linux gives to clients by default.
+/// First port of the range that Linux gives to clients by default (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL: u16 = 32_768;
 
-/// Index (0 or 1) of the end that is likely the client. `first` are the first bytes seen, sent by end `sender`.
+/// Index (0 or 1) of the end that is most likely the client. `first` are the first captured bytes, sent by end
+/// `sender`.
 ///
-/// Bytes beat ports: an HTTP request says it all. Then: a port below the ephemeral range against one inside it, then
-/// the smaller port serves, then the first to speak asks.
+/// The start of an HTTP message decides. Otherwise the end with an ephemeral port is the client; then the end with the
+/// higher port; then the end that spoke first.
 pub(super) fn client(ports: [u16; 2], sender: usize, first: &[u8]) -> usize {
     const METHODS: [&[u8]; 9] =
         [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"PRI * HTTP/2"];
@@ -35,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_decide_where_bytes_do_not() {
+    fn ports_decide_if_bytes_do_not() {
         assert_eq!(client([6379, 50_000], 0, b"+OK"), 1);
         assert_eq!(client([50_000, 6379], 1, b"+OK"), 0);
         assert_eq!(client([8080, 9090], 0, b""), 1);

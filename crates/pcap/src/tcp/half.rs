@@ -1,16 +1,17 @@
-//! The bytes of one direction of a connection, put in order.
+//! The bytes of one direction of a connection, in order.
 //!
-//! Positions are 64-bit: bytes since the direction was joined; sequence numbers are unwrapped against the next expected
-//! one. Where segments overlap, the bytes that came first win. A position is passed only once.
+//! A position is a 64-bit count of bytes since the direction's start. Sequence numbers are unwrapped against the next
+//! expected one. If segments overlap, the bytes that came first win. Each position is passed once.
 
 use std::collections::BTreeMap;
 
-/// Furthest ahead of the expected byte that a segment is believed. A TCP window is at most 1 GiB, seldom above 16 MiB.
+/// Longest distance from the next expected byte to a credible segment, bytes. A TCP window is at most 1 GiB, and seldom
+/// above 16 MiB.
 const FAR: i64 = 64 << 20;
-/// Segments beyond that which must follow each other before they are believed all the same.
+/// Number of consecutive segments beyond [`FAR`] that make them credible after all.
 const FAR_NEEDED: u32 = 3;
 
-/// Bytes from one segment: `bytes` is the captured prefix of `len`.
+/// Bytes of one segment: `len` bytes were sent, and `bytes` is their captured prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) bytes: Vec<u8>,
@@ -29,61 +30,64 @@ impl Part {
     }
 }
 
-/// What a segment brought.
+/// Kind of the bytes that a segment brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Brought {
-    /// Only bytes not seen before, the first of them expected or ahead.
+    /// Only new bytes. The first of them was expected, or lies ahead.
     New,
-    /// Bytes not seen before, behind others that were: it fills a gap.
+    /// New bytes that fill a gap: later bytes were captured before.
     Late,
-    /// Some bytes seen before and some not.
+    /// Some new bytes and some known ones.
     Mixed,
-    /// Nothing new.
+    /// Only known bytes.
     Old,
-    /// Too far ahead to be believed.
+    /// Bytes too far ahead to be credible.
     Far,
 }
 
+/// One direction of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Half {
     /// Sequence number of position 0.
     start: Option<u32>,
-    /// Next byte expected; all before were delivered or given up.
+    /// Position of the next expected byte. All bytes before were delivered or given up.
     pos: u64,
-    /// End of the furthest byte seen.
+    /// Position behind the furthest captured byte.
     top: u64,
-    /// When that was seen.
+    /// When the furthest byte was captured, Unix ns.
     pub(super) top_ns: u64,
+    /// Parts that wait for earlier bytes, by position.
     parts: BTreeMap<u64, Part>,
     buffered: usize,
     /// Position of the FIN.
     fin: Option<u64>,
+    /// Consecutive segments too far ahead: the next sequence number, and their number.
     far: Option<(u32, u32)>,
-    /// End of the segment whose acknowledgement is being waited for, and when it was sent.
+    /// The segment that is being timed: the position behind it, and when it was sent (Unix ns).
     timed: Option<(u64, u64)>,
-    /// Smoothed time from this direction's segments to their acknowledgements, ns.
+    /// Smoothed time from a segment of this direction to its acknowledgement, ns.
     pub(super) srtt_ns: u64,
-    /// Whether any segment of this direction was captured.
+    /// True if any segment of this direction was captured.
     pub(super) seen: bool,
 }
 
 impl Half {
-    /// Whether sequence numbers can be placed.
+    /// True if the start is known, so that sequence numbers have positions.
     pub(super) fn is_joined(&self) -> bool {
         self.start.is_some()
     }
 
-    /// Whether this is where the direction was joined.
+    /// True if the direction starts at this sequence number.
     pub(super) fn starts_at(&self, seq: u32) -> bool {
         self.start == Some(seq)
     }
 
-    /// Joins the direction: `seq` is the next byte expected.
+    /// Sets the start, unless it is known: `seq` is the next expected byte.
     pub(super) fn join(&mut self, seq: u32) {
         self.start.get_or_insert(seq);
     }
 
-    /// Bytes delivered or given up.
+    /// Number of bytes delivered or given up.
     pub(super) fn pos(&self) -> u64 {
         self.pos
     }
@@ -96,20 +100,20 @@ impl Half {
         self.start.unwrap_or(0).wrapping_add(pos as u32)
     }
 
-    /// Position of a sequence number; may lie before the start.
+    /// Position of a sequence number. It may lie before the start.
     fn position(&self, seq: u32) -> i64 {
         let ahead = seq.wrapping_sub(self.seq_at(self.pos)) as i32;
         self.pos as i64 + i64::from(ahead)
     }
 
-    /// How many unseen bytes an acknowledgement of `seq` covers, counted from the next expected byte.
+    /// Number of bytes from the next expected byte to `seq` that an acknowledgement of `seq` covers.
     pub(super) fn unseen_before(&self, seq: u32) -> u64 {
         if self.start.is_none() {
             return 0;
         }
         let mut to = self.position(seq).min(self.pos as i64 + FAR + 1).max(0) as u64;
         if to > self.pos + FAR as u64 {
-            return 0; // not believed
+            return 0; // not credible
         }
         if let Some(fin) = self.fin {
             to = to.min(fin);
@@ -123,18 +127,18 @@ impl Half {
         }
     }
 
-    /// Whether a segment would bring the next expected byte.
+    /// True if a segment has the next expected byte.
     pub(super) fn wants(&self, seq: u32, len: u32) -> bool {
         let at = self.position(seq);
         self.is_joined() && at <= self.pos as i64 && at + i64::from(len) > self.pos as i64
     }
 
-    /// A probe of an idle connection: one byte or none, just before the next expected.
+    /// True for a keep-alive probe: at most one byte, just before the next expected byte.
     pub(super) fn is_keep_alive(&self, seq: u32, len: u32) -> bool {
         self.is_joined() && len <= 1 && self.position(seq) == self.pos as i64 - 1 && self.parts.is_empty()
     }
 
-    /// Takes a segment's bytes. Nothing is delivered yet: see [`Half::pop`].
+    /// Takes a segment's bytes. [`Half::pop`] delivers them.
     pub(super) fn push(&mut self, seq: u32, mut part: Part) -> Brought {
         self.join(seq);
         let at = self.position(seq);
@@ -145,7 +149,7 @@ impl Half {
         self.far = None;
         let (was_top, pos) = (self.top, self.pos);
         if end <= pos as i64 {
-            self.timed = None; // Karn: an acknowledgement could be of either copy
+            self.timed = None; // Karn's algorithm: an acknowledgement could be of either copy
             return Brought::Old;
         }
         let mut old = false;
@@ -194,7 +198,8 @@ impl Half {
         }
     }
 
-    /// Far ahead: a damaged number, or a capture that lost very much. Believed when several follow each other.
+    /// Takes a segment far ahead: either its number is damaged, or the capture lost very many bytes. Several
+    /// consecutive segments make it credible.
     fn push_far(&mut self, seq: u32, part: Part) -> Brought {
         let next = seq.wrapping_add(part.len as u32);
         let run = match self.far {
@@ -222,13 +227,13 @@ impl Half {
         Some((at, part))
     }
 
-    /// Gives up the bytes before `seq`, or only up to the next that are there: position and number of those missing.
+    /// Gives up the missing bytes before `seq`, or up to the next captured byte. Returns their position and number.
     pub(super) fn give_up(&mut self, seq: u32) -> Option<(u64, u64)> {
         let missing = self.unseen_before(seq);
         self.skip_to(self.pos + missing)
     }
 
-    /// Gives up the bytes before the first that is there.
+    /// Gives up the missing bytes before the next captured byte. Returns their position and number.
     pub(super) fn give_up_gap(&mut self) -> Option<(u64, u64)> {
         let to = *self.parts.keys().next()?;
         self.skip_to(to)
@@ -244,7 +249,7 @@ impl Half {
         })
     }
 
-    /// Notes a FIN behind the byte before `seq`; false if it was known.
+    /// Notes a FIN at `seq`. False if it was known.
     pub(super) fn set_fin(&mut self, seq: u32) -> bool {
         self.join(seq);
         let at = self.position(seq);
@@ -259,17 +264,17 @@ impl Half {
         self.fin.is_some()
     }
 
-    /// Whether everything up to the FIN was delivered.
+    /// True if everything up to the FIN was delivered.
     pub(super) fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.pos >= fin)
     }
 
-    /// Whether a number lies near what is expected (for resets).
+    /// True if a sequence number lies near the next expected one (for resets).
     pub(super) fn is_near(&self, seq: u32) -> bool {
         self.start.is_none() || (self.position(seq) - self.pos as i64).abs() < FAR
     }
 
-    /// An acknowledgement came: takes the round-trip time of the segment that was timed.
+    /// Takes an acknowledgement of `seq`, and the round-trip time of the timed segment from it.
     pub(super) fn acked(&mut self, seq: u32, now_ns: u64) {
         if let Some((end, sent_ns)) = self.timed {
             if self.position(seq) >= end as i64 {
@@ -279,11 +284,11 @@ impl Half {
         }
     }
 
-    /// RFC 6298's smoothing.
+    /// Adds a round-trip time, smoothed as in RFC 6298, section 2.
     pub(super) fn sample(&mut self, rtt_ns: u64) {
         self.srtt_ns = if self.srtt_ns == 0 { rtt_ns } else { self.srtt_ns - self.srtt_ns / 8 + rtt_ns / 8 };
     }
 }
 
-/// What a buffered part costs beside its bytes, so that empty ones are not free.
+/// Memory that a buffered part takes beside its bytes, so that empty parts count too.
 const PART_COST: usize = 96;

@@ -1,7 +1,7 @@
 //! TCP segments → connections → events.
 //!
-//! [`half`] orders the bytes of one direction, [`flow`] is one connection, and the table here finds the connection of a
-//! segment, tells a new one from an old one on the same five-tuple, and keeps memory bounded.
+//! [`half`] orders the bytes of one direction, and [`flow`] is one connection. The table in this module finds the
+//! connection of a segment, tells a new connection from an old one on the same five-tuple, and bounds the memory.
 
 mod flow;
 mod guess;
@@ -14,9 +14,10 @@ use flow::Flow;
 use rustc_hash::FxHashMap;
 use wirespan_model::{Endpoint, Event, SocketId};
 
+/// Both ends, the smaller first, and the network in which their addresses are valid.
 type Key = (Endpoint, Endpoint, u64);
 
-/// Connections being followed.
+/// Connections that are followed.
 pub(crate) struct Table {
     flows: FxHashMap<Key, Flow>,
     limits: Limits,
@@ -64,7 +65,7 @@ impl Table {
         self.buffered = (self.buffered + flow.buffered()).saturating_sub(before);
     }
 
-    /// The capture ended: delivers what is still waiting.
+    /// Ends all connections with the capture, and emits everything that waits.
     pub(crate) fn finish(&mut self, stats: &mut Stats, out: &mut dyn FnMut(Event)) {
         let mut flows: Vec<Flow> = self.flows.drain().map(|(_, flow)| flow).collect();
         flows.sort_unstable_by_key(|flow| flow.id);
@@ -74,7 +75,7 @@ impl Table {
         self.buffered = 0;
     }
 
-    /// Lets the oldest sixteenth go.
+    /// Ends the sixteenth of the connections that were silent for longest.
     fn evict(&mut self, stats: &mut Stats, out: &mut dyn FnMut(Event)) {
         let mut ages: Vec<(u64, SocketId, Key)> = self.flows.iter().map(|(k, f)| (f.last_ns, f.id, *k)).collect();
         ages.sort_unstable_by_key(|(age, id, _)| (*age, *id));

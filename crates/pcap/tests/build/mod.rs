@@ -1,4 +1,4 @@
-//! Packets and capture files made by hand, for tests.
+//! Builders of packets and capture files for tests.
 #![allow(dead_code, unreachable_pub)]
 
 use wirespan_model::{DataEvent, Direction, Event, SocketEvent};
@@ -69,14 +69,14 @@ pub fn udp_bytes(from_port: u16, to_port: u16, payload: &[u8]) -> Vec<u8> {
     u
 }
 
-/// A segment; `to_server` says which way it goes.
+/// A segment; `to_server` gives its direction.
 pub fn tcp(time_ms: u64, to_server: bool, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Packet {
     let (from, to) = if to_server { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
     let segment = tcp_bytes(from.1, to.1, seq, ack, flags, 1000, payload);
     Packet { time_ns: time_ms * MS, frame: ethernet(0x0800, &ipv4(from.0, to.0, 6, 0, 0, &segment)) }
 }
 
-/// SYN, SYN-ACK, ACK with these initial numbers, 1 ms apart.
+/// SYN, SYN-ACK and ACK with these initial sequence numbers, 1 ms apart.
 pub fn handshake(client_isn: u32, server_isn: u32) -> Vec<Packet> {
     let (c, s) = (client_isn.wrapping_add(1), server_isn.wrapping_add(1));
     vec![
@@ -104,7 +104,7 @@ pub fn pcap(link: u32, packets: &[Packet], snap_len: usize) -> Vec<u8> {
     f
 }
 
-/// What a capture gives.
+/// The events of a capture.
 #[derive(Debug)]
 pub struct Seen {
     pub events: Vec<Event>,
