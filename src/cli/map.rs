@@ -35,7 +35,8 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "diff"])]
     file: Option<String>,
     /// What changed from A to B: each a file, or a time range FROM..TO (-2h..-1h; TO may be left out)
-    #[arg(long, num_args = 2, value_names = ["A", "B"], allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], allow_hyphen_values = true,
+        conflicts_with_all = ["from", "to"])]
     diff: Option<Vec<String>>,
     /// With --diff: an edge has slowed if its p95 grew by this factor
     #[arg(long, value_name = "FACTOR", default_value_t = DiffLimits::default().factor, requires = "diff")]

@@ -201,7 +201,8 @@ fn maps_are_drawn_and_compared_from_files() {
 }
 
 fn calls(count: u64, p95: u64) -> Value {
-    serde_json::json!({"count": count, "errors": 0, "request_bytes": 0, "response_bytes": 0, "p50_ns": p95, "p95_ns": p95, "p99_ns": p95})
+    serde_json::json!({"count": count, "errors": 0, "request_bytes": 0, "response_bytes": 0, "p50_ns": p95,
+        "p95_ns": p95, "p99_ns": p95})
 }
 
 fn tcp() -> Value {

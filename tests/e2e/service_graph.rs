@@ -15,7 +15,10 @@ import http.server
 class H(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
-        self.send_response(500 if self.path == "/bad" else 200); self.send_header("content-length", "2"); self.end_headers(); self.wfile.write(b"ok")
+        self.send_response(500 if self.path == "/bad" else 200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
     def log_message(self, *a): pass
 s = http.server.HTTPServer(("127.0.0.1", 0), H)
 print(s.server_port)
@@ -46,7 +49,8 @@ fn collector(program: &Path, dir: &Path) -> (Running, [u16; 2]) {
          exporters: {{file: {{path: {out}/metrics, flush_interval: 50ms}}, file/spans: {{path: {out}/spans, \
          flush_interval: 50ms}}}}\n\
          service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    \
-         metrics: {{receivers: [otlp], exporters: [file]}}\n    traces: {{receivers: [otlp], exporters: [file/spans]}}\n",
+         metrics: {{receivers: [otlp], exporters: [file]}}\n    \
+         traces: {{receivers: [otlp], exporters: [file/spans]}}\n",
         ports[0], ports[1]
     );
     std::fs::write(&config, text).unwrap();

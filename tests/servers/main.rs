@@ -1,8 +1,8 @@
 //! Real servers with real clients, traced: each span against what the client did, on both ends, and no secret anywhere.
 //!
-//! Each server is one file `tests/apps/servers/NAME.py` and one line of the table below; `tests/apps/serving/stage.py` says
-//! what such a file does. Traced are only the script and its descendants. Protocols without a server: [`spoken`]. A
-//! server that is not installed is skipped with the reason.
+//! Each server is one file `tests/apps/servers/NAME.py` and one word of the table below. `tests/apps/serving/stage.py`
+//! says what such a file does. Only the script and its descendants are traced. Protocols without a server: [`spoken`].
+//! A server that is not installed is skipped with the reason.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[allow(dead_code)]
@@ -26,7 +26,9 @@ macro_rules! servers {
 }
 
 servers! {
-    activemq activemq_amqp brpc cassandra clickhouse dante dnsmasq dubbo etcd grpc_go grpc_java haproxy http2_late kafka mariadb memcached microsocks mongodb mosquitto nats nginx openldap php_fpm postgresql proxied pulsar rabbitmq redis rocketmq smtp sofarpc someip tars thrift unbound unknown websockets zeromq zookeeper
+    activemq activemq_amqp brpc cassandra clickhouse dante dnsmasq dubbo etcd grpc_go grpc_java haproxy http2_late
+    kafka mariadb memcached microsocks mongodb mosquitto nats nginx openldap php_fpm postgresql proxied pulsar
+    rabbitmq redis rocketmq smtp sofarpc someip tars thrift unbound unknown websockets zeromq zookeeper
 }
 
 /// Scripts that drive their server well (`serve.py NAME --alone`) and are not in the table yet, and why.

@@ -58,7 +58,8 @@ proptest! {
         let map = ServiceMap::of_spans(&observed(&calls));
         let total: u64 = map.edges.iter().map(|e| e.total.count).sum();
         prop_assert_eq!(total, calls.len() as u64);
-        prop_assert_eq!(map.edges.iter().map(|e| e.total.errors).sum::<u64>(), calls.iter().filter(|c| c.3).count() as u64);
+        let failed = calls.iter().filter(|c| c.3).count() as u64;
+        prop_assert_eq!(map.edges.iter().map(|e| e.total.errors).sum::<u64>(), failed);
         let views = |f: fn(&Edge) -> &Option<View>| -> u64 {
             map.edges.iter().filter_map(|e| f(e).as_ref()).map(|v| v.calls.count).sum()
         };
@@ -80,7 +81,8 @@ proptest! {
         shuffled.sort_by_key(|s| wirespan_model::key::hash64(&[&seed.to_le_bytes(), &s.id.0.to_le_bytes()]));
         let mut flows: Vec<Flow> = calls.iter().flat_map(|(from, to, seen, _)| {
             let (a, b) = ([10, 0, 0, *from as u8 + 1], [10, 0, 0, *to as u8 + 1]);
-            let counts = FlowCounts { opened: 1, bytes_sent: 7, bytes_received: 11, retransmits: 1, ..FlowCounts::default() };
+            let counts = FlowCounts { opened: 1, bytes_sent: 7, bytes_received: 11, retransmits: 1,
+                ..FlowCounts::default() };
             let client = (*seen != Seen::Server).then(|| flow(NAMES[*from], Role::Client, a, b, counts.clone()));
             let server = (*seen != Seen::Client).then(|| flow(NAMES[*to], Role::Server, b, a, counts));
             [client, server].into_iter().flatten()
@@ -105,7 +107,8 @@ proptest! {
         let found = live.calls();
         prop_assert!(found.len() <= max_edges + 1);
         prop_assert_eq!(found.iter().map(|(_, sums)| sums.requests).sum::<u64>(), calls.len() as u64);
-        prop_assert_eq!(found.iter().map(|(_, sums)| sums.failed).sum::<u64>(), calls.iter().filter(|c| c.3).count() as u64);
+        let failed = calls.iter().filter(|c| c.3).count() as u64;
+        prop_assert_eq!(found.iter().map(|(_, sums)| sums.failed).sum::<u64>(), failed);
         let views: u64 = found.iter().map(|(_, s)| s.client.counts.iter().chain(&s.server.counts).sum::<u64>()).sum();
         prop_assert_eq!(views, spans.len() as u64);
         if live.stats().folded_requests == 0 {
@@ -113,13 +116,15 @@ proptest! {
             for ((from, to, _), n) in edges(&ServiceMap::of_spans(&spans)) {
                 *whole.entry((from, to)).or_default() += n;
             }
-            let live: BTreeMap<_, _> = found.iter().map(|(e, s)| ((e.client.to_string(), e.server.to_string()), s.requests)).collect();
+            let live: BTreeMap<_, _> =
+                found.iter().map(|(e, s)| ((e.client.to_string(), e.server.to_string()), s.requests)).collect();
             prop_assert_eq!(whole, live);
         }
     }
 
     #[test]
-    fn flow_records_of_both_ends_never_double(pairs in proptest::collection::vec((0..5u8, 0..5u8, 1..100u64, 0..3u8), 0..20)) {
+    fn flow_records_of_both_ends_never_double(pairs in proptest::collection::vec((0..5u8, 0..5u8, 1..100u64, 0..3u8),
+        0..20)) {
         // Per pair of services one flow with `n` connections, seen by one or both ends.
         let mut truth: BTreeMap<(u8, u8), (u64, u8)> = BTreeMap::new();
         for (a, b, n, seen) in pairs.into_iter().filter(|p| p.0 != p.1) {
@@ -129,7 +134,8 @@ proptest! {
         for ((a, b), (n, seen)) in &truth {
             let (from, to) = ([10, 0, 0, a + 1], [10, 0, 0, b + 1]);
             let counts = |sent, received| FlowCounts {
-                opened: *n, active: 1, bytes_sent: sent, bytes_received: received, retransmits: 2, resets_sent: 1, ..FlowCounts::default()
+                opened: *n, active: 1, bytes_sent: sent, bytes_received: received, retransmits: 2, resets_sent: 1,
+                    ..FlowCounts::default()
             };
             if *seen != 1 {
                 flows.push(flow(NAMES[*a as usize], Role::Client, from, to, counts(n * 10, n * 20)));
@@ -147,7 +153,8 @@ proptest! {
             let ends = u64::from(e.client.is_some()) + u64::from(e.server.is_some());
             prop_assert_eq!((e.tcp.retransmits, e.tcp.resets), (2 * ends, 1));
         }
-        prop_assert_eq!(document.edges.iter().map(|e| e.tcp.opened).sum::<u64>(), truth.values().map(|t| t.0).sum::<u64>());
+        prop_assert_eq!(document.edges.iter().map(|e| e.tcp.opened).sum::<u64>(),
+            truth.values().map(|t| t.0).sum::<u64>());
     }
 }
 

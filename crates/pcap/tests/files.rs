@@ -217,7 +217,8 @@ fn the_error_of_a_file_that_is_no_capture_names_its_kind() {
 proptest! {
     #[test]
     fn any_bytes_behind_any_magic_end_well(
-        magic in prop::sample::select(vec![0xa1b2_c3d4u32, 0xd4c3_b2a1, 0xa1b2_3c4d, 0xa1b2_cd34, 0x0a0d_0d0a, 0x1f8b_0800]),
+        magic in prop::sample::select(vec![0xa1b2_c3d4u32, 0xd4c3_b2a1, 0xa1b2_3c4d, 0xa1b2_cd34, 0x0a0d_0d0a,
+            0x1f8b_0800]),
         bytes in proptest::collection::vec(any::<u8>(), 0..600),
     ) {
         let _ = replay(&[&magic.to_be_bytes()[..], &bytes].concat());

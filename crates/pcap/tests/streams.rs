@@ -269,7 +269,8 @@ proptest! {
     }
 
     #[test]
-    fn lost_segments_are_counted_to_the_byte((bytes, isn, segments) in mangled(), lost in any::<prop::sample::Index>()) {
+    fn lost_segments_are_counted_to_the_byte((bytes, isn, segments) in mangled(),
+        lost in any::<prop::sample::Index>()) {
         let lost = lost.index(segments.len());
         let mut p = handshake(isn, 500);
         let mut there = vec![false; bytes.len()];
@@ -293,7 +294,8 @@ proptest! {
     #[test]
     fn any_segments_end_well(
         segments in proptest::collection::vec(
-            (any::<bool>(), 0..64u8, prop_oneof![0..3000u32, any::<u32>()], prop_oneof![0..3000u32, any::<u32>()], 0..300usize, 0..40u64), 0..120,
+            (any::<bool>(), 0..64u8, prop_oneof![0..3000u32, any::<u32>()], prop_oneof![0..3000u32, any::<u32>()],
+                0..300usize, 0..40u64), 0..120,
         ),
         stream_bytes in 0..20_000usize,
     ) {

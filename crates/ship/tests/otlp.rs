@@ -283,7 +283,8 @@ fn bad_requests_get_proper_errors() {
     has(&post(&format!("{json}\r\nContent-Encoding: gzip"), &bomb), &["413"]);
     has(&post(json, b"{}"), &["200", "\r\n\r\n{}"]);
     let one_bad = br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00"},
-        {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","startTimeUnixNano":"1","name":"ok"}]}]}]}"#;
+        {"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","startTimeUnixNano":"1",
+         "name":"ok"}]}]}]}"#;
     has(&post(json, one_bad), &["200", r#""rejectedSpans":"1""#, "trace id is not 16 bytes"]);
     assert_eq!(taken.lock().unwrap().len(), 1);
     let dropped = r.status().dropped;

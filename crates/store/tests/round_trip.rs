@@ -91,7 +91,9 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("CASES").ok().and_then(|c| c.parse().ok()).unwrap_or(300)))]
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("CASES").ok().and_then(|c| c.parse().ok()).unwrap_or(300)
+    ))]
 
     #[test]
     fn every_field_survives_a_chunk(spans in support::spans(20)) {

@@ -48,13 +48,18 @@ fn pick(values: &'static [&'static str]) -> impl Strategy<Value = Option<String>
 }
 
 prop_compose! {
-    fn query()(range in prop_oneof![Just((0, u64::MAX)), (0u64..1_000, 0u64..2_000_000_000), Just((1_000_000_000, 1_000_000_500))],
-               service in pick(&["", "front", "cart", "nobody"]), operation in pick(&["GET", "GET /cart/1", "http /", "amqp", "SET", ""]),
+    fn query()(range in prop_oneof![Just((0, u64::MAX)), (0u64..1_000, 0u64..2_000_000_000),
+        Just((1_000_000_000, 1_000_000_500))],
+               service in pick(&["", "front", "cart", "nobody"]),
+                   operation in pick(&["GET", "GET /cart/1", "http /", "amqp", "SET", ""]),
                endpoint in pick(&["/cart", "1", "nowhere"]), protocol in pick(&["http", "redis"]),
                status in pick(&["ok", "error", "client-error", "unset"]), tap in pick(&["app", "capture"]),
                min in prop::option::weighted(0.3, 0u64..6), more in prop::option::weighted(0.3, 0u64..1_000_000_000),
-               attribute in prop::option::weighted(0.2, prop::sample::select(vec![("host.name", "node-1"), ("service.name", "cart"), ("", ""), ("GET", "GET"), ("shop", "true")])),
-               order in prop::sample::select(vec![Order::Newest, Order::Slowest]), limit in prop_oneof![0usize..5, Just(1_000)])
+               attribute in prop::option::weighted(0.2,
+                   prop::sample::select(vec![("host.name", "node-1"), ("service.name", "cart"), ("", ""),
+                       ("GET", "GET"), ("shop", "true")])),
+               order in prop::sample::select(vec![Order::Newest, Order::Slowest]),
+                   limit in prop_oneof![0usize..5, Just(1_000)])
         -> Query {
         Query {
             range: TimeRange { from_ns: range.0.min(range.1), to_ns: range.0.max(range.1) },

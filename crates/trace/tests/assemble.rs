@@ -202,7 +202,8 @@ proptest! {
     }
 
     #[test]
-    fn trees_come_back_whole_from_each_span(shapes in prop::collection::vec(prop::collection::vec(0usize..20, 1..20), 1..4)) {
+    fn trees_come_back_whole_from_each_span(shapes in prop::collection::vec(prop::collection::vec(0usize..20, 1..20),
+        1..4)) {
         let mut w = World::default();
         for (i, shape) in shapes.iter().enumerate() {
             tree(&mut w, shape, T0 + i as u64 * 100 * MS, 1);

@@ -165,7 +165,8 @@ proptest! {
     /// Whatever comes in whatever order: each span goes out once, and an inferred cause encloses its call.
     #[test]
     fn every_span_goes_out_once(
-        facts in prop::collection::vec((any::<bool>(), 0u64..5_000, 0u64..3_000, 0u16..3, 0u8..4, any::<bool>()), 0..120),
+        facts in prop::collection::vec((any::<bool>(), 0u64..5_000, 0u64..3_000, 0u16..3, 0u8..4, any::<bool>()),
+            0..120),
         beam in 1usize..32,
     ) {
         let (mut world, app) = (World::default(), proc(1, 5, "app"));
@@ -180,7 +181,8 @@ proptest! {
             } else {
                 span.tuple.server.port = kind;
                 span.cause = (evidence % 2 == 1).then_some(((i as u64) / 2) << 24 | 1);
-                span.cause_evidence = (evidence > 0).then_some(if evidence == 3 { Evidence::Thread } else { Evidence::Inferred });
+                let kind = if evidence == 3 { Evidence::Thread } else { Evidence::Inferred };
+                span.cause_evidence = (evidence > 0).then_some(kind);
             }
             spans.push((Arc::new(span), tick));
         }

@@ -3,15 +3,16 @@
  *
  * usage: abi [--mark TEXT] [--list] [CASE...]
  *
- * A case is FAMILY/SEND/RECEIVE (`tcp4/writev/readv`) or FAMILY/SPECIAL (`tcp4/peek`); without any, all run in turn. Each case
- * forks: the parent is the client, the child the server. The client sends "TEXT CASE request", padded to 96 bytes, the server
- * answers "TEXT CASE answer", padded likewise. Every call on a socket is one JSON object on a line of its own:
+ * A case is FAMILY/SEND/RECEIVE (`tcp4/writev/readv`) or FAMILY/SPECIAL (`tcp4/peek`); without any, all run in turn.
+ * Each case forks: the parent is the client, the child the server. The client sends "TEXT CASE request", padded to 96
+ * bytes, the server answers "TEXT CASE answer", padded likewise. Every call on a socket is one JSON object on a line of
+ * its own:
  *
  *   {"case","side":"client"|"server","pid","op":"send"|"recv","abi","local","peer","bytes","errno","peek"}
  *
  * bytes is what the call returned (-1 with an errno); a call that moved several messages gives one line per message.
- * Unix sockets have empty ends. Exit code: 0 if every case did what it should. One file, though long, so that a test can
- * compile it with one command.
+ * Unix sockets have empty ends. Exit code: 0 if every case did what it should. One file, though long, so that a test
+ * can compile it with one command.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -75,11 +76,11 @@ static ssize_t tell(int fd, const char *op, const char *abi, ssize_t bytes, int 
 	char local[80], line[512];
 
 	end_text(fd, getsockname, local);
-	n = snprintf(
-		line, sizeof(line),
-		"{\"case\":\"%s\",\"side\":\"%s\",\"pid\":%d,\"op\":\"%s\",\"abi\":\"%s\",\"local\":\"%s\",\"peer\":\"%s\","
-		"\"bytes\":%zd,\"errno\":%d,\"peek\":%s}\n",
-		current, side, getpid(), op, abi, local, peer, bytes, error, peek ? "true" : "false");
+	n = snprintf(line, sizeof(line),
+		     "{\"case\":\"%s\",\"side\":\"%s\",\"pid\":%d,\"op\":\"%s\",\"abi\":\"%s\",\"local\":\"%s\","
+		     "\"peer\":\"%s\","
+		     "\"bytes\":%zd,\"errno\":%d,\"peek\":%s}\n",
+		     current, side, getpid(), op, abi, local, peer, bytes, error, peek ? "true" : "false");
 	if (write(STDOUT_FILENO, line, n) != n)
 		exit(1);
 	errno = saved;

@@ -1,7 +1,7 @@
 /*
- * A server whose handlers have their calls made by four workers. `pool condvar|pipe BACK`: handlers queue a job and wait for
- * its end on a condition variable of their own; the workers wait on a condition variable, or read jobs from a pipe.
- * Each worker keeps one connection to the back end. Prints `listening PORT`.
+ * A server whose handlers have their calls made by four workers. `pool condvar|pipe BACK`: handlers queue a job and
+ * wait for its end on a condition variable of their own; the workers wait on a condition variable, or read jobs from a
+ * pipe. Each worker keeps one connection to the back end. Prints `listening PORT`.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

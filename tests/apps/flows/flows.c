@@ -1,13 +1,16 @@
 /*
- * Calls and answers with known numbers, and says at its end what it did: the truth against which flows are held, and the
- * load under which they are measured.
+ * Calls and answers with known numbers, and says at its end what it did: the truth against which flows are held, and
+ * the load under which they are measured.
  *
- *   flows serve tcp|udp ADDRESS PORT [-s SIZE] [-w WORKERS]      until SIGTERM; answers SIZE bytes to each SIZE received
- *   flows call  tcp|udp ADDRESS PORT [-n ROUNDTRIPS] [-c CONNECTIONS] [-s SIZE] [-r PER_SECOND] [-p PEERS] [-1] [-h] [-C]
+ *   flows serve tcp|udp ADDRESS PORT [-s SIZE] [-w WORKERS]
+ *   flows call  tcp|udp ADDRESS PORT [-n ROUNDTRIPS] [-c CONNECTIONS] [-s SIZE] [-r PER_SECOND] [-p PEERS]
+ *                                    [-1] [-h] [-C]
  *
- * -w: processes with a socket each at one port (SO_REUSEPORT). -p: ADDRESS and the PEERS-1 addresses behind it take turns.
- * -1: a connection per round trip. -h: says "ready" when connected, and begins with a line on stdin.
- * UDP clients are not connected, but with -C. One JSON line per process on stdout: opened, failed, sent/received calls and bytes.
+ * `serve` runs until SIGTERM and answers SIZE bytes to each SIZE received.
+ *
+ * -w: processes with a socket each at one port (SO_REUSEPORT). -p: ADDRESS and the PEERS-1 addresses behind it take
+ * turns. -1: a connection per round trip. -h: says "ready" when connected, and begins with a line on stdin. UDP clients
+ * are not connected, but with -C. One JSON line per process on stdout: opened, failed, sent/received calls and bytes.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -48,7 +51,8 @@ static void on_term(int s)
 
 static void tell(const char *role)
 {
-	printf("{\"role\":\"%s\",\"pid\":%d,\"opened\":%lu,\"failed\":%lu,\"sent\":%lu,\"sent_bytes\":%lu,\"received\":%lu,"
+	printf("{\"role\":\"%s\",\"pid\":%d,\"opened\":%lu,\"failed\":%lu,\"sent\":%lu,\"sent_bytes\":%lu,"
+	       "\"received\":%lu,"
 	       "\"received_bytes\":%lu}\n",
 	       role, getpid(), did.opened, did.failed, did.sent, did.sent_bytes, did.received, did.received_bytes);
 	fflush(stdout);

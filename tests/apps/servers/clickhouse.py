@@ -13,14 +13,20 @@ class Clickhouse(Server):
     def start(self):
         users = self.file(
             "users.xml",
-            f"<yandex><profiles><default><max_threads>2</max_threads></default></profiles><quotas><default/></quotas><users><default><password>{self.secret('pass')}</password>"
-            "<networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default></users></yandex>",
+            f"<yandex><profiles><default><max_threads>2</max_threads></default></profiles><quotas><default/>"
+            f"</quotas><users><default><password>{self.secret('pass')}</password>"
+            "<networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default>"
+            "</users></yandex>",
         )
         conf = self.file(
             "config.xml",
-            f"<yandex><logger><level>error</level><console>1</console><log>{self.work}/server.log</log><errorlog>{self.work}/error.log</errorlog></logger><tcp_port>{self.port}</tcp_port><listen_host>127.0.0.1</listen_host>"
-            f"<path>{self.work}/data/</path><tmp_path>{self.work}/tmp/</tmp_path><users_config>{users}</users_config><default_profile>default</default_profile>"
-            "<default_database>default</default_database><mark_cache_size>5368709</mark_cache_size><http_port>8123</http_port></yandex>",
+            f"<yandex><logger><level>error</level><console>1</console><log>{self.work}/server.log</log>"
+            f"<errorlog>{self.work}/error.log</errorlog></logger><tcp_port>{self.port}</tcp_port><listen_host>"
+            "127.0.0.1</listen_host>"
+            f"<path>{self.work}/data/</path><tmp_path>{self.work}/tmp/</tmp_path><users_config>"
+            f"{users}</users_config><default_profile>default</default_profile>"
+            "<default_database>default</default_database><mark_cache_size>5368709</mark_cache_size><http_port>"
+            "8123</http_port></yandex>",
         )
         self.spawn("clickhouse-server", f"--config-file={conf}")
 

@@ -19,7 +19,8 @@ class PhpFpm(Web):
     def start(self):
         conf = self.file(
             "fpm.conf",
-            f"[global]\nerror_log={self.work}/fpm.log\ndaemonize=no\n[shop]\nlisten=127.0.0.1:9000\nuser=nobody\ngroup=nogroup\npm=static\npm.max_children=3\ncatch_workers_output=yes\n",
+            f"[global]\nerror_log={self.work}/fpm.log\ndaemonize=no\n[shop]\nlisten=127.0.0.1:9000\n"
+            "user=nobody\ngroup=nogroup\npm=static\npm.max_children=3\ncatch_workers_output=yes\n",
         )
         self.file("index.php", "<?php header('X-Shop: 1'); echo str_repeat('page ', 20000);")
         self.file(

@@ -16,7 +16,8 @@ class Zookeeper(Server):
     def start(self):
         conf = self.file(
             "zoo.cfg",
-            f"dataDir={self.work}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n",
+            f"dataDir={self.work}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\nmaxClientCnxns=0\n",
         )
         java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/kafka/*"]
         self.spawn(*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)

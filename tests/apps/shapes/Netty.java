@@ -9,7 +9,8 @@ import reactor.netty.resources.ConnectionProvider;
 /**
  * The same service on Netty's event loops, by reactor-netty: what Spring WebFlux and Spring Cloud Gateway stand on.
  *
- * <p>HOW: {@code seq} makes one call after the other, {@code fanout} all at once. Its pool of connections belongs to all loops.
+ * <p>HOW: {@code seq} makes one call after the other, {@code fanout} all at once. Its pool of connections belongs to
+ * all loops.
  */
 final class Netty {
     private static final int AT_ONCE = 16;
@@ -30,16 +31,20 @@ final class Netty {
 
     public static void main(String[] args) throws IOException {
         Service.begin();
-        ConnectionProvider pool = ConnectionProvider.builder("calls").maxConnections(2048).pendingAcquireMaxCount(-1).build();
+        ConnectionProvider pool = ConnectionProvider.builder("calls").maxConnections(2048).pendingAcquireMaxCount(-1)
+            .build();
         HttpClient client = HttpClient.create(pool);
-        HttpServer.create().host(Service.LISTEN.getAddress().getHostAddress()).port(Service.LISTEN.getPort()).handle((request, response) -> {
+        HttpServer.create().host(Service.LISTEN.getAddress().getHostAddress()).port(Service.LISTEN.getPort())
+            .handle((request, response) -> {
             String path = request.uri();
             long start = Service.now();
             Flux<Service.Todo> todo = Flux.fromIterable(Service.calls(path));
-            Flux<Boolean> done = Service.HOW.equals("fanout") ? todo.flatMap(t -> call(client, t), AT_ONCE) : todo.concatMap(t -> call(client, t));
+            Flux<Boolean> done = Service.HOW.equals("fanout") ? todo.flatMap(t -> call(client, t),
+                AT_ONCE) : todo.concatMap(t -> call(client, t));
             return done.reduce(true, Boolean::logicalAnd).flatMap(good -> {
                 Service.note("server", path, "", Service.LISTEN.getPort(), start, good ? 200 : 502);
-                return response.status(good ? 200 : 502).header("Content-Length", "2").sendString(Mono.just("ok")).then();
+                return response.status(good ? 200 : 502).header("Content-Length",
+                    "2").sendString(Mono.just("ok")).then();
             });
         }).bindNow().onDispose().block();
     }

@@ -27,11 +27,12 @@ import java.util.concurrent.ThreadPoolExecutor;
 /**
  * A service of a shape, in Java 11; README.md has the environment.
  *
- * <p>HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and {@code thread} itself
- * makes them, {@code pool} gives each to a fixed thread pool of WORKERS and waits, {@code fanout} gives it all at once.
- * {@code client} makes them itself, too, by the JDK's client, which all share and which hands them to threads of its own.
- * {@code virtual} and {@code virtual-fanout} (Java 21): a virtual thread per connection makes them, or starts one for each.
- * {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes on.
+ * <p>HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and {@code thread}
+ * itself makes them, {@code pool} gives each to a fixed thread pool of WORKERS and waits, {@code fanout} gives it all
+ * at once. {@code client} makes them itself, too, by the JDK's client, which all share and which hands them to threads
+ * of its own. {@code virtual} and {@code virtual-fanout} (Java 21): a virtual thread per connection makes them, or
+ * starts one for each. {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes
+ * on.
  */
 public final class Service {
     private static final String NAME = System.getenv("SERVICE");
@@ -104,7 +105,9 @@ public final class Service {
 
     /** Appends one record in one write: nothing is lost when the process is ended. */
     static void note(String kind, String path, String more, int port, long start, int status) {
-        String line = String.format("{\"service\":\"%s\",\"kind\":\"%s\",\"target\":\"%s\",%s\"port\":%d,\"start\":%d,\"end\":%d,\"status\":%d}\n",
+        String line =
+            String.format("{\"service\":\"%s\",\"kind\":\"%s\",\"target\":\"%s\",%s"
+                + "\"port\":%d,\"start\":%d,\"end\":%d,\"status\":%d}\n",
                 NAME, kind, path, more, port, start, now(), status);
         synchronized (truth) {
             try {
@@ -145,7 +148,8 @@ public final class Service {
                 c = new Connection(new Socket(to.getAddress(), to.getPort()));
                 connections.put(todo.upstream, c);
             }
-            c.socket.getOutputStream().write(("GET " + path + " HTTP/1.1\r\nHost: shapes\r\n\r\n").getBytes(StandardCharsets.US_ASCII));
+            c.socket.getOutputStream().write(("GET " + path + " HTTP/1.1\r\nHost: shapes\r\n\r\n")
+                .getBytes(StandardCharsets.US_ASCII));
             int status = Integer.parseInt(c.message().split(" ")[1]);
             note("client", path, "\"in\":\"" + todo.in + "\",", to.getPort(), start, status);
             return status == 200;
@@ -170,7 +174,10 @@ public final class Service {
         }
     }
 
-    /** In a thread of its own: a virtual one where HOW says so, which Java 11, by which this is compiled, has no name for. */
+    /**
+     * In a thread of its own: a virtual one where HOW says so, which Java 11, by which this is compiled, has no name
+     * for.
+     */
     private static void start(Runnable work) {
         if (HOW.startsWith("virtual")) {
             try {
@@ -227,7 +234,8 @@ public final class Service {
         }
     }
 
-    // --- the JDK's client, and its server --------------------------------------------------------------------------------
+    // --- the JDK's client, and its server
+    // --------------------------------------------------------------------------------
 
     private static void react(HttpExchange exchange) {
         long start = now();
@@ -251,14 +259,16 @@ public final class Service {
     private static CompletableFuture<Boolean> callAsync(Todo todo) {
         String path = newPath(todo.load);
         long start = now();
-        return client.sendAsync(request(todo, path), HttpResponse.BodyHandlers.discarding()).thenApply(answer -> answered(todo, path, start, answer));
+        return client.sendAsync(request(todo, path),
+            HttpResponse.BodyHandlers.discarding()).thenApply(answer -> answered(todo, path, start, answer));
     }
 
     private static boolean callByClient(Todo todo) {
         String path = newPath(todo.load);
         long start = now();
         try {
-            return answered(todo, path, start, client.send(request(todo, path), HttpResponse.BodyHandlers.discarding()));
+            return answered(todo, path, start,
+                client.send(request(todo, path), HttpResponse.BodyHandlers.discarding()));
         } catch (IOException | InterruptedException e) {
             e.printStackTrace();
             return false;
@@ -267,7 +277,8 @@ public final class Service {
 
     private static HttpRequest request(Todo todo, String path) {
         InetSocketAddress to = upstream(todo);
-        return HttpRequest.newBuilder(URI.create("http://" + to.getAddress().getHostAddress() + ":" + to.getPort() + path)).build();
+        return HttpRequest.newBuilder(URI.create("http://" + to.getAddress().getHostAddress() + ":" + to.getPort()
+            + path)).build();
     }
 
     private static boolean answered(Todo todo, String path, long start, HttpResponse<Void> answer) {
@@ -287,7 +298,8 @@ public final class Service {
     public static void main(String[] args) throws IOException {
         begin();
         String workers = System.getenv("WORKERS");
-        ThreadPoolExecutor executor = (ThreadPoolExecutor) Executors.newFixedThreadPool(workers == null ? 8 : Integer.parseInt(workers));
+        ThreadPoolExecutor executor = (ThreadPoolExecutor) Executors.newFixedThreadPool(workers == null ? 8
+            : Integer.parseInt(workers));
         executor.prestartAllCoreThreads(); // else each task of a new pool starts a thread of its own
         pool = executor;
         if (HOW.equals("reactor")) {

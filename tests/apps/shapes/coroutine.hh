@@ -1,6 +1,6 @@
 /*
- * A service in one thread that resumes coroutines of C++20: each caller's connection is one, and each call. Everything is
- * tried before it is waited for, and then resumed by what epoll says, up to 64 at a time, as asio does.
+ * A service in one thread that resumes coroutines of C++20: each caller's connection is one, and each call. Everything
+ * is tried before it is waited for, and then resumed by what epoll says, up to 64 at a time, as asio does.
  */
 #ifndef COROUTINE_HH
 #define COROUTINE_HH
@@ -191,7 +191,9 @@ class Loop
 		co_return fd;
 	}
 
-	/* Whether it was answered with 200. Questions and answers are shorter than any buffer: who sends does not wait. */
+	/*
+	 * Whether it was answered with 200. Questions and answers are shorter than any buffer: who sends does not wait.
+	 */
 	Task make(const Request &request, Call what)
 	{
 		const sockaddr_in &to = service.upstreams[what.upstream];

@@ -88,17 +88,17 @@ static inline void note_call(const char *service, const char *path, const char *
 
 	if (in)
 		snprintf(quoted, sizeof(quoted), "\"%s\"", in);
-	truth_write(
-		"{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
-		service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
+	truth_write("{\"service\":\"%s\",\"kind\":\"client\",\"target\":\"%s\",\"in\":%s,\"port\":%d,"
+		    "\"start\":%llu,\"end\":%llu,\"status\":%d}",
+		    service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
 }
 
 /* …and of a request that was served on LISTEN. */
 static inline void note_served(const char *service, const char *path, unsigned long long start, int status)
 {
-	truth_write(
-		"{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,\"end\":%llu,\"status\":%d}",
-		service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), status);
+	truth_write("{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,"
+		    "\"end\":%llu,\"status\":%d}",
+		    service, path, ntohs(parse_address(getenv("LISTEN")).sin_port), start, now_ns(), status);
 }
 
 /* One call on a connection that is opened when it is not; its record. */

@@ -1,5 +1,6 @@
 /*
- * A service of a shape, in C: one blocking thread per caller's connection reads and answers; README.md has the environment.
+ * A service of a shape, in C: one blocking thread per caller's connection reads and answers; README.md has the
+ * environment.
  *
  * HOW says who makes the calls: `thread` that thread, `spawn` a new thread each, `fork` a new process each, `fanout` a
  * new thread each, all at once, `pool` one of WORKERS threads behind a queue with a condition variable.
@@ -56,7 +57,9 @@ static void make_in_process(struct job *job)
 	job->failed = pid < 0 || waitpid(pid, &status, 0) != pid || status;
 }
 
-/* --- the pool ------------------------------------------------------------------------------------------------------ */
+/*
+ * --- the pool ------------------------------------------------------------------------------------------------------
+ */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
@@ -104,7 +107,9 @@ static void make_in_pool(struct job *job)
 	pthread_mutex_unlock(&lock);
 }
 
-/* --- requests ------------------------------------------------------------------------------------------------------ */
+/*
+ * --- requests ------------------------------------------------------------------------------------------------------
+ */
 
 /* The calls of one request, by its path alone: README.md has the rule. False if one failed. */
 static int work(const char *path, unsigned load, int *connections)

@@ -1,9 +1,9 @@
 /*
  * A service of a shape, in C++20; README.md has the environment.
  *
- * HOW says who makes the calls: `thread` the std::thread of the caller's connection, `fanout` one by std::async for each call,
- * all at once, `pool` one of WORKERS threads that take std::packaged_task from a queue, one call after the other. `coroutine`
- * and `coroutine-fanout` do all in one thread: coroutine.hh.
+ * HOW says who makes the calls: `thread` the std::thread of the caller's connection, `fanout` one by std::async for
+ * each call, all at once, `pool` one of WORKERS threads that take std::packaged_task from a queue, one call after the
+ * other. `coroutine` and `coroutine-fanout` do all in one thread: coroutine.hh.
  */
 #include "coroutine.hh"
 #include "service.hh"

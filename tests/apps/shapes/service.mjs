@@ -1,7 +1,8 @@
 // A service of a shape, in Node; README.md has the environment.
 //
-// HOW: `http` one call after the other over kept connections, `fanout` all at once, `http2` one after the other over one
-// HTTP/2 connection for all requests, `http2-fanout` all at once on it, `http2tls` and `http2tls-fanout` the same with TLS.
+// HOW: `http` one call after the other over kept connections, `fanout` all at once, `http2` one after the other over
+// one HTTP/2 connection for all requests, `http2-fanout` all at once on it, `http2tls` and `http2tls-fanout` the same
+// with TLS.
 import crypto from "node:crypto";
 import fs from "node:fs";
 import http from "node:http";
@@ -14,20 +15,23 @@ const [host, port] = [LISTEN.split(":")[0], Number(LISTEN.split(":")[1])];
 const upstreams = (CALLS ?? "").split(",").filter(Boolean);
 const agent = new http.Agent({ keepAlive: true, maxSockets: 512 });
 const sessions = new Map();
-const tls = HOW.startsWith("http2tls") && { key: fs.readFileSync(process.env.TLS_KEY), cert: fs.readFileSync(process.env.TLS_CERT) };
+const tls = HOW.startsWith("http2tls") && { key: fs.readFileSync(process.env.TLS_KEY),
+    cert: fs.readFileSync(process.env.TLS_CERT) };
 
 const now = () => BigInt(Date.now()) * 1000000n;
 
 // One line in one write: nothing is lost when the process is ended.
 function note(kind, target, port, start, status, more = {}) {
-	const record = { service: SERVICE, kind, target, port, start: Number(start), end: Number(now()), status, ...more };
+	const record = { service: SERVICE, kind, target, port, start: Number(start), end: Number(now()), status,
+		...more };
 	fs.writeSync(truth, `${JSON.stringify(record)}\n`);
 }
 
 // What a request makes its service call, by its path alone.
 function calls(target) {
 	const load = Number(target.split("/")[2]);
-	return upstreams.flatMap((upstream, u) => Array.from({ length: 1 + ((load >> u) & 1) }, (_, i) => [upstream, (load + i + 1) % 4]));
+	return upstreams.flatMap((upstream, u) => Array.from({ length: 1 + ((load >> u) & 1) }, (_, i) => [upstream,
+		(load + i + 1) % 4]));
 }
 
 function get1(upstream, target) {
@@ -43,7 +47,9 @@ function get1(upstream, target) {
 
 function get2(upstream, target) {
 	return new Promise((resolve, reject) => {
-		if (!sessions.has(upstream)) sessions.set(upstream, tls ? http2.connect(`https://${upstream}`, { rejectUnauthorized: false }) : http2.connect(`http://${upstream}`));
+		if (!sessions.has(upstream)) sessions.set(upstream,
+			tls ? http2.connect(`https://${upstream}`,
+				{ rejectUnauthorized: false }) : http2.connect(`http://${upstream}`));
 		const stream = sessions.get(upstream).request({ ":path": target });
 		let status;
 		stream.on("response", (headers) => (status = headers[":status"]));

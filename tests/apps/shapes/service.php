@@ -1,6 +1,6 @@
 <?php
-// A service of a shape, in PHP behind PHP-FPM; README.md has the environment. The process that serves a request makes its
-// calls, each on a connection of its own.
+// A service of a shape, in PHP behind PHP-FPM; README.md has the environment. The process that serves a request makes
+// its calls, each on a connection of its own.
 
 function now(): int
 {
@@ -11,7 +11,8 @@ function now(): int
 // One line in one write: nothing is lost when the process is ended.
 function note(string $kind, string $target, int $start, int $status, array $more): void
 {
-    $record = ['service' => getenv('SERVICE'), 'kind' => $kind, 'target' => $target, 'start' => $start, 'end' => now(), 'status' => $status] + $more;
+    $record = ['service' => getenv('SERVICE'), 'kind' => $kind, 'target' => $target, 'start' => $start, 'end' => now(),
+        'status' => $status] + $more;
     $truth = fopen(getenv('GROUND_TRUTH_DIR') . '/' . getenv('SERVICE') . '.jsonl', 'a');
     fwrite($truth, json_encode($record, JSON_UNESCAPED_SLASHES) . "\n");
     fclose($truth);

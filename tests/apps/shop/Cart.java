@@ -143,7 +143,8 @@ public final class Cart {
         if (bytes.length > 0) {
             out.write(bytes);
         }
-        note(String.format("\"kind\":\"server\",\"id\":\"%s\",%s,\"start\":%d,\"end\":%d,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"%s\",\"status\":%d",
+        note(String.format("\"kind\":\"server\",\"id\":\"%s\",%s,\"start\":%d,\"end\":%d,"
+            + "\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"%s\",\"status\":%d",
                 current, ends(caller), start, now(), words[0], words.length > 1 ? words[1] : "", status));
         return true;
     }
@@ -178,7 +179,8 @@ public final class Cart {
         } else {
             answer.add(head.charAt(0) == '$' ? bulk(head) : head.substring(1));
         }
-        note(String.format("\"kind\":\"client\",\"id\":\"%s\",\"in\":\"%s\",%s,\"start\":%d,\"end\":%d,\"protocol\":\"redis\",\"operation\":\"%s\",\"target\":\"\",\"status\":%d",
+        note(String.format("\"kind\":\"client\",\"id\":\"%s\",\"in\":\"%s\",%s,\"start\":%d,\"end\":%d,"
+            + "\"protocol\":\"redis\",\"operation\":\"%s\",\"target\":\"\",\"status\":%d",
                 nextId(), current, ends(redis), start, now(), words[0], head.charAt(0) == '-' ? 1 : 0));
         return answer;
     }

@@ -19,8 +19,9 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Shipments of the shop through Kafka. Only in the demo: it keeps no ground truth.
  *
- * <p>As "shipping": POST /shipments/ORDER produces a record; what comes before Kafka is there waits for it. As "warehouse": fetches the
- * records and notes each in Redis. Configured by the environment: KAFKA, and LISTEN or REDIS (host:port). Written for Java 11.
+ * <p>As "shipping": POST /shipments/ORDER produces a record; what comes before Kafka is there waits for it. As
+ * "warehouse": fetches the records and notes each in Redis. Configured by the environment: KAFKA, and LISTEN or REDIS
+ * (host:port). Written for Java 11.
  */
 public final class Shipping {
     private static final String TOPIC = "shipments";
@@ -100,7 +101,8 @@ public final class Shipping {
                 if (!early(shipment)) {
                     producer.send(shipment).get(10, TimeUnit.SECONDS);
                 }
-                socket.getOutputStream().write("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
+                socket.getOutputStream()
+                    .write("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".getBytes(StandardCharsets.US_ASCII));
             }
         } catch (Exception e) {
             // the caller or Kafka went away

@@ -161,10 +161,11 @@ static void *user_main(void *arg)
 			usleep(1000);
 			continue;
 		}
-		truth_write(
-			"{\"service\":\"load\",\"kind\":\"client\",\"id\":\"load-%ld\",\"in\":null,\"local\":\"%s\",\"peer\":\"%s\",\"start\":%llu,"
-			"\"end\":%llu,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"%s\",\"status\":%d,\"request_id\":\"%s\"}",
-			ticket + 1, local, peer, start, end, method, path, status, id);
+		truth_write("{\"service\":\"load\",\"kind\":\"client\",\"id\":\"load-%ld\",\"in\":null,"
+			    "\"local\":\"%s\",\"peer\":\"%s\",\"start\":%llu,"
+			    "\"end\":%llu,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"%s\","
+			    "\"status\":%d,\"request_id\":\"%s\"}",
+			    ticket + 1, local, peer, start, end, method, path, status, id);
 		atomic_fetch_add(&statuses[status / 100 < 6 ? status / 100 : 0], 1);
 		latencies[atomic_fetch_add(&finished, 1) % latency_room] = end - start;
 	}
@@ -234,7 +235,8 @@ int main(int argc, char **argv)
 	seconds = (now_ns() - begin_ns) / 1e9;
 	n = finished < latency_room ? finished : latency_room;
 	qsort(latencies, n, sizeof(*latencies), by_value);
-	printf("{\"requests\":%ld,\"broken\":%ld,\"users\":%ld,\"seconds\":%.3f,\"per_second\":%.1f,\"2xx\":%ld,\"4xx\":%ld,\"5xx\":%ld,"
+	printf("{\"requests\":%ld,\"broken\":%ld,\"users\":%ld,\"seconds\":%.3f,\"per_second\":%.1f,"
+	       "\"2xx\":%ld,\"4xx\":%ld,\"5xx\":%ld,"
 	       "\"p50_ms\":%.3f,\"p99_ms\":%.3f}\n",
 	       finished, broken, users, seconds, finished / seconds, statuses[2], statuses[4], statuses[5],
 	       n ? latencies[n / 2] / 1e6 : 0, n ? latencies[n * 99 / 100] / 1e6 : 0);

@@ -64,10 +64,10 @@ static int answer(int fd, int item)
 			 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", size,
 			 body);
 	else
-		snprintf(
-			out, sizeof(out),
-			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
-			size, body);
+		snprintf(out, sizeof(out),
+			 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+			 "\r\n%x\r\n%s\r\n0\r\n\r\n",
+			 size, body);
 	return send_all(fd, out, strlen(out)) ? -1 : 200;
 }
 
@@ -88,11 +88,12 @@ static void *serve(void *arg)
 		status = answer(fd, item);
 		if (status < 0)
 			break;
-		truth_write(
-			"{\"service\":\"pricing\",\"kind\":\"server\",\"id\":\"pricing-%lu\",\"local\":\"%s\",\"peer\":\"%s\",\"start\":%llu,"
-			"\"end\":%llu,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"/price/%d\",\"status\":%d}",
-			__atomic_add_fetch(&number, 1, __ATOMIC_RELAXED), local, peer, start, now_ns(), method, item,
-			status);
+		truth_write("{\"service\":\"pricing\",\"kind\":\"server\",\"id\":\"pricing-%lu\",\"local\":\"%s\","
+			    "\"peer\":\"%s\",\"start\":%llu,"
+			    "\"end\":%llu,\"protocol\":\"http\",\"operation\":\"%s\",\"target\":\"/price/%d\","
+			    "\"status\":%d}",
+			    __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED), local, peer, start, now_ns(), method,
+			    item, status);
 	}
 	close(fd);
 	return NULL;

@@ -87,12 +87,14 @@ public class Pair {
                 }));
             }
         };
-        Server server = NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0)).fallbackHandlerRegistry(all)
+        Server server = NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0))
+            .fallbackHandlerRegistry(all)
             .sslContext(with(SslContextBuilder.forServer(cert, new File("key.pem")))).build().start();
         ManagedChannel channel = NettyChannelBuilder.forAddress("127.0.0.1", server.getPort())
             .proxyDetector(to -> null).sslContext(with(SslContextBuilder.forClient().trustManager(cert))).build();
         for (int i = 0; i < 4; i++) {
-            ClientCalls.blockingUnaryCall(channel, method("shop.Orders/Boring" + i), CallOptions.DEFAULT, new byte[1 + i * 20000]);
+            ClientCalls.blockingUnaryCall(channel, method("shop.Orders/Boring" + i), CallOptions.DEFAULT,
+                new byte[1 + i * 20000]);
         }
         Thread.sleep(300);
         System.exit(0);
@@ -149,10 +151,12 @@ static_resources:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: http
           http_filters:
-          - {{ name: router, typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }} }}
+          - {{ name: router,
+              typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }} }}
           route_config:
             virtual_hosts:
-            - {{ name: all, domains: ["*"], routes: [{{ match: {{ prefix: "/" }}, direct_response: {{ status: 203 }} }}] }}
+            - {{ name: all, domains: ["*"],
+                routes: [{{ match: {{ prefix: "/" }}, direct_response: {{ status: 203 }} }}] }}
 "#
     );
     script(dir, "envoy.yaml", &text)

@@ -51,7 +51,8 @@ ASK = lambda name: b'GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n' % name.encode(
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 MORE = 5 + 1 + 16
 ROUNDS = [['cut/%d/%d' % (cut, i) for i in range(8)] for cut in (1, 2, 3, 4)]
-PLAN = [(names, lambda one, cut=cut: [3 * one + cut, 5 - cut, 2 * one - 3, 1, 1, 1]) for cut, names in enumerate(ROUNDS, 1)]
+PLAN = [(names, lambda one, cut=cut: [3 * one + cut, 5 - cut, 2 * one - 3, 1, 1, 1]) for cut,
+    names in enumerate(ROUNDS, 1)]
 
 listener = socket.create_server(('127.0.0.1', 0))
 def serve():

@@ -62,7 +62,8 @@ func main() {
 	s.StartTLS()
 	pool := x509.NewCertPool()
 	pool.AddCert(s.Certificate())
-	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+	c := &http.Client{Transport: transport}
 	get := func(path string) {
 		r, err := c.Get(s.URL + path)
 		if err != nil { panic(err) }

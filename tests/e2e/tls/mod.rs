@@ -142,7 +142,8 @@ const server = https.createServer({ key, cert }, (request, response) => {
 setTimeout(() => server.listen(0, '127.0.0.1', async () => {
   const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca: cert });
   for (const size of [10, 30000]) {
-    await new Promise((done) => https.get({ host: '127.0.0.1', port: server.address().port, path: '/node/' + size, agent }, (response) => {
+    await new Promise((done) => https.get({ host: '127.0.0.1', port: server.address().port, path: '/node/' + size,
+        agent }, (response) => {
       response.resume();
       response.on('end', done);
     }));

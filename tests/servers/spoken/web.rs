@@ -88,7 +88,10 @@ fn websocket(x: &mut Secrets) -> Talk {
 
 fn graphql(x: &mut Secrets) -> Talk {
     let body = format!(
-        r#"{{"query":"query Cart($id: ID!) {{ cart(id: $id, key: \"{}\") {{ total }} }}","operationName":"Cart","variables":{{"id":"{}"}},"extensions":{{"k":"{}"}}}}"#,
+        concat!(
+            r#"{{"query":"query Cart($id: ID!) {{ cart(id: $id, key: \"{}\") {{ total }} }}","operationName":"Cart","#,
+            r#""variables":{{"id":"{}"}},"extensions":{{"k":"{}"}}}}"#
+        ),
         x.of("graphql literal"),
         x.of("graphql variable"),
         x.of("graphql extension"),

@@ -1,5 +1,5 @@
-//! Counters and gauges of the stages, RED metrics of spans, and metrics of the dependency map; as Prometheus text here, as OTLP in
-//! [`otlp::export`](crate::otlp::export).
+//! Counters and gauges of the stages, RED metrics of spans, and metrics of the dependency map; as Prometheus text here,
+//! as OTLP in [`otlp::export`](crate::otlp::export).
 //!
 //! A [`Registry`] holds *sources*: closures that write their current values when somebody asks. So a stage keeps its
 //! counters as it likes (atomics, a status struct), and nothing is counted twice.

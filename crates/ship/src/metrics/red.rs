@@ -338,9 +338,18 @@ mod tests {
         red.observe([&span("tcp")]);
         let out = text(red);
         for want in [
-            r#"db_client_operation_duration_seconds_count{service_name="cart",db_system_name="redis",db_operation_name="GET"} 1"#,
-            r#"rpc_client_call_duration_seconds_count{service_name="cart",rpc_system_name="grpc",rpc_method="shop.Cart/Add",rpc_status_code="OK"} 1"#,
-            r#"rpc_server_call_duration_seconds_count{service_name="cart",rpc_system_name="grpc",rpc_method="shop.Cart/Add",rpc_status_code="UNAVAILABLE",error_type="UNAVAILABLE"} 1"#,
+            concat!(
+                r#"db_client_operation_duration_seconds_count{service_name="cart",db_system_name="redis","#,
+                r#"db_operation_name="GET"} 1"#
+            ),
+            concat!(
+                r#"rpc_client_call_duration_seconds_count{service_name="cart",rpc_system_name="grpc","#,
+                r#"rpc_method="shop.Cart/Add",rpc_status_code="OK"} 1"#
+            ),
+            concat!(
+                r#"rpc_server_call_duration_seconds_count{service_name="cart",rpc_system_name="grpc","#,
+                r#"rpc_method="shop.Cart/Add",rpc_status_code="UNAVAILABLE",error_type="UNAVAILABLE"} 1"#
+            ),
             r#"dns_lookup_duration_seconds_count{service_name="cart",dns_question_type="GET"} 1"#,
             r#"wirespan_request_duration_seconds_count{service_name="cart",protocol="kafka",span_kind="client"} 1"#,
         ] {

@@ -151,7 +151,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(attrs in prop::collection::vec((any::<String>().prop_map(Cow::Owned), value()), 0..5)) {
+        fn what_is_written_is_read(attrs in prop::collection::vec((any::<String>().prop_map(Cow::Owned), value()),
+            0..5)) {
             let mut json = String::new();
             write(&mut json, &attrs);
             prop_assert_eq!(read(&json), attrs);

@@ -342,7 +342,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_is_found(keys in prop::collection::vec((1u8..=7, any::<u64>(), 0u32..100_000), 1..600), few in any::<bool>()) {
+        fn every_key_is_found(keys in prop::collection::vec((1u8..=7, any::<u64>(), 0u32..100_000), 1..600),
+            few in any::<bool>()) {
             let kind = |k: u8| KeyKind::ALL[usize::from(k) - 1];
             // Few distinct values make long runs of one hash.
             let value = |v: u64| if few { v % 3 } else { v };

@@ -77,8 +77,10 @@ prop_compose! {
 
 prop_compose! {
     fn places()(transport in prop::sample::select(&Transport::ALL[..]),
-                client in endpoint(), server in endpoint(), socket in any::<u64>(), pid in any::<u32>(), tid in any::<u32>(),
-                coroutine in any::<u64>(), comm in text(), netns in any::<u32>(), cgroup_id in any::<u64>(), host_id in 0u64..3)
+                client in endpoint(), server in endpoint(), socket in any::<u64>(), pid in any::<u32>(),
+                    tid in any::<u32>(),
+                coroutine in any::<u64>(), comm in text(), netns in any::<u32>(), cgroup_id in any::<u64>(),
+                    host_id in 0u64..3)
         -> Span {
         Span {
             tuple: FiveTuple { transport, client, server },
@@ -90,8 +92,10 @@ prop_compose! {
 
 prop_compose! {
     fn links()(first in prop::option::of(any::<u64>()), more in 0u64..12, cause in prop::option::of(any::<u64>()),
-               evidence in prop::option::of(prop::sample::select(vec![Evidence::Carried, Evidence::Thread, Evidence::Inferred])),
-               seqs in any::<(Option<u32>, Option<u32>)>(), message_id in any::<Option<u64>>(), trace_id in any::<Option<[u8; 16]>>(),
+               evidence in prop::option::of(prop::sample::select(vec![Evidence::Carried, Evidence::Thread,
+                   Evidence::Inferred])),
+               seqs in any::<(Option<u32>, Option<u32>)>(), message_id in any::<Option<u64>>(),
+                   trace_id in any::<Option<[u8; 16]>>(),
                parent in any::<Option<u64>>(), request_id in prop::option::of(text()), base in places())
         -> Span {
         Span {
@@ -111,10 +115,14 @@ prop_compose! {
 
 prop_compose! {
     /// A span that uses every field, with values at their limits.
-    pub(crate) fn span()(base in links(), time in times(), tap in prop::sample::select(&TapSide::ALL[..]), kind in prop::sample::select(&SpanKind::ALL[..]),
-                  status in prop::sample::select(&Status::ALL[..]), protocol in few::<String>(&["http", "redis", "amqp", ""]),
-                  status_code in any::<Option<i32>>(), words in (text(), few(&["", "GET", "POST", "SET"]), few(&["", "/", "/cart/1", "/cart/2"])),
-                  bytes in any::<(u64, u64)>(), attrs in prop::collection::vec((text::<String>().prop_map(Cow::Owned), value()), 0..4),
+    pub(crate) fn span()(base in links(), time in times(), tap in prop::sample::select(&TapSide::ALL[..]),
+        kind in prop::sample::select(&SpanKind::ALL[..]),
+                  status in prop::sample::select(&Status::ALL[..]),
+                      protocol in few::<String>(&["http", "redis", "amqp", ""]),
+                  status_code in any::<Option<i32>>(),
+                      words in (text(), few(&["", "GET", "POST", "SET"]), few(&["", "/", "/cart/1", "/cart/2"])),
+                  bytes in any::<(u64, u64)>(),
+                      attrs in prop::collection::vec((text::<String>().prop_map(Cow::Owned), value()), 0..4),
                   tcp in any::<(u64, u32, u64, u32, u32)>(), resource in resource())
         -> Span {
         Span {

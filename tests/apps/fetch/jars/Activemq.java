@@ -18,8 +18,8 @@ import org.apache.activemq.security.SimpleAuthenticationPlugin;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
 /**
- * ActiveMQ and its clients: `server SCHEME PORT`, or `client SCHEME PORT OPTIONS`, which reads `WHAT VALUE` lines. The scheme is `tcp` for OpenWire
- * and its own client, `amqp` for AMQP 1.0 and Qpid's. The password is in $PASS.
+ * ActiveMQ and its clients: `server SCHEME PORT`, or `client SCHEME PORT OPTIONS`, which reads `WHAT VALUE` lines. The
+ * scheme is `tcp` for OpenWire and its own client, `amqp` for AMQP 1.0 and Qpid's. The password is in $PASS.
  */
 public class Activemq {
     public static void main(String[] args) throws Exception {

@@ -9,7 +9,10 @@ import com.baidu.jprotobuf.pbrpc.transport.RpcServer;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
-/** Both ends of a service over bRPC's protocol, baidu_std: `server PORT`, or `client PORT`, which reads `METHOD VALUE` lines. */
+/**
+ * Both ends of a service over bRPC's protocol, baidu_std: `server PORT`, or `client PORT`, which reads `METHOD VALUE`
+ * lines.
+ */
 public class Brpc {
     public static class Text {
         @Protobuf(fieldType = FieldType.STRING, order = 1, required = true)
@@ -66,7 +69,8 @@ public class Brpc {
                 }
             } catch (Exception error) {
                 // What the service answered stands behind what the proxy could not declare.
-                said = error.getCause() instanceof ErrorDataException answered ? "failed " + answered.getErrorCode() : error.toString();
+                said = error.getCause() instanceof ErrorDataException answered ? "failed "
+                    + answered.getErrorCode() : error.toString();
             }
             System.out.println(said);
         }

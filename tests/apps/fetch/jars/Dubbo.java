@@ -9,7 +9,9 @@ import org.apache.dubbo.config.RegistryConfig;
 import org.apache.dubbo.config.ServiceConfig;
 import org.apache.dubbo.config.bootstrap.DubboBootstrap;
 
-/** Both ends of a Dubbo service without a registry: `server PORT`, or `client PORT`, which reads `METHOD VALUE` lines. */
+/**
+ * Both ends of a Dubbo service without a registry: `server PORT`, or `client PORT`, which reads `METHOD VALUE` lines.
+ */
 public class Dubbo {
     public interface Orders {
         String echo(String text);
@@ -41,7 +43,8 @@ public class Dubbo {
         int port = Integer.parseInt(args[1]);
         ApplicationConfig application = new ApplicationConfig("shop-" + args[0]);
         application.setQosEnable(false);
-        DubboBootstrap bootstrap = DubboBootstrap.getInstance().application(application).registry(new RegistryConfig("N/A"));
+        DubboBootstrap bootstrap = DubboBootstrap.getInstance().application(application)
+            .registry(new RegistryConfig("N/A"));
         if (args[0].equals("server")) {
             ServiceConfig<Orders> service = new ServiceConfig<>();
             service.setInterface(Orders.class);

@@ -73,8 +73,10 @@ public class Grpc extends HandlerRegistry {
         };
     }
 
-    static ServerMethodDefinition<byte[], byte[]> method(String name, MethodType type, ServerCallHandler<byte[], byte[]> handler) {
-        return ServerMethodDefinition.create(MethodDescriptor.newBuilder(BYTES, BYTES).setType(type).setFullMethodName(name).build(), handler);
+    static ServerMethodDefinition<byte[], byte[]> method(String name, MethodType type,
+        ServerCallHandler<byte[], byte[]> handler) {
+        return ServerMethodDefinition.create(MethodDescriptor.newBuilder(BYTES,
+            BYTES).setType(type).setFullMethodName(name).build(), handler);
     }
 
     static ServerCallHandler<byte[], byte[]> answering(Status status) {
@@ -87,9 +89,12 @@ public class Grpc extends HandlerRegistry {
             case "shop.Orders/Echo" -> method(name, MethodType.UNARY, answering(Status.OK));
             case "shop.Orders/Missing" -> method(name, MethodType.UNARY, answering(Status.NOT_FOUND));
             case "shop.Orders/Broken" -> method(name, MethodType.UNARY, answering(Status.INTERNAL));
-            case "shop.Orders/List" -> method(name, MethodType.SERVER_STREAMING, ServerCalls.asyncServerStreamingCall(Grpc::list));
-            case "shop.Orders/Upload" -> method(name, MethodType.CLIENT_STREAMING, ServerCalls.asyncClientStreamingCall(a -> many(a, false)));
-            case "shop.Orders/Chat" -> method(name, MethodType.BIDI_STREAMING, ServerCalls.asyncBidiStreamingCall(a -> many(a, true)));
+            case "shop.Orders/List" -> method(name, MethodType.SERVER_STREAMING,
+                ServerCalls.asyncServerStreamingCall(Grpc::list));
+            case "shop.Orders/Upload" -> method(name, MethodType.CLIENT_STREAMING,
+                ServerCalls.asyncClientStreamingCall(a -> many(a, false)));
+            case "shop.Orders/Chat" -> method(name, MethodType.BIDI_STREAMING,
+                ServerCalls.asyncBidiStreamingCall(a -> many(a, true)));
             default -> null;
         };
     }

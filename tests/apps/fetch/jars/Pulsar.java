@@ -11,7 +11,10 @@ import org.apache.pulsar.common.policies.data.ClusterData;
 import org.apache.pulsar.common.policies.data.TenantInfo;
 import org.apache.pulsar.zookeeper.LocalBookkeeperEnsemble;
 
-/** Pulsar's broker with ZooKeeper and one bookie in one process: `Pulsar PORT FOLDER`; it writes `FOLDER/ready` when its namespace is there. */
+/**
+ * Pulsar's broker with ZooKeeper and one bookie in one process: `Pulsar PORT FOLDER`; it writes `FOLDER/ready` when its
+ * namespace is there.
+ */
 public class Pulsar {
     public static void main(String[] args) throws Exception {
         ServiceConfiguration config = new ServiceConfiguration();
@@ -39,11 +42,14 @@ public class Pulsar {
         bookie.setAdvertisedAddress("127.0.0.1");
         bookie.setDiskUsageThreshold(0.999f);
         bookie.setDiskUsageWarnThreshold(0.99f);
-        new LocalBookkeeperEnsemble(1, 2181, 3181, 4181, args[1] + "/zookeeper", args[1] + "/bookkeeper", true, "127.0.0.1").startStandalone(bookie, false);
+        new LocalBookkeeperEnsemble(1, 2181, 3181, 4181, args[1] + "/zookeeper", args[1] + "/bookkeeper", true,
+            "127.0.0.1").startStandalone(bookie, false);
         PulsarService broker = new PulsarService(config);
         broker.start();
         PulsarAdmin admin = broker.getAdminClient();
-        admin.clusters().createCluster("standalone", ClusterData.builder().serviceUrl(broker.getWebServiceAddress()).brokerServiceUrl(broker.getBrokerServiceUrl()).build());
+        admin.clusters().createCluster("standalone",
+            ClusterData.builder().serviceUrl(broker.getWebServiceAddress())
+                .brokerServiceUrl(broker.getBrokerServiceUrl()).build());
         admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of("standalone")).build());
         admin.namespaces().createNamespace("public/default", Set.of("standalone"));
         Files.createFile(Path.of(args[1], "ready"));

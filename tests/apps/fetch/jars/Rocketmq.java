@@ -25,8 +25,8 @@ import org.apache.rocketmq.remoting.protocol.SerializeType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * RocketMQ's name server and broker in one process, and a client with a producer and a push consumer: `server NAMES_PORT BROKER_PORT FOLDER`,
- * or `client NAMES_PORT GROUP json|binary`, which reads `WHAT VALUE` lines.
+ * RocketMQ's name server and broker in one process, and a client with a producer and a push consumer: `server
+ * NAMES_PORT BROKER_PORT FOLDER`, or `client NAMES_PORT GROUP json|binary`, which reads `WHAT VALUE` lines.
  */
 public class Rocketmq {
     private static final String TOPIC = "orders";
@@ -42,7 +42,8 @@ public class Rocketmq {
             Runtime.getRuntime().halt(1);
         });
         // Which form headers have is a property of the process.
-        System.setProperty("rocketmq.serialize.type", args[3].equals("binary") ? SerializeType.ROCKETMQ.name() : SerializeType.JSON.name());
+        System.setProperty("rocketmq.serialize.type",
+            args[3].equals("binary") ? SerializeType.ROCKETMQ.name() : SerializeType.JSON.name());
         String names = "127.0.0.1:" + args[1];
         DefaultMQProducer producer = new DefaultMQProducer(args[2]);
         producer.setNamesrvAddr(names);
@@ -81,8 +82,10 @@ public class Rocketmq {
         System.exit(0);
     }
 
-    private static String answer(DefaultMQProducer producer, LinkedBlockingQueue<String> came, String tag, String what, String value) throws Exception {
-        Message message = new Message(TOPIC, tag, value, value.repeat(what.equals("large") ? 2000 : 1).getBytes(StandardCharsets.UTF_8));
+    private static String answer(DefaultMQProducer producer, LinkedBlockingQueue<String> came, String tag, String what,
+        String value) throws Exception {
+        Message message = new Message(TOPIC, tag, value,
+            value.repeat(what.equals("large") ? 2000 : 1).getBytes(StandardCharsets.UTF_8));
         message.putUserProperty("token", value);
         try {
             switch (what) {

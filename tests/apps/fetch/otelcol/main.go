@@ -21,7 +21,9 @@ func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return
 	}
-	if f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory(), otlpexporter.NewFactory()); err != nil {
+	if f.Exporters,
+		err = otelcol.MakeFactoryMap[exporter.Factory](fileexporter.NewFactory(),
+		otlpexporter.NewFactory()); err != nil {
 		return
 	}
 	f.Telemetry = otelconftelemetry.NewFactory()
@@ -31,9 +33,11 @@ func factories() (f otelcol.Factories, err error) {
 func main() {
 	files := []confmap.ProviderFactory{fileprovider.NewFactory()}
 	settings := otelcol.CollectorSettings{
-		BuildInfo:              component.BuildInfo{Command: "otelcol", Description: "for tests", Version: "1"},
-		Factories:              factories,
-		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{DefaultScheme: "file", ProviderFactories: files}},
+		BuildInfo: component.BuildInfo{Command: "otelcol", Description: "for tests", Version: "1"},
+		Factories: factories,
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{
+			ResolverSettings: confmap.ResolverSettings{DefaultScheme: "file", ProviderFactories: files},
+		},
 	}
 	if err := otelcol.NewCommand(settings).Execute(); err != nil {
 		log.Fatal(err)

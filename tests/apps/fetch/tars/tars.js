@@ -1,4 +1,5 @@
-// Both ends of a Tars service without the platform: `server PORT`, or `client PORT`, which reads `FUNCTION VALUE` lines.
+// Both ends of a Tars service without the platform: `server PORT`, or `client PORT`, which reads `FUNCTION VALUE`
+// lines.
 "use strict";
 const net = require("net");
 const { server, client, error } = require("@tars/rpc");

@@ -1,8 +1,8 @@
 // A service of a shape, in Go with net/http; README.md of the folder above has the environment.
 //
-// HOW says who makes the calls: `seq` the handler's goroutine, `fanout` a goroutine for each, all at once, `channel` one
-// of WORKERS goroutines that take calls from a channel, `h2` and `h2-fanout` as the first two, over HTTP/2 without TLS:
-// all calls to a service share one connection; `h2tls` as `h2`, with TLS.
+// HOW says who makes the calls: `seq` the handler's goroutine, `fanout` a goroutine for each, all at once, `channel`
+// one of WORKERS goroutines that take calls from a channel, `h2` and `h2-fanout` as the first two, over HTTP/2 without
+// TLS: all calls to a service share one connection; `h2tls` as `h2`, with TLS.
 package main
 
 import (
@@ -43,7 +43,8 @@ func main() {
 	server := &http.Server{Addr: service.Listen, Handler: http.HandlerFunc(serve)}
 	if service.How == "h2tls" {
 		scheme = "https://"
-		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true}
+		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			ForceAttemptHTTP2: true, DisableCompression: true}
 		if !service.Entry {
 			log.Fatal(server.ListenAndServeTLS(os.Getenv("TLS_CERT"), os.Getenv("TLS_KEY")))
 		}

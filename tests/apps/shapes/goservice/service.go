@@ -1,5 +1,5 @@
-// Package goservice is what the services of a shape in Go have in common: the environment (README.md of the folder above), who
-// makes the calls of a request, and the ground truth.
+// Package goservice is what the services of a shape in Go have in common: the environment (README.md of the folder
+// above), who makes the calls of a request, and the ground truth.
 package goservice
 
 import (
@@ -110,7 +110,8 @@ func call(t todo) bool {
 		log.Print(err)
 		return false
 	}
-	note(record{Kind: "client", Target: path, In: &t.in, Port: port(Upstreams[t.upstream]), Start: start, Status: status})
+	note(record{Kind: "client", Target: path, In: &t.in, Port: port(Upstreams[t.upstream]), Start: start,
+		Status: status})
 	return status == 200
 }
 

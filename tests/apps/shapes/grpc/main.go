@@ -1,8 +1,8 @@
-// A service of a shape, in Go with gRPC; README.md of the folder above has the environment. Nothing is generated: the method is
-// the path, the messages are empty.
+// A service of a shape, in Go with gRPC; README.md of the folder above has the environment. Nothing is generated: the
+// method is the path, the messages are empty.
 //
-// HOW says who makes the calls: `seq` the handler's goroutine, `fanout` a goroutine for each, all at once. All calls to a
-// service share one connection. Users speak HTTP/1.1 to the one with ENTRY.
+// HOW says who makes the calls: `seq` the handler's goroutine, `fanout` a goroutine for each, all at once. All calls to
+// a service share one connection. Users speak HTTP/1.1 to the one with ENTRY.
 package main
 
 import (

@@ -64,7 +64,8 @@ func (w *worker) price(item int) (int, json.RawMessage, error) {
 	}
 	path := fmt.Sprintf("/price/%d", item)
 	start := time.Now().UnixNano()
-	if _, err := fmt.Fprintf(w.pricing, "GET %s HTTP/1.1\r\nHost: pricing\r\nAccept: application/json\r\n\r\n", path); err != nil {
+	const head = "GET %s HTTP/1.1\r\nHost: pricing\r\nAccept: application/json\r\n\r\n"
+	if _, err := fmt.Fprintf(w.pricing, head, path); err != nil {
 		return 0, nil, err
 	}
 	response, err := http.ReadResponse(w.reader, nil)
@@ -77,8 +78,10 @@ func (w *worker) price(item int) (int, json.RawMessage, error) {
 		return 0, nil, err
 	}
 	note(map[string]interface{}{
-		"kind": "client", "id": nextID(), "in": w.current, "local": w.pricing.LocalAddr().String(), "peer": w.pricing.RemoteAddr().String(),
-		"start": start, "end": time.Now().UnixNano(), "protocol": "http", "operation": "GET", "target": path, "status": response.StatusCode,
+		"kind": "client", "id": nextID(), "in": w.current, "local": w.pricing.LocalAddr().String(),
+		"peer":  w.pricing.RemoteAddr().String(),
+		"start": start, "end": time.Now().UnixNano(), "protocol": "http", "operation": "GET", "target": path,
+		"status": response.StatusCode,
 	})
 	return response.StatusCode, body, nil
 }
@@ -164,8 +167,10 @@ func (w *worker) serve() {
 		status, chunked, answer := w.answer(request)
 		err = w.reply(status, chunked, answer)
 		note(map[string]interface{}{
-			"kind": "server", "id": w.current, "local": w.conn.LocalAddr().String(), "peer": w.conn.RemoteAddr().String(),
-			"start": start, "end": time.Now().UnixNano(), "protocol": "http", "operation": request.Method, "target": request.URL.Path, "status": status,
+			"kind": "server", "id": w.current, "local": w.conn.LocalAddr().String(),
+			"peer":  w.conn.RemoteAddr().String(),
+			"start": start, "end": time.Now().UnixNano(), "protocol": "http", "operation": request.Method,
+			"target": request.URL.Path, "status": status,
 		})
 		if err != nil {
 			break
