@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The whole contract between the kernel programs and user space. `src/wire.rs` is its only reader.
+ * The whole contract between the kernel programs and user space, in one file although it is long: whoever changes one
+ * side sees the other. build.rs makes the Rust types and numbers of every struct and enum here; src/wire.rs reads them.
  * All integers are in host byte order except addresses, which are in network byte order; times are CLOCK_MONOTONIC ns.
  */
 #ifndef WS_WIRE_H
@@ -289,7 +290,51 @@ struct ws_flow_adopt {
 	__u8 pad[5];
 };
 
-/* Per-CPU counters. */
+/* Cookies of the probes in TLS libraries: what a function does, … */
+enum ws_tls_op {
+	TLS_NONE = 0,
+	TLS_READ = 1,
+	TLS_WRITE = 2,
+	TLS_HANDSHAKE = 3,
+	TLS_FREE = 4,
+	RUST_FEED = 5,
+	RUST_CHUNK = 6,
+	RUST_CONSUME = 7,
+};
+
+/* …and how. */
+enum ws_tls_cookie {
+	TLS_COOKIE_OP = 0xff,
+	TLS_COOKIE_EX = 0x100,	    /* the length comes back through the fourth argument */
+	RUST_COOKIE_VECTOR = 0x200, /* the argument is an array of buffers */
+};
+
+enum ws_inject_mode {
+	WS_INJECT_OFF = 0,
+	WS_INJECT_FIRST = 1, /* a socket leaves the map with its first bytes */
+	WS_INJECT_EVERY = 2, /* a socket stays while it certainly speaks HTTP/1 */
+};
+
+/* Per-CPU counters: why a context was put into a request, or why not. Their names stand in src/wire.rs. */
+enum ws_inject_counter {
+	WS_I_ENROLLED,
+	WS_I_REFUSED, /* another user of sockmap, or no room: left alone */
+	WS_I_INJECTED,
+	WS_I_OWN, /* the application sent a context itself */
+	WS_I_NOT_HTTP,
+	WS_I_PARTIAL, /* the header block does not end in this call, or is too long */
+	WS_I_BUSY,    /* bytes on their way, or no room in the send buffer */
+	WS_I_UNKNOWN, /* acts for a request whose context could not be read */
+	WS_I_FAILED,  /* the kernel gave no memory */
+	WS_I_LEFT,
+	WS_I_RECEIVED,	      /* requests with a context */
+	WS_I_OPTION,	      /* segments sent with a context in an option of TCP */
+	WS_I_NO_ROOM,	      /* other options left no room for it */
+	WS_I_OPTION_RECEIVED, /* requests that came with such an option */
+	WS_I_MAX,
+};
+
+/* Per-CPU counters. Their names stand in src/wire.rs. */
 enum ws_counter {
 	WS_C_MESSAGES,	      /* data records emitted */
 	WS_C_LOST_RING,	      /* records lost: ring buffer full */

@@ -20,7 +20,6 @@ use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::time::Duration;
-use wirespan_model::broker::Delivers;
 use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
@@ -267,15 +266,10 @@ impl Capture {
             return Ok(());
         }
         for (socket, verdict) in verdicts {
-            let [low, high] = verdict.bytes.to_ne_bytes();
-            let pulls = verdict.delivers == Some(Delivers::Pulled);
-            let flags = [verdict.plaintext, verdict.shared, verdict.delivers.is_some(), pulls];
-            let flags = (0..).zip(flags).map(|(bit, set)| u8::from(set) << bit).sum::<u8>();
-            let value = [low, high, verdict.copy as u8, flags];
             self.skel
                 .maps
                 .verdicts
-                .update(&socket.0.to_ne_bytes(), &value, MapFlags::ANY)
+                .update(&socket.0.to_ne_bytes(), &wire::verdict(verdict).to_bytes(), MapFlags::ANY)
                 .map_err(bpf("deciding about a connection"))?;
         }
         if let Some(bss) = self.skel.maps.bss_data.as_mut() {
@@ -286,34 +280,8 @@ impl Capture {
 
     /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        const NAMES: [&str; 15] = [
-            "records",
-            "lost_ring_full",
-            "lost_no_state",
-            "peeks",
-            "would_block",
-            "unreadable_payloads",
-            "ignored_calls",
-            "paired",
-            "plaintext_records",
-            "plaintext_without_socket",
-            "flows_spilled",
-            "lost_flows",
-            "flow_sockets_beyond_table",
-            "streams_named",
-            "streams_unknown",
-        ];
-        let mut out: Vec<_> = (0u32..)
-            .zip(NAMES)
-            .map(|(i, name)| {
-                let per_cpu = self.skel.maps.counters.lookup_percpu(&i.to_ne_bytes(), MapFlags::ANY);
-                let sum = per_cpu.ok().flatten().unwrap_or_default().into_iter().filter_map(|v| {
-                    let bytes: [u8; 8] = v.get(..8)?.try_into().ok()?;
-                    Some(u64::from_ne_bytes(bytes))
-                });
-                (name, sum.sum())
-            })
-            .collect();
+        let counters = &self.skel.maps.counters;
+        let mut out: Vec<_> = wire::COUNTERS.map(|(which, name)| (name, wire::counter(counters, which))).to_vec();
         out.extend(inject::counters(&self.skel));
         out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));

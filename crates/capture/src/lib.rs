@@ -48,18 +48,17 @@ pub struct Verdict {
 
 /// Which calls carry payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Copy {
     /// Every call while the connection is young, then the first of each direction run.
-    Default = 0,
+    Default,
     /// The first call of each direction run.
-    First = 1,
+    First,
     /// Every call.
-    Every = 2,
+    Every,
     /// No records of this connection; causality is still followed.
-    Ignore = 3,
+    Ignore,
     /// Request and response in one record.
-    Pair = 4,
+    Pair,
     /// Lengths of every call, no payload.
-    Lengths = 5,
+    Lengths,
 }

@@ -7,17 +7,16 @@
 
 use crate::object::WirespanSkel;
 use crate::targets::Targets;
+use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_SENDS, WS_HOOK_SPLICE};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::Link;
 use std::path::Path;
 
-/// `enum ws_hooks`.
-const SENDS: u32 = 1;
-const IO_URING: u32 = 2;
-const SPLICE: u32 = 4;
-
-const PROGRAMS: [(&str, u32); 3] =
-    [("tcp_sendmsg_locked", SENDS), ("skb_copy_datagram_iovec", IO_URING), ("tcp_rcv_space_adjust", SPLICE)];
+const PROGRAMS: [(&str, u32); 3] = [
+    ("tcp_sendmsg_locked", WS_HOOK_SENDS),
+    ("skb_copy_datagram_iovec", WS_HOOK_IO_URING),
+    ("tcp_rcv_space_adjust", WS_HOOK_SPLICE),
+];
 
 /// Whether the program waits until it is needed.
 pub(crate) fn waits(program: &str) -> bool {
@@ -37,7 +36,7 @@ impl OnDemand {
     pub(crate) fn new(loaded: &[&str], skel: &mut WirespanSkel<'static>, targets: &Targets) -> Self {
         let waiting = PROGRAMS.into_iter().filter(|(name, _)| loaded.contains(name)).collect();
         if !loaded.contains(&"io_uring_create") || targets.all {
-            want(skel, SENDS | IO_URING);
+            want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
         }
         look_for_rings(skel, &crate::flow::processes(targets));
         OnDemand { waiting, attached: 0 }
@@ -79,12 +78,12 @@ fn want(skel: &mut WirespanSkel<'static>, hooks: u32) {
 
 /// The begin of long sends: who puts something beside their first byte has to know when that was, also of the first.
 pub(crate) fn want_sends(skel: &mut WirespanSkel<'static>) {
-    want(skel, SENDS);
+    want(skel, WS_HOOK_SENDS);
 }
 
 /// Everything, whether needed or not.
 pub(crate) fn want_all(skel: &mut WirespanSkel<'static>) {
-    want(skel, SENDS | IO_URING | SPLICE);
+    want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING | WS_HOOK_SPLICE);
 }
 
 /// Processes that have an io_uring already.
@@ -94,6 +93,6 @@ pub(crate) fn look_for_rings(skel: &mut WirespanSkel<'static>, pids: &[u32]) {
         files.into_iter().any(|f| std::fs::read_link(f.path()).is_ok_and(|to| to == Path::new("anon_inode:[io_uring]")))
     };
     if pids.iter().any(has) {
-        want(skel, SENDS | IO_URING);
+        want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
     }
 }

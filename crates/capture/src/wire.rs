@@ -1,10 +1,16 @@
-//! The kernel/user contract, user side: the only reader of `bpf/wire.h`, with `flow/wire.rs` for bundles.
+//! The kernel/user contract, user side: what the structs and numbers of `bpf/wire.h` mean, with `flow/wire.rs` for
+//! bundles.
 //!
-//! Records are plain C structs in host byte order; they are read field by field at the offsets that the header's
-//! `_Static_assert`s fix, so nothing here depends on Rust's layout and nothing is `unsafe`.
+//! [`contract`] is made of the header by `build/contract.rs`. Records are plain C structs in host byte order; they are
+//! read field by field, so that nothing depends on Rust's layout and nothing is `unsafe`.
 
 use crate::clock::Clock;
+use crate::{Copy, Verdict};
+#[allow(clippy::wildcard_imports)] // the whole contract is this file's subject
+use contract::*;
+use libbpf_rs::{MapCore, MapFlags};
 use std::net::{IpAddr, Ipv6Addr};
+use wirespan_model::broker::Delivers;
 use wirespan_model::event::{
     Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTotals, TcpTrouble,
     TroubleKind, PROVISIONAL, STREAM_BITS,
@@ -13,19 +19,11 @@ use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
 };
 
-/// Sizes of the structs in `wire.h`.
-const ACTOR: usize = 48;
-const TUPLE: usize = 40;
-const DATA: usize = 152;
-const SOCKET: usize = 152;
-const TASK: usize = 64;
-const ALIAS: usize = 32;
-const TROUBLE: usize = 32;
-const CONTEXT: usize = 56;
-
-const F_HAS_SEQ: u16 = 1;
-const F_PLAINTEXT: u16 = 16;
-const F_ARRIVED: u16 = 32;
+/// The structs and numbers of `bpf/wire.h`.
+pub(crate) mod contract {
+    #![allow(dead_code, missing_docs)]
+    include!(concat!(env!("OUT_DIR"), "/contract.rs"));
+}
 
 /// Why a record was not understood: the kernel side is of another version.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,210 +35,253 @@ pub struct BadRecord {
     pub len: usize,
 }
 
-/// Reads integers at fixed offsets of a slice whose length was checked.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+fn endpoints(t: &contract::Tuple) -> (Endpoint, Endpoint, Transport, Role) {
+    let ip = |octets| IpAddr::V6(Ipv6Addr::from(octets));
+    let transport = match t.transport.into() {
+        WS_UDP => Transport::Udp,
+        WS_UNIX_STREAM => Transport::UnixStream,
+        WS_UNIX_DGRAM => Transport::UnixDgram,
+        _ => Transport::Tcp,
+    };
+    let ends = (Endpoint::new(ip(t.local), t.local_port), Endpoint::new(ip(t.remote), t.remote_port));
+    (ends.0, ends.1, transport, role(t.role))
+}
 
-impl Fields<'_> {
-    pub(crate) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
-        let mut out = [0; N];
-        out.copy_from_slice(&self.0[at..at + N]);
-        out
+/// `enum ws_role`.
+pub(crate) fn role(n: u8) -> Role {
+    match n.into() {
+        WS_CLIENT => Role::Client,
+        WS_SERVER => Role::Server,
+        _ => Role::Unknown,
     }
-    pub(crate) fn u8(&self, at: usize) -> u8 {
-        self.0[at]
-    }
-    pub(crate) fn u16(&self, at: usize) -> u16 {
-        u16::from_ne_bytes(self.array(at))
-    }
-    pub(crate) fn u32(&self, at: usize) -> u32 {
-        u32::from_ne_bytes(self.array(at))
-    }
-    fn i32(&self, at: usize) -> i32 {
-        i32::from_ne_bytes(self.array(at))
-    }
-    pub(crate) fn u64(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(self.array(at))
-    }
+}
 
-    fn actor(&self, at: usize) -> Actor {
-        let f = Fields(&self.0[at..at + ACTOR]);
-        Actor {
-            pid: f.u32(0),
-            tid: f.u32(4),
-            cgroup_id: f.u64(8),
-            coroutine: f.u64(16),
-            netns: f.u32(24),
-            comm: f.array(32),
-        }
-    }
+fn actor(a: &contract::Actor) -> Actor {
+    Actor { pid: a.pid, tid: a.tid, cgroup_id: a.cgroup_id, coroutine: a.coroutine, netns: a.netns, comm: a.comm }
+}
 
-    fn tuple(&self, at: usize) -> (Endpoint, Endpoint, Transport, Role) {
-        let f = Fields(&self.0[at..at + TUPLE]);
-        let ip = |at| IpAddr::V6(Ipv6Addr::from(f.array::<16>(at)));
-        let transport = match f.u8(36) {
-            2 => Transport::Udp,
-            3 => Transport::UnixStream,
-            4 => Transport::UnixDgram,
-            _ => Transport::Tcp,
-        };
-        let role = match f.u8(37) {
-            1 => Role::Client,
-            2 => Role::Server,
-            _ => Role::Unknown,
-        };
-        (Endpoint::new(ip(0), f.u16(32)), Endpoint::new(ip(16), f.u16(34)), transport, role)
+fn direction(n: u8) -> Direction {
+    if u32::from(n) == WS_INGRESS {
+        Direction::Ingress
+    } else {
+        Direction::Egress
     }
 }
 
 fn evidence(n: u8) -> Option<Evidence> {
-    Some(match n {
-        4 => Evidence::Thread,
-        5 => Evidence::Coroutine,
-        6 => Evidence::ChildTask,
-        7 => Evidence::Connect,
-        8 => Evidence::WakeUp,
-        9 => Evidence::EventLoop,
-        11 => Evidence::Inferred,
+    Some(match n.into() {
+        WS_EV_THREAD => Evidence::Thread,
+        WS_EV_COROUTINE => Evidence::Coroutine,
+        WS_EV_CHILD => Evidence::ChildTask,
+        WS_EV_CONNECT => Evidence::Connect,
+        WS_EV_WAKE_UP => Evidence::WakeUp,
+        WS_EV_EVENT_LOOP => Evidence::EventLoop,
+        WS_EV_INFERRED => Evidence::Inferred,
         _ => return None,
     })
 }
 
-fn data(f: &Fields<'_>, clock: &Clock) -> Option<Event> {
-    let payload = f.0.get(DATA..DATA + usize::from(f.u16(6)))?;
-    let (local, remote, transport, role) = f.tuple(64);
+/// `enum ws_task_change`.
+fn change(n: u32) -> TaskChange {
+    match n {
+        WS_FORK => TaskChange::Fork,
+        WS_EXEC => TaskChange::Exec,
+        _ => TaskChange::Exit,
+    }
+}
+
+fn has(d: &Data, flag: u32) -> bool {
+    u32::from(d.flags) & flag != 0
+}
+
+fn data(record: &[u8], clock: &Clock) -> Option<Event> {
+    let d = Data::read(record)?;
+    let payload = record.get(Data::SIZE..Data::SIZE + usize::from(d.payload_len))?;
+    let (local, remote, transport, role) = endpoints(&d.tuple);
     Some(Event::Data(DataEvent {
-        direction: if f.u8(1) == 0 { Direction::Ingress } else { Direction::Egress },
-        cause_evidence: evidence(f.u8(3)),
-        errno: f.i32(8),
-        seq: (f.u16(4) & F_HAS_SEQ != 0).then(|| f.u32(12)),
-        socket: SocketId(f.u64(16)),
-        enter_ns: clock.to_unix(f.u64(24)),
-        exit_ns: clock.to_unix(f.u64(32)),
-        waited_ns: if f.u16(4) & F_ARRIVED == 0 { 0 } else { f.u64(32).saturating_sub(f.u64(24)) },
-        srtt_ns: u64::from(f.u32(44)) * 1000,
-        len: u64::from(f.u32(40)),
-        exchange: f.u64(48),
-        cause: f.u64(56),
+        direction: direction(d.direction),
+        cause_evidence: evidence(d.evidence),
+        errno: d.error,
+        seq: has(&d, WS_F_HAS_SEQ).then_some(d.seq),
+        socket: SocketId(d.socket),
+        enter_ns: clock.to_unix(d.enter_ns),
+        exit_ns: clock.to_unix(d.exit_ns),
+        waited_ns: if has(&d, WS_F_ARRIVED) { d.exit_ns.saturating_sub(d.enter_ns) } else { 0 },
+        srtt_ns: u64::from(d.srtt_us) * 1000,
+        len: u64::from(d.len),
+        exchange: d.exchange,
+        cause: d.cause,
         role,
         transport,
         local,
         remote,
-        actor: f.actor(104),
-        plaintext: f.u16(4) & F_PLAINTEXT != 0,
+        actor: actor(&d.actor),
+        plaintext: has(&d, WS_F_PLAINTEXT),
         payload: payload.to_vec(),
     }))
 }
 
-fn socket(f: &Fields<'_>, clock: &Clock) -> Event {
-    let (local, remote, transport, role) = f.tuple(64);
-    let errno = f.i32(4);
-    Event::Socket(SocketEvent {
-        change: match f.u8(1) {
-            1 => SocketChange::Open,
-            3 => SocketChange::ConnectFailed(errno),
-            4 => SocketChange::Reset(errno),
+fn socket(record: &[u8], clock: &Clock) -> Option<Event> {
+    let s = Socket::read(record)?;
+    let (local, remote, transport, role) = endpoints(&s.tuple);
+    Some(Event::Socket(SocketEvent {
+        change: match s.change.into() {
+            WS_OPEN => SocketChange::Open,
+            WS_CONNECT_FAILED => SocketChange::ConnectFailed(s.error),
+            WS_RESET => SocketChange::Reset(s.error),
             _ => SocketChange::Close,
         },
-        cause_evidence: evidence(f.u8(2)),
-        socket: SocketId(f.u64(8)),
-        time_ns: clock.to_unix(f.u64(16)),
-        cause: f.u64(24),
+        cause_evidence: evidence(s.evidence),
+        socket: SocketId(s.socket),
+        time_ns: clock.to_unix(s.time_ns),
+        cause: s.cause,
         totals: TcpTotals {
-            bytes_sent: f.u64(32),
-            bytes_received: f.u64(40),
-            connect_ns: f.u64(48),
-            srtt_ns: u64::from(f.u32(56)) * 1000,
-            retransmits: f.u32(60),
+            bytes_sent: s.bytes_sent,
+            bytes_received: s.bytes_received,
+            connect_ns: s.connect_ns,
+            srtt_ns: u64::from(s.srtt_us) * 1000,
+            retransmits: s.retransmits,
         },
         role,
         transport,
         local,
         remote,
-        actor: f.actor(104),
-    })
+        actor: actor(&s.actor),
+    }))
 }
 
-fn task(f: &Fields<'_>, clock: &Clock) -> Event {
-    Event::Task(TaskEvent {
-        change: match f.u8(1) {
-            1 => TaskChange::Fork,
-            2 => TaskChange::Exec,
-            _ => TaskChange::Exit,
-        },
-        parent_pid: f.u32(4),
-        time_ns: clock.to_unix(f.u64(8)),
-        actor: f.actor(16),
-    })
+fn task(record: &[u8], clock: &Clock) -> Option<Event> {
+    let t = Task::read(record)?;
+    Some(Event::Task(TaskEvent {
+        change: change(t.change.into()),
+        parent_pid: t.parent_pid,
+        time_ns: clock.to_unix(t.time_ns),
+        actor: actor(&t.actor),
+    }))
 }
 
-fn alias(f: &Fields<'_>, clock: &Clock) -> Event {
-    const STREAM: u8 = 3;
-    if f.u8(1) == STREAM {
-        let name = f.u64(16);
-        return Event::Stream(StreamCause {
-            socket: SocketId((name & !PROVISIONAL) >> 24),
-            stream: name & STREAM_BITS,
-            cause: f.u64(24),
-            evidence: evidence(f.u8(2)),
-            time_ns: clock.to_unix(f.u64(8)),
-        });
-    }
-    Event::Alias(CauseAlias {
-        kind: match f.u8(1) {
-            0 => AliasKind::Name,
-            2 => AliasKind::Woken,
-            _ => AliasKind::Guess,
-        },
-        time_ns: clock.to_unix(f.u64(8)),
-        provisional: f.u64(16),
-        cause: f.u64(24),
-    })
+fn alias(record: &[u8], clock: &Clock) -> Option<Event> {
+    let a = Alias::read(record)?;
+    let time_ns = clock.to_unix(a.time_ns);
+    let kind = match a.what.into() {
+        WS_ALIAS_STREAM => {
+            return Some(Event::Stream(StreamCause {
+                socket: SocketId((a.provisional & !PROVISIONAL) >> 24),
+                stream: a.provisional & STREAM_BITS,
+                cause: a.cause,
+                evidence: evidence(a.evidence),
+                time_ns,
+            }))
+        }
+        WS_ALIAS_NAME => AliasKind::Name,
+        WS_ALIAS_WAKE_UP => AliasKind::Woken,
+        _ => AliasKind::Guess,
+    };
+    Some(Event::Alias(CauseAlias { kind, time_ns, provisional: a.provisional, cause: a.cause }))
 }
 
-fn trouble(f: &Fields<'_>, clock: &Clock) -> Event {
-    Event::Trouble(TcpTrouble {
-        kind: match f.u8(1) {
-            1 => TroubleKind::Retransmit { segments: f.u16(2), from: f.u32(4), to: f.u32(24) },
-            2 => TroubleKind::ResetSent,
+fn trouble(record: &[u8], clock: &Clock) -> Option<Event> {
+    let t = Trouble::read(record)?;
+    Some(Event::Trouble(TcpTrouble {
+        kind: match t.what.into() {
+            WS_RETRANSMIT => TroubleKind::Retransmit { segments: t.segments, from: t.from, to: t.to },
+            WS_RESET_SENT => TroubleKind::ResetSent,
             _ => TroubleKind::ResetReceived,
         },
         direction: Direction::Egress,
-        socket: SocketId(f.u64(8)),
-        time_ns: clock.to_unix(f.u64(16)),
-    })
+        socket: SocketId(t.socket),
+        time_ns: clock.to_unix(t.time_ns),
+    }))
 }
 
-fn context(f: &Fields<'_>, clock: &Clock) -> Event {
-    Event::Context(ContextEvent {
-        direction: if f.u8(1) == 0 { Direction::Ingress } else { Direction::Egress },
-        flags: f.u8(2),
-        added_at: f.u16(4),
-        added: f.u16(6),
-        seq: f.u32(8),
-        socket: SocketId(f.u64(16)),
-        time_ns: clock.to_unix(f.u64(24)),
-        trace_id: TraceId(f.array(32)),
-        span_id: SpanId(u64::from_be_bytes(f.array(48))),
-    })
+fn context(record: &[u8], clock: &Clock) -> Option<Event> {
+    let c = Context::read(record)?;
+    Some(Event::Context(ContextEvent {
+        direction: direction(c.direction),
+        flags: c.flags,
+        added_at: c.at,
+        added: c.added,
+        seq: c.seq,
+        socket: SocketId(c.socket),
+        time_ns: clock.to_unix(c.time_ns),
+        trace_id: TraceId(c.trace),
+        span_id: SpanId(u64::from_be_bytes(c.span)),
+    }))
 }
 
-/// Reads a record of `lives`: a process, and what became of it.
+/// Reads a record of the ring `lives`: a process, and what became of it.
 pub fn read_life(record: &[u8]) -> Option<(u32, TaskChange)> {
-    let f = Fields(record.get(..8)?);
-    let change = match f.u32(4) {
-        1 => TaskChange::Fork,
-        2 => TaskChange::Exec,
-        _ => TaskChange::Exit,
+    let life = contract::Life::read(record)?;
+    Some((life.pid, change(life.change)))
+}
+
+/// A decision about a connection, as the kernel programs read it.
+pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    let flags = flag(verdict.plaintext, WS_V_PLAINTEXT)
+        | flag(verdict.shared, WS_V_SHARED)
+        | flag(verdict.delivers.is_some(), WS_V_DELIVERS)
+        | flag(verdict.delivers == Some(Delivers::Pulled), WS_V_PULLS);
+    let copy = match verdict.copy {
+        Copy::Default => WS_COPY_DEFAULT,
+        Copy::First => WS_COPY_FIRST,
+        Copy::Every => WS_COPY_EVERY,
+        Copy::Ignore => WS_COPY_IGNORE,
+        Copy::Pair => WS_COPY_PAIR,
+        Copy::Lengths => WS_COPY_LENGTHS,
     };
-    Some((f.u32(0), change))
+    contract::Verdict { bytes: verdict.bytes, copy: copy as u8, flags: flags as u8 }
+}
+
+/// Names of the counters, as users see them, by `enum ws_counter`.
+pub(crate) const COUNTERS: [(u32, &str); WS_C_MAX as usize] = [
+    (WS_C_MESSAGES, "records"),
+    (WS_C_LOST_RING, "lost_ring_full"),
+    (WS_C_LOST_STATE, "lost_no_state"),
+    (WS_C_PEEK, "peeks"),
+    (WS_C_WOULD_BLOCK, "would_block"),
+    (WS_C_UNREADABLE, "unreadable_payloads"),
+    (WS_C_IGNORED, "ignored_calls"),
+    (WS_C_PAIRED, "paired"),
+    (WS_C_PLAINTEXT, "plaintext_records"),
+    (WS_C_UNBOUND, "plaintext_without_socket"),
+    (WS_C_FLOW_SPILLED, "flows_spilled"),
+    (WS_C_FLOW_LOST, "lost_flows"),
+    (WS_C_FLOW_UNLISTED, "flow_sockets_beyond_table"),
+    (WS_C_STREAMS, "streams_named"),
+    (WS_C_STREAMS_UNKNOWN, "streams_unknown"),
+];
+
+/// Names of the counters of injected contexts, by `enum ws_inject_counter`.
+pub(crate) const INJECT_COUNTERS: [(u32, &str); WS_I_MAX as usize] = [
+    (WS_I_ENROLLED, "inject_enrolled"),
+    (WS_I_REFUSED, "inject_refused"),
+    (WS_I_INJECTED, "injected"),
+    (WS_I_OWN, "inject_own_context"),
+    (WS_I_NOT_HTTP, "inject_not_http"),
+    (WS_I_PARTIAL, "inject_partial_head"),
+    (WS_I_BUSY, "inject_busy"),
+    (WS_I_UNKNOWN, "inject_unknown_context"),
+    (WS_I_FAILED, "inject_failed"),
+    (WS_I_LEFT, "inject_left"),
+    (WS_I_RECEIVED, "received_contexts"),
+    (WS_I_OPTION, "option_sent"),
+    (WS_I_NO_ROOM, "option_no_room"),
+    (WS_I_OPTION_RECEIVED, "option_received"),
+];
+
+/// Sum of a counter over all processors; `counters` is a per-CPU array of them.
+pub(crate) fn counter(counters: &impl MapCore, which: u32) -> u64 {
+    let per_cpu = counters.lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+    let values = per_cpu.iter().filter_map(|v| Some(u64::from_ne_bytes(*v.first_chunk()?)));
+    values.sum()
 }
 
 /// Reads one record of the ring buffer. A request that the kernel held stands behind the record that released it, and
-/// comes out first. Behind plaintext is nothing but room.
+/// comes out first. Behind plaintext there is only unused room.
 pub fn read(record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
-    let is_plaintext = || Fields(record).u16(4) & F_PLAINTEXT != 0;
-    let held = match record {
-        [1, ..] if record.len() >= DATA && !is_plaintext() => DATA + usize::from(Fields(record).u16(6)),
+    let held = match Data::read(record) {
+        Some(d) if u32::from(d.kind) == WS_DATA && !has(&d, WS_F_PLAINTEXT) => Data::SIZE + usize::from(d.payload_len),
         _ => record.len(),
     };
     match record.split_at_checked(held) {
@@ -254,17 +295,17 @@ pub fn read(record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), Ba
 }
 
 fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
-    let f = Fields(record);
-    let event = match (record.first(), record.len()) {
-        (Some(1), n) if n >= DATA => data(&f, clock),
-        (Some(2), n) if n >= SOCKET => Some(socket(&f, clock)),
-        (Some(3), n) if n >= TASK => Some(task(&f, clock)),
-        (Some(4), n) if n >= ALIAS => Some(alias(&f, clock)),
-        (Some(5), n) if n >= TROUBLE => Some(trouble(&f, clock)),
-        (Some(8), n) if n >= CONTEXT => Some(context(&f, clock)),
+    let kind = record.first().copied().unwrap_or(0);
+    let event = match kind.into() {
+        WS_DATA => data(record, clock),
+        WS_SOCKET => socket(record, clock),
+        WS_TASK => task(record, clock),
+        WS_ALIAS => alias(record, clock),
+        WS_TROUBLE => trouble(record, clock),
+        WS_CONTEXT => context(record, clock),
         _ => None,
     };
-    event.ok_or(BadRecord { kind: record.first().copied().unwrap_or(0), len: record.len() })
+    event.ok_or(BadRecord { kind, len: record.len() })
 }
 
 #[cfg(test)]
@@ -291,17 +332,33 @@ mod tests {
     #[test]
     fn what_was_held_stands_behind_a_record_and_nothing_behind_plaintext() {
         let clock = Clock::now();
-        for (flags, told) in [(0u16, 2), (F_PLAINTEXT, 1)] {
-            let mut record = vec![0u8; DATA + 4];
-            record[0] = 1;
-            record[4..6].copy_from_slice(&flags.to_ne_bytes());
-            record[6..8].copy_from_slice(&4u16.to_ne_bytes());
+        for (flags, told) in [(0, 2), (WS_F_PLAINTEXT, 1)] {
+            let head = Data { kind: WS_DATA as u8, flags: flags as u16, payload_len: 4, ..Data::default() };
+            let record = [&head.to_bytes()[..], &[0; 4]].concat();
             let twice = [record.clone(), record].concat();
             let mut out = Vec::new();
             assert_eq!(read(&twice, &clock, &mut out), Ok(()));
             assert_eq!(out.len(), told);
             for event in out {
                 assert!(matches!(event, Event::Data(d) if d.payload.len() == 4));
+            }
+        }
+    }
+
+    #[test]
+    fn a_struct_is_read_as_it_is_written() {
+        let bytes: Vec<u8> = (0..Data::SIZE as u32).map(|n| n as u8).collect();
+        let data = Data::read(&bytes).expect("long enough");
+        assert_eq!((data.kind, data.payload_len, data.tuple.local_port), (0, 0x0706, 0x6160));
+        assert_eq!(data.to_bytes()[..], bytes[..]);
+        assert_eq!(Data::read(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn every_counter_has_its_own_name() {
+        for (of, all) in [(contract::WS_COUNTER, &COUNTERS[..]), (contract::WS_INJECT_COUNTER, &INJECT_COUNTERS[..])] {
+            for (name, n) in &of[..of.len() - 1] {
+                assert_eq!(all.iter().filter(|c| c.0 == *n).count(), 1, "{name}");
             }
         }
     }

@@ -7,31 +7,6 @@
 #ifndef WS_INJECT_H
 #define WS_INJECT_H
 
-enum ws_inject_mode {
-	WS_INJECT_OFF = 0,
-	WS_INJECT_FIRST = 1, /* a socket leaves the map with its first bytes */
-	WS_INJECT_EVERY = 2, /* a socket stays while it certainly speaks HTTP/1 */
-};
-
-/* Why a request was injected, or why not. The order is that of `COUNTERS` in src/inject/. */
-enum ws_inject_counter {
-	WS_I_ENROLLED,
-	WS_I_REFUSED, /* another user of sockmap, or no room: left alone */
-	WS_I_INJECTED,
-	WS_I_OWN, /* the application sent a context itself */
-	WS_I_NOT_HTTP,
-	WS_I_PARTIAL, /* the header block does not end in this call, or is too long */
-	WS_I_BUSY,    /* bytes on their way, or no room in the send buffer */
-	WS_I_UNKNOWN, /* acts for a request whose context could not be read */
-	WS_I_FAILED,  /* the kernel gave no memory */
-	WS_I_LEFT,
-	WS_I_RECEIVED,	      /* requests with a context */
-	WS_I_OPTION,	      /* segments sent with a context in an option of TCP */
-	WS_I_NO_ROOM,	      /* other options left no room for it */
-	WS_I_OPTION_RECEIVED, /* requests that came with such an option */
-	WS_I_MAX,
-};
-
 #define WS_INJECT_FAILURES 16 /* of the kernel, after which nothing is injected any more */
 #define WS_INJECT_TEXT 70     /* "traceparent: 00-" 32 "-" 16 "-" 2 "\r\n" */
 

@@ -7,8 +7,6 @@
 #ifndef WS_TLS_H
 #define WS_TLS_H
 
-#define TLS_COOKIE_OP 0xff
-#define TLS_COOKIE_EX 0x100 /* the length comes back through the fourth argument */
 
 /* A call begins: what this thread sends and receives from now on belongs to it. */
 static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *key, __u8 op)

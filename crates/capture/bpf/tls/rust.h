@@ -13,9 +13,6 @@
 #ifndef WS_TLS_RUST_H
 #define WS_TLS_RUST_H
 
-enum rust_op { RUST_FEED = 5, RUST_CHUNK = 6, RUST_CONSUME = 7 };
-
-#define RUST_COOKIE_VECTOR 0x200 /* the buffer is an array of them */
 #define RUST_SEGMENTS 4		 /* of which the first that is not empty is read */
 
 /* The connection of a socket; the address is noted as its. */

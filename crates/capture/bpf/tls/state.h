@@ -8,8 +8,6 @@
 #ifndef WS_TLS_STATE_H
 #define WS_TLS_STATE_H
 
-enum tls_op { TLS_NONE = 0, TLS_READ = 1, TLS_WRITE = 2, TLS_HANDSHAKE = 3, TLS_FREE = 4 };
-
 #define TLS_HEADER 5 /* of a record: type, version, length */
 #define TLS_FIRST_TYPE 20
 #define TLS_TYPES 5

@@ -16,6 +16,7 @@ mod wire;
 use crate::object::WirespanSkel;
 use crate::ring::Ring;
 use crate::targets::Targets;
+use crate::wire::contract::Flow;
 use libbpf_rs::{Btf, MapHandle};
 use rustc_hash::FxHashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -106,7 +107,7 @@ pub struct Flows {
     sweep: OwnedFd,
     tables: Tables,
     ring: Ring,
-    spilled: Vec<u8>,
+    spilled: Vec<Flow>,
     reasons: FxHashMap<u32, Box<str>>,
 }
 
@@ -132,13 +133,13 @@ impl Flows {
         self.read_spilled();
         let reasons = &self.reasons;
         let spilled = std::mem::take(&mut self.spilled);
-        spilled.chunks_exact(wire::RECORD).for_each(|r| sink(wire::read(&r[..wire::KEY], &r[wire::KEY..], reasons)));
+        spilled.iter().for_each(|flow| sink(wire::read(&flow.key, &flow.counts, reasons)));
         Ok(())
     }
 
     fn read_spilled(&mut self) {
         let Flows { ring, spilled, .. } = self;
-        ring.take(usize::MAX, &mut |record| spilled.extend_from_slice(record.get(..wire::RECORD).unwrap_or_default()));
+        ring.take(usize::MAX, &mut |record| spilled.extend(Flow::read(record)));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tables of bundles: one is written to, the other is read; and the programs that are run by hand.
 
+use crate::wire::contract::{FlowCounts, FlowKey};
 use libbpf_rs::libbpf_sys::{
     bpf_map_batch_opts, bpf_map_lookup_and_delete_batch, bpf_prog_test_run_opts, bpf_test_run_opts,
 };
@@ -22,23 +23,23 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new(current: MapHandle, tables: [MapHandle; 2]) -> libbpf_rs::Result<Self> {
         let (key, value) = (tables[0].key_size() as usize, tables[0].value_size() as usize);
-        if (key, value) != (super::wire::KEY, super::wire::COUNTS) {
+        if (key, value) != (FlowKey::SIZE, FlowCounts::SIZE) {
             return Err(libbpf_rs::Error::from(io::Error::other("the table of bundles does not match the contract")));
         }
         Ok(Tables { current, tables, keys: vec![0; BATCH * key], values: vec![0; BATCH * value] })
     }
 
     /// Turns the tables and empties the one that was in use. The update returns when no program works with it any more.
-    pub(super) fn take(&mut self, visit: &mut dyn FnMut(&[u8], &[u8])) -> io::Result<()> {
+    pub(super) fn take(&mut self, visit: &mut dyn FnMut(&FlowKey, &FlowCounts)) -> io::Result<()> {
         let idle = self.tables[0].as_fd().as_raw_fd().to_ne_bytes();
         self.current.update(&0u32.to_ne_bytes(), &idle, MapFlags::ANY).map_err(io::Error::other)?;
         self.tables.swap(0, 1);
         self.empty(visit)
     }
 
-    fn empty(&mut self, visit: &mut dyn FnMut(&[u8], &[u8])) -> io::Result<()> {
+    fn empty(&mut self, visit: &mut dyn FnMut(&FlowKey, &FlowCounts)) -> io::Result<()> {
         let fd = self.tables[0].as_fd().as_raw_fd();
-        let (key, value) = (super::wire::KEY, super::wire::COUNTS);
+        let (key, value) = (FlowKey::SIZE, FlowCounts::SIZE);
         let opts = bpf_map_batch_opts { sz: size_of::<bpf_map_batch_opts>() as _, ..Default::default() };
         let (mut place, mut first) = (0u32, true);
         loop {
@@ -65,7 +66,10 @@ impl Tables {
             }
             let n = count as usize;
             let pairs = self.keys.chunks_exact(key).zip(self.values.chunks_exact(value));
-            pairs.take(n).for_each(|(k, v)| visit(k, v));
+            pairs
+                .take(n)
+                .filter_map(|(k, v)| Some((FlowKey::read(k)?, FlowCounts::read(v)?)))
+                .for_each(|(k, v)| visit(&k, &v));
             if end {
                 return Ok(());
             }

@@ -1,17 +1,13 @@
 //! Bundles as `bpf/wire.h` lays them out (`ws_flow_key`, `ws_flow_counts`, `ws_flow`, `ws_flow_adopt`).
 
-use crate::wire::Fields;
+use crate::wire::contract::{self, FlowAdopt, FlowKey, WS_CLIENT, WS_EGRESS, WS_INGRESS, WS_SERVER, WS_TCP, WS_UDP};
+use crate::wire::role;
 use libbpf_rs::btf::types::Enum;
 use libbpf_rs::Btf;
 use rustc_hash::FxHashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use wirespan_model::flow::LOG2_BUCKETS;
-use wirespan_model::{Bundle, BundleKey, FlowCounts, Log2Histogram, Role, Transport};
+use wirespan_model::{Bundle, BundleKey, FlowCounts, Log2Histogram, Transport};
 
-pub(super) const KEY: usize = 56;
-pub(super) const COUNTS: usize = 336;
-pub(super) const RECORD: usize = KEY + COUNTS;
-const DROPS: usize = 4;
 /// `/proc/PID/stat` tells the start of a process in hundredths of a second: the same here, so that it is the same
 /// process.
 pub(super) const NS_PER_TICK: u64 = 10_000_000;
@@ -20,71 +16,61 @@ fn ip(bytes: [u8; 16]) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
 }
 
-fn histogram(f: &Fields<'_>, at: usize) -> Log2Histogram {
+fn histogram(buckets: &[u32]) -> Log2Histogram {
     let mut h = Log2Histogram::default();
-    for (i, n) in h.0.iter_mut().enumerate() {
-        *n = u64::from(f.u32(at + 4 * i));
-    }
+    h.0.iter_mut().zip(buckets).for_each(|(to, n)| *to = u64::from(*n));
     h
 }
 
-/// Reads a bundle; the slices are [`KEY`] and [`COUNTS`] long.
-pub(super) fn read(key: &[u8], counts: &[u8], reasons: &FxHashMap<u32, Box<str>>) -> Bundle {
-    let (k, c) = (Fields(key), Fields(counts));
-    let key = BundleKey {
-        local: ip(k.array(0)),
-        remote: ip(k.array(16)),
-        process_start_ns: k.u64(32) / NS_PER_TICK * NS_PER_TICK,
-        pid: k.u32(40),
-        netns: k.u32(44),
-        port: k.u16(48),
-        transport: if k.u8(50) == 2 { Transport::Udp } else { Transport::Tcp },
-        role: match k.u8(51) {
-            1 => Role::Client,
-            2 => Role::Server,
-            _ => Role::Unknown,
-        },
-    };
-    let n = |i: usize| u64::from(c.u32(40 + 4 * i));
-    let [opened, adopted, failed, closed, moved] = [n(0), n(1), n(2), n(3), n(4)];
+fn key(k: &FlowKey) -> BundleKey {
+    BundleKey {
+        local: ip(k.local),
+        remote: ip(k.remote),
+        process_start_ns: k.start_ns / NS_PER_TICK * NS_PER_TICK,
+        pid: k.pid,
+        netns: k.netns,
+        port: k.port,
+        transport: if u32::from(k.transport) == WS_UDP { Transport::Udp } else { Transport::Tcp },
+        role: role(k.role),
+    }
+}
+
+/// Reads a bundle of the table or of the ring of spilled ones.
+pub(super) fn read(k: &FlowKey, c: &contract::FlowCounts, reasons: &FxHashMap<u32, Box<str>>) -> Bundle {
     let mut drops = std::collections::BTreeMap::new();
-    for i in 0..DROPS {
-        let (reason, count) = (c.u32(88 + 8 * i), u64::from(c.u32(92 + 8 * i)));
-        if count > 0 {
-            let name = reasons.get(&reason).cloned().unwrap_or_else(|| reason.to_string().into());
-            *drops.entry(name).or_insert(0) += count;
-        }
+    for drop in c.drops.iter().filter(|d| d.count > 0) {
+        let name = reasons.get(&drop.reason).cloned().unwrap_or_else(|| drop.reason.to_string().into());
+        *drops.entry(name).or_insert(0) += u64::from(drop.count);
     }
-    if n(11) > 0 {
-        drops.insert("other".into(), n(11));
+    if c.other_drops > 0 {
+        drops.insert("other".into(), c.other_drops.into());
     }
-    let hist = 88 + 8 * DROPS;
+    let [received, sent] = [WS_INGRESS as usize, WS_EGRESS as usize];
     let counts = FlowCounts {
-        opened,
-        failed,
-        closed,
+        opened: c.opened.into(),
+        failed: c.failed.into(),
+        closed: c.closed.into(),
         active: 0,
-        bytes_received: c.u64(0),
-        bytes_sent: c.u64(8),
-        messages_received: c.u64(16),
-        messages_sent: c.u64(24),
-        retransmits: n(5),
-        resets_sent: n(6),
-        resets_received: n(7),
-        zero_windows: n(8),
-        out_of_order: n(9),
-        listen_overflows: n(10),
+        bytes_received: c.bytes[received],
+        bytes_sent: c.bytes[sent],
+        messages_received: c.messages[received],
+        messages_sent: c.messages[sent],
+        retransmits: c.retransmits.into(),
+        resets_sent: c.resets_sent.into(),
+        resets_received: c.resets_received.into(),
+        zero_windows: c.zero_windows.into(),
+        out_of_order: c.out_of_order.into(),
+        listen_overflows: c.listen_overflows.into(),
         drops,
-        handshake: histogram(&c, hist),
-        srtt: histogram(&c, hist + 4 * LOG2_BUCKETS),
+        handshake: histogram(&c.handshake),
+        srtt: histogram(&c.srtt),
     };
-    let tail = hist + 8 * LOG2_BUCKETS;
     Bundle {
-        key,
-        cgroup_id: c.u64(32),
-        client_port: c.u16(tail),
-        comm: c.array(tail + 8),
-        active_change: opened as i64 + adopted as i64 - closed as i64 - moved as i64,
+        key: key(k),
+        cgroup_id: c.cgroup_id,
+        client_port: c.client_port,
+        comm: c.comm,
+        active_change: i64::from(c.opened) + i64::from(c.adopted) - i64::from(c.closed) - i64::from(c.moved),
         counts,
     }
 }
@@ -116,21 +102,28 @@ fn octets(ip: IpAddr) -> [u8; 16] {
 }
 
 impl Known {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(96);
-        out.extend(self.cookie.to_ne_bytes());
-        out.extend(self.cgroup_id.to_ne_bytes());
-        out.extend(octets(self.local));
-        out.extend(octets(self.remote));
-        out.extend(self.start_ns.to_ne_bytes());
-        out.extend(self.pid.to_ne_bytes());
-        out.extend(self.netns.to_ne_bytes());
-        out.extend(self.port.to_ne_bytes());
-        out.extend([1, if self.serves { 2 } else { 1 }, 0, 0, 0, 0]);
-        out.extend(self.comm);
-        out.extend(self.client_port.to_ne_bytes());
-        out.extend([u8::from(self.listens), 0, 0, 0, 0, 0]);
-        out
+    pub(super) fn to_bytes(&self) -> [u8; FlowAdopt::SIZE] {
+        let key = FlowKey {
+            local: octets(self.local),
+            remote: octets(self.remote),
+            start_ns: self.start_ns,
+            pid: self.pid,
+            netns: self.netns,
+            port: self.port,
+            transport: WS_TCP as u8,
+            role: if self.serves { WS_SERVER } else { WS_CLIENT } as u8,
+            ..FlowKey::default()
+        };
+        let adopt = FlowAdopt {
+            cookie: self.cookie,
+            cgroup_id: self.cgroup_id,
+            key,
+            comm: self.comm,
+            client_port: self.client_port,
+            listens: self.listens.into(),
+            ..FlowAdopt::default()
+        };
+        adopt.to_bytes()
     }
 }
 
@@ -144,28 +137,36 @@ pub(super) fn drop_reasons(btf: &Btf<'_>) -> FxHashMap<u32, Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wirespan_model::Role;
 
     #[test]
     fn a_bundle_is_read_as_the_header_says() {
-        let mut key = [0u8; KEY];
-        key[10..16].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 7]);
-        key[31] = 1;
-        key[32..40].copy_from_slice(&90_000_017u64.to_ne_bytes());
-        key[40..44].copy_from_slice(&5u32.to_ne_bytes());
-        key[48..50].copy_from_slice(&443u16.to_ne_bytes());
-        (key[50], key[51]) = (1, 1);
-        let mut counts = [0u8; COUNTS];
-        counts[8..16].copy_from_slice(&77u64.to_ne_bytes());
-        for i in 0..12u32 {
-            let at = 40 + 4 * i as usize;
-            counts[at..at + 4].copy_from_slice(&(i + 1).to_ne_bytes());
-        }
-        counts[88..92].copy_from_slice(&3u32.to_ne_bytes());
-        counts[92..96].copy_from_slice(&9u32.to_ne_bytes());
-        counts[120..124].copy_from_slice(&4u32.to_ne_bytes());
-        counts[308..312].copy_from_slice(&6u32.to_ne_bytes());
-        counts[312..314].copy_from_slice(&50_000u16.to_ne_bytes());
-        counts[320..322].copy_from_slice(b"ng");
+        let mut key = FlowKey {
+            start_ns: 90_000_017,
+            pid: 5,
+            port: 443,
+            transport: WS_TCP as u8,
+            role: WS_CLIENT as u8,
+            ..FlowKey::default()
+        };
+        key.local[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 7]);
+        key.remote[15] = 1;
+        let mut counts = contract::FlowCounts {
+            bytes: [0, 77],
+            opened: 1,
+            adopted: 2,
+            failed: 3,
+            closed: 4,
+            moved: 5,
+            retransmits: 6,
+            listen_overflows: 11,
+            other_drops: 12,
+            client_port: 50_000,
+            ..contract::FlowCounts::default()
+        };
+        counts.drops[0] = contract::FlowDrop { reason: 3, count: 9 };
+        (counts.handshake[0], counts.srtt[23]) = (4, 6);
+        counts.comm[..2].copy_from_slice(b"ng");
         let b = read(&key, &counts, &FxHashMap::from_iter([(3, "NO_SOCKET".into())]));
         assert_eq!((b.key.local.to_string(), b.key.remote.to_string()), ("10.0.0.7".into(), "::1".into()));
         assert_eq!((b.key.role, b.key.port, b.key.pid, b.key.process_start_ns), (Role::Client, 443, 5, 90_000_000));
@@ -173,25 +174,5 @@ mod tests {
         assert_eq!((c.bytes_sent, c.opened, c.failed, c.closed, b.active_change), (77, 1, 3, 4, 1 + 2 - 4 - 5));
         assert_eq!((c.retransmits, c.listen_overflows, c.drops["NO_SOCKET"], c.drops["other"]), (6, 11, 9, 12));
         assert_eq!((c.handshake.0[0], c.srtt.0[23], b.client_port, &b.comm[..3]), (4, 6, 50_000, &b"ng\0"[..]));
-    }
-
-    #[test]
-    fn an_adopted_socket_is_as_long_as_the_contract() {
-        let any = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
-        let known = Known {
-            cookie: 1,
-            cgroup_id: 2,
-            local: any,
-            remote: any,
-            start_ns: 3,
-            pid: 4,
-            netns: 5,
-            port: 6,
-            client_port: 7,
-            serves: true,
-            listens: true,
-            comm: [0; 16],
-        };
-        assert_eq!(known.to_bytes().len(), 96);
     }
 }

@@ -13,6 +13,8 @@ use crate::features::{Feature, MessageRung, Program};
 use crate::object::WirespanSkel;
 use crate::on_demand;
 use crate::targets::Targets;
+use crate::wire;
+use crate::wire::contract::{WS_INJECT_EVERY, WS_INJECT_FIRST, WS_INJECT_OFF, WS_I_OPTION_RECEIVED};
 use libbpf_rs::{MapCore as _, MapFlags};
 use selftest::Expect;
 
@@ -46,30 +48,12 @@ pub(crate) fn programs(headers: Propagate, options: bool) -> impl Iterator<Item 
     of_headers.iter().chain(OPTION_PROGRAMS.iter().filter(move |_| options))
 }
 
-/// Names of `inject_counters`, in their order.
-const COUNTERS: [&str; 14] = [
-    "inject_enrolled",
-    "inject_refused",
-    "injected",
-    "inject_own_context",
-    "inject_not_http",
-    "inject_partial_head",
-    "inject_busy",
-    "inject_unknown_context",
-    "inject_failed",
-    "inject_left",
-    "received_contexts",
-    "option_sent",
-    "option_no_room",
-    "option_received",
-];
-
 /// `enum ws_inject_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    Off = 0,
-    First = 1,
-    Every = 2,
+    Off = WS_INJECT_OFF as isize,
+    First = WS_INJECT_FIRST as isize,
+    Every = WS_INJECT_EVERY as isize,
 }
 
 /// Which requests get a context.
@@ -228,7 +212,7 @@ fn set_options(skel: &mut WirespanSkel<'static>, on: bool) {
 
 /// Everything must be as it is without, alone and beside headers, and an option must have come.
 fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
-    let received = |skel: &WirespanSkel<'static>| counters(skel).last().map_or(0, |(_, n)| *n);
+    let received = |skel: &WirespanSkel<'static>| wire::counter(&skel.maps.inject_counters, WS_I_OPTION_RECEIVED);
     let headers = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.inject_mode);
     let before = received(skel);
     set_options(skel, true);
@@ -245,11 +229,6 @@ fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
 
 /// What was injected, and what was not and why.
 pub(crate) fn counters(skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
-    let one = |(i, name): (u32, &'static str)| {
-        let per_cpu = skel.maps.inject_counters.lookup_percpu(&i.to_ne_bytes(), MapFlags::ANY);
-        let values = per_cpu.ok().flatten().unwrap_or_default();
-        let sum = values.into_iter().filter_map(|v| Some(u64::from_ne_bytes(v.get(..8)?.try_into().ok()?))).sum();
-        (name, sum)
-    };
-    (0u32..).zip(COUNTERS).map(one).collect()
+    let counters = &skel.maps.inject_counters;
+    wire::INJECT_COUNTERS.map(|(which, name)| (name, wire::counter(counters, which))).to_vec()
 }

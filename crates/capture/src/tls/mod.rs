@@ -18,6 +18,7 @@ use crate::runtime::{Learn, Process};
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Points};
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract;
 use std::path::{Path, PathBuf};
 
 pub(crate) use unread::{kind as unread, KINDS as UNREAD};
@@ -34,12 +35,12 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program::uprobe("tls_rust_exit", "TLS in clear text: what rustls gave", LOST),
 ];
 
-/// Cookies, as in `bpf/tls/library.h`.
-const READ: u64 = 1;
-const WRITE: u64 = 2;
-const HANDSHAKE: u64 = 3;
-const FREE: u64 = 4;
-const LENGTH_BY_POINTER: u64 = 0x100;
+/// Cookies (`enum ws_tls_op`, `enum ws_tls_cookie`).
+const READ: u64 = contract::TLS_READ as u64;
+const WRITE: u64 = contract::TLS_WRITE as u64;
+const HANDSHAKE: u64 = contract::TLS_HANDSHAKE as u64;
+const FREE: u64 = contract::TLS_FREE as u64;
+const LENGTH_BY_POINTER: u64 = contract::TLS_COOKIE_EX as u64;
 
 /// `WS_GO_TLS`: a bit in the set of a process's runtimes.
 const GO_TLS: u32 = 1 << 31;

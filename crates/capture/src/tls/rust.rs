@@ -7,13 +7,14 @@
 use super::{Calls, MAX_FUNCTION, READ, WRITE};
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::Function;
+use crate::wire::contract;
 use std::collections::HashSet;
 
-/// Cookies, as in `bpf/tls/rust.h`.
-const FEED: u64 = 5;
-const CHUNK: u64 = 6;
-const CONSUME: u64 = 7;
-const VECTOR: u64 = 0x200;
+/// Further cookies (`enum ws_tls_op`, `enum ws_tls_cookie`).
+const FEED: u64 = contract::RUST_FEED as u64;
+const CHUNK: u64 = contract::RUST_CHUNK as u64;
+const CONSUME: u64 = contract::RUST_CONSUME as u64;
+const VECTOR: u64 = contract::RUST_COOKIE_VECTOR as u64;
 
 /// Where to probe; `None` if this is no Rust program that uses the library and has kept its symbols.
 pub(super) fn plan(image: &Image<'_>) -> Option<Calls> {
@@ -40,7 +41,7 @@ fn functions(image: &Image<'_>) -> Vec<(Place, u64)> {
     let mut seen = HashSet::new();
     found.retain(|(place, _)| seen.insert(place.address)); // equal code has several names
     let reads = found.iter().any(|f| matches!(f.1, READ | CHUNK));
-    if !reads || !found.iter().any(|f| f.1 & 0xff == WRITE) {
+    if !reads || !found.iter().any(|f| f.1 & u64::from(contract::TLS_COOKIE_OP) == WRITE) {
         found.clear();
     }
     found
