@@ -90,6 +90,16 @@ pub struct Probe<'a> {
     pub server_port: Option<u16>,
 }
 
+impl Probe<'_> {
+    /// *Yes*, if the capture source knows no other client.
+    pub(crate) fn agrees(&self, first_is_client: bool) -> Detect {
+        match self.first_is_client {
+            Some(known) if known != first_is_client => Detect::No,
+            _ => Detect::Yes { first_is_client },
+        }
+    }
+}
+
 /// Answer of a protocol to a [`Probe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detect {

@@ -2,6 +2,7 @@
 
 use super::emit::{self, Place, Scratch};
 use super::{detect, reason};
+use crate::framing::Out;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
 use wirespan_model::{Chunk, Item, Side, Transport};
@@ -28,8 +29,6 @@ struct Stream {
     /// Looks for a message at the start of a chunk.
     lost: bool,
 }
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 impl DnsParser {
     /// A fresh parser.

@@ -2,6 +2,7 @@
 
 use super::record::pairs;
 use crate::carried::Context;
+use crate::framing::Out;
 use crate::http1::start::METHODS;
 use crate::text::{clean, decimal};
 use crate::url::{host_port, shown};
@@ -11,8 +12,6 @@ use wirespan_model::{AttrVal, Body, Item, Kind, Late, Message, Outcome, Side};
 const MAX_SCRIPT: usize = 512;
 /// Longest user agent that is kept, bytes.
 const MAX_AGENT: usize = 256;
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use super::emit::{self, Place};
 use super::reason;
 use super::record::{begins, Record, BEGIN, END, HEADER, PARAMS, STDERR, STDIN, STDOUT};
 use super::request::{header_end, Request};
+use crate::framing::Out;
 use crate::text::{at_most, len64};
 use crate::Parser;
 use wirespan_model::{Chunk, Item, Late, Side};
@@ -14,8 +15,6 @@ pub const MAX_KEPT: usize = 8 * 1024;
 pub const MAX_REQUESTS: usize = 64;
 /// Bytes that BEGIN_REQUEST and END_REQUEST hold.
 const FIXED: usize = 8;
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Parser of one connection.
 #[derive(Debug, Default)]

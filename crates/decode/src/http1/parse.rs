@@ -5,6 +5,7 @@ use super::reason;
 use super::scan::{chunk_size, fields_end, find, Found};
 use super::start::{cut_request_line, status_line};
 use super::state::{after_head, State, Stream, Waiting, LOST, READY};
+use crate::framing::Out;
 use crate::mask::KeptHttp;
 use crate::semantics::Peek;
 use crate::text::{at_most, len64};
@@ -36,8 +37,6 @@ pub struct Http1Parser {
     /// The values that the user lets through.
     kept: Option<Arc<KeptHttp>>,
 }
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 impl Parser for Http1Parser {
     fn feed(&mut self, chunk: Chunk<'_>, out: &mut dyn FnMut(Item<'_, '_>)) {

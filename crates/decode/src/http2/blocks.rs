@@ -4,9 +4,10 @@
 use super::emit::{self, Place};
 use super::frame::{self, Frame, END_HEADERS, END_STREAM, HEADER, PUSH_PROMISE};
 use super::hpack::{Ended, Field};
-use super::parse::{Http2Parser, Out, MAX_BLOCK};
+use super::parse::{Http2Parser, MAX_BLOCK};
 use super::reason;
 use super::streams::Rpc;
+use crate::framing::Out;
 use crate::semantics::{Ask, Peek};
 use crate::text::len64;
 use wirespan_model::{Item, Late, Outcome, Side};

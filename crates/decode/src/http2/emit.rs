@@ -3,6 +3,7 @@
 use super::hpack::{Field, Head, CONTEXT};
 use super::streams::Rpc;
 use crate::carried::Context;
+use crate::framing::Out;
 use crate::http1::start::METHODS;
 use crate::mask::KeptHttp;
 use crate::semantics::{grpc, Peek};
@@ -26,8 +27,6 @@ pub(super) struct Place {
     /// The block was not captured to its end, or could not be read to its end.
     pub(super) cut: bool,
 }
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 fn text(head: &Head, field: Field) -> Option<&str> {
     head.get(field).and_then(|v| std::str::from_utf8(v).ok())

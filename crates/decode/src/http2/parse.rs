@@ -8,6 +8,7 @@ use super::frame::{Frame, CONTINUATION, DATA, END_STREAM, GOAWAY, HEADER, HEADER
 use super::hpack::{Decoder, Head};
 use super::reason;
 use super::streams::Streams;
+use crate::framing::Out;
 use crate::mask::KeptHttp;
 use crate::text::{at_most, len64};
 use crate::{Parser, MAX_BUFFERED};
@@ -20,8 +21,6 @@ pub(super) const MAX_BLOCK: usize = MAX_BUFFERED / 2 - 64;
 const FRESH: u32 = 2;
 /// Points that make a chain when nothing more will come.
 const AT_THE_END: u32 = 3;
-
-pub(super) type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Parser of one connection.
 #[derive(Debug, Default)]

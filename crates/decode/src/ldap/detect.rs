@@ -74,10 +74,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     if !probe.transport.is_stream() {
         return Detect::No;
     }
-    let client = |first_is_client: bool| match probe.first_is_client {
-        Some(known) if known != first_is_client => Detect::No,
-        _ => Detect::Yes { first_is_client },
-    };
+    let client = |first_is_client| probe.agrees(first_is_client);
     match (looks(probe.first), looks(probe.second)) {
         (Looks::Surely, Looks::Silent | Looks::Short | Looks::Answers(..)) => client(true),
         (Looks::Answers(..), Looks::Surely) => client(false),

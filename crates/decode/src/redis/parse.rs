@@ -6,6 +6,7 @@ use super::reason;
 use super::reply::{reply, Shape};
 use super::session::{Asked, Session};
 use super::stream::{State, Stream};
+use crate::framing::Out;
 use crate::text::len64;
 use crate::Parser;
 use wirespan_model::{Chunk, Item, Side};
@@ -23,8 +24,6 @@ pub struct RedisParser {
     /// The first key of a command may be shown.
     keys: bool,
 }
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Where the bytes of a step lie.
 #[derive(Clone, Copy, Debug)]

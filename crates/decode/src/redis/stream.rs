@@ -2,6 +2,7 @@
 
 use super::head::{Cursor, MAX_COUNT_LINE, MAX_ELEMENTS};
 use super::reason;
+use crate::framing::Out;
 use crate::text::{at_most, len64};
 use memchr::memchr;
 use wirespan_model::{Body, Item, Late, Message, Side};
@@ -38,8 +39,6 @@ impl Default for Stream {
         Stream { offset: 0, state: State::Start { lost: false }, buf: Vec::new(), left: 0, end: false }
     }
 }
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 impl Stream {
     /// Counts bytes as taken.

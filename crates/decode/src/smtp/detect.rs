@@ -31,10 +31,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     if !probe.transport.is_stream() {
         return Detect::No;
     }
-    let yes = |first_is_client: bool| match probe.first_is_client {
-        Some(known) if known != first_is_client => Detect::No,
-        _ => Detect::Yes { first_is_client },
-    };
+    let yes = |first_is_client| probe.agrees(first_is_client);
     let code = |bytes: &[u8]| line(bytes).and_then(reply).map(|r| r.code);
     match (code(probe.first), client(probe.second)) {
         // The greeting; or the reply to an earlier command, and the next.

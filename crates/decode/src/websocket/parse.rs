@@ -1,6 +1,7 @@
 //! The state machine of one WebSocket connection.
 
 use super::reason;
+use crate::framing::Out;
 use crate::text::{at_most, len64};
 use crate::Parser;
 use wirespan_model::{AttrVal, Body, Chunk, Item, Kind, Late, Message, Outcome, Side};
@@ -12,8 +13,6 @@ const MAX_CONTROL: u64 = 125;
 
 const CONTINUATION: u8 = 0;
 const CLOSE: u8 = 8;
-
-type Out<'o> = &'o mut dyn FnMut(Item<'_, '_>);
 
 /// Parser of one connection.
 #[derive(Debug, Default)]
