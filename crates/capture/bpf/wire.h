@@ -19,6 +19,23 @@ enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
 enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
 
+/*
+ * What acts for a request. A runtime is known by the kind of its actors: a process has a set of them, 1 << kind each.
+ * The events of Node and the jobs of Python's pools run on threads, and are no actors of their own.
+ */
+enum ws_actor_kind {
+	WS_THREAD = 0,
+	WS_GOROUTINE = 1,
+	WS_VIRTUAL_THREAD = 2,
+	WS_GREENLET = 3,
+	WS_ASYNCIO_TASK = 4,
+	WS_TOKIO_TASK = 5,
+	WS_HAPROXY_STREAM = 6,
+	WS_NODE_EVENT = 7,
+	WS_PYTHON_JOB = 8,
+};
+#define WS_GO_TLS (1U << 31) /* in a set of runtimes: Go's crypto/tls is probed */
+
 /* How the cause of a message is known; the numbers are those of model::trace::Evidence. */
 enum ws_evidence {
 	WS_EV_NONE = 0,
@@ -32,14 +49,15 @@ enum ws_evidence {
 };
 
 /*
- * A cause that has no name yet: a worker acts for somebody, and for whom is seen when it hands its result back. No exchange
- * has both of these bits (exchange_id()).
+ * A cause that has no name yet: a worker acts for somebody, and for whom is seen when it hands its result back. No
+ * exchange has both of these bits (exchange_id()).
  */
 #define WS_PROVISIONAL (3ULL << 62)
 
 /*
- * A request that is named by its HTTP/2 stream, where the program itself tells for which stream it acts: this bit alone of
- * the two, the socket's cookie, and 24 bits of the stream's id. Several requests may share an exchange, but not this.
+ * A request that is named by its HTTP/2 stream, where the program itself tells for which stream it acts: this bit alone
+ * of the two, the socket's cookie, and 24 bits of the stream's id. Several requests may share an exchange, but not
+ * this.
  */
 #define WS_BY_STREAM (1ULL << 62)
 

@@ -6,44 +6,56 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 
+/* Each header relies only on those above it. */
+
+/* Which tasks and sockets are followed, and what is kept of them. */
 #include "core/compat.h"
 #include "wire.h"
 #include "core/maps.h"
+#include "core/user.h"
 #include "core/task_state.h"
 #include "core/sock_state.h"
 #include "core/targets.h"
 #include "core/sock.h"
-#include "cause/attribution.h"
-#include "cause/carry.h"
-#include "runtime/java/virtual_thread.h"
-#include "runtime/java/allocation.h"
-#include "runtime/java/virtual_birth.h"
-#include "runtime/java/place.h"
-#include "runtime/java/loop.h"
-#include "runtime/java/path.h"
-#include "runtime/java/task.h"
-#include "runtime/haproxy/haproxy.h"
-#include "runtime/go/goroutine.h"
-#include "cause/trust.h"
-#include "cause/follow.h"
-#include "cause/exchanges.h"
 #include "core/syscall.h"
+#include "core/emit.h"
+
+/* For which request an actor acts. */
+#include "cause/attribution.h"
+#include "cause/trust.h"
+#include "cause/actor.h"
+#include "cause/exchanges.h"
+#include "cause/follow.h"
+
+/* Which actor a thread runs. */
+#include "runtime/runtimes.h"
+
+/* Plaintext. */
 #include "tls/state.h"
+#include "tls/records.h"
+#include "tls/library.h"
+#include "tls/go.h"
+#include "tls/rust.h"
+#include "tls/message.h"
+
+/* One call on one socket. */
 #include "message/locate.h"
 #include "message/io_uring.h"
 #include "message/datagram.h"
-#include "core/emit.h"
-#include "tls/records.h"
-#include "runtime/node/turns.h"
 #include "message/message.h"
+
+/* Connections, bundled. */
 #include "flow/maps.h"
 #include "flow/bundle.h"
 #include "flow/socket.h"
 #include "flow/message.h"
 #include "flow/address.h"
+
+/* Context put into requests. */
 #include "inject/inject.h"
 #include "inject/head.h"
 
+/* Programs on tracepoints and sockets. */
 #include "core/task.h"
 #include "cause/wake.h"
 #include "message/socket.h"
@@ -53,15 +65,6 @@
 #include "inject/http.h"
 #include "inject/receive.h"
 #include "message/syscalls.h"
-#include "tls/library.h"
-#include "tls/go.h"
-#include "runtime/go/http.h"
-#include "runtime/node/http2.h"
-#include "runtime/python/queue.h"
-#include "runtime/greenlet/greenlet.h"
-#include "runtime/asyncio/asyncio.h"
-#include "runtime/tokio/tokio.h"
-#include "tls/rust.h"
 #include "flow/state.h"
 #include "flow/trouble.h"
 #include "flow/sweep.h"

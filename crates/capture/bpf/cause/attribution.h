@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * For which request somebody acts now, a thread or a goroutine, and how that passes from one to the other.
+ * For which request an actor acts, and how a cause passes from one actor to another.
  *
- *  - Who reads a request acts for it (OWN), also after its answer has begun (ANSWERED): what it calls then is aftermath.
- *  - Who is woken by somebody that acts for a request takes it over (LENT), and with it the place of the hand-over. While it
- *    has it, a wake-up at another place is no hand-over: it waits for a lock or a result. A wake-up at the same place is
- *    the next one.
- *  - A wake-up in a way in which locks are passed on, at the place where a worker waits for work, passes on the right to look
- *    into a queue: whose work it finds there is not known, and may be that of the waker (a guess).
- *  - A program that says itself which job a worker takes (queue.h) is believed (TOLD), whoever woke whom.
- *  - Who waits for the end of a request of its own is given back what it lent. From then on (RETURNED) the other acts for
- *    nobody that is known; if it goes on without being woken, because its queue was not empty, it acts for a provisional
- *    cause, whose name is told when it gives back the next time.
+ *  - An actor that reads a request owns its cause (OWN), also after the answer has begun (ANSWERED): calls that follow
+ *    belong to the aftermath of that request.
+ *  - An actor that is woken by one with a cause borrows the cause (LENT), and keeps the place of the hand-over. A
+ *    wake-up at another place is then no hand-over: the actor waits for a lock or a result. A wake-up at the same place
+ *    is the next one.
+ *  - Where locks are passed on, a wake-up at the place where a worker waits for work passes on the right to look into a
+ *    queue: the work there may be that of the waker (a guess), or of another actor.
+ *  - A runtime that says itself which job a worker takes (python/queue.h) is authoritative, whichever thread woke
+ *    which.
+ *  - An actor that waits for the end of its own request is given back what it lent. From then on the worker has no
+ *    known cause (RETURNED). If it goes on without being woken, because its queue was not empty, it acts for a
+ *    provisional cause, which is named when it gives back the next time.
  */
-#ifndef WS_CONTEXT_H
-#define WS_CONTEXT_H
+#ifndef WS_ATTRIBUTION_H
+#define WS_ATTRIBUTION_H
 
 enum attribution_state { ACTS_OWN = 0, ACTS_ANSWERED = 1, ACTS_LENT = 2, ACTS_RETURNED = 3 };
 
@@ -23,13 +25,32 @@ static __always_inline bool is_provisional(__u64 cause)
 	return (cause & WS_PROVISIONAL) == WS_PROVISIONAL;
 }
 
+static __always_inline bool is_by_stream(__u64 cause)
+{
+	return (cause & WS_PROVISIONAL) == WS_BY_STREAM;
+}
+
+/* The cookie of the socket on which a request came, whichever way it is named; provisional causes have none. */
+static __always_inline __u64 socket_of(__u64 cause)
+{
+	return is_provisional(cause) ? 0 : (cause & ~WS_PROVISIONAL) >> 24;
+}
+
+/* The name of a request by its stream; 0 if the socket has no number of its own that fits (sock.h). */
+static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
+{
+	if (!cookie || cookie >> 38 || !stream)
+		return 0;
+	return WS_BY_STREAM | cookie << 24 | (stream & 0xffffff);
+}
+
 /*
- * Whether it acts for somebody alone, since it last slept: beside the request that is read now there is one that is not
- * answered (SEVERAL), for which nothing was sent since its last event (MIXED): both are to be acted for.
+ * Requests that an actor has read since it last slept. SEVERAL: one was read while another was not answered. MIXED:
+ * nothing was sent for that other one since its last event either, so that the next send may be for both.
  */
 enum overlap { ALONE = 0, SEVERAL = 1, MIXED = 2 };
 
-/* Acts now for this, by its own doing; WS_EV_INFERRED without a cause: for somebody, it is not known for whom. */
+/* The actor owns this cause from now on. No cause and WS_EV_INFERRED: it acts for a request that is not known. */
 static __always_inline void take(struct attribution *c, __u64 cause, __u8 evidence)
 {
 	bool busy = c->state == ACTS_OWN && (c->cause || c->evidence == WS_EV_INFERRED);
@@ -46,7 +67,7 @@ static __always_inline void take(struct attribution *c, __u64 cause, __u8 eviden
 	c->used = c->pending = 0;
 }
 
-/* A child acts for what its creator acts for, and may become anybody's worker later. */
+/* A child borrows the cause of its creator, and may become a worker for others later. */
 static __always_inline void inherit(struct attribution *to, const struct attribution *from, __u8 evidence)
 {
 	__u64 cause = from->state == ACTS_RETURNED ? 0 : from->cause;
@@ -77,12 +98,12 @@ static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what
 enum attribution_use { USED_CONNECT = 1, USED_SEND = 2 };
 
 /*
- * It is about to connect or to send. A worker acts for a provisional cause, a new one for each request that it sends: it may
- * have taken another's work since the last, which is likely the same if nothing better is known.
+ * Before an actor connects or sends. A worker acts for a provisional cause, a new one for each request that it sends:
+ * it may have taken other work since the last request. Both are likely the same if nothing better is known.
  */
 static __always_inline void act(struct attribution *c, __u8 use)
 {
-	/* Who answers itself does one piece of work until then. */
+	/* A worker that answers requests itself does one piece of work until its answer. */
 	bool again = c->state == ACTS_LENT && is_provisional(c->cause) && !c->answers;
 	__u64 fresh;
 
@@ -105,15 +126,19 @@ static __always_inline void act(struct attribution *c, __u8 use)
 }
 
 /*
- * A thread that has answered calls on: still for that request (aftermath, or a part of the answer), or for one that another has
- * read, as workers do. So it acts for a provisional cause, which is told by what it reads or answers next.
+ * A thread that has answered calls on: for the same request (aftermath, or a part of the answer), or, as a worker, for
+ * one that another thread has read. So it acts for a provisional cause, which is named by what it reads or answers
+ * next.
  */
 static __always_inline bool goes_on(const struct attribution *c)
 {
 	return c->state == ACTS_ANSWERED && c->evidence == WS_EV_THREAD && c->cause && !c->framed && !c->overlap;
 }
 
-/* It answers a request: it has done the work for it, and what follows is for the next one, or for this one still. */
+/*
+ * A worker answers a request, so that its work was for that. What follows is for the next request, or still for this
+ * one.
+ */
 static __always_inline void answer_lent(struct attribution *c, __u64 request)
 {
 	tell_alias(c->cause, request, WS_ALIAS_NAME);
@@ -123,7 +148,7 @@ static __always_inline void answer_lent(struct attribution *c, __u64 request)
 	c->state = ACTS_RETURNED;
 }
 
-/* It reads the next request itself, and has answered none since: what it sent was for the last. */
+/* An actor reads the next request itself, and has answered none since: what it sent was for the last one. */
 static __always_inline void end_aftermath(const struct attribution *c)
 {
 	if (c->state == ACTS_LENT && is_provisional(c->cause) && c->guess && !c->place && !c->woken &&
@@ -132,8 +157,9 @@ static __always_inline void end_aftermath(const struct attribution *c)
 }
 
 /*
- * How something passes: HOW_CHAIN in a way in which locks are passed on, and the right to look into a queue; HOW_WAKE_UP to
- * who is woken, which then may find another's work in the queue; HOW_CHANNEL together with the very value.
+ * How a cause passes. HOW_CHAIN: in the way in which locks, and the right to look into a queue, are passed on.
+ * HOW_WAKE_UP: to a woken actor, which may then find other work in the queue. HOW_CHANNEL: together with the value
+ * itself.
  */
 enum { HOW_CHAIN, HOW_WAKE_UP, HOW_CHANNEL };
 
@@ -146,7 +172,10 @@ static __always_inline void lend(struct attribution *from, struct attribution *t
 	if (how != HOW_CHANNEL && to->state == ACTS_LENT && is_provisional(to->cause) && to->used & USED_SEND) {
 		if (to->answers)
 			return;
-		/* The next piece of work, or a lock in the middle of this one: seen by what comes first, a request or a result. */
+		/*
+		 * The next piece of work, or a lock within this one: what comes first, a request or a result, will
+		 * tell.
+		 */
 		to->guess = cause;
 		to->woken = how == HOW_WAKE_UP;
 		to->pending = 1;
@@ -161,15 +190,16 @@ static __always_inline void lend(struct attribution *from, struct attribution *t
 	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_idle = 0;
 }
 
-/* In the middle of a request of its own, where it was given a result before. */
+/* An actor waits within its own request, at the place where it was given a result before. */
 static __always_inline bool waits_for_result(const struct attribution *c, __u64 place)
 {
 	return c->cause && c->state == ACTS_OWN && c->results == (__u32)place;
 }
 
 /*
- * Where a thread has one place for all that it waits for (.NET), who gives a lock back wakes as if by a result: of those who wait where they have been
- * given results, the last before it goes on is given this one.
+ * Where a thread waits for everything at one place (.NET), giving back a lock looks like giving a result. Of the
+ * threads that wait where they have been given results, the last one that the worker wakes before it goes on is given
+ * this result.
  */
 static __always_inline bool corrects(const struct attribution *from, const struct attribution *to, __u64 place)
 {
@@ -184,10 +214,10 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 
 	if (to->authoritative)
 		return;
-	if (to->cause && to->state == ACTS_OWN) { /* it waits for a result */
+	if (to->cause && to->state == ACTS_OWN) { /* `to` waits for a result */
 		if (how == HOW_CHAIN || from->authoritative || from->answers)
 			return;
-		/* …or for a further request of the connection that it has begun to read itself. */
+		/* …or for a further request of the connection from which it has begun to read. */
 		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {
 			lend(from, to, place, how);
 			return;
@@ -201,14 +231,14 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 		to->results = place;
 		if (is_provisional(from->cause) && !is_provisional(to->cause))
 			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
-		/* It may have told only that it has begun. */
+		/* The worker may only have reported that it has begun. */
 		from->woken = !from->used;
 		from->guess = from->used || is_provisional(from->cause) ? 0 : from->cause ? from->cause : from->guess;
 		from->pending = 0;
 		from->state = ACTS_RETURNED;
 		return;
 	}
-	if (to->state < ACTS_LENT) { /* acts for nobody */
+	if (to->state < ACTS_LENT) { /* no cause */
 		if ((cause || from->guess) && how != HOW_CHAIN)
 			lend(from, to, place, how);
 		else if (how != HOW_CHANNEL && (from->state >= ACTS_LENT || from->woken_idle))

@@ -1,14 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A record goes to user space. */
+/* How many bytes of a call its record shows, and the record's way to user space. */
 #ifndef WS_EMIT_H
 #define WS_EMIT_H
+
+/*
+ * `asks`: the call is of the end that asks. Of it, every call shows its beginning: the next request may stand behind a
+ * body that was answered before it was read. Such bodies are few; answers of many calls are not.
+ */
+static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool first, bool asks, __u32 run_shown)
+{
+	__u32 n = bytes ? bytes : default_bytes;
+
+	if (n > WS_MAX_PAYLOAD)
+		n = WS_MAX_PAYLOAD;
+	if (run_shown >= WS_RUN_BYTES && n > WS_CALL_BYTES)
+		n = WS_CALL_BYTES;
+	switch (copy) {
+	case WS_COPY_EVERY:
+		return n;
+	case WS_COPY_FIRST:
+		return first || asks ? n : 0;
+	case WS_COPY_PAIR:
+		return first ? n : 0;
+	case WS_COPY_IGNORE:
+	case WS_COPY_LENGTHS:
+		return 0;
+	}
+	return young ? WS_MAX_PAYLOAD : n;
+}
 
 static __always_inline void emit_record(struct scratch *r, __u32 payload, __u32 appended)
 {
 	__u32 size = payload + appended;
 
-	barrier_var(
-		size); /* or the compiler compares what it is made of, and the verifier of Linux 6.1 learns nothing of it */
+	barrier_var(size); /* or the verifier of Linux 6.1 learns nothing of it from the comparison */
 	if (size > sizeof(r->payload))
 		size = sizeof(r->payload);
 	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + size, BPF_RB_NO_WAKEUP))

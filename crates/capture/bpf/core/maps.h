@@ -8,7 +8,7 @@ struct {
 	__uint(max_entries, 16 * 1024 * 1024); /* set by user space */
 } events SEC(".maps");
 
-/* Processes of targets that are born, change their program or end, for whom waits for them without polling. */
+/* Processes of targets that are born, change their program or end: user space waits for these without polling. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 64 * 1024);
@@ -47,8 +47,8 @@ struct {
 } target_cgroups SEC(".maps");
 
 /*
- * Puts something into a map of what was used of late. Once such a map is full, the kernel drops first what was never looked up, and what is new
- * was not yet: so it is, at once.
+ * Puts an entry into an LRU map. Once such a map is full, the kernel first drops entries that were never looked up, as
+ * new ones are: so the entry is looked up at once.
  */
 static __always_inline long remember(void *map, const void *key, const void *value)
 {
@@ -60,8 +60,8 @@ static __always_inline long remember(void *map, const void *key, const void *val
 }
 
 /*
- * A record under construction. Message programs run in process context with preemption off: one per CPU is enough. Values
- * of a per-CPU array are limited to 32 KiB, so that this is an array with an entry for each.
+ * A record under construction. Message programs run in process context with preemption off: one per CPU is enough.
+ * Values of a per-CPU array are limited to 32 KiB, so that this is an array with an entry for each.
  */
 struct scratch {
 	struct ws_data data;
@@ -86,8 +86,9 @@ const volatile bool by_netns = false;
 const volatile bool everything = false;
 const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
-const volatile bool waited_for = false;	 /* only tasks are told of: who reads them waits, and a new program cannot */
-const volatile bool preemptible = false; /* tracepoints no longer hold the processor (Linux 7.0) */
+const volatile bool waited_for =
+	false; /* only tasks are reported: user space waits for each, and a new program cannot */
+const volatile bool preemptible = false;	 /* tracepoints no longer hold the processor (Linux 7.0) */
 const volatile bool flows_by_syscalls = false;	 /* calls on connections are counted at the end of system calls */
 const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */
 /* Changed at run time. */
@@ -96,7 +97,7 @@ __u32 verdict_epoch;
 __u32 hooks_wanted; /* enum ws_hooks: user space attaches them */
 __u64 next_socket_id;
 __u64 next_provisional;
-bool flows_open; /* the self-test's own sockets, before, are nobody's flows */
+bool flows_open; /* before, the self-test's own sockets are no flows */
 
 static __always_inline void count(__u32 which)
 {

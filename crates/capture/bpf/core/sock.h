@@ -30,9 +30,9 @@ static __always_inline void put_v4(__u8 *to, __be32 addr)
 }
 
 /*
- * Who listens and who calls. A socket made by accept() is a clone of its listener and keeps the listener's backlog
- * (sk_clone_lock copies sk_max_ack_backlog), which is 0 in a socket that connected. So the role of a socket that
- * existed before us is known without having seen its birth. listen(fd, 0) reads as a client until its first bytes.
+ * Whether a socket listens or calls. A socket made by accept() is a clone of its listener and keeps the listener's
+ * backlog (sk_clone_lock copies sk_max_ack_backlog), which is 0 in a socket that connected. So the role of a socket
+ * that existed before us is known without having seen its birth. listen(fd, 0) reads as a client until its first bytes.
  */
 static __always_inline __u8 tcp_role(struct sock *sk)
 {
@@ -79,8 +79,8 @@ static __always_inline bool read_tuple(struct ws_tuple *t, struct sock *sk)
 }
 
 /*
- * Sequence number behind the last byte that was read. A read that reaches the peer's FIN steps over it, too, and the FIN
- * takes a number of its own.
+ * Sequence number behind the last byte that was read. A read that reaches the peer's FIN steps over it, too, and the
+ * FIN takes a number of its own.
  */
 static __always_inline __u32 read_up_to(__u8 state, int sk_err, __u32 copied_seq, __u32 rcv_nxt)
 {
@@ -145,7 +145,10 @@ static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, _
 	a = bpf_map_lookup_elem(&socks_by_address, &key);
 	if (!a)
 		return NULL;
-	/* A cookie that nobody has asked for is 0, and cannot be made from here: number the socket ourselves. */
+	/*
+	 * The kernel makes a cookie when it is first asked for, which cannot be done from here: number the socket
+	 * ourselves.
+	 */
 	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 	if (!cookie)
 		cookie = 1ULL << 39 | __sync_fetch_and_add(&next_socket_id, 1);
@@ -185,8 +188,8 @@ static __always_inline __u64 exchange_id(const struct sock_state *s)
 
 /*
  * Follows direction runs and exchanges: an exchange begins where the direction turns to that of requests, with each
- * datagram of a UDP server, and with each call that may bring a further request of many. Returns true for the first call of
- * a run.
+ * datagram of a UDP server, and with each call that may bring a further request of many. Returns true for the first
+ * call of a run.
  */
 static __always_inline bool turn(struct sock_state *s, __u8 direction)
 {

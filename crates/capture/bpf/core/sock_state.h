@@ -43,7 +43,7 @@ struct sock_state {
 	__u8 begun_short : 1; /* the run has begun, and its calls so far were too short to be a head */
 	__u8 shared : 1;      /* carries many requests at a time */
 	__u8 connect_untrusted : 1;
-	__u8 connect_later : 1;	   /* nobody waited until it was connected */
+	__u8 connect_later : 1;	   /* the opener did not wait until it was connected */
 	__u8 mixed : 1;		   /* …for different requests that this process serves */
 	__u8 delivers : 1;	   /* brings its client work, … */
 	__u8 pulls : 1;		   /* …for which that asks */
@@ -89,8 +89,8 @@ struct {
 } uring_bytes SEC(".maps");
 
 /*
- * Socket state by address, for the system-call rung: socket storage wants a pointer that the verifier trusts, and a socket
- * found by its descriptor is none. `inode` tells a new socket at an old address.
+ * Socket state by address, for the system-call rung: socket storage wants a pointer that the verifier trusts, and a
+ * socket found by its descriptor is none. `inode` tells a new socket at an old address.
  */
 struct addressed_sock {
 	struct sock_state state;

@@ -61,6 +61,12 @@ static __always_inline struct task_state *target_task(struct task_struct *task)
 	return t->target ? t : NULL;
 }
 
+/* What user space has found in a process; each runtime has a map of its own for more. */
+struct process_facts {
+	__u32 runtimes; /* 1 << enum ws_actor_kind, WS_GO_TLS */
+};
+
+/* By thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -68,7 +74,7 @@ struct {
 	__type(value, struct process_facts);
 } processes SEC(".maps");
 
-/* Counts the changes of `processes`, so that no task looks there twice for nothing. */
+/* Counts the changes of `processes` and of the runtimes' facts: a thread looks them up only after a change. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -76,7 +82,7 @@ struct {
 	__type(value, __u32);
 } facts_epoch SEC(".maps");
 
-static __always_inline void know_process(struct task_struct *task, struct task_state *t)
+static __always_inline void learn_runtimes(struct task_struct *task, struct task_state *t)
 {
 	__u32 zero = 0, pid = task->tgid, *epoch = bpf_map_lookup_elem(&facts_epoch, &zero);
 	struct process_facts *facts;
@@ -85,10 +91,7 @@ static __always_inline void know_process(struct task_struct *task, struct task_s
 		return;
 	t->facts_epoch = *epoch;
 	facts = bpf_map_lookup_elem(&processes, &pid);
-	if (facts)
-		t->facts = *facts;
-	else
-		__builtin_memset(&t->facts, 0, sizeof(t->facts));
+	t->process_runtimes = facts ? facts->runtimes : 0;
 }
 
 static __always_inline void fill_actor(struct ws_actor *a, struct task_struct *task)

@@ -39,7 +39,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	c->generation = target_generation;
 	c->target = 1;
 	c->inherited = 1;
-	if (child->tgid != parent->tgid || !p->facts.go.goid)
+	if (child->tgid != parent->tgid || threads_act(p))
 		inherit(&c->acts, acting(parent, p), WS_EV_CHILD);
 	if (child->pid == child->tgid)
 		emit_task(child, WS_FORK);

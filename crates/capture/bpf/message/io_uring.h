@@ -43,8 +43,8 @@ static __always_inline void hold_bytes(struct held_bytes *h, const void *from, _
 }
 
 /*
- * The user's address of a registered buffer, from the vector of its pages, which lies at the end of what io_uring knows of
- * the buffer. 0 if the vector is not the whole one of such a buffer.
+ * The user's address of a registered buffer, from the vector of its pages, which lies at the end of what io_uring knows
+ * of the buffer. 0 if the vector is not the whole one of such a buffer.
  */
 static __always_inline __u64 registered_buffer(const struct bio_vec *v)
 {
@@ -139,7 +139,7 @@ static __always_inline __u32 take_held(struct task_struct *task, __u8 *to, __s64
 	return n;
 }
 
-/* The call is over: bytes that nobody wanted must not stand before those of the next one. */
+/* The call is over: bytes that were not wanted must not stand before those of the next call. */
 static __always_inline void forget_held(struct task_struct *task)
 {
 	struct held_bytes *h;

@@ -54,8 +54,8 @@ static __always_inline void locate_buffer(struct location *l, __u64 base, __u64 
 }
 
 /*
- * Where the bytes of the current call are. Verified on its own, as copy_vector(): older kernels would look at all that follows
- * once for each kind of call.
+ * Where the bytes of the current call are. Verified on its own, as copy_vector(): older kernels would look at all that
+ * follows once for each kind of call.
  */
 __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 {
@@ -128,8 +128,9 @@ __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 }
 
 /*
- * Copies `want` bytes of a vector of buffers, behind its first `skip` bytes, into the record under construction; returns
- * the number copied. A function that is verified on its own: inlined, its ways out would multiply those of its callers.
+ * Copies `want` bytes of a vector of buffers, behind its first `skip` bytes, into the record under construction;
+ * returns the number copied. A function that is verified on its own: inlined, its ways out would multiply those of its
+ * callers.
  */
 __noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 want)
 {

@@ -4,32 +4,6 @@
 #define WS_MESSAGE_H
 
 /*
- * `asks`: the call is of the end that asks. Of it, every call shows its beginning: the next request may stand behind a body
- * that was answered before it was read. Such bodies are few; answers of many calls are not.
- */
-static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool first, bool asks, __u32 run_shown)
-{
-	__u32 n = bytes ? bytes : default_bytes;
-
-	if (n > WS_MAX_PAYLOAD)
-		n = WS_MAX_PAYLOAD;
-	if (run_shown >= WS_RUN_BYTES && n > WS_CALL_BYTES)
-		n = WS_CALL_BYTES;
-	switch (copy) {
-	case WS_COPY_EVERY:
-		return n;
-	case WS_COPY_FIRST:
-		return first || asks ? n : 0;
-	case WS_COPY_PAIR:
-		return first ? n : 0;
-	case WS_COPY_IGNORE:
-	case WS_COPY_LENGTHS:
-		return 0;
-	}
-	return young ? WS_MAX_PAYLOAD : n;
-}
-
-/*
  * Until user space has said what a connection speaks, all of it is shown, up to so many bytes of records: a peer that
  * reads byte by byte makes a hundred calls before a busy machine lets us answer. Ciphertext, which has a verdict that
  * says so, shows its first records whole.
@@ -40,8 +14,8 @@ static __always_inline bool is_young(const struct sock_state *s)
 }
 
 /*
- * A run may begin with a call that says nothing: Go's net/http waits with a read of one byte while a handler runs, and gets
- * the first byte of the next request. What follows it is copied as if it were first.
+ * A run may begin with a call that says nothing: Go's net/http waits with a read of one byte while a handler runs, and
+ * gets the first byte of the next request. What follows it is copied as if it were first.
  */
 #define SHORT_CALL 16
 
@@ -61,7 +35,7 @@ static __always_inline bool would_block(__s64 ret)
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
-/* The record under construction is the processor's: nobody else may come in between. */
+/* The record under construction belongs to the processor: no other task may come in between. */
 static __always_inline void hold_processor(void)
 {
 	if (preemptible)
@@ -80,8 +54,9 @@ static __always_inline bool is_stream(const struct sock_state *s)
 }
 
 /*
- * What follows the first WS_MAX_PAYLOAD bytes of a call of `total` bytes, as records of their own, the last of which stands
- * for all that is left. `segments` is 0 if `where` is no vector but the buffer. Returns the number of bytes copied.
+ * What follows the first WS_MAX_PAYLOAD bytes of a call of `total` bytes, as records of their own, the last of which
+ * stands for all that is left. `segments` is 0 if `where` is no vector but the buffer. Returns the number of bytes
+ * copied.
  */
 __noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
 {
@@ -160,94 +135,39 @@ static __always_inline void release_held(struct sock *sk)
 	h->data.kind = 0;
 }
 
-#define HTTP2_PREFACE 0x20495250 /* "PRI " */
-
-/* A connection on which HTTP/2 begins is shared before user space says so. */
-static __always_inline void note_preface(struct sock_state *s, __u64 at)
-{
-	__u32 word = 0;
-
-	if (!bpf_probe_read_user(&word, sizeof(word), (void *)at) && word == HTTP2_PREFACE)
-		s->shared = 1;
-}
-
-/* Whether what is read of this socket is to be worked on, not an answer. */
-static __always_inline bool brings_work(const struct sock_state *s)
-{
-	return s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
-}
-
-/* What it is to send on this socket now: enum java_when. */
-static __always_inline __u32 when_sent(const struct sock_state *s)
-{
-	return (s->request_direction == WS_INGRESS ? LOOK_ANSWERS : 0) |
-	       (s->run == WS_EGRESS && !s->shared ? LOOK_GOES_ON : 0) | (s->exchange ? 0 : LOOK_BEGINS);
-}
-
-/* A callback of an event loop has read something. */
-static __always_inline void note_fresh(const struct sock_state *s, struct task_state *t, const struct cause *c)
-{
-	bool begins = brings_work(s);
-
-	t->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
-	t->read_for = begins ? c->exchange : c->id;
-}
-
 /*
- * For whom a message is, and what follows from it for those who act; `at` is the address of its first bytes, `bits` as for
- * follow_cause(). Verified on its own: its ways out would multiply those of its caller.
+ * Decides for which request a message is, and what follows from it for its actor. `at` is the address of its first
+ * bytes, `bits` enum message_bits. Verified on its own: its ways out would multiply those of its caller.
  */
 __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, __u32 bits)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
-	__u8 direction = bits & FOLLOW_SENT ? WS_EGRESS : WS_INGRESS;
-	bool first = bits & FOLLOW_FIRST;
+	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS;
+	struct runtime_states runtimes;
 	struct attribution *a;
+	__u32 id;
 
 	if (!s || !c || !t)
 		return 0;
-	if (direction == WS_INGRESS && brings_work(s))
-		t->java_serves = 1;
-	a = acting(task, t);
-	if (t->tokio && s->exchange <= 1)
-		note_preface(s, at);
-	if (t->callbacks || t->tokio)
-		note_progress(s, a, direction | (t->actor ? NOTE_TOKIO * t->tokio : 0), t->acts_on,
-			      (__u64)actor_id(task, t) << 32 | task->tgid);
-	/* Whoever sends it: what made a client connect is what it asks first. */
-	follow_cause(s, a, c,
-		     (__u64)(t->java_begins ? s->connect_tid : actor_id(task, t)) << 32 | thread_group(task, t),
-		     bits | (uses_tls(t) && tls_begins_run(task, t, s, direction) ? FOLLOW_FIRST : 0) |
-			     (t->loop && !t->runs && !t->actor ? FOLLOW_LOOP : 0));
-	/* It deals with what it reads at once: what it does else stands on its stack. */
-	if (direction == WS_INGRESS && t->loop && t->java_slot && a == &t->acts && a->cause)
-		a->authoritative = 1;
-	if (direction == WS_EGRESS && first && a == &t->acts && a->authoritative && t->java_slot &&
-	    s->request_direction == WS_INGRESS && a->cause != c->exchange)
-		answers_another(t);
-	if (t->java_inner_runs != RUNS_IN_EVENT)
-		note_allocations(task, t, a);
-	if (t->deferred && (first || direction == WS_INGRESS))
-		node_message(t, s, c->exchange, direction == WS_EGRESS);
-	if (direction == WS_INGRESS) {
-		a->slept = a->woken_by = 0;
-		/* A task of tokio reads for many on such a connection, and who acts for which is not seen. */
-		if (t->tokio && t->actor && s->shared)
-			take(a, 0, WS_EV_INFERRED);
+	a = acting_with(task, t, &runtimes);
+	runtime_before_message(task, t, s, a, bits, at);
+	id = bits & MESSAGE_BY_OPENER ? s->connect_tid : actor_id(task, t);
+	follow_cause(s, a, c, (__u64)id << 32 | thread_group(task, t),
+		     bits | (uses_tls(t) && tls_begins_run(task, t, s, direction) ? MESSAGE_FIRST : 0) |
+			     (t->loop && !t->runs && !t->actor ? MESSAGE_LOOP : 0));
+	runtime_after_message(task, t, s, a, c, bits, &runtimes);
+	if (direction == WS_INGRESS)
 		t->received_from = s->cookie;
-		if (t->callbacks && a == &t->acts)
-			note_fresh(s, t, c);
-		/* Who is given frames one by one is given what it reads of a socket in the same way. */
-		if (t->frames && a == &t->acts)
-			a->framed = a->cause != 0;
-	}
 	return 0;
 }
 
 #define O_NONBLOCK 04000
 
-/* No loop waits for one connection: events that this thread waits for until it has answered are those of a library, for its call. */
+/*
+ * A loop never reads a blocking socket: events that this thread waits for before it has answered are those of a
+ * library, within its call.
+ */
 static __always_inline void note_blocks(struct sock *sk, const struct sock_state *s, struct task_state *t,
 					__u8 direction)
 {
@@ -280,8 +200,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret <= 0) {
 		if (would_block(ret)) {
 			count(WS_C_WOULD_BLOCK);
-			if (t->actor)
-				allocates_for(t, 0, 0); /* it will wait, and another be mounted */
+			runtime_finish_message(t, true);
 		}
 		if (ret == 0 || would_block(ret))
 			return;
@@ -293,22 +212,19 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	first = false;
 	c = (struct cause){ .exchange = exchange_id(s), .id = s->cause, .evidence = s->evidence };
 	if (ret > 0) {
-		__u32 when = when_sent(s);
+		__u32 bits = direction == WS_EGRESS ? MESSAGE_SENT | next_send(s) : 0;
 
-		first = turn(s, direction); /* at once: an answer may be read while it is looked who asked */
-		if (direction == WS_EGRESS)
-			look_at_task(t, when);
-		else
-			look_at_event(t);
+		first = turn(s, direction); /* at once: an answer may be read before the actor is found */
+		bits |= runtime_find_task(task, t, s, bits) | (first ? MESSAGE_FIRST : 0) | (uring ? MESSAGE_LOOP : 0) |
+			(ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0);
 		note_blocks(sk, s, t, direction);
-		*(volatile __u64 *)&t->acts_on = (__u64)sk; /* a number now, which a function may be given */
+		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number now, which a function may be given */
 		follow_message(s, &c,
-			       !t->tokio      ? 0
-			       : where.vector ? user_word(where.vector)
-					      : where.buffer.base,
-			       (direction == WS_EGRESS ? FOLLOW_SENT : 0) | (first ? FOLLOW_FIRST : 0) |
-				       (uring ? FOLLOW_LOOP : 0) | (ret < SHORTEST_REQUEST ? FOLLOW_SHORT : 0));
-		tell_allocations(t);
+			       !runtime_reads_bytes(t) ? 0
+			       : where.vector	       ? user_word(where.vector)
+						       : where.buffer.base,
+			       bits);
+		runtime_finish_message(t, false);
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}

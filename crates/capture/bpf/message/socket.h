@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Sockets that open, fail and close. The state changes of TCP may run in softirq: membership is the socket's, not the task's. */
+/*
+ * Sockets that open, fail and close. The state changes of TCP may run in softirq: membership is the socket's, not the
+ * task's.
+ */
 #ifndef WS_SOCKET_STATE_H
 #define WS_SOCKET_STATE_H
 
@@ -28,7 +31,7 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 		count(WS_C_LOST_RING);
 }
 
-/* For whom a connection is opened, and by whom. */
+/* The actor that opens a connection, and its cause. */
 static __always_inline void note_opener(struct sock_state *s, const struct attribution *c, __u32 tid, bool untrusted,
 					bool later)
 {
@@ -49,23 +52,21 @@ static __always_inline void on_connecting(struct sock *sk)
 
 	if (!t)
 		return;
-	know_process(task, t);
+	learn_runtimes(task, t);
 	hold_processor();
-	look_at_task(t, LOOK_CONNECTS);
+	runtime_find_task(task, t, NULL, MESSAGE_SENT | MESSAGE_CONNECTS);
 	leave_processor();
 	c = acting(task, t);
 	s = use_sock(sk, task);
 	if (!s)
 		return;
 	s->connect_ns = bpf_ktime_get_ns();
-	if (t->callbacks)
-		drop_if_superseded(c);
+	runtime_before_connect(t, c);
 	untrusted = is_untrusted(c, thread_group(task, t));
 	later = BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK;
 	act(c, USED_CONNECT);
 	c->acted = 1;
-	note_allocations(task, t, t->actor ? NULL : c);
-	tell_allocations(t);
+	runtime_after_connect(task, t, c);
 	note_opener(s, c, actor_id(task, t), untrusted, later);
 	if (!by_syscalls)
 		return;

@@ -8,7 +8,10 @@
 
 #define WS_MMSG_MAX 16
 
-/* A global function: the verifier checks it once, not at each call and each turn of the loop below. Tells of a connection. */
+/*
+ * A global function: the verifier checks it once, not at each call and each turn of the loop below. Tells of a
+ * connection.
+ */
 __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64 ret)
 {
 	struct sock *sk = (struct sock *)address;

@@ -4,11 +4,11 @@
  * that ends in sock_sendmsg or sock_recvmsg, io_uring included; splice() out of a socket is seen by its own tracepoint.
  *
  * When a call began is not measured, which would cost a program and a clock read more per call, but read from the clock
- * that TCP keeps itself: of a send, when its last packet left, if that was before the end of the call; of a receive, when
- * the last packet arrived. Only long sends, which may block, are timed from their entry.
+ * that TCP keeps itself: of a send, when its last packet left, if that was before the end of the call; of a receive,
+ * when the last packet arrived. Only long sends, which may block, are timed from their entry.
  *
- * That clock also moves with what came and went since (an acknowledgement, before Linux 6.16 the read itself). When data
- * came last is kept, too, but in ticks: it says so if the bytes had lain there for long.
+ * That clock also moves with what came and went since (an acknowledgement, before Linux 6.16 the read itself). When
+ * data came last is kept, too, but in ticks: it says so if the bytes had lain there for long.
  */
 #ifndef WS_SOCKET_TRACEPOINTS_H
 #define WS_SOCKET_TRACEPOINTS_H
@@ -138,8 +138,8 @@ int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
 }
 
 /*
- * In a function of its own, as the next: what flows need of the stack comes beside what messages need, not on top of it. Before
- * Linux 6.13 all that call each other have 512 bytes.
+ * In a function of its own, as the next: what flows need of the stack comes beside what messages need, not on top of
+ * it. Before Linux 6.13 all that call each other have 512 bytes.
  */
 static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 {
@@ -178,8 +178,8 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	if (s && late)
 		s->run = WS_INGRESS;
 	if (s && end &&
-	    (!s->sent ||
-	     (__s32)(end - s->sent) > 0)) /* not before its run has begun: who reads meanwhile looks at both */
+	    (!s->sent || (__s32)(end - s->sent) >
+				 0)) /* not before its run has begun: a thread that reads meanwhile looks at both */
 		s->sent = end;
 	forget_held(task);
 	return 0;
@@ -201,8 +201,9 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 }
 
 /*
- * A send is recorded when it returns. Until then its peer may have answered, and another thread read that: the answer overtakes its request.
- * Then something was sent on a socket that asks, no record says so, and no request waits for an answer; a FIN takes one number.
+ * A send is recorded when it returns. Until then its peer may have answered, and another thread read that: the answer
+ * overtakes its request. Then something was sent on a socket that asks, no record says so, and no request waits for an
+ * answer; a FIN takes one number.
  */
 static __always_inline bool overtakes(const struct tcp_sock *tp, const struct sock_state *s)
 {
@@ -210,7 +211,7 @@ static __always_inline bool overtakes(const struct tcp_sock *tp, const struct so
 	       s->sent && (__s32)(tp->write_seq - s->sent) > 1 && s->run != WS_EGRESS;
 }
 
-/* The exchange of the request that is not recorded begins; for whom is not known yet. */
+/* The exchange of the request that is not recorded begins; its cause is not known yet. */
 static __always_inline void overtake(struct sock_state *s)
 {
 	s->overtaken = 1;
@@ -246,8 +247,7 @@ static __noinline int received(struct sock *sk, int ret, struct task_state *t)
 				overtake(s);
 				flags |= WS_F_OVERTAKEN;
 			}
-			s->sent =
-				tp->write_seq; /* what goes without a send that is seen, as a file does, is passed once */
+			s->sent = tp->write_seq; /* bytes without a send, as of a file, are passed once */
 		}
 	}
 	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What goes wrong below the bytes: told with its place in the stream, joined to spans in user space. Rare, so it may cost. */
+/*
+ * What goes wrong below the bytes: told with its place in the stream, joined to spans in user space. Rare, so it may
+ * cost.
+ */
 #ifndef WS_TCP_TROUBLE_H
 #define WS_TCP_TROUBLE_H
 

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Plaintext of Go's crypto/tls. A goroutine may enter on one thread, send or receive on a second and return on a third, so that
- * its call is kept by the goroutine (register g), what was moved meanwhile by the socket (tls_state.h), and the socket is found
- * by the descriptor inside the connection:
- * tls.Conn.conn (an interface: type, data) -> net.TCPConn.fd -> netFD.pfd.Sysfd, at offsets that have not changed since
- * Go 1.9. Return probes would break the runtime's stacks; user space probes each RET.
+ * Plaintext of Go's crypto/tls. A goroutine may enter on one thread, send or receive on a second and return on a third,
+ * so that its call is kept by the goroutine (register g), what was moved meanwhile by the socket (tls_state.h), and the
+ * socket is found by the descriptor inside the connection: tls.Conn.conn (an interface: type, data) -> net.TCPConn.fd
+ * -> netFD.pfd.Sysfd, at offsets that have not changed since Go 1.9. Return probes would break the runtime's stacks;
+ * user space probes each RET.
  */
 #ifndef WS_TLS_GO_H
 #define WS_TLS_GO_H
-
-#define GO_CONN_DATA 8
-#define GO_SYSFD 16
 
 struct go_call {
 	__u64 conn;
@@ -29,42 +26,6 @@ struct {
 	__type(key, struct tls_key); /* ssl: address of the goroutine */
 	__type(value, struct go_call);
 } go_calls SEC(".maps");
-
-static __always_inline struct sock *go_socket(struct task_struct *task, __u64 conn)
-{
-	__u64 at = 0, inode;
-	__s64 fd = -1;
-
-	if (bpf_probe_read_user(&at, sizeof(at), (void *)(conn + GO_CONN_DATA)) || !at)
-		return NULL;
-	if (bpf_probe_read_user(&at, sizeof(at), (void *)at) || !at)
-		return NULL;
-	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)(at + GO_SYSFD)) || fd < 0 || fd > 0x7fffffff)
-		return NULL;
-	return sock_of_fd(task, fd, &inode);
-}
-
-static __always_inline __u64 go_cookie(struct task_struct *task, __u64 conn)
-{
-	struct sock *sk = go_socket(task, conn);
-
-	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
-}
-
-#define GO_CONN_LAYERS 3 /* TLS and the like around a TCP connection, each of which begins with the one below */
-
-/* The cookie of the socket at the bottom of a net.Conn, whose interface value stands here. */
-static __always_inline __u64 go_bottom(struct task_struct *task, __u64 conn)
-{
-	for (int i = 0; i < GO_CONN_LAYERS; i++) {
-		__u64 cookie = go_cookie(task, conn);
-
-		if (cookie)
-			return cookie;
-		conn = user_word(conn + GO_CONN_DATA);
-	}
-	return 0;
-}
 
 /* The address of a connection that has ended may be another's now. */
 static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
@@ -128,8 +89,8 @@ int tls_go_enter(struct pt_regs *ctx)
 }
 
 /*
- * The descriptor is proof; without it, so is a message of this thread if the goroutine stayed on it. What was moved for the call
- * is then noted as if this thread had done it.
+ * The descriptor is proof; without it, so is a message of this thread if the goroutine stayed on it. What was moved for
+ * the call is then noted as if this thread had done it.
  */
 static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct tls_task *k,
 						const struct go_call *call, const struct tls_key *key, __u8 direction)
@@ -162,26 +123,20 @@ static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct
 }
 
 /*
- * Who reads plaintext acts for the request that it is of, whichever goroutine has moved the record that holds it: net/http waits for a
- * further request with a read of one byte in a goroutine of its own, which takes the whole record, and its server finds the rest in memory.
+ * Who reads plaintext acts for the request that it is of, whichever goroutine has moved the record that holds it:
+ * net/http waits for a further request with a read of one byte in a goroutine of its own, which takes the whole record,
+ * and its server finds the rest in memory.
  */
 static __always_inline void go_read(struct task_struct *task, struct task_state *t, __u64 g, __u64 cookie)
 {
 	struct tls_conn *moved = go_moved(task, cookie, WS_INGRESS);
-	struct actor_key key = { .pid = task->tgid };
 	struct attribution *c;
 
 	if (!moved || !moved->note.request || moved->note.calls || moved->note.cookie != cookie)
 		return;
-	know_process(task, t);
-	if (!t->facts.go.goid)
-		return;
-	key.id = user_word(g + t->facts.go.goid);
-	if (!key.id)
-		return;
-	c = goroutine(&t->facts.go, &key, g);
+	c = go_running(task, t, g);
 	if (c && c->cause != moved->note.exchange)
-		take(c, moved->note.exchange, WS_EV_THREAD);
+		actor_pass_cause(c, moved->note.exchange, WS_EV_THREAD, PASS_OWN);
 }
 
 SEC("uprobe.multi")

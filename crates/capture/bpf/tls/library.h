@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Plaintext of TLS, by uprobes at the entry and the exits of a library's read and write. User space chooses the very
- * instructions (src/tls/points.rs) and says by cookie what stands there; both programs see arguments or result where the
- * calling convention puts them. Attached to targets' processes only, and checked again here.
+ * instructions (src/tls/points.rs) and says by cookie what stands there; both programs see arguments or result where
+ * the calling convention puts them. Attached to targets' processes only, and checked again here.
  */
 #ifndef WS_TLS_H
 #define WS_TLS_H
@@ -78,8 +78,8 @@ static __always_inline bool tls_feeds(const struct tls_note *n)
 }
 
 /*
- * The connection of the call that ends. A socket call inside it is proof. Without one, what fed its memory; else what was found
- * before holds. NULL if nothing is known.
+ * The connection of the call that ends. A socket call inside it is proof. Without one, what fed its memory; else what
+ * was found before holds. NULL if nothing is known.
  */
 static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struct tls_key *key, __u8 direction)
 {
@@ -118,8 +118,9 @@ static __always_inline __u32 tls_unreadable(struct ws_data *d)
 }
 
 /*
- * Tells of a call of which no more is wanted than a thread keeps room for. `held`: the bytes stand there already. (Limits are
- * looked at where they count, behind a barrier: older verifiers have forgotten them by then, or never saw them.)
+ * Tells of a call of which no more is wanted than a thread keeps room for. `held`: the bytes stand there already.
+ * (Limits are looked at where they count, behind a barrier: older verifiers have forgotten them by then, or never saw
+ * them.)
  */
 static __always_inline bool tls_emit_short(struct tls_task *k, __u32 want, bool held)
 {

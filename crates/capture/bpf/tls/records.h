@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Where the records of TLS begin in the calls that move them. Of ciphertext only the start of each call is copied, but a call may
- * hold several records where somebody reads ahead (Go, event loops), and user space places plaintext by their headers. So they are
- * followed from one to the next, and a call is told in pieces where a header lies beyond what was copied.
+ * Where the records of TLS begin in the calls that move them. Of ciphertext only the start of each call is copied, but
+ * a call may hold several records where somebody reads ahead (Go, event loops), and user space places plaintext by
+ * their headers. So they are followed from one to the next, and a call is told in pieces where a header lies beyond
+ * what was copied.
  */
 #ifndef WS_TLS_RECORDS_H
 #define WS_TLS_RECORDS_H
@@ -22,8 +23,9 @@ static __always_inline __u32 tls_length(__u64 header)
 }
 
 /*
- * Adds to the `had` bytes of a header those that stand at `base`, of which there are `left`. A receive may end anywhere, also within
- * a header: Go and Node receive into what is left of a buffer. Global functions of numbers, here and below, are verified by themselves.
+ * Adds to the `had` bytes of a header those that stand at `base`, of which there are `left`. A receive may end
+ * anywhere, also within a header: Go and Node receive into what is left of a buffer. Global functions of numbers, here
+ * and below, are verified by themselves.
  */
 __noinline __u64 tls_header(__u64 header, __u32 had, __u64 base, __u32 left)
 {
@@ -42,9 +44,9 @@ __noinline __u64 tls_header(__u64 header, __u32 had, __u64 base, __u32 left)
 enum tls_found { TLS_LOST = 0, TLS_FRAMED = 1, TLS_CUT = 2, TLS_BROKEN = 3 };
 
 /*
- * Follows the records of a call of `total` bytes, the first of which begins at `at`: to its end (TLS_FRAMED), to the header that it
- * breaks off (TLS_BROKEN), or to the first one that is not within the `shown` bytes at its start (TLS_CUT). Where nothing is known
- * (TLS_LOST), the next call that begins with a header will tell.
+ * Follows the records of a call of `total` bytes, the first of which begins at `at`: to its end (TLS_FRAMED), to the
+ * header that it breaks off (TLS_BROKEN), or to the first one that is not within the `shown` bytes at its start
+ * (TLS_CUT). Where nothing is known (TLS_LOST), the next call that begins with a header will tell.
  */
 __noinline __u64 tls_follow(__u64 base, __u32 at, __u32 total, __u32 shown)
 {
@@ -63,7 +65,10 @@ __noinline __u64 tls_follow(__u64 base, __u32 at, __u32 total, __u32 shown)
 	return at < total ? TLS_LOST : (__u64)at << 32 | TLS_FRAMED;
 }
 
-/* Tells the rest of a call, from a header on, record by record; the last piece stands for all that is left. Returns as above. */
+/*
+ * Tells the rest of a call, from a header on, record by record; the last piece stands for all that is left. Returns as
+ * above.
+ */
 __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), seq, length = 0, end;
@@ -94,8 +99,8 @@ __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 }
 
 /*
- * Where in a call the first record begins that does not begin before it: at its start where that is not known. If the call is so
- * short that it does not even end the header which the last one broke off, that is behind it.
+ * Where in a call the first record begins that does not begin before it: at its start where that is not known. If the
+ * call is so short that it does not even end the header which the last one broke off, that is behind it.
  */
 static __always_inline __u32 tls_first(struct tls_half *half, __u32 seq, __u64 base, __u32 total)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Plaintext of rustls, which works on memory: who uses it moves ciphertext by its own reads and writes.
- *  - What a thread received last, once rustls has asked for it (RUST_FEED), is what it then gives in clear text. It is read by
- *    copy (TLS_READ), or shown in place (RUST_CHUNK) and taken by a second call (RUST_CONSUME).
- *  - What it takes (TLS_WRITE) waits for the next ciphertext that the thread sends, which names its socket.
- * Its objects tell neither when they are made nor when they end, and their addresses are used again. So a connection is what
- * has its socket's cookie; addresses serve only where a call finds no message of its own.
+ *  - What a thread received last, once rustls has asked for it (RUST_FEED), is what it then gives in clear text. It is
+ *    read by copy (TLS_READ), or shown in place (RUST_CHUNK) and taken by a second call (RUST_CONSUME).
+ *  - What it takes (TLS_WRITE) waits for the next ciphertext that the thread sends, which names its socket. Its objects
+ *    tell neither when they are made nor when they end, and their addresses are used again. So a connection is what has
+ *    its socket's cookie; addresses serve only where a call finds no message of its own.
  *
- * `io::Result<usize>` comes back in two registers, from old compilers (Rust 1.65) in memory, whose address is then both the first
- * argument and the result. `io::Result<&[u8]>`, of what is shown in place, always does.
+ * `io::Result<usize>` comes back in two registers, from old compilers (Rust 1.65) in memory, whose address is then both
+ * the first argument and the result. `io::Result<&[u8]>`, of what is shown in place, always does.
  */
 #ifndef WS_TLS_RUST_H
 #define WS_TLS_RUST_H
@@ -27,8 +27,8 @@ static __always_inline struct tls_conn *rust_bind(struct task_struct *task, __u6
 }
 
 /*
- * Whether the ciphertext that this thread received last is of what it reads now. The buffer that it was received into and that
- * of the plaintext are parts of one object: for one of them, the other is always the same.
+ * Whether the ciphertext that this thread received last is of what it reads now. The buffer that it was received into
+ * and that of the plaintext are parts of one object: for one of them, the other is always the same.
  */
 static __always_inline bool rust_is_fed(struct task_struct *task, struct tls_task *k, __u64 address)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Which socket a TLS library's call belongs to. The library moves ciphertext on the same thread, inside the call or
- * (memory BIOs of event loops) just before it, so that each thread notes the last message of each direction: its socket,
- * exchange, cause, time and TCP sequence are those of the plaintext. A goroutine changes threads within a call: what it moves
- * is noted by socket and direction instead, which one call at a time has to itself (crypto/tls locks each half).
+ * (memory BIOs of event loops) just before it, so that each thread notes the last message of each direction: its
+ * socket, exchange, cause, time and TCP sequence are those of the plaintext. A goroutine changes threads within a call:
+ * what it moves is noted by socket and direction instead, which one call at a time has to itself (crypto/tls locks each
+ * half).
  */
 #ifndef WS_TLS_STATE_H
 #define WS_TLS_STATE_H
@@ -30,7 +31,9 @@ struct tls_note {
 	struct ws_tuple tuple;
 };
 
-/* A thread that has called a TLS library. The record stands here because uprobes may be preempted: no scratch per CPU. */
+/*
+ * A thread that has called a TLS library. The record stands here because uprobes may be preempted: no scratch per CPU.
+ */
 struct tls_task {
 	__u64 ssl;
 	__u64 buffer;
@@ -83,9 +86,6 @@ struct {
 	__type(value, struct tls_conn);
 } tls_conns SEC(".maps");
 
-/* Emits what a library of memory has taken, once the thread has sent its ciphertext (tls_rust.h). */
-static __noinline int tls_sent(struct task_struct *task, struct tls_task *k);
-
 /* What a socket has moved of late in one direction; NULL unless Go's crypto/tls reads or writes it. */
 static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64 cookie, __u8 direction)
 {
@@ -93,70 +93,6 @@ static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64
 
 	key.kind = direction == WS_EGRESS ? TLS_GO_SENT : TLS_GO_RECEIVED;
 	return bpf_map_lookup_elem(&tls_conns, &key);
-}
-
-/* Whether the thread, or its process if that is a Go program, calls a TLS library. */
-static __always_inline bool uses_tls(const struct task_state *t)
-{
-	return t->tls || t->facts.go.tls;
-}
-
-/* Whether this message begins a run for the Go call that sends it. */
-__noinline int go_begins_run(__u64 cookie)
-{
-	struct tls_conn *conn = go_moved(bpf_get_current_task_btf(), cookie, WS_EGRESS);
-
-	if (!conn || !conn->begins_run)
-		return 0;
-	conn->begins_run = 0;
-	return 1;
-}
-
-/* Whether this message carries the first plaintext of a run: the ciphertext's own runs hold handshakes, too. */
-static __always_inline bool tls_begins_run(struct task_struct *task, const struct task_state *t,
-					   const struct sock_state *s, __u8 direction)
-{
-	struct tls_key key = { .ssl = s->cookie, .kind = TLS_BY_SOCKET };
-	struct tls_conn *conn;
-	struct tls_task *k;
-
-	if (direction != WS_EGRESS)
-		return false;
-	if (t->facts.go.tls && s->tls && go_begins_run(s->cookie))
-		return true;
-	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
-	if (!k || !k->begins_run)
-		return false;
-	k->begins_run = 0;
-	if (!k->written)
-		return true;
-	key.pid = task->tgid;
-	conn = bpf_map_lookup_elem(&tls_conns, &key);
-	return s->tls && (!conn || conn->run != WS_EGRESS);
-}
-
-static __always_inline void tls_note_at(struct tls_note *n, bool tls, const struct ws_data *d)
-{
-	bool start;
-
-	start = !n->calls || n->cookie != d->socket || (d->direction == WS_INGRESS && d->len == TLS_HEADER);
-	n->exit_ns = d->exit_ns;
-	n->fresh = 1;
-	n->calls++;
-	if (!start && d->direction == WS_EGRESS)
-		return; /* the first call of a long write is where it begins */
-	if (start) {
-		n->seq = d->seq;
-		n->known = d->flags & (WS_F_HAS_SEQ | WS_F_ARRIVED);
-		n->enter_ns = d->enter_ns;
-	}
-	n->cookie = d->socket;
-	n->exchange = d->exchange;
-	n->cause = d->cause;
-	n->evidence = d->evidence;
-	n->netns = d->actor.netns;
-	n->tls = tls;
-	n->tuple = d->tuple;
 }
 
 /* The task has entered a TLS library; NULL if there is no memory to follow it. */
@@ -169,52 +105,6 @@ static __always_inline struct tls_task *tls_enters(struct task_struct *task, str
 	else
 		count(WS_C_LOST_STATE);
 	return k;
-}
-
-/* Notes the message in the scratch for the Go call that moves it. */
-__noinline int go_note(__u32 request)
-{
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
-	struct tls_conn *moved;
-
-	if (!r)
-		return 0;
-	moved = go_moved(bpf_get_current_task_btf(), r->data.socket, r->data.direction);
-	if (!moved)
-		return 0;
-	tls_note_at(&moved->note, true, &r->data);
-	moved->note.request = request;
-	return 0;
-}
-
-/* Notes a message of who calls a TLS library. */
-static __always_inline void tls_note(struct task_struct *task, const struct task_state *t, struct sock_state *s,
-				     const struct scratch *r)
-{
-	const struct ws_data *d = &r->data;
-	struct tls_task *k;
-
-	if (!s->tls && d->payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES &&
-	    r->payload[1] == 3 && r->payload[2] <= 4)
-		s->tls = 1;
-	if (t->facts.go.tls && s->tls)
-		go_note(d->direction == WS_INGRESS && s->request_direction == WS_INGRESS && !s->shared);
-	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
-	if (k)
-		tls_note_at(&k->notes[d->direction & 1], s->tls, d);
-}
-
-/* The message has been emitted. */
-static __always_inline void tls_after(struct task_struct *task, const struct sock_state *s, __u8 direction)
-{
-	struct tls_task *k;
-
-	if (direction != WS_EGRESS || !s->tls)
-		return;
-	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
-	if (k && k->written)
-		tls_sent(task, k);
 }
 
 #endif

@@ -80,7 +80,7 @@ impl Functions {
         Some(Probe { offset: image.offset(function.points(false).enter)?, cookie: 0 })
     }
 
-    /// `struct haproxy` of a process.
+    /// `struct haproxy_facts` of a process.
     fn facts(&self, segment: (u64, u64), process: &Process<'_>) -> Option<Vec<u8>> {
         let bias = process.mapped.filter(|_| (process.is_probed)(PROGRAM))?.bias(segment);
         let words = [self.stream.wrapping_add(bias), self.end.wrapping_add(bias), self.context];

@@ -2,8 +2,9 @@
 //! not tell.
 //!
 //! To add a runtime: a module here with a type that implements [`Runtime`], one line in [`RUNTIMES`], a folder in
-//! `bpf/runtime/` and its line in `bpf/wirespan.bpf.c`. Nothing else names a runtime.
+//! `bpf/runtime/` with its lines in `bpf/runtime/runtimes.h`, and a kind in `bpf/wire.h`. Nothing else names a runtime.
 
+mod asyncio;
 mod go;
 mod haproxy;
 mod java;
@@ -23,7 +24,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &python::queue::Queues,
     &python::greenlet::Greenlets,
     &haproxy::HaProxy,
-    &python::asyncio::Asyncio,
+    &asyncio::Asyncio,
     &tokio::Tokio,
     &python::Interpreter,
     &java::Java,
@@ -74,7 +75,7 @@ pub(crate) struct Learn {
     pub(crate) map: &'static str,
     /// Bit in the set of the process's runtimes; 0 if the map alone says everything.
     pub(crate) runtime: u32,
-    /// Gives the value, a C struct of `bpf/wire.h`, or nothing if the bit says everything; `None` as long as it is not
+    /// Gives the value, a C struct of its folder in `bpf/runtime/`, or nothing if the bit says everything; `None` as long as it is not
     /// known.
     pub(crate) bytes: Box<dyn Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync>,
 }

@@ -7,11 +7,6 @@ use crate::runtime::RUNTIMES;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object};
 use std::collections::HashMap;
 
-/// Until each runtime has a map of its own: what `struct process_facts` keeps instead, by map and offset.
-const SHARED: [(&str, usize); 5] =
-    [("go_facts", 0), ("go_tls", 7), ("java_facts", 8), ("python_facts", 72), ("haproxy_facts", 88)];
-const SHARED_BYTES: usize = 112;
-
 /// What is known about one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
@@ -43,9 +38,7 @@ impl FactMaps {
         let processes = required("processes")?;
         let mut own = HashMap::new();
         for name in RUNTIMES.iter().flat_map(|runtime| runtime.maps()) {
-            if !is_shared(&processes) || SHARED.iter().all(|(shared, _)| shared != name) {
-                own.insert(*name, required(name)?);
-            }
+            own.insert(*name, required(name)?);
         }
         Ok(FactMaps { processes, epoch: required("facts_epoch")?, own })
     }
@@ -63,8 +56,7 @@ impl FactMaps {
         if new.runtime == 0 {
             return;
         }
-        let value = if is_shared(&self.processes) { shared(all) } else { set(all) };
-        if self.processes.update(&pid.to_ne_bytes(), &value, MapFlags::ANY).is_ok() {
+        if self.processes.update(&pid.to_ne_bytes(), &set(all).to_ne_bytes(), MapFlags::ANY).is_ok() {
             self.changed();
         }
     }
@@ -89,21 +81,6 @@ impl FactMaps {
 }
 
 /// Runtimes of a process.
-fn set(all: &[Facts]) -> Vec<u8> {
-    all.iter().fold(0, |set, facts| set | facts.runtime).to_ne_bytes().to_vec()
-}
-
-fn is_shared(processes: &MapHandle) -> bool {
-    processes.value_size() as usize == SHARED_BYTES
-}
-
-fn shared(all: &[Facts]) -> Vec<u8> {
-    let mut value = vec![0; SHARED_BYTES];
-    for facts in all {
-        let at = SHARED.iter().find(|(map, _)| *map == facts.map).map_or(SHARED_BYTES, |(_, at)| *at);
-        let bytes = if facts.bytes.is_empty() { &[1] } else { facts.bytes.as_slice() };
-        let part = value.get_mut(at..at + bytes.len()).unwrap_or_default();
-        part.iter_mut().zip(bytes).for_each(|(to, from)| *to |= from);
-    }
-    value
+fn set(all: &[Facts]) -> u32 {
+    all.iter().fold(0, |set, facts| set | facts.runtime)
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Tasks of Python's asyncio, also on uvloop: what a goroutine is to Go, and in one thread. A context each, inherited from who makes
- * one. The loop reads sockets in callbacks of its own, which give what they have read to a task by way of a future: who waits for a
- * future that was settled by the very callback that read a request goes on for that request, unless it acts for another that is not
- * answered (then it waited for something else: a connection that became free). A future that another task settles says only that
- * something has happened. A task of which nothing is known stands for its thread, as all did without this (trust.h).
+ * Tasks of Python's asyncio, also on uvloop, are actors of one thread. A task inherits from its creator. The loop reads
+ * sockets in callbacks, which give what they have read to a task by a future: a task that waited for a future goes on
+ * for the request that the settling callback read, unless it acts for another request that is not answered (then it
+ * waited for something else: a connection that became free). A future that another task settles is only a signal. A
+ * task without a cause stands for its thread (cause/trust.h).
  *
- * uvloop may read the first request of a connection before the task runs that was made for it, which then finds the request without
- * waiting: the callback that makes the task also begins to read, which tells whose that request will be.
+ * uvloop may read the first request of a connection before the task runs that was made for it, and the task then finds
+ * the request without waiting. The callback that makes the task also begins to read, which tells whose that request
+ * will be.
  *
- * That a callback ends is seen where the next one begins, or, as uvloop reads before, where it leaves its context. src/tls/asyncio.rs
- * finds the functions; the offsets are those of builds with the interpreter's lock, and a task is believed only if it was seen born.
+ * The end of a callback is seen where the next one begins, or, as uvloop reads before that, where it leaves its
+ * context. src/runtime/asyncio.rs finds the functions; the offsets are those of builds with the interpreter's lock, and
+ * a task is trusted only if its birth was seen.
  */
 #ifndef WS_ASYNCIO_H
 #define WS_ASYNCIO_H
@@ -34,32 +36,69 @@ enum asyncio_point {
 	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
 };
 
-static __always_inline void asyncio_born(struct task_state *t, struct actor_key *key, __u64 task)
+/* The place of a task that was woken by an answer, and of one that works for any task that asks it. */
+enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
+
+struct asyncio_thread {
+	__u64 read_for; /* if `fresh`: the request that the running callback has read, or whose answer it has read */
+	__u64 born;	/* task that the running callback has made */
+	__u8 fresh;	/* what the running callback has read: enum carried_by */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct asyncio_thread);
+} asyncio_threads SEC(".maps");
+
+/* Tasks that were made for a new connection, by its socket: its first request may come before they wait for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} first_tasks SEC(".maps");
+
+/* Whether the end of each callback of this thread's loop is seen. */
+static __always_inline bool asyncio_is_seen(const struct task_state *t)
+{
+	return t->thread_runtimes >> WS_ASYNCIO_TASK & 1;
+}
+
+/*
+ * A task without a cause stands for its thread; but no worker does, for the trust in the thread is learnt from its
+ * calls.
+ */
+static __always_inline bool asyncio_stands_for_thread(const struct attribution *c)
+{
+	return !c->cause && c->place != ASYNCIO_WORKER;
+}
+
+static __always_inline void asyncio_born(struct task_state *t, struct asyncio_thread *l, struct actor_key *key,
+					 __u64 task)
 {
 	struct carrier_key future = { .object = task, .pid = key->pid };
-	struct attribution *from = NULL, born = {};
+	struct attribution *from = actor_running(t, key), born = {};
 
-	if (t->runs) {
-		key->id = t->runs;
-		from = bpf_map_lookup_elem(&actors, key);
-	}
 	if (from) {
 		drop_if_superseded(from);
 		inherit(&born, from, WS_EV_COROUTINE);
 		if (!born.cause && (from->cause || from->guess || from->evidence == WS_EV_INFERRED))
 			born.evidence = WS_EV_INFERRED;
-	} else if (t->fresh && t->read_for) {
-		born.cause = t->read_for;
+	} else if (l->fresh && l->read_for) {
+		born.cause = l->read_for;
 		born.evidence = WS_EV_COROUTINE;
 		born.state = is_provisional(born.cause) ? ACTS_LENT : ACTS_OWN;
-	} else if (t->fresh || (t->callbacks && t->loop)) { /* by a callback, for a connection that is new */
+	} else if (l->fresh || (asyncio_is_seen(t) && t->loop)) { /* by a callback, for a connection that is new */
 		born.evidence = WS_EV_INFERRED;
 	}
 	if (!t->runs)
-		t->born = task;
+		l->born = task;
 	key->id = task;
-	remember(&actors, key, &born);
-	bpf_map_delete_elem(&carriers, &future); /* what was a future at this address */
+	key->kind = WS_ASYNCIO_TASK;
+	actor_born_with(key, &born);
+	actor_drop(&future); /* what was a future at this address */
 }
 
 /* A task that may have been there before its probes: it may act for somebody, or wait for work. */
@@ -68,14 +107,18 @@ static __always_inline struct attribution *asyncio_found(struct actor_key *key)
 	struct attribution unknown = { .evidence = WS_EV_INFERRED };
 
 	bpf_map_update_elem(&actors, key, &unknown, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&actors, key);
+	return actor_find(key);
 }
 
-/* The task that waits for this future, if it is the first to do so: its callback is a method of that task, or its wrapper. */
+/*
+ * The task that waits for this future, if it is the first to do so. The future's callback is a method of that task, or
+ * its wrapper.
+ */
 static __always_inline struct attribution *asyncio_waiter(struct actor_key *key, __u64 running, __u64 future)
 {
 	__u64 callback = user_word(future + PY_FUTURE_CALLBACK), type = user_word(running + PY_TYPE);
 
+	key->kind = WS_ASYNCIO_TASK;
 	key->id = user_word(callback + PY_METHOD_SELF);
 	if (!type || user_word(key->id + PY_TYPE) != type)
 		key->id = user_word(callback + PY_HEADER);
@@ -85,8 +128,8 @@ static __always_inline struct attribution *asyncio_waiter(struct actor_key *key,
 }
 
 /*
- * Somebody waits for the end of this task: a gather(), a group, another task. So it is a part of what it was made for, and whom it wakes
- * it has given a lock, an event or a connection. A worker has no end that anybody waits for.
+ * Whether a gather(), a group or a task waits for the end of this task. Then it is a part of the work for which it was
+ * made, and gives the tasks that it wakes a lock, an event or a connection. The end of a worker is not awaited.
  */
 static __always_inline bool asyncio_awaited(__u64 task)
 {
@@ -98,40 +141,43 @@ static __always_inline void asyncio_passed(struct task_state *t, struct actor_ke
 {
 	struct attribution *from, *to;
 
-	key->id = t->runs;
-	from = bpf_map_lookup_elem(&actors, key);
+	from = actor_running(t, key);
 	if (!from)
 		return;
 	drop_if_superseded(from);
 	to = asyncio_waiter(key, t->runs, future);
 	/*
-	 * It works for others than the request for which it was made, or has outlived it: perhaps a worker that was made when first
-	 * needed. Or it gave back a lock.
+	 * The task works for other requests than the one for which it was made, or has outlived that: perhaps a worker
+	 * that was made when first needed. Or it gave back a lock.
 	 */
 	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) &&
 	    from->cause &&
 	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->runs)))) {
-		take(from, 0, WS_EV_INFERRED);
+		actor_pass_cause(from, 0, WS_EV_INFERRED, PASS_OWN);
 		from->place = ASYNCIO_WORKER;
 	}
 	if (to && to != from && to->cause && is_over(to))
-		take(to, 0, WS_EV_INFERRED);
+		actor_pass_cause(to, 0, WS_EV_INFERRED, PASS_OWN);
 }
 
-static __always_inline void asyncio_settled(struct task_state *t, struct actor_key *key, __u64 object)
+static __always_inline void asyncio_settled(struct task_state *t, const struct asyncio_thread *l, struct actor_key *key,
+					    __u64 object)
 {
 	struct carrier_key future = { .object = object, .pid = key->pid };
-	struct carried given = { .cause = t->read_for, .by = t->fresh };
+	struct carried given = { .cause = l->read_for, .by = l->fresh };
 
 	if (t->runs)
 		asyncio_passed(t, key, object);
 	if (given.by && !t->runs)
-		remember(&carriers, &future, &given);
+		actor_carry(&future, &given);
 	else
-		bpf_map_delete_elem(&carriers, &future);
+		actor_drop(&future);
 }
 
-/* Who waits for the end of this task, by itself or by wait_for() until Python 3.11: functools.partial(release, future of the other). */
+/*
+ * The task that awaits this one, directly or by wait_for() until Python 3.11: functools.partial(release, future of the
+ * other).
+ */
 static __always_inline struct attribution *asyncio_superior(struct actor_key *key, __u64 task)
 {
 	struct attribution *c = asyncio_waiter(key, task, task);
@@ -145,7 +191,7 @@ static __always_inline struct attribution *asyncio_superior(struct actor_key *ke
 static __always_inline void asyncio_woken(const struct actor_key *task, struct attribution *c,
 					  const struct carrier_key *future)
 {
-	struct carried *got = bpf_map_lookup_elem(&carriers, future);
+	struct carried *got = actor_carried(future);
 	struct actor_key key = *task;
 	struct attribution *other;
 	__u64 cause;
@@ -156,31 +202,31 @@ static __always_inline void asyncio_woken(const struct actor_key *task, struct a
 		return;
 	cause = got->cause;
 	by = got->by;
-	bpf_map_delete_elem(&carriers, future);
+	actor_drop(future);
 	if (cause && cause == c->cause)
 		return;
 	free = !c->cause || is_over(c);
-	/* Who was woken by an answer before, and acts for nobody else, reads answers for others. */
+	/* A task that was woken by an answer before, and has no cause of its own, reads answers for others. */
 	reader = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_READER;
 	if (by == CARRIED_BY_REQUEST && (is_provisional(c->cause) || socket_of(cause) == socket_of(c->cause)))
 		free = true;
 	if (!free && !reader)
 		return;
 	worker = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_WORKER;
-	take(c, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED);
-	if (is_provisional(cause))
-		c->state = ACTS_LENT;
+	actor_pass_cause(c, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED,
+			 is_provisional(cause) ? PASS_LENT : PASS_OWN);
 	if (by == CARRIED_BY_ANSWER)
 		c->place = cause ? ASYNCIO_READER : worker ? ASYNCIO_WORKER : 0;
-	/* It was made to read the request only. */
+	/* The task was made only to read the request: the task that awaits it acts for that, too. */
 	other = by == CARRIED_BY_REQUEST ? asyncio_superior(&key, task->id) : NULL;
 	if (other && other != c && (!other->cause || is_over(other)))
-		take(other, cause, WS_EV_COROUTINE);
+		actor_pass_cause(other, cause, WS_EV_COROUTINE, PASS_OWN);
 }
 
-static __always_inline void asyncio_reads(struct task_struct *task, struct task_state *t, __u64 stream)
+static __always_inline void asyncio_reads(struct task_struct *task, const struct task_state *t,
+					  const struct asyncio_thread *l, __u64 stream)
 {
-	__u64 made = t->born, inode, sk;
+	__u64 made = l->born, inode, sk;
 	__u32 fd = 0;
 
 	if (!made || t->runs || bpf_probe_read_user(&fd, sizeof(fd), (void *)(stream + UV_STREAM_FD)))
@@ -190,12 +236,56 @@ static __always_inline void asyncio_reads(struct task_struct *task, struct task_
 		remember(&first_tasks, &sk, &made);
 }
 
+/* The first request of a connection is read: the task that was made for the connection acts for it. */
+static __always_inline void asyncio_first(__u64 sk, __u64 request, __u32 pid)
+{
+	struct actor_key key = { .pid = pid, .kind = WS_ASYNCIO_TASK };
+	__u64 *id = bpf_map_lookup_elem(&first_tasks, &sk);
+	struct attribution *c;
+
+	if (!id)
+		return;
+	key.id = *id;
+	bpf_map_delete_elem(&first_tasks, &sk);
+	c = actor_find(&key);
+	if (c && !c->cause)
+		actor_pass_cause(c, request, WS_EV_COROUTINE, PASS_OWN);
+}
+
+/* `sk` is the address of the socket. */
+static __always_inline void asyncio_before_message(struct task_struct *task, struct sock_state *s,
+						   struct attribution *a, __u8 direction, __u64 sk)
+{
+	if (s->request_direction != WS_INGRESS) {
+		if (direction == WS_EGRESS)
+			drop_if_superseded(a);
+		return;
+	}
+	if (direction == WS_INGRESS && s->exchange <= 1)
+		asyncio_first(sk, exchange_id(s), task->tgid);
+	note_progress(s, direction);
+}
+
+/* A callback of the loop has read a request (`c->exchange`), or the answer to one (`c->id`). */
+static __always_inline void asyncio_after_message(struct task_struct *task, const struct sock_state *s,
+						  const struct cause *c)
+{
+	struct asyncio_thread *l = bpf_task_storage_get(&asyncio_threads, task, 0, 0);
+	bool begins = brings_work(s);
+
+	if (!l)
+		return;
+	l->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
+	l->read_for = begins ? c->exchange : c->id;
+}
+
 SEC("uprobe.multi")
 int asyncio(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct actor_key key = { .pid = task->tgid };
+	struct actor_key key = { .pid = task->tgid, .kind = WS_ASYNCIO_TASK };
+	struct asyncio_thread *l;
 	struct carrier_key future = { .pid = task->tgid };
 	struct attribution *c;
 	bool known;
@@ -203,26 +293,29 @@ int asyncio(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
+	l = bpf_task_storage_get(&asyncio_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!l)
+		return 0;
 	if (point == ASYNCIO_CALLBACK) {
-		t->callbacks = 1;
+		t->thread_runtimes |= 1U << WS_ASYNCIO_TASK;
 		if (!t->runs)
-			t->fresh = t->born = 0;
+			l->fresh = l->born = 0;
 		return 0;
 	}
-	if (!t->callbacks && point != ASYNCIO_BORN) /* the other half was not found */
+	if (!asyncio_is_seen(t) && point != ASYNCIO_BORN) /* the other half was not found */
 		return 0;
 	switch (point) {
 	case ASYNCIO_BORN:
-		asyncio_born(t, &key, WS_FN_ARG1(ctx));
+		asyncio_born(t, l, &key, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_SETTLED:
-		asyncio_settled(t, &key, WS_FN_ARG1(ctx));
+		asyncio_settled(t, l, &key, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_END:
-		t->runs = 0;
+		actor_runs(t, WS_ASYNCIO_TASK, 0);
 		return 0;
 	case ASYNCIO_READS:
-		asyncio_reads(task, t, WS_FN_ARG1(ctx));
+		asyncio_reads(task, t, l, WS_FN_ARG1(ctx));
 		return 0;
 	case ASYNCIO_STEP:
 		key.id = user_word(WS_FN_ARG1(ctx) + PY_HEADER);
@@ -236,14 +329,14 @@ int asyncio(struct pt_regs *ctx)
 		future.object = user_word(WS_FN_ARG2(ctx) + PY_TUPLE);
 		break;
 	}
-	c = bpf_map_lookup_elem(&actors, &key);
+	c = actor_find(&key);
 	known = c;
 	if (!c && point == ASYNCIO_WAKE)
 		c = asyncio_found(&key);
 	if (c && future.object)
 		asyncio_woken(&key, c, &future);
-	/* One that nothing was known of stands for its thread this time. */
-	t->runs = c && (known || c->cause) ? key.id : 0;
+	/* A task that was not known stands for its thread this time. */
+	actor_runs(t, WS_ASYNCIO_TASK, c && (known || c->cause) ? key.id : 0);
 	return 0;
 }
 

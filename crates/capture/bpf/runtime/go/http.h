@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Go's HTTP libraries, where they pass a request from one goroutine to another in a way that the runtime does not show:
- *  - HTTP/2 reads for all streams in one goroutine; the handler of each runs in its own, and is told the stream;
- *  - gRPC's transport starts the handler while it looks at the head of the stream;
- *  - HTTP/1's client hands a request to the goroutine that writes to the connection through a channel with room, at which
- *    the writer may not be waiting yet;
- *  - gRPC's client puts requests into a list, from which one goroutine writes for all, with the others of the moment.
- * Probed at entries, at an instruction that the kernel emulates; src/tls/go_http.rs has the names. What is read of their
- * structures is believed only where they refer to each other as they should.
+ * Go's HTTP libraries, where they pass a request between goroutines in a way that the runtime's probes do not show:
+ *  - HTTP/2 reads for all streams in one goroutine; the handler of each stream runs in its own, and is given the
+ *    stream.
+ *  - gRPC's transport starts the handler while it looks at the head of the stream.
+ *  - HTTP/1's client hands a request to the goroutine that writes to the connection through a buffered channel, at
+ *    which the writer may not wait yet.
+ *  - gRPC's client puts requests into a list, from which one goroutine writes them all.
+ *
+ * Entries are probed, at an instruction that the kernel emulates; src/runtime/go/http.rs has the names. Structures are
+ * trusted only where they refer to each other as they should.
  */
 #ifndef WS_GO_HTTP_H
 #define WS_GO_HTTP_H
@@ -17,7 +19,7 @@ enum go_point {
 	GO_ROUND_TRIP = 2, /* roundTrip(pc *persistConn, …) */
 	GO_CONN_WRITE = 3, /* Write(w persistConnWriter, …), which is the *persistConn */
 	GO_DELIVER =
-		5, /* tryDeliver(w *wantConn, …): to who waits for a connection, one is given by who dialled or has done */
+		5, /* tryDeliver(w *wantConn, …): a dialled or free connection goes to a goroutine that waits for one */
 	GO_RPC = 6,	   /* executeAndPut(c *controlBuffer, f func() bool, item cbItem) */
 	GO_RPC_STREAM = 7, /* originateStream(l *loopyWriter, s *outStream, item *headerFrame), to gRPC 1.81 at least */
 	GO_RPC_HEADERS = 8, /* clientHeaderHandler(l *loopyWriter, item *clientHeaders), since 1.85 at most */
@@ -35,14 +37,6 @@ enum go_point {
 /* of gRPC's loopyWriter: the same from 1.64 to 1.85; what it is given for a stream begins with the stream's id */
 #define GO_LOOPY_CONN 80
 
-static __always_inline __u32 user_int(__u64 at)
-{
-	__u32 n = 0;
-
-	bpf_probe_read_user(&n, sizeof(n), (void *)at);
-	return n;
-}
-
 static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __u64 writer)
 {
 	__u64 state = user_word(writer), stream = user_word(state);
@@ -52,7 +46,10 @@ static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __
 	return by_stream(go_bottom(task, conn + GO_H2_CONN), user_int(stream + GO_H2_STREAM_ID));
 }
 
-/* The stream of a frame of headers, 0 if this is none. (Its first byte says whether its buffer is still that of the frame.) */
+/*
+ * The stream of a frame of headers, 0 if this is none. (Its first byte says whether its buffer is still that of the
+ * frame.)
+ */
 static __always_inline __u32 go_frame(__u64 meta)
 {
 	__u64 frame = user_word(meta);
@@ -63,7 +60,7 @@ static __always_inline __u32 go_frame(__u64 meta)
 	return begin[0] <= 1 && begin[GO_FRAME_TYPE] == GO_FRAME_HEADERS ? user_int(frame + GO_FRAME_STREAM) : 0;
 }
 
-/* Who reads a connection acts for what it read of it: that names the socket. */
+/* The reader of a connection acts for the bytes that it read from it, so that its cause names the socket. */
 static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct attribution *reader)
 {
 	__u32 stream = go_frame(WS_GO_ARG4(ctx));
@@ -77,10 +74,10 @@ static __always_inline void go_named(struct attribution *who, __u64 request)
 {
 	count(request ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (request)
-		take(who, request, WS_EV_COROUTINE);
+		actor_pass_cause(who, request, WS_EV_COROUTINE, PASS_OWN);
 }
 
-/* For whom something is asked of a connection, kept at what is asked. */
+/* A goroutine asks a connection for something: the object of the request carries its cause. */
 static __always_inline void go_asked(struct attribution *who, const struct carrier_key *object)
 {
 	struct carried given = {};
@@ -90,13 +87,13 @@ static __always_inline void go_asked(struct attribution *who, const struct carri
 	given.evidence = who->evidence;
 	if (who->cause && (who->evidence == WS_EV_THREAD || who->evidence == WS_EV_CHILD))
 		given.evidence = WS_EV_COROUTINE;
-	remember(&carriers, object, &given);
+	actor_carry(object, &given);
 }
 
-/* The stream of a request is known, and its head is about to be written, maybe with others. */
-static __always_inline void go_told(struct task_struct *task, __u64 loopy, struct carrier_key *object)
+/* The stream of a request is known, and its head is about to be written, perhaps together with others. */
+static __always_inline void go_stream_known(struct task_struct *task, __u64 loopy, struct carrier_key *object)
 {
-	struct carried *asked = bpf_map_lookup_elem(&carriers, object);
+	struct carried *asked = actor_carried(object);
 	__u64 name;
 
 	if (!asked)
@@ -105,7 +102,7 @@ static __always_inline void go_told(struct task_struct *task, __u64 loopy, struc
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
 		tell_alias_by(name, asked->cause, WS_ALIAS_STREAM, asked->evidence);
-	bpf_map_delete_elem(&carriers, object);
+	actor_drop(object);
 }
 
 SEC("uprobe.multi")
@@ -113,22 +110,13 @@ int go_http(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct carrier_key conn = {};
-	struct actor_key key = {};
+	struct carrier_key conn = { .pid = task->tgid };
 	struct carried given = {}, *got;
 	struct attribution *who;
-	__u64 g = WS_GO_G(ctx);
 
 	if (!t)
 		return 0;
-	know_process(task, t);
-	if (!t->facts.go.goid)
-		return 0;
-	key.pid = conn.pid = task->tgid;
-	key.id = user_word(g + t->facts.go.goid);
-	if (!key.id)
-		return 0;
-	who = goroutine(&t->facts.go, &key, g);
+	who = go_running(task, t, WS_GO_G(ctx));
 	if (!who)
 		return 0;
 	conn.object = WS_GO_ARG1(ctx);
@@ -146,26 +134,25 @@ int go_http(struct pt_regs *ctx)
 		go_asked(who, &conn);
 		break;
 	case GO_RPC:
-		/* Put under a condition and without a stream yet: the head of a request. */
+		/* An item with a condition and without a stream is the head of a request. */
 		conn.object = WS_GO_ARG4(ctx);
 		if (WS_GO_ARG2(ctx) && conn.object && !user_int(conn.object))
 			go_asked(who, &conn);
 		break;
 	case GO_RPC_STREAM:
 		conn.object = WS_GO_ARG3(ctx);
-		go_told(task, WS_GO_ARG1(ctx), &conn);
+		go_stream_known(task, WS_GO_ARG1(ctx), &conn);
 		break;
 	case GO_RPC_HEADERS:
 		conn.object = WS_GO_ARG2(ctx);
-		go_told(task, WS_GO_ARG1(ctx), &conn);
+		go_stream_known(task, WS_GO_ARG1(ctx), &conn);
 		break;
 	case GO_CONN_WRITE:
-		got = bpf_map_lookup_elem(&carriers, &conn);
+		got = actor_carried(&conn);
 		if (!got)
 			break;
 		given = *got;
-		take(who, given.cause, given.evidence);
-		who->state = given.cause ? ACTS_LENT : ACTS_OWN;
+		actor_pass_cause(who, given.cause, given.evidence, PASS_LENT);
 		break;
 	}
 	return 0;

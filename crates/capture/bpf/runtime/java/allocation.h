@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * For which request an object of Java was made, told by where it lies. A thread allocates from a buffer of its own, upwards. So at
- * each of its messages it is noted for whom it allocates, and from which address on (a mark): the newest mark of a buffer below an
- * object says for whom that was made. If the buffer is newer than the last mark of its thread, that mark counts for all of it.
- * The collector moves objects and gives addresses again: marks hold until the next collection. But one that copies what lives leaves
- * behind, in each object, where it has gone, and that stays until the place is used again. So whoever first asks for what is not
- * found looks, once after each collection, behind the last marks, and notes for whom that was made which has moved.
+ * For which request an object of Java was made, by its address. A thread allocates from a buffer of its own, upwards.
+ * At each of its messages a mark is made: the cause for which the thread allocates from now on, and the address from
+ * which on. The newest mark below an object, in the same buffer, names its cause. If the buffer is newer than the last
+ * mark of its thread, that mark counts for all of it.
+ *
+ * The collector moves objects and reuses addresses, so that marks hold until the next collection. But a copying
+ * collector leaves in each object the address to which it went, until the place is used again. On a miss, the objects
+ * behind the last marks are searched once per collection for such addresses, and the cause of what has moved is noted.
+ *
+ * Over 300 lines: marks, and what has moved since they were made, are one search.
  */
 #ifndef WS_ALLOCATION_H
 #define WS_ALLOCATION_H
 
 #define WS_ALLOCATORS \
-	256 /* threads that read requests, or carry virtual threads, of a process that are known: others replace them */
+	256 /* known threads of a process that read requests or carry virtual threads: new ones replace old ones */
 #define WS_MARKS 1024
 #define WS_MARK_CHUNKS 4
-#define WS_MARK_OWN 1 /* buffers are of whole words */
-#define WS_MARK_LOOP 2
+#define WS_MARK_OWN 1  /* the thread has read the request itself (buffers are of whole words, so that bits are free) */
+#define WS_MARK_LOOP 2 /* the thread is a loop of events */
 #define WS_MARK_FLAGS 7U
 #define WS_MARK_TICK 20 /* 2^20 ns */
 
 struct allocation {
 	__u64 from;
 	__u64 cause; /* 0: not known */
-	__u32 bytes; /* to the end of the buffer; WS_MARK_OWN: who allocates has read that request itself; WS_MARK_LOOP: it is a loop */
+	__u32 bytes; /* to the end of the buffer, and WS_MARK_* */
 	__u32 tick;
 	__u64 buffer; /* of a thread: where it begins; of a mark: whose it is, a JavaThread */
 };
@@ -33,12 +37,12 @@ struct allocations {
 	__u32 first;	   /* mark since then */
 	__u32 next;
 	__u32 allocators;
-	__u32 task_slot; /* where on their stacks workers have what they run, below the first frame of Java; 0: not known */
-	__u32 loop_slot;      /* the same of loops */
-	__u32 moved;	      /* marks before the first one, behind which is to be looked for what has moved */
-	__u32 asked;	      /* somebody has looked for one */
-	__u32 sent_by_others; /* …by what his task refers to (path.h) */
-	__u8 loops;	      /* who waits for events of many sockets allocates, too */
+	__u32 task_slot;      /* place of the task on the stacks of workers; 0: not known */
+	__u32 loop_slot;      /* …and on those of loops */
+	__u32 moved;	      /* marks before the first one that are still to be searched for moved objects */
+	__u32 asked;	      /* an object was looked up */
+	__u32 sent_by_others; /* …by what a task refers to (path.h) */
+	__u8 loops;	      /* loops of events allocate, too */
 	__u8 path_pause;      /* so often none was found… */
 	__u8 path_wait;	      /* …and it is not looked for one */
 	struct allocation marks[WS_MARKS];
@@ -67,8 +71,8 @@ static __always_inline struct allocations *allocations_of(__u32 pid, __u32 chunk
 	return bpf_map_lookup_elem(&java_allocations, &key);
 }
 
-/* Made in a message: where somebody is woken, nothing may be allocated before Linux 6.1. */
-static __noinline int make_allocations(struct task_state *t, __u32 pid)
+/* Called within a message: in a wake-up, no entry may be allocated before Linux 6.1. */
+static __noinline int make_allocations(struct java_thread *j, __u32 pid)
 {
 	struct allocations *all;
 
@@ -79,7 +83,7 @@ static __noinline int make_allocations(struct task_state *t, __u32 pid)
 	}
 	all = allocations_of(pid, 0);
 	if (all)
-		t->java_allocator = 1 + __sync_fetch_and_add(&all->allocators, 1) % WS_ALLOCATORS;
+		j->allocator = 1 + __sync_fetch_and_add(&all->allocators, 1) % WS_ALLOCATORS;
 	return 0;
 }
 
@@ -92,7 +96,7 @@ static __always_inline void add_mark(struct allocations *all, __u32 pid, const s
 	if (!chunk)
 		return;
 	mark = &chunk->marks[at % WS_MARKS];
-	*(volatile __u32 *)&mark->bytes = 0; /* who looks at it meanwhile finds nothing in it */
+	*(volatile __u32 *)&mark->bytes = 0; /* a look-up meanwhile finds nothing in it */
 	mark->from = new->from;
 	mark->cause = new->cause;
 	mark->tick = new->tick;
@@ -111,14 +115,14 @@ static __always_inline void follow_collections(struct allocations *all, __u32 co
 	all->collections = collections;
 }
 
-static __always_inline bool in_heap(const struct task_state *t, __u64 address)
+static __always_inline bool in_heap(const struct java_thread *j, __u64 address)
 {
-	return address >= t->facts.java.heap_from && address < t->facts.java.heap_to;
+	return address >= j->facts.heap_from && address < j->facts.heap_to;
 }
 
 /*
- * Where each thread deals with what it reads, nobody asks who has made what: no more marks are made, until somebody does. What was made meanwhile
- * is not known then, and the last marks would tell it wrong.
+ * Where each thread deals with what it reads, no object is ever looked up: no more marks are made until one is. Objects
+ * made in between are then unknown, for the last marks would name a wrong cause.
  */
 static __always_inline bool is_in_vain(const struct allocations *all)
 {
@@ -136,51 +140,49 @@ static __always_inline void ask(struct allocations *all)
 	all->asked = 1;
 }
 
-/* What this thread of the current process allocates from now on is for this request; 0: not known for which. */
-__noinline int allocates_for(struct task_state *t, __u64 cause, __u32 own)
+/* This thread of the current process allocates for this request from now on; 0: it is not known for which. */
+__noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 {
 	__u32 pid = bpf_get_current_task_btf()->tgid, collections, at;
-	const struct java_machine *j;
+	const struct java_facts *m;
 	struct allocations *all;
 	struct allocation *who, mark = {};
 	__u64 buffer, start, to;
 
-	if (!t || !t->java_thread || !t->facts.java.collections)
+	if (!j || !j->thread || !j->facts.collections)
 		return 0;
-	j = &t->facts.java;
-	if (!t->java_allocator)
-		make_allocations(t, pid);
+	m = &j->facts;
+	if (!j->allocator)
+		make_allocations(j, pid);
 	all = allocations_of(pid, 0);
-	if (!all || !t->java_allocator || is_in_vain(all))
+	if (!all || !j->allocator || is_in_vain(all))
 		return 0;
-	buffer = t->java_thread + j->buffer;
-	start = user_word(buffer + j->buffer_start);
-	mark.from = user_word(buffer + j->buffer_top);
-	to = user_word(buffer + j->buffer_end);
-	if (bpf_probe_read_user(&collections, sizeof(collections), (void *)j->collections))
+	buffer = j->thread + m->buffer;
+	start = user_word(buffer + m->buffer_start);
+	mark.from = user_word(buffer + m->buffer_top);
+	to = user_word(buffer + m->buffer_end);
+	if (bpf_probe_read_user(&collections, sizeof(collections), (void *)m->collections))
 		return 0;
 	follow_collections(all, collections);
 	/* The collector takes the buffers away first, one word after the other. */
-	if (is_collecting(j) || mark.from < start || to < mark.from)
+	if (is_collecting(m) || mark.from < start || to < mark.from)
 		start = mark.from = 0;
-	at = (t->java_allocator - 1) % WS_ALLOCATORS;
+	at = (j->allocator - 1) % WS_ALLOCATORS;
 	who = &all->marks[at];
-	if (start && who->from == t->java_thread && who->buffer != start) {
-		struct allocation before = { .from = start,
-					     .cause = who->cause,
-					     .bytes = who->bytes,
-					     .tick = who->tick,
-					     .buffer = t->java_thread };
+	if (start && who->from == j->thread && who->buffer != start) {
+		struct allocation before = {
+			.from = start, .cause = who->cause, .bytes = who->bytes, .tick = who->tick, .buffer = j->thread
+		};
 
 		add_mark(all, pid, &before, to);
 	}
-	all->loops |= t->loop;
+	all->loops |= j->loop;
 	mark.cause = cause;
-	mark.bytes = (own ? WS_MARK_OWN : 0) | (t->loop ? WS_MARK_LOOP : 0);
-	mark.buffer = t->java_thread;
+	mark.bytes = (own ? WS_MARK_OWN : 0) | (j->loop ? WS_MARK_LOOP : 0);
+	mark.buffer = j->thread;
 	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
-	who->from = t->java_thread;
-	*(volatile __u64 *)&who->buffer = start; /* before the cause: who looks at it reads that first */
+	who->from = j->thread;
+	*(volatile __u64 *)&who->buffer = start; /* before the cause, which a look-up reads first */
 	*(volatile __u64 *)&who->cause = cause;
 	who->bytes = mark.bytes;
 	who->tick = mark.tick;
@@ -222,7 +224,7 @@ struct java_search {
 	__u64 object;
 	__u32 start_at; /* of JavaThread: its buffer */
 	__u32 end_at;
-	struct allocation found; /* for whom that was made */
+	struct allocation found; /* the mark that names its cause */
 	__u32 most;		 /* it is looked behind so many marks; 0: all */
 	__u32 age;		 /* marks made since */
 	__u32 best_age;
@@ -302,17 +304,17 @@ __noinline int nearest_buffer(struct allocations *all, struct java_search *s)
 	return 0;
 }
 
-static __always_inline __u32 collections_now(const struct java_machine *j)
+static __always_inline __u32 collections_now(const struct java_facts *m)
 {
 	__u32 collections = 0;
 
-	bpf_probe_read_user(&collections, sizeof(collections), (void *)j->collections);
+	bpf_probe_read_user(&collections, sizeof(collections), (void *)m->collections);
 	return collections;
 }
 
 /*
- * Whether this is the array with which the collector fills what was left of a buffer: behind it lies what was there before. Its
- * length stands in one of three places, by how the machine keeps classes.
+ * Whether this is the array with which the collector fills what was left of a buffer: behind it lies what was there
+ * before. Its length stands in one of three places, by how the machine keeps classes.
  */
 static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 {
@@ -325,12 +327,15 @@ static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 	       (words[1] & 0xffffffff) * 4 + 12 - left <= JAVA_FILLER_MORE;
 }
 
-/* Notes what has moved, of one word behind this mark, unless its buffer was not used so far. Of its own: the verifier sees it once. */
-__noinline int note_moved_word(struct task_state *t, __u32 i)
+/*
+ * Notes what has moved, of one word behind this mark, unless its buffer was not used so far. Of its own: the verifier
+ * sees it once.
+ */
+__noinline int note_moved_word(struct java_thread *j, __u32 i)
 {
 	struct java_search *s = java_search(); /* before Linux 6.2 no key is read where an argument points */
 
-	if (!t || !s || i >= JAVA_WORDS - 2)
+	if (!j || !s || i >= JAVA_WORDS - 2)
 		return 0;
 	/* Behind the buffer is that of another. */
 	if (s->piece + 8 * i >= (s->found.bytes & ~WS_MARK_FLAGS) ||
@@ -341,29 +346,29 @@ __noinline int note_moved_word(struct task_state *t, __u32 i)
 	}
 	s->moved.object = s->words[i] - JAVA_HAS_MOVED;
 	/* Behind a later mark of the same buffer it has been looked before. */
-	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && in_heap(t, s->moved.object))
+	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && in_heap(j, s->moved.object))
 		s->noted += !bpf_map_update_elem(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
 	return 0;
 }
 
 /* …of what was made behind this mark. */
-__noinline int note_moved(struct task_state *t, struct java_search *s)
+__noinline int note_moved(struct java_thread *j, struct java_search *s)
 {
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
 	if (s->piece >= s->found.bytes ||
 	    bpf_probe_read_user(s->words, sizeof(s->words), (void *)(s->found.from + s->piece)))
 		return 0;
 	for (int i = 0; i < JAVA_WORDS - 2; i++)
-		note_moved_word(t, i);
+		note_moved_word(j, i);
 	s->piece += sizeof(s->words) - 16;
 	return 1;
 }
 
 /* …behind `count` marks before the place `end`. */
-__noinline int note_moved_of(struct task_state *t, struct allocations *chunk, struct java_search *s)
+__noinline int note_moved_of(struct java_thread *j, struct allocations *chunk, struct java_search *s)
 {
-	if (!t || !chunk || !s)
+	if (!j || !chunk || !s)
 		return 0;
 	for (__u32 i = 0; i < JAVA_MOVED_MARKS && i < s->count; i++) {
 		const struct allocation *mark = &chunk->marks[(s->end - 1 - i) % WS_MARKS];
@@ -373,19 +378,19 @@ __noinline int note_moved_of(struct task_state *t, struct allocations *chunk, st
 		s->found = *mark;
 		s->piece = 0;
 		for (int piece = 0; piece < JAVA_MOVED_PIECES; piece++)
-			note_moved(t, s);
+			note_moved(j, s);
 	}
 	return 0;
 }
 
-/* Whether it is known for whom an object was made that has moved. */
-__noinline int find_moved(struct task_state *t, struct allocations *all)
+/* Whether the cause of an object is known that has moved (s->found). */
+__noinline int find_moved(struct java_thread *j, struct allocations *all)
 {
 	struct java_search *s = java_search();
 	struct allocations *chunk;
 	struct allocation *mark;
 
-	if (!t || !all || !s || is_collecting(&t->facts.java))
+	if (!j || !all || !s || is_collecting(&j->facts))
 		return 0;
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
 	s->moved.collections = all->collections;
@@ -398,7 +403,7 @@ __noinline int find_moved(struct task_state *t, struct allocations *all)
 		chunk = allocations_of(s->moved.pid, 1 + (s->end - 1) / WS_MARKS % WS_MARK_CHUNKS);
 		if (!chunk)
 			break;
-		note_moved_of(t, chunk, s);
+		note_moved_of(j, chunk, s);
 		s->end -= s->count;
 		all->moved -= s->count;
 	}
@@ -410,16 +415,16 @@ __noinline int find_moved(struct task_state *t, struct allocations *all)
 	return mark != NULL;
 }
 
-/* Whether it is known for whom an object was made. */
-__noinline int find_mark(struct task_state *t, struct java_search *s)
+/* Whether the cause of an object is known (s->found). */
+__noinline int find_mark(struct java_thread *j, struct java_search *s)
 {
 	__u32 pid = bpf_get_current_task_btf()->tgid, end, kept;
 	struct allocations *all = allocations_of(pid, 0), *chunk;
 	int found = 0;
 
-	if (!t || !s || !all)
+	if (!j || !s || !all)
 		return 0;
-	follow_collections(all, collections_now(&t->facts.java));
+	follow_collections(all, collections_now(&j->facts));
 	if (!all->asked)
 		ask(all);
 	end = all->next;
@@ -439,13 +444,13 @@ __noinline int find_mark(struct task_state *t, struct java_search *s)
 		end -= count;
 		kept -= count;
 	}
-	s->start_at = t->facts.java.buffer + t->facts.java.buffer_start;
-	s->end_at = t->facts.java.buffer + t->facts.java.buffer_end;
+	s->start_at = j->facts.buffer + j->facts.buffer_start;
+	s->end_at = j->facts.buffer + j->facts.buffer_end;
 	if (!found) {
 		s->age = 0;
 		found = nearest_buffer(all, s);
 	}
-	return found && all->collections == collections_now(&t->facts.java);
+	return found && all->collections == collections_now(&j->facts);
 }
 
 #endif

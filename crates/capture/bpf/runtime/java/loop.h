@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A loop of Java that waits for events of many sockets, and runs tasks between them, which others have put into its queue (Netty). What it reads
- * it deals with at once. What it sends is for that, or for whom the task was made that it runs, which stands on its stack at two places:
+ * A loop of Java that waits for events of many sockets, and between them runs tasks that other threads have put into
+ * its queue (Netty). It deals at once with what it reads. A send belongs either to the current event or to the running
+ * task. The task is found in one of two places on the stack:
  *
- *  - below its first frames, where the loop has it (place.h). What stands there when something is read is no task: while that stands there, an
- *    event is dealt with. Methods are compiled meanwhile, and places change: the place is believed while it shows tasks more often
- *    than not, and given up where answers refute it, or where the loop is woken for tasks and shows none.
- *  - above the end of the stack, where the task calls what sends: learnt from the first. There it is found also where an event has called it:
- *    a queue (of who waits for a connection) is emptied by whoever comes first, and what it finds may be another's.
+ *  - Below the first frames, where the loop keeps it (place.h). The word that stands there at a read is no task: while
+ *    it stands there, an event runs. Places change when methods are compiled: a place is trusted while it shows tasks
+ *    more often than not, and is given up where answers refute it, or where the loop is woken for tasks and it shows
+ *    none.
+ *  - Above the end of the stack, where the task calls the send: learnt from the first place. A task is found there also
+ *    if an event has called it: the first thread to come empties a queue of waiters for a connection, and finds tasks
+ *    of other requests.
  *
- * Objects that are used for one task after the other say nothing: what they refer to does.
+ * Task objects that are used again and again say nothing themselves; the objects to which they refer do.
  *
- * Not seen: what a loop makes for others in a task before it says anything in it. That is taken for its last event's; the traces put it on trial,
- * as what a child does.
+ * Not seen: objects that a loop makes for others in a task before it sends anything in that task. They are taken for
+ * its last event's; the traces put that on trial, as they do with a child.
+ *
+ * Over 300 lines: both places are learnt from each other.
  */
 #ifndef WS_JAVA_LOOP_H
 #define WS_JAVA_LOOP_H
@@ -26,25 +31,32 @@
 #define JAVA_CLASS 8 /* of an object: its class, in four bytes */
 
 /* Of a loop whose place is known, or guessed: whether it runs a task now, not what an event calls for. */
-static __always_inline bool runs_task(const struct task_state *t)
+static __always_inline bool runs_task(const struct java_thread *j)
 {
-	return user_word(t->java_entry - t->java_seen_at) != t->java_event;
+	return user_word(j->entry - j->seen_at) != j->event;
 }
 
 /*
- * A loop reads, which is an event: what stands now where its tasks do is not a task, but what that frame has there instead, or what
- * was left of the last one.
+ * A loop reads, which is an event: what stands now where its tasks do is not a task, but what that frame has there
+ * instead, or what was left of the last one.
  */
-static __always_inline void look_at_event(struct task_state *t)
+__noinline int look_at_event(struct java_thread *j, __u32 brings_work)
 {
-	t->java_unsure = t->java_inner_runs = 0;
-	if (t->loop)
-		t->java_task = 0; /* what it ran has ended: if it is there again, it is used again */
-	if (t->loop && t->java_seen)
-		t->java_event = user_word(t->java_entry - t->java_seen_at);
+	if (!j)
+		return 0;
+	j->serves |= brings_work & 1;
+	j->unsure = j->inner_runs = 0;
+	if (j->loop)
+		j->task = 0; /* what it ran has ended: if it is there again, it is used again */
+	if (j->loop && j->seen)
+		j->event = user_word(j->entry - j->seen_at);
+	return 0;
 }
 
-/* Tasks that loops have run, and the classes of those that were run again: their objects are used for one after the other. */
+/*
+ * Tasks that loops have run, and the classes of those that were run again: their objects are used for one after the
+ * other.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -67,8 +79,8 @@ static __always_inline struct java_class_key class_of(__u64 object)
 					.class = user_word(object + JAVA_CLASS) };
 }
 
-/* Whether nobody has run this object before. */
-static __always_inline bool is_first_run(struct task_state *t, __u64 object)
+/* Whether no thread has run this object before. */
+static __always_inline bool is_first_run(struct java_thread *j, __u64 object)
 {
 	struct java_search *s = java_search(); /* before Linux 6.2 no key is read where an argument points */
 
@@ -76,7 +88,7 @@ static __always_inline bool is_first_run(struct task_state *t, __u64 object)
 		return false;
 	s->moved.object = object;
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
-	s->moved.collections = t->java_collections;
+	s->moved.collections = j->collections;
 	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved,
 				    BPF_NOEXIST); /* the value says nothing, and the stack is short */
 }
@@ -100,7 +112,7 @@ static __always_inline void recycle(const struct java_class_key *class, bool cer
 	java_worn++;
 }
 
-/* What a worker sends was made for whom its task was. */
+/* A worker sends something that was made for the cause of its task. */
 static __always_inline void confirm(const struct java_class_key *class)
 {
 	__u8 *often = bpf_map_lookup_elem(&java_recycled, class);
@@ -109,37 +121,37 @@ static __always_inline void confirm(const struct java_class_key *class)
 		--*often;
 }
 
-/* Whether it says nothing when this task was made, which somebody begins to run. */
-__noinline int is_recycled(struct task_state *t)
+/* Whether the birth of this task, which a loop begins to run, says nothing. */
+__noinline int is_recycled(struct java_thread *j)
 {
 	struct java_search *s = java_search();
 	struct java_class_key class;
 
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
-	class = class_of(t->java_task);
+	class = class_of(j->task);
 	if (is_of_recycled(&class))
 		return 1;
-	if (is_first_run(t, t->java_task))
+	if (is_first_run(j, j->task))
 		return 0;
 	recycle(&class, true);
 	return 1;
 }
 
 /*
- * Whether it is known for whom what a task refers to was made: the newest. References have four bytes, shifted if the heap is large;
- * s->found is that of the task if none is known.
+ * Whether the cause of the newest object is known to which a task refers. References have four bytes, shifted if the
+ * heap is large. s->found is the task's mark if none is known.
  */
-__noinline int look_into_task(struct task_state *t, struct java_search *s)
+__noinline int look_into_task(struct java_thread *j, struct java_search *s)
 {
-	__u32 shift = t && t->facts.java.heap_to > 1ULL << 32 ? 3 : 0;
+	__u32 shift = j && j->facts.heap_to > 1ULL << 32 ? 3 : 0;
 
-	if (!t || !s || bpf_probe_read_user(s->fields, sizeof(s->fields), (void *)(t->java_task + JAVA_CLASS + 4)))
+	if (!j || !s || bpf_probe_read_user(s->fields, sizeof(s->fields), (void *)(j->task + JAVA_CLASS + 4)))
 		return 0;
 	s->slot = 0;
 	s->most = JAVA_LATEST;
 	for (int i = 0; i < (int)(sizeof(s->fields) / sizeof(s->fields[0])); i++) {
-		if (!is_task(t, s, (__u64)s->fields[i] << shift) || (s->slot && s->age >= s->best_age))
+		if (!is_task(j, s, (__u64)s->fields[i] << shift) || (s->slot && s->age >= s->best_age))
 			continue;
 		s->slot = 1;
 		s->best = s->found;
@@ -155,24 +167,24 @@ static __always_inline __u64 inner_word(__u32 place)
 }
 
 /*
- * Where a task stands below which something is sent, above the end of the stack: there, it is found also if an event has called it, which may
- * be another one's task: a queue is emptied by whoever comes first.
+ * Where a task stands below which something is sent, above the end of the stack: there, it is found also if an event
+ * has called it, which may be another one's task: a queue is emptied by whoever comes first.
  */
-__noinline int find_inner(struct task_state *t, struct java_search *s)
+__noinline int find_inner(struct java_thread *j, struct java_search *s)
 {
 	__u64 sp;
 
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
-	if (t->java_inner && inner_word(t->java_inner) == t->java_task) {
-		t->java_inner_seen += t->java_inner_seen < JAVA_SURE;
-		return 0;
-	}
-	if (t->java_inner_seen > 1) {
-		t->java_inner_seen -= 2;
+	if (j->inner && inner_word(j->inner) == j->task) {
+		j->inner_seen += j->inner_seen < JAVA_SURE;
 		return 0;
 	}
-	t->java_inner_seen = 0;
+	if (j->inner_seen > 1) {
+		j->inner_seen -= 2;
+		return 0;
+	}
+	j->inner_seen = 0;
 	s->inner = 0;
 	sp = WS_SP((struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
 	for (__u32 piece = 0; piece < JAVA_INNER_PIECES; piece++) {
@@ -180,126 +192,127 @@ __noinline int find_inner(struct task_state *t, struct java_search *s)
 		    bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp + piece * sizeof(s->words))))
 			break;
 		for (int i = JAVA_WORDS - 1; i >= 0; i--)
-			if (s->words[i] == t->java_task)
+			if (s->words[i] == j->task)
 				s->inner = piece * sizeof(s->words) + 8 * i;
 	}
-	t->java_inner = s->inner;
-	t->java_class = user_word(t->java_task + JAVA_CLASS);
+	j->inner = s->inner;
+	j->class = user_word(j->task + JAVA_CLASS);
 	return 0;
 }
 
 /*
- * Whether what sends now is a task, by that place, and takes what it was made for: also where the other place shows what was left of an earlier one,
- * and if an event has called it.
+ * Whether what sends now is a task, by that place, and takes what it was made for: also where the other place shows
+ * what was left of an earlier one, and if an event has called it.
  */
-__noinline int look_at_inner(struct task_state *t)
+__noinline int look_at_inner(struct java_thread *j)
 {
 	struct java_search *s = java_search();
 	bool runs;
 	__u64 task;
 
-	if (!t || !s || t->java_inner_seen < JAVA_SURE)
+	if (!j || !s || j->inner_seen < JAVA_SURE)
 		return 0;
-	task = inner_word(t->java_inner);
-	if (!in_heap(t, task) || (__u32)user_word(task + JAVA_CLASS) != t->java_class)
+	task = inner_word(j->inner);
+	if (!in_heap(j, task) || (__u32)user_word(task + JAVA_CLASS) != j->class)
 		return 0;
-	if (!is_task(t, s, task))
+	if (!is_task(j, s, task))
 		return 0;
-	runs = t->java_slot && runs_task(t);
-	if (runs && user_word(t->java_entry - t->java_slot) != task && !--t->java_seen)
-		t->java_slot = 0;
-	if (!runs && s->found.cause == t->acts.cause)
+	runs = j->slot && runs_task(j);
+	if (runs && user_word(j->entry - j->slot) != task && !--j->seen)
+		j->slot = 0;
+	if (!runs && s->found.cause == j->cause)
 		return 1;
-	t->java_called = 0;
-	take_task(t, s->found.cause, 0);
-	t->java_inner_task = task;
-	t->java_inner_at = t->java_inner;
-	t->java_inner_runs = runs ? RUNS_TASK : RUNS_IN_EVENT;
+	j->called = 0;
+	take_task(j, s->found.cause, 0);
+	j->inner_task = task;
+	j->inner_at = j->inner;
+	j->inner_runs = runs ? RUNS_TASK : RUNS_IN_EVENT;
 	return 1;
 }
 
-/* Before a loop sends, or connects: if it runs a task now, it acts for whom that was made. */
-__noinline int look_at_loop(struct task_state *t, bool answers)
+/* Before a loop sends or connects: if it runs a task now, it acts for the cause of that task. */
+__noinline int look_at_loop(struct java_thread *j, bool answers)
 {
 	struct java_search *s = java_search();
 	struct allocations *all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
 
-	if (!t || !all || !s)
+	if (!j || !all || !s)
 		return 0;
-	t->java_inner_runs = 0;
-	if (!answers && look_at_inner(t))
+	j->inner_runs = 0;
+	if (!answers && look_at_inner(j))
 		return 0;
-	if (t->java_slot && !runs_task(t)) {
-		if (t->java_called < JAVA_CALLED)
+	if (j->slot && !runs_task(j)) {
+		if (j->called < JAVA_CALLED)
 			return 0;
-		t->java_slot = t->java_seen = t->java_called = 0;
+		j->slot = j->seen = j->called = 0;
 	}
-	if (t->java_slot && same_task(t)) {
-		if (t->job.cause != t->java_task_for)
-			take_task(t, t->java_task_for, 0);
+	if (j->slot && same_task(j)) {
+		if (j->job.cause != j->task_for)
+			take_task(j, j->task_for, 0);
 		return 0;
 	}
-	if (t->java_slot) {
-		t->java_called = 0;
-		t->java_task = user_word(t->java_entry - t->java_slot);
-		t->java_collections = all->collections;
-		if (in_heap(t, t->java_task) && is_recycled(t)) {
-			take_task(t, look_into_task(t, s) ? s->best.cause : 0, 0);
+	if (j->slot) {
+		j->called = 0;
+		j->task = user_word(j->entry - j->slot);
+		j->collections = all->collections;
+		if (in_heap(j, j->task) && is_recycled(j)) {
+			take_task(j, look_into_task(j, s) ? s->best.cause : 0, 0);
 			return 0;
 		}
-		if (is_task(t, s, t->java_task) || has_moved(t, all, s)) {
-			if (s->found.buffer != t->java_thread && t->java_seen < JAVA_SURER)
-				t->java_seen++;
-			find_inner(t, s);
-			take_task(t, s->found.cause, 0);
+		if (is_task(j, s, j->task) || has_moved(j, all, s)) {
+			if (s->found.buffer != j->thread && j->seen < JAVA_SURER)
+				j->seen++;
+			find_inner(j, s);
+			take_task(j, s->found.cause, 0);
 			return 0;
 		}
-		take_task(t, 0, 0);
-		if (answers || --t->java_seen)
+		take_task(j, 0, 0);
+		if (answers || --j->seen)
 			return 0;
-		t->java_slot = 0;
+		j->slot = 0;
 	}
 	/* Where another loop has them, which was there before when its code was compiled. */
-	t->java_task = user_word(t->java_entry - all->loop_slot);
-	if (all->loop_slot && t->java_task != t->java_last && is_made(t, s, t->java_task) &&
-	    s->found.buffer != t->java_thread) {
-		t->java_slot = t->java_seen_at = all->loop_slot;
-		t->java_seen = JAVA_SURE / 2;
-		t->java_event = 0;
-		t->java_collections = all->collections;
-		take_task(t, s->found.bytes & WS_MARK_OWN ? s->found.cause : 0, 0);
+	j->task = user_word(j->entry - all->loop_slot);
+	if (all->loop_slot && j->task != j->last && is_made(j, s, j->task) && s->found.buffer != j->thread) {
+		j->slot = j->seen_at = all->loop_slot;
+		j->seen = JAVA_SURE / 2;
+		j->event = 0;
+		j->collections = all->collections;
+		take_task(j, s->found.bytes & WS_MARK_OWN ? s->found.cause : 0, 0);
 		return 0;
 	}
 	/* There are tasks, and it is not known yet what is one. */
-	t->java_unsure = all->loop_slot != 0;
-	if (t->java_unsure)
-		take_task(t, 0, 0);
-	if (answers || !find_slot(t, s) || t->java_task == t->java_last)
+	j->unsure = all->loop_slot != 0;
+	if (j->unsure)
+		take_task(j, 0, 0);
+	if (answers || !find_slot(j, s) || j->task == j->last)
 		return 0;
-	t->java_last = t->java_task;
-	if (!t->java_seen) {
-		t->java_seen_at = s->slot;
-		t->java_event = 0;
-	} else if (t->java_seen_at != s->slot) {
-		t->java_seen--;
+	j->last = j->task;
+	if (!j->seen) {
+		j->seen_at = s->slot;
+		j->event = 0;
+	} else if (j->seen_at != s->slot) {
+		j->seen--;
 		return 0;
 	}
-	if (++t->java_seen < JAVA_SURE)
+	if (++j->seen < JAVA_SURE)
 		return 0;
-	t->java_slot = all->loop_slot = s->slot;
-	t->java_collections = all->collections;
-	take_task(t, s->best.bytes & WS_MARK_OWN ? s->best.cause : 0, 0);
+	j->slot = all->loop_slot = s->slot;
+	j->collections = all->collections;
+	take_task(j, s->best.bytes & WS_MARK_OWN ? s->best.cause : 0, 0);
 	return 0;
 }
 
-/* It answers in an event another request than that which it deals with: this is no event, and the place is another. */
-static __always_inline void answers_another(struct task_state *t)
+/*
+ * In what looks like an event, a loop answers another request than the event's: it is no event, and the place is
+ * another.
+ */
+static __always_inline void answers_another(struct java_thread *j)
 {
-	t->acts.authoritative = 0;
-	if (t->java_seen > JAVA_SURE)
-		t->java_seen -= JAVA_SURE;
+	if (j->seen > JAVA_SURE)
+		j->seen -= JAVA_SURE;
 	else
-		t->java_slot = t->java_seen = 0;
+		j->slot = j->seen = 0;
 }
 
 #endif

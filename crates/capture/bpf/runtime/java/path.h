@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A worker whose task a loop has made, which says nothing: what it refers to does. The JDK's client sends so: its loop lets a worker ask the
- * object of a connection for more, and that refers to what the thread that makes the request has put there. Which field of the
- * task leads to that object, and which field of that to what was made for the request, is learnt for each class of tasks: it is the newest
- * object that a thread has made for a request that it had read. Unlike a place on the stack, it does not change when methods are compiled.
+ * A worker whose task a loop has made: the task itself names no request, but an object to which it refers does. The
+ * JDK's HTTP client sends so: its loop lets a worker ask the object of a connection for more, and that refers to what
+ * the thread of the request has put there. Which field of the task leads to that object, and which of its fields to an
+ * object made for the request, is learnt for each class of tasks: the newest object that a thread has made for a
+ * request that it had read. Unlike a place on the stack, a path does not change when methods are compiled.
  */
 #ifndef WS_JAVA_PATH_H
 #define WS_JAVA_PATH_H
@@ -15,7 +16,10 @@
 
 enum work { WORK_IS_ELSEWHERE, WORK_FOUND, WORK_MAY_HAVE_MOVED };
 
-/* Of a class of tasks: fields behind the word of the class, the next best instead of the second, and how much more often than not they were right. */
+/*
+ * Of a class of tasks: fields behind the word of the class, the next best instead of the second, and how much more
+ * often than not they were right.
+ */
 struct java_path {
 	__u8 first;
 	__u8 second;
@@ -31,34 +35,37 @@ struct {
 } java_paths SEC(".maps");
 
 /* Made by a thread for a request that it had read. */
-static __always_inline bool is_work(struct task_state *t, struct java_search *s, __u64 object)
+static __always_inline bool is_work(struct java_thread *j, struct java_search *s, __u64 object)
 {
-	if (!in_heap(t, object) || object & 7)
+	if (!in_heap(j, object) || object & 7)
 		return false;
 	s->object = object;
-	return find_mark(t, s) && s->found.cause && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN;
+	return find_mark(j, s) && s->found.cause && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN;
 }
 
 /* What an object refers to. References have four bytes, shifted if the heap is large. */
-static __always_inline __u64 reference(const struct task_state *t, __u64 object, __u32 field)
+static __always_inline __u64 reference(const struct java_thread *j, __u64 object, __u32 field)
 {
 	__u64 narrow = (__u32)user_word(object + JAVA_CLASS + 4 + 4 * field);
 
-	return narrow << (t->facts.java.heap_to > 1ULL << 32 ? 3 : 0);
+	return narrow << (j->facts.heap_to > 1ULL << 32 ? 3 : 0);
 }
 
-/* The newest loop's object on the stack; of two of the same age that which is called later. Of its own, and its loop without a way out: Linux 6.1 takes no other. */
-__noinline int look_at_root(struct task_state *t, struct java_search *s, __u32 i)
+/*
+ * The newest loop's object on the stack; of two of the same age that which is called later. Of its own, and its loop
+ * without a way out: Linux 6.1 takes no other.
+ */
+__noinline int look_at_root(struct java_thread *j, struct java_search *s, __u32 i)
 {
 	__u64 word;
 
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
-	word = next_object(t, s, i, JAVA_LOOKED_AT);
+	word = next_object(j, s, i, JAVA_LOOKED_AT);
 	if (!word || word & 7)
 		return 0;
 	s->object = word;
-	if (!find_mark(t, s) || !(s->found.bytes & WS_MARK_LOOP) || (s->slot && s->age > s->best_age))
+	if (!find_mark(j, s) || !(s->found.bytes & WS_MARK_LOOP) || (s->slot && s->age > s->best_age))
 		return 0;
 	s->best_age = s->age;
 	s->root = word;
@@ -67,22 +74,22 @@ __noinline int look_at_root(struct task_state *t, struct java_search *s, __u32 i
 }
 
 /*
- * Whether fields of what that refers to by this field were made for a request: the newest, which of what lies behind one mark is that with the
- * highest address, and another. Numbers of fields, from 1, the other one in the upper half.
+ * Whether fields of what that refers to by this field were made for a request: the newest, which of what lies behind
+ * one mark is that with the highest address, and another. Numbers of fields, from 1, the other one in the upper half.
  */
-__noinline int look_behind(struct task_state *t, struct java_search *s, __u32 field)
+__noinline int look_behind(struct java_thread *j, struct java_search *s, __u32 field)
 {
-	__u32 shift = t && t->facts.java.heap_to > 1ULL << 32 ? 3 : 0, second = 0, other = 0;
+	__u32 shift = j && j->facts.heap_to > 1ULL << 32 ? 3 : 0, second = 0, other = 0;
 	__u64 object;
 
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
-	object = reference(t, s->root, field);
-	if (!in_heap(t, object) || bpf_probe_read_user(s->fields, sizeof(s->fields), (void *)(object + JAVA_CLASS + 4)))
+	object = reference(j, s->root, field);
+	if (!in_heap(j, object) || bpf_probe_read_user(s->fields, sizeof(s->fields), (void *)(object + JAVA_CLASS + 4)))
 		return 0;
 	for (int i = 0; i < (int)(sizeof(s->fields) / sizeof(s->fields[0])); i++) {
 		object = (__u64)s->fields[i] << shift;
-		if (!is_work(t, s, object))
+		if (!is_work(j, s, object))
 			continue;
 		if (second && (s->age > s->best_age || (s->age == s->best_age && object < s->last))) {
 			other = i + 1;
@@ -96,7 +103,7 @@ __noinline int look_behind(struct task_state *t, struct java_search *s, __u32 fi
 	return second | other << 16;
 }
 
-static __always_inline void learn_path(struct task_state *t, struct java_search *s, const struct java_path *new)
+static __always_inline void learn_path(struct java_thread *j, struct java_search *s, const struct java_path *new)
 {
 	struct java_class_key class = class_of(s->root);
 	struct java_path *path = bpf_map_lookup_elem(&java_paths, &class);
@@ -118,59 +125,59 @@ static __always_inline void learn_path(struct task_state *t, struct java_search 
 }
 
 /* Learns a path from the first frames of a worker that sends. */
-__noinline int find_path(struct task_state *t, struct java_search *s)
+__noinline int find_path(struct java_thread *j, struct java_search *s)
 {
 	struct java_path new = { .seen = 1 };
 	__u32 second = 0, first;
 
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
-	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(t->java_entry - JAVA_FIRST_FRAMES)))
+	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(j->entry - JAVA_FIRST_FRAMES)))
 		return 0;
 	s->slot = s->above = s->last = s->looked_at = 0;
 	s->most = JAVA_LATEST;
 	for (int i = JAVA_WORDS - 1; i >= 0; i--)
-		look_at_root(t, s, i);
+		look_at_root(j, s, i);
 	s->most = JAVA_PATH_MARKS;
 	for (first = 0; s->slot && first < sizeof(s->fields) / sizeof(s->fields[0]) && !second; first++)
-		second = look_behind(t, s, first);
+		second = look_behind(j, s, first);
 	s->most = 0;
 	if (!second)
 		return 0;
 	new.first = first - 1;
 	new.second = (second & 0xffff) - 1;
 	new.other = second >> 16 ? (second >> 16) - 1 : new.second;
-	learn_path(t, s, &new);
+	learn_path(j, s, &new);
 	return 1;
 }
 
 /*
- * Whether a path begins at this object, and for whom that was made to which it leads. Where that is often not known, or was sent before, it leads
- * elsewhere; which is not asked any more once it was right often enough.
+ * Whether a path begins at this object, and the cause of the object to which it leads. If that is often unknown, or was
+ * sent before, the path leads elsewhere; this is not tested any more once the path was right often enough.
  */
-__noinline int follow_path(struct task_state *t, struct java_search *s, __u64 root)
+__noinline int follow_path(struct java_thread *j, struct java_search *s, __u64 root)
 {
 	struct java_class_key class;
 	struct java_path *path;
 	__u64 object;
 
-	if (!t || !s || !in_heap(t, root) || root & 7)
+	if (!j || !s || !in_heap(j, root) || root & 7)
 		return 0;
 	class = class_of(root);
 	path = bpf_map_lookup_elem(&java_paths, &class);
 	if (!path || path->seen < JAVA_SURE)
 		return WORK_IS_ELSEWHERE;
-	root = reference(t, root, path->first);
-	object = reference(t, root, path->second);
+	root = reference(j, root, path->first);
+	object = reference(j, root, path->second);
 	s->object = object;
-	if (!is_work(t, s, object)) {
-		object = reference(t, root, path->other);
-		if (path->other == path->second || !is_work(t, s, object)) {
+	if (!is_work(j, s, object)) {
+		object = reference(j, root, path->other);
+		if (path->other == path->second || !is_work(j, s, object)) {
 			path->seen--;
 			return WORK_MAY_HAVE_MOVED;
 		}
 	}
-	if (path->seen < JAVA_SURER && !is_first_run(t, object)) {
+	if (path->seen < JAVA_SURER && !is_first_run(j, object)) {
 		path->seen--;
 		return WORK_MAY_HAVE_MOVED;
 	}
@@ -179,40 +186,40 @@ __noinline int follow_path(struct task_state *t, struct java_search *s, __u64 ro
 }
 
 /* The same for a word of the stack, if none was found yet. Of its own, as look_at_root(). */
-__noinline int try_path(struct task_state *t, struct java_search *s, __u32 i)
+__noinline int try_path(struct java_thread *j, struct java_search *s, __u32 i)
 {
 	__u64 word;
 	int found;
 
-	if (!t || !s || s->slot)
+	if (!j || !s || s->slot)
 		return 0;
-	word = next_object(t, s, i, JAVA_LOOKED_AT);
+	word = next_object(j, s, i, JAVA_LOOKED_AT);
 	if (!word)
 		return 0;
-	found = follow_path(t, s, word);
+	found = follow_path(j, s, word);
 	if (found) {
-		t->java_root = s->slot = JAVA_FIRST_FRAMES - 8 * i;
+		j->root = s->slot = JAVA_FIRST_FRAMES - 8 * i;
 		s->work = found;
 	}
 	return 0;
 }
 
 /* Whether one begins in the first frames: where one began before, or anywhere. */
-__noinline int look_at_paths(struct task_state *t)
+__noinline int look_at_paths(struct java_thread *j)
 {
 	struct java_search *s = java_search();
 	int found;
 
-	if (!t || !s)
+	if (!j || !s)
 		return 0;
-	found = t->java_root ? follow_path(t, s, user_word(t->java_entry - t->java_root)) : WORK_IS_ELSEWHERE;
+	found = j->root ? follow_path(j, s, user_word(j->entry - j->root)) : WORK_IS_ELSEWHERE;
 	if (found)
 		return found;
 	s->slot = s->work = s->last = s->looked_at = 0;
-	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(t->java_entry - JAVA_FIRST_FRAMES)))
+	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(j->entry - JAVA_FIRST_FRAMES)))
 		return 0;
 	for (int i = JAVA_WORDS - 1; i >= 0; i--)
-		try_path(t, s, i);
+		try_path(j, s, i);
 	return s->work;
 }
 

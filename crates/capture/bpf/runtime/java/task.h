@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a worker of an executor of Java runs: the task whose place on its stack place.h finds, the same for all workers of a pool. Only
- * what was made for a request that its maker had read itself counts.
+ * The task that a worker of an executor of Java runs: its place on the stack (place.h) is the same for all workers of a
+ * pool. Only a task made for a request that its maker had read itself counts.
  *
- * Once the place is known, a worker is believed to act for whom its task was made, and for somebody who is not known if that cannot
- * be told: whoever woke it, and whatever its last task was. Loops of events run tasks, too (loop.h).
+ * Once the place is known, a worker acts for the cause of its task, and for an unknown request if that has none:
+ * whichever thread woke it, and whatever its last task was. Loops of events run tasks, too (loop.h).
  */
 #ifndef WS_JAVA_TASK_H
 #define WS_JAVA_TASK_H
@@ -14,47 +14,49 @@
 #define JAVA_CHECKS_FIRST 2 /* …so many of them */
 
 /* Whether a thread of the platform acts for its task, not for what it has read. */
-__noinline int acts_for_task(struct task_state *t)
+__noinline int acts_for_task(struct java_thread *j)
 {
-	if (!t)
+	if (!j)
 		return 0;
-	if (t->java_inner_runs) {
-		/* It is asked before it is looked what it runs: who changes a message. */
-		if (inner_word(t->java_inner_at) != t->java_inner_task)
-			take_task(t, 0, 0);
+	if (j->inner_runs) {
+		/* Also asked before the task is looked up: by programs that change a message. */
+		if (inner_word(j->inner_at) != j->inner_task)
+			take_task(j, 0, 0);
 		return 1;
 	}
-	if (!t->java_slot)
-		return t->java_unsure;
-	if (!t->loop)
-		return !t->java_serves && same_task(t);
-	if (!runs_task(t))
+	if (!j->slot)
+		return j->unsure;
+	if (!j->loop)
+		return !j->serves && same_task(j);
+	if (!runs_task(j))
 		return 0;
-	if (!same_task(t))
-		take_task(t, 0, 0);
+	if (!same_task(j))
+		take_task(j, 0, 0);
 	return 1;
 }
 
-/* Whether a loop has made what it runs, and what that refers to says for whom. The collector may have moved it. */
-static __always_inline bool look_behind_task(struct task_state *t, struct allocations *all, struct java_search *s,
+/*
+ * Whether a loop has made the task, and an object to which it refers names the cause. The collector may have moved it.
+ */
+static __always_inline bool look_behind_task(struct java_thread *j, struct allocations *all, struct java_search *s,
 					     __u32 when)
 {
-	int found = all->sent_by_others ? look_at_paths(t) : WORK_IS_ELSEWHERE;
+	int found = all->sent_by_others ? look_at_paths(j) : WORK_IS_ELSEWHERE;
 
-	if (found == WORK_MAY_HAVE_MOVED && find_moved(t, all) && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN)
+	if (found == WORK_MAY_HAVE_MOVED && find_moved(j, all) && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN)
 		found = WORK_FOUND;
 	if (found) {
-		t->java_slot = t->java_root;
-		t->java_task = user_word(t->java_entry - t->java_root);
-		t->java_collections = all->collections;
-		take_task(t, found == WORK_FOUND ? s->found.cause : 0, 0);
+		j->slot = j->root;
+		j->task = user_word(j->entry - j->root);
+		j->collections = all->collections;
+		take_task(j, found == WORK_FOUND ? s->found.cause : 0, 0);
 		return true;
 	}
 	if (when)
 		return false;
 	if (all->path_wait)
 		all->path_wait--;
-	else if (find_path(t, s))
+	else if (find_path(j, s))
 		all->path_pause = 0;
 	else
 		look_later(&all->path_pause, &all->path_wait,
@@ -62,28 +64,31 @@ static __always_inline bool look_behind_task(struct task_state *t, struct alloca
 	return false;
 }
 
-/* Of a worker: whether its task, which stands in t->java_task, is used for one request after the other. */
-static __always_inline bool is_worn(struct task_state *t)
+/* Of a worker: whether its task, which stands in j->task, is used for one request after the other. */
+static __always_inline bool is_worn(struct java_thread *j)
 {
-	if (t->java_task != t->java_last || t->java_worn_at != java_worn) {
-		struct java_class_key class = class_of(t->java_task);
+	if (j->task != j->last || j->worn_at != java_worn) {
+		struct java_class_key class = class_of(j->task);
 
-		t->java_worn = is_of_recycled(&class);
-		t->java_last = t->java_task;
-		t->java_worn_at = java_worn;
+		j->worn = is_of_recycled(&class);
+		j->last = j->task;
+		j->worn_at = java_worn;
 	}
-	return t->java_worn;
+	return j->worn;
 }
 
-/* Now and then a worker looks, when it begins, whether what it takes for its task stood on another stack before. Then it is none. */
-static __always_inline bool is_used_again(struct task_state *t)
+/*
+ * Now and then a worker looks, when it begins, whether what it takes for its task stood on another stack before. Then
+ * it is none.
+ */
+static __always_inline bool is_used_again(struct java_thread *j)
 {
 	struct java_class_key class;
 
-	if (t->java_checks++ % JAVA_CHECKS >= JAVA_CHECKS_FIRST)
+	if (j->checks++ % JAVA_CHECKS >= JAVA_CHECKS_FIRST)
 		return false;
-	class = class_of(t->java_task);
-	if (is_first_run(t, t->java_task)) {
+	class = class_of(j->task);
+	if (is_first_run(j, j->task)) {
 		confirm(&class);
 		return false;
 	}
@@ -91,82 +96,97 @@ static __always_inline bool is_used_again(struct task_state *t)
 	return true;
 }
 
-/* Of a worker: whether it is known for whom it sends. Of its own: its variables would count for loops, too. */
-__noinline int look_at_worker(struct task_state *t, __u32 when)
+/* Whether the cause of a worker is known. A function of its own: its variables would count for loops, too. */
+__noinline int look_at_worker(struct java_thread *j, __u32 when)
 {
 	struct allocations *all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
 	struct java_search *s = java_search();
 	__u32 slot;
 
-	if (!t || !all || !s)
+	if (!j || !all || !s)
 		return 0;
-	if (all->loops && look_behind_task(t, all, s, when))
+	if (all->loops && look_behind_task(j, all, s, when))
 		return 1;
-	if (t->java_slot && same_task(t) && !is_worn(t)) {
-		if (t->job.cause != t->java_task_for)
-			take_task(t, t->java_task_for, t->java_task_by);
+	if (j->slot && same_task(j) && !is_worn(j)) {
+		if (j->job.cause != j->task_for)
+			take_task(j, j->task_for, j->task_by);
 		return 1;
 	}
 	if (is_in_vain(all)) {
 		ask(all);
 		return 0;
 	}
-	slot = t->java_slot ?: all->task_slot;
-	t->java_task = slot ? user_word(t->java_entry - slot) : 0;
-	t->java_collections = all->collections;
-	if (slot && (is_task(t, s, t->java_task) || has_moved(t, all, s))) {
-		t->java_slot = slot;
-		t->java_misses = 0;
-		take_task(t, is_worn(t) || is_used_again(t) ? 0 : s->found.cause, s->found.bytes);
+	slot = j->slot ?: all->task_slot;
+	j->task = slot ? user_word(j->entry - slot) : 0;
+	j->collections = all->collections;
+	if (slot && (is_task(j, s, j->task) || has_moved(j, all, s))) {
+		j->slot = slot;
+		j->misses = 0;
+		take_task(j, is_worn(j) || is_used_again(j) ? 0 : s->found.cause, s->found.bytes);
 		return 1;
 	}
-	if (slot && t->java_misses < JAVA_MISSES) {
-		t->java_misses++;
-		if (t->java_slot)
-			take_task(t, 0, 0);
-		return t->java_slot;
+	if (slot && j->misses < JAVA_MISSES) {
+		j->misses++;
+		if (j->slot)
+			take_task(j, 0, 0);
+		return j->slot;
 	}
-	t->java_slot = find_slot(t, s);
-	if (t->java_slot) {
-		all->task_slot = t->java_slot;
-		t->java_misses = 0;
-		take_task(t, s->best.cause, s->best.bytes);
+	j->slot = find_slot(j, s);
+	if (j->slot) {
+		all->task_slot = j->slot;
+		j->misses = 0;
+		take_task(j, s->best.cause, s->best.bytes);
 	}
-	return t->java_slot != 0;
+	return j->slot != 0;
 }
 
 enum java_kind { IS_LOOP = 1, IS_WORKER = 2 };
 
 /* What a thread is that sends or connects, if it may have tasks of others. */
-__noinline int kind_of_thread(struct task_state *t)
+__noinline int kind_of_thread(struct java_thread *j)
 {
-	if (!t || !t->facts.java.entry)
+	if (!j || !j->facts.entry)
 		return 0;
-	if (!t->java_thread)
-		virtual_thread(t);
-	if (!t->java_thread || t->java_mounts || (t->java_serves && !t->loop))
+	if (!j->thread)
+		virtual_thread(j);
+	if (!j->thread || j->mounts || (j->serves && !j->loop))
 		return 0;
-	if (!t->java_entry)
-		find_entry(t);
-	if (t->java_entry == JAVA_NO_ENTRY)
+	if (!j->entry)
+		find_entry(j);
+	if (j->entry == JAVA_NO_ENTRY)
 		return 0;
-	return t->loop ? IS_LOOP : IS_WORKER;
+	return j->loop ? IS_LOOP : IS_WORKER;
 }
 
-/* Before a thread of the platform sends or connects (`when`: enum java_when): whether it acts for whom its task was made (t->job). */
-static __always_inline void look_at_task(struct task_state *t, __u32 when)
+/*
+ * Whether a worker sends the first request on a connection, and its own task is not known: a task that a loop has made
+ * says less than the opener of the connection. Verified on its own.
+ */
+__noinline int sends_for_opener(struct java_thread *j, __u32 when)
 {
-	int kind = kind_of_thread(t);
+	if (!j || !(when & MESSAGE_BEGINS))
+		return 0;
+	if (j->job.cause && !(j->task_by & WS_MARK_LOOP) && acts_for_task(j))
+		return 0;
+	if (j->slot)
+		take_task(j, 0, 0);
+	return MESSAGE_BY_OPENER;
+}
+
+/*
+ * Before a thread of the platform sends or connects (`when`: of MESSAGE_NEXT): finds its task (j->job). Returns enum
+ * message_bits.
+ */
+static __always_inline __u32 look_at_task(struct java_thread *j, __u32 when)
+{
+	int kind = kind_of_thread(j);
 
 	if (kind == IS_LOOP)
-		look_at_loop(t, when & LOOK_ANSWERS);
-	else if (kind == IS_WORKER)
-		look_at_worker(t, when);
-	/* What a loop has made says less than who has connected. */
-	t->java_begins = kind == IS_WORKER && when & LOOK_BEGINS &&
-			 !(t->job.cause && !(t->java_task_by & WS_MARK_LOOP) && acts_for_task(t));
-	if (t->java_begins && t->java_slot)
-		take_task(t, 0, 0);
+		look_at_loop(j, when & MESSAGE_ANSWERS);
+	if (kind != IS_WORKER)
+		return 0;
+	look_at_worker(j, when);
+	return sends_for_opener(j, when);
 }
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Node's HTTP/2: one read brings frames of many streams, and one write takes requests of many. Which stream a frame is of is
- * told where the library calls back, one frame after the other, and promises go on before that call returns. So the frame
- * that was delivered last is to streams what the socket that was read last is to an event loop. A request is given its stream
- * while it is made, and written later with others: for whom it was made is told by its stream.
+ * Node's HTTP/2: one read brings frames of many streams, and one write takes requests of many. The library calls back
+ * for one frame after the other, which names the stream, and promises go on before that call returns. So the last frame
+ * is to streams what the last read socket is to an event loop. A request is given its stream while it is made, and is
+ * written later with others: the stream carries its cause.
  *
- * Names are those of node::http2, which node exports; src/tls/node.rs.
+ * The names are those of node::http2, which node exports; src/runtime/node.rs.
  */
 #ifndef WS_NODE_HTTP2_H
 #define WS_NODE_HTTP2_H
@@ -32,16 +32,18 @@ enum node_point {
 
 #define NODE_ITSELF 0xffffffff /* in place of a stream's number: the key is the stream's object */
 
-/* A write has ended. What several ends in a row deliver waits for the same callback, until somebody's turn has come. */
-static __always_inline void node_written(struct task_struct *task, struct task_state *t)
+/*
+ * A write has ended. The deliveries of several ends in a row wait for the same callback, until the first turn is taken.
+ */
+static __always_inline void node_written(struct task_struct *task, struct node_thread *n)
 {
 	struct node_turns *r;
 	__u64 thread = bpf_get_current_pid_tgid();
 	__u32 cpu = 0;
 
 	r = bpf_map_lookup_elem(&node_rounds, &thread);
-	if (r && (t->deferred == NODE_OVER || (t->deferred == NODE_AFTER && r->made_count)))
-		node_settle(t);
+	if (r && (n->turn == NODE_OVER || (n->turn == NODE_AFTER && r->made_count)))
+		node_settle(n);
 	if (!r) {
 		r = bpf_map_lookup_elem(&node_empty, &cpu);
 		if (r)
@@ -51,33 +53,36 @@ static __always_inline void node_written(struct task_struct *task, struct task_s
 			return;
 	}
 	r->pid = task->tgid;
-	if (t->deferred == NODE_AT_ONCE)
+	if (n->turn == NODE_AT_ONCE)
 		r->given_count = r->made_count = r->lost = 0;
-	t->deferred = NODE_INSIDE;
+	n->turn = NODE_INSIDE;
 }
 
-/* It has delivered: one request alone is known, of several the order of their turns is all that tells. */
-static __always_inline void node_written_end(struct task_state *t)
+/*
+ * The callback has delivered. A single delivery is the cause of what follows; among several only the order of turns
+ * tells.
+ */
+static __always_inline void node_written_end(struct task_state *t, struct node_thread *n)
 {
 	struct node_turns *r = node_round();
 
-	if (t->deferred != NODE_INSIDE)
+	if (n->turn != NODE_INSIDE)
 		return;
-	t->deferred = r && r->given_count ? NODE_AFTER : NODE_AT_ONCE;
-	if (!t->deferred)
+	n->turn = r && r->given_count ? NODE_AFTER : NODE_AT_ONCE;
+	if (!n->turn)
 		return;
 	if (r->given_count == 1) {
-		take(&t->acts, r->given[0], r->given[0] ? WS_EV_EVENT_LOOP : WS_EV_INFERRED);
+		actor_pass_cause(&t->acts, r->given[0], r->given[0] ? WS_EV_EVENT_LOOP : WS_EV_INFERRED, PASS_OWN);
 		t->acts.framed = r->given[0] != 0;
 	} else {
-		take(&t->acts, 0, WS_EV_INFERRED);
+		actor_pass_cause(&t->acts, 0, WS_EV_INFERRED, PASS_OWN);
 	}
 }
 
-static __always_inline void node_stream(struct task_struct *task, struct task_state *t, struct carrier_key *key,
-					__u32 stream, __u32 category, __u64 object)
+static __always_inline void node_stream(struct task_struct *task, struct task_state *t, struct node_thread *n,
+					struct carrier_key *key, __u32 stream, __u32 category, __u64 object)
 {
-	struct carried *session = bpf_map_lookup_elem(&carriers, key), given = {};
+	struct carried *session = actor_carried(key), given = {};
 	__u64 cookie = session ? session->cause : 0, name = by_stream(cookie, stream);
 	struct node_turns *r;
 	bool untrusted;
@@ -88,19 +93,19 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		given.cause = name;
 		given.evidence = name ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
 		given.by = CARRIED_BY_REQUEST;
-		remember(&carriers, key, &given);
+		actor_carry(key, &given);
 		key->object = object;
 		key->stream = NODE_ITSELF;
-		remember(&carriers, key, &given);
+		actor_carry(key, &given);
 		return;
 	}
 	if (category != H2_OF_HEADERS)
 		return;
-	r = name ? node_in_turns(t) : NULL;
+	r = name ? node_in_turns(n) : NULL;
 	if (r && r->made_count < NODE_MOST) {
 		given.cause = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
 		given.evidence = WS_EV_EVENT_LOOP;
-		remember(&carriers, key, &given);
+		actor_carry(key, &given);
 		node_makes(r, 0, given.cause, key->object, stream);
 		count(WS_C_STREAMS);
 		tell_alias_by(name, given.cause, WS_ALIAS_STREAM, given.evidence);
@@ -113,60 +118,61 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	t->acts.acted = 1;
 	/* Requests wait for their connection: before anything was read from it, others may have made this one. */
 	if (!name) {
-		forget_trust(task->tgid); /* it is written in somebody else's turn */
+		forget_trust(task->tgid); /* it is written in another request's turn */
 		given.evidence = WS_EV_INFERRED;
 	} else {
 		given.cause = t->acts.cause;
 		given.evidence = t->acts.evidence;
 	}
 	if (untrusted || !given.cause)
-		node_acted(t, given.cause);
-	/* Also when it is in doubt: what comes of it says whether the doubt was right. */
-	remember(&carriers, key, &given);
+		node_acted(n, given.cause);
+	/* Also if it is not trusted: its answer will show whether that was right. */
+	actor_carry(key, &given);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
 		tell_alias_by(name, untrusted ? 0 : given.cause, WS_ALIAS_STREAM,
 			      untrusted ? WS_EV_INFERRED : given.evidence);
 }
 
-static __always_inline void node_answer(struct task_state *t, struct carrier_key *key)
+static __always_inline void node_answer(struct node_thread *n, struct carrier_key *key)
 {
-	struct node_turns *r = node_in_turns(t);
+	struct node_turns *r = node_in_turns(n);
 	struct carried *of;
 
 	key->stream = NODE_ITSELF;
-	of = bpf_map_lookup_elem(&carriers, key);
+	of = actor_carried(key);
 	if (of && of->cause && r)
 		node_makes(r, of->cause, 0, 0, 0);
 	else if (of && of->cause)
-		node_acted(t, of->cause);
+		node_acted(n, of->cause);
 }
 
-/* Something of this stream is given to the program, which acts for it from now on; `whole`: all of it has been. */
-static __always_inline void node_given(struct task_state *t, const struct carrier_key *key, bool whole)
+/* A part of this stream is given to the program, which acts for it from now on; `whole`: its end, too. */
+static __always_inline void node_given(struct task_state *t, struct node_thread *n, const struct carrier_key *key,
+				       bool whole)
 {
-	struct carried *of = bpf_map_lookup_elem(&carriers, key), given = { .evidence = WS_EV_INFERRED };
+	struct carried *of = actor_carried(key), given = { .evidence = WS_EV_INFERRED };
 	struct node_turns *r;
-	__u32 n;
+	__u32 at;
 
 	if (of)
 		given = *of;
-	take(&t->acts, given.cause, given.evidence);
+	actor_pass_cause(&t->acts, given.cause, given.evidence, PASS_OWN);
 	t->acts.framed = given.cause != 0;
-	if (!whole || t->deferred != NODE_INSIDE)
+	if (!whole || n->turn != NODE_INSIDE)
 		return;
 	r = node_round();
 	if (!r)
 		return;
-	n = r->given_count;
-	if (n >= NODE_MOST) {
+	at = r->given_count;
+	if (at >= NODE_MOST) {
 		r->lost = 1;
 		return;
 	}
-	r->given[n] = given.cause;
-	r->begun &= ~(1ULL << n);
-	r->begun |= (__u64)(given.by == CARRIED_BY_REQUEST) << n;
-	r->given_count = n + 1;
+	r->given[at] = given.cause;
+	r->begun &= ~(1ULL << at);
+	r->begun |= (__u64)(given.by == CARRIED_BY_REQUEST) << at;
+	r->given_count = at + 1;
 }
 
 SEC("uprobe.multi")
@@ -174,6 +180,7 @@ int node_http2(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
+	struct node_thread *n;
 	struct carrier_key key = {};
 	struct carried read = {};
 	__u64 point = bpf_get_attach_cookie(ctx);
@@ -181,52 +188,59 @@ int node_http2(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
+	n = bpf_task_storage_get(&node_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!n)
+		return 0;
+	t->thread_runtimes |= 1U << WS_NODE_EVENT;
 	key.pid = task->tgid;
-	if (t->deferred == NODE_OVER || (t->deferred && point == NODE_READ))
-		node_settle(t);
+	if (n->turn == NODE_OVER || (n->turn && point == NODE_READ))
+		node_settle(n);
 	switch (point) {
 	case NODE_READ:
 		key.object = WS_FN_ARG1(ctx);
 		read.cause = t->received_from;
 		if (read.cause && (__s64)WS_FN_ARG2(ctx) > 0)
-			remember(&carriers, &key, &read);
-		if (!t->frames)
+			actor_carry(&key, &read);
+		if (!n->frames)
 			forget_trust(task->tgid);
-		t->frames = 1;
+		n->frames = 1;
 		break;
 	case NODE_WRITTEN:
-		node_written(task, t);
+		node_written(task, n);
 		break;
 	case NODE_WRITTEN_END:
-		node_written_end(t);
+		node_written_end(t, n);
 		break;
 	case NODE_STREAM:
 		key.object = WS_FN_ARG2(ctx);
-		node_stream(task, t, &key, WS_FN_ARG4(ctx), WS_FN_ARG5(ctx), WS_FN_ARG1(ctx));
+		node_stream(task, t, n, &key, WS_FN_ARG4(ctx), WS_FN_ARG5(ctx), WS_FN_ARG1(ctx));
 		break;
 	case NODE_ANSWER:
 		key.object = WS_FN_ARG1(ctx);
-		node_answer(t, &key);
+		node_answer(n, &key);
 		break;
 	case NODE_FRAME:
 		key.object = WS_FN_ARG3(ctx);
 		bpf_probe_read_user(&key.stream, sizeof(key.stream), (void *)(WS_FN_ARG2(ctx) + H2_FRAME_STREAM));
 		bpf_probe_read_user(&flags, sizeof(flags), (void *)(WS_FN_ARG2(ctx) + H2_FRAME_FLAGS));
 		if (key.stream)
-			node_given(t, &key, flags & H2_END_STREAM);
+			node_given(t, n, &key, flags & H2_END_STREAM);
 		break;
 	case NODE_DATA:
 		key.object = WS_FN_ARG6(ctx);
 		key.stream = WS_FN_ARG3(ctx);
-		node_given(t, &key, false);
+		node_given(t, n, &key, false);
 		break;
 	case NODE_CLOSE:
 		key.object = WS_FN_ARG4(ctx);
 		key.stream = WS_FN_ARG2(ctx);
-		/* Streams are closed by what is written, too, in the middle of somebody's turn; with an error, nothing came before. */
-		if (t->deferred != NODE_AFTER)
-			node_given(t, &key, WS_FN_ARG3(ctx) != 0);
-		bpf_map_delete_elem(&carriers, &key);
+		/*
+		 * A write, too, may close a stream, within another request's turn; if it closes with an error, nothing
+		 * came before.
+		 */
+		if (n->turn != NODE_AFTER)
+			node_given(t, n, &key, WS_FN_ARG3(ctx) != 0);
+		actor_drop(&key);
 		break;
 	}
 	return 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Whose turn it is in Node. What is delivered inside of another callback (at the end of a write, as TLS makes it) lets promises go
- * on only when that callback has returned: first requests, which are handled before any promise goes on, then answers, each in
- * the order in which it was delivered. Each goes on once, to its next request or to its answer. So what was delivered
- * (`given`) and what came of it (`made`) are noted, and compared when the thread does something else. Answers say for whom
- * they are: the others went on to the requests, if these are as many, else nothing is known. Until then a request has a
- * provisional cause. Whether a process keeps that order is learnt from its answers, as all doubt is (trust.h).
+ * The order of turns in Node. What is delivered inside another callback (at the end of a write, as TLS does it) lets
+ * promises go on only when that callback has returned: first requests, which are handled before any promise goes on,
+ * then answers, each in the order of delivery. Each goes on once, to its next request or to its answer. So deliveries
+ * (`given`) and their effects (`made`) are noted, and compared when the thread does something else. An answer names its
+ * request. The deliveries without an answer went on to the requests that were made, if the numbers agree; else nothing
+ * is known. Until then a request has a provisional cause. Whether a process keeps that order is learnt from its
+ * answers, as all trust is (cause/trust.h).
  */
 #ifndef WS_NODE_TURNS_H
 #define WS_NODE_TURNS_H
@@ -16,6 +17,18 @@ enum node_turn {
 	NODE_AFTER = 2,	  /* has returned from there: turns may be taken */
 	NODE_OVER = 3,	  /* something else has happened since */
 };
+
+struct node_thread {
+	__u8 turn;   /* enum node_turn */
+	__u8 frames; /* it is given frames of HTTP/2 one by one, which are seen */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct node_thread);
+} node_threads SEC(".maps");
 
 #define NODE_MOST 64 /* in one round */
 
@@ -85,22 +98,22 @@ static __always_inline void node_makes(struct node_turns *r, __u64 answered, __u
 	r->made_count = n + 1;
 }
 
-/* Whether turns are being taken, of several: what is made now is for one of them. One alone is acted for like any other. */
-static __always_inline struct node_turns *node_in_turns(struct task_state *t)
+/* The round, if several deliveries take turns: what is made now is for one of them. A single one needs no order. */
+static __always_inline struct node_turns *node_in_turns(struct node_thread *n)
 {
-	struct node_turns *r = t->deferred == NODE_AFTER ? node_round() : NULL;
+	struct node_turns *r = n->turn == NODE_AFTER ? node_round() : NULL;
 
 	if (r && r->given_count > 1)
 		return r;
-	if (t->deferred == NODE_AFTER)
-		t->deferred = NODE_OVER;
+	if (n->turn == NODE_AFTER)
+		n->turn = NODE_OVER;
 	return NULL;
 }
 
-/* It was acted for at once, while it was delivered, and gets no turn later. */
-static __always_inline void node_acted(const struct task_state *t, __u64 cause)
+/* A delivery led to a message at once, and gets no turn later. */
+static __always_inline void node_acted(const struct node_thread *n, __u64 cause)
 {
-	struct node_turns *r = t->deferred == NODE_INSIDE ? node_round() : NULL;
+	struct node_turns *r = n->turn == NODE_INSIDE ? node_round() : NULL;
 	__u32 last;
 
 	if (!r)
@@ -111,24 +124,24 @@ static __always_inline void node_acted(const struct task_state *t, __u64 cause)
 }
 
 /* What Node reads ends a round; a request on a connection for itself, and an answer there, are made in it. */
-static __noinline void node_message(struct task_state *t, struct sock_state *s, __u64 exchange, bool sends)
+static __noinline void node_message(struct node_thread *n, struct sock_state *s, __u64 exchange, bool sends)
 {
 	struct node_turns *r;
 	__u64 answered = s->request_direction == WS_INGRESS ? exchange : 0;
 
-	if (t->deferred == NODE_INSIDE) {
+	if (n->turn == NODE_INSIDE) {
 		if (sends && answered)
-			node_acted(t, answered);
+			node_acted(n, answered);
 	} else if (!sends) {
-		t->deferred = NODE_OVER;
+		n->turn = NODE_OVER;
 	} else if (!s->shared) {
-		r = node_in_turns(t);
+		r = node_in_turns(n);
 		if (r)
 			node_makes(r, answered, 0, 0, 0);
 	}
 }
 
-/* Who has answered asks no more. */
+/* A request that was answered asks no more. */
 static long node_answered(__u32 n, struct node_turns **round)
 {
 	struct node_turns *r = *round;
@@ -196,7 +209,7 @@ static long node_tell(__u32 n, struct node_turns **round)
 	key.object = m->session;
 	key.pid = r->pid;
 	key.stream = m->stream;
-	of = bpf_map_lookup_elem(&carriers, &key);
+	of = actor_carried(&key);
 	if (of && of->cause == m->provisional) {
 		of->cause = cause;
 		of->evidence = cause ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
@@ -204,12 +217,12 @@ static long node_tell(__u32 n, struct node_turns **round)
 	return 0;
 }
 
-/* The round is over: for whom its requests were made. */
-static __always_inline void node_settle(struct task_state *t)
+/* The round is over: names the causes of its requests. */
+static __always_inline void node_settle(struct node_thread *n)
 {
 	struct node_turns *r = node_round();
 
-	t->deferred = NODE_AT_ONCE;
+	n->turn = NODE_AT_ONCE;
 	if (!r || !r->made_count)
 		return;
 	r->answered = 0;

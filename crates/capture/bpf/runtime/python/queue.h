@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * CPython's SimpleQueue, from which the workers of a ThreadPoolExecutor take their jobs. Who puts an item acts for a request;
- * who gets that very item acts for it from then on, whoever was woken for it. The item is known by its address, which it
- * keeps while it is in the queue. src/tls/python.rs finds the functions.
+ * CPython's SimpleQueue, from which the workers of a ThreadPoolExecutor take their jobs. An item carries the cause of
+ * the thread that puts it; the thread that gets the item acts for that cause, whichever thread was woken for it. An
+ * item is known by its address, which it keeps while it is in the queue. src/runtime/python.rs finds the functions.
  */
 #ifndef WS_PYTHON_QUEUE_H
 #define WS_PYTHON_QUEUE_H
@@ -17,32 +17,30 @@ static __always_inline void python_put(struct attribution *a, const struct carri
 	struct carried given = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
 
 	drop_if_superseded(a);
-	/* One that gave back its result, or whose job is known by a provisional name, tells nothing about the next. */
+	/* A worker that gave back its result, or whose cause is provisional, says nothing of the next job. */
 	if (a->state == ACTS_RETURNED || is_provisional(a->cause))
 		given.cause = 0;
 	else if (is_untrusted(a, pid))
 		given = (struct carried){ .evidence = WS_EV_INFERRED };
 	if (!given.cause && given.evidence != WS_EV_INFERRED)
-		bpf_map_delete_elem(&carriers, item); /* what lay at this address before */
+		actor_drop(item); /* of an earlier item at this address */
 	else
-		remember(&carriers, item, &given);
+		actor_carry(item, &given);
 }
 
 static __always_inline void python_got(struct task_state *t, const struct carrier_key *item)
 {
-	struct carried *got = bpf_map_lookup_elem(&carriers, item), given;
+	struct carried *got = actor_carried(item), given;
 	struct attribution *a = &t->acts;
 
 	if (!got) {
 		if (a->authoritative)
-			take(a, 0, WS_EV_NONE);
+			actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
 		return;
 	}
 	given = *got;
-	bpf_map_delete_elem(&carriers, item);
-	take(a, given.cause, given.evidence);
-	if (given.cause)
-		a->state = ACTS_LENT;
+	actor_drop(item);
+	actor_pass_cause(a, given.cause, given.evidence, PASS_LENT);
 	a->authoritative = 1;
 }
 

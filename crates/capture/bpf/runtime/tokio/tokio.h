@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Tasks of Rust's tokio: what a goroutine is to Go. A context each, by the address of its header, inherited from who makes one, and
- * from then on its own: it reads its sockets itself, on whichever worker it runs, so that no wake-up by the driver says anything.
+ * Tasks of Rust's tokio are actors, known by the address of their header. A task inherits from its creator. From then
+ * on it has causes of its own: it reads its sockets itself, on whichever worker it runs, so that wake-ups by the driver
+ * say nothing.
  *
- * A task that works for others waits at a channel (mpsc), as HTTP clients have one for each connection: whoever sends wakes the
- * receiver, if it waits, and it acts for the sender from then on. It is the first in the queue then, as nobody waits at a queue
- * that is not empty. What is sent to a receiver that does not wait it finds without being woken, one cannot tell when: from then on
- * nothing is certain, until it waits again. A task that reads its requests itself, or was made for one and is sent something by who
- * works for others, is only told of a result. Locks and the like wake by other ways, which are looked at only where no channel
- * is seen: there they tell for whom a connection is used again (exchanges.h).
+ * A task that works for others waits at a channel (mpsc), as HTTP clients have one per connection. A sender wakes a
+ * waiting receiver, which acts for the sender's cause: no task waits at a queue that is not empty, so that the value is
+ * the first one. A receiver that does not wait finds a value later, one cannot tell when: its cause is then unknown
+ * until it waits again. A task that reads its requests itself, or that was made for one and is sent something by a
+ * worker, is only given a result. Locks and the like wake in other ways, which are looked at only where no channel is
+ * seen (tokio_check()).
  *
- * Which task runs is told by the entry of its poll function; that it sleeps or has ended by the change of its state, which no other
- * way out avoids. What was there before the probes is known by its owner (tasks of the blocking pool have none, and stand for
- * their threads), and acts for nobody known until it reads a request. src/tls/tokio.rs finds the functions.
+ * The entry of its poll function shows which task runs; the change of its state, which no other way out avoids, shows
+ * that it sleeps or has ended. A task that existed before the probes is known by its owner, and has no known cause
+ * until it reads a request. Tasks of the blocking pool have no owner, and stand for their threads. src/runtime/tokio.rs
+ * finds the functions.
  */
 #ifndef WS_TOKIO_H
 #define WS_TOKIO_H
@@ -39,7 +41,15 @@ enum tokio_point {
 	TOKIO_RUNS_ONLY = 8, /* as the first, there */
 };
 
-/* The task that waits at an AtomicWaker, or did so last: that holds its state, and the two words of a waker in either order. */
+#define TOKIO_SEVERAL (~0ULL) /* of `woken_by` */
+#define TOKIO_UNRECEIVED 1 /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
+
+#define TOKIO_WITHOUT_CHANNELS (1U << 30) /* in `thread_runtimes`: channels are not seen, only which task wakes which */
+
+/*
+ * The task that waits at an AtomicWaker, or did so last. It holds a state, and the two words of a waker in either
+ * order.
+ */
 static __always_inline struct attribution *tokio_receiver(struct actor_key *key, __u64 at, bool *waits)
 {
 	struct attribution *c;
@@ -50,14 +60,14 @@ static __always_inline struct attribution *tokio_receiver(struct actor_key *key,
 	*waits = !!words[0] + !!words[1] + !!words[2] > 1;
 	for (int i = 0; i < 3; i++) {
 		key->id = words[i];
-		c = words[i] ? bpf_map_lookup_elem(&actors, key) : NULL;
+		c = words[i] ? actor_find(key) : NULL;
 		if (c)
 			return c;
 	}
 	return NULL;
 }
 
-/* Who compiles a whole program at once may leave out arguments that are not used. */
+/* A new task by its header: a compiler that sees the whole program leaves out unused arguments. */
 static __always_inline bool is_new_task(__u64 at)
 {
 	struct tokio_header h;
@@ -66,13 +76,13 @@ static __always_inline bool is_new_task(__u64 at)
 	       h.state >> TOKIO_STATE_BITS <= TOKIO_NEW_COUNT && !h.queue_next && h.vtable && !h.owner_id;
 }
 
-static __always_inline void tokio_doubt(struct attribution *to, __u64 channel)
+static __always_inline void tokio_drop(struct attribution *to, __u64 channel)
 {
-	take(to, 0, WS_EV_INFERRED);
+	actor_pass_cause(to, 0, WS_EV_INFERRED, PASS_OWN);
 	to->place = channel;
 }
 
-/* `evidence` is that of a sender that acts for somebody. */
+/* `evidence` is that of a sender with a cause. */
 static __always_inline void tokio_sent(const struct attribution *from, struct attribution *to, __u64 channel,
 				       __u8 evidence, bool waits, bool perhaps)
 {
@@ -88,18 +98,95 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
 		}
 		return;
 	}
-	/* Something has happened; or a worker gives its result. */
+	/* A signal; or a worker gives its result. */
 	if (!known && (!cause || (from->place && to->cause && !is_over(to))))
 		return;
 	if (!waits || perhaps || (to->acted && to->cause)) {
 		if (cause || !perhaps)
-			tokio_doubt(to, channel);
+			tokio_drop(to, channel);
 		return;
 	}
-	take(to, cause, cause ? evidence : from->evidence);
-	if (cause)
-		to->state = ACTS_LENT;
+	actor_pass_cause(to, cause, cause ? evidence : from->evidence, PASS_LENT);
 	to->place = channel;
+}
+
+/*
+ * Before a task sends a request: its cause is dropped if the request may be for another one. So it is on a shared
+ * connection; if the task has asked before on this connection, and slept after it had read; and if another task has
+ * connected, and nothing was sent to this new task for its cause. A task that was sent something asks once for it: more
+ * may have been sent while it did not sleep.
+ *
+ * Where no channel is seen, a task that goes on on a connection of its own works for the one task that woke it.
+ */
+static __always_inline void tokio_check(struct sock_state *s, struct attribution *a, __u64 who, bool channels)
+{
+	struct carrier_key key = { .object = a->cause, .pid = who, .stream = TOKIO_UNRECEIVED };
+	bool again, fresh = false, untrusted = s->shared;
+	__u32 sender = who >> 32;
+	struct carried *sent;
+	__u64 woken;
+
+	again = s->sender == sender && a->writes; /* addresses are used again */
+	if (again && a->acted && !untrusted)	  /* the same request goes on */
+		return;
+	if (a->cause && a->state == ACTS_LENT) {
+		if (a->place) {
+			untrusted = untrusted || (again && a->used & USED_SEND);
+		} else if (s->exchange > 1) {
+			untrusted = untrusted || (again && a->slept);
+		} else if (s->connect_tid != sender && !again) {
+			fresh = true;
+			sent = actor_carried(&key);
+			if (sent && sent->cause)
+				sent->cause--;
+			else
+				untrusted = untrusted || channels;
+		}
+	}
+	woken = !s->shared && a->slept && (fresh || (again && (untrusted || !a->cause))) ? a->woken_by : 0;
+	s->sender = sender;
+	if (woken && woken != TOKIO_SEVERAL) {
+		actor_pass_cause(a, woken, WS_EV_COROUTINE, PASS_LENT);
+	} else if (untrusted) {
+		actor_pass_cause(a, 0, WS_EV_INFERRED, PASS_OWN);
+	}
+}
+
+#define HTTP2_PREFACE 0x20495250 /* "PRI " */
+
+/* A connection on which HTTP/2 begins is shared before user space says so. */
+static __always_inline void tokio_note_preface(struct sock_state *s, __u64 at)
+{
+	__u32 word = 0;
+
+	if (!bpf_probe_read_user(&word, sizeof(word), (void *)at) && word == HTTP2_PREFACE)
+		s->shared = 1;
+}
+
+/* `at` is the address of the first bytes of the message. */
+static __always_inline void tokio_before_message(struct task_struct *task, struct task_state *t, struct sock_state *s,
+						 struct attribution *a, __u8 direction, __u64 at)
+{
+	if (s->exchange <= 1)
+		tokio_note_preface(s, at);
+	if (s->request_direction == WS_INGRESS)
+		note_progress(s, direction);
+	else if (direction == WS_EGRESS && t->actor)
+		tokio_check(s, a, (__u64)actor_id(task, t) << 32 | task->tgid,
+			    !(t->thread_runtimes & TOKIO_WITHOUT_CHANNELS));
+	else if (direction == WS_EGRESS)
+		drop_if_superseded(a);
+}
+
+/* A task reads for many requests on a shared connection, and it is not seen which it acts for. */
+static __always_inline void tokio_after_message(struct task_state *t, struct sock_state *s, struct attribution *a,
+						__u8 direction)
+{
+	if (direction != WS_INGRESS)
+		return;
+	a->slept = a->woken_by = 0;
+	if (t->actor && s->shared)
+		actor_pass_cause(a, 0, WS_EV_INFERRED, PASS_OWN);
 }
 
 SEC("uprobe.multi")
@@ -107,7 +194,7 @@ int tokio(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct actor_key key = { .pid = task->tgid };
+	struct actor_key key = { .pid = task->tgid, .kind = WS_TOKIO_TASK };
 	struct carrier_key unreceived = { .pid = task->tgid, .stream = TOKIO_UNRECEIVED };
 	struct attribution *from, *to, born = {};
 	struct carried none = {}, *sent;
@@ -116,39 +203,36 @@ int tokio(struct pt_regs *ctx)
 
 	if (!t)
 		return 0;
-	if (!t->tokio)
-		t->tokio = 1;
+	t->thread_runtimes |= 1U << WS_TOKIO_TASK;
 	switch (point) {
 	case TOKIO_RUNS_ONLY:
-		t->tokio = 3;
+		t->thread_runtimes |= TOKIO_WITHOUT_CHANNELS;
 	case TOKIO_RUNS:
 		key.id = WS_FN_ARG1(ctx);
-		to = bpf_map_lookup_elem(&actors, &key);
+		to = actor_find(&key);
 		if (to) {
 			to->slept = 1;
 		} else {
 			born.evidence = WS_EV_INFERRED;
 			if (!user_word(key.id + __builtin_offsetof(struct tokio_header, owner_id)) ||
-			    remember(&actors, &key, &born))
+			    actor_born_with(&key, &born))
 				key.id = 0;
 		}
-		t->runs = key.id;
+		actor_runs(t, WS_TOKIO_TASK, key.id);
 		break;
 	case TOKIO_ENDS:
 		key.id = WS_FN_ARG1(ctx);
-		bpf_map_delete_elem(&actors, &key);
-		t->runs = 0;
+		actor_ends(t, &key);
 		break;
 	case TOKIO_SLEEPS:
-		key.id = t->runs;
-		to = key.id ? bpf_map_lookup_elem(&actors, &key) : NULL;
+		to = actor_running(t, &key);
 		if (to)
 			to->woken_by = 0;
-		t->runs = 0;
+		actor_runs(t, WS_TOKIO_TASK, 0);
 		break;
 	case TOKIO_WAKES:
 		key.id = WS_FN_ARG1(ctx);
-		to = t->runs ? bpf_map_lookup_elem(&actors, &key) : NULL;
+		to = t->runs ? actor_find(&key) : NULL;
 		from = acting(task, t);
 		if (to && to != from && from->cause && from->state != ACTS_RETURNED)
 			to->woken_by = to->woken_by && to->woken_by != from->cause ? TOKIO_SEVERAL : from->cause;
@@ -163,7 +247,7 @@ int tokio(struct pt_regs *ctx)
 		inherit(&born, from, WS_EV_COROUTINE);
 		if (!born.cause && from->evidence == WS_EV_INFERRED)
 			born.evidence = WS_EV_INFERRED;
-		remember(&actors, &key, &born);
+		actor_born_with(&key, &born);
 		break;
 	case TOKIO_SENDS:
 	case TOKIO_PERHAPS:
@@ -173,7 +257,7 @@ int tokio(struct pt_regs *ctx)
 		if (!to && !waits && from->cause) {
 			unreceived.object = from->cause;
 			bpf_map_update_elem(&carriers, &unreceived, &none, BPF_NOEXIST);
-			sent = bpf_map_lookup_elem(&carriers, &unreceived);
+			sent = actor_carried(&unreceived);
 			if (sent)
 				__sync_fetch_and_add(&sent->cause, 1);
 		}

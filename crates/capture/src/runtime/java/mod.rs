@@ -67,7 +67,7 @@ impl Runtime for Java {
     }
 }
 
-/// `struct java_machine` of `bpf/core/maps.h`; all zero if there is none that can be followed.
+/// `struct java_facts` of `bpf/runtime/java/thread.h`; all zero if there is none that can be followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Machine {
     collecting: u64,

@@ -33,7 +33,7 @@ impl Runtime for Greenlets {
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__greenlet";
 /// Beginnings of mangled names (the type of an argument has changed), and cookies as in
-/// `bpf/runtime/python/greenlet.h`.
+/// `bpf/runtime/greenlet/greenlet.h`.
 const METHODS: [(&str, u64); 2] =
     [("_ZN8greenlet12UserGreenletC1EP", 1), ("_ZN8greenlet8Greenlet21g_switchstack_successEv", 2)];
 /// Bytes of each function that are disassembled.

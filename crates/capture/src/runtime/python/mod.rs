@@ -3,11 +3,9 @@
 //! | module | concern |
 //! |---|---|
 //! | here | the interpreter's own locks, and the modules that a program is likely to load |
-//! | [`asyncio`] | tasks of asyncio and uvloop |
 //! | [`greenlet`] | greenlets (gevent, eventlet) |
 //! | [`queue`] | jobs of executors |
 
-pub(super) mod asyncio;
 pub(super) mod greenlet;
 pub(super) mod queue;
 
@@ -27,10 +25,8 @@ const FACTS: &str = "python_facts";
 const PYTHON_JOB: u32 = 8;
 const RUNTIME: &str = "_PyRuntime";
 
-/// Modules that are probed: their folder below that of the interpreter's version, and the beginnings of their file
-/// names.
-const MODULES: [(&str, &[&str]); 2] =
-    [("lib-dynload", &["_asyncio.", "_queue."]), ("site-packages/uvloop", &["loop."])];
+/// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
+const MODULES: [(&str, &str); 1] = [("lib-dynload", "_queue.")];
 
 impl Runtime for Interpreter {
     fn programs(&self) -> &'static [Program] {
@@ -53,7 +49,7 @@ impl Runtime for Interpreter {
     }
 
     fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
-        expected(pid, root)
+        expected(pid, root, &MODULES)
     }
 }
 
@@ -64,7 +60,7 @@ fn range(locks: Place, bias: u64) -> Vec<u8> {
 }
 
 /// Modules that are probed and that an interpreter is likely to load: the first requests of a program come soon after.
-fn expected(pid: u32, root: &Path) -> Vec<PathBuf> {
+pub(super) fn expected(pid: u32, root: &Path, modules: &[(&str, &str)]) -> Vec<PathBuf> {
     let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return Vec::new() };
     let version = program.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with("python3."));
     let Some(version) = version else { return Vec::new() };
@@ -76,12 +72,12 @@ fn expected(pid: u32, root: &Path) -> Vec<PathBuf> {
         let Ok(prefix) = prefix.strip_prefix("/").map(|prefix| root.join(prefix)) else { continue };
         for folder in ["lib", "lib64"].map(|name| prefix.join(name)) {
             found.push(folder.join(format!("lib{version}.so.1.0")));
-            for (below, names) in MODULES {
+            for (below, begins) in modules {
                 let files = std::fs::read_dir(folder.join(version).join(below)).into_iter().flatten().flatten();
                 let is_probed = |file: &std::fs::DirEntry| {
                     let name = file.file_name();
                     let name = name.to_str().unwrap_or_default();
-                    name.ends_with(".so") && names.iter().any(|n| name.starts_with(n))
+                    name.ends_with(".so") && name.starts_with(begins)
                 };
                 found.extend(files.filter(is_probed).map(|file| file.path()));
             }

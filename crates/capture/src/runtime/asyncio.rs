@@ -2,19 +2,20 @@
 //! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where
 //! reading from a connection begins.
 //!
-//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as [`super::queue`] finds
+//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as [`super::python::queue`] finds
 //! its methods: in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in the
 //! specifications of types (`PyType_Spec`, since 3.12).
 
+use super::{python, Runtime};
 use crate::features::Program;
-use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 /// Python's asyncio, and uvloop.
-pub(in crate::runtime) struct Asyncio;
+pub(super) struct Asyncio;
 
 const PROGRAM: &str = "asyncio";
 const PROGRAMS: &[Program] = &[Program::uprobe(
@@ -32,7 +33,14 @@ impl Runtime for Asyncio {
         let tasks = plan(image);
         vec![ProbeSet::new(PROGRAM, tasks.enter), ProbeSet::at_return(PROGRAM, tasks.end)]
     }
+
+    fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
+        python::expected(pid, root, &MODULES)
+    }
 }
+
+/// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
+const MODULES: [(&str, &str); 2] = [("lib-dynload", "_asyncio."), ("site-packages/uvloop", "loop.")];
 
 /// Exported by that module; a static interpreter has both.
 const MODULE: &str = "PyInit__asyncio";
@@ -42,7 +50,7 @@ const LEAVES_CONTEXT: &str = "PyContext_Exit";
 /// Exported by uvloop's module, which contains libuv.
 const UVLOOP: &str = "PyInit_loop";
 const READ_START: &str = "uv_read_start";
-/// Cookies, as in `bpf/runtime/python/asyncio.h`.
+/// Cookies, as in `bpf/runtime/asyncio/asyncio.h`.
 const CALLBACK: u64 = 1;
 const BORN: u64 = 2;
 const SETTLED: u64 = 3;

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Actors: what acts for a request. A thread's attribution stands in its task_state; actors that are no threads
+ * (goroutines, virtual threads, coroutines, tasks, streams) have theirs in `actors`. A runtime reports five things
+ * here, and nothing else: an actor is born, runs on this thread, ends; a cause passes to it; an object carries a cause.
+ */
+#ifndef WS_ACTOR_H
+#define WS_ACTOR_H
+
+struct actor_key {
+	__u64 id; /* chosen by the runtime: a number of its own, or an address */
+	__u32 pid;
+	__u32 kind; /* enum ws_actor_kind */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536); /* set before loading */
+	__type(key, struct actor_key);
+	__type(value, struct attribution);
+} actors SEC(".maps");
+
+/* The actor that makes the current call: chosen by the runtimes of its process (runtime/runtimes.h). */
+static __always_inline struct attribution *acting(struct task_struct *task, struct task_state *t);
+
+static __always_inline struct attribution *actor_find(const struct actor_key *key)
+{
+	return bpf_map_lookup_elem(&actors, key);
+}
+
+/* An actor that its runtime says runs on this thread; NULL if there is none, or it is not known any more. */
+static __always_inline struct attribution *actor_running(const struct task_state *t, struct actor_key *key)
+{
+	if (!t->runs)
+		return NULL;
+	key->id = t->runs;
+	key->kind = t->runs_kind;
+	return actor_find(key);
+}
+
+/* Born: an actor is made, with this attribution. */
+static __always_inline long actor_born_with(const struct actor_key *key, const struct attribution *born)
+{
+	return remember(&actors, key, born);
+}
+
+/* Born of another actor: it acts for the request of that one. `from` may be NULL: for nobody that is known. */
+static __always_inline long actor_born(const struct actor_key *key, const struct attribution *from, __u8 evidence)
+{
+	struct attribution born = {};
+
+	if (from)
+		inherit(&born, from, evidence);
+	return actor_born_with(key, &born);
+}
+
+/*
+ * Born unseen: an actor that is met for the first time, and acts for this cause, which it borrows. The caller looks it
+ * up afterwards. A function of its own, for the stack of its callers.
+ */
+__noinline int actor_met(__u64 id, __u32 pid, __u32 kind, __u64 cause, __u32 evidence)
+{
+	struct actor_key key = { .id = id, .pid = pid, .kind = kind };
+	struct attribution born = { .cause = cause, .evidence = evidence, .state = cause ? ACTS_LENT : ACTS_OWN };
+
+	return bpf_map_update_elem(&actors, &key, &born, BPF_ANY);
+}
+
+/* Runs: this thread runs that actor from now on; 0: none that is known. */
+static __always_inline void actor_runs(struct task_state *t, enum ws_actor_kind kind, __u64 id)
+{
+	t->runs = id;
+	t->runs_kind = kind;
+}
+
+/* Ends: the actor does not exist any more. */
+static __always_inline void actor_ends(struct task_state *t, const struct actor_key *key)
+{
+	bpf_map_delete_elem(&actors, key);
+	t->runs = 0;
+}
+
+/*
+ * Passes: `from` hands over to `to`, which waits at `place` (enum how): the rules of hand-over decide what that means.
+ */
+static __always_inline void actor_pass(struct attribution *from, struct attribution *to, __u64 place, int how)
+{
+	hand_over(from, to, place, how);
+}
+
+/*
+ * Passes: the runtime itself says for which request this actor acts from now on, on its own behalf (PASS_OWN) or for
+ * another actor (PASS_LENT). No cause and WS_EV_INFERRED: for a request that is not known.
+ */
+enum actor_pass { PASS_OWN, PASS_LENT };
+
+static __always_inline void actor_pass_cause(struct attribution *to, __u64 cause, __u8 evidence, enum actor_pass how)
+{
+	take(to, cause, evidence);
+	if (cause && how == PASS_LENT)
+		to->state = ACTS_LENT;
+}
+
+/*
+ * Objects that carry a cause from one place in a program to another: a connection of Go's net/http from the goroutine
+ * that asks to the one that writes, a stream of an HTTP/2 session from its request to its answer, an item of a queue.
+ */
+struct carrier_key {
+	__u64 object; /* its address */
+	__u32 pid;
+	__u32 stream; /* of an HTTP/2 session; 0: the object itself */
+};
+
+/* What a callback of an event loop had read when it made or settled the object. */
+enum carried_by { CARRIED_BY_REQUEST = 1, CARRIED_BY_ANSWER = 2 };
+
+struct carried {
+	__u64 cause; /* of an HTTP/2 session, whose stream is 0: the cookie of its socket */
+	__u8 evidence;
+	__u8 by;
+	__u8 pad[6];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct carrier_key);
+	__type(value, struct carried);
+} carriers SEC(".maps");
+
+/* Carries: this object carries a cause from now on. */
+static __always_inline void actor_carry(const struct carrier_key *object, const struct carried *given)
+{
+	remember(&carriers, object, given);
+}
+
+/* The cause that this object carries; NULL if none that is known. */
+static __always_inline struct carried *actor_carried(const struct carrier_key *object)
+{
+	return bpf_map_lookup_elem(&carriers, object);
+}
+
+/* The object carries nothing any more: another object may get its address. */
+static __always_inline void actor_drop(const struct carrier_key *object)
+{
+	bpf_map_delete_elem(&carriers, object);
+}
+
+/*
+ * After acting(): the process whose trust counts for this actor; 0: an actor that is no thread does one thing at a
+ * time.
+ */
+static __always_inline __u32 thread_group(struct task_struct *task, const struct task_state *t)
+{
+	return t->actor ? 0 : task->tgid;
+}
+
+/* After acting(): which actor that was, to be recognised. */
+static __always_inline __u32 actor_id(struct task_struct *task, const struct task_state *t)
+{
+	return t->actor ? (__u32)t->actor : task->pid;
+}
+
+#endif

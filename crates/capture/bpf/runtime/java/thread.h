@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Java: what is known of the machine of a process, and of each of its threads. Nothing outside this folder reads it. */
+#ifndef WS_JAVA_THREAD_H
+#define WS_JAVA_THREAD_H
+
+/* Where the machine keeps what is read of it, as offsets in bytes: src/runtime/java.rs. */
+struct java_facts {
+	__u64 collecting; /* address of a byte, not 0 while the collector moves objects and all threads stand */
+	__u16 thread;	  /* in the C library's structure of a thread: its JavaThread */
+	__u16 os_thread;  /* in JavaThread: its OSThread */
+	__u16 handle;	  /* in OSThread: the address of the C library's structure */
+	__u16 platform;	  /* in JavaThread: a pointer to the reference to its own java.lang.Thread… */
+	__u16 current; /* …and to the one that runs, another while a virtual thread is mounted; 0: there are none */
+	__u16 id;      /* in JavaThread: the id of the one that runs; 0: not kept (before Java 24) */
+	__u16 id_in_object; /* in java.lang.Thread */
+	__u16 buffer;	    /* in JavaThread: the buffer from which it allocates; in that, as addresses: */
+	__u16 buffer_start;
+	__u16 buffer_top;
+	__u16 buffer_end;
+	__u16 stack;	   /* in JavaThread: the upper end of its stack */
+	__u64 collections; /* address of the number of collections, 4 bytes; 0: not known */
+	__u64 entry;	   /* return address of the stub that calls a thread's first method; 0: tasks cannot be found */
+	__u64 heap_from;
+	__u64 heap_to;
+};
+
+/* By thread group. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct java_facts);
+} java_facts SEC(".maps");
+
+/*
+ * What a loop ran at its last send: a task from its queue, or a task that an event has called, which goes on
+ * afterwards.
+ */
+enum java_runs { RUNS_TASK = 1, RUNS_IN_EVENT = 2 };
+
+/*
+ * What is to be noted of a thread's allocations after a message; ALLOCATES_OWN: for a request that it has read itself.
+ */
+enum allocates { ALLOCATES = 1, ALLOCATES_OWN = 2 };
+
+/* "Place": distance of a word on the stack below `entry`, where the first frame of Java begins. */
+struct java_thread {
+	struct java_facts facts;
+	__u32 facts_epoch;
+	__u32 allocator; /* its number among the allocating threads of its process, from 1; 0: none yet */
+	__u64 thread;	 /* its JavaThread, once that is certain */
+	__u64 own;	 /* id of its own java.lang.Thread; 0: not known */
+	__u64 entry;	 /* address on its stack where the first frame of Java begins; 0: not known, JAVA_NO_ENTRY */
+	__u64 cause;	 /* of the thread itself, as its task_state had it when this was looked up */
+	__u64 task;	 /* object that it runs… */
+	__u64 task_for;	 /* …and the cause for which that was made */
+	struct attribution job; /* …which a worker or loop acts for while it runs the task */
+	__u32 task_by;		/* `bytes` of the mark by which that is known */
+	__u32 collections;	/* number of collections when the task was looked at */
+	__u64 last;		/* task that was last seen at the place */
+	__u64 event;	  /* loop: word at the place when the thread last read; while it stands there, an event runs */
+	__u64 inner_task; /* loop: task of the last send, found above the end of the stack… */
+	__u16 inner_at;	  /* …so many bytes */
+	__u16 inner;	  /* loop: where tasks are found above the end of the stack when something is sent… */
+	__u8 inner_seen;  /* …and how often in a row */
+	__u8 inner_runs;  /* enum java_runs, of the last send */
+	__u16 slot;	  /* place of the task; 0: not known */
+	__u16 root;	  /* place of the object by which a path to the task begins (path.h) */
+	__u16 seen_at;	  /* loop: a candidate for the place… */
+	__u8 seen;	  /* …and how much more often it was right than wrong */
+	__u8 called;	  /* loop: so often it was woken for a task since one was seen */
+	__u32 class;	  /* of the tasks that it runs */
+	__u32 worn_at;	  /* `java_worn` when `worn` was decided */
+	__u8 worn;	  /* worker: its task object is used for one request after the other */
+	__u8 unsure;	  /* the last send may have been for a task, or not */
+	__u8 checks;	  /* worker: so often it has sent for its task */
+	__u8 misses;	  /* worker: so often in a row there was no task at the place */
+	__u8 pause;	  /* nothing was found: the next search follows after so many messages… */
+	__u8 wait;	  /* …of which so many are left */
+	__u8 loop : 1;	  /* as in its task_state */
+	__u8 mounts : 1;  /* it carries virtual threads */
+	__u8 serves : 1;  /* it reads requests itself */
+	__u8 allocates;	  /* enum allocates… */
+	__u64 allocates_for; /* …and the request; 0: not known which */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct java_thread);
+} java_threads SEC(".maps");
+
+/* Copies what user space has found since. Verified on its own. */
+__noinline int java_learn(struct java_thread *j, __u32 epoch)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	const struct java_facts *facts = bpf_map_lookup_elem(&java_facts, &pid);
+
+	if (!j || !facts)
+		return 0;
+	j->facts = *facts;
+	j->facts_epoch = epoch;
+	return 0;
+}
+
+/* What is kept of a thread of Java that has made a call before, as it was then; NULL if it has not. */
+static __always_inline struct java_thread *java_seen(struct task_struct *task, const struct task_state *t)
+{
+	return has_runtime(t, WS_VIRTUAL_THREAD) ? bpf_task_storage_get(&java_threads, task, 0, 0) : NULL;
+}
+
+/* The state of the current thread of Java; NULL if its process has no machine that is followed. */
+static __always_inline struct java_thread *java_thread(struct task_struct *task, const struct task_state *t)
+{
+	struct java_thread *j;
+
+	if (!has_runtime(t, WS_VIRTUAL_THREAD))
+		return NULL;
+	j = bpf_task_storage_get(&java_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!j)
+		return NULL;
+	if (j->facts_epoch != t->facts_epoch)
+		java_learn(j, t->facts_epoch);
+	j->loop = t->loop;
+	j->cause = t->acts.cause;
+	return j;
+}
+
+#endif

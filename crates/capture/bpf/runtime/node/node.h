@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Node: what a message says of the turns that its event loop takes, and of the frames that it is given. */
+#ifndef WS_NODE_H
+#define WS_NODE_H
+
+#include "turns.h"
+#include "http2.h"
+
+static __always_inline void node_after_message(struct task_struct *task, struct task_state *t, struct sock_state *s,
+					       struct attribution *a, const struct cause *c, __u32 bits)
+{
+	struct node_thread *n = bpf_task_storage_get(&node_threads, task, 0, 0);
+	bool sent = bits & MESSAGE_SENT;
+
+	if (!n)
+		return;
+	if (n->turn && (!sent || bits & MESSAGE_FIRST))
+		node_message(n, s, c->exchange, sent);
+	/* A loop that is given frames one by one is given the bytes of a plain socket in the same way. */
+	if (!sent && n->frames && a == &t->acts)
+		a->framed = a->cause != 0;
+}
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The list of runtimes. The message path and the rules of causes call the functions of this file, and know no runtime
+ * by name. A runtime is a folder, a kind of actor in wire.h, its include, and a line in those functions below that
+ * concern it.
+ */
+#ifndef WS_RUNTIMES_H
+#define WS_RUNTIMES_H
+
+#include "go/goroutine.h"
+#include "go/connection.h"
+#include "go/http.h"
+#include "java/java.h"
+#include "haproxy/haproxy.h"
+#include "greenlet/greenlet.h"
+#include "asyncio/asyncio.h"
+#include "tokio/tokio.h"
+#include "node/node.h"
+#include "python/locks.h"
+#include "python/queue.h"
+
+/* State of the current thread that one message needs several times: looked up once. */
+struct runtime_states {
+	struct java_thread *java;
+};
+
+static __always_inline struct attribution *acting_with(struct task_struct *task, struct task_state *t,
+						       struct runtime_states *r)
+{
+	struct actor_key key = { .pid = task->tgid };
+	struct attribution *c;
+
+	r->java = NULL;
+	t->actor = 0;
+	if (t->runs) {
+		c = actor_running(t, &key);
+		if (!c || (has_runtime(t, WS_ASYNCIO_TASK) && asyncio_stands_for_thread(c)))
+			return &t->acts;
+		t->actor = key.id;
+		return c;
+	}
+	learn_runtimes(task, t);
+	if (!t->process_runtimes)
+		return &t->acts;
+	r->java = java_thread(task, t);
+	if (r->java)
+		return java_acting(task, t, r->java);
+	if (has_runtime(t, WS_HAPROXY_STREAM))
+		return haproxy_acting(task, t);
+	if (has_runtime(t, WS_GOROUTINE))
+		return go_acting(task, t);
+	return &t->acts;
+}
+
+static __always_inline struct attribution *acting(struct task_struct *task, struct task_state *t)
+{
+	struct runtime_states r;
+
+	return acting_with(task, t, &r);
+}
+
+/*
+ * Before acting(), where there is room on the stack: looks which task the thread runs. `bits` is enum message_bits, as
+ * is what it returns; `s` is not used if a connection is opened.
+ */
+static __always_inline __u32 runtime_find_task(struct task_struct *task, struct task_state *t,
+					       const struct sock_state *s, __u32 bits)
+{
+	struct java_thread *j = java_thread(task, t);
+
+	return j ? java_find_task(j, s, bits) : 0;
+}
+
+/* Whether runtime_before_message() wants the address of the first bytes. */
+static __always_inline bool runtime_reads_bytes(const struct task_state *t)
+{
+	return has_runtime(t, WS_TOKIO_TASK);
+}
+
+/* A message of actor `a`, before its cause is decided. `at` is the address of its bytes. */
+static __always_inline void runtime_before_message(struct task_struct *task, struct task_state *t, struct sock_state *s,
+						   struct attribution *a, __u32 bits, __u64 at)
+{
+	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS;
+
+	if (!t->thread_runtimes)
+		return;
+	if (has_runtime(t, WS_ASYNCIO_TASK))
+		asyncio_before_message(task, s, a, direction, t->socket);
+	if (has_runtime(t, WS_TOKIO_TASK))
+		tokio_before_message(task, t, s, a, direction, at);
+}
+
+/* …and after it. */
+static __always_inline void runtime_after_message(struct task_struct *task, struct task_state *t, struct sock_state *s,
+						  struct attribution *a, const struct cause *c, __u32 bits,
+						  struct runtime_states *r)
+{
+	if (r->java)
+		java_after_message(task, t, r->java, s, a, c, bits);
+	if (!t->thread_runtimes)
+		return;
+	if (has_runtime(t, WS_NODE_EVENT))
+		node_after_message(task, t, s, a, c, bits);
+	if (has_runtime(t, WS_TOKIO_TASK))
+		tokio_after_message(t, s, a, bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS);
+	if (has_runtime(t, WS_ASYNCIO_TASK) && !(bits & MESSAGE_SENT) && a == &t->acts)
+		asyncio_after_message(task, s, c);
+}
+
+/* A message has been followed. `blocked`: the call would have to wait instead, and with it its actor. */
+static __always_inline void runtime_finish_message(struct task_state *t, bool blocked)
+{
+	if (t->process_runtimes & 1U << WS_VIRTUAL_THREAD)
+		java_finish(t, blocked);
+}
+
+/* An actor opens a connection: before it is decided for which request… */
+static __always_inline void runtime_before_connect(struct task_state *t, struct attribution *a)
+{
+	if (has_runtime(t, WS_ASYNCIO_TASK))
+		drop_if_superseded(a);
+}
+
+/* …and afterwards. */
+static __always_inline void runtime_after_connect(struct task_struct *task, struct task_state *t, struct attribution *a)
+{
+	struct java_thread *j = java_thread(task, t);
+
+	if (!j)
+		return;
+	java_note_allocations(task, t, j, t->actor ? NULL : a);
+	java_finish(t, false);
+}
+
+/*
+ * Whether threads of the process are given work: in Go, goroutines are, and a thread inherits and is woken for nobody.
+ */
+static __always_inline bool threads_act(const struct task_state *t)
+{
+	return !has_runtime(t, WS_GOROUTINE);
+}
+
+/* The actor that wakes another thread. */
+static __always_inline struct attribution *waking(struct task_struct *task, struct task_state *t)
+{
+	learn_runtimes(task, t);
+	return has_runtime(t, WS_VIRTUAL_THREAD) || has_runtime(t, WS_TOKIO_TASK) ? acting(task, t) : &t->acts;
+}
+
+/* Whether a runtime uses this futex for itself, so that it hands over no work. */
+static __always_inline bool runtime_is_lock(struct task_struct *task, const struct task_state *t, __u64 place)
+{
+	return has_runtime(t, WS_PYTHON_JOB) && python_is_lock(task, t, place);
+}
+
+/* The thread is woken at a futex. */
+static __always_inline void runtime_woken(struct task_struct *wakee, const struct task_state *w)
+{
+	struct java_thread *j = java_seen(wakee, w);
+
+	if (j)
+		java_woken(wakee, w, j);
+}
+
+/*
+ * The current thread (NULL: another process) wakes a loop of events. Whether the loop's own tasks say more than the
+ * waker.
+ */
+static __always_inline bool runtime_loop_woken(struct task_struct *task, const struct task_state *t,
+					       struct task_struct *wakee, const struct task_state *w, bool written)
+{
+	struct java_thread *j = t ? java_seen(task, t) : NULL;
+
+	if (j && !j->mounts)
+		java_woken(task, t, j); /* it has made something for others to send */
+	j = written ? java_seen(wakee, w) : NULL;
+	return j && java_loop_woken(j);
+}
+
+#endif
