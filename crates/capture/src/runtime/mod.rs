@@ -6,7 +6,6 @@
 
 mod asyncio;
 mod go;
-mod haproxy;
 mod java;
 mod node;
 mod python;
@@ -23,7 +22,6 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &node::Node,
     &python::queue::Queues,
     &python::greenlet::Greenlets,
-    &haproxy::HaProxy,
     &asyncio::Asyncio,
     &tokio::Tokio,
     &python::Interpreter,
