@@ -30,6 +30,7 @@ enum ws_actor_kind {
 	WS_GREENLET = 3,
 	WS_ASYNCIO_TASK = 4,
 	WS_TOKIO_TASK = 5,
+	WS_HAPROXY_STREAM = 6,
 	WS_NODE_EVENT = 7,
 	WS_PYTHON_JOB = 8,
 };

@@ -11,6 +11,7 @@
 #include "go/connection.h"
 #include "go/http.h"
 #include "java/java.h"
+#include "haproxy/haproxy.h"
 #include "greenlet/greenlet.h"
 #include "asyncio/asyncio.h"
 #include "tokio/tokio.h"
@@ -44,6 +45,8 @@ static __always_inline struct attribution *acting_with(struct task_struct *task,
 	r->java = java_thread(task, t);
 	if (r->java)
 		return java_acting(task, t, r->java);
+	if (has_runtime(t, WS_HAPROXY_STREAM))
+		return haproxy_acting(task, t);
 	if (has_runtime(t, WS_GOROUTINE))
 		return go_acting(task, t);
 	return &t->acts;

@@ -6,6 +6,7 @@
 
 mod asyncio;
 mod go;
+mod haproxy;
 mod java;
 mod node;
 mod python;
@@ -22,6 +23,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &node::Node,
     &python::queue::Queues,
     &python::greenlet::Greenlets,
+    &haproxy::HaProxy,
     &asyncio::Asyncio,
     &tokio::Tokio,
     &python::Interpreter,
