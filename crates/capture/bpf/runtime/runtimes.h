@@ -13,6 +13,7 @@
 #include "java/java.h"
 #include "haproxy/haproxy.h"
 #include "greenlet/greenlet.h"
+#include "asyncio/asyncio.h"
 #include "tokio/tokio.h"
 #include "node/node.h"
 #include "python/locks.h"
@@ -33,7 +34,7 @@ static __always_inline struct attribution *acting_with(struct task_struct *task,
 	t->actor = 0;
 	if (t->runs) {
 		c = actor_running(t, &key);
-		if (!c)
+		if (!c || (has_runtime(t, WS_ASYNCIO_TASK) && asyncio_stands_for_thread(c)))
 			return &t->acts;
 		t->actor = key.id;
 		return c;
@@ -84,6 +85,8 @@ static __always_inline void runtime_before_message(struct task_struct *task, str
 
 	if (!t->thread_runtimes)
 		return;
+	if (has_runtime(t, WS_ASYNCIO_TASK))
+		asyncio_before_message(task, s, a, direction, t->socket);
 	if (has_runtime(t, WS_TOKIO_TASK))
 		tokio_before_message(task, t, s, a, direction, at);
 }
@@ -101,6 +104,8 @@ static __always_inline void runtime_after_message(struct task_struct *task, stru
 		node_after_message(task, t, s, a, c, bits);
 	if (has_runtime(t, WS_TOKIO_TASK))
 		tokio_after_message(t, s, a, bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS);
+	if (has_runtime(t, WS_ASYNCIO_TASK) && !(bits & MESSAGE_SENT) && a == &t->acts)
+		asyncio_after_message(task, s, c);
 }
 
 /* A message has been followed. `blocked`: the call would have to wait instead, and with it its actor. */
@@ -113,6 +118,8 @@ static __always_inline void runtime_finish_message(struct task_state *t, bool bl
 /* An actor opens a connection: before it is decided for which request… */
 static __always_inline void runtime_before_connect(struct task_state *t, struct attribution *a)
 {
+	if (has_runtime(t, WS_ASYNCIO_TASK))
+		drop_if_superseded(a);
 }
 
 /* …and afterwards. */

@@ -4,6 +4,7 @@
 //! To add a runtime: a module here with a type that implements [`Runtime`], one line in [`RUNTIMES`], a folder in
 //! `bpf/runtime/` with its lines in `bpf/runtime/runtimes.h`, and a kind in `bpf/wire.h`. Nothing else names a runtime.
 
+mod asyncio;
 mod go;
 mod haproxy;
 mod java;
@@ -23,6 +24,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &python::queue::Queues,
     &python::greenlet::Greenlets,
     &haproxy::HaProxy,
+    &asyncio::Asyncio,
     &tokio::Tokio,
     &python::Interpreter,
     &java::Java,

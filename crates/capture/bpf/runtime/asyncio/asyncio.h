@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Tasks of Python's asyncio, also on uvloop, are actors of one thread. A task inherits from its creator. The loop reads
+ * sockets in callbacks, which give what they have read to a task by a future: a task that waited for a future goes on
+ * for the request that the settling callback read, unless it acts for another request that is not answered (then it
+ * waited for something else: a connection that became free). A future that another task settles is only a signal. A
+ * task without a cause stands for its thread (cause/trust.h).
+ *
+ * uvloop may read the first request of a connection before the task runs that was made for it, and the task then finds
+ * the request without waiting. The callback that makes the task also begins to read, which tells whose that request
+ * will be.
+ *
+ * The end of a callback is seen where the next one begins, or, as uvloop reads before that, where it leaves its
+ * context. src/runtime/asyncio.rs finds the functions; the offsets are those of builds with the interpreter's lock, and
+ * a task is trusted only if its birth was seen.
+ */
+#ifndef WS_ASYNCIO_H
+#define WS_ASYNCIO_H
+
+#define PY_HEADER 16 /* struct PyObject: a wrapper's task follows it */
+#define PY_TYPE 8
+#define PY_TUPLE 24	      /* struct PyTupleObject: where its items begin */
+#define PY_FUTURE_CALLBACK 24 /* struct FutureObj: its loop, its first callback */
+#define PY_METHOD_SELF 24     /* struct PyCFunctionObject */
+#define PY_PARTIAL_GIVEN 24   /* partialobject of functools: the arguments */
+#define UV_STREAM_FD 184      /* struct uv_stream_s of libuv 1: io_watcher.fd */
+
+enum asyncio_point {
+	ASYNCIO_CALLBACK = 1, /* context_run(), PyContext_Exit() */
+	ASYNCIO_BORN = 2,     /* Task.__init__(self, …) */
+	ASYNCIO_SETTLED = 3,  /* set_result(self, …), set_exception, cancel of a future */
+	ASYNCIO_STEP = 4,     /* TaskStepMethWrapper.__call__(self, …) */
+	ASYNCIO_WAKE = 5,     /* task_wakeup(task, future) */
+	ASYNCIO_WRAPPED = 6,  /* TaskWakeupMethWrapper.__call__(self, (future,), …), until Python 3.9 */
+	ASYNCIO_END = 7,      /* the return of the last three */
+	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
+};
+
+/* The place of a task that was woken by an answer, and of one that works for any task that asks it. */
+enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };
+
+struct asyncio_thread {
+	__u64 read_for; /* if `fresh`: the request that the running callback has read, or whose answer it has read */
+	__u64 born;	/* task that the running callback has made */
+	__u8 fresh;	/* what the running callback has read: enum carried_by */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct asyncio_thread);
+} asyncio_threads SEC(".maps");
+
+/* Tasks that were made for a new connection, by its socket: its first request may come before they wait for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} first_tasks SEC(".maps");
+
+/* Whether the end of each callback of this thread's loop is seen. */
+static __always_inline bool asyncio_is_seen(const struct task_state *t)
+{
+	return t->thread_runtimes >> WS_ASYNCIO_TASK & 1;
+}
+
+/*
+ * A task without a cause stands for its thread; but no worker does, for the trust in the thread is learnt from its
+ * calls.
+ */
+static __always_inline bool asyncio_stands_for_thread(const struct attribution *c)
+{
+	return !c->cause && c->place != ASYNCIO_WORKER;
+}
+
+static __always_inline void asyncio_born(struct task_state *t, struct asyncio_thread *l, struct actor_key *key,
+					 __u64 task)
+{
+	struct carrier_key future = { .object = task, .pid = key->pid };
+	struct attribution *from = actor_running(t, key), born = {};
+
+	if (from) {
+		drop_if_superseded(from);
+		inherit(&born, from, WS_EV_COROUTINE);
+		if (!born.cause && (from->cause || from->guess || from->evidence == WS_EV_INFERRED))
+			born.evidence = WS_EV_INFERRED;
+	} else if (l->fresh && l->read_for) {
+		born.cause = l->read_for;
+		born.evidence = WS_EV_COROUTINE;
+		born.state = is_provisional(born.cause) ? ACTS_LENT : ACTS_OWN;
+	} else if (l->fresh || (asyncio_is_seen(t) && t->loop)) { /* by a callback, for a connection that is new */
+		born.evidence = WS_EV_INFERRED;
+	}
+	if (!t->runs)
+		l->born = task;
+	key->id = task;
+	key->kind = WS_ASYNCIO_TASK;
+	actor_born_with(key, &born);
+	actor_drop(&future); /* what was a future at this address */
+}
+
+/* A task that may have been there before its probes: it may act for somebody, or wait for work. */
+static __always_inline struct attribution *asyncio_found(struct actor_key *key)
+{
+	struct attribution unknown = { .evidence = WS_EV_INFERRED };
+
+	bpf_map_update_elem(&actors, key, &unknown, BPF_NOEXIST);
+	return actor_find(key);
+}
+
+/*
+ * The task that waits for this future, if it is the first to do so. The future's callback is a method of that task, or
+ * its wrapper.
+ */
+static __always_inline struct attribution *asyncio_waiter(struct actor_key *key, __u64 running, __u64 future)
+{
+	__u64 callback = user_word(future + PY_FUTURE_CALLBACK), type = user_word(running + PY_TYPE);
+
+	key->kind = WS_ASYNCIO_TASK;
+	key->id = user_word(callback + PY_METHOD_SELF);
+	if (!type || user_word(key->id + PY_TYPE) != type)
+		key->id = user_word(callback + PY_HEADER);
+	if (!type || user_word(key->id + PY_TYPE) != type)
+		return NULL;
+	return asyncio_found(key);
+}
+
+/*
+ * Whether a gather(), a group or a task waits for the end of this task. Then it is a part of the work for which it was
+ * made, and gives the tasks that it wakes a lock, an event or a connection. The end of a worker is not awaited.
+ */
+static __always_inline bool asyncio_awaited(__u64 task)
+{
+	return user_word(task + PY_FUTURE_CALLBACK) != 0;
+}
+
+/* One task wakes another. */
+static __always_inline void asyncio_passed(struct task_state *t, struct actor_key *key, __u64 future)
+{
+	struct attribution *from, *to;
+
+	from = actor_running(t, key);
+	if (!from)
+		return;
+	drop_if_superseded(from);
+	to = asyncio_waiter(key, t->runs, future);
+	/*
+	 * The task works for other requests than the one for which it was made, or has outlived that: perhaps a worker
+	 * that was made when first needed. Or it gave back a lock.
+	 */
+	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) &&
+	    from->cause &&
+	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->runs)))) {
+		actor_pass_cause(from, 0, WS_EV_INFERRED, PASS_OWN);
+		from->place = ASYNCIO_WORKER;
+	}
+	if (to && to != from && to->cause && is_over(to))
+		actor_pass_cause(to, 0, WS_EV_INFERRED, PASS_OWN);
+}
+
+static __always_inline void asyncio_settled(struct task_state *t, const struct asyncio_thread *l, struct actor_key *key,
+					    __u64 object)
+{
+	struct carrier_key future = { .object = object, .pid = key->pid };
+	struct carried given = { .cause = l->read_for, .by = l->fresh };
+
+	if (t->runs)
+		asyncio_passed(t, key, object);
+	if (given.by && !t->runs)
+		actor_carry(&future, &given);
+	else
+		actor_drop(&future);
+}
+
+/*
+ * The task that awaits this one, directly or by wait_for() until Python 3.11: functools.partial(release, future of the
+ * other).
+ */
+static __always_inline struct attribution *asyncio_superior(struct actor_key *key, __u64 task)
+{
+	struct attribution *c = asyncio_waiter(key, task, task);
+
+	return c ? c
+		 : asyncio_waiter(
+			   key, task,
+			   user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_GIVEN) + PY_TUPLE));
+}
+
+static __always_inline void asyncio_woken(const struct actor_key *task, struct attribution *c,
+					  const struct carrier_key *future)
+{
+	struct carried *got = actor_carried(future);
+	struct actor_key key = *task;
+	struct attribution *other;
+	__u64 cause;
+	bool free, reader, worker;
+	__u8 by;
+
+	if (!got)
+		return;
+	cause = got->cause;
+	by = got->by;
+	actor_drop(future);
+	if (cause && cause == c->cause)
+		return;
+	free = !c->cause || is_over(c);
+	/* A task that was woken by an answer before, and has no cause of its own, reads answers for others. */
+	reader = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_READER;
+	if (by == CARRIED_BY_REQUEST && (is_provisional(c->cause) || socket_of(cause) == socket_of(c->cause)))
+		free = true;
+	if (!free && !reader)
+		return;
+	worker = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_WORKER;
+	actor_pass_cause(c, cause, cause ? WS_EV_COROUTINE : WS_EV_INFERRED,
+			 is_provisional(cause) ? PASS_LENT : PASS_OWN);
+	if (by == CARRIED_BY_ANSWER)
+		c->place = cause ? ASYNCIO_READER : worker ? ASYNCIO_WORKER : 0;
+	/* The task was made only to read the request: the task that awaits it acts for that, too. */
+	other = by == CARRIED_BY_REQUEST ? asyncio_superior(&key, task->id) : NULL;
+	if (other && other != c && (!other->cause || is_over(other)))
+		actor_pass_cause(other, cause, WS_EV_COROUTINE, PASS_OWN);
+}
+
+static __always_inline void asyncio_reads(struct task_struct *task, const struct task_state *t,
+					  const struct asyncio_thread *l, __u64 stream)
+{
+	__u64 made = l->born, inode, sk;
+	__u32 fd = 0;
+
+	if (!made || t->runs || bpf_probe_read_user(&fd, sizeof(fd), (void *)(stream + UV_STREAM_FD)))
+		return;
+	sk = (__u64)sock_of_fd(task, fd, &inode);
+	if (sk)
+		remember(&first_tasks, &sk, &made);
+}
+
+/* The first request of a connection is read: the task that was made for the connection acts for it. */
+static __always_inline void asyncio_first(__u64 sk, __u64 request, __u32 pid)
+{
+	struct actor_key key = { .pid = pid, .kind = WS_ASYNCIO_TASK };
+	__u64 *id = bpf_map_lookup_elem(&first_tasks, &sk);
+	struct attribution *c;
+
+	if (!id)
+		return;
+	key.id = *id;
+	bpf_map_delete_elem(&first_tasks, &sk);
+	c = actor_find(&key);
+	if (c && !c->cause)
+		actor_pass_cause(c, request, WS_EV_COROUTINE, PASS_OWN);
+}
+
+/* `sk` is the address of the socket. */
+static __always_inline void asyncio_before_message(struct task_struct *task, struct sock_state *s,
+						   struct attribution *a, __u8 direction, __u64 sk)
+{
+	if (s->request_direction != WS_INGRESS) {
+		if (direction == WS_EGRESS)
+			drop_if_superseded(a);
+		return;
+	}
+	if (direction == WS_INGRESS && s->exchange <= 1)
+		asyncio_first(sk, exchange_id(s), task->tgid);
+	note_progress(s, direction);
+}
+
+/* A callback of the loop has read a request (`c->exchange`), or the answer to one (`c->id`). */
+static __always_inline void asyncio_after_message(struct task_struct *task, const struct sock_state *s,
+						  const struct cause *c)
+{
+	struct asyncio_thread *l = bpf_task_storage_get(&asyncio_threads, task, 0, 0);
+	bool begins = brings_work(s);
+
+	if (!l)
+		return;
+	l->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
+	l->read_for = begins ? c->exchange : c->id;
+}
+
+SEC("uprobe.multi")
+int asyncio(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct actor_key key = { .pid = task->tgid, .kind = WS_ASYNCIO_TASK };
+	struct asyncio_thread *l;
+	struct carrier_key future = { .pid = task->tgid };
+	struct attribution *c;
+	bool known;
+	__u64 point = bpf_get_attach_cookie(ctx);
+
+	if (!t)
+		return 0;
+	l = bpf_task_storage_get(&asyncio_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!l)
+		return 0;
+	if (point == ASYNCIO_CALLBACK) {
+		t->thread_runtimes |= 1U << WS_ASYNCIO_TASK;
+		if (!t->runs)
+			l->fresh = l->born = 0;
+		return 0;
+	}
+	if (!asyncio_is_seen(t) && point != ASYNCIO_BORN) /* the other half was not found */
+		return 0;
+	switch (point) {
+	case ASYNCIO_BORN:
+		asyncio_born(t, l, &key, WS_FN_ARG1(ctx));
+		return 0;
+	case ASYNCIO_SETTLED:
+		asyncio_settled(t, l, &key, WS_FN_ARG1(ctx));
+		return 0;
+	case ASYNCIO_END:
+		actor_runs(t, WS_ASYNCIO_TASK, 0);
+		return 0;
+	case ASYNCIO_READS:
+		asyncio_reads(task, t, l, WS_FN_ARG1(ctx));
+		return 0;
+	case ASYNCIO_STEP:
+		key.id = user_word(WS_FN_ARG1(ctx) + PY_HEADER);
+		break;
+	case ASYNCIO_WAKE:
+		key.id = WS_FN_ARG1(ctx);
+		future.object = WS_FN_ARG2(ctx);
+		break;
+	case ASYNCIO_WRAPPED:
+		key.id = user_word(WS_FN_ARG1(ctx) + PY_HEADER);
+		future.object = user_word(WS_FN_ARG2(ctx) + PY_TUPLE);
+		break;
+	}
+	c = actor_find(&key);
+	known = c;
+	if (!c && point == ASYNCIO_WAKE)
+		c = asyncio_found(&key);
+	if (c && future.object)
+		asyncio_woken(&key, c, &future);
+	/* A task that was not known stands for its thread this time. */
+	actor_runs(t, WS_ASYNCIO_TASK, c && (known || c->cause) ? key.id : 0);
+	return 0;
+}
+
+#endif

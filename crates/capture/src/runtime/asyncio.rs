@@ -1,0 +1,296 @@
+//! Tasks of Python's asyncio (its C module `_asyncio`, which uvloop uses as well): where a task is made, stepped and
+//! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where
+//! reading from a connection begins.
+//!
+//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as [`super::python::queue`] finds
+//! its methods: in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in the
+//! specifications of types (`PyType_Spec`, since 3.12).
+
+use super::{python, Runtime};
+use crate::features::Program;
+use crate::uprobe::elf::Image;
+use crate::uprobe::points::{Exits, Function};
+use crate::uprobe::{Probe, ProbeSet};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Python's asyncio, and uvloop.
+pub(super) struct Asyncio;
+
+const PROGRAM: &str = "asyncio";
+const PROGRAMS: &[Program] = &[Program::uprobe(
+    PROGRAM,
+    "Python: which task runs (asyncio, uvloop)",
+    "calls of tasks are joined by guess if several requests were read together",
+)];
+
+impl Runtime for Asyncio {
+    fn programs(&self) -> &'static [Program] {
+        PROGRAMS
+    }
+
+    fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
+        let tasks = plan(image);
+        vec![ProbeSet::new(PROGRAM, tasks.enter), ProbeSet::at_return(PROGRAM, tasks.end)]
+    }
+
+    fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
+        python::expected(pid, root, &MODULES)
+    }
+}
+
+/// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
+const MODULES: [(&str, &str); 2] = [("lib-dynload", "_asyncio."), ("site-packages/uvloop", "loop.")];
+
+/// Exported by that module; a static interpreter has both.
+const MODULE: &str = "PyInit__asyncio";
+/// Exported by the interpreter.
+const INTERPRETER: &str = "_PyRuntime";
+const LEAVES_CONTEXT: &str = "PyContext_Exit";
+/// Exported by uvloop's module, which contains libuv.
+const UVLOOP: &str = "PyInit_loop";
+const READ_START: &str = "uv_read_start";
+/// Cookies, as in `bpf/runtime/asyncio/asyncio.h`.
+const CALLBACK: u64 = 1;
+const BORN: u64 = 2;
+const SETTLED: u64 = 3;
+const STEP: u64 = 4;
+const WAKE: u64 = 5;
+const WRAPPED: u64 = 6;
+const END: u64 = 7;
+const READS: u64 = 8;
+/// Methods of futures, and of tasks, which are futures.
+const SETTLING: [&str; 3] = ["set_result", "set_exception", "cancel"];
+/// `struct PyMethodDef`: its size; the name is followed by the function.
+const METHOD: u64 = 32;
+/// From the name in a `PyTypeObject`: to `tp_dealloc`, `tp_call` and `tp_init`. In a `PyType_Spec`, the slots stand
+/// where the first is.
+const DEALLOC: u64 = 24;
+/// A slot by its place behind the name in a type, and by its number in `typeslots.h`.
+type Slot = (u64, u32);
+const CALL: Slot = (104, 50);
+const INIT: Slot = (272, 60);
+/// Most slots of one type that are read.
+const MAX_SLOTS: u64 = 32;
+/// Bytes of each function that are disassembled.
+const LOOKED_AT: u64 = 64;
+
+/// Where to probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tasks {
+    enter: Vec<Probe>,
+    /// Functions whose return is of interest.
+    end: Vec<Probe>,
+}
+
+/// Looks into a file. The interpreter has one half of the functions, its module the other; a half is used only if it is
+/// complete.
+fn plan(image: &Image<'_>) -> Tasks {
+    let mut tasks = Tasks::default();
+    if !image.is_x86_64() {
+        return tasks;
+    }
+    let symbols = image.functions(&[MODULE, INTERPRETER, LEAVES_CONTEXT, UVLOOP, READ_START]);
+    if let (true, Some(start)) = (symbols.contains_key(UVLOOP), symbols.get(READ_START)) {
+        let function = image.bytes(start.address, LOOKED_AT).map(|code| Function::new(code, start.address));
+        let offset = function.and_then(|f| image.offset(f.points(false).enter));
+        tasks.enter.extend(offset.map(|offset| Probe { offset, cookie: READS }));
+    }
+    let (module, interpreter) = (symbols.contains_key(MODULE), symbols.contains_key(INTERPRETER));
+    if !module && !interpreter {
+        return tasks;
+    }
+    let tables = Tables::of(image);
+    if let Some(exit) = symbols.get(LEAVES_CONTEXT).filter(|_| interpreter) {
+        tasks.enter.extend(tables.callbacks(exit.address).unwrap_or_default());
+    }
+    if module {
+        let found = tables.tasks().unwrap_or_default();
+        tasks.enter.extend(found.enter);
+        tasks.end.extend(found.end);
+    }
+    tasks
+}
+
+struct Tables<'a, 'i> {
+    image: &'a Image<'i>,
+    pointers: HashMap<u64, u64>,
+    /// Addresses of each name.
+    names: HashMap<&'static str, HashSet<u64>>,
+}
+
+const NAMES: [&str; 11] = [
+    "copy",
+    "run",
+    "set_result",
+    "set_exception",
+    "cancel",
+    "_asyncio.Task",
+    "TaskStepMethWrapper",
+    "_asyncio.TaskStepMethWrapper",
+    "task_wakeup",
+    "TaskWakeupMethWrapper",
+    "_asyncio.TaskWakeupMethWrapper",
+];
+
+impl<'a, 'i> Tables<'a, 'i> {
+    fn of(image: &'a Image<'i>) -> Self {
+        let names = NAMES.into_iter().map(|name| (name, image.strings(name).into_iter().collect())).collect();
+        Tables { image, pointers: image.pointers().into_iter().collect(), names }
+    }
+
+    /// Pointers to a name.
+    fn to(&self, name: &str) -> Vec<u64> {
+        let Some(names) = self.names.get(name) else { return Vec::new() };
+        let mut found: Vec<u64> =
+            self.pointers.iter().filter(|(_, to)| names.contains(to)).map(|(at, _)| *at).collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn code(&self, at: u64) -> Option<u64> {
+        self.pointers.get(&at).copied().filter(|to| self.image.offset(*to).is_some())
+    }
+
+    /// A function of a type, by the type's name.
+    fn slot(&self, name: &str, (place, number): Slot) -> Option<u64> {
+        self.to(name).into_iter().find_map(|at| {
+            if self.code(at + DEALLOC).is_some() {
+                return self.code(at + place);
+            }
+            let slots = *self.pointers.get(&(at + DEALLOC))?;
+            let slot = (0..MAX_SLOTS).map(|n| slots + 16 * n).find(|slot| {
+                self.image.data(*slot, 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes) == Some(number)
+            })?;
+            self.code(slot + 8)
+        })
+    }
+
+    fn probe(&self, address: u64, cookie: u64) -> Option<Probe> {
+        Some(Probe { offset: self.image.offset(address)?, cookie })
+    }
+
+    fn function(&self, address: u64) -> Option<Function> {
+        Some(Function::new(self.image.bytes(address, LOOKED_AT)?, address))
+    }
+
+    fn entry(&self, address: u64, cookie: u64) -> Option<Probe> {
+        self.probe(self.function(address)?.points(false).enter, cookie)
+    }
+
+    /// Where an event loop begins and ends a callback. `run` of contexts follows their `copy` in their table.
+    fn callbacks(&self, exit: u64) -> Option<Vec<Probe>> {
+        let copies = self.names.get("copy")?;
+        let is_contexts =
+            |at: &u64| self.pointers.get(&(at.wrapping_sub(METHOD))).is_some_and(|to| copies.contains(to));
+        let run = self.to("run").into_iter().find(is_contexts)?;
+        Some(vec![self.entry(self.code(run + 8)?, CALLBACK)?, self.entry(exit, CALLBACK)?])
+    }
+
+    fn tasks(&self) -> Option<Tasks> {
+        let mut tasks = Tasks::default();
+        tasks.enter.push(self.entry(self.slot("_asyncio.Task", INIT)?, BORN)?);
+        for name in SETTLING {
+            let methods: HashSet<u64> = self.to(name).into_iter().filter_map(|at| self.code(at + 8)).collect();
+            if methods.is_empty() {
+                return None;
+            }
+            for method in methods {
+                tasks.enter.push(self.entry(method, SETTLED)?);
+            }
+        }
+        let either = |names: [&str; 2]| names.into_iter().find_map(|name| self.slot(name, CALL));
+        let step = either(["TaskStepMethWrapper", "_asyncio.TaskStepMethWrapper"])?;
+        let woken = self.to("task_wakeup").into_iter().find_map(|at| self.code(at + 8)).map(|at| (at, WAKE));
+        let wrapped = || Some((either(["TaskWakeupMethWrapper", "_asyncio.TaskWakeupMethWrapper"])?, WRAPPED));
+        for (address, cookie) in [(step, STEP), woken.or_else(wrapped)?] {
+            let points = self.function(address)?.return_points();
+            let Exits::Return(at) = points.exits else { return None };
+            tasks.enter.push(self.probe(points.enter, cookie)?);
+            tasks.end.push(self.probe(at, END)?);
+        }
+        Some(tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uprobe::elf;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// The interpreters that are here: that of PATH, that of the system, and those of pyenv.
+    fn interpreters() -> Vec<String> {
+        let versions = std::env::var("HOME").map(|home| format!("{home}/.pyenv/versions")).unwrap_or_default();
+        let found = std::fs::read_dir(versions).into_iter().flatten().flatten();
+        let found = found.map(|version| version.path().join("bin/python3").display().to_string());
+        ["python3".to_string(), "/usr/bin/python3".to_string()].into_iter().chain(found).collect()
+    }
+
+    /// Its version, and the files in which contexts and tasks are.
+    fn files(python: &str) -> Option<(u32, String, String)> {
+        const ASK: &str =
+            "import sys, _asyncio; print(sys.version_info[1]); print(getattr(_asyncio, '__file__', sys.executable))\n\
+            print(next((l.split()[-1] for l in open('/proc/self/maps') if 'libpython3.' in l), sys.executable))";
+        let asked = Command::new(python).args(["-c", ASK]).output().ok()?;
+        let text = String::from_utf8(asked.stdout).ok()?;
+        let mut lines = text.lines().map(str::to_string);
+        Some((lines.next()?.parse().ok()?, lines.next()?, lines.next()?))
+    }
+
+    /// The names of the functions that are probed, where the file has them, and their cookies.
+    fn probed(file: &str) -> Option<(Tasks, Vec<(String, u64)>)> {
+        elf::with(Path::new(file), |image| {
+            let tasks = plan(image);
+            let all = image.named(|name| Some(String::from_utf8_lossy(name).to_string()));
+            let inside = |probe: &Probe| {
+                let holds = |place: &elf::Place| {
+                    image.offset(place.address).is_some_and(|o| (o..o + place.size).contains(&probe.offset))
+                };
+                all.iter().find(|(place, _)| holds(place)).map(|(_, name)| (name.clone(), probe.cookie))
+            };
+            let named = tasks.enter.iter().chain(&tasks.end).filter_map(inside).collect();
+            Some((tasks, named))
+        })
+    }
+
+    #[test]
+    fn tasks_are_found_in_every_interpreter_that_is_here() {
+        let mut seen = 0;
+        for python in interpreters() {
+            let Some((minor, module, interpreter)) = files(&python).filter(|f| f.0 >= 8) else { continue };
+            let (contexts, named) = probed(&interpreter).expect("an ELF file");
+            assert_eq!(contexts.enter.iter().filter(|p| p.cookie == CALLBACK).count(), 2, "{python}: {interpreter}");
+            for (name, cookie) in named.iter().filter(|n| n.1 == CALLBACK) {
+                assert!(name == "context_run" || name == LEAVES_CONTEXT, "{python}: {name} {cookie}");
+            }
+            let (tasks, named) = probed(&module).expect("an ELF file");
+            let count = |cookie| tasks.enter.iter().chain(&tasks.end).filter(|p| p.cookie == cookie).count();
+            let wake = if minor < 10 { WRAPPED } else { WAKE };
+            assert_eq!([BORN, STEP, wake, END].map(count), [1, 1, 1, 2], "{python}: {module}");
+            assert!(count(SETTLED) >= 3, "{python}: {tasks:?}");
+            // A build that kept its symbols says whether it is so.
+            for (name, cookie) in named {
+                let right = match cookie {
+                    BORN => name.contains("Task___init__"),
+                    SETTLED => SETTLING.iter().any(|s| name.ends_with(s)),
+                    STEP => name == "TaskStepMethWrapper_call",
+                    WAKE => name == "task_wakeup",
+                    WRAPPED => name == "TaskWakeupMethWrapper_call",
+                    _ => {
+                        name == "task_wakeup"
+                            || name.ends_with("MethWrapper_call")
+                            || name == "context_run"
+                            || name == LEAVES_CONTEXT
+                    }
+                };
+                assert!(right, "{python}: {cookie} is in {name}");
+            }
+            seen += 1;
+        }
+        if seen == 0 {
+            println!("skipped: no python3 from 3.8 on");
+        }
+    }
+}
