@@ -15,6 +15,7 @@ mod load;
 mod object;
 mod on_demand;
 mod options;
+mod preemption;
 mod ring;
 mod runtime;
 pub mod targets;

@@ -24,6 +24,7 @@ fn open(
     options: &Options,
     targets: &Targets,
     load: &[&'static Program],
+    preemptible: bool,
 ) -> Result<OpenWirespanSkel<'static>, CaptureError> {
     // One loaded object per process, alive until its end: its few bytes are not worth a self-referential struct.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -42,7 +43,7 @@ fn open(
         rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 2;
         rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
         let seen = |name| load.iter().any(|p| p.name == name);
-        rodata.preemptible = release().is_some_and(|v| v >= PREEMPTIBLE);
+        rodata.preemptible = preemptible;
         rodata.flows_by_syscalls =
             rodata.by_syscalls && seen("flow_state") && !seen("flow_send") && !seen("flow_receive");
     }
@@ -92,9 +93,6 @@ fn random() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// From here on a program of a tracepoint may be interrupted by another task (SRCU instead of preemption that is off).
-const PREEMPTIBLE: (u32, u32) = (6, 19);
-
 /// The oldest kernel that has what every program needs.
 const OLDEST: (u32, u32) = (5, 12);
 
@@ -102,10 +100,6 @@ const OLDEST: (u32, u32) = (5, 12);
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-fn release() -> Option<(u32, u32)> {
-    version(&rustix::system::uname().release().to_string_lossy())
 }
 
 /// Why nothing could be loaded: the kernel's age, if that is it.
@@ -129,12 +123,13 @@ pub(crate) fn load_survivors(
     options: &Options,
     targets: &Targets,
     wanted: &[&'static Program],
+    preemptible: bool,
 ) -> Result<Loaded, CaptureError> {
     let mut programs = wanted.to_vec();
     let mut refused = Vec::new();
     loop {
         forget_words();
-        let error = match open(options, targets, &programs)?.load() {
+        let error = match open(options, targets, &programs, preemptible)?.load() {
             Ok(skel) => return Ok(Loaded { skel, programs, refused }),
             Err(error) => error,
         };

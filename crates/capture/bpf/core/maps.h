@@ -60,8 +60,9 @@ static __always_inline long remember(void *map, const void *key, const void *val
 }
 
 /*
- * A record under construction. Message programs run in process context with preemption off: one per CPU is enough.
- * Values of a per-CPU array are limited to 32 KiB, so that this is an array with an entry for each.
+ * A record under construction. Message programs run in process context with preemption off (hold_processor()): one
+ * record per processor is enough. A value of a per-CPU array is limited to 32 KiB, so this is an array with one entry
+ * per processor.
  */
 struct scratch {
 	struct ws_data data;
@@ -88,7 +89,7 @@ const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
 const volatile bool waited_for =
 	false; /* only tasks are reported: user space waits for each, and a new program cannot */
-const volatile bool preemptible = false;	 /* tracepoints no longer hold the processor (Linux 7.0) */
+const volatile bool preemptible = false;	 /* docs/preemption.md */
 const volatile bool flows_by_syscalls = false;	 /* calls on connections are counted at the end of system calls */
 const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */
 /* Changed at run time. */
@@ -99,9 +100,20 @@ __u64 next_socket_id;
 __u64 next_provisional;
 bool flows_open; /* before, the self-test's own sockets are no flows */
 
+/* Atomic: a program that is preempted between load and store would undo what others have counted meanwhile. */
 static __always_inline void count(__u32 which)
 {
 	__u64 *n = bpf_map_lookup_elem(&counters, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+/* The same, for less, where the program holds the processor. */
+static __always_inline void count_held(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &which);
+
 	if (n)
 		(*n)++;
 }

@@ -70,7 +70,7 @@ static __always_inline void inject_count(__u32 which)
 	__u64 *n = bpf_map_lookup_elem(&inject_counters, &which);
 
 	if (n)
-		(*n)++;
+		__sync_fetch_and_add(n, 1);
 }
 
 static __always_inline __u64 mix(__u64 x, __u64 y)

@@ -53,30 +53,38 @@ __noinline int remember_context(__u32 copied, __u64 exchange)
 	return 0;
 }
 
+/* Copies the head of a request into the scratch, and looks there for a context. */
+static __always_inline void read_context(struct task_state *t, const struct sock_state *s, int ret)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), copied;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+	struct location where;
+
+	if (!r)
+		return;
+	locate(&where, t, ret);
+	if (!where.segments)
+		return;
+	copied = copy_payload(r, &where, ret, WS_RECEIVED_HEAD);
+	if (copied >= 4)
+		remember_context(copied, exchange_id(s));
+}
+
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(inject_received, struct sock *sk, int ret, int msg_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	struct location where;
 	struct sock_state *s;
-	struct scratch *r;
-	__u32 cpu = bpf_get_smp_processor_id(), copied;
 
 	if (!inject_mode || !t || ret < 4 || msg_flags & MSG_PEEK)
 		return 0;
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!s || s->request_direction != WS_INGRESS || s->tuple.transport != WS_TCP || uses_io_uring(task))
 		return 0;
-	r = bpf_map_lookup_elem(&scratches, &cpu);
-	if (!r)
-		return 0;
-	locate(&where, t, ret);
-	if (!where.segments)
-		return 0;
-	copied = copy_payload(r, &where, ret, WS_RECEIVED_HEAD);
-	if (copied >= 4)
-		remember_context(copied, exchange_id(s));
+	hold_processor();
+	read_context(t, s, ret);
+	leave_processor();
 	return 0;
 }
 

@@ -35,7 +35,10 @@ static __always_inline bool would_block(__s64 ret)
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
-/* The record under construction belongs to the processor: no other task may come in between. */
+/*
+ * The record under construction belongs to the processor: no other task may run there until the record is sent
+ * (docs/preemption.md).
+ */
 static __always_inline void hold_processor(void)
 {
 	if (preemptible)

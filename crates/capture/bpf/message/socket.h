@@ -53,9 +53,7 @@ static __always_inline void on_connecting(struct sock *sk)
 	if (!t)
 		return;
 	learn_runtimes(task, t);
-	hold_processor();
 	runtime_find_task(task, t, NULL, MESSAGE_SENT | MESSAGE_CONNECTS);
-	leave_processor();
 	c = acting(task, t);
 	s = use_sock(sk, task);
 	if (!s)

@@ -245,19 +245,21 @@ struct java_search {
 	__u32 fields[8]; /* of an object */
 };
 
-/* Of the processor, which message programs hold; wake-ups do not come in between. */
+/*
+ * The search belongs to the thread: sk_msg programs and uprobes search, too, and may be preempted
+ * (docs/preemption.md). An interrupt does not search in the middle of a thread's search: for that, the thread would
+ * have to be in a call of futex() or in a write to a pipe.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
 	__type(value, struct java_search);
 } java_searches SEC(".maps");
 
 static __always_inline struct java_search *java_search(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&java_searches, &zero);
+	return bpf_task_storage_get(&java_searches, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 /* Takes the newest of `count` marks before the place `end` in whose piece of a buffer the object lies. */
