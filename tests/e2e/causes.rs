@@ -289,6 +289,19 @@ fn a_worker_thread_acts_for_who_woke_it() {
     check(test, 1, SATURATED, 0.9, pool(dir.path(), "pipe"));
 }
 
+/// A thread that waits for events within its call is no event loop: its request came from a socket that it reads alone.
+#[test]
+fn a_thread_that_waits_within_its_call_keeps_its_request() {
+    let test = "causes_waits";
+    if !can_trace(test) || !has(test, &["cc"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile_with("causes/waits.c", dir.path(), &[]);
+    check(test, 1, LIGHT, 0.98, Command::new(&program));
+    check(test, 1, OVERLAPPING, 0.98, Command::new(&program));
+}
+
 #[test]
 fn an_executor_of_python_hands_over() {
     let test = "causes_python";

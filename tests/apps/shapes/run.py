@@ -224,7 +224,9 @@ class Run:
     def start(self):
         shape = self.shape
         self.tls = self.certificate() if with_tls(shape) else {}
-        leaf = {"c": "thread", "go": "h2tls" if self.tls else "h2", "grpc": "seq"}[shape.leaf]
+        leaf = {"c": "thread", "go": {"tls": "tls"}.get(shape.how, "h2tls") if self.tls else "h2", "grpc": "seq"}[
+            shape.leaf
+        ]
         for name, calls in shape.tree.items():
             if not calls:
                 self.service(name, shape.leaf, leaf, calls)

@@ -3,7 +3,8 @@
 HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and `thread` itself makes
 them, `pool` gives each to a ThreadPoolExecutor and waits, `fanout` gives it all at once; `gevent` is `thread` with
 greenlets, `gevent-fanout` spawns one for each call; `asyncio` and `asyncio-fanout` do all in one event loop, `uvloop`
-and `uvloop-fanout` do it in that of libuv.
+and `uvloop-fanout` do it in that of libuv. `asyncio-lazy` gives each call to one of WORKERS tasks by an asyncio.Queue; the
+first request makes these tasks. `httpx-fanout` makes all calls at once by httpx.
 """
 
 import os
@@ -204,24 +205,53 @@ class Loop:
         await server.serve_forever()
 
 
+class LazyWorkers(Loop):
+    """Tasks that the first request makes, and that then make the calls of all."""
+
+    queue = None
+
+    async def worker(self):
+        while True:
+            done, one = await self.queue.get()
+            done.set_result(await super().call(*one))
+
+    async def call(self, *one):
+        if not self.queue:
+            self.queue = asyncio.Queue()
+            self.workers = [asyncio.create_task(self.worker()) for _ in range(WORKERS)]
+        done = asyncio.get_running_loop().create_future()
+        self.queue.put_nowait((done, one))
+        return await done
+
+
+class Httpx(Loop):
+    """A client of httpx for all, whose connections are handed from task to task by a lock of its pool."""
+
+    async def call(self, upstream, load, inside):
+        path, start = new_path(load), time.time_ns()
+        host, port = UPSTREAMS[upstream]
+        answer = await self.client.get(f"http://{host}:{port}{path}")
+        note("client", path, start, answer.status_code, port=port, **{"in": inside})
+        return answer.status_code == 200
+
+    async def run(self):
+        import httpx
+
+        self.client = httpx.AsyncClient(trust_env=False, timeout=60)
+        await super().run()
+
+
+LOOPS = {"asyncio-lazy": LazyWorkers, "httpx-fanout": Httpx}
+BLOCKING = ("thread", "pool", "fanout", "gevent", "gevent-fanout")
+
 if __name__ == "__main__":
-    if HOW not in (
-        "thread",
-        "pool",
-        "fanout",
-        "gevent",
-        "gevent-fanout",
-        "asyncio",
-        "asyncio-fanout",
-        "uvloop",
-        "uvloop-fanout",
-    ):
-        sys.exit(f"service.py: unknown HOW: {HOW}")
-    if HOW.startswith("uvloop"):
+    if HOW in ("uvloop", "uvloop-fanout"):
         import uvloop
 
         uvloop.run(Loop().run())
-    elif HOW.startswith("asyncio"):
-        asyncio.run(Loop().run())
-    else:
+    elif HOW in ("asyncio", "asyncio-fanout", *LOOPS):
+        asyncio.run(LOOPS.get(HOW, Loop)().run())
+    elif HOW in BLOCKING:
         Blocking().run()
+    else:
+        sys.exit(f"service.py: unknown HOW: {HOW}")

@@ -2,7 +2,8 @@
 //
 // HOW says who makes the calls: `seq` the handler's goroutine, `fanout` a goroutine for each, all at once, `channel`
 // one of WORKERS goroutines that take calls from a channel, `h2` and `h2-fanout` as the first two, over HTTP/2 without
-// TLS: all calls to a service share one connection; `h2tls` as `h2`, with TLS.
+// TLS: all calls to a service share one connection; `h2tls` as `h2`, with TLS; `tls` as `seq`, with TLS over HTTP/1.1
+// and kept connections.
 package main
 
 import (
@@ -12,9 +13,12 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	service "wirespan/tests/shapes/goservice"
 )
+
+const afterAnswer = 300 * time.Microsecond
 
 var (
 	scheme = "http://"
@@ -36,15 +40,27 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Length", "2")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "ok")
+	if service.How == "tls" {
+		// The handler still works when its answer is out, as one that writes a log does. The next request then arrives at
+		// net/http's background read.
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(afterAnswer)
+	}
 }
 
 func main() {
 	service.Start(ask)
 	server := &http.Server{Addr: service.Listen, Handler: http.HandlerFunc(serve)}
-	if service.How == "h2tls" {
+	if service.How == "h2tls" || service.How == "tls" {
 		scheme = "https://"
-		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-			ForceAttemptHTTP2: true, DisableCompression: true}
+		both := service.How == "h2tls"
+		client.Transport = &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: both,
+			MaxIdleConnsPerHost: 512, DisableCompression: true,
+		}
+		if !both {
+			server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){} // offers HTTP/1.1 alone
+		}
 		if !service.Entry {
 			log.Fatal(server.ListenAndServeTLS(os.Getenv("TLS_CERT"), os.Getenv("TLS_KEY")))
 		}
