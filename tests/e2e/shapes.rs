@@ -277,8 +277,8 @@ fn workers_act_for_whom_they_send() {
     run("shapes_client", &bars, 1000, USERS);
 }
 
-/// net/http reads ahead in the background: the record of the next request is taken there, and its serving goroutine finds the
-/// plaintext in memory. The plaintext tells for which request that goroutine acts.
+/// net/http reads ahead in the background: the record of the next request is taken there, and its serving goroutine
+/// finds the plaintext in memory. The plaintext tells for which request that goroutine acts.
 #[test]
 fn plaintext_belongs_to_the_request_of_its_record() {
     for users in [1, USERS] {
@@ -286,13 +286,15 @@ fn plaintext_belongs_to_the_request_of_its_record() {
     }
 }
 
-/// A task of a gather() that releases a lock wakes another request's task. It is still no worker: its own end is awaited.
+/// A task of a gather() that releases a lock wakes another request's task. It is still no worker: its own end is
+/// awaited.
 #[test]
 fn a_task_that_is_awaited_keeps_its_request() {
     run("shapes_httpx", &[bar("httpx-fanout", 0.9, GOROUTINE).claimed(1.0)], 200, USERS);
 }
 
-/// Workers that the first request made serve all requests. Nothing tells for which one: hardly any call may be claimed.
+/// Workers that the first request made serve all requests. Nothing tells for which one: hardly any call may be
+/// claimed.
 #[test]
 fn workers_made_by_a_request_do_not_act_for_it_for_ever() {
     run("shapes_lazy", &[bar("asyncio-lazy", 0.0, WIRE).claimed(0.9)], 300, USERS);

@@ -1,7 +1,7 @@
 /*
- * A server with a thread per connection, which waits for an event within its call, as the C core of gRPC does. `waits BACK`: a
- * handler reads its request from a blocking socket, waits for a timer in epoll_wait(), then asks the back end over a
- * connection of its own. Prints `listening PORT`.
+ * A server with a thread per connection. Each thread waits for an event within its call, as the C core of gRPC does.
+ * `waits BACK`: a handler reads its request from a blocking socket, waits for a timer in epoll_wait(), then asks the
+ * back end over a connection of its own. Prints `listening PORT`.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

@@ -3,8 +3,8 @@
 HOW says who makes the calls. One blocking thread per caller's connection reads and answers, and `thread` itself makes
 them, `pool` gives each to a ThreadPoolExecutor and waits, `fanout` gives it all at once; `gevent` is `thread` with
 greenlets, `gevent-fanout` spawns one for each call; `asyncio` and `asyncio-fanout` do all in one event loop, `uvloop`
-and `uvloop-fanout` do it in that of libuv. `asyncio-lazy` gives each call to one of WORKERS tasks by an asyncio.Queue; the
-first request makes these tasks. `httpx-fanout` makes all calls at once by httpx.
+and `uvloop-fanout` do it in that of libuv. `asyncio-lazy` gives each call to one of WORKERS tasks by an asyncio.Queue;
+the first request makes these tasks. `httpx-fanout` makes all calls at once by httpx.
 """
 
 import os

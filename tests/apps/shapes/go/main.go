@@ -41,8 +41,8 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "ok")
 	if service.How == "tls" {
-		// The handler still works when its answer is out, as one that writes a log does. The next request then arrives at
-		// net/http's background read.
+		// The handler still works when its answer is out, as one that writes a log does. The next request then
+		// arrives at net/http's background read.
 		_ = http.NewResponseController(w).Flush()
 		time.Sleep(afterAnswer)
 	}
@@ -59,7 +59,8 @@ func main() {
 			MaxIdleConnsPerHost: 512, DisableCompression: true,
 		}
 		if !both {
-			server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){} // offers HTTP/1.1 alone
+			// It offers HTTP/1.1 alone.
+			server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 		}
 		if !service.Entry {
 			log.Fatal(server.ListenAndServeTLS(os.Getenv("TLS_CERT"), os.Getenv("TLS_KEY")))
