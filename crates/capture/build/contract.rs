@@ -70,7 +70,7 @@ struct Field {
     write: String,
 }
 
-fn field(btf: &Btf<'_>, ty: BtfType<'_>, name: &str, at: usize) -> Result<Field, Box<dyn std::error::Error>> {
+fn field(ty: BtfType<'_>, name: &str, at: usize) -> Result<Field, Box<dyn std::error::Error>> {
     let ty = ty.skip_mods_and_typedefs();
     if let Ok(int) = Int::try_from(ty) {
         let size = int.bits as usize / 8;
@@ -84,8 +84,8 @@ fn field(btf: &Btf<'_>, ty: BtfType<'_>, name: &str, at: usize) -> Result<Field,
     if let Ok(array) = Array::try_from(ty) {
         let items = (0..array.capacity())
             .map(|i| {
-                let first = field(btf, array.contained_type(), "", at)?.size;
-                field(btf, array.contained_type(), &format!("{name}[{i}]"), at + i * first)
+                let first = field(array.contained_type(), "", at)?.size;
+                field(array.contained_type(), &format!("{name}[{i}]"), at + i * first)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let rust = format!("[{}; {}]", items.first().ok_or("an empty array")?.rust, items.len());
@@ -115,7 +115,7 @@ fn structure(btf: &Btf<'_>, c: &str, of: Struct<'_>) -> Text {
             return Err(format!("{c} has a hole before {name}: declare it").into());
         }
         let ty = btf.type_by_id::<BtfType<'_>>(member.ty).ok_or("a field without a type")?;
-        let field = field(btf, ty, &format!("self.{name}"), at)?;
+        let field = field(ty, &format!("self.{name}"), at)?;
         end = at + field.size;
         writeln!(fields, "    pub(crate) {name}: {},", field.rust)?;
         writeln!(reads, "            {name}: {},", field.read)?;
@@ -131,6 +131,6 @@ fn structure(btf: &Btf<'_>, c: &str, of: Struct<'_>) -> Text {
          pub(crate) fn read(bytes: &[u8]) -> Option<Self> {{\n        let b = bytes.first_chunk::<{size}>()?;\n        \
          Some(Self {{\n{reads}        }})\n    }}\n\n    \
          /// The bytes of the struct.\n    #[inline]\n    \
-         pub(crate) fn to_bytes(&self) -> [u8; {size}] {{\n        let mut b = [0; {size}];\n{writes}        b\n    }}\n}}\n\n"
+         pub(crate) fn to_bytes(self) -> [u8; {size}] {{\n        let mut b = [0; {size}];\n{writes}        b\n    }}\n}}\n\n"
     ))
 }

@@ -46,6 +46,8 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     /// The facts as read from Debian's kernels, and from the 6.18 that the tests run on.

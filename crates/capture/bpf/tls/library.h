@@ -7,7 +7,6 @@
 #ifndef WS_TLS_H
 #define WS_TLS_H
 
-
 /* A call begins: what this thread sends and receives from now on belongs to it. */
 static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *key, __u8 op)
 {

@@ -13,7 +13,7 @@
 #ifndef WS_TLS_RUST_H
 #define WS_TLS_RUST_H
 
-#define RUST_SEGMENTS 4		 /* of which the first that is not empty is read */
+#define RUST_SEGMENTS 4 /* of which the first that is not empty is read */
 
 /* The connection of a socket; the address is noted as its. */
 static __always_inline struct tls_conn *rust_bind(struct task_struct *task, __u64 address, const struct tls_note *n)

@@ -75,10 +75,13 @@ pub(crate) struct Learn {
     pub(crate) map: &'static str,
     /// Bit in the set of the process's runtimes; 0 if the map alone says everything.
     pub(crate) runtime: u32,
-    /// Gives the value, a C struct of its folder in `bpf/runtime/`, or nothing if the bit says everything; `None` as long as it is not
-    /// known.
-    pub(crate) bytes: Box<dyn Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync>,
+    /// The value for one process.
+    pub(crate) bytes: FactBytes,
 }
+
+/// Gives the value of a facts map: a C struct of the runtime's folder in `bpf/runtime/`. The value is empty if the bit
+/// says everything. `None`: not known yet.
+pub(crate) type FactBytes = Box<dyn Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
 impl Learn {
     pub(crate) fn new(
