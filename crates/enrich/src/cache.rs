@@ -1,4 +1,4 @@
-//! The names of processes by pid, bounded.
+//! Resources of processes by pid, in bounded memory.
 
 use crate::LINGER;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wirespan_model::Resource;
 
-/// How often a cached pid is checked for being another process by now (an exit event can be lost).
+/// How often a cached pid is checked for another process. An exit event can be lost.
 const RECHECK: Duration = Duration::from_secs(10);
-/// Most processes kept; beyond it ended ones go first, then those checked longest ago.
+/// Most processes kept. Beyond it ended processes go first, then those that were checked longest ago.
 const MAX_PROCESSES: usize = 32 * 1024;
 /// Exits between two sweeps for processes that ended longer than [`LINGER`] ago.
 const SWEEP_EVERY: u32 = 1024;
@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether the entry may be used without a look at `/proc`.
+    /// True if the entry may be used without reading `/proc`.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         match self.ended {
             Some(ended) => now.saturating_duration_since(ended) < LINGER,

@@ -1,12 +1,12 @@
-//! Process → who and where: service name, executable, container, pod, host.
+//! Process → resource: service name, executable, container, pod, host.
 //!
 //! Also the true ends of connections behind NAT ([`Nat`]).
 //!
 //! Takes: pids of targets, and [`TaskEvent`]s. Gives: one shared [`Resource`] per program that a process runs.
 //!
 //! `/proc` is read once per program: at its `exec`, so that short-lived processes are named too, else at the first
-//! span. A forked child shares its parent's resource until it executes something else. A process that ended before we
-//! looked is called by its task name. The entry of a process stays [`LINGER`] after its end, for spans that finish
+//! span. A forked child shares its parent's resource until it executes another program. A process that ended before it
+//! could be read is named after its task. The entry of a process stays [`LINGER`] after its end, for spans that finish
 //! late.
 #![forbid(unsafe_code)]
 
@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 use wirespan_model::event::{Actor, TaskChange, TaskEvent};
 use wirespan_model::Resource;
 
-/// How long the name of an ended process is kept.
+/// How long the resource of an ended process is kept.
 pub const LINGER: Duration = Duration::from_secs(60);
 
-/// What the enricher did since the start.
+/// Counters of the enricher since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Resources asked for.
@@ -39,9 +39,9 @@ pub struct Stats {
     pub reads: u64,
     /// Processes that were gone before they could be read: named after their task.
     pub gone: u64,
-    /// Processes of which something could not be read for lack of permission.
+    /// Processes with a file that could not be read for lack of permission.
     pub denied: u64,
-    /// Pids that were found to belong to another process than cached.
+    /// Cached pids that turned out to belong to another process.
     pub reused: u64,
     /// Processes in the cache.
     pub cached: u64,

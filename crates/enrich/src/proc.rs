@@ -1,6 +1,6 @@
-//! One look at `/proc/PID`: everything that names a process, and nothing else of it.
+//! Reads `/proc/PID`: the facts that name a process, and nothing else of it.
 //!
-//! Only pids that the caller gives are looked at (they are targets). Of the environment two variables are read,
+//! Only pids that the caller gives are read (they are targets). Of the environment two variables are read,
 //! `OTEL_SERVICE_NAME` and `service.name` in `OTEL_RESOURCE_ATTRIBUTES`; the rest is dropped unread.
 
 use crate::cgroup;
@@ -15,7 +15,7 @@ const MAX_READ: u64 = 256 * 1024;
 /// Most arguments looked at.
 const MAX_ARGS: usize = 64;
 
-/// What was found.
+/// Facts of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Field 22 of `/proc/PID/stat`: with the pid it names one process.
@@ -30,7 +30,7 @@ pub(crate) struct Look {
     pub(crate) too_early: bool,
 }
 
-/// Looks at a process. `None` if it is gone, or if another process took its pid meanwhile.
+/// Reads a process. `None` if it is gone, or if another process took its pid meanwhile.
 pub(crate) fn look(proc: &Path, pid: u32, comm: &str) -> Option<Look> {
     let dir = proc.join(pid.to_string());
     let (start_ticks, task_name) = stat(&dir)?;

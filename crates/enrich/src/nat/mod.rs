@@ -21,18 +21,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wirespan_model::{Attr, Endpoint, FiveTuple, Span, TapSide, Transport};
 
-/// For how long a destination counts as not translated, and a namespace as one that does not track.
+/// How long a destination counts as not translated, and a namespace as not tracking.
 const FORGET: Duration = Duration::from_secs(10);
-/// Connections whose translation is remembered.
+/// Most connections whose translation is remembered.
 const MAX_KNOWN: usize = 65_536;
-/// Namespaces with a socket of ours.
+/// Most namespaces with a netlink socket of the agent.
 const MAX_NAMESPACES: usize = 256;
-/// Questions per second; further connections keep their addresses, and are counted.
+/// Most questions per second. Further connections keep their addresses, and are counted.
 const MAX_QUESTIONS: u32 = 5_000;
-/// A namespace that did not know so many connections one after the other does not track those of targets.
+/// Consecutive unknown connections after which a namespace counts as not tracking targets' connections.
 const STRANGER: u32 = 64;
 
-/// What was asked and found since the start.
+/// Counters of questions and answers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NatStats {
     /// Questions to the kernel.
@@ -75,7 +75,7 @@ impl Namespace {
         Namespace { socket, misses: 0, quiet: None }
     }
 
-    /// The socket, unless there is no use in asking.
+    /// The socket, unless a question is pointless.
     fn worth(&mut self, now: Instant) -> Option<&Socket> {
         if self.quiet.is_some_and(|at| now.duration_since(at) < FORGET) {
             return None;
@@ -89,7 +89,7 @@ impl Namespace {
     }
 }
 
-/// Looks connections up. Belongs to one thread.
+/// Looks up translated connections. It belongs to one thread.
 pub struct Nat {
     proc: PathBuf,
     room: usize,
