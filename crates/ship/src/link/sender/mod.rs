@@ -1,0 +1,147 @@
+//! The agent's end of the link. It never blocks the caller: spans and flows without room are dropped and counted.
+
+mod backlog;
+mod worker;
+
+use super::frame::MAX_REPORT;
+use super::status::{SenderStatus, Shared};
+use super::AgentInfo;
+use crossbeam_channel::{bounded, Sender as Channel, TrySendError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use wirespan_model::{Flow, Span};
+use worker::Worker;
+
+/// Limits of a sender. Memory is at most `queue_spans` spans plus `backlog_bytes`.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    /// `host:port` of the server.
+    pub server: String,
+    /// The agent, as the server shows it.
+    pub agent: AgentInfo,
+    /// Shared secret; empty if the server asks for none.
+    pub token: String,
+    /// Most spans waiting for the encoder.
+    pub queue_spans: usize,
+    /// A batch is closed at this many spans…
+    pub batch_spans: usize,
+    /// …or when its first span has waited for this long.
+    pub batch_wait: Duration,
+    /// Most bytes of encoded batches kept while the server is away; beyond it the oldest are dropped.
+    pub backlog_bytes: usize,
+    /// Most batches sent without an acknowledgement.
+    pub window: usize,
+}
+
+impl SenderConfig {
+    /// Usual limits: 16,384 spans in the queue, batches of 512 spans or 200 ms, 16 MiB of backlog, a window of 32.
+    pub fn new(server: impl Into<String>, agent: AgentInfo) -> Self {
+        SenderConfig {
+            server: server.into(),
+            agent,
+            token: String::new(),
+            queue_spans: 16 * 1024,
+            batch_spans: 512,
+            batch_wait: Duration::from_millis(200),
+            backlog_bytes: 16 << 20,
+            window: 32,
+        }
+    }
+}
+
+/// Counters to be sent with the next opportunity.
+type Report = Arc<Mutex<Option<Vec<(String, u64)>>>>;
+
+/// Input of the worker.
+enum Load {
+    Spans(Vec<Arc<Span>>),
+    Flows(Vec<Flow>),
+}
+
+/// Sends spans and flows to a server from a thread of its own.
+pub struct Sender {
+    load: Option<Channel<Load>>,
+    close: Channel<Instant>,
+    queued: Arc<AtomicUsize>,
+    queue_spans: usize,
+    shared: Arc<Shared>,
+    report: Report,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sender {
+    /// Starts the thread. Errors: the thread cannot be made. An absent server is not an error: it is tried again.
+    pub fn start(config: SenderConfig) -> std::io::Result<Sender> {
+        let (load_tx, load) = bounded(config.queue_spans.clamp(1, 4096));
+        let (close_tx, close) = bounded(1);
+        let (news_tx, news) = bounded(config.window * 2 + 8);
+        let shared = Arc::new(Shared::default());
+        let queued = Arc::new(AtomicUsize::new(0));
+        let report = Arc::new(Mutex::new(None));
+        let queue_spans = config.queue_spans;
+        let worker = Worker::new(config, shared.clone(), queued.clone(), report.clone(), news_tx);
+        let thread = std::thread::Builder::new().name("link".into()).spawn(move || worker.run(&load, &news, &close))?;
+        Ok(Sender { load: Some(load_tx), close: close_tx, queued, queue_spans, shared, report, thread: Some(thread) })
+    }
+
+    /// Takes spans for sending; never blocks. Spans without room are dropped and counted.
+    pub fn send(&self, spans: Vec<Arc<Span>>) {
+        let n = spans.len();
+        let Some(channel) = self.load.as_ref().filter(|_| n > 0) else { return };
+        self.shared.offered.fetch_add(n as u64, Relaxed);
+        let full = self.queued.fetch_add(n, Relaxed) + n > self.queue_spans;
+        if full
+            || matches!(
+                channel.try_send(Load::Spans(spans)),
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
+            )
+        {
+            self.queued.fetch_sub(n, Relaxed);
+            self.shared.dropped_queue.fetch_add(n as u64, Relaxed);
+        }
+    }
+
+    /// Takes flows for sending, as [`send`](Sender::send) does spans.
+    pub fn send_flows(&self, flows: Vec<Flow>) {
+        let n = flows.len();
+        let Some(channel) = self.load.as_ref().filter(|_| n > 0) else { return };
+        self.shared.flows_offered.fetch_add(n as u64, Relaxed);
+        if channel.try_send(Load::Flows(flows)).is_err() {
+            self.shared.flows_dropped.fetch_add(n as u64, Relaxed);
+        }
+    }
+
+    /// Replaces the counters of the agent that the server shows; sent with the next opportunity.
+    pub fn report(&self, mut counters: Vec<(String, u64)>) {
+        counters.truncate(MAX_REPORT);
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+    }
+
+    /// State and counts.
+    pub fn status(&self) -> SenderStatus {
+        self.shared.status()
+    }
+
+    /// Sends what is left, for at most `timeout`; returns the final counts.
+    pub fn close(mut self, timeout: Duration) -> SenderStatus {
+        self.finish(timeout);
+        self.shared.status()
+    }
+
+    fn finish(&mut self, timeout: Duration) {
+        let _ = self.close.try_send(Instant::now() + timeout);
+        self.load = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.finish(Duration::ZERO);
+    }
+}
