@@ -65,7 +65,7 @@ impl ServiceMap {
         let mut directory = Directory::default();
         evidence.lookups(&mut |span| directory.learn_names(span))?;
         evidence.spans(&mut |span| directory.learn(span))?;
-        evidence.flows(&mut |flow| directory.learn_flow(&FlowEnds::of(flow), place::flow_service(flow)))?;
+        evidence.flows(&mut |flow| directory.learn_flow(&FlowEnds::of(flow), flow.service()))?;
         if directory.wants_wires() {
             evidence.spans(&mut |span| directory.learn_wire(span))?;
         }
@@ -207,7 +207,7 @@ impl Builder<'_> {
 
     fn flow(&mut self, flow: &Flow) {
         self.seen(flow.start_ns, flow.end_ns);
-        let (service, ends) = (place::flow_service(flow), FlowEnds::of(flow));
+        let (service, ends) = (flow.service(), FlowEnds::of(flow));
         self.observed(&NodeKey::new(NodeKind::Service, service), &flow.resource.host);
         // The record of a listening socket itself belongs to no edge; nor does one end of a link that several services
         // share.

@@ -98,11 +98,3 @@ pub(crate) fn service(span: &Span) -> &str {
         name => name,
     }
 }
-
-/// Service of a flow record; the name of the process if the record has none.
-pub(crate) fn flow_service(flow: &Flow) -> &str {
-    match &*flow.resource.service {
-        "" => &flow.comm,
-        name => name,
-    }
-}

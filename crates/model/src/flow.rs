@@ -228,6 +228,14 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Service of the process; the name of the process if it has no service name.
+    pub fn service(&self) -> &str {
+        match &*self.resource.service {
+            "" => &self.comm,
+            name => name,
+        }
+    }
+
     /// Merges two records of one key. The window spans both, and counts add up. The later record's process and number
     /// of open connections stay.
     pub fn merge(&mut self, other: &Flow) {
@@ -287,6 +295,14 @@ mod tests {
             (4, 2, 2, 12, 3, 9)
         );
         assert_eq!((forward.start_ns, forward.end_ns, &*forward.comm), (0, 20, "b"));
+    }
+
+    #[test]
+    fn a_flow_without_a_service_name_bears_the_name_of_its_process() {
+        let mut f = flow(0, 1);
+        assert_eq!(f.service(), "a");
+        f.resource = Arc::new(Resource { service: "shop".into(), ..Resource::default() });
+        assert_eq!(f.service(), "shop");
     }
 
     #[test]

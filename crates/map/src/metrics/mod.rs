@@ -204,7 +204,7 @@ impl LiveMap {
     /// A flow record has come.
     pub fn flow(&mut self, flow: &Flow, now: Instant) {
         let ends = FlowEnds::of(flow);
-        self.known.iter_mut().for_each(|directory| directory.learn_flow(&ends, place::flow_service(flow)));
+        self.known.iter_mut().for_each(|directory| directory.learn_flow(&ends, flow.service()));
         if !ends.alone {
             slot_of(&mut self.waiting, now).flows.push(FlowPart::new(flow, ends));
             self.waits_more();

@@ -56,17 +56,10 @@ pub struct FlowFilter {
 impl FlowFilter {
     fn takes(&self, flow: &Flow) -> bool {
         let key = &flow.key;
-        self.service.as_deref().is_none_or(|s| s == service(flow))
+        self.service.as_deref().is_none_or(|s| s == flow.service())
             && self.remote.is_none_or(|ip| ip == key.remote)
             && self.port.is_none_or(|port| port == key.port)
             && self.pid.is_none_or(|pid| pid == key.pid)
-    }
-}
-
-fn service(flow: &Flow) -> &str {
-    match &*flow.resource.service {
-        "" => &flow.comm,
-        name => name,
     }
 }
 
@@ -123,7 +116,7 @@ impl FlowRecord {
         FlowRecord {
             start_ns: flow.start_ns.to_string(),
             end_ns: flow.end_ns.to_string(),
-            service: service(flow).into(),
+            service: flow.service().into(),
             comm: flow.comm.to_string(),
             pid: k.pid,
             process_start_ns: k.process_start_ns.to_string(),
