@@ -107,8 +107,8 @@ impl Enricher {
         &self.host
     }
 
-    /// The resource of a process. Pid 0 (a capture file) has the empty one. Costs a hash look-up, but for the first
-    /// time that a process is seen, which reads five small files.
+    /// The resource of a process. Pid 0 (a capture file) has an empty resource. The first call for a process reads five
+    /// small files; later calls cost one hash look-up.
     pub fn resource(&self, actor: &Actor) -> Arc<Resource> {
         self.counters.lookups.fetch_add(1, Relaxed);
         if actor.pid == 0 {
@@ -121,13 +121,13 @@ impl Enricher {
         self.look_again(actor, now)
     }
 
-    /// Follows births, programs and ends. Call it with every task event, in order and soon: a process that lives for a
-    /// millisecond can only be read in that millisecond.
+    /// Follows births, new programs and ends of processes. Call it with every task event, in order and without delay:
+    /// the files of a process that lives for one millisecond can only be read in that millisecond.
     pub fn task_event(&self, event: &TaskEvent) {
         let now = Instant::now();
         let pid = event.actor.pid;
         match event.change {
-            // A new thread is nothing new.
+            // A new thread changes nothing.
             TaskChange::Fork if event.parent_pid == pid || pid == 0 => {}
             TaskChange::Fork => {
                 let mut cache = self.write();
@@ -137,7 +137,7 @@ impl Enricher {
                             Entry { resource, start_ticks: None, checked: now, ended: None, provisional: false };
                         cache.insert(pid, entry, now);
                     }
-                    // Whatever had this pid before is not this process.
+                    // The pid is new, so a cached process with this pid has ended.
                     None => cache.remove(pid),
                 }
             }
@@ -159,16 +159,16 @@ impl Enricher {
         }
     }
 
-    /// The cached entry is missing or old.
+    /// Checks the process of a missing or old entry.
     fn look_again(&self, actor: &Actor, now: Instant) -> Arc<Resource> {
         let start = proc::stat(&self.roots.proc.join(actor.pid.to_string())).map(|(start, _)| start);
         {
             let mut cache = self.write();
             if let Some(entry) = cache.get_mut(actor.pid) {
                 match (entry.start_ticks, start) {
-                    // Ended unnoticed, or long ago: its name is still the best one.
+                    // The process has ended, unnoticed or long ago. Its cached name is still the best one.
                     (_, None) => entry.ended = Some(now),
-                    // Inherited at fork; the start time becomes known now.
+                    // The entry was inherited at fork. The start time becomes known now.
                     (None, Some(_)) if entry.ended.is_none() => entry.start_ticks = start,
                     _ => {}
                 }
@@ -200,14 +200,15 @@ impl Enricher {
                     self.counters.denied.fetch_add(1, Relaxed);
                 }
                 let start_ticks = Some(look.start_ticks);
-                // A process may have no arguments for good; once more is enough.
+                // Some processes have no arguments at all, so a second read is enough.
                 let again = self.read().get(actor.pid).is_some_and(|e| e.provisional && e.start_ticks == start_ticks);
                 let provisional = look.too_early && !again;
                 Entry { resource: self.resource_of(look), start_ticks, checked: now, ended: None, provisional }
             }
             None => {
                 self.counters.gone.fetch_add(1, Relaxed);
-                // The place is the one that it was forked in; the program is known by its task name only.
+                // Container and host are those of the parent at the fork. Only the task name of the new program is
+                // known.
                 let old = self.read().get(actor.pid).map(|e| e.resource.clone());
                 let place = old.map_or_else(|| self.empty(), |r| Resource { executable: "".into(), ..(*r).clone() });
                 let service = if comm.is_empty() { "unknown".into() } else { comm.into() };

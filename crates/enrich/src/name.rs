@@ -1,4 +1,4 @@
-//! The best name for a service that nobody named: what people would call the program if they saw it in `ps`.
+//! The best name for a service without a declared name: the name that people would use if they saw the program in `ps`.
 //!
 //! In order: `-Dotel.service.name=` of a JVM; the script, module, jar or main class that an interpreter runs; the name
 //! of the executable; the name of the task. (`OTEL_SERVICE_NAME` in the environment is stronger still, see `proc.rs`.)
@@ -102,10 +102,10 @@ const INTERPRETERS: &[Interpreter] = &[
 /// Words that stand between an interpreter and its script (`deno run`, `dotnet exec`).
 const SUBCOMMANDS: &[&str] = &["run", "exec"];
 
-/// Servers that load an application given as `module:attribute`; the application is the service.
+/// Servers that load an application given as `module:attribute`. The service is named after the application.
 const LAUNCHERS: &[&str] = &["gunicorn", "uvicorn", "hypercorn", "daphne", "granian", "waitress-serve"];
 
-/// Names that say nothing; the folder says more (`/srv/cart/main.py` is `cart`).
+/// Names that say nothing. The folder's name is taken instead (`/srv/cart/main.py` is `cart`).
 const GENERIC: &[&str] = &[
     "main",
     "__main__",
@@ -136,7 +136,7 @@ pub(crate) fn name(exe: &str, args: &[String], comm: &str) -> Named {
     let base = base_name(exe.strip_suffix(" (deleted)").unwrap_or(exe));
     let first = args.first().map_or("", String::as_str);
     let (base, args) = match base {
-        // The loader was called by hand: `ld-linux-x86-64.so.2 /opt/program args`.
+        // A user started the loader directly: `ld-linux-x86-64.so.2 /opt/program args`.
         b if b.starts_with("ld-") && b.contains(".so") && args.len() > 1 => (base_name(&args[1]), &args[1..]),
         // One executable with many names.
         "busybox" | "toybox" if !first.is_empty() => (base_name(first.trim_start_matches('-')), args),
@@ -156,8 +156,8 @@ pub(crate) fn name(exe: &str, args: &[String], comm: &str) -> Named {
     named(&program(i, args).unwrap_or_else(|| i.exe.into()), runtime)
 }
 
-/// The name by which an executable was started through a link (`redis-server` → `redis-check-rdb` in Debian): the
-/// kernel names the task after the link, and the first argument agrees.
+/// The name of the link by which an executable was started (`redis-server` → `redis-check-rdb` in Debian). The kernel
+/// names the task after the link, and the first argument has the same name.
 fn other_name<'a>(base: &str, first: &'a str, comm: &str) -> Option<&'a str> {
     let called = base_name(first.split([' ', ':']).next()?);
     let kernels = called.get(..called.len().min(15))?;
@@ -196,7 +196,7 @@ fn program(i: &Interpreter, args: &[String]) -> Option<String> {
             return Some(name.into());
         }
         if i.program.contains(&arg) {
-            // A JVM may name the service behind the main class no more: options come before it.
+            // Options of a JVM stand before the main class, so a service name cannot follow it.
             let value = rest.next()?;
             return Some(launched(value, rest).unwrap_or_else(|| display(i, value)));
         }
@@ -247,7 +247,7 @@ fn launched<'a>(script: &str, rest: impl Iterator<Item = &'a str>) -> Option<Str
     Some(parts.iter().rev().find(|p| !GENERIC.contains(*p)).or(parts.last())?.to_string())
 }
 
-/// A script, module, class or jar as people would call it.
+/// The usual name of a script, module, class or jar.
 fn display(i: &Interpreter, program: &str) -> String {
     if i.runtime == "java" && !program.ends_with(".jar") && !program.ends_with(".java") {
         // `module/com.acme.Shop` or `com.acme.Shop`
@@ -259,7 +259,7 @@ fn display(i: &Interpreter, program: &str) -> String {
     }
     let folders = program.rsplit('/').skip(1);
     let told = folders.into_iter().find(|f| !f.is_empty() && *f != "." && *f != ".." && !GENERIC.contains(f));
-    // A single folder below the root (`/app/main.py` → nothing told) leaves the stem.
+    // With a single folder below the root (`/app/main.py`) the folder says nothing: keep the stem.
     told.unwrap_or(stem).into()
 }
 

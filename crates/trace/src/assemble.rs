@@ -31,7 +31,7 @@ impl Default for Limits {
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
-    /// The store does not have the span (never had, or no longer).
+    /// The store does not have the span: it never had it, or has dropped it.
     #[error("there is no span {0}")]
     NotFound(SpanId),
     /// The store failed.
@@ -53,7 +53,8 @@ pub fn assemble(store: &dyn Store, from: SpanId, limits: &Limits) -> Result<Trac
             complete = false;
             break;
         }
-        // Spans known already come back too: leave room for them, so that a full answer means that there is more.
+        // The answer repeats spans that are known already. Leave room for them, so that a full answer means that there
+        // is more.
         let limit = search.spans.len() + room + 1;
         let answer = store.find(&ask, range, limit)?;
         complete &= answer.len() < limit;
@@ -76,13 +77,13 @@ struct Search<'a> {
     is_accepted: Vec<bool>,
     accepted: usize,
     ids: FxHashMap<SpanId, u32>,
-    /// Every span fetched, by key.
+    /// Every fetched span, by key.
     holders: FxHashMap<Key, Vec<u32>>,
     /// Time searched, by key.
     asked: FxHashMap<Key, TimeRange>,
-    /// Accepted, and their keys not yet asked for.
+    /// Accepted spans whose keys were not asked for yet.
     frontier: Vec<u32>,
-    /// Fetched or accepted, and not yet compared.
+    /// Fetched or accepted spans that were not compared yet.
     fresh: Vec<u32>,
 }
 

@@ -24,8 +24,8 @@ impl Sets {
         i
     }
 
-    /// Joins two sets; false if they were one. The smaller index leads, so that the result does not depend on the
-    /// order.
+    /// Joins two sets; false if they were one already. The smaller index leads, so that the result does not depend on
+    /// the order of the calls.
     pub(crate) fn join(&mut self, a: u32, b: u32) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         if a == b {
@@ -36,10 +36,11 @@ impl Sets {
     }
 }
 
-/// Order of spans in which nothing depends on how they were found: time, then place on the path, then id.
+/// A canonical order of spans: by time, then place on the path, then id. It does not depend on how the spans were
+/// found.
 fn canonical(spans: &mut Vec<Arc<Span>>) {
     spans.sort_unstable_by_key(|s| (s.start_ns, s.tap, s.id));
-    // The same span twice is one span; the longer one knows more (an update).
+    // The same span twice is one span. The longer record is an update, so it is kept.
     spans.sort_by_key(|s| (s.id, std::cmp::Reverse(s.end_ns)));
     spans.dedup_by_key(|s| s.id);
     spans.sort_unstable_by_key(|s| (s.start_ns, s.tap, s.id));
@@ -80,7 +81,8 @@ fn parents(spans: &[Arc<Span>]) -> Vec<Option<Candidate>> {
         key(a).cmp(&key(b))
     });
     for c in all {
-        // A child is the root of its tree until it has a parent: a circle closes exactly if the parent is in that tree.
+        // A span without a parent is the root of its tree. A link closes a circle exactly if its parent is in the
+        // child's own tree.
         if links[c.child as usize].is_none() && c.child != c.parent && trees.join(c.child, c.parent) {
             links[c.child as usize] = Some(c);
         }
@@ -88,7 +90,7 @@ fn parents(spans: &[Arc<Span>]) -> Vec<Option<Candidate>> {
     links
 }
 
-/// Spans without a link between them may still say that they belong together.
+/// Spans without a link between them may still belong to one trace by what they carry.
 fn join_by_name(spans: &[Arc<Span>], links: &[Option<Candidate>], sets: &mut Sets) {
     let mut traces: FxHashMap<TraceId, u32> = FxHashMap::default();
     let mut parents: FxHashMap<SpanId, u32> = FxHashMap::default();
@@ -102,7 +104,7 @@ fn join_by_name(spans: &[Arc<Span>], links: &[Option<Candidate>], sets: &mut Set
             let first = *parents.entry(p).or_insert(i);
             sets.join(first, i);
         }
-        // A guess names no trace.
+        // An inferred cause does not name a trace.
         let named =
             links[i as usize].is_none() && span.tap != TapSide::App && span.cause_evidence != Some(Evidence::Inferred);
         let Some(cause) = span.cause.filter(|_| named) else { continue };
@@ -162,7 +164,7 @@ fn trace_id(members: &[u32], spans: &[Arc<Span>], root: u32) -> TraceId {
     carried.unwrap_or_else(|| derived_trace_id(spans[root as usize].id))
 }
 
-/// Trace id of a trace that nobody named: a hash, then the id of its first root.
+/// The id of a trace for which no span carries one: a hash, then the id of its first root.
 pub fn derived_trace_id(root: SpanId) -> TraceId {
     let mut id = [0u8; 16];
     id[..8].copy_from_slice(&hash64(&[b"wirespan", &root.0.to_le_bytes()]).max(1).to_be_bytes());

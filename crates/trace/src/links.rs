@@ -1,9 +1,11 @@
-//! Links between traces: who sent the messages that a span received from a broker, and who received those that it sent.
+//! Links between traces through a broker: a span that received messages is linked to the spans that sent them, and the
+//! other way round.
 //!
-//! Many to many: a fetch takes what several produced, and several groups fetch the same. A link joins the ends that are
-//! nearest to the applications: client spans where they were observed, those of the broker where not. Which messages
-//! went along, both tell: of a long answer the consumer's end may show the first partition only, of records that the
-//! broker sends without copying them, its end all of them.
+//! Links are many to many: one fetch takes messages of several producers, and several groups fetch the same messages. A
+//! link joins the two spans that are nearest to the applications: client spans where they were observed, else spans of
+//! the broker. The spans of both ends of a connection tell which messages it carried: of a long answer the consumer's
+//! end may show the first partition only, while the broker's end shows all records, even if the broker sends them
+//! without copying them.
 
 use crate::assemble::{assemble, AssembleError, Limits};
 use crate::related::same_bytes;
@@ -14,19 +16,19 @@ use wirespan_model::broker::{message_ranges, MessageRange, Transfer};
 use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, Trace, TraceId};
 use wirespan_store::{Store, TimeRange};
 
-/// Longest time for which messages may lie at the broker and still be linked, ns.
+/// Longest time that messages may stay at the broker and still be linked, ns.
 const SHELF_NS: u64 = 86_400_000_000_000;
-/// Most links of a span, the nearest in time. A consumer that is behind is brought up to 1 MiB of a partition (Kafka's
-/// default) at once, of several hundred requests.
+/// Most links of a span; the nearest in time are kept. A consumer that lags behind gets up to 1 MiB of a partition
+/// (Kafka's default) at once, which may hold the records of several hundred requests.
 const MAX_LINKS: usize = 1024;
 /// Most other traces whose id is looked up.
 const MAX_TRACES: usize = 64;
-/// Most messages of one span that are looked at from their middle.
+/// Most messages of one span that are looked up from the middle of their range.
 const LONGEST: u64 = 4096;
 
-/// The broker that both spoke to is the same one.
+/// Confidence if both spans spoke to the same broker.
 const SAME_BROKER: f32 = 0.99;
-/// Places of two brokers have the same name: of one cluster, or of two.
+/// Confidence if the brokers differ but have the place's name in common: they may be of one cluster, or of two.
 const OTHER_BROKER: f32 = 0.7;
 
 /// Writes into a trace the links of its spans to other traces.
@@ -61,7 +63,7 @@ pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Resu
     Ok(())
 }
 
-/// Whether no other of these saw the same request nearer to its sender.
+/// Whether no other span of the list saw the same request nearer to its sender.
 pub(crate) fn nearest(span: &Span, all: &[Arc<Span>]) -> bool {
     !all.iter().any(|o| o.tap < span.tap && same_bytes(o, span).is_some())
 }
@@ -69,7 +71,7 @@ pub(crate) fn nearest(span: &Span, all: &[Arc<Span>]) -> bool {
 /// Place and first offset.
 type Start = (u64, u64);
 
-/// Spans that moved messages, by where these begin.
+/// Spans that moved messages, by the place and offset at which the messages begin.
 #[derive(Default)]
 pub(crate) struct Moves(BTreeMap<Start, Vec<(MessageRange, Arc<Span>)>>);
 
@@ -91,8 +93,8 @@ impl Moves {
         }
     }
 
-    /// Links of a span to those that moved the same messages the other way, earliest first. What those of `own` tell
-    /// that saw the same request counts, too.
+    /// Links of a span to the spans that moved the same messages the other way, earliest first. The message ranges of
+    /// spans in `own` that saw the same request count, too.
     pub(crate) fn links(&self, span: &Span, own: &[Arc<Span>]) -> Vec<SpanLink> {
         let mut found: Vec<Arc<Span>> = Vec::new();
         let mut seen = FxHashSet::default();
@@ -125,8 +127,8 @@ impl Moves {
     }
 }
 
-/// Of spans of the same requests those nearest to the sender. What saw the same bytes has the same number, if it has
-/// one.
+/// The spans that saw their request nearest to its sender. Spans that saw the same bytes have the same sequence number,
+/// if they have one.
 fn ends(all: &[Arc<Span>]) -> Vec<&Arc<Span>> {
     let mut same: FxHashMap<Option<u32>, Vec<Arc<Span>>> = FxHashMap::default();
     all.iter().for_each(|o| same.entry(o.request_seq).or_default().push(o.clone()));
@@ -138,7 +140,8 @@ fn ends(all: &[Arc<Span>]) -> Vec<&Arc<Span>> {
     all.iter().filter(is_end).collect()
 }
 
-/// Nobody receives what has not been sent: a place whose offsets began anew has messages that look alike.
+/// A message is received after it was sent. If the offsets of a place began anew, other messages may have the same
+/// numbers.
 fn in_order(mine: &MessageRange, span: &Span, other: &Span) -> bool {
     let (sent, received) = if mine.transfer == Transfer::Sent { (span, other) } else { (other, span) };
     let tolerance = crate::related::tolerance(sent, received);

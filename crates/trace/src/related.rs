@@ -6,7 +6,7 @@ use wirespan_model::{Key, KeyKind, Span, Status, TapSide, Transport};
 const SAME_HOST_NS: u64 = 1_000_000;
 /// Clock error allowed between hosts, ns.
 const OTHER_HOST_NS: u64 = 100_000_000;
-/// Longest time between a request and what it still causes after its response, ns.
+/// Longest time between the end of a request and the last call that it still causes, ns.
 pub(crate) const AFTERMATH_NS: u64 = 60_000_000_000;
 /// Longest time between spans of one X-Request-ID, ns: a retry with the same id is another request.
 const REQUEST_ID_NS: u64 = 1_000_000_000;
@@ -22,8 +22,8 @@ pub(crate) fn tolerance(a: &Span, b: &Span) -> u64 {
     }
 }
 
-/// When the handling of this request ended, as far as can be known, Unix ns: an answer that was not seen may have come
-/// later.
+/// The latest time, as far as known, at which the handling of this request ended, Unix ns. If the answer was not seen,
+/// it may have come later.
 pub(crate) fn handled_until(span: &Span) -> u64 {
     span.end_ns.saturating_add(match span.status {
         Status::NoResponse | Status::Reset | Status::Closed => 30_000_000_000,
@@ -54,7 +54,7 @@ pub(crate) fn has_address(span: &Span) -> bool {
         && (span.tuple.client.port != 0 || span.tuple.server.port != 0)
 }
 
-/// How sure it is that two spans saw the same bytes; `None` if it is not so.
+/// How sure it is that two spans saw the same bytes; `None` if they did not.
 pub(crate) fn same_bytes(a: &Span, b: &Span) -> Option<f32> {
     if a.tap == TapSide::App || b.tap == TapSide::App {
         return None;
@@ -71,7 +71,7 @@ pub(crate) fn same_bytes(a: &Span, b: &Span) -> Option<f32> {
     }
 }
 
-/// Parent ids find the spans that they name: both become one kind.
+/// Replaces the kind of a parent id by that of a span id, so that a parent id finds the span with that id.
 pub(crate) fn normal(key: Key) -> Key {
     match key.kind {
         KeyKind::Parent => Key { kind: KeyKind::Span, value: key.value },
@@ -82,7 +82,7 @@ pub(crate) fn normal(key: Key) -> Key {
 /// Keys of a span with parent and own ids as one kind, sorted, no duplicates.
 pub(crate) fn keys(span: &Span) -> smallvec::SmallVec<[Key; 8]> {
     let mut keys = span.keys();
-    // Messages link traces, they do not join them.
+    // Message keys link traces; they do not join spans into one trace.
     keys.retain(|k| k.kind != KeyKind::Message);
     keys.iter_mut().for_each(|k| *k = normal(*k));
     keys.sort_unstable();
@@ -90,20 +90,20 @@ pub(crate) fn keys(span: &Span) -> smallvec::SmallVec<[Key; 8]> {
     keys
 }
 
-/// Under which names this span is known to those who act for it.
+/// The exchange keys of a span, by which the spans of its calls name it as their cause.
 pub(crate) fn own_names(span: &Span) -> impl Iterator<Item = Key> + '_ {
     span.exchanges().map(|e| span.exchange_key(e))
 }
 
-/// Whether it acts for a request of this name.
+/// Whether the cause of this span is the exchange with this key.
 pub(crate) fn acts_for(span: &Span, name: Key) -> bool {
     span.cause.is_some_and(|c| span.exchange_key(c) == name)
 }
 
-/// Whether two spans that share this key may belong to one trace. Symmetric, so that the search finds the same set from
-/// each of its spans.
+/// Whether two spans that share this key may belong to one trace. The function is symmetric, so that the search finds
+/// the same set from each of its spans.
 ///
-/// Requests that share a connection may have a name in common, which makes no trace of them.
+/// Requests on one connection may share an exchange key. This alone does not put them into one trace.
 pub(crate) fn may_join(a: &Span, b: &Span, key: Key, window_ns: u64) -> bool {
     let limit = match key.kind {
         KeyKind::RequestId => REQUEST_ID_NS,

@@ -32,7 +32,7 @@ const MAX_QUESTIONS: u32 = 5_000;
 /// Consecutive unknown connections after which a namespace counts as not tracking targets' connections.
 const STRANGER: u32 = 64;
 
-/// Counters of questions and answers since the start.
+/// Counters of queries and answers since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NatStats {
     /// Questions to the kernel.
@@ -168,8 +168,8 @@ impl Nat {
         set("network.peer.port", ("network.peer.port".into(), i64::from(peer.port).into()));
     }
 
-    /// The true ends of a connection as the socket of a process has it; `None` if they are the same, or not known.
-    /// `serves` says whose socket it is.
+    /// The true ends of a connection, given the ends that the process's socket has; `None` if they are the same, or not
+    /// known. `serves` says whether the socket is the server's.
     pub fn ends(&mut self, seen: FiveTuple, serves: bool, netns: u32, pid: u32) -> Option<FiveTuple> {
         let ip = seen.transport == Transport::Tcp || seen.transport == Transport::Udp;
         if !ip || seen.client.port == 0 || seen.server.port == 0 {
@@ -181,7 +181,7 @@ impl Nat {
         }
         let now = Instant::now();
         let pair = (netns, seen.transport, seen.client.ip, seen.server.ip, seen.server.port);
-        // What a server sees does not tell: one address may stand for itself and for those that hide behind it.
+        // Do not remember clients by address: one address may stand for itself and for the hosts that it masquerades.
         if !serves && self.plain.get(&pair).is_some_and(|at| now.duration_since(*at) < FORGET) {
             return None;
         }

@@ -11,27 +11,27 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The server answers a ping that is sent every [`super::sender::PING_EVERY`]; silence for longer means that it is
-/// gone.
+/// The server answers a ping that is sent every [`super::sender::PING_EVERY`]. A longer silence means that the server
+/// is gone.
 const READ_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// What a connection tells its sender. `generation` tells late news of an older connection.
+/// Reports of a connection to its sender. `generation` distinguishes a late report of an older connection.
 pub(super) enum News {
-    /// Connected and welcome; the last batch of this session that the server has.
+    /// Connected and welcomed, with the last batch of this session that the server has.
     Up { generation: u64, stream: TcpStream, stored: u64 },
-    /// Everything up to `number` was taken.
+    /// The server has taken every batch up to `number`.
     Ack { generation: u64, number: u64 },
-    /// Over.
+    /// The connection has ended.
     Down { generation: u64, error: FrameError },
 }
 
-/// What to write.
+/// Requests to the writer.
 pub(super) enum Out {
     Batch(u8, u64, Arc<Vec<u8>>),
     Frame(Frame),
 }
 
-/// Starts a connection. All news go to `news`, the last one is `Down`.
+/// Starts a connection. It reports to `news`; the last report is `Down`.
 pub(super) fn start(addr: String, hello: Hello, generation: u64, out: Receiver<Out>, news: Sender<News>) {
     let failed = news.clone();
     let thread = thread::Builder::new().name("link-out".into());
@@ -69,7 +69,7 @@ fn connect(addr: &str, hello: Hello) -> Result<(TcpStream, u64), FrameError> {
     Err(last.into())
 }
 
-/// Serves a connection to its end and tells of it. Errors: it could not begin.
+/// Serves a connection to its end and reports the end. Errors: the connection could not start.
 fn serve(
     stream: &TcpStream,
     stored: u64,
@@ -91,7 +91,7 @@ fn serve(
                     break;
                 }
             }
-            // Wakes the reader. After an error the batches that were not acknowledged go to the next connection.
+            // This wakes the reader. After an error the next connection sends the batches that were not acknowledged.
             let _ = writer.shutdown(Shutdown::Both);
         });
         let error = loop {
@@ -108,7 +108,8 @@ fn serve(
         };
         // A blocked write returns and the next one fails.
         let _ = stream.shutdown(Shutdown::Both);
-        // Told here and not by the caller: the writer waits for the sender, who closes its channel on this news.
+        // Report the end inside the scope. The scope waits for the writer, the writer waits until the sender closes its
+        // channel, and the sender closes it on this report.
         let _ = news.send(News::Down { generation, error });
     });
     Ok(())

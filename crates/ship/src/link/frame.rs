@@ -26,7 +26,7 @@ pub(crate) const FLOWS: u8 = 8;
 /// Most counters in a report.
 pub(crate) const MAX_REPORT: usize = 1024;
 
-/// What can be wrong with what the peer sent.
+/// Errors in the peer's bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The connection failed or ended.
@@ -89,9 +89,9 @@ pub(crate) enum Frame {
     Refused(String),
     /// Number, and the compressed batch.
     Spans(u64, Vec<u8>),
-    /// The same of flows; the numbers are of one row.
+    /// A batch of flows, numbered together with the batches of spans.
     Flows(u64, Vec<u8>),
-    /// Everything up to this number was taken.
+    /// The server has taken every batch up to this number.
     Ack(u64),
     Ping,
     /// Counters of the agent.
@@ -234,8 +234,8 @@ fn decode<'a, T: Deserialize<'a>>(body: &'a [u8], what: &'static str) -> Result<
     }
 }
 
-/// Spans (or flows) → batches, each small enough for a frame: `(how many, compressed bytes)`. What does not fit into a
-/// batch of its own is left out and counted in the second value.
+/// Spans (or flows) → batches, each small enough for a frame: `(how many, compressed bytes)`. An item that is too large
+/// for a frame is left out and counted in the second value.
 pub(crate) fn encode_batches<T: Serialize>(items: &[T]) -> (Vec<(usize, Vec<u8>)>, u64) {
     let mut batches = Vec::new();
     let mut too_big = 0;
@@ -270,7 +270,7 @@ fn expand(batch: &[u8]) -> Result<Vec<u8>, FrameError> {
         return Err(FrameError::TooLong(size));
     }
     let raw = lz4_flex::block::decompress(block, size).map_err(|_| BAD)?;
-    // The count is read first, so that a lie about it costs nothing.
+    // The count is read first, so that a false count allocates nothing.
     let (count, _) = postcard::take_from_bytes::<u32>(&raw).map_err(|_| BAD)?;
     if count as usize > MAX_BATCH {
         return Err(FrameError::Malformed("batch: too many"));

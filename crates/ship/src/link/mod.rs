@@ -11,11 +11,11 @@
 //!                                   ←   Ack 2
 //! ```
 //!
-//! A batch that was not acknowledged is sent again after a reconnect. The server remembers the last batch that it took
-//! of each session, so that a lost acknowledgement does not double spans; only a server that restarts in that moment
-//! can (spans carry their id, so the store may still tell). Numbers are little-endian; bodies are postcard; spans are
-//! then compressed as one LZ4 block. Postcard has no field names: any change of `model::Span` needs a new [`VERSION`],
-//! and a test fails when the encoding of a span changes.
+//! A batch that was not acknowledged is sent again after a reconnect. The server remembers, for each session, the last
+//! batch that it took, so a lost acknowledgement does not double spans. Only a restart of the server in that moment can
+//! double them; spans carry their id, so the store may still recognise them. Numbers are little-endian; bodies are
+//! postcard; spans are then compressed as one LZ4 block. Postcard has no field names: any change of `model::Span` needs
+//! a new [`VERSION`], and a test fails when the encoding of a span changes.
 //!
 //! Memory is bounded on both ends: see [`SenderConfig`] and [`ReceiverConfig`].
 
@@ -32,7 +32,7 @@ pub use status::{SenderState, SenderStatus};
 
 use serde::{Deserialize, Serialize};
 
-/// What an agent says of itself.
+/// An agent's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInfo {
     /// `host.name`.

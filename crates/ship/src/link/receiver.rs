@@ -12,10 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Agents send something at least every ten seconds.
+/// Longest silence of an agent. Agents send something at least every ten seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const BUSY_RETRY: Duration = Duration::from_millis(50);
-/// While the sink is busy the agent hears from us this often.
+/// While the sink is busy, the server sends to the agent this often.
 const BUSY_HEARTBEAT: Duration = Duration::from_secs(5);
 /// Sessions remembered, connected or not.
 const MAX_SESSIONS: usize = 4096;
@@ -38,7 +38,7 @@ impl Default for ReceiverConfig {
 /// One agent, connected or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentStatus {
-    /// What it said of itself.
+    /// The agent's description of itself.
     pub agent: AgentInfo,
     /// Address of its last connection.
     pub peer: Option<SocketAddr>,
@@ -46,7 +46,7 @@ pub struct AgentStatus {
     pub connected: bool,
     /// Spans taken.
     pub spans: u64,
-    /// When it was last heard, Unix ns.
+    /// Time of its last message, Unix ns.
     pub last_seen_ns: u64,
     /// Its own counters, as last reported.
     pub report: Vec<(String, u64)>,
@@ -83,7 +83,8 @@ impl ReceiverStatus {
 }
 
 struct Session {
-    /// Number of the last batch taken. Held while the sink works, so that a second connection of the session waits.
+    /// Number of the last batch taken. The lock is held while the sink works, so that a second connection of the
+    /// session waits.
     stored: Mutex<u64>,
     status: Mutex<AgentStatus>,
     connection: AtomicU64,
@@ -111,13 +112,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens on `addr`, and refuses flows. Errors: the address cannot be had.
+    /// Listens on `addr`, and refuses flows. Errors: the address cannot be used.
     pub fn bind(addr: SocketAddr, config: ReceiverConfig, sink: Sink) -> std::io::Result<Receiver> {
         let none: FlowSink = Arc::new(|_| Err(SinkError::Refused("flows are not kept here".into())));
         Receiver::bind_with_flows(addr, config, sink, none)
     }
 
-    /// Listens on `addr`. Errors: the address cannot be had.
+    /// Listens on `addr`. Errors: the address cannot be used.
     pub fn bind_with_flows(
         addr: SocketAddr,
         config: ReceiverConfig,
@@ -170,7 +171,7 @@ impl Drop for Receiver {
         for stream in lock(&self.inner.connections).values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // `accept` has no timeout: a connection of our own wakes it.
+        // `accept` has no timeout, so a connection to ourselves wakes it.
         let mut addr = self.addr;
         match addr {
             SocketAddr::V4(a) if a.ip().is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -187,7 +188,7 @@ impl Drop for Receiver {
 fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
     while !inner.stop.load(Relaxed) {
         let Ok((stream, peer)) = listener.accept() else {
-            // Out of file descriptors, for example: wait for one to be closed instead of spinning.
+            // The process may have no file descriptors left: wait for a connection to close instead of spinning.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -207,7 +208,7 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
             }
             connections.insert(id, handle);
         }
-        // Stopped meanwhile, and perhaps before this connection could be seen.
+        // The receiver was stopped meanwhile, perhaps before this connection was registered.
         if inner.stop.load(Relaxed) {
             let _ = stream.shutdown(Shutdown::Both);
             return;
@@ -215,7 +216,7 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
         let serving = inner.clone();
         let spawned = thread::Builder::new().name("link-in".into()).spawn(move || {
             if let Err(e) = serving.serve(id, &stream, peer) {
-                // An agent that goes away between two frames is no fault.
+                // An agent may disconnect between two frames; that is no error.
                 if !matches!(e, FrameError::Io(_)) {
                     serving.drop_one(e.reason());
                     let _ = Frame::Refused(e.to_string()).write(&mut &stream);
@@ -237,7 +238,7 @@ impl Inner {
         stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
         stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
         let mut reader = BufReader::with_capacity(64 * 1024, stream);
-        // Our version goes out first: a client of another version can say what is wrong.
+        // The server's version goes out first, so that a client of another version can report the difference.
         write_preamble(&mut stream)?;
         read_preamble(&mut reader)?;
         let Frame::Hello(hello) = Frame::read(&mut reader)? else { return Err(FrameError::Malformed("hello")) };
@@ -290,8 +291,8 @@ impl Inner {
                         };
                         match taken {
                             Ok(delivered) => drop(delivered?),
-                            // The frame is whole, so the connection is in step. Asking for the batch again would
-                            // bring the same bytes, for ever.
+                            // The whole frame was read, so the connection is in step. If the server asked for the batch
+                            // again, it would get the same bytes for ever.
                             Err(e) => self.drop_one(e.reason()),
                         }
                         *stored = number;
@@ -306,8 +307,8 @@ impl Inner {
         }
     }
 
-    /// Gives a batch of `n` to a sink, for as long as it takes; how many it took. An error ends the connection without
-    /// an acknowledgement.
+    /// Gives a batch of `n` items to a sink, for as long as the sink needs; returns how many it took. An error ends the
+    /// connection without an acknowledgement.
     fn deliver(
         &self,
         n: u64,
@@ -365,7 +366,7 @@ impl Inner {
     }
 }
 
-/// Compares secrets without telling by time how much of them was right.
+/// Compares secrets in constant time: the duration does not reveal how much was right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
 }

@@ -1,4 +1,4 @@
-//! What a sender is doing, for `wirespan status` and `/metrics`.
+//! The state of a sender, for `wirespan status` and `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +46,7 @@ pub struct SenderStatus {
     pub flows_offered: u64,
     /// Flows that the server has taken.
     pub flows_acked: u64,
-    /// Flows lost, for any of the reasons for which spans are.
+    /// Flows lost, for any of the reasons that spans are lost for.
     pub flows_dropped: u64,
 }
 
@@ -113,7 +113,7 @@ impl Shared {
             flows_offered: self.flows_offered.load(Relaxed),
             flows_acked: self.flows_acked.load(Relaxed),
             flows_dropped: self.flows_dropped.load(Relaxed),
-            // Read last: a span is offered before it is anything else.
+            // Read this counter last: a span is offered before any other counter counts it.
             offered: self.offered.load(Relaxed),
         };
         s.queued = s.offered.saturating_sub(s.acked + s.dropped());

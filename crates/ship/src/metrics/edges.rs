@@ -14,7 +14,7 @@ pub struct EdgeMetrics {
 }
 
 impl EdgeMetrics {
-    /// Nothing counted yet; at most so many edges have series of their own.
+    /// No counts yet. At most this many edges have series of their own.
     pub fn new(max_edges: usize) -> Self {
         let config = LiveConfig { max_edges, ..LiveConfig::default() };
         EdgeMetrics { map: Mutex::new(LiveMap::new(config, Instant::now())) }
@@ -36,12 +36,12 @@ impl EdgeMetrics {
         map.tick(now);
     }
 
-    /// Counts also the spans and flow records that wait for their other end: nothing more will come.
+    /// Counts also the spans and flow records that wait for their other end. Call it when no more will come.
     pub fn finish(&self) {
         lock(&self.map).finish();
     }
 
-    /// Writes what is known by now.
+    /// Writes all current values.
     pub fn write(&self, w: &mut Writer) {
         let mut map = lock(&self.map);
         map.tick(Instant::now());
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn service_graphs_have_their_names_and_count_once() {
         let metrics = EdgeMetrics::new(LiveConfig::default().max_edges);
-        // The called one's span comes first; one request has no client span, one no server span.
+        // The server span comes first; one request has no client span, one no server span.
         metrics.observe(&[
             span(TapSide::ServerProcess, "cart", 4000, Status::Ok),
             span(TapSide::ClientProcess, "web", 4000, Status::Ok),

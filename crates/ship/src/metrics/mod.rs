@@ -1,8 +1,8 @@
 //! Counters and gauges of the stages, RED metrics of spans, and metrics of the dependency map; as Prometheus text here,
 //! as OTLP in [`otlp::export`](crate::otlp::export).
 //!
-//! A [`Registry`] holds *sources*: closures that write their current values when somebody asks. So a stage keeps its
-//! counters as it likes (atomics, a status struct), and nothing is counted twice.
+//! A [`Registry`] holds *sources*: closures that write their current values at each scrape. So each stage chooses the
+//! form of its counters (atomics, a status struct), and nothing is counted twice.
 
 mod edges;
 mod red;
@@ -51,8 +51,8 @@ impl Registry {
     }
 }
 
-/// Writes what every stage must tell: `wirespan_stage_in_total`, `_out_total` and `_dropped_total{reason}`, all with
-/// `stage` (`capture`, `decode`, `join`, `ship`, `store`).
+/// Writes the three metrics that every stage must have: `wirespan_stage_in_total`, `_out_total` and
+/// `_dropped_total{reason}`, all with `stage` (`capture`, `decode`, `join`, `ship`, `store`).
 pub fn stage<'a>(
     w: &mut Writer,
     stage: &str,

@@ -10,8 +10,8 @@
 //! | `dns_lookup_duration_seconds` | DNS, seen at the asking process |
 //! | `wirespan_request_duration_seconds` | every other understood protocol, at either end |
 //!
-//! Labels have few values by nature: service, method, status, operation; no path, no query, no client. What still
-//! exceeds the limit is counted in one series with `otel_metric_overflow="true"`, as OpenTelemetry SDKs do.
+//! Labels have few values by nature: service, method, status, operation; no path, no query, no client. Spans beyond the
+//! limit are counted in one series with `otel_metric_overflow="true"`, as OpenTelemetry SDKs do.
 
 use super::Writer;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -62,7 +62,7 @@ impl Name {
     }
 }
 
-/// Value of a label, before it is text.
+/// Value of a label before it is formatted.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Text(&'a str),
@@ -148,7 +148,7 @@ impl RedMetrics {
         } else if full {
             self.overflowed.fetch_add(1, Relaxed);
             let overflow = || Series::new(name, vec![("otel_metric_overflow", "true".into())]);
-            // Small numbers are no hashes of anything else, with overwhelming probability.
+            // The number of a name is used as the key: with overwhelming probability no hash is that small.
             series.entry(name as u64).or_insert_with(overflow).add(seconds);
         } else {
             let mut labels = Vec::new();
@@ -178,10 +178,11 @@ impl RedMetrics {
     }
 }
 
-/// Tells the labels of a span in order, and returns its metric. `None`: not a request, or seen elsewhere.
+/// Passes the labels of a span to `label` in order, and returns the span's metric. `None` if the span is not a request,
+/// or was seen elsewhere.
 fn visit<'a>(span: &'a Span, label: &mut impl FnMut(&'static str, Part<'a>)) -> Option<Name> {
     let at_process = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess | TapSide::Capture);
-    // Without a request there is no duration, and bytes that were not understood are no request.
+    // Without a request there is no duration, and bytes of an unknown protocol are no request.
     if !at_process || span.status == Status::NoRequest || matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
         return None;
     }
@@ -253,7 +254,7 @@ fn visit<'a>(span: &'a Span, label: &mut impl FnMut(&'static str, Part<'a>)) -> 
     Some(name)
 }
 
-/// Methods are the asker's to invent; the conventions call unknown ones `_OTHER`.
+/// The client may invent methods; the conventions call unknown ones `_OTHER`.
 fn known_method(method: &str) -> &str {
     const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
     if KNOWN.contains(&method) {

@@ -18,7 +18,7 @@ impl Default for SpanMetrics {
 }
 
 impl SpanMetrics {
-    /// Nothing counted yet; at most so many edges have series of their own.
+    /// No counts yet. At most this many edges have series of their own.
     pub fn new(max_edges: usize) -> Self {
         SpanMetrics { red: RedMetrics::default(), edges: EdgeMetrics::new(max_edges) }
     }
@@ -34,18 +34,18 @@ impl SpanMetrics {
         self.edges.observe_flows(flows);
     }
 
-    /// Counts also the spans and flow records that wait for their other end: nothing more will come.
+    /// Counts also the spans and flow records that wait for their other end. Call it when no more will come.
     pub fn finish(&self) {
         self.edges.finish();
     }
 
-    /// Writes everything that is known by now.
+    /// Writes all current values.
     pub fn write(&self, w: &mut Writer) {
         self.red.write(w);
         self.edges.write(w);
     }
 
-    /// Writes what is known of the edges of the map.
+    /// Writes the current values of the map's edges.
     pub fn write_map(&self, w: &mut Writer) {
         self.edges.write(w);
     }

@@ -1,4 +1,4 @@
-//! What the parts of this crate tell of themselves.
+//! The counters of this crate's own stages.
 
 use super::{stage, Writer};
 use crate::link::{ReceiverStatus, SenderState, SenderStatus};
@@ -31,7 +31,7 @@ impl SenderStatus {
 }
 
 impl ReceiverStatus {
-    /// Writes the counters as stage `link-receive`, and what each agent reported of itself.
+    /// Writes the counters as stage `link-receive`, and the counters that each agent reported.
     pub fn write(&self, w: &mut Writer) {
         stage(w, "link-receive", self.spans, self.spans, self.dropped.iter().copied());
         let help = "Batches that were sent twice, and skipped";

@@ -77,7 +77,7 @@ mod tests {
         registry.add(|w| w.gauge("wirespan_up", "line\nfeed", &[], 1.0));
         registry.add(|w| w.gauge("a.b", "dots", &[("x.y", "quote\" back\\ line\n")], f64::NAN));
         registry.add(|w| w.histogram("h", "times", &[("k", "v")], &[0.005, 1.0], &[1, 2, 3], 7.5));
-        // A second source of the same name goes under the same header; one of another kind does not.
+        // A second source of the same name and kind shares the header. A source of another kind is left out.
         registry.add(|w| stage(w, "ship", 1, 1, []));
         registry.add(|w| w.counter("wirespan_up", "", &[], 9));
         assert_eq!(

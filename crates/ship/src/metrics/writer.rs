@@ -1,4 +1,4 @@
-//! What sources write, whatever it is read as afterwards.
+//! The samples that sources write, in a form that suits every output format.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,8 @@ pub(crate) enum Number {
     Histogram { bounds: Vec<f64>, counts: Vec<u64>, sum: f64 },
 }
 
-/// Collects samples of one moment. A name that is used with two kinds keeps the first; the other samples are left out.
+/// Collects samples of one moment. A name that is used with two kinds keeps the first kind; samples of the other kind
+/// are left out.
 #[derive(Default)]
 pub struct Writer {
     families: BTreeMap<String, Family>,
@@ -51,7 +52,8 @@ impl Writer {
         self.point(name, Kind::Gauge, help, labels, Number::Gauge(value));
     }
 
-    /// A histogram: `counts[i]` observations up to `bounds[i]`, and one count more for the rest.
+    /// A histogram: `counts[i]` observations up to `bounds[i]`, and one more count for the observations above all
+    /// bounds.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -79,7 +81,7 @@ impl Writer {
     }
 }
 
-/// Names are `[a-zA-Z_][a-zA-Z0-9_]*`; everything else becomes `_`, as OpenTelemetry's Prometheus mapping has it.
+/// Names are `[a-zA-Z_][a-zA-Z0-9_]*`. Every other character becomes `_`, as in OpenTelemetry's Prometheus mapping.
 fn legal(name: &str) -> String {
     let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
     if !out.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {

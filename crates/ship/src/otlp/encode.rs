@@ -1,4 +1,5 @@
-//! Traces → OTLP, names after OpenTelemetry's semantic conventions; what they have no name for is under `wirespan.`.
+//! Traces → OTLP, with the names of OpenTelemetry's semantic conventions. Names that the conventions lack begin with
+//! `wirespan.`.
 //!
 //! | attribute | meaning |
 //! |---|---|
@@ -26,7 +27,7 @@ pub fn encode_traces<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> ExportR
     encode_items(&items)
 }
 
-/// Encodes spans that no assembly has seen: the trace is the carried one or the span's own, the parent the carried one.
+/// Encodes spans without assembly: the trace is the carried one or the span's own, and the parent is the carried one.
 /// The parent of a carried context is the *sender's* span, which is right for SDK spans and for servers.
 pub fn encode_spans<'a>(spans: impl IntoIterator<Item = &'a Arc<Span>>) -> ExportRequest {
     let items: Vec<Item> = spans.into_iter().map(Item::of_span).collect();
@@ -102,7 +103,7 @@ impl<'a> Groups<'a> {
                         version: env!("CARGO_PKG_VERSION").into(),
                         ..Scope::default()
                     }),
-                    // What an SDK wrote follows the release that it knows.
+                    // The SDK's own attributes follow the release of the conventions that the SDK knows.
                     schema_url: if span.tap == TapSide::App { "" } else { semconv::SCHEMA_URL }.into(),
                     ..ScopeSpans::default()
                 }],
@@ -151,7 +152,8 @@ fn encode_span(item: &Item) -> proto::Span {
     }
 }
 
-/// A link to who sent what this span received. The other way round it is not told: OpenTelemetry's links point back.
+/// A link to the span that sent the messages which this span received. The reverse link is not exported:
+/// OpenTelemetry's links point back in time.
 fn encode_link(link: &SpanLink) -> Option<proto::Link> {
     let trace = link.trace.filter(|_| link.sent)?;
     Some(proto::Link {
@@ -169,7 +171,7 @@ fn attributes(span: &Span, link: Option<&ParentLink>) -> Vec<KeyValue> {
     let mut a = key_values(semconv::attributes(span));
     if let Some(link) = link {
         a.push(key_value("wirespan.evidence", link.evidence.as_str()));
-        // Two decimals tell all there is to tell, and 0.9 shall not become 0.8999999761581421.
+        // Two decimals are precise enough, and 0.9 must not become 0.8999999761581421.
         a.push(key_value("wirespan.confidence", (f64::from(link.confidence) * 100.0).round() / 100.0));
     }
     a

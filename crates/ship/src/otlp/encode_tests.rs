@@ -17,7 +17,7 @@ fn resource(service: &str) -> Arc<Resource> {
     })
 }
 
-/// A client that asks and a server that fails, seen from both ends.
+/// A request whose server fails, seen by the client and by the server.
 fn failed_call() -> Trace {
     let mut client = SpanBuilder::client(0xa1)
         .request("http", "GET", "/cart")
@@ -147,7 +147,8 @@ fn a_trace_is_encoded_as_written_by_hand() {
     assert_eq!(String::from_utf8(line).unwrap(), expected.replace(", \"", ",\""));
 }
 
-/// Field numbers checked against bytes written by hand, so that `proto.rs` cannot be wrong twice in the same way.
+/// The field numbers are checked against bytes written by hand, because a round trip through `proto.rs` would not
+/// notice a wrong number.
 #[test]
 fn protobuf_bytes_are_those_of_the_schema() {
     let span = proto::Span {

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use wirespan_model::Trace;
 
-/// A file of OTLP/JSON lines. Every write ends with a whole line handed to the kernel, so nothing waits in the process:
-/// a reader sees each batch at once, and a kill loses none that was written.
+/// A file of OTLP/JSON lines. Every write hands a whole line to the kernel, so no data waits in the process: a reader
+/// sees each batch at once, and a kill loses no written batch.
 pub struct OtlpFile {
     file: File,
     line: Vec<u8>,
@@ -26,8 +26,8 @@ impl OtlpFile {
         Ok(OtlpFile { file, line: Vec::new(), len: 0, spans: 0, dropped: 0 })
     }
 
-    /// Writes traces as one line. Errors: the disk is full, for example; then the spans are counted as dropped and the
-    /// file ends with the last whole line.
+    /// Writes traces as one line. Errors: for example, the disk is full; then the spans are counted as dropped and the
+    /// file is cut after the last whole line.
     pub fn write(&mut self, traces: &[Trace]) -> io::Result<()> {
         self.write_request(&super::encode_traces(traces))
     }
@@ -43,14 +43,14 @@ impl OtlpFile {
         self.line.push(b'\n');
         if let Err(e) = self.file.write_all(&self.line) {
             self.dropped += spans as u64;
-            // Half a line would make the next one unreadable too. A pipe cannot be cut; then so be it.
+            // Half a line would make the next line unreadable too, so the file is cut. A pipe cannot be cut.
             let _ = self.file.set_len(self.len);
             let _ = io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.len));
             return Err(e);
         }
         self.len += self.line.len() as u64;
         self.spans += spans as u64;
-        // One giant batch shall not stay in memory for ever.
+        // Release a very large buffer, so that one big batch does not keep the memory.
         self.line.shrink_to(1 << 20);
         Ok(())
     }
@@ -63,7 +63,8 @@ impl OtlpFile {
         }
     }
 
-    /// The same file, to make it durable elsewhere: that may take as long as all that the machine has yet to write.
+    /// A second handle on the file, for syncing it on another thread: a sync may take as long as all pending writes of
+    /// the machine.
     pub fn again(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -104,7 +105,7 @@ mod tests {
         f.write(&[trace(2), trace(1)]).unwrap();
         f.write(&[]).unwrap();
         f.write(&[trace(4)]).unwrap();
-        // Not dropped, not synced: still complete for a reader.
+        // The file was neither dropped nor synced, and a reader still finds it complete.
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<ExportRequest> = text.lines().map(|l| json::read_request(l.as_bytes()).unwrap()).collect();
         let spans = |r: &ExportRequest| r.resource_spans[0].scope_spans[0].spans.len();

@@ -1,9 +1,9 @@
-//! Gzip with a limit on what comes out.
+//! Gzip with a limit on the decompressed size.
 
 use flate2::{read::GzDecoder, write::GzEncoder, Compression};
 use std::io::{Read, Write};
 
-/// More came out than allowed.
+/// The decompressed size exceeds the limit.
 #[derive(Debug)]
 pub(crate) struct TooLong;
 

@@ -9,13 +9,13 @@ use super::proto::{
 use serde_json::{json, Map, Value as Json};
 use std::fmt::Write as _;
 
-/// Why bytes are not an OTLP/JSON request: says where.
+/// Why bytes are not an OTLP/JSON request, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {what}")]
 pub struct JsonError {
     /// Path of the offending value, `resourceSpans[0].scopeSpans[0].spans[2].traceId`; `$` for the whole.
     pub path: String,
-    /// What is wrong with it.
+    /// The error in this value.
     pub what: String,
 }
 
@@ -35,7 +35,7 @@ pub fn write_response(response: &ExportResponse) -> Json {
     }
 }
 
-/// Reads a response; anything that is not one is an empty response.
+/// Reads a response; anything else counts as an empty response.
 pub fn read_response(bytes: &[u8]) -> ExportResponse {
     let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
     let partial = json.get("partialSuccess").and_then(Json::as_object).map(|p| PartialSuccess {
@@ -113,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    /// JSON has no names for what is not finite; the protobuf mapping writes that as strings.
+    /// JSON cannot express numbers that are not finite; the protobuf mapping writes them as strings.
     fn double(&mut self, x: f64) {
         match (x.is_nan(), x.is_infinite()) {
             (true, _) => self.string("NaN"),

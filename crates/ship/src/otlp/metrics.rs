@@ -1,4 +1,4 @@
-//! Metrics → OTLP: cumulative sums and histograms, by names and labels as `/metrics` has them.
+//! Metrics → OTLP: cumulative sums and histograms, with the names and labels of `/metrics`.
 
 use super::encode::key_value;
 use super::instance_id;
@@ -14,17 +14,17 @@ use std::hash::{Hash as _, Hasher as _};
 /// Collectors take gRPC messages of up to 4 MiB. A point of the map has at most about 900 bytes.
 const MAX_POINTS: usize = 2000;
 
-/// Turns what was written into requests, and remembers since when each series is counted.
+/// Turns samples into requests, and remembers the start of each series.
 pub(crate) struct Encoder {
     resource: Resource,
-    /// When it encoded last; at first, its own start.
+    /// Time of the last encoding; before the first, the start of the encoder.
     last_ns: u64,
-    /// By hash of name and labels: start, and what it had come to.
+    /// By hash of name and labels: the start of the series, and its last total.
     series: FxHashMap<u64, (u64, u64)>,
 }
 
 impl Encoder {
-    /// `service` and `host` name who counts.
+    /// `service` and `host` name the process that counts.
     pub(crate) fn new(service: &str, host: &str, now_ns: u64) -> Self {
         let mut attributes = vec![key_value("service.name", service), key_value("service.instance.id", instance_id())];
         if !host.is_empty() {
@@ -61,7 +61,7 @@ impl Encoder {
         requests
     }
 
-    /// Since when the series is counted. One that was not there the last time, or that has come to less, began since.
+    /// Start of a series. A series that is new, or whose total has decreased, began after the last encoding.
     fn start(&self, name: &str, point: &Point, seen: &mut FxHashMap<u64, (u64, u64)>) -> u64 {
         let total = match &point.number {
             Number::Counter(n) => *n,
@@ -87,7 +87,7 @@ impl Encoder {
     }
 }
 
-/// The unit in UCUM, of names that end in one.
+/// The UCUM unit of a metric, if the name ends in one.
 fn unit(name: &str) -> &'static str {
     let base = name.strip_suffix("_total").unwrap_or(name);
     match base.rsplit('_').next() {
@@ -169,7 +169,7 @@ mod tests {
         let mut encoder = Encoder::new("wirespan", "", 10);
         assert_eq!(starts(&mut encoder, 20, &[("a", 1)]), [10]);
         assert_eq!(starts(&mut encoder, 30, &[("a", 1), ("b", 5)]), [10, 20]);
-        // It lost its place on the map and got it again; another came to less between two exports.
+        // One series lost its place on the map and got it again; another was reset between two exports.
         assert_eq!(starts(&mut encoder, 40, &[("b", 4)]), [30]);
         assert_eq!(starts(&mut encoder, 50, &[("a", 9), ("b", 4)]), [40, 30]);
     }

@@ -1,7 +1,7 @@
 //! OTLP: traces and metrics → collector or file, and SDK spans → wirespan.
 //!
 //! - [`encode`]: traces → OTLP messages; [`json`]: OTLP messages ↔ OTLP/JSON; [`proto`]: the messages.
-//! - `metrics`: what `/metrics` would show → OTLP messages.
+//! - `metrics`: the metrics of `/metrics` → OTLP messages.
 //! - [`file`]: `--otlp-file`; one request per line, as the OpenTelemetry collector's file exporter writes them.
 //! - [`export`]: to a collector, by gRPC or HTTP.
 //! - [`receive`]: from SDKs and collectors, by gRPC or HTTP.
@@ -24,8 +24,9 @@ pub use receive::{OtlpReceiver, ReceiveConfig, ReceiveStatus};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// Resource attribute by which a receiver knows spans that its own process exported. Without it an export endpoint that
-/// is our own receiver (`OTEL_EXPORTER_OTLP_ENDPOINT` is often set for a whole machine) would send them round for ever.
+/// Resource attribute by which a receiver recognises spans that its own process exported. `OTEL_EXPORTER_OTLP_ENDPOINT`
+/// is often set for a whole machine, so the export endpoint may be our own receiver; without this attribute spans would
+/// go round for ever.
 pub(crate) const INSTANCE_KEY: &str = "wirespan.instance.id";
 
 /// Random id of this process.

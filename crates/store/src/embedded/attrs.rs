@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use wirespan_model::{Attr, Value};
 
-/// Appends the attributes as a JSON object; nothing if there are none. Order and duplicates are kept. A float that
-/// JSON cannot say (NaN, infinity) becomes text.
+/// Appends the attributes as a JSON object, or nothing if there are none. Order and duplicates are kept. A float that
+/// JSON cannot express (NaN, infinity) becomes text.
 pub(crate) fn write(out: &mut String, attrs: &[Attr]) {
     if attrs.is_empty() {
         return;
@@ -16,7 +16,7 @@ pub(crate) fn write(out: &mut String, attrs: &[Attr]) {
         out.push(separator);
         separator = ',';
         match key {
-            // Ours, and none needs escaping.
+            // The keys are wirespan's own, and none needs escaping.
             Cow::Borrowed(key) => {
                 out.push('"');
                 out.push_str(key);
@@ -59,7 +59,7 @@ fn push(out: &mut String, args: std::fmt::Arguments<'_>) {
 
 fn text(out: &mut String, s: &str) {
     out.push('"');
-    // Nearly all text: told without a branch per byte.
+    // The usual case, nearly all texts: it is recognised without a branch per byte.
     if !s.bytes().fold(false, |escape, b| escape | (b < 0x20) | (b == b'"') | (b == b'\\')) {
         out.push_str(s);
         out.push('"');
@@ -82,14 +82,14 @@ fn text(out: &mut String, s: &str) {
     out.push('"');
 }
 
-/// Reads what [`write`] wrote; what is not a JSON object gives no attributes.
+/// Reads the text that [`write`] wrote. Anything other than a JSON object gives no attributes.
 pub(crate) fn read(json: &str) -> Vec<Attr> {
     let mut attrs = Vec::new();
     each(json, |key, value| attrs.push((Cow::Owned(key.into_owned()), value)));
     attrs
 }
 
-/// Reads what [`write_pairs`] wrote.
+/// Reads the text that [`write_pairs`] wrote.
 pub(crate) fn read_pairs(json: &str) -> Vec<(Box<str>, Box<str>)> {
     let mut pairs = Vec::new();
     each(json, |key, value| pairs.push((key.into(), value.to_string().into())));
@@ -131,7 +131,7 @@ impl<'de, F: FnMut(Cow<'_, str>, Value)> Visitor<'de> for Members<F> {
     }
 }
 
-/// Text that borrows where nothing was escaped.
+/// A text that is borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 

@@ -26,8 +26,7 @@ fn optional<T: ArrowPrimitiveType>(spans: Spans<'_>, get: impl Fn(&Span) -> Opti
     Arc::new(spans.iter().map(|s| get(s)).collect::<PrimitiveArray<T>>())
 }
 
-/// A column of names. Spans that follow each other often share the text, and equal text is cheaper to compare than to
-/// hash.
+/// A column of names. Consecutive spans often share the text, and comparing equal texts is cheaper than hashing them.
 fn names(spans: Spans<'_>, names: &mut Names, get: impl Fn(&Span) -> &str) -> ArrayRef {
     let mut last: (&str, u32) = ("", names.id(""));
     let ids = spans.iter().map(|s| {
@@ -60,7 +59,7 @@ fn texts<'a>(spans: Spans<'a>, get: impl Fn(&'a Span) -> &'a str) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(spans.iter().map(|s| get(s))))
 }
 
-/// A column of texts that most spans do not have.
+/// A column of texts that most spans lack.
 fn filled<'a>(spans: Spans<'a>, get: impl Fn(&'a Span) -> Option<&'a str>) -> ArrayRef {
     Arc::new(spans.iter().map(|s| get(s)).collect::<StringArray>())
 }
@@ -69,7 +68,7 @@ fn time(ns: u64) -> i64 {
     ns.min(LAST_NS) as i64
 }
 
-/// The five columns of the resource, as names. Spans share few resources, so each is looked at once per batch.
+/// The five columns of the resource, as names. Spans share few resources, so each resource is read once per batch.
 fn resources(spans: Spans<'_>, names: &mut Names) -> [ArrayRef; 5] {
     let mut known: Vec<(*const Resource, [u32; 5])> = Vec::new();
     let mut columns: [Vec<u32>; 5] = std::array::from_fn(|_| Vec::with_capacity(spans.len()));
@@ -123,7 +122,7 @@ fn attributes(spans: Spans<'_>) -> ArrayRef {
 /// Columns of the spans, names as integers.
 ///
 /// # Errors
-/// Only when the columns do not fit the schema, which would be a mistake here.
+/// Fails only if the columns do not fit the schema, which would be a defect of this file.
 pub(crate) fn encode(spans: Spans<'_>, n: &mut Names) -> Result<RecordBatch, ArrowError> {
     let [service, host, executable, container, resource] = resources(spans, n);
     let columns: Vec<ArrayRef> = vec![
@@ -191,10 +190,10 @@ pub(crate) fn encode(spans: Spans<'_>, n: &mut Names) -> Result<RecordBatch, Arr
     RecordBatch::try_new(NARROW.clone(), columns)
 }
 
-/// Puts the texts beside their integers; copies nothing. `batch` may have any of the columns.
+/// Adds the texts to their integers without copying. `batch` may have any of the columns.
 ///
 /// # Errors
-/// When an integer has no text, that is, when a log is corrupt.
+/// Fails if an integer has no text, that is, if a log is corrupt.
 pub(crate) fn widen(batch: &RecordBatch, texts: &Arc<StringArray>) -> Result<RecordBatch, ArrowError> {
     let mut columns = Vec::with_capacity(batch.num_columns());
     let mut places = Vec::with_capacity(batch.num_columns());

@@ -21,9 +21,9 @@ const HEAD: usize = 28;
 const BLOCK: usize = 2048;
 /// A file is finished at this length, bytes.
 const MAX_FILE: u64 = 16 << 20;
-/// Longest frame that is believed, bytes.
+/// Longest frame that is accepted, bytes.
 const MAX_FRAME: u64 = 64 << 20;
-/// Flows may take this share of what the store may, and so much without a directory.
+/// Flows may take this share of the store's limit, or this much without a directory.
 const SHARE: u64 = 8;
 const MAX_MEMORY: u64 = 64 << 20;
 
@@ -51,7 +51,7 @@ struct Part {
 #[derive(Default)]
 struct State {
     parts: VecDeque<Part>,
-    /// The last file has what is not synced.
+    /// Whether the last file has data that are not synced.
     dirty: bool,
 }
 
@@ -116,7 +116,7 @@ impl FlowLog {
         Ok(())
     }
 
-    /// Shows each flow whose window touches the range, in the order of arrival.
+    /// Shows each flow with a window that touches the range, in the order of arrival.
     pub(crate) fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Flow)) -> Result<(), StoreError> {
         let touches = |first: u64, last: u64| first < range.to_ns && (last > range.from_ns || first >= range.from_ns);
         let blocks: Vec<Block> = {
@@ -131,7 +131,7 @@ impl FlowLog {
         Ok(())
     }
 
-    /// Makes all that was added durable.
+    /// Makes everything durable that was added so far.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         let (file, path) = {
             let mut state = self.lock();
@@ -152,7 +152,8 @@ impl FlowLog {
         self.lock().parts.iter().filter(|p| p.file.is_some()).map(|p| p.len).sum()
     }
 
-    /// Drops what is too old or too much; never what is being written, unless it is in memory.
+    /// Drops files that are too old, and the oldest while all are too large; never the file that is being written,
+    /// unless it is in memory.
     fn retain(&self, state: &mut State) {
         let oldest_ns = now_ns().saturating_sub(self.max_age.as_nanos() as u64);
         let mut total: u64 = state.parts.iter().map(|p| p.len).sum();
@@ -253,7 +254,7 @@ fn read_part(dir: &Path, number: u64) -> Result<Part, StoreError> {
     let mut part =
         Part { file: Some((number, path.clone(), file.clone())), len: MAGIC.len() as u64, blocks: Vec::new() };
     if bytes.len() < MAGIC.len() {
-        // The machine stopped before the first byte was safe.
+        // The machine stopped before the first byte was on the disk.
         file.write_all_at(MAGIC, 0).map_err(|e| io("write", &path, e))?;
         return Ok(part);
     }

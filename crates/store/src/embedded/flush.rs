@@ -50,8 +50,8 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
         window.iter().for_each(|(chunk, row)| rows.entry(*chunk).or_default().push(*row));
         let mut chunks: Vec<u32> = rows.keys().copied().collect();
         chunks.sort_unstable();
-        // Most windows touch few chunks, which are held whole. Spans that took long are far from their neighbours by
-        // start; of the many chunks that they touch only the wanted rows are held.
+        // Most windows touch few chunks, and these are held whole. Spans with a long duration start far from their
+        // neighbours in time and touch many chunks; of these chunks only the wanted rows are held.
         let few = chunks.len() <= HELD_CHUNKS;
         let mut before = std::mem::take(&mut decoded);
         let mut pieces = Vec::with_capacity(chunks.len());
@@ -82,7 +82,7 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
         writer.write(&memory.widen(&gather(&pieces, &indices)?)?)?;
     }
 
-    // Where each row went, for the keys.
+    // The new place of each row, for the keys.
     let mut row_of = vec![0u32; order.len()];
     for (new, old) in (0u32..).zip(&order) {
         row_of[*old as usize] = new;
@@ -92,12 +92,12 @@ pub(crate) fn write_memory(memory: &MemoryView, dir: &Path, id: u64) -> Result<S
     writer.finish(&MemoryKeys { memory, bases: &bases, row_of: &row_of })
 }
 
-/// The keys of a memory segment, whose rows have moved.
+/// The keys of a memory segment, with the new places of its rows.
 struct MemoryKeys<'a> {
     memory: &'a MemoryView,
     /// First row of each chunk.
     bases: &'a [u32],
-    /// Where each row went.
+    /// The new place of each row.
     row_of: &'a [u32],
 }
 
@@ -217,10 +217,10 @@ pub(crate) fn merge(inputs: &[Arc<Open>], dir: &Path, id: u64) -> Result<Segment
     writer.finish(&keys)
 }
 
-/// Which input has the next row by start time. Each input is in order already.
+/// Finds the input that has the next row by start time. Each input is sorted already.
 struct Order {
     inputs: Vec<(Cursor, Vec<u64>, usize)>,
-    /// The next start of each input that has one.
+    /// The next start of each input that has rows left.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
 }
 

@@ -1,5 +1,5 @@
-//! The log in front of the segments: what was appended since the last flush, so that a crash loses nothing older than a
-//! second.
+//! The log in front of the segments: it holds everything appended since the last flush, so that a crash loses at most
+//! the last second.
 //!
 //! A file is [`MAGIC`], then frames: `length u32 | crc32 u32 | kind u8 | payload` (little endian; the checksum is over
 //! kind and payload). A frame of kind *names* adds texts to the dictionary. A frame of kind *batch* has two Arrow IPC
@@ -27,7 +27,7 @@ const MAGIC: &[u8; 8] = b"WSLOG001";
 const HEADER: usize = 9;
 const NAMES: u8 = 1;
 const BATCH: u8 = 2;
-/// Longest frame that is believed when a log is read, bytes.
+/// Longest frame that is accepted when a log is read, bytes.
 const MAX_FRAME: u64 = 256 << 20;
 
 /// Turns batches into payloads.
@@ -150,7 +150,7 @@ impl Log {
         let at = self.len + (out.len() + HEADER) as u64;
         frame(&mut out, BATCH, batch);
         if let Err(e) = self.file.write_all_at(&out, self.len) {
-            // What was half written would be cut at the next start anyway; giving the room back is a courtesy.
+            // The next start would cut the half-written frame anyway. Truncating now only gives the room back early.
             let _ = self.file.set_len(self.len);
             return Err(super::io("write", &self.path, e));
         }

@@ -1,4 +1,4 @@
-//! Which files of the directory count: one small JSON file, replaced as a whole.
+//! The list of the files that belong to the store: one small JSON file, replaced as a whole.
 
 use super::segment::Segment;
 use crate::StoreError;
@@ -11,8 +11,7 @@ use std::time::Duration;
 /// Version of the format of all files of the directory.
 const FORMAT: u32 = 3;
 
-/// What the store consists of. A file that is not named here is a leftover of a crash, and is removed at the next
-/// start.
+/// The parts of the store. A file that is not listed is left over from a crash, and is removed at the next start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,
@@ -38,7 +37,7 @@ impl Manifest {
             }
             Err(e) => return Err(super::io("read", &path, e)),
         };
-        // The version first: a newer manifest may have other members.
+        // Check the version first: a newer manifest may have other members.
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| super::corrupt(&path, e))?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(f) if f == u64::from(FORMAT) => {}
@@ -74,7 +73,7 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| super::io("sync", dir, e))
 }
 
-/// A child of the last writer keeps its lock until it runs its own program, for so long at most.
+/// A forked child of the last writer holds the lock until it executes its own program, at most this long.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -88,7 +87,7 @@ fn try_lock(file: &File) -> rustix::io::Result<()> {
     Err(rustix::io::Errno::WOULDBLOCK)
 }
 
-/// Takes the directory for this process; the lock goes with the returned file.
+/// Locks the directory for this process. The lock is released with the returned file.
 pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join("lock");
     let mut file = OpenOptions::new()

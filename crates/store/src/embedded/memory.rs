@@ -110,7 +110,7 @@ impl Chunk {
     }
 }
 
-/// What queries see of a memory segment; it does not change.
+/// The part of a memory segment that queries see. It does not change.
 #[derive(Clone)]
 pub(crate) struct MemoryView {
     pub(crate) chunks: Vec<Arc<Chunk>>,
@@ -119,7 +119,7 @@ pub(crate) struct MemoryView {
 }
 
 impl MemoryView {
-    /// Columns of a chunk, names as integers. Asked for hot columns only, it leaves the others alone.
+    /// Columns of a chunk, names as integers. If only hot columns are asked for, the others are not read.
     pub(crate) fn narrow(&self, chunk: &Chunk, columns: Option<&[Col]>) -> Result<RecordBatch, StoreError> {
         let broken = |e| super::broken("log", e);
         let hot_only = columns.is_some_and(|c| c.iter().all(|c| (*c as usize) < HOT));
@@ -155,7 +155,7 @@ impl MemoryView {
         self.widen(&self.narrow(chunk, columns)?)
     }
 
-    /// Puts the texts beside the integers of a batch of this segment.
+    /// Adds the texts to the integers of a batch of this segment.
     pub(crate) fn widen(&self, batch: &RecordBatch) -> Result<RecordBatch, StoreError> {
         encode::widen(batch, &self.texts).map_err(|e| super::broken("log", e))
     }
@@ -165,7 +165,7 @@ impl MemoryView {
         self.chunks.iter().map(|c| c.rows).sum()
     }
 
-    /// Spans that have one of the keys and start in the range; stops when `found` says so.
+    /// Spans that have one of the keys and start in the range. Stops when `found` returns false.
     pub(crate) fn find(
         &self,
         keys: &[Key],
@@ -229,7 +229,8 @@ impl Memory {
         data + self.index_bytes + self.names.bytes()
     }
 
-    /// Encodes the spans as a chunk and writes it to the log. After an error nothing has changed. `keys` are packed.
+    /// Encodes the spans as a chunk and writes it to the log. After an error the segment is unchanged. `keys` are
+    /// packed.
     pub(crate) fn push(&mut self, spans: &[Arc<Span>], keys: &mut [u64]) -> Result<(), StoreError> {
         let batch = encode::encode(spans, &mut self.names).map_err(|e| super::broken("memory segment", e))?;
         let payload = self.frames.payload(&batch).map_err(|e| super::broken("memory segment", e))?;
@@ -280,7 +281,7 @@ impl Memory {
         Ok((view, cut))
     }
 
-    /// What queries see now.
+    /// The snapshot that queries see now.
     pub(crate) fn view(&mut self) -> MemoryView {
         MemoryView {
             chunks: self.chunks.clone(),

@@ -4,8 +4,9 @@
 //! append ─► tail (≤ 2048 spans) ─► chunk: log + key index ─► segment: .parquet + .keys ─► merged ─► dropped
 //!           found as they are      found by index            found by sidecar, page statistics
 //! ```
-//! One mutex guards what changes; queries copy what they need (a few pointers) and read without it. Two threads work
-//! behind it: one writes and syncs the log, one turns full memory segments into files, merges and drops them.
+//! One mutex guards the state that changes. Queries copy what they need (a few pointers) and read without the mutex.
+//! Two threads work in the background: one writes and syncs the log, the other turns full memory segments into files,
+//! merges and drops them.
 
 mod attrs;
 mod encode;
@@ -50,7 +51,7 @@ pub struct Embedded {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Inner {
     /// Where the files are; `None` for a store in memory.
     dir: Option<PathBuf>,
@@ -59,19 +60,19 @@ struct Inner {
     flows: FlowLog,
     /// Wakes the flusher.
     work: Condvar,
-    /// Tells that a memory segment has become a file, or could not.
+    /// Signals that a memory segment has become a file, or could not become one.
     flushed: Condvar,
     open: Mutex<VecDeque<(u64, Arc<Open>)>>,
     closing: AtomicBool,
     /// Wakes the log thread when the store closes.
     closed: Condvar,
-    /// Held as long as the store lives.
+    /// The lock on the directory, held as long as the store lives.
     _lock: Option<std::fs::File>,
 }
 
 impl Embedded {
-    /// Opens the store of a directory, or makes a new one, and starts its threads. What a crash left in logs is taken
-    /// over.
+    /// Opens the store of a directory, or makes a new one, and starts its threads. Logs that a crash left behind are
+    /// taken over.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the directory cannot be used, or is in use by another process (`ResourceBusy`);
@@ -104,7 +105,7 @@ impl Embedded {
         Ok(Embedded { inner: Arc::new(Inner::new(None, options, state, flows, None)), threads: Vec::new() })
     }
 
-    /// Turns all that is in memory into segments, and merges small ones; returns when it is done.
+    /// Turns everything in memory into segments, and merges small ones; returns when this is done.
     ///
     /// # Errors
     /// As [`Store::flush`].
@@ -117,14 +118,14 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         self.inner.closing.store(true, Ordering::Relaxed);
         {
-            // A thread that is about to wait holds the lock until it waits, so that it hears this.
+            // A waiting thread holds the lock until it waits, so it cannot miss this signal.
             let _state = self.inner.lock();
             self.inner.work.notify_all();
             self.inner.flushed.notify_all();
             self.inner.closed.notify_all();
         }
         for thread in self.threads.drain(..) {
-            // A panicked thread has reported itself; there is nothing to add here.
+            // The panic was reported already by the thread itself.
             let _ = thread.join();
         }
         if let Err(e) = self.inner.sync().and(self.inner.flows.sync()) {
@@ -192,7 +193,7 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is finished before anything in it can panic.
+        // Go on after a panic: every change of the state is complete before anything in it can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

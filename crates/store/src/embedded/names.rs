@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Names {
     ids: FxHashMap<Arc<str>, u32>,
     texts: Vec<Arc<str>>,
-    /// Addresses are met with every span, and formatting them costs more than the look-up.
+    /// Integers of addresses. Every span has addresses, and formatting one costs more than this look-up.
     addresses: FxHashMap<IpAddr, u32>,
     bytes: usize,
     array: Option<Arc<StringArray>>,
@@ -57,7 +57,7 @@ impl Names {
         &self.texts[from.min(self.texts.len())..]
     }
 
-    /// Forgets the texts from a place on (they did not reach the log).
+    /// Forgets the texts from a place on, because they did not reach the log.
     pub(crate) fn truncate(&mut self, len: usize) {
         for text in self.texts.drain(len.min(self.texts.len())..) {
             self.ids.remove(&text);

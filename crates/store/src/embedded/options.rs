@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! Options of a store.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ pub struct Options {
     pub max_bytes: u64,
     /// A memory segment becomes a file at this number of spans.
     pub flush_rows: usize,
-    /// … or when its key index and its names take this much memory, bytes.
+    /// A memory segment also becomes a file when its key index and its names take this much memory, bytes.
     pub flush_memory_bytes: usize,
-    /// … or at this age.
+    /// A memory segment also becomes a file at this age.
     pub flush_interval: Duration,
     /// At most this much is lost in a crash. The log is written and synced twice as often.
     pub sync_interval: Duration,
     /// Segments with less than half of this many spans are merged with their neighbours, up to this many.
     pub merge_rows: u64,
-    /// So many small segments are merged at once.
+    /// This many small segments are merged at once.
     pub merge_count: usize,
-    /// Writing stops when the file system has less room, bytes, so that there is room to make segments of logs.
+    /// Writing stops when the file system has less room than this, bytes. The rest is kept for making segments of logs.
     pub min_free_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Where the pages of a row group wait until all of it is there: in a file without a name. In memory, they would take
-//! as much room as the values that they were compressed from, for the time in which a segment is written.
+//! The pages of a row group are kept in a file without a name until the whole group is there. In memory, they would
+//! take as much room as the uncompressed values for as long as a segment is being written.
 
 use bytes::Bytes;
 use parquet::column::page_store::{PageKey, PageStore, PageStoreArgs, PageStoreFactory};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// The waiting pages of one segment. Cloned, it is the same file.
+/// The pages of one segment that wait. Clones share one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     file: Arc<File>,
@@ -20,18 +20,18 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Nothing waits yet; the file lies in this directory.
+    /// An empty list. The file lies in this directory.
     pub(crate) fn create(dir: &Path) -> io::Result<Waiting> {
         Ok(Waiting { file: Arc::new(unnamed(dir)?), end: Arc::new(AtomicU64::new(0)) })
     }
 }
 
-/// A file in this directory that nobody else sees, and that is gone with its last reader.
+/// A file in this directory without a name; it is removed when its last reader closes it.
 pub(crate) fn unnamed(dir: &Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(file) => Ok(file.into()),
-        // A file system without such files.
+        // Not every file system supports such files.
         Err(_) => {
             let path = dir.join("pages.tmp");
             let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;

@@ -1,4 +1,4 @@
-//! What a search asks of a row, on spans and on columns alike, and the best rows found so far.
+//! The conditions of a search, on spans and on columns alike, and the best rows found so far.
 
 use super::attrs;
 use super::schema::{Col, NameKey};
@@ -14,17 +14,17 @@ use wirespan_model::{Span, SpanKind, Status, TapSide};
 /// Most spans that a search returns.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// The conditions of a query, ready to be asked.
+/// The conditions of a query, prepared for testing rows.
 pub(crate) struct Filter<'q> {
     query: &'q Query,
-    /// Columns that decide.
+    /// Columns that the conditions read.
     columns: Vec<Col>,
     /// Name columns that must equal a text.
     names: Vec<(Col, &'q str)>,
     durations: (u64, u64),
 }
 
-/// The parts of a span that a filter looks at.
+/// The parts of a span that a filter reads.
 struct Facts<'a> {
     protocol: &'a str,
     operation: &'a str,
@@ -80,7 +80,7 @@ impl<'q> Filter<'q> {
         &self.columns
     }
 
-    /// Whether a page with these bounds may have a row.
+    /// Whether a page with these bounds may have a matching row.
     pub(crate) fn page(&self, range: (u64, u64), durations: (u64, u64)) -> bool {
         let r = self.query.range;
         let in_range = range.0 < r.to_ns && range.1 >= r.from_ns;
@@ -122,9 +122,9 @@ impl<'q> Filter<'q> {
         }
     }
 
-    /// As [`Filter::columns`], for rows of which all are known to start in the range.
+    /// As [`Filter::columns`], for rows that are all known to start in the range.
     pub(crate) fn columns_inside(&self) -> &[Col] {
-        // The start is the first of the columns; the rank needs it in the order of time.
+        // The start is the first of the columns. In the order of time, the rank needs it.
         if self.query.order == Order::Newest {
             &self.columns
         } else {
@@ -132,7 +132,7 @@ impl<'q> Filter<'q> {
         }
     }
 
-    /// Whether all that starts between these bounds starts in the range.
+    /// Whether all spans that start between these bounds start in the range.
     pub(crate) fn contains(&self, times: (u64, u64)) -> bool {
         self.query.range.from_ns <= times.0 && times.1 < self.query.range.to_ns
     }
@@ -144,12 +144,12 @@ impl<'q> Filter<'q> {
         let starts = view.column(Col::Start).and_then(|c| c.as_primitive_opt::<TimestampNanosecondType>());
         let durations = view.column(Col::Duration).and_then(|c| c.as_primitive_opt::<Int64Type>());
         let Some(durations) = durations else { return };
-        // For each name column, which dictionary entry is the wanted one.
+        // For each name column, the dictionary entry that is wanted.
         let mut wanted = Vec::new();
         for (col, want) in &self.names {
             let Some(dict) = view.column(*col).and_then(|c| c.as_dictionary_opt::<NameKey>()) else { return };
             let texts = dict.values().as_string::<i32>();
-            // A text may stand twice in a dictionary that was put together from two.
+            // A dictionary made of two others may have a text twice.
             let hits: Vec<bool> = texts.iter().map(|t| t == Some(want)).collect();
             if !hits.contains(&true) {
                 return;
@@ -159,7 +159,7 @@ impl<'q> Filter<'q> {
         let rest = self.columns.len() > 2 + self.names.len();
         let r = self.query.range;
         for (row, duration) in durations.values().iter().enumerate() {
-            // A start that was not read is known to be in the range, and ranks nothing.
+            // A start that was not read is known to be in the range, and does not affect the rank.
             let start = starts.map_or(r.from_ns, |s| s.value(row) as u64);
             let duration = (*duration).max(0) as u64;
             let rank = self.rank(start, duration);
@@ -213,10 +213,10 @@ fn is_name(text: &str, f: &Facts<'_>) -> bool {
     }
 }
 
-/// Whether a JSON object has a member that equals, as text.
+/// Whether a JSON object has a member with this value, compared as text.
 fn has(json: &str, key: &str, want: &str) -> bool {
     let mut found = false;
-    // Parsing is dear; most rows can be told from the key's bytes. A key with an escape is not found by its bytes.
+    // Parsing is expensive, and the key's bytes rule out most rows. (A key with an escape is not found by its bytes.)
     let plain = !key.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\');
     if plain && memchr::memmem::find(json.as_bytes(), key.as_bytes()).is_none() {
         return false;
@@ -259,7 +259,7 @@ fn check(q: &Query) -> Result<(), StoreError> {
     }
 }
 
-/// The best rows so far, with the place from which each can be fetched.
+/// The best rows so far, each with the place from which it can be fetched.
 pub(crate) struct Best {
     limit: usize,
     heap: BinaryHeap<Reverse<(u64, usize, usize)>>,
@@ -271,7 +271,7 @@ impl Best {
         Best { limit: limit.min(MAX_LIMIT), heap: BinaryHeap::new() }
     }
 
-    /// The rank that a row must exceed, once there are enough.
+    /// The rank that a row must exceed, once there are enough rows.
     pub(crate) fn floor(&self) -> Option<u64> {
         if self.heap.len() < self.limit {
             return None;

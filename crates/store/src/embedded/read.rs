@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use wirespan_model::{Key, Span};
 
-/// Pages that a search reads at a time. It begins with few, because few may be enough and the floor may rise between
-/// two reads, and goes on with many, because each read has a cost of its own.
+/// Pages that a search reads at a time. It begins with few pages, because these may be enough and the floor may rise
+/// between two reads. It goes on with many pages, because each read has a fixed cost.
 const SLAB_PAGES: std::ops::RangeInclusive<usize> = 4..=64;
 /// Rows per batch of a search.
 const SEARCH_ROWS: usize = 16 * PAGE_ROWS;
@@ -25,7 +25,7 @@ const SUGGEST_ROWS: usize = 1 << 20;
 /// Distinct values that are counted for suggestions.
 const SUGGEST_VALUES: usize = 10_000;
 
-/// What a query reads: it does not change while the query runs.
+/// The data that a query reads. They do not change while the query runs.
 struct Snapshot {
     tail: Vec<Arc<Span>>,
     /// Newest first.
@@ -34,7 +34,7 @@ struct Snapshot {
     segments: Vec<Segment>,
 }
 
-/// Where a candidate row is.
+/// The place of a candidate row.
 enum Source {
     Tail,
     Chunk(MemoryView, Arc<Chunk>),
@@ -54,7 +54,7 @@ impl Inner {
         Snapshot { tail, memory, segments }
     }
 
-    /// Opens a segment of a snapshot; `None` if it was merged or dropped since.
+    /// Opens a segment of a snapshot; `None` if it was merged or dropped meanwhile.
     fn open_segment(&self, id: u64) -> Result<Option<Arc<Open>>, StoreError> {
         let Some(dir) = &self.dir else { return Ok(None) };
         match self.segment(dir, id) {
@@ -140,7 +140,7 @@ impl Inner {
         fetch(best, &sources, &snapshot.tail)
     }
 
-    /// Visits the spans of a range, made of some columns or of all.
+    /// Visits the spans of a range, with some columns or with all.
     pub(crate) fn scan(
         &self,
         range: TimeRange,
@@ -161,8 +161,8 @@ impl Inner {
         })
     }
 
-    /// Calls `visit` with the encoded rows of a snapshot until it says that it has enough; a batch may have rows out of
-    /// the range.
+    /// Calls `visit` with the encoded rows of a snapshot until `visit` returns that it has enough. A batch may have
+    /// rows outside the range.
     fn batches(
         &self,
         snapshot: Snapshot,
@@ -241,7 +241,7 @@ impl Inner {
                 }
                 None => rows.for_each(|row| count(view.text(col, row), 1)),
             }
-            // Texts cost more than integers, attributes most.
+            // Texts cost more than integers; attributes cost most.
             let weight = match field {
                 Field::AttributeKey => 16,
                 Field::Endpoint => 2,
@@ -274,8 +274,8 @@ fn ranges(pages: &[Page]) -> Vec<Range<usize>> {
     rows
 }
 
-/// First pass over a segment: the best rows, by the columns that decide. Promising pages come first, because a high
-/// floor rules out others by their statistics.
+/// First pass over a segment: finds the best rows by the columns of the conditions. Promising pages come first, because
+/// a high floor rules out other pages by their statistics.
 fn search_segment(
     open: &Open,
     query: &Query,
@@ -289,7 +289,7 @@ fn search_segment(
     pages.sort_by_key(|p| std::cmp::Reverse(top(p)));
     let mut slab_pages = *SLAB_PAGES.start();
     while !pages.is_empty() {
-        // Pages are sorted, so what the floor rules out is at the end.
+        // Pages are sorted, so the pages below the floor are at the end.
         let wanted = pages.partition_point(|p| best.wants(top(p)));
         pages.truncate(wanted);
         let mut slab: Vec<Page> = pages.drain(..pages.len().min(slab_pages)).collect();
@@ -300,7 +300,7 @@ fn search_segment(
             let inside = filter.contains(group[0].times);
             let columns = if inside { filter.columns_inside() } else { filter.columns() };
             let rows = ranges(group);
-            // Places in the group of the rows that come back.
+            // Places, within the group, of the rows that the read returns.
             let mut places = rows.iter().cloned().flatten();
             let base = open.group_start(group[0].group);
             for batch in open.read(group[0].group, Some(&rows), Some(columns), SEARCH_ROWS)? {

@@ -1,5 +1,5 @@
-//! The columns of a span, once: as the log and the memory segment keep them (names as integers), and as Parquet has
-//! them.
+//! The one list of a span's columns, in both forms: for the log and the memory segment (names as integers), and for
+//! Parquet.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -110,7 +110,7 @@ columns! {
     Attributes "attributes" Text Plain false,
 }
 
-/// The first columns are those that searches look at; the log keeps them apart from the others.
+/// The first columns are those that searches read. The log keeps them apart from the others.
 pub(crate) const HOT: usize = Col::StatusCode as usize + 1;
 
 /// Columns from which the keys of a span are made.
@@ -206,8 +206,8 @@ pub(crate) fn place(name: &str) -> Option<usize> {
     PLACES.get(name).copied()
 }
 
-/// Numbers that are as short as they can be once they are packed: to compress their pages would only cost time, and the
-/// memory of a compressor for each. Measured with `bench_store`, which prints the bytes of each column.
+/// Numbers that packing makes as short as they can be. Compressing their pages would only cost time, and memory for one
+/// compressor each. Measured with `bench_store`, which prints the bytes of each column.
 const PACKED: [&str; 12] = [
     "span_id",
     "parent_span_id",
@@ -248,11 +248,11 @@ pub(crate) fn writer_properties() -> WriterProperties {
         if PACKED.contains(&c.name) {
             p = p.set_column_compression(path.clone(), Compression::UNCOMPRESSED);
         }
-        // By page for what searches prune by, by group for what look-ups leave out because it is blank.
+        // Per page for columns that searches prune by; per group for columns that look-ups skip when they are blank.
         let statistics = match c.name {
             "start_time" | "duration_ns" => EnabledStatistics::Page,
-            // Of texts only how many are null: comparing each with the least and the greatest so far would be a fifth
-            // of writing.
+            // Of texts only the number of nulls: comparing each text with the least and the greatest so far would take
+            // a fifth of the time of writing.
             "error" | "request_id" => EnabledStatistics::Chunk,
             _ if integer => EnabledStatistics::Chunk,
             _ => EnabledStatistics::None,

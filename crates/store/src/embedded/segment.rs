@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wirespan_model::{Key, Span};
 
-/// What is known of a segment without opening it.
+/// Facts about a segment that are known without opening it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Segment {
     /// Number of the files.
@@ -122,7 +122,7 @@ impl SegmentWriter {
 /// Removes all files of a segment, finished or not.
 pub(crate) fn remove(dir: &Path, id: u64) {
     for path in [data_path(dir, id), keys_path(dir, id)] {
-        // What is gone already needs no removing; what cannot be removed is tried again at the next start.
+        // A missing file needs no removing. A file that cannot be removed is tried again at the next start.
         let _ = std::fs::remove_file(temporary(&path));
         let _ = std::fs::remove_file(&path);
     }
@@ -204,7 +204,7 @@ pub(crate) struct Open {
     sidecar: Sidecar,
     /// First row of each row group, and the number of rows.
     groups: Vec<usize>,
-    /// Per row group the columns that have anything but nulls, zeros or empty texts.
+    /// Per row group, the columns with values other than nulls, zeros and empty texts.
     filled: Vec<Vec<usize>>,
 }
 
@@ -237,8 +237,8 @@ impl Open {
         self.groups.len() - 1
     }
 
-    /// Reads rows of a row group: sorted ranges that do not overlap, counted from the start of the group; all if
-    /// `None`. Without `columns` it reads those that are not blank, which is all that [`View`] needs.
+    /// Reads rows of a row group. `rows` are sorted ranges that do not overlap, counted from the start of the group;
+    /// `None` reads all rows. `None` as columns reads all columns that are not blank, which is enough for [`View`].
     pub(crate) fn read(
         &self,
         group: usize,
@@ -302,7 +302,7 @@ impl Open {
         }
     }
 
-    /// Spans that have one of the keys and start in the range; stops when `found` says so.
+    /// Spans that have one of the keys and start in the range. Stops when `found` returns false.
     pub(crate) fn find(
         &self,
         keys: &[Key],
@@ -347,7 +347,7 @@ impl Open {
 fn filled_columns(group: &RowGroupMetaData) -> Vec<usize> {
     let rows = group.num_rows();
     let blank = |nullable: bool, column: &ColumnChunkMetaData| match column.statistics() {
-        // Absent and zero are two things where both are possible.
+        // Where a column may be null or zero, the two mean different things.
         Some(s) if nullable => s.null_count_opt() == Some(rows as u64),
         Some(Statistics::Int32(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),
         Some(Statistics::Int64(s)) => s.min_opt() == Some(&0) && s.max_opt() == Some(&0),

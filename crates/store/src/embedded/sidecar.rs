@@ -41,7 +41,7 @@ pub(crate) fn first_of(part: u32) -> u64 {
     u64::from(part) << 32 >> PARTS.ilog2()
 }
 
-/// Who knows the entries of a segment.
+/// A source of the entries of a segment.
 pub(crate) trait Keys {
     /// Number of entries of a kind.
     fn count(&self, kind: KeyKind) -> usize;
@@ -49,11 +49,11 @@ pub(crate) trait Keys {
     fn part(&self, kind: KeyKind, part: u32, out: &mut Vec<u64>) -> std::io::Result<()>;
 }
 
-/// Writes the sidecar of a segment of so many rows; returns its length, bytes. Entries are asked for kind by kind and
-/// part by part, so that only one part's are in memory.
+/// Writes the sidecar of a segment with this many rows; returns its length, bytes. It asks for entries kind by kind and
+/// part by part, so that only one part is in memory.
 pub(crate) fn write(to: &mut (impl Write + Seek), rows: usize, keys: &dyn Keys) -> std::io::Result<u64> {
     let block_bits = (usize::BITS - (rows >> BLOCK_SHIFT).leading_zeros()).max(1);
-    // One look-up in 256 meets a stranger; more hash bits would cost space, fewer time.
+    // One look-up in 256 gets a false match. More hash bits would cost space, fewer would cost time.
     let hash_bits = (usize::BITS - rows.leading_zeros() + 8).min(32);
     let mut head = MAGIC.to_vec();
     head.extend_from_slice(&hash_bits.to_le_bytes());
@@ -62,7 +62,7 @@ pub(crate) fn write(to: &mut (impl Write + Seek), rows: usize, keys: &dyn Keys) 
     let mut end = length as u64;
     let mut data = crc32fast::Hasher::new();
     let mut entries = Vec::new();
-    // The tables come before what they tell the places of.
+    // The tables stand at the front, but are written last: they hold the places of the data behind them.
     to.seek(SeekFrom::Start(end))?;
     for kind in KeyKind::ALL {
         let span = (1u64 << (hash_bits + block_bits)) / (keys.count(kind) as u64 + 1);
@@ -110,7 +110,7 @@ impl TableWriter {
         TableWriter { rice, count: 0, last: 0, directory: Vec::new(), bits: BitWriter::default() }
     }
 
-    /// Adds the next number; one that is there already is left out.
+    /// Adds the next number, unless it is there already.
     fn add(&mut self, number: u64) {
         if self.count > 0 && number == self.last {
             return;
@@ -290,7 +290,7 @@ impl Sidecar {
         for hash in hashes {
             let from = u64::from(*hash) << self.block_bits;
             let to = from + (1 << self.block_bits);
-            // The group before the first that starts at or behind `from` may hold it at its end.
+            // Start one group before the first group that begins at or behind `from`: its last entries may match.
             let (mut a, mut b) = (0, groups);
             while a < b {
                 let middle = (a + b) / 2;
@@ -307,7 +307,7 @@ impl Sidecar {
                 let at = table.stream + word(group * 2 + 1);
                 let end = if group + 1 < groups { table.stream + word(group * 2 + 3) } else { self.end };
                 let count = GROUP.min(table.count - group * GROUP);
-                // The last group of a table has no end in the directory; no group is longer than this.
+                // The directory has no end for the last group of a table. The bound is longer than any group.
                 let longest = (GROUP * (table.rice as usize + 2) / 8 + 64) * 4;
                 let mut bits = vec![0; (end.saturating_sub(at) as usize).min(longest)];
                 self.file.read_exact_at(&mut bits, at)?;

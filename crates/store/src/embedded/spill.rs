@@ -1,5 +1,5 @@
-//! Keys of a segment that is being merged wait for its end in a file without a name, in parts by their hash, so that a
-//! part at a time is in memory when they are sorted.
+//! While a segment is being merged, its keys are kept in a file without a name, split in parts by their hash. So they
+//! are sorted with one part at a time in memory.
 
 use super::pages::unnamed;
 use super::sidecar::{part_of, Keys, PARTS};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use wirespan_model::KeyKind;
 
-/// Entries that wait in memory until they are written together.
+/// Entries that are gathered in memory and written together.
 const HELD: usize = 512;
 const BYTES: usize = size_of::<u64>();
 
@@ -28,7 +28,7 @@ struct Part {
 }
 
 impl Spill {
-    /// Nothing yet; the file lies in this directory.
+    /// An empty spill. The file lies in this directory.
     pub(crate) fn create(dir: &Path) -> io::Result<Spill> {
         let parts = (0..KeyKind::ALL.len() * PARTS as usize).map(|_| Part::default()).collect();
         Ok(Spill { file: unnamed(dir)?, end: 0, parts })

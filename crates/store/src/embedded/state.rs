@@ -1,4 +1,4 @@
-//! What changes: the tail, the memory segments and the list of files; and how spans enter.
+//! The state that changes: the tail, the memory segments and the list of files; and how spans enter.
 
 use super::log::Log;
 use super::manifest::Manifest;
@@ -30,7 +30,7 @@ pub(crate) struct Frozen {
     pub(crate) log: Option<(PathBuf, Arc<File>)>,
 }
 
-/// What changes.
+/// The state that changes.
 pub(crate) struct State {
     /// Spans that are not encoded yet, with their keys.
     pub(crate) tail: Vec<Arc<Span>>,
@@ -50,7 +50,7 @@ pub(crate) struct State {
     /// Why segments cannot be written.
     pub(crate) flush_trouble: Option<String>,
     pub(crate) dropped: BTreeMap<&'static str, u64>,
-    /// Segments that were merged into others, and when: queries that began before may still open their files.
+    /// Segments that were merged into others, and when. Older queries may still open their files.
     pub(crate) merged: Vec<(Instant, u64)>,
     /// Logs with bytes that may not be on the disk yet.
     pub(crate) unsynced: Vec<Arc<File>>,
@@ -146,7 +146,7 @@ impl State {
         Ok(())
     }
 
-    /// Puts the active memory segment aside and starts another. After an error nothing has changed.
+    /// Puts the active memory segment aside and starts another. After an error the state is unchanged.
     pub(crate) fn rotate(&mut self, dir: Option<&Path>) -> Result<(), StoreError> {
         let id = self.manifest.next;
         let log = dir.map(|dir| Log::create(&log_path(dir, id))).transpose()?;
@@ -173,7 +173,7 @@ impl State {
         segments + frozen + active + self.manifest.bytes
     }
 
-    /// Why spans are refused, if they are.
+    /// The reason for refusing spans, if there is one.
     pub(crate) fn stopped(&self) -> Option<&String> {
         self.log_trouble.as_ref().or(self.flush_trouble.as_ref())
     }
@@ -219,9 +219,9 @@ fn parse_name(name: &str) -> Option<(&'static str, u64)> {
 }
 
 impl Inner {
-    /// Takes spans in: they can be found when this returns.
+    /// Takes spans in. Searches find them as soon as this returns.
     pub(crate) fn append(&self, spans: Vec<Arc<Span>>) -> Result<(), StoreError> {
-        // Keys cost the most; they are made before the lock is taken.
+        // Making the keys costs most, so it happens before the lock is taken.
         let mut keys: Vec<(Key, u32)> = Vec::with_capacity(spans.len() * 6);
         for (i, span) in (0..).zip(&spans) {
             keys.extend(span.keys().into_iter().map(|k| (k, i)));
@@ -243,7 +243,8 @@ impl Inner {
             state.tail.push(span);
         }
         if state.tail.len() >= CHUNK_ROWS && state.stopped().is_none() {
-            // Done here and not at the next append, so that the tail stays short. An error is met again there.
+            // Encode now rather than at the next append, so that the tail stays short. The next append meets the same
+            // error again.
             drop(self.make_room(state, 0));
         }
         Ok(())
@@ -260,8 +261,8 @@ impl Inner {
         }
     }
 
-    /// Empties the tail; waits a while for the flusher if too much has gathered. `count` spans are counted as dropped
-    /// when that fails.
+    /// Empties the tail. If too many memory segments wait, it waits a while for the flusher. After a failure `count`
+    /// spans are counted as dropped.
     fn make_room<'a>(
         &'a self,
         mut state: std::sync::MutexGuard<'a, State>,
@@ -294,13 +295,13 @@ impl Inner {
     fn full(&self, state: &State) -> bool {
         let memory = match self.dir {
             Some(_) => self.options.flush_memory_bytes,
-            // Whole memory segments are forgotten when a store in memory is full; that should be a small part of it.
+            // A full store in memory drops whole memory segments, so each should be a small part of the store.
             None => (self.options.max_bytes / 8) as usize,
         };
         state.active.rows >= self.options.flush_rows || state.active.memory_bytes() >= memory.max(1)
     }
 
-    /// Puts the active memory segment aside, and tells the flusher.
+    /// Puts the active memory segment aside, and wakes the flusher.
     pub(crate) fn rotate(&self, state: &mut State) -> Result<(), StoreError> {
         state.rotate(self.dir.as_deref())?;
         if self.dir.is_none() {
@@ -314,7 +315,7 @@ impl Inner {
     }
 }
 
-/// What a user should read about an error of writing.
+/// The text for the user about a failed write.
 pub(crate) fn trouble(e: &StoreError) -> String {
     match e {
         StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {

@@ -125,7 +125,7 @@ impl View {
         Endpoint { ip, port: self.get::<UInt16Type>(port, row) }
     }
 
-    /// Who made the span; equal neighbours share it.
+    /// The process that made the span. Consecutive spans of one process share the resource.
     fn resource(&mut self, row: usize) -> Arc<Resource> {
         const PARTS: [Col; 5] = [Col::Service, Col::Host, Col::Executable, Col::Container, Col::Resource];
         let keys = PARTS.map(|c| self.name_key(c, row));

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often the flusher looks by itself.
+/// How often the flusher checks without being woken.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a query may run before the files that it began with are removed.
+/// How long a query may run before the files that it started with are removed.
 const LONGEST_QUERY: Duration = Duration::from_secs(30);
 
 /// Writes and syncs the log until the store closes.
@@ -41,7 +41,7 @@ pub(crate) fn log(inner: &Inner) {
 pub(crate) fn flush(inner: &Inner) {
     let Some(dir) = inner.dir.clone() else { return };
     while !inner.closing() {
-        // First what gives room back, because the rest may need it.
+        // Free room first, because the other steps may need it.
         inner.bury(&dir);
         let worked = inner.flush_one(&dir).and_then(|flushed| {
             inner.retain(&dir)?;
@@ -59,7 +59,7 @@ pub(crate) fn flush(inner: &Inner) {
             Err(e) => {
                 tracing::warn!("segments cannot be written: {e}");
                 state.flush_trouble = Some(trouble(&e));
-                // Trying costs as much as succeeding.
+                // Wait longer after an error: a failed attempt costs as much as a successful one.
                 pause = 4 * PAUSE;
             }
         }
@@ -69,7 +69,7 @@ pub(crate) fn flush(inner: &Inner) {
             let left = until.saturating_duration_since(Instant::now());
             state = inner.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             if state.flush_trouble.is_none() {
-                // Woken early or late, the loop looks at everything again.
+                // The loop checks everything again, so early and late wake-ups do no harm.
                 break;
             }
         }
@@ -78,7 +78,7 @@ pub(crate) fn flush(inner: &Inner) {
 }
 
 impl Inner {
-    /// Writes the tail to the log, and the log to the disk. Success ends a stop.
+    /// Writes the tail to the log, and syncs the log. Success ends a stop.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         let files = {
             let mut state = self.lock();
@@ -95,7 +95,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Refuses to go on when the file system is nearly full: segments must still fit, because they free the logs.
+    /// Stops writing when the file system is nearly full: segments must still fit, because they free the logs.
     pub(super) fn check_space(&self) -> Result<(), StoreError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let fs = rustix::fs::statvfs(dir.as_path()).map_err(|e| super::io("examine", dir, e.into()))?;
@@ -145,14 +145,14 @@ impl Inner {
         state.frozen.pop_front();
         if let Some((path, file)) = &frozen.log {
             state.unsynced.retain(|f| !std::sync::Arc::ptr_eq(f, file));
-            // What stays behind is below `first_log`, and is removed at the next start.
+            // A file left behind has a number below `first_log`, and is removed at the next start.
             let _ = std::fs::remove_file(path);
         }
         self.flushed.notify_all();
         Ok(true)
     }
 
-    /// Drops what is too old or too much.
+    /// Drops segments that are too old, and the oldest ones while all files together are too large.
     fn retain(&self, dir: &Path) -> Result<(), StoreError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let oldest = now.saturating_sub(self.options.max_age).as_nanos() as u64;
@@ -189,10 +189,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the files of merged segments once no query can want them.
+    /// Removes the files of merged segments once no query can need them.
     fn bury(&self, dir: &Path) {
         let mut state = self.lock();
-        // Room matters more than a query that has been running for long.
+        // When room is short, it matters more than a query that has been running for a long time.
         let now = self.closing() || state.stopped().is_some();
         let old = |at: &Instant| now || at.elapsed() >= LONGEST_QUERY;
         let gone: Vec<u64> = state.merged.iter().filter(|(at, _)| old(at)).map(|(_, id)| *id).collect();
@@ -257,8 +257,8 @@ impl Inner {
     }
 }
 
-/// Does it on a thread of its own. Allocators keep what a thread has freed for that thread; what takes 30 MB once a
-/// minute gives them back when its thread ends.
+/// Runs a step on a thread of its own. Allocators keep freed memory for the thread that freed it. This step takes 30 MB
+/// once a minute, and the memory goes back when its thread ends.
 fn apart(work: impl FnOnce() -> Result<Segment, StoreError> + Send) -> Result<Segment, StoreError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("store-write".into()).spawn_scoped(scope, work);
@@ -281,7 +281,7 @@ fn merge_run(segments: &[Segment], rows: u64, count: usize) -> Vec<Segment> {
     let mut sum = 0;
     for s in sorted {
         if s.rows >= rows / 2 {
-            // A large neighbour is left alone; what is before it may be merged.
+            // A large neighbour is left alone; the run before it may be merged.
             if run.len() >= count {
                 return run;
             }

@@ -1,9 +1,9 @@
 //! An SDK's root span inside a request that was observed.
 //!
-//! A request came without context, so that the SDK of the process that served it began a trace of its own, and the
-//! server span seen at the socket carries none of it. What joins them is a call that the process made: its message
-//! names an SDK span as its parent, and the kernel saw for which request it was sent. So the top of that SDK span's
-//! ancestors, as far as they are of the same service, belongs under that request.
+//! If a request carries no context, the SDK of the serving process begins a trace of its own, and the server span seen
+//! at the socket carries no id of that trace. A call of the process joins the two: the call's message names an SDK span
+//! as its parent, and the kernel saw the request on whose behalf it was sent. So the highest ancestor of that SDK span
+//! within the same service belongs under that request.
 
 use super::{Candidate, Rule};
 use crate::related::contains;
@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span, SpanId, TapSide};
 
-/// Ancestors climbed at most: SDK spans that name each other in a circle must not hold anyone up.
+/// Most ancestors that are followed. The bound ends the search if SDK spans name each other in a circle.
 const CLIMB: usize = 64;
-/// What the detour takes from the confidence of a cause.
+/// Factor on the confidence of a cause, because the link is indirect.
 const DETOUR: f32 = 0.85;
 
 pub(super) fn propose(spans: &[Arc<Span>], caused: &FxHashMap<u32, u32>, out: &mut Vec<Candidate>) {

@@ -22,7 +22,8 @@ pub(super) fn propose(spans: &[Arc<Span>], caused: &FxHashMap<u32, u32>, out: &m
         let Some(named) = span.parent_span_id.filter(|p| *p != span.id) else { continue };
         let carriers = servers.get(&named).map(Vec::as_slice).unwrap_or_default();
         if span.tap == TapSide::App {
-            // An SDK's server span names the caller; the socket that received the same message is nearer.
+            // The parent named by an SDK's server span is the caller. The socket that received the same message is
+            // nearer.
             if span.kind == SpanKind::Server {
                 if let Some(p) = innermost(carriers, span, spans, |p| same_trace(p, span)) {
                     push(i, p, Rule::Carried, Evidence::Carried, 1.0);
@@ -30,8 +31,8 @@ pub(super) fn propose(spans: &[Arc<Span>], caused: &FxHashMap<u32, u32>, out: &m
                 }
             }
         } else if span.tap != TapSide::ServerProcess {
-            // Forwarded unchanged (a proxy): the message only says who asked the proxy, and the proxy's own span is
-            // nearer.
+            // A proxy forwarded the context unchanged. The message then names the proxy's caller, and the proxy's own
+            // span is nearer.
             let forwarded = |p: &Span| p.parent_span_id == Some(named);
             if caused.get(&(i as u32)).is_some_and(|p| forwarded(&spans[*p as usize])) {
                 continue;

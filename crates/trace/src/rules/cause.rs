@@ -1,5 +1,5 @@
-//! The kernel saw for which request the process acted: client span → the server span that owns the exchange, or what a
-//! broker brought.
+//! Causes seen by the kernel: a client span's parent is the server span that owns the exchange, or the span that
+//! received the message from a broker.
 
 use super::{Candidate, Rule, LOOK};
 use crate::related::{handled_until, tolerance, AFTERMATH_NS};
@@ -10,10 +10,10 @@ use wirespan_model::{Evidence, Span};
 
 /// Time after a response within which a call still counts as made while answering, ns.
 const SLACK_NS: u64 = 10_000_000;
-/// Time after a response within which a call is likely to be its aftermath, ns.
+/// Time after a response within which a call still probably belongs to the request, ns.
 const SOON_NS: u64 = 1_000_000_000;
 
-/// How far the kernel's ways of knowing a cause are trusted.
+/// Confidence of a cause by its kind of evidence.
 fn trust(evidence: Evidence) -> f32 {
     match evidence {
         Evidence::Thread | Evidence::Coroutine => 0.98,
@@ -25,7 +25,7 @@ fn trust(evidence: Evidence) -> f32 {
     }
 }
 
-/// Proposes, and returns the proposed parent of each span.
+/// Proposes parents; returns the proposed parent of each span.
 pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMap<u32, u32> {
     let mut owners: FxHashMap<(u64, u64), Vec<u32>> = FxHashMap::default();
     for (i, span) in spans.iter().enumerate() {
@@ -42,7 +42,8 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
         let owner = owner.or_else(|| delivery(span, list, spans).map(|p| (p, 1.0)));
         let Some((parent, factor)) = owner else { continue };
         let evidence = span.cause_evidence.unwrap_or(Evidence::Thread);
-        // Read in one call from a connection that carries many at a time: one of them, and not known which.
+        // One call read several requests of a multiplexed connection. The cause is one of them, but it is not known
+        // which one.
         let together = factor < 1.0 && spans[parent as usize].message_id.is_some();
         let evidence = if together { Evidence::Inferred } else { evidence };
         if guess_refuted(evidence, span, &spans[parent as usize]) {
@@ -55,14 +56,14 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
     found
 }
 
-/// A guess does not stand against what the messages themselves say: both carry a trace, and not the same.
+/// An inferred cause is refuted if both messages carry a trace id and the ids differ.
 fn guess_refuted(evidence: Evidence, span: &Span, parent: &Span) -> bool {
     evidence == Evidence::Inferred
         && matches!((span.trace_id, parent.trace_id), (Some(own), Some(other)) if own != other)
 }
 
-/// What a broker brought last of what the process works on: a fetch may have brought nothing. Of messages that were
-/// read in one call it is not known which.
+/// The latest span that received work from a broker before this call. A fetch may have brought no messages, so it is
+/// skipped. If one call read several messages, their spans are ambiguous and none is the cause.
 fn delivery(span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<u32> {
     let read_ns = |p: &Span| if asks_for_messages(p) { p.end_ns } else { p.start_ns };
     let brought = |p: &Span| {
@@ -74,8 +75,8 @@ fn delivery(span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<u32> {
     (!together && !asks_for_messages(span)).then_some(last)
 }
 
-/// Which owner of the exchange, and how sure. Pipelined requests share an exchange: a thread answers them one after the
-/// other, so that a call belongs to the request whose answer is the next to end.
+/// Which owner of the exchange is the cause, and how sure that is. Pipelined requests share an exchange. A thread
+/// answers them one after the other, so a call belongs to the request whose answer ends next.
 fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(u32, f32)> {
     let from = list.partition_point(|i| spans[*i as usize].start_ns <= span.start_ns);
     // Owners read in one call may start within the tolerance behind.
@@ -94,7 +95,7 @@ fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(
         let until = handled_until(parent);
         if span.start_ns <= until.saturating_add(SLACK_NS) {
             insiders += 1;
-            // Ended before the call began, but within the slack: only if nothing else fits.
+            // A request that ended before the call began, but within the slack, is taken only if no other request fits.
             let rank = if span.start_ns <= until { until } else { u64::MAX - SLACK_NS + (span.start_ns - until) };
             if inside.is_none_or(|best| (rank, p) < best) {
                 inside = Some((rank, p));

@@ -1,4 +1,4 @@
-//! Rules that propose parents, strongest evidence first. A rule proposes; [`crate::forest`] disposes.
+//! Rules that propose parents, strongest evidence first. [`crate::forest`] chooses among the proposals.
 
 mod adopt;
 mod carried;
@@ -34,7 +34,8 @@ pub(crate) struct Candidate {
     pub(crate) confidence: f32,
 }
 
-/// Most candidates that one rule looks at per span and list: keeps adversarial sets from costing their square.
+/// Most candidates that one rule examines per span and list. Without the bound, adversarial sets would cost quadratic
+/// time.
 const LOOK: usize = 64;
 
 /// Every proposal for a set of spans in canonical order; a few per span.

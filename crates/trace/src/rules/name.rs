@@ -41,7 +41,7 @@ struct Trust {
     process: f32,
     /// A host received one and sent the other, as far as a capture shows.
     address: f32,
-    /// Something that was not observed lies between.
+    /// A process that was not observed lies between.
     between: f32,
 }
 
@@ -57,7 +57,7 @@ fn best(span: &Span, list: &[u32], spans: &[Arc<Span>], trust: &Trust) -> Option
         })
         .map(|p| (p, trust.process)),
         TapSide::ServerProcess => innermost(list, span, spans, |p| {
-            // Its caller is elsewhere; a proxy that was not observed forwarded the name.
+            // The caller was not observed; a proxy that was not observed forwarded the name.
             p.tap == TapSide::ClientProcess && !same_process(p, span) && p.socket != span.socket && other(p)
         })
         .map(|p| (p, trust.between)),

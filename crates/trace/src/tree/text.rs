@@ -8,7 +8,7 @@ use wirespan_model::{Evidence, Span, SpanId, SpanKind, SpanLink, TapSide, Trace,
 pub struct TextOptions {
     /// ANSI colours.
     pub color: bool,
-    /// Most columns of the tree part (branches, service, name); longer ones are cut.
+    /// Most columns of the tree part (branches, service, name); longer text is cut.
     pub width: usize,
 }
 
@@ -18,7 +18,7 @@ impl Default for TextOptions {
     }
 }
 
-/// Levels that are drawn; deeper ones are written as a number.
+/// Most levels that are drawn; the depth of a deeper span is written as a number.
 const MAX_INDENT: u32 = 24;
 
 struct Row {
@@ -113,7 +113,7 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
         .collect()
 }
 
-/// What the network or a busy reader cost the span, where it did.
+/// Time and segments lost to the network or to a slow reader, if there are any.
 fn trouble(span: &Span) -> String {
     let tcp = &span.tcp;
     let mut text = String::new();
@@ -131,10 +131,10 @@ fn trouble(span: &Span) -> String {
     text
 }
 
-/// Waits from which on they are shown.
+/// Shortest wait that is shown.
 const SHOWN_NS: u64 = 1_000_000;
 
-/// Links shown per span; of more, the number.
+/// Most links shown per span; the rest are shown as a number.
 const SHOWN_LINKS: usize = 3;
 
 /// Spans of other traces that sent (`⇠`) or received (`⇢`) the same messages. `wirespan trace` takes their ids.
@@ -150,7 +150,7 @@ fn links(links: &[SpanLink]) -> String {
     text
 }
 
-/// Time on the way from the observation point before this one, and back. `~` where two clocks are compared.
+/// Time from the previous observation point to this one, and back. `~` marks a comparison of two clocks.
 fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> String {
     let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
         return String::new();
@@ -166,7 +166,7 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
 
 /// Branches of each line.
 fn branches(spans: &[TraceSpan]) -> Vec<String> {
-    // Whether a later sibling follows, per level, found from the end.
+    // Per level, whether a later sibling follows; found from the end.
     let mut open: Vec<bool> = Vec::new();
     let mut all: Vec<String> = Vec::with_capacity(spans.len());
     for s in spans.iter().rev() {
@@ -200,7 +200,7 @@ fn service(span: &Span) -> String {
     }
 }
 
-/// Text from the wire must not command the terminal.
+/// Replaces control characters: text from the wire must not control the terminal.
 fn clean(s: &str) -> String {
     s.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
@@ -214,7 +214,7 @@ fn cut(s: String, width: usize) -> String {
     short
 }
 
-/// A time with three digits or so: `870ns`, `12.3µs`, `4.56ms`, `1.20s`.
+/// A time with about three digits: `870ns`, `12.3µs`, `4.56ms`, `1.20s`.
 pub fn duration(ns: i128) -> String {
     let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs() as f64);
     let (value, unit) = match ns {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(super) struct Batch {
     pub(super) number: u64,
     pub(super) kind: u8,
-    /// Spans or flows in it.
+    /// Number of spans or flows in the batch.
     pub(super) items: usize,
     pub(super) bytes: Arc<Vec<u8>>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Batch {
 pub(super) struct Backlog {
     batches: VecDeque<Batch>,
     bytes: usize,
-    /// How many of the first batches were sent on this connection.
+    /// How many of the oldest batches were sent on this connection.
     in_flight: usize,
     next_number: u64,
 }
@@ -50,8 +50,7 @@ impl Backlog {
         }
     }
 
-    /// Removes a batch if there are more bytes than this: the oldest that is not in flight, as the newest data tell of
-    /// the present.
+    /// If there are more bytes than this, removes the oldest batch that is not in flight. Newer data are worth more.
     pub(super) fn drop_beyond(&mut self, max_bytes: usize) -> Option<Batch> {
         if self.bytes <= max_bytes {
             return None;
@@ -82,7 +81,7 @@ impl Backlog {
         self.in_flight += 1;
     }
 
-    /// The connection is new, or gone.
+    /// Marks every batch as not sent, because the connection is new or has ended.
     pub(super) fn nothing_in_flight(&mut self) {
         self.in_flight = 0;
     }

@@ -28,7 +28,7 @@ pub struct SenderConfig {
     pub queue_spans: usize,
     /// A batch is closed at this many spans…
     pub batch_spans: usize,
-    /// …or when its first span has waited for this long.
+    /// A batch is also closed when its first span has waited for this long.
     pub batch_wait: Duration,
     /// Most bytes of encoded batches kept while the server is away; beyond it the oldest are dropped.
     pub backlog_bytes: usize,
@@ -52,7 +52,7 @@ impl SenderConfig {
     }
 }
 
-/// Counters to be sent with the next opportunity.
+/// Counters of the agent, to be sent as soon as possible.
 type Report = Arc<Mutex<Option<Vec<(String, u64)>>>>;
 
 /// Input of the worker.
@@ -73,7 +73,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Starts the thread. Errors: the thread cannot be made. An absent server is not an error: it is tried again.
+    /// Starts the thread. Errors: the thread cannot be created. An absent server is not an error: the thread tries
+    /// again.
     pub fn start(config: SenderConfig) -> std::io::Result<Sender> {
         let (load_tx, load) = bounded(config.queue_spans.clamp(1, 4096));
         let (close_tx, close) = bounded(1);
@@ -114,18 +115,18 @@ impl Sender {
         }
     }
 
-    /// Replaces the counters of the agent that the server shows; sent with the next opportunity.
+    /// Replaces the agent's counters that the server shows; they are sent as soon as possible.
     pub fn report(&self, mut counters: Vec<(String, u64)>) {
         counters.truncate(MAX_REPORT);
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
     }
 
-    /// State and counts.
+    /// The state and the counters.
     pub fn status(&self) -> SenderStatus {
         self.shared.status()
     }
 
-    /// Sends what is left, for at most `timeout`; returns the final counts.
+    /// Sends the waiting data, for at most `timeout`; returns the final counts.
     pub fn close(mut self, timeout: Duration) -> SenderStatus {
         self.finish(timeout);
         self.shared.status()

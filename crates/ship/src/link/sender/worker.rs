@@ -17,10 +17,10 @@ use wirespan_model::{Flow, Span};
 pub(in crate::link) const PING_EVERY: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LAST_BACKOFF: Duration = Duration::from_secs(10);
-/// A refusal or a wrong version does not go away by asking often.
+/// Pause after a refusal or a wrong version. Frequent attempts would not change the answer.
 const REFUSED_BACKOFF: Duration = Duration::from_secs(15);
 
-/// A connection that is up.
+/// An open connection.
 struct Link {
     stream: TcpStream,
     out: Channel<Out>,
@@ -42,7 +42,7 @@ pub(super) struct Worker {
     /// Number of the current connection or attempt.
     generation: u64,
     link: Option<Link>,
-    /// Channel to an attempt that is not up yet.
+    /// Channel to a connection that is not open yet.
     attempt: Option<Channel<Out>>,
     next_attempt: Instant,
     backoff: Duration,
@@ -120,7 +120,7 @@ impl Worker {
         self.hang_up();
     }
 
-    /// Time until something must be done even if nothing comes.
+    /// Time until the thread must act without new input.
     fn tick_in(&self, deadline: Option<Instant>) -> Duration {
         let now = Instant::now();
         let mut at = now + Duration::from_secs(1);
@@ -145,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// Encodes the collected spans even while the server is away: encoded they take a fraction of the memory.
+    /// Encodes the collected spans even while the server is away, because encoded spans take a fraction of the memory.
     fn encode(&mut self) {
         self.pending_since = None;
         let pending = std::mem::take(&mut self.pending);
@@ -157,7 +157,7 @@ impl Worker {
         self.trim();
     }
 
-    /// Encodes flows at once: they come in whole windows, so that collecting more gains nothing.
+    /// Encodes flows at once. They arrive in whole windows, so waiting for more gains nothing.
     fn encode_flows(&mut self, flows: &[Flow]) {
         let (batches, too_big) = encode_batches(flows);
         self.shared.flows_dropped.fetch_add(too_big, Relaxed);
@@ -176,7 +176,7 @@ impl Worker {
         self.shared.backlog_bytes.store(self.backlog.bytes() as u64, Relaxed);
     }
 
-    /// Follows what the threads of connections report.
+    /// Handles the reports of the connection threads.
     fn hear(&mut self, news: News) {
         match news {
             News::Up { generation, stream, stored } if generation == self.generation => {
@@ -196,13 +196,13 @@ impl Worker {
                 if matches!(error, FrameError::Refused(_) | FrameError::Version { .. } | FrameError::Magic(_)) {
                     self.backoff = REFUSED_BACKOFF;
                 }
-                // Agents of a fleet shall not come back all at once.
+                // A random delay keeps the agents of a fleet from reconnecting all at once.
                 let jitter = RandomState::new().hash_one(self.generation) % 256;
                 self.next_attempt = Instant::now() + self.backoff.mul_f64(0.75 + jitter as f64 / 512.0);
                 self.backoff = (self.backoff * 2).min(LAST_BACKOFF);
                 self.shared.set_state(SenderState::Waiting(format!("{}: {error}", self.config.server)));
             }
-            // News of a connection that was given up.
+            // The report comes from an abandoned connection.
             News::Up { stream, .. } => drop(stream.shutdown(Shutdown::Both)),
             News::Ack { .. } | News::Down { .. } => {}
         }

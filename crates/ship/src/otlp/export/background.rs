@@ -1,4 +1,4 @@
-//! A thread that exports, and can be told until when it may go on.
+//! A thread that exports, and that can be given a deadline at which to stop.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// `Some` once it is closed: until when it may go on.
+/// The deadline, once the exporter is closed.
 pub(super) type Closing = watch::Receiver<Option<Instant>>;
 
 /// Dropping it ends the thread at once.
@@ -17,7 +17,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts a thread that does this. Errors: it cannot be made.
+    /// Starts a thread that runs this task. Errors: the thread cannot be created.
     pub(super) fn start<F: Future<Output = ()>>(
         name: &str,
         work: impl FnOnce(Closing) -> F + Send + 'static,
@@ -26,13 +26,13 @@ impl Background {
         let (close, closing) = watch::channel(None);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             runtime.block_on(work(closing));
-            // A look-up of a name may hang for longer than anybody waits.
+            // Do not wait for blocking work: a look-up of a name may hang for longer than any caller waits.
             runtime.shutdown_background();
         })?;
         Ok(Background { close, thread: Some(thread) })
     }
 
-    /// Lets it finish, for at most `timeout`.
+    /// Lets the task finish, for at most `timeout`.
     pub(super) fn finish(&mut self, timeout: Duration) {
         self.close.send_if_modified(|deadline| {
             let first = deadline.is_none();
@@ -51,7 +51,7 @@ impl Drop for Background {
     }
 }
 
-/// Returns when the exporter is closed and its time is over.
+/// Returns when the exporter is closed and its deadline has passed.
 pub(super) async fn closed(closing: &mut Closing) {
     loop {
         let deadline = *closing.borrow_and_update();

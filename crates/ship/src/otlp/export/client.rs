@@ -15,9 +15,9 @@ use std::time::Duration;
 
 type Http = hyper_util::client::legacy::Client<HttpConnector, Full<Bytes>>;
 
-/// Longest answer that is read.
+/// Longest answer that is read, bytes.
 const MAX_ANSWER: usize = 1 << 20;
-/// Longest that a collector may make us wait.
+/// Longest pause that a collector may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// Why a request failed.
@@ -25,7 +25,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 pub(super) struct Failure {
     pub(super) what: String,
     pub(super) retryable: bool,
-    /// Asked for by the collector.
+    /// The pause that the collector asked for.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         Client { http: builder.build(connector), config: config.clone() }
     }
 
-    /// The bytes of a request, compressed if asked for; repetitions send them again as they are.
+    /// The bytes of a request, compressed if this is configured. A repetition sends the same bytes.
     pub(super) fn encode(&self, request: &impl Outgoing) -> Bytes {
         let gzip = self.config.gzip;
         let message = match self.config.protocol {
@@ -127,7 +127,7 @@ async fn grpc_outcome(response: Response<Incoming>) -> Result<Option<PartialSucc
     let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|e| Failure::again(e.to_string()))?;
     let trailers = body.trailers().unwrap_or(&head.headers);
     let Some(status) = grpc::status(trailers) else {
-        // A proxy answered, or the connection broke.
+        // The answer came from a proxy, or the connection broke.
         return Err(Failure {
             what: format!("not an answer of gRPC: HTTP {http}"),
             retryable: http.is_success() || retryable_http(http),
@@ -145,7 +145,7 @@ async fn grpc_outcome(response: Response<Incoming>) -> Result<Option<PartialSucc
                 | grpc::OUT_OF_RANGE
                 | grpc::UNAVAILABLE
                 | grpc::DATA_LOSS => true,
-                // Only if the collector says that it will recover.
+                // Retryable only if the collector says that it will recover.
                 grpc::RESOURCE_EXHAUSTED => retry_after.is_some(),
                 _ => false,
             },

@@ -1,5 +1,5 @@
-//! Metrics to a collector, at intervals. What is sent are counts since the start, so that an export that did not arrive
-//! is made up for by the next one: nothing queues, and what is tried again is given up when newer numbers are due.
+//! Exports metrics to a collector at intervals. The values are counts since the start, so the next export makes up for
+//! a lost one: no export is queued, and a repetition is given up when newer values are due.
 
 use super::background::{closed, Background, Closing};
 use super::client::{Client, Failure};
@@ -21,7 +21,7 @@ pub struct MetricsStatus {
     pub dropped: u64,
     /// Requests repeated.
     pub retries: u64,
-    /// What went wrong last, if the last request failed.
+    /// The last error, if the last request failed.
     pub error: Option<String>,
 }
 
@@ -32,8 +32,8 @@ pub struct MetricsExporter {
 }
 
 impl MetricsExporter {
-    /// Starts the thread, which asks `source` for its numbers at each interval. `host` may be empty. Errors: the thread
-    /// cannot be made. An absent collector is not an error.
+    /// Starts the thread, which calls `source` for the values at each interval. `host` may be empty. Errors: the thread
+    /// cannot be created. An absent collector is not an error.
     pub fn start(
         config: ExportConfig,
         interval: Duration,
@@ -54,7 +54,7 @@ impl MetricsExporter {
         lock(&self.status).clone()
     }
 
-    /// Exports the last numbers, for at most `timeout`; returns the final counts.
+    /// Exports the last values, for at most `timeout`; returns the final counts.
     pub fn close(mut self, timeout: Duration) -> MetricsStatus {
         self.background.finish(timeout);
         self.status()
@@ -89,7 +89,7 @@ impl<S: Fn(&mut Writer)> Worker<S> {
         }
     }
 
-    /// Sends the numbers of now, for at most so long.
+    /// Exports the current values, for at most this long.
     async fn export(&mut self, until: Instant) {
         let mut written = Writer::default();
         (self.source)(&mut written);

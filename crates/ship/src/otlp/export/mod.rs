@@ -1,9 +1,9 @@
 //! OTLP export to any collector: batches, a bounded queue, repetition with back-off, and a count for every span that
 //! did not arrive.
 //!
-//! Repeated are: failures to connect, timeouts, and what the specification calls retryable (HTTP 429, 502, 503, 504;
-//! the gRPC codes of its table), after the time that the collector asks for (`Retry-After`, `RetryInfo`) or with
-//! exponential back-off. Everything else drops the batch.
+//! The exporter repeats a request after a failure to connect, a timeout, or an answer that the specification calls
+//! retryable (HTTP 429, 502, 503, 504; the gRPC codes of its table). It waits for the time that the collector asks for
+//! (`Retry-After`, `RetryInfo`), or with exponential back-off. After any other failure it drops the batch.
 
 mod background;
 mod client;
@@ -45,7 +45,7 @@ pub struct ExportStatus {
     pub retries: u64,
     /// Spans lost, by reason: `queue_full`, `rejected`, `partial_success`, `retries_exhausted`, `closed`.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// What went wrong last, if the last request failed.
+    /// The last error, if the last request failed.
     pub error: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts the thread. Errors: it cannot be made. An absent collector is not an error.
+    /// Starts the thread. Errors: the thread cannot be created. An absent collector is not an error.
     pub fn start(config: ExportConfig) -> std::io::Result<Exporter> {
         let shared = Arc::new(Shared::default());
         let (queue_spans, client, worked) = (config.queue_spans, Client::new(&config), shared.clone());
@@ -89,12 +89,12 @@ impl Exporter {
         Ok(Exporter { shared, queue_spans, background })
     }
 
-    /// Takes an assembled trace; never blocks. What does not fit is dropped and counted.
+    /// Takes an assembled trace; never blocks. Spans without room in the queue are dropped and counted.
     pub fn send(&self, trace: &Trace) {
         self.push(trace.spans.len(), Item::of_trace(trace));
     }
 
-    /// Takes spans that no assembly has seen (see [`encode_spans`](super::encode_spans)); never blocks.
+    /// Takes spans without assembly (see [`encode_spans`](super::encode_spans)); never blocks.
     pub fn send_spans(&self, spans: &[Arc<Span>]) {
         self.push(spans.len(), spans.iter().map(Item::of_span));
     }
@@ -115,7 +115,7 @@ impl Exporter {
         self.shared.arrived.notify_one();
     }
 
-    /// State and counts.
+    /// The state and the counters.
     pub fn status(&self) -> ExportStatus {
         let queue = lock(&self.shared.queue);
         let outcome = lock(&self.shared.outcome);
@@ -129,7 +129,7 @@ impl Exporter {
         }
     }
 
-    /// Exports what is left, for at most `timeout`; returns the final counts.
+    /// Exports the queued spans, for at most `timeout`; returns the final counts.
     pub fn close(mut self, timeout: Duration) -> ExportStatus {
         self.background.finish(timeout);
         self.status()
@@ -165,8 +165,8 @@ impl Worker {
         self.shared.lose("closed", left);
     }
 
-    /// The next batch, when it is full or has waited long enough. `None`: nothing is left and the exporter is closed,
-    /// or its time is over.
+    /// The next batch, when it is full or has waited long enough. `None` if the exporter is closed and the queue is
+    /// empty, or if the deadline has passed.
     async fn next_batch(&mut self) -> Option<Vec<Item>> {
         loop {
             let deadline = *self.closing.borrow_and_update();
@@ -257,7 +257,7 @@ impl Worker {
     }
 }
 
-/// How many of `n` a collector did not take, and why.
+/// How many of `n` items a collector did not take, and why.
 fn rejected(partial: Option<super::proto::PartialSuccess>, n: u64) -> (u64, Option<String>) {
     let partial = partial.unwrap_or_default();
     let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(n);

@@ -14,7 +14,7 @@ pub fn read_request(bytes: &[u8]) -> Result<ExportRequest, JsonError> {
     Ok(ExportRequest { resource_spans: list(o, "resourceSpans", at, resource_spans)? })
 }
 
-/// Where we are; written out only when something is wrong.
+/// The path of the current value; it is formatted only for an error.
 #[derive(Clone, Copy)]
 struct Path<'a>(Option<&'a Path<'a>>, Step<'a>);
 

@@ -49,7 +49,7 @@ impl Failure {
             Failure::Method => (StatusCode::METHOD_NOT_ALLOWED, grpc::UNIMPLEMENTED),
             Failure::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, grpc::INVALID_ARGUMENT),
             Failure::Compression(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, grpc::UNIMPLEMENTED),
-            // Without RetryInfo, which says that it must not be tried again.
+            // An answer without RetryInfo tells the client not to try again.
             Failure::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, grpc::RESOURCE_EXHAUSTED),
             Failure::Timeout => (StatusCode::REQUEST_TIMEOUT, grpc::DEADLINE_EXCEEDED),
             Failure::Broken => (StatusCode::BAD_REQUEST, grpc::CANCELLED),
@@ -75,7 +75,7 @@ impl Failure {
     }
 }
 
-/// Takes off prefix and compression.
+/// Removes the prefix and decompresses the body.
 pub(super) fn unpack<'a>(
     body: &'a [u8],
     encoding: Encoding,

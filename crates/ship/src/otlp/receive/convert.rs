@@ -1,5 +1,5 @@
-//! OTLP spans → [`Span`]s with [`TapSide::App`]. A span that cannot be used is rejected with a reason and costs only
-//! itself.
+//! OTLP spans → [`Span`]s with [`TapSide::App`]. A span that cannot be used is rejected with a reason; the other spans
+//! of the request are taken.
 
 use crate::otlp::proto::{self, AnyValue, ExportRequest, KeyValue, STATUS_ERROR, STATUS_OK};
 use crate::otlp::INSTANCE_KEY;
@@ -11,7 +11,7 @@ use wirespan_model::{
     semconv, Attr, Endpoint, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TraceId, Transport, Value,
 };
 
-/// What names the system that a span is about, newest conventions first.
+/// Attributes that name the remote system of a span, newest conventions first.
 const SYSTEM: [&str; 6] =
     ["db.system.name", "db.system", "messaging.system.name", "messaging.system", "rpc.system.name", "rpc.system"];
 /// Most attributes of a span or resource that are kept.
@@ -21,11 +21,11 @@ const MAX_VALUE: usize = 4096;
 /// Longest key kept, bytes.
 const MAX_KEY: usize = 256;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Converted {
     pub(crate) spans: Vec<Arc<Span>>,
-    /// Spans not taken, by reason.
+    /// Rejected spans, by reason.
     pub(crate) rejected: Vec<(&'static str, u64)>,
     /// Span events that were left out: only exceptions are kept, as attributes.
     pub(crate) events_dropped: u64,
@@ -41,7 +41,7 @@ impl Converted {
         }
     }
 
-    /// Number of spans not taken, and why.
+    /// Number of rejected spans, and the reasons.
     pub(crate) fn rejection(&self) -> (u64, String) {
         let why: Vec<String> = self.rejected.iter().map(|(reason, n)| format!("{n} spans: {reason}")).collect();
         (self.rejected.iter().map(|(_, n)| n).sum(), why.join(", "))
@@ -188,8 +188,8 @@ fn span_id(bytes: &[u8]) -> Option<SpanId> {
     (id != 0).then_some(SpanId(id))
 }
 
-/// The SDK's name must come back from [`Span::name`] unchanged: `GET /cart` is an operation and a target, everything
-/// else is an operation.
+/// Splits the SDK's name so that [`Span::name`] gives it back unchanged: `GET /cart` is an operation and a target,
+/// every other name is an operation.
 fn split_name<'a>(name: &'a str, method: Option<&str>) -> (&'a str, &'a str) {
     let name = truncated(name);
     match name.split_once(' ') {
@@ -207,7 +207,7 @@ fn outcome(code: i32, http_status: Option<i32>) -> Status {
     }
 }
 
-/// Ends of the connection, where the SDK tells addresses and not names.
+/// Ends of the connection, if the SDK gives addresses rather than names.
 fn ends(
     kind: SpanKind,
     text: &impl Fn(&[&str]) -> Option<String>,

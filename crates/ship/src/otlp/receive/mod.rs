@@ -40,13 +40,13 @@ pub struct ReceiveConfig {
     pub listen: Vec<SocketAddr>,
     /// Longest request, bytes, before and after decompression.
     pub max_body: usize,
-    /// Most requests worked on at once; more are told to come again.
+    /// Most requests handled at once; clients of further requests are asked to retry.
     pub max_requests: usize,
-    /// Most connections; more wait in the kernel.
+    /// Most connections; further connections wait in the kernel.
     pub max_connections: usize,
     /// Time for the headers and for the body of a request.
     pub read_timeout: Duration,
-    /// Spans that were exported under this id are rejected, for they would go round for ever. Usually the
+    /// Spans exported under this id are rejected, because they would go round for ever. Usually the
     /// [`instance_id`](super::instance_id) of this process.
     pub own_instance: String,
 }
@@ -163,7 +163,7 @@ async fn accept(inner: Arc<Inner>, listener: TcpListener) {
     loop {
         let Ok(permit) = inner.connections.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, for example.
+            // The process may have no file descriptors left.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -183,13 +183,13 @@ async fn accept(inner: Arc<Inner>, listener: TcpListener) {
                 let inner = inner.clone();
                 async move { Ok::<_, Infallible>(inner.serve(request).await) }
             });
-            // What goes wrong on a connection is the client's to know.
+            // An error on a connection is the client's to handle.
             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// How a request is encoded, and so its answer.
+/// The encoding of a request and of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Grpc,
@@ -204,7 +204,7 @@ impl Inner {
             super::grpc::CONTENT_TYPE => Encoding::Grpc,
             "application/x-protobuf" | "application/protobuf" => Encoding::Protobuf,
             "application/json" => Encoding::Json,
-            // Path and method first: they are the likelier mistake.
+            // Check path and method first, because mistakes in them are the most frequent.
             _ => match route(&request, Encoding::Protobuf) {
                 Err(failure) => return self.refuse(failure, Encoding::Json),
                 Ok(()) => return self.refuse(Failure::MediaType(media.into()), Encoding::Json),
