@@ -1,4 +1,4 @@
-//! The protocols that the user adds: descriptions (TOML) and plug-ins (WebAssembly), read once at the start.
+//! The user's protocols: descriptions (TOML) and plug-ins (WebAssembly), read once at the start.
 
 use crate::config::{self, Config};
 use anyhow::{bail, Context as _, Result};
@@ -44,11 +44,11 @@ pub(crate) fn registry(config: &Config) -> Result<Registry> {
     Ok(registry.keeping(keep))
 }
 
-/// The settings of `[mask]`, checked: each protocol must be in the registry and must read the keys that are set.
+/// Checks the settings of `[mask]`: each protocol must be in the registry and must read the keys that are set.
 fn keep(masks: &BTreeMap<String, config::Mask>, registry: &Registry) -> Result<Keep> {
     let mut keep = Keep::default();
     for (name, settings) in masks {
-        // The parsers of HTTP read gRPC, so gRPC is no protocol of the registry; its spans have attributes to hide.
+        // The HTTP parsers read gRPC, so the registry has no gRPC. Its spans have attributes to mask all the same.
         let keepable = match registry.find(name) {
             Some(protocol) => protocol.keepable(),
             None if name == "grpc" => &[],
@@ -125,7 +125,7 @@ fn parse(text: &str) -> Result<Vec<Custom>> {
     Ok(protocols)
 }
 
-/// Every key must be one of a definition; those of `names` are the user's own.
+/// Every key must be one of a definition, except the keys of `names`, which the user chooses.
 fn check_keys(prefix: &str, table: &toml::Table, known: &toml::Table) -> Result<()> {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -170,7 +170,7 @@ mod tests {
         let example = page.split("```toml\n").nth(1).and_then(|p| p.split("```").next()).expect("an example");
         let protocols = parse(example).expect("it is valid");
         assert_eq!(protocols.len(), 1);
-        // The bytes that the page shows, read as the page says.
+        // Reads the example bytes of the documentation page in the way that the page describes.
         let hex = |title: &str| -> Vec<u8> {
             let line = page.lines().find(|l| l.contains(title)).expect(title);
             let bytes = line.split('`').nth(1).expect("bytes").split(' ');

@@ -9,14 +9,14 @@ use wirespan_ship::metrics::SpanMetrics;
 use wirespan_ship::otlp::export::{parse_protocol, ExportConfig, Signal};
 use wirespan_ship::otlp::MetricsExporter;
 
-/// Interval between exports of metrics, as SDKs have it.
+/// Interval between exports of metrics; the SDKs have the same.
 const USUAL_INTERVAL: Duration = Duration::from_secs(60);
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Where spans go; `None`: nowhere.
+/// The destination of spans; `None`: no export.
 pub(crate) fn export_config(args: &OutputArgs, config: &Config) -> Result<Option<ExportConfig>> {
     to(Signal::Traces, args, config)
 }
@@ -35,7 +35,7 @@ fn to(signal: Signal, args: &OutputArgs, config: &Config) -> Result<Option<Expor
     Ok(Some(export))
 }
 
-/// Exports the metrics of the dependency map, if that was asked for.
+/// Exports the metrics of the dependency map, if the configuration says so.
 pub(crate) fn metrics_exporter(
     args: &OutputArgs,
     config: &Config,

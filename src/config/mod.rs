@@ -17,10 +17,10 @@ pub(crate) use stages::{capture_options, flow_rhythm, join_config, solver_config
 use anyhow::{bail, Context as _, Result};
 use std::path::Path;
 
-/// Where the configuration is looked for if no file is named.
+/// The default configuration file.
 const DEFAULT_FILE: &str = "/etc/wirespan/wirespan.toml";
 
-/// Reads the named file, or the default file if it exists, or nothing.
+/// Reads the named file, else the default file if it exists, else an empty configuration.
 pub(crate) fn load(named: Option<&Path>) -> Result<Config> {
     let path = match named {
         Some(path) => path,
@@ -41,14 +41,14 @@ fn parse(text: &str) -> Result<Config> {
     Ok(toml::Table::try_into(table)?)
 }
 
-/// Tables whose keys are the user's own.
+/// Tables with keys that the user chooses.
 const FREE: &[&str] = &["export.otlp_headers"];
 
-/// Stands for the name of any protocol in the keys of `[mask]`.
+/// A placeholder for the name of any protocol in the keys of `[mask]`.
 const PROTOCOL: &str = "PROTOCOL";
 
 /// Every key with its default. A list of tables has one table. `[mask]` has one table for each of these protocols, and
-/// one for [`PROTOCOL`]; whether there are such protocols is checked in `protocols.rs`, which knows them.
+/// one for [`PROTOCOL`]. `protocols.rs` knows the protocols and checks their names.
 fn template<'a>(protocols: impl IntoIterator<Item = &'a str>) -> Result<toml::Table> {
     let protocols = protocols.into_iter().chain([PROTOCOL]);
     let mask = protocols.map(|name| (name.to_owned(), Mask::default())).collect();
@@ -70,7 +70,7 @@ fn refuse_old_keys(table: &toml::Table) -> Result<()> {
     Ok(())
 }
 
-/// The name of a section as TOML wants it.
+/// The name of a section in TOML's notation.
 fn section(parent: &str, name: &str) -> String {
     let bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     if bare {
@@ -80,7 +80,7 @@ fn section(parent: &str, name: &str) -> String {
     }
 }
 
-/// The table that a list of tables has one of.
+/// The one table in the template of a list of tables.
 fn only(list: &[toml::Value]) -> Option<&toml::Table> {
     list.first().and_then(toml::Value::as_table)
 }
@@ -131,7 +131,7 @@ fn names(template: &toml::Table) -> Vec<String> {
 
 fn nearest(path: &str, all: &toml::Table) -> String {
     let keys = names(all);
-    // A section may be misspelled, too.
+    // The name of a section may be misspelled, too.
     let sections = keys.iter().flat_map(|key| key.match_indices('.').filter_map(|(dot, _)| key.get(..dot)));
     let known = keys.iter().cloned().chain(sections.map(str::to_owned));
     match known.map(|k| (strsim::damerau_levenshtein(path, &k), k)).min() {

@@ -1,4 +1,5 @@
-//! Each message system call, on every kind of socket, on both rungs: what the program says it moved is what was seen.
+//! Each message system call, on every kind of socket, on both rungs: the captured messages equal the program's own
+//! report.
 
 use crate::harness::{can_trace, compile, has};
 use serde_json::Value;
@@ -11,11 +12,11 @@ use wirespan_model::{Direction, Event};
 type Moved = BTreeMap<(String, String, bool), u64>;
 
 fn ports(end: &str) -> String {
-    // v4-mapped and IPv4 are the same end.
+    // A v4-mapped address and the IPv4 address are the same end.
     end.replace("::ffff:", "").replace(['[', ']'], "")
 }
 
-/// Bytes by own end, other end and direction, as the program says.
+/// Bytes by own end, other end and direction, from the program's report.
 fn said(lines: &[Value], counts: impl Fn(&Value) -> bool) -> Moved {
     let mut moved = Moved::new();
     for call in lines.iter().filter(|c| c["peek"] != true && c["bytes"].as_i64() > Some(0) && counts(c)) {
@@ -40,7 +41,7 @@ fn every_abi(test: &str, rung: &str) {
         ..Options::default()
     };
     let mut capture = Capture::open(&options, &Targets::default()).unwrap();
-    // The shell waits for a line until it is a target; the program then has its pid.
+    // The shell waits for a line until its pid is a target; then it executes the program under the same pid.
     let mut child = Command::new("sh")
         .args(["-c", "read _; exec \"$0\" --mark WIRE"])
         .arg(&program)
@@ -62,7 +63,7 @@ fn every_abi(test: &str, rung: &str) {
     let lines: Vec<Value> = reader.join().unwrap().iter().map(|l| serde_json::from_str(l).unwrap()).collect();
 
     let inet = |c: &Value| !c["local"].as_str().unwrap().is_empty();
-    // splice() out of a Unix socket passes every socket tracepoint by.
+    // splice() out of a Unix socket calls none of the socket tracepoints.
     let unseen = |c: &Value| rung == "socket-tracepoints" && c["op"] == "recv" && c["abi"] == "splice" && !inet(c);
     let seen_here = |c: &Value| !unseen(c);
     let expected = said(&lines, |c| seen_here(c) && inet(c));
@@ -82,7 +83,7 @@ fn every_abi(test: &str, rung: &str) {
         a.iter().filter(|(k, n)| b.get(*k) != Some(n)).map(|e| format!("{e:?}")).collect::<Vec<_>>()
     };
     assert_eq!((differ(&seen, &expected), differ(&expected, &seen)), (vec![], vec![]), "{rung}: seen, said");
-    // Unix sockets have no ends to tell them apart: their totals must agree.
+    // Unix sockets have no addresses to distinguish them, so only their totals are compared.
     let unix = |sent: bool| -> u64 {
         let data = events.iter().filter_map(|e| if let Event::Data(d) = e { Some(d) } else { None });
         data.filter(|d| d.transport.as_str() == "unix" && (d.direction == Direction::Egress) == sent)

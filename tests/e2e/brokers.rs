@@ -1,12 +1,12 @@
-//! Brokers: every record that a consumer got from Kafka is linked to the request that produced it, and to no other;
-//! what a consumer or a subscriber calls for a message is caused by what brought it.
+//! Brokers: every record that a consumer got from Kafka is linked to the request that produced it, and to no other. The
+//! cause of a call by a consumer or a subscriber is the message that it handles.
 
 use crate::harness::{can_trace, root, skip, WIRESPAN};
 use serde_json::Value;
 use std::process::Command;
 
-/// Runs a script of tests/apps/shapes under wirespan; its report, or nothing if something is missing. And what wirespan
-/// said.
+/// Runs a script of tests/apps/shapes under wirespan. Returns its report, or nothing if a program is missing, and
+/// wirespan's output.
 fn reported(test: &str, script: &str, run: &[&str]) -> Option<(Value, String)> {
     let python = root().join("target/servers/venv/bin/python3");
     if !can_trace(test) {
@@ -53,7 +53,7 @@ fn what_a_subscriber_calls_is_caused_by_the_message_that_it_was_handed() {
         let run = || reported(&test, "subscribers.py", &["--messages", "25", broker]);
         let Some(mut found) = run() else { continue };
         if found.0["right"] != 24 {
-            // Seen with NATS on a busy machine (2 of 24 wrong), never on a quiet one; why is not known.
+            // Seen with NATS on a busy machine (2 of 24 wrong), never on a quiet one; the reason is not known.
             println!("{test}: fell short, once more: {}\n{}", found.0, found.1);
             found = run().unwrap();
         }

@@ -1,4 +1,4 @@
-//! A process that is not a target: not one of its bytes is in any event, file, log or answer.
+//! A process that is not a target: none of its bytes is in any event, file, log or answer.
 
 use crate::harness::{can_trace, compile, has, Running, WIRESPAN};
 use std::process::Command;
@@ -16,7 +16,7 @@ fn no_byte_of_a_bystander_is_kept() {
     let bystander = Running::start(program.to_str().unwrap(), &[MARK, "60"]);
     let spans = dir.path().join("spans.jsonl");
     let store = dir.path().join("store");
-    // The target exchanges marked bytes as well: the test would notice if nothing were captured at all.
+    // The target exchanges marked bytes as well, so that the test would notice if nothing were captured at all.
     let script = "import http.server, threading, http.client, time\n\
         s = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n\
         threading.Thread(target=s.serve_forever, daemon=True).start()\n\

@@ -1,9 +1,10 @@
-//! "For which request was this sent?" asked of the kernel alone: one real program per way of handing work over,
-//! requests that overlap, and the truth in the paths.
+//! Causes that the kernel reports: one real program per kind of hand-over, requests that overlap, and the truth in the
+//! paths.
 //!
 //! The test is client and back end; the program between is the only target. It calls the back end with `/u/N` while it
-//! serves `/r/N`; numbers in paths mean nothing to the tracer. Of each call the kernel's cause must be the exchange in
-//! which that request was read. A call without a cause is a lost link; a call with another request's is a wrong one.
+//! serves `/r/N`; numbers in paths mean nothing to the tracer. The kernel's cause of each call must be the exchange in
+//! which the program read `/r/N`. A call without a cause is a lost link; a call with another request's exchange is a
+//! wrong link.
 
 use crate::harness::{can_trace, compile_with, has, root};
 use std::collections::HashMap;
@@ -18,12 +19,12 @@ use wirespan_capture::{Capture, Options, Targets};
 use wirespan_model::event::AliasKind;
 use wirespan_model::{Direction, Event, Role};
 
-/// How a program is asked.
+/// The load on a program.
 #[derive(Clone, Copy)]
 struct Load {
     users: u32,
     requests: u32,
-    /// How long the back end takes.
+    /// Time that the back end takes for an answer.
     takes: Duration,
 }
 
@@ -32,10 +33,10 @@ const OVERLAPPING: Load = Load { users: 3, requests: 300, takes: Duration::from_
 /// More users than the programs have workers (4).
 const SATURATED: Load = Load { users: 12, requests: 500, takes: Duration::from_millis(3) };
 
-/// The first requests are not judged: of threads that slept when the tracing began nothing is known yet.
+/// The first requests are not judged, because nothing is known yet of threads that slept when tracing began.
 const WARM_UP: u32 = 8;
 
-/// What became of the links.
+/// Numbers of right, lost and wrong links.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Links {
     right: u32,
@@ -74,7 +75,7 @@ fn back_end(takes: Duration) -> u16 {
     port
 }
 
-/// Reads the head of a message without a body; the first line.
+/// Reads the head of a message without a body; returns the first line.
 fn head(from: &mut impl std::io::BufRead) -> Option<String> {
     let mut first = String::new();
     let mut line = String::new();
@@ -90,7 +91,7 @@ fn head(from: &mut impl std::io::BufRead) -> Option<String> {
     None
 }
 
-/// Asks `/r/N` over one connection until the numbers run out.
+/// Sends `/r/N` over one connection until the numbers run out.
 fn ask(port: u16, next: &AtomicU32, until: u32) {
     let mut stream: Option<(TcpStream, BufReader<TcpStream>)> = None;
     loop {
@@ -147,7 +148,7 @@ fn listening(child: &mut Child) -> u16 {
     panic!("the program ended without listening");
 }
 
-/// Starts a program with the back end's port as its last argument, and asks it.
+/// Starts a program with the back end's port as its last argument, and sends it requests.
 fn links(mut program: Command, load: Load) -> Links {
     let back = back_end(load.takes);
     let options = Options { young_bytes: u32::MAX, ..Options::default() };
@@ -250,8 +251,8 @@ fn judge(events: &[Event], port: u16, back: u16) -> Links {
     links
 }
 
-/// At least this share of the links is right; with one user, whose requests cannot be taken for each other's, none is
-/// wrong.
+/// At least this share of the links is right. With one user no link may be wrong, because there are no other requests
+/// to confuse.
 fn check(test: &str, calls: u32, load: Load, share: f64, program: Command) {
     let links = links(program, load);
     println!("{test}: {links:?} of {} users", load.users);
@@ -280,8 +281,8 @@ fn a_worker_thread_acts_for_who_woke_it() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // On a busy machine, a worker that comes back from the job before may take this one before who was woken for it
-    // does: that hand-over is honestly not known.
+    // On a busy machine, a worker that ends its job may take the next one before the woken worker does. The kernel does
+    // not know this hand-over.
     check(test, 1, LIGHT, 0.9, pool(dir.path(), "condvar"));
     check(test, 1, OVERLAPPING, 0.95, pool(dir.path(), "condvar"));
     check(test, 1, SATURATED, 0.9, pool(dir.path(), "condvar"));
@@ -289,7 +290,7 @@ fn a_worker_thread_acts_for_who_woke_it() {
     check(test, 1, SATURATED, 0.9, pool(dir.path(), "pipe"));
 }
 
-/// A thread that waits for events within its call is no event loop: its request came from a socket that it reads alone.
+/// A thread that waits for events within its call is no event loop: it alone reads the socket of its request.
 #[test]
 fn a_thread_that_waits_within_its_call_keeps_its_request() {
     let test = "causes_waits";
@@ -313,7 +314,7 @@ fn an_executor_of_python_hands_over() {
         command.arg(app("executor.py"));
         command
     };
-    // The queue tells whose job a worker takes; wake-ups alone told it of 30 to 85 %.
+    // The queue says whose job a worker takes. Wake-ups alone gave 30 to 85 %.
     check(test, 2, LIGHT, 0.98, python());
     check(test, 2, OVERLAPPING, 0.98, python());
     check(test, 2, SATURATED, 0.98, python());

@@ -1,4 +1,4 @@
-//! Who sent a datagram: a server whose socket is not connected, asked by several clients in turns.
+//! The sender of a datagram: several clients take turns to ask a server whose socket is not connected.
 
 use crate::harness::{can_trace, has, skip};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_model::{Direction, Event};
 
-/// Prints what the server's socket did: its port, the client's port, received or sent, datagrams.
+/// Prints the events of the server's socket: its port, the client's port, received or sent, number of datagrams.
 const SCRIPT: &str = r#"
 import os, socket, sys
 print("ready", flush=True)

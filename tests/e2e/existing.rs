@@ -1,4 +1,4 @@
-//! Processes and connections that were there before the agent.
+//! Processes and connections that existed before the agent.
 
 use crate::harness::{can_trace, has, otlp, tracing, Running};
 use std::io::{Read as _, Write as _};
@@ -42,7 +42,7 @@ fn sockets_and_threads_that_existed_are_traced() {
     for i in 0..5 {
         let name = format!("GET /after/{i}");
         let span = seen.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("{name} is missing: {names:?}"));
-        // Known without having seen the accept.
+        // The connection is known although the agent did not see its accept.
         assert_eq!(span.attr("wirespan.tap_side"), "server-process");
         assert_eq!(span.attr("http.response.status_code"), "204");
         assert_eq!(span.attr("server.port"), port.to_string());

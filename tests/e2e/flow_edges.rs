@@ -1,5 +1,5 @@
-//! Flows where counting is easy to get wrong: bytes that no message call moves, what the kernel refuses, pids used
-//! twice.
+//! Flows in cases that are easy to count wrong: bytes that no message call moves, packets that the kernel refuses, pids
+//! that are reused.
 
 use crate::flows::flows;
 use crate::harness::{can_trace, has, skip, WIRESPAN};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::process::{Command, Output};
 use wirespan_model::{Flow, Role};
 
-/// Runs a Python program, traced without messages; what it says of itself, a JSON document, and its flows.
+/// Runs a Python program, traced without messages. Returns its own report (JSON) and its flows.
 fn traced(command: impl Fn(&[&str]) -> Command, program: &[&str]) -> (Value, Vec<Flow>) {
     traced_with("", command, program)
 }
@@ -32,7 +32,7 @@ fn here(args: &[&str]) -> Command {
     command
 }
 
-/// A file goes out by sendfile(), and what comes back is spliced into a pipe; some of it is read before, and after.
+/// The program sends a file by sendfile(), and splices the answer into a pipe; it reads some bytes before and after.
 const UNCOPIED: &str = r#"
 import json, os, socket, tempfile
 listener = socket.create_server(("127.0.0.1", 0))
@@ -87,8 +87,8 @@ fn bytes_that_are_never_copied_are_told() {
     assert_eq!(of("client", Role::Client), (200_000, 300_000));
 }
 
-/// A reader that is too slow for its datagrams, and a listener that accepts nobody; how much the kernel refused it says
-/// itself: SK_MEMINFO_DROPS of the socket, ListenDrops of the namespace.
+/// A reader that is too slow for its datagrams, and a listener that never accepts. The kernel itself says how much it
+/// refused: SK_MEMINFO_DROPS of the socket, ListenDrops of the namespace.
 const REFUSED: &str = r#"
 import array, json, os, socket, time
 slow = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -136,7 +136,7 @@ fn what_the_kernel_refuses_is_told_with_its_reason() {
     assert!(n("drops") > 0 && n("refused") > 0, "{truth}");
     let all = |reason: &str| flows.iter().filter_map(|f| f.counts.drops.get(reason)).sum::<u64>();
     assert_eq!(all("SOCKET_RCVBUFF"), n("drops"), "{flows:#?}");
-    // The reader is not connected: who sent what was dropped, the packet says.
+    // The reader is not connected, so only the packet says who sent the dropped datagram.
     let refused = flows.iter().filter(|f| f.counts.drops.contains_key("SOCKET_RCVBUFF"));
     let whose: Vec<_> = refused.map(|f| (f.key.remote.to_string(), f.key.port, f.key.role)).collect();
     assert_eq!(whose, [("127.0.0.1".to_string(), 7751, Role::Server)], "{flows:#?}");
@@ -145,8 +145,8 @@ fn what_the_kernel_refuses_is_told_with_its_reason() {
     assert_eq!((listening[0].counts.listen_overflows, listening[0].key.role), (n("refused"), Role::Server));
 }
 
-/// Three megabytes of which the network loses some; then a reader that stops reading. What TCP made of it, it says
-/// itself.
+/// Three megabytes, of which the network loses some packets; then a reader that stops reading. TCP itself reports the
+/// consequences.
 const TROUBLED: &str = r#"
 import json, os, socket, struct, subprocess, threading, time
 N = 3000000
@@ -218,7 +218,7 @@ fn what_tcp_had_to_do_is_told_as_it_counts_it() {
     assert_eq!(far.zero_windows, 0, "who does not write is not held up: {far:#?}");
 }
 
-/// Processes of a pid namespace of their own, one after the other, that all have the same pid there.
+/// Consecutive processes that have the same pid, each in a pid namespace of its own.
 const SAME_PID: &str = r#"
 import json, os, socket
 listener = socket.create_server(("127.0.0.1", 0))
@@ -259,7 +259,7 @@ fn a_pid_that_is_used_again_is_another_process() {
     assert!(clients.windows(2).all(|w| w[0].key.process_start_ns <= w[1].key.process_start_ns), "{flows:#?}");
 }
 
-/// Connects to itself, and is gone before bundles are first drained.
+/// Connects to itself, and exits before the first drain of the bundles.
 const SHORT: &str = r#"
 import json, socket
 listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-//! Flows against the truth: programs that call and answer with known numbers say what they did, and flows say the same.
+//! Flows against the truth: the programs report their own calls and bytes, and flows must report the same numbers.
 
 use crate::harness::{can_trace, compile, eventually, Running, WIRESPAN};
 use serde_json::Value;
@@ -15,7 +15,7 @@ struct Bench {
     program: String,
 }
 
-/// What one process says of itself.
+/// The report of one process about itself.
 #[derive(Clone, Debug, PartialEq)]
 struct Truth {
     server: bool,
@@ -58,12 +58,12 @@ pub(crate) fn flows(store: &Path) -> Vec<Flow> {
     all.into_values().collect()
 }
 
-/// Sum of a count over the flows of a process, those of its listening socket left out.
+/// Sum of a count over the flows of a process, without its listening socket's flow.
 fn sum(flows: &[Flow], pid: u32, count: impl Fn(&Flow) -> u64) -> u64 {
     flows.iter().filter(|f| f.key.pid == pid).map(count).sum()
 }
 
-/// Every byte, call, connection and failure is told, to the process that it befell.
+/// Every byte, call, connection and failure is reported, for the process that it belongs to.
 fn assert_exact(flows: &[Flow], truth: &Truth, transport: Transport) {
     let mine: Vec<&Flow> = flows.iter().filter(|f| f.key.pid == truth.pid && f.key.transport == transport).collect();
     let total = |count: &dyn Fn(&Flow) -> u64| mine.iter().map(|f| count(f)).sum::<u64>();
@@ -92,7 +92,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Runs calls against one server, all traced; what all said, and the flows.
+    /// Runs calls against one server, with all processes traced. Returns their reports and the flows.
     fn run(&self, name: &str, config: &str, serve: &str, calls: &[&str]) -> (Vec<Truth>, Vec<Flow>, String) {
         let (store, script, toml) = (self.path(name), self.path("script.sh"), self.path("config.toml"));
         let p = &self.program;
@@ -143,7 +143,7 @@ fn tcp_is_told_to_the_byte() {
         let edges = map["edges"].as_array().unwrap();
         assert!(edges.iter().any(|e| e["port"] == 7731), "{map:#}");
         assert!(edges.iter().any(|e| e["port"] == 7730), "a dependency that fails is one, too: {map:#}");
-        // The records themselves, as the command line tells them.
+        // The records themselves, from the command line.
         let store = bench.path(name);
         let mut list = Command::new(WIRESPAN);
         list.args(["flows", "--format", "json", "--port", "7731", "--store"]).arg(&store);
@@ -161,7 +161,7 @@ fn tcp_is_told_to_the_byte() {
     }
 }
 
-/// As before Linux 6.3, where sockets have no tracepoints for messages.
+/// A kernel before Linux 6.3, which has no socket tracepoints for messages.
 #[test]
 fn tcp_is_told_to_the_byte_by_system_calls() {
     if !can_trace("tcp_is_told_to_the_byte_by_system_calls") {
@@ -181,7 +181,7 @@ fn ipv6_and_datagrams_are_told_to_the_byte() {
         return;
     }
     let bench = Bench::new();
-    // One socket that serves many clients, none of them connected.
+    // One socket serves many clients; none of the sockets is connected.
     for (name, ip) in [("udp4", "127.0.0.1"), ("udp6", "::1")] {
         let (many, one) = (format!("udp {ip} 7732 -n 400 -1"), format!("udp {ip} 7732 -n 400 -s 900"));
         let connected = format!("udp {ip} 7732 -n 60 -c 4 -s 700 -C");
@@ -190,7 +190,7 @@ fn ipv6_and_datagrams_are_told_to_the_byte() {
         truth.iter().for_each(|t| assert_exact(&flows, t, Transport::Udp));
         let ip: IpAddr = ip.parse().unwrap();
         assert!(flows.iter().all(|f| f.key.remote == ip && f.key.port == 7732), "{flows:#?}");
-        // A connected socket knows its own address, another does not.
+        // A connected socket knows its own address; an unconnected one does not.
         let clients: Vec<_> = flows.iter().filter(|f| f.key.role == Role::Client).collect();
         assert_eq!((flows.len(), clients.len()), (4, 3), "400 sockets are one bundle: {flows:#?}");
         assert_eq!(clients.iter().map(|f| f.counts.opened).sum::<u64>(), 405);
@@ -262,7 +262,7 @@ fn connections_of_before_are_told_with_their_direction() {
     pids.iter().for_each(|pid| args.extend(["--pid", pid]));
     let mut up = Running::start(WIRESPAN, &args);
     up.wait_for("tracing");
-    // The client sends, says what it did, and keeps its connections until the next line.
+    // The client sends, prints its report, and keeps its connections until the next input line.
     client.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(client.0.stdout.take().unwrap()), &mut line).unwrap();

@@ -1,4 +1,4 @@
-//! Starting wirespan and programs, and reading what they say.
+//! Starts wirespan and other programs, and reads their output.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Says why a test does not run, where `scripts/test` counts it.
+/// Says why a test does not run, in the form that `scripts/test` counts.
 pub(crate) fn skip(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
     if let Some(path) = std::env::var_os("WIRESPAN_SKIPS") {
@@ -22,7 +22,7 @@ pub(crate) fn skip(test: &str, reason: &str) {
     }
 }
 
-/// Whether this machine can trace; skips the test if not.
+/// Whether this machine can trace; prints the reason for skipping the test if not.
 pub(crate) fn can_trace(test: &str) -> bool {
     let reason = if !rustix::process::geteuid().is_root() {
         "needs root"
@@ -35,7 +35,7 @@ pub(crate) fn can_trace(test: &str) -> bool {
     false
 }
 
-/// Whether these programs are installed; skips the test if not.
+/// Whether these programs are installed; prints the reason for skipping the test if not.
 pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = |p: &&&str| path.split(':').any(|dir| Path::new(dir).join(**p).exists());
@@ -53,7 +53,7 @@ pub(crate) fn compile(source: &str, into: &Path) -> PathBuf {
     compile_with(source, into, &[])
 }
 
-/// The same, with further arguments for the compiler.
+/// As [`compile`], with further arguments for the compiler.
 pub(crate) fn compile_with(source: &str, into: &Path, arguments: &[&str]) -> PathBuf {
     let source = root().join("tests/apps").join(source);
     let program = into.join(source.file_stem().unwrap());
@@ -82,7 +82,7 @@ impl Running {
         self.0.id()
     }
 
-    /// SIGTERM, and what it printed.
+    /// Sends SIGTERM, and returns the output.
     pub(crate) fn end(mut self) -> (String, String) {
         use std::io::Read as _;
         self.signal(rustix::process::Signal::TERM);
@@ -98,7 +98,7 @@ impl Running {
         let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid() as i32).unwrap(), signal);
     }
 
-    /// Waits until its stderr says this.
+    /// Waits until its stderr has this text.
     pub(crate) fn wait_for(&mut self, words: &str) -> String {
         use std::io::BufRead as _;
         let mut lines = std::io::BufReader::new(self.0.stderr.take().unwrap());
@@ -117,7 +117,7 @@ impl Running {
     }
 }
 
-/// An agent that traces these processes, and writes what it sees to a file; it does so when this returns.
+/// An agent that traces these processes and writes its spans to a file. It traces when this returns.
 pub(crate) fn tracing(pids: &[u32], spans: &Path) -> Running {
     let mut args = vec!["up".into(), "--no-ui".into(), "--otlp-file".into(), spans.as_os_str().to_owned()];
     args.extend(pids.iter().flat_map(|pid| ["--pid".into(), pid.to_string().into()]));
@@ -135,12 +135,12 @@ impl Drop for Running {
     }
 }
 
-/// Tries until it is so, for at most ten seconds.
+/// Repeats until there is a value, for at most ten seconds.
 pub(crate) fn eventually<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
     within(Duration::from_secs(10), what, attempt)
 }
 
-/// Tries until it is so, for at most this long.
+/// Repeats until there is a value, for at most this long.
 pub(crate) fn within<T>(patience: Duration, what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -158,7 +158,7 @@ pub(crate) struct Span {
     pub(crate) name: String,
     pub(crate) trace: String,
     pub(crate) id: String,
-    /// Empty for a root.
+    /// Empty for a root span.
     pub(crate) parent: String,
     pub(crate) attrs: BTreeMap<String, String>,
 }

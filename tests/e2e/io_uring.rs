@@ -1,4 +1,4 @@
-//! Messages through io_uring: what the program says it moved is what was seen, with its bytes.
+//! Messages through io_uring: the captured messages and their bytes equal the program's own report.
 
 use crate::harness::{can_trace, compile_with, has, skip};
 use serde_json::Value;
@@ -93,7 +93,7 @@ fn io_uring_is_seen_from_a_submission_thread() {
     every_form("io_uring_sqpoll", "--sqpoll", 1 << 20);
 }
 
-/// Bytes that were not wanted do not stand before those of the next call.
+/// Bytes that were not wanted must not precede the bytes of the next call.
 #[test]
 fn io_uring_shows_the_first_call_of_a_run_and_no_other() {
     every_form("io_uring_first", "", 0);

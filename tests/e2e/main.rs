@@ -1,4 +1,4 @@
-//! End to end: the real binary, the real kernel, real programs; each test traces only what it started.
+//! End to end: the real binary, the real kernel, real programs. Each test traces only processes that it started.
 //!
 //! A machine without root, BTF or the shop's programs skips with the reason (see `scripts/test`).
 #![allow(clippy::unwrap_used, missing_docs)]

@@ -1,4 +1,4 @@
-//! The dependency map: NAT between namespaces of our own, and the command line's `map`.
+//! The dependency map: NAT between the test's own namespaces, and the command `map`.
 
 use crate::harness::{can_trace, compile, eventually, has, skip, wirespan, Running, WIRESPAN};
 use crate::spaces::Spaces;
@@ -39,7 +39,7 @@ fn nat_unbundles_into_the_true_peer() {
         spaces.inside(2, &["python3", "-c", "import socket; socket.create_connection(('10.213.2.2', 80), 2)"]).ok()
     });
     let client = start(0, "reader", CLIENT);
-    // In the router's namespace, as an agent on a host with containers is.
+    // In the router's namespace, like an agent on a host with containers.
     let (c, s) = (client.pid().to_string(), server.pid().to_string());
     let traced = |pids: [&str; 2], args: &[&str]| {
         let mut all = vec![WIRESPAN, "up", "--ui", "127.0.0.1:9473"];
@@ -55,7 +55,7 @@ fn nat_unbundles_into_the_true_peer() {
         let edges = map["edges"].as_array()?.clone();
         (edges.iter().map(|e| e["calls"]["count"].as_u64().unwrap()).sum::<u64>() >= 5).then_some((edges, map))
     };
-    // One end at a time: only connection tracking can tell who is behind.
+    // One end at a time: only connection tracking knows the other end behind the NAT.
     for (pids, want) in [
         ([c.as_str(), ""], ("service:reader", "address:10.213.2.2:80")),
         (["", s.as_str()], ("caller:10.213.1.2", "service:shelf")),
@@ -79,7 +79,7 @@ fn nat_unbundles_into_the_true_peer() {
     up.end();
 }
 
-/// The same path, no message looked at: flow records alone.
+/// The same path by flow records alone, without messages.
 #[test]
 fn nat_unbundles_flows_without_spans() {
     let test = "map_nat_flows";
@@ -126,7 +126,7 @@ fn nat_unbundles_flows_without_spans() {
         let mut up = Running(spaces.command(1, &args).spawn().unwrap());
         up.wait_for("tracing");
         let mut client = clients.remove(0);
-        // It lives until it is told to end: who it is, is asked when its flows are drained.
+        // The client lives until this line: the agent asks who it is when it drains the flows.
         client.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         let mut said = String::new();
         BufReader::new(client.0.stdout.take().unwrap()).read_line(&mut said).unwrap();

@@ -1,5 +1,5 @@
-//! `[mask]`: by default no value leaves the process that captures; what is allowed is shown, and what stands beside it
-//! is not.
+//! `[mask]`: by default no value leaves the capturing process. Values that are allowed are shown; values beside them
+//! are not.
 
 use crate::harness::{can_trace, has, root, WIRESPAN};
 use std::path::Path;
@@ -34,7 +34,7 @@ fn files(dir: &Path, into: &mut Vec<(String, String)>) {
     }
 }
 
-/// Everything that wirespan writes of the program's run: spans, store, log at its most talkative, traces on stdout.
+/// All output of wirespan about the program's run: spans, store, the most detailed log, traces on stdout.
 fn written(config: &str) -> Vec<(String, String)> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_model::{Direction, Event};
 
-/// Does on a line of its input what the line says, and answers with a line.
+/// Performs the action that each input line names, and answers with a line.
 const PROGRAM: &str = r#"
 import ctypes, os, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
@@ -61,7 +61,7 @@ fn what_no_target_needs_is_not_attached() {
         counters.iter().find(|c| c.0 == "hooks_attached_later").expect("a counter").1
     };
     assert_eq!(attached(&capture), 0);
-    // Of a connection from before our time the first read tells where it stands; so the second splice is the first gap.
+    // For a connection older than the agent, the first read gives the position; so the second splice is the first gap.
     let firsts: Vec<_> = (0..2).map(|_| after("splice", &mut capture)).collect();
     assert_eq!(firsts, [("True".to_string(), 4), ("True".to_string(), 4)]);
     eventually("splice() to be watched", || {

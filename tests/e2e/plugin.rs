@@ -11,7 +11,7 @@ fn example() -> String {
     root().join("crates/plugin/examples/parcel.wat").to_str().unwrap().to_string()
 }
 
-/// Asked before the example, and claims nothing because it never answers.
+/// The agent asks this plug-in before the example. It never returns, so it claims no connection.
 fn looping(dir: &Path) -> String {
     let path = dir.join("looping.wat");
     let text = r#"(module (memory (export "memory") 1)
@@ -23,7 +23,7 @@ fn looping(dir: &Path) -> String {
     path.to_str().unwrap().to_string()
 }
 
-/// How often each call was made: operation and target, status.
+/// Number of calls by operation, target and status.
 type Calls = BTreeMap<(String, String), usize>;
 
 fn truth(path: &Path) -> Calls {
@@ -67,7 +67,7 @@ fn plugin_reads_a_capture_of_a_real_server() {
         *seen.entry((text("name"), text("status"))).or_default() += 1;
     }
     assert_eq!(seen, truth(&tests.join("parcel.jsonl")), "{out}");
-    // Two connections, two faults: not enough to be switched off.
+    // Two connections have one fault each, too few for switching the plug-in off.
     assert!(err.contains("plugin looping_faults_loop 2") && err.contains("lost a connection"), "{err}");
     assert!(!err.contains("parcel_off") && !err.contains("parcel_faults"), "{err}");
     assert!(!out.contains(SECRET));

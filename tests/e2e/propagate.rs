@@ -1,4 +1,4 @@
-//! Context injection, with what servers received as the truth: the right context, once, and not one other byte.
+//! Context injection. The truth is what servers received: the right context, once, and no other byte changed.
 
 use crate::harness::{can_trace, has, otlp, root, wirespan, Running, Span, WIRESPAN};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 const OWN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
-/// Whether injection works here at all: `wirespan check` says how, or why not.
+/// Whether injection works on this machine: `wirespan check` says how, or why not.
 fn injects(test: &str) -> bool {
     if !can_trace(test) || !has(test, &["python3"]) {
         return false;
@@ -31,7 +31,7 @@ fn app() -> String {
     root().join("tests/apps/inject/propagate.py").to_str().unwrap().to_string()
 }
 
-/// What servers received, by target, and the spans.
+/// The contexts that servers received, by target, and the spans.
 fn calls(mode: &str, dir: &Path) -> (BTreeMap<String, Vec<String>>, Vec<Value>, Vec<Span>) {
     let (config, truth, spans) = (dir.join("wirespan.toml"), dir.join("truth"), dir.join("spans"));
     std::fs::write(&config, format!("[capture]\npropagate = \"{mode}\"\n")).unwrap();
@@ -73,7 +73,7 @@ fn requests_carry_the_context_of_their_client_span() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (mut contexts, mut received, mut spans) = calls("auto", dir.path());
-    // As in shapes.rs: a machine that stops for a moment.
+    // A retry, as in shapes.rs: a shared machine may stop for a moment.
     if contexts.keys().any(|target| !joined(&spans, target)) {
         println!("{test}: tried once more, as a call was torn apart: {spans:?}");
         let again = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn requests_carry_the_context_of_their_client_span() {
         [one] => one.as_str(),
         other => panic!("{target} came with {other:?}"),
     };
-    // A span of its own for each call, and the client span that is exported is the one named.
+    // Each call has a span of its own, and the context names the exported client span.
     for target in ["/chain", "/body"] {
         let (_, its_span, flags) = parts(one(target));
         assert_eq!(flags, "01");
@@ -92,23 +92,23 @@ fn requests_carry_the_context_of_their_client_span() {
         assert_eq!(client.attr("url.path"), target);
         spans.iter().find(|s| s.parent == its_span && s.attr("url.path") == target).expect("a server span");
     }
-    // The application's own wins, however it is written and sent; `tracestate` stays.
+    // The application's own context wins, however it is written and sent; `tracestate` stays.
     assert_eq!(one("/own"), OWN);
     assert_eq!(one("/writes"), OWN);
     assert_eq!(one("/unsampled"), OWN);
     let own = received.iter().find(|r| r["target"] == "/own").unwrap();
     assert_eq!(own["tracestate"][0], "a=b");
-    // First requests always; the others as far as the kernel allows.
+    // First requests always get a context; later ones as far as the kernel allows.
     one("/alive/0");
     one("/piped/0");
     assert!(contexts.values().all(|c| c.len() <= 1), "{contexts:?}");
     let body = received.iter().find(|r| r["target"] == "/body").unwrap();
     assert_eq!((body["length"].as_u64(), body["host"].as_array().unwrap().len()), (Some(2048), 1));
-    // Bytes on the wire that nobody wrote do not tear client and server apart.
+    // Injected bytes, which the client did not write, must not separate client and server spans.
     for target in contexts.keys() {
         assert!(joined(&spans, target), "{target}: {spans:?}");
     }
-    // One trace over the chain; what was not sampled stays so, behind a service that knows nothing of it.
+    // The chain is one trace. A request that was not sampled stays so behind a service without tracing.
     let behind = |target: &str| match contexts[target].as_slice() {
         [one] => Some(parts(one)),
         _ => None,
@@ -130,7 +130,7 @@ fn requests_carry_the_context_of_their_client_span() {
     assert!(in_one_trace("/chain"), "{contexts:?}");
 }
 
-/// Random requests and lookalikes in random writes: the program compares every byte.
+/// Random requests and lookalikes in random writes. The program compares every byte.
 fn soak(mode: &str, connections: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("wirespan.toml");
@@ -160,7 +160,7 @@ fn no_byte_is_lost_or_changed() {
     assert_eq!(soak("off", "20")["injected"], 0);
 }
 
-/// The agent dies in the middle: its links die with it, and sockets that it had enrolled go on.
+/// The agent is killed in the middle. Its BPF links end with it, and the sockets that it had enrolled continue.
 #[test]
 fn nothing_hangs_when_the_agent_is_killed() {
     let test = "propagate_kill";
@@ -171,7 +171,7 @@ fn nothing_hangs_when_the_agent_is_killed() {
     program.args([&app(), "soak", "0"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut program = Running(program.spawn().unwrap());
     let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
-    // For a run of gigabytes; docs/propagation.md has one.
+    // Set it for a run of gigabytes; docs/propagation.md describes one.
     let least: f64 = std::env::var("WIRESPAN_SOAK_BYTES").map_or(0.0, |n| n.parse().expect("a number of bytes"));
     let (mut sent, mut killed) = (0.0, 0);
     while killed < 3 || sent < least {

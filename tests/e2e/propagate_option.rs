@@ -1,4 +1,4 @@
-//! Context in options of TCP, with what stood on the wire as the truth.
+//! Context in TCP options. The segments on the wire are the truth.
 
 use crate::harness::{can_trace, has, otlp, root, skip, wirespan, Span, WIRESPAN};
 use crate::spaces::Spaces;
@@ -16,7 +16,8 @@ fn named(option: &str) -> (String, String) {
     (option[8..40].to_string(), option[40..].to_string())
 }
 
-/// By trace and span: the sequence numbers of the segments that had the option, and whether the first began a request.
+/// By trace and span: the sequence numbers of the segments with the option, and whether the first of them began a
+/// request.
 fn options(packets: &Path, port: u64) -> BTreeMap<(String, String), Vec<(u64, bool)>> {
     let text = std::fs::read_to_string(packets).unwrap();
     let mut seen: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -68,7 +69,7 @@ fn requests_that_are_not_http_carry_their_context_beside_their_bytes() {
 
     let (redis, front) = (options(&packets.with_extension("0"), 7002), options(&packets.with_extension("1"), 7001));
     for (what, seen) in [("redis", &redis), ("front", &front)] {
-        // Two long ones, of which the request is cut into many segments, and the short ones: each has its own, once.
+        // Two requests are long and cut into many segments; the others are short. Each has its own option, once.
         assert_eq!(seen.len(), SMALL + 2, "{what}: {seen:?}\n{said}");
         for ((trace, span), segments) in seen {
             let first = segments.iter().min().expect("a segment");
@@ -79,7 +80,7 @@ fn requests_that_are_not_http_carry_their_context_beside_their_bytes() {
             assert_eq!(spans.iter().filter(of).count(), 1, "{what}: the server's span of {span}");
         }
     }
-    // What the service was given it passes on.
+    // The service hands on the context that it received.
     let traces = |seen: &BTreeMap<(String, String), _>| seen.keys().map(|(t, _)| t.clone()).collect::<BTreeSet<_>>();
     assert_eq!(traces(&redis), traces(&front));
     assert_eq!(traces(&front).len(), SMALL + 2, "each request of the client begins a trace");

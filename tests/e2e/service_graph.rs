@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-/// A quarter of the answers are errors; the client says how long all calls took.
+/// A quarter of the answers are errors; the client prints the total time of its calls.
 const CALLS: &str = r#"
 export PYTHONUNBUFFERED=1
 OTEL_SERVICE_NAME=shelf python3 -c '
@@ -38,7 +38,7 @@ kill $server
 "#;
 
 fn collector(program: &Path, dir: &Path) -> (Running, [u16; 2]) {
-    // Both are held at once, so that they differ.
+    // The test holds both at once, so that they differ.
     let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let ports = free.each_ref().map(|l| l.local_addr().unwrap().port());
     drop(free);

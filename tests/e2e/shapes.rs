@@ -1,5 +1,5 @@
-//! The shapes of `tests/apps/shapes`, in short: in every runtime and way of making calls, no link may be claimed for
-//! certain that is wrong, and what is reached by every way of running must be reached here.
+//! The shapes of `tests/apps/shapes`, in short. In every runtime and way of making calls, no link with certain evidence
+//! may be wrong, and each shape must reach its bar.
 //!
 //! `bench/accuracy` measures the same with many users; `docs/accuracy.md` says what is known.
 
@@ -12,14 +12,15 @@ use std::process::Command;
 /// What a shape must reach with ten users.
 struct Bar {
     shape: &'static str,
-    /// Least share of requests whose trace is exactly right. Far below what is measured where it depends on timing.
+    /// Least share of requests with an exactly right trace. If it depends on timing, it is far below the measured
+    /// share.
     exact: f64,
     /// Kinds of evidence that are never wrong here.
     certain: &'static [&'static str],
-    /// Least share of right links among those inside services that are not inferred, but claimed. Few may be wrong:
-    /// what a process does with several requests at a time has to be seen before it is known.
+    /// Least share of right links among the links inside services that are claimed (not inferred). A few may be wrong:
+    /// a process that handles several requests at a time is only recognised after a while.
     claimed: f64,
-    /// Greatest share of links inside services that are claimed, not inferred, and wrong; of all links that should be.
+    /// Greatest share of wrong claimed links (not inferred) inside services, of all links that are expected.
     wrong: f64,
 }
 
@@ -40,10 +41,11 @@ impl Bar {
     }
 }
 
-/// Fewer claimed links than this say nothing of their share.
+/// With fewer claimed links than this, their share is not judged.
 const FEW: u64 = 40;
 
-/// What falls short is tried once more, told, and kept: a shared machine may stop for longer than anything here waits.
+/// A shape below its bar is printed, tried once more, and its files are kept: a shared machine may stop for a long
+/// time.
 fn run(test: &str, bars: &[Bar], requests: u32, users: u32) {
     if !can_trace(test) {
         return;
@@ -55,8 +57,8 @@ fn run(test: &str, bars: &[Bar], requests: u32, users: u32) {
     }
 }
 
-/// Starts shapes under `wirespan run`, with `settings` before its other arguments; what that said, or `None` if none of
-/// them can be run here.
+/// Starts shapes under `wirespan run`, with `settings` before its other arguments. Returns its output, or `None` if
+/// this machine can run none of the shapes.
 fn trace(test: &str, names: &[&str], dir: &Path, requests: u32, users: u32, settings: &[&OsStr]) -> Option<String> {
     let (spans, work) = (dir.join("spans.jsonl"), dir.join("work"));
     let apps = root().join("tests/apps/shapes");
@@ -92,7 +94,7 @@ fn trace(test: &str, names: &[&str], dir: &Path, requests: u32, users: u32, sett
     (ran > 0).then(|| said.into_owned())
 }
 
-/// Shapes traced with this configuration, compared; `None` if none of them can be run here.
+/// Traces shapes with this configuration and compares them; `None` if this machine can run none of them.
 fn configured(test: &str, config: &str, names: &[&str], requests: u32) -> Option<Value> {
     if !can_trace(test) {
         return None;
@@ -104,7 +106,7 @@ fn configured(test: &str, config: &str, names: &[&str], requests: u32) -> Option
     Some(serde_json::from_str(&compare(&dir.path().join("spans.jsonl"), &dir.path().join("work"), "json")).unwrap())
 }
 
-/// What was traced against what the services wrote down.
+/// Compares the traces with the services' ground truth.
 pub(crate) fn compare(spans: &Path, work: &Path, format: &str) -> String {
     let mut command = Command::new("python3");
     command.arg(root().join("tests/apps/shapes/compare.py")).args(["--show", "3", "--format", format]);
@@ -131,7 +133,7 @@ fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), St
         if share < bar.exact {
             short_of.push(format!("{}: {share} exact, should be {}", bar.shape, bar.exact));
         }
-        // Of HTTP/2, writes with more pieces than are copied cost spans; not of others.
+        // In HTTP/2, a write with more pieces than the kernel copies loses spans. Other shapes must have all spans.
         if report["spans found"] != report["spans expected"] && !bar.shape.contains("h2") {
             short_of.push(format!("{}: spans are missing", bar.shape));
         }
@@ -170,12 +172,12 @@ fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), St
 }
 
 const WIRE: &[&str] = &["wire"];
-/// Evidence of a thread that does one thing at a time: never wrong where that is so.
+/// Evidence for a thread that does one thing at a time. It is never wrong for such threads.
 const THREAD: &[&str] = &["wire", "thread", "child-task", "connect"];
-/// What a goroutine, a task of asyncio, or a worker of Python's executors acts for is told by the program, from when it
-/// was looked into.
+/// The runtime says for which request a goroutine, a task of asyncio, or a worker of Python's executors acts, from the
+/// time at which the agent has read the program.
 const GOROUTINE: &[&str] = &["wire", "coroutine"];
-/// …and so is which task of tokio runs, which reads what it serves itself.
+/// As `GOROUTINE`; in addition tokio says which task runs, and each task reads its own requests.
 const TASK: &[&str] = &["wire", "coroutine", "thread"];
 
 #[test]
@@ -205,7 +207,7 @@ fn hand_over_to_other_threads() {
         bar("cpp-pool-full", 0.5, WIRE).claimed(0.9),
         bar("python-pool", 0.7, GOROUTINE).claimed(0.98),
         bar("python-pool-full", 0.7, GOROUTINE).claimed(0.98),
-        // Its requests are over in half a second, of which the queue's module is found within the first tenths.
+        // The load takes half a second, and the agent finds the queue's module within the first tenths.
         bar("python-fanout", 0.4, GOROUTINE).claimed(0.95),
         bar("java-pool", 0.8, WIRE).claimed(0.98),
         bar("java-fanout", 0.7, WIRE).claimed(0.98),
@@ -235,8 +237,8 @@ fn event_loops() {
         bar("envoy", 0.9, &["wire", "thread"]).claimed(0.98),
         bar("tokio", 0.95, TASK).claimed(1.0),
         bar("tokio-fanout", 0.95, TASK).claimed(1.0),
-        // With ten users no trace is exact: nothing says for which request a call is made. Then little may be claimed.
-        // Measured: 31 to 42 of 1,200 links are claimed and wrong.
+        // With ten users no trace is exact: no evidence says for which request a call is made. So few links may be
+        // claimed. Measured: 31 to 42 of 1,200 links are claimed and wrong.
         bar("java-reactor", 0.0, WIRE).wrong(0.06),
         bar("gevent", 0.7, GOROUTINE).claimed(0.98),
         bar("gevent-fanout", 0.7, GOROUTINE).claimed(0.98),
@@ -253,32 +255,32 @@ fn event_loops() {
     run("shapes_loops", &bars, 100, USERS);
 }
 
-/// Threads that read one request, answer another and call for a third: what a thread has read says nothing once it was
-/// answered.
+/// Threads that read one request, answer another and call for a third. A thread's last read says nothing about its
+/// calls once that request was answered.
 #[test]
 fn a_reactor_s_threads_do_not_act_for_what_they_have_read() {
     run("shapes_reactor", &[bar("java-reactor", 0.85, &["wire"]).wrong(0.02)], 60, 1);
 }
 
-/// Loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps them now
-/// here, now there.
+/// Event loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps
+/// the current task in changing places.
 #[test]
 fn loops_act_for_whom_their_tasks_were_made() {
     let bars = [bar("netty", 0.75, WIRE).claimed(0.95), bar("netty-fanout", 0.75, WIRE).claimed(0.95)];
     run("shapes_netty", &bars, 2000, USERS);
 }
 
-/// The JDK's client, where a worker asks the object of a connection to send, which is the same for one request after
-/// the other; and workers that take one task after the other, whose stacks still hold the one before. Both may go wrong
-/// only after hundreds of requests.
+/// Two cases that go wrong only after hundreds of requests: the JDK's client, where a worker asks a connection's object
+/// to send, and this object is the same for consecutive requests; and workers that take one task after the other, with
+/// the previous task still on their stacks.
 #[test]
 fn workers_act_for_whom_they_send() {
     let bars = [bar("java-client", 0.9, WIRE).claimed(0.98), bar("java-pool-full", 0.9, WIRE).claimed(0.98)];
     run("shapes_client", &bars, 1000, USERS);
 }
 
-/// net/http reads ahead in the background: the record of the next request is taken there, and its serving goroutine
-/// finds the plaintext in memory. The plaintext tells for which request that goroutine acts.
+/// net/http reads ahead in the background: a background read takes the record of the next request, and the serving
+/// goroutine finds the plaintext in memory. The plaintext says for which request that goroutine acts.
 #[test]
 fn plaintext_belongs_to_the_request_of_its_record() {
     for users in [1, USERS] {
@@ -286,32 +288,32 @@ fn plaintext_belongs_to_the_request_of_its_record() {
     }
 }
 
-/// A task of a gather() that releases a lock wakes another request's task. It is still no worker: its own end is
-/// awaited.
+/// A task of a gather() that releases a lock wakes another request's task. The woken task is still no worker, because a
+/// request awaits its end.
 #[test]
 fn a_task_that_is_awaited_keeps_its_request() {
     run("shapes_httpx", &[bar("httpx-fanout", 0.9, GOROUTINE).claimed(1.0)], 200, USERS);
 }
 
-/// Workers that the first request made serve all requests. Nothing tells for which one: hardly any call may be
-/// claimed.
+/// Workers that the first request created serve all requests. There is no evidence for which request a worker acts, so
+/// hardly any call may be claimed.
 #[test]
 fn workers_made_by_a_request_do_not_act_for_it_for_ever() {
     run("shapes_lazy", &[bar("asyncio-lazy", 0.0, WIRE).claimed(0.9)], 300, USERS);
 }
 
-/// A table for 2,048 goroutines, and ten times as many that act: the old ones are forgotten, and each that comes is
+/// A table for 2,048 goroutines, and ten times as many goroutines. Old entries are dropped, and every new goroutine is
 /// known.
 #[test]
 fn who_comes_late_is_known_as_well_as_the_first() {
     let test = "shapes_many";
     let Some(reports) = configured(test, "[capture]\nactors = 2048\n", &["go-h2-fanout"], 1500) else { return };
     let report = &reports["go-h2-fanout"];
-    // But for the first tenths of a second, in which the program is looked into.
+    // All but the first tenths of a second, in which the agent reads the program.
     assert!(report["share"].as_f64().unwrap() > 0.93, "{report}");
 }
 
-/// In its first tenth of a second the pool of .NET makes its threads, and whose work each takes is told by nothing.
+/// In the first tenth of a second the pool of .NET creates its threads, and there is no evidence whose work each takes.
 #[test]
 fn workers_of_dotnet_act_for_who_woke_them() {
     let bars = [

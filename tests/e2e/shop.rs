@@ -72,7 +72,7 @@ fn every_trace_is_exact_over_tls_and_postgresql() {
     exact_with("shop_payment", 600, 10, None, "payment");
 }
 
-/// One demo at a time: what a demo leaves is looked for by its name.
+/// One demo at a time, because the files that a demo leaves are found by its name.
 fn one_demo() -> MutexGuard<'static, ()> {
     static DEMO: Mutex<()> = Mutex::new(());
     DEMO.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,8 +95,8 @@ fn the_demo_pays_over_tls_and_ships_through_kafka() {
         crate::harness::WIRESPAN,
         &["demo", "--no-ui", "--shop", shop.to_str().unwrap(), "--otlp-file", file.to_str().unwrap()],
     );
-    // Kafka needs some seconds to start; the shop does not wait for it. A path is seen of the TLS hop: it was read in
-    // the clear.
+    // Kafka needs some seconds to start; the shop does not wait for it. A request over TLS shows its path, because it
+    // was read before encryption.
     let wanted = ["/payments/", "INSERT payments", "Produce shipments", "Fetch shipments"];
     within(Duration::from_secs(120), "payments and shipments", || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Network namespaces of a test's own.
+//! Network namespaces for one test.
 
 use std::process::{Command, Output, Stdio};
 
@@ -12,7 +12,8 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// `count` namespaces, and what `ip` is asked for with their names: `{0}` in a line is the first one's.
+    /// Makes `count` namespaces and runs `ip` with each line. `{0}` in a line stands for the name of the first
+    /// namespace.
     pub(crate) fn new(tag: &str, count: usize, script: &[&str]) -> Result<Self, String> {
         let names = (0..count).map(|n| format!("ws{tag}-{n}-{}", std::process::id())).collect();
         let spaces = Spaces { names };
@@ -61,7 +62,7 @@ impl Spaces {
                 "-n {1} link set toc up",
                 "-n {1} link set tos up",
                 "-n {2} link set eth0 up",
-                // The server has no way back but to the router: without masquerade nothing would work.
+                // The server has a route to the router only, so nothing works without masquerade.
                 "-n {0} route add default via 10.213.1.1",
             ],
         )?;
@@ -73,7 +74,7 @@ impl Spaces {
         Ok(spaces)
     }
 
-    /// As `ip netns` knows it.
+    /// The name for `ip netns`.
     pub(crate) fn name(&self, space: usize) -> &str {
         &self.names[space]
     }
@@ -85,7 +86,7 @@ impl Spaces {
         command
     }
 
-    /// What it printed, or why it failed.
+    /// The command's output, or the reason for its failure.
     pub(crate) fn inside(&self, space: usize, args: &[&str]) -> Result<String, String> {
         let done = self.command(space, args).output().unwrap();
         match done.status.success() {

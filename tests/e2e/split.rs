@@ -37,7 +37,7 @@ impl Place {
         Place { ui: port(), link: port(), config, store: dir.join("store") }
     }
 
-    /// Starts a server here; it listens when this returns.
+    /// Starts a server in this folder; it listens when this returns.
     fn serve(&self, more: &[&Path]) -> Running {
         let mut command = Command::new(WIRESPAN);
         command.args(["server", "--token", TOKEN, "--listen", &self.link, "--ui", &self.ui, "--config"]);
@@ -55,7 +55,7 @@ impl Place {
         agent
     }
 
-    /// What a command of the command line says about this server.
+    /// Output of a command of the command line about this server.
     fn ask(&self, command: &str, args: &[&str]) -> String {
         let done = wirespan(&[&[command, "--server", &self.ui], args].concat());
         String::from_utf8_lossy(&done.stdout).to_string()
@@ -104,14 +104,14 @@ fn an_agent_sends_to_a_server_that_answers() {
     server.end();
 }
 
-/// A saturated thread pool, whose claims by wake-up are on trial; an event loop; and nginx before processes of PHP,
-/// which read several requests before they act for one, so that causes are inferred.
+/// The shapes: a saturated thread pool, whose claims by wake-up are on trial; an event loop; and nginx before PHP
+/// processes, which read several requests before they act for one, so that their causes are inferred.
 const SHAPES: &[&str] = &["c-pool-full", "node", "php-fpm"];
 const REQUESTS: u32 = 60;
-/// A call waits for its cause for ten seconds at most; then it crosses the link and is stored.
+/// Longest wait for a call's span: at most ten seconds for its cause, then the link and the store.
 const SECONDS: Duration = Duration::from_secs(20);
 
-/// The load of the shapes, waiting for a word on its standard input.
+/// The load of the shapes. It waits for a line on its standard input.
 fn load(work: &Path) -> Running {
     let run = root().join("tests/apps/shapes/run.py");
     let built = Command::new("python3").arg(&run).arg("--build-only").args(SHAPES).output().unwrap();
@@ -122,7 +122,7 @@ fn load(work: &Path) -> Running {
     piped(&mut command)
 }
 
-/// Lets the load go, and waits for its end. Returns the shapes that ran.
+/// Starts the load, and waits for its end. Returns the shapes that ran.
 fn run(test: &str, load: &mut Running) -> Vec<String> {
     load.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     let mut ran = Vec::new();
@@ -141,15 +141,15 @@ fn run(test: &str, load: &mut Running) -> Vec<String> {
     ran
 }
 
-/// GET of the query API; `None` while it does not answer.
+/// GET of the query API; `None` while the server does not answer.
 fn get(place: &Place, path: &str) -> Option<Value> {
     let mut answer = ureq::get(format!("http://{}{path}", place.ui)).call().ok()?;
     let text = answer.body_mut().with_config().limit(64 << 20).read_to_string().ok()?;
     Some(serde_json::from_str(&text).unwrap())
 }
 
-/// Writes every trace that the server has to an OTLP file; `None` while calls without their requests are so many traces
-/// that a list has no room for them.
+/// Writes every trace of the server to an OTLP file. `None` while there are too many traces for one list, because calls
+/// are not linked to their requests yet.
 fn fetch(place: &Place, file: &Path) -> Option<()> {
     let list = get(place, "/api/v1/traces?from=-1h&limit=500")?;
     if list["limited"] == true {
@@ -166,7 +166,7 @@ fn fetch(place: &Place, file: &Path) -> Option<()> {
     Some(())
 }
 
-/// Each span of an OTLP file with its parent and why that is believed to be the parent.
+/// Each span of an OTLP file, with its parent and the evidence of that link.
 fn links(file: &Path) -> BTreeMap<String, (String, String, String)> {
     let link = |s: &crate::harness::Span| {
         (s.parent.clone(), s.attr("wirespan.evidence").into(), s.attr("wirespan.confidence").into())
@@ -181,8 +181,8 @@ fn judged(file: &Path, work: &Path) -> Value {
     reports
 }
 
-/// An agent infers the causes and the server takes them as they are: the server has the traces that `wirespan up` would
-/// show, while both run and after the server was killed.
+/// The agent infers the causes, and the server takes them over. The server has the same traces as `wirespan up`, both
+/// while agent and server run and after the server was killed.
 #[test]
 fn a_server_has_the_traces_of_its_agent_while_both_run_and_after_a_kill() {
     let test = "split_inferred";

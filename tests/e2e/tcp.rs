@@ -1,5 +1,4 @@
-//! What TCP did for the bytes of a span: packets are lost, connections reset, readers late, one at a time and on
-//! purpose.
+//! TCP facts of a span: packets are lost, connections are reset, readers are late; one fault at a time and on purpose.
 
 use crate::flows::flows;
 use crate::harness::{can_trace, eventually, has, otlp, skip, Running, Span, WIRESPAN};
@@ -36,7 +35,7 @@ while True:
     c.close()
 "#;
 
-/// Makes the requests that it is told, each on the connection of the last one or on a new one.
+/// Makes the requests that it is asked for, each on the last connection or on a new one.
 const CLIENT: &str = r#"
 import socket, sys
 c = None
@@ -83,9 +82,10 @@ impl Stage {
         assert_eq!(self.said(), path);
     }
 
-    /// The same, while what this namespace receives of this kind is lost until something was.
+    /// Like `ask`, while this namespace drops packets of this kind until one packet was lost.
     fn ask_through_loss(&mut self, request: &str, space: usize, what: &str) {
-        // What was said last is acknowledged by now, and not only by what is to be lost (TCP_DELACK_MAX is 200 ms).
+        // Wait until the last message was acknowledged, so that the lost packet is not its ACK (TCP_DELACK_MAX is 200
+        // ms).
         std::thread::sleep(Duration::from_millis(250));
         let table =
             format!("table ip gate {{\nchain in {{ type filter hook input priority 0; {what} counter drop; }}\n}}\n");
@@ -146,7 +146,7 @@ fn what_befalls_the_bytes_of_a_span_is_told_by_it_and_by_no_other() {
     stage.ask_through_loss("new /slow/connect", 1, SYN);
     stage.ask("keep /plain/4");
     stage.ask("keep /reset");
-    // The same by the command line, from the store.
+    // The command line gives the same from the store.
     let inside = |args: &[&str]| stage.spaces.inside(1, &[&[WIRESPAN], args].concat()).unwrap();
     let trace = eventually("the trace is stored", || {
         let found = inside(&["traces", "endpoint=/queued", "--format", "json"]);
@@ -166,16 +166,16 @@ fn what_befalls_the_bytes_of_a_span_is_told_by_it_and_by_no_other() {
     );
     assert_eq!(above(&spans, "wirespan.tcp.resets", 0), [("/reset", client_side), ("/reset", server_side)].into());
     assert_eq!(above(&spans, "wirespan.tcp.srtt_ns", 0).len(), 20);
-    // A handshake is told by the first span of its connection.
+    // Only the first span of a connection reports the handshake.
     let connected = above(&spans, "wirespan.tcp.connect_ns", 0);
     assert_eq!(connected, [("/plain/1", client_side), ("/slow/connect", client_side)].into());
     // The first SYN is sent again after a second.
     assert_eq!(above(&spans, "wirespan.tcp.connect_ns", 900_000_000), [("/slow/connect", client_side)].into());
     assert_eq!(above(&spans, "wirespan.tcp.queue_ns", 300_000_000), [("/queued", server_side)].into(), "{spans:#?}");
-    // Every byte that was read has lain there for a moment.
+    // All bytes that were read had waited for a moment.
     assert_eq!(above(&spans, "wirespan.tcp.queue_ns", 0).len(), 19, "all but the one that got no answer: {spans:#?}");
 
-    // The same by flow: two connections of one client, in the namespaces of their sockets.
+    // Flows say the same: two connections of one client, in the namespaces of their sockets.
     let flows = flows(store.as_ref());
     let of = |pid: u32| {
         let mine: Vec<_> = flows.iter().filter(|f| f.key.pid == pid && !f.key.remote.is_unspecified()).collect();

@@ -1,4 +1,5 @@
-//! What user space decides about a connection, and what the kernel then sends: the one back edge of the data flow.
+//! Verdicts: user space decides how a connection is copied, and the kernel sends accordingly. This is the only back
+//! edge of the data flow.
 
 use crate::harness::{can_trace, eventually};
 use std::io::{Read as _, Write as _};
@@ -8,8 +9,7 @@ use std::process::{Child, Command, Stdio};
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_model::{DataEvent, Direction, Event, SocketId};
 
-/// A traced process that sends what it reads from its stdin to the test, and waits for an answer of four bytes each
-/// time.
+/// A traced process that sends its stdin to the test, and waits for an answer of four bytes each time.
 struct Echo {
     child: Child,
     connection: TcpStream,
@@ -44,7 +44,7 @@ impl Echo {
         echo
     }
 
-    /// One exchange; the data events that it gave, the answer's being the last.
+    /// Makes one exchange and returns its data events, the answer's last.
     fn exchange(&mut self, line: &str) -> Vec<DataEvent> {
         self.ask(line);
         let mut events = Vec::new();
@@ -113,7 +113,7 @@ fn each_verdict_copies_what_it_says() {
     echo.ask("0123456789");
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(shape(&echo.events()), []);
-    // Exchanges were counted all the while.
+    // The kernel counted the exchanges meanwhile.
     echo.decide(Copy::First, 8);
     let last = echo.exchange("again");
     assert_eq!(shape(&last), [out(5, "again"), back("done")]);
@@ -128,15 +128,15 @@ fn a_pair_comes_together_and_in_order() {
     let mut echo = Echo::start();
     echo.decide(Copy::Pair, 8);
     assert_eq!(shape(&echo.exchange("0123456789")), [out(10, "01234567"), back("done")]);
-    // A second call of the request brings the first one out.
+    // A second call of the request makes the kernel send the first one.
     assert_eq!(shape(&echo.exchange("0123456789|abc")), [out(10, "01234567"), out(3, "abc"), back("done")]);
     let paired = |echo: &Echo| echo.capture.counters().iter().find(|c| c.0 == "paired").unwrap().1;
     assert_eq!(paired(&echo), 2);
-    // Times and sequence numbers are those of each call.
+    // Each call keeps its own times and sequence numbers.
     let events = echo.exchange("hello");
     assert!(events[0].exit_ns < events[1].exit_ns && events[0].exchange == events[1].exchange);
     assert_eq!(paired(&echo), 3);
-    // What waits when the verdict changes, or when the connection ends, is not lost.
+    // A waiting call is not lost when the verdict changes or the connection ends.
     writeln!(echo.child.stdin.as_mut().unwrap(), "orphan").unwrap();
     echo.connection.read_exact(&mut [0; 6]).unwrap();
     assert_eq!(shape(&echo.events()), []);

@@ -1,4 +1,4 @@
-//! Secrets that were sent through a server must be in no output: not as they are, nor encoded in a usual way.
+//! Secrets sent through a server must be in no output, neither as plain text nor in a usual encoding.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn get(server: &str, path: &str) -> Vec<u8> {
     answer
 }
 
-/// What the query API, Jaeger's and `/metrics` say of all that was seen.
+/// All answers of the query API, of Jaeger's API and of `/metrics` about the traced spans.
 pub(crate) fn answers(ui: &str) -> Vec<(String, Vec<u8>)> {
     let mut answers: Vec<(String, Vec<u8>)> =
         ["/api/v1/spans?limit=5000", "/api/v1/services", "/api/v1/map", "/api/v1/status", "/metrics"]

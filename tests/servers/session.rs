@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-/// The longest that a server may take to start, or a client to do its list.
+/// Longest time for a server to start, or for a client to complete its list.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// Time for the last events to come through, and for sessions to find that nothing more comes.
+/// Time for the last events to arrive, and for sessions to notice that no more come.
 const SETTLE: Duration = Duration::from_millis(700);
 
-/// A process that is ended, by its pid, when this goes.
+/// A process, ended by its pid when this is dropped.
 struct Ended(Child);
 
 impl Ended {
@@ -37,7 +37,7 @@ impl Drop for Ended {
     }
 }
 
-/// `serve.py NAME`, and what it says.
+/// `serve.py NAME`, and its output.
 struct Script {
     process: Ended,
     lines: Receiver<String>,
@@ -65,7 +65,7 @@ impl Script {
         Script { process: Ended(child), lines, log }
     }
 
-    /// The next thing it says.
+    /// The next line of its output.
     fn says(&self, waiting_for: &str) -> String {
         self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
             panic!("the script does not say {waiting_for}:\n{}", std::fs::read_to_string(&self.log).unwrap_or_default())
@@ -137,7 +137,7 @@ pub(crate) fn compare(name: &str) {
     assert!(wrong.is_empty(), "{name}: {} differences\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What differs from what server and client did. A secret that leaked fails at once.
+/// The differences from the operations of server and client. A leaked secret fails at once.
 fn differences(name: &str, test: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

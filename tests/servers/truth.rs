@@ -1,13 +1,13 @@
-//! What the client did, what was traced, and how they differ.
+//! The client's operations, the traced spans, and their differences.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// The servers' own reading and writing may begin and end this much outside of the client's call: so long may a busy
-/// machine leave a process that is ready waiting.
+/// The servers' own reading and writing may begin and end this much outside of the client's call: on a busy machine a
+/// process that is ready may wait this long.
 const SLACK_NS: u64 = 500_000_000;
-/// Differences that are written out.
+/// Most differences that are printed.
 const SHOWN: usize = 400;
 
 /// One operation that the client did.
@@ -28,7 +28,7 @@ pub(crate) struct Truth {
     ports: Vec<u64>,
     also: Vec<String>,
     pub(crate) secrets: Vec<String>,
-    /// Its connections can be understood from their start only: none is older than the tracing.
+    /// The connections of this protocol can be understood from their start only, so none is older than the tracing.
     from_start: bool,
     done: Vec<Done>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     end_port: u64,
 }
 
-/// What came of it.
+/// The outcome of the operation.
 pub(crate) struct Report {
     pub(crate) summary: String,
     pub(crate) differences: Vec<String>,
@@ -85,7 +85,7 @@ pub(crate) fn read(path: &Path) -> Truth {
             end_port: r["end_port"].as_u64().unwrap(),
         })
         .collect();
-    // The earliest deadline first: then the first span that fits is never one that another record needed more.
+    // The earliest deadline first: then the first span that fits is never one that another record needs more.
     done.sort_by_key(|d| (d.end, d.start));
     Truth {
         ports: words("ports").iter().map(|p| p.parse().unwrap()).collect(),
@@ -116,7 +116,7 @@ pub(crate) fn spans(path: &Path, truth: &Truth) -> Vec<Seen> {
             };
             let number = |text: String| text.parse().unwrap_or(0);
             let (mut port, mut end_port) = (number(attr("server.port")), number(attr("client.port")));
-            // What the server asks or tells on its own: the records name the ends by who connected.
+            // Requests and messages that the server starts itself: the records name the ends by who connected.
             if truth.ports.contains(&end_port) && !truth.ports.contains(&port) {
                 (port, end_port) = (end_port, port);
                 ends.reverse();
@@ -151,8 +151,8 @@ impl Done {
             && self.during(span)
     }
 
-    /// What is told of it is so. On a connection that was joined in the middle, what could not be known may be missing
-    /// if the span says that it is unknown.
+    /// Every reported fact must be right. On a connection that was joined in the middle, a fact may be missing if the
+    /// span says that it is unknown.
     fn looks_like(&self, span: &Seen) -> bool {
         let list = span.attrs.get("wirespan.unknown").filter(|_| self.late).map_or("", String::as_str);
         let hidden = |what: &str| list.split(',').any(|w| w == what);
@@ -224,7 +224,7 @@ impl Truth {
         self.also.iter().any(|a| full == *a || full.strip_prefix(a.as_str()).is_some_and(|rest| rest.starts_with(' ')))
     }
 
-    /// Each operation to its own span, on each end; then both ends of each exchange to each other.
+    /// Matches each operation to its own span, on each end; then both ends of each exchange to each other.
     pub(crate) fn compare(&self, spans: &[Seen]) -> Report {
         let from = self.done.iter().map(|d| d.start).min().unwrap_or(0);
         let mut differences = Vec::new();
@@ -273,7 +273,7 @@ impl Truth {
 }
 
 /// Compares both ends of each exchange, found by connection and sequence number of the request's first byte.
-/// A library that says goodbye may leave before it is answered.
+/// A library that closes with a farewell message may leave before the answer.
 fn pair(spans: &[Seen], from: u64, is_also: &dyn Fn(&Seen) -> bool, differences: &mut Vec<String>) -> usize {
     let agree = |c: &Seen, s: &Seen| {
         let left = is_also(c) && c.status == "closed" && (&c.protocol, &c.name) == (&s.protocol, &s.name);

@@ -1,4 +1,4 @@
-//! HTTP/2 over one connection: streams, what only trailers tell, and the ways into it and into WebSocket.
+//! HTTP/2 over one connection: streams, facts that only trailers carry, and the ways into HTTP/2 and into WebSocket.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -71,7 +71,7 @@ fn requests_that_share_a_connection_are_exchanges_of_their_own() {
     s.exchange = x | 2;
     stage.event(s.recv(T0 + MS, &ask(3, "/b", "text/plain")));
     assert!(stage.verdicts().last().unwrap().shared);
-    // Answered in any order, long after others were read.
+    // Answers come in any order, long after other requests were read.
     s.exchange = x | 3;
     for stream in [3, 1] {
         stage.event(s.send(T0 + 2 * MS, &[headers(0, stream, &[0x88], &[]), frame(0, 1, stream, b"abc")].concat()));
@@ -91,7 +91,7 @@ fn a_cancelled_request_ends_when_it_is_cancelled() {
     stage.event(c.send(T0 + 9 * MS, &frame(3, 0, 1, &[0, 0, 0, 8])));
     let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
     assert_eq!((span.status, &*span.error, span.end_ns), (Status::ClientError, "RST_STREAM CANCEL", T0 + 9 * MS));
-    // The answer that was on its way is nobody's.
+    // The answer under way belongs to no request.
     stage.event(c.recv(T0 + 10 * MS, &headers(1, 1, &[0x88], &[])));
     stage.finish();
     assert_eq!(stage.spans.len(), 1);

@@ -1,4 +1,4 @@
-//! Messages for somebody behind the connection: who is a producer, who a consumer.
+//! Messages to a third party behind the connection: which span is the producer's and which the consumer's.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,7 +15,7 @@ const PUBLISH: &[u8] = b"\x30\x06\x00\x03a/bx";
 const PUBLISH_1: &[u8] = b"\x32\x08\x00\x03a/b\x00\x07x";
 const PUBACK: &[u8] = b"\x40\x02\x00\x07";
 
-/// The client publishes twice and is sent one message; what one end sees of it.
+/// The client publishes twice and receives one message. Returns the spans of one end.
 fn spans(mut e: End) -> Vec<(String, SpanKind, TapSide, Status)> {
     let mut stage = Stage::new();
     let server = e.role == wirespan_model::Role::Server;
@@ -29,7 +29,7 @@ fn spans(mut e: End) -> Vec<(String, SpanKind, TapSide, Status)> {
     }
     for span in &stage.spans {
         let peer = attributes(span).into_iter().find(|(k, _)| k == "network.peer.port").map(|(_, v)| v.to_string());
-        // The peer is the other end, whatever the span is for.
+        // The peer is the other end of the connection, for every kind of span.
         assert_eq!(peer.as_deref(), Some(if server { "40000" } else { "1883" }), "{span:?}");
     }
     stage.spans.iter().map(|s| (s.operation.to_string(), s.kind, s.tap, s.status)).collect()

@@ -106,7 +106,7 @@ fn plaintext_that_fits_no_record_is_dropped_and_counted() {
     let mut c = End::client(1);
     handshake(&mut stage, &mut c, true);
     stage.event(plain(&c, Direction::Egress, T0, &get("/elsewhere"), None));
-    // What is sent on this socket has another length.
+    // The calls on this socket have another length.
     stage.event(c.send(T0 + MS, &record(23, 500)));
     stage.tick(T0 + 500 * MS);
     stage.finish();
@@ -119,7 +119,7 @@ fn a_record_read_in_pieces_keeps_its_place() {
     let mut stage = Stage::new();
     let mut s = End::server(2);
     handshake(&mut stage, &mut s, false);
-    // The first exchange tells what a record adds.
+    // The first exchange shows how many bytes a record adds.
     for path in ["/first", "/second"] {
         let request = get(path);
         let at = s.seq[0];
@@ -137,8 +137,8 @@ fn a_record_read_in_pieces_keeps_its_place() {
     }
 }
 
-/// What a server reads first stands behind the client's Finished, which it may have received by the same call, with
-/// more than that.
+/// The server's first read of plaintext stands behind the client's Finished. The same call may have received both, and
+/// more bytes.
 #[test]
 fn what_a_server_reads_first_is_not_the_clients_finished() {
     for (together, spoken_before) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -182,7 +182,7 @@ fn what_a_server_reads_first_is_not_the_clients_finished() {
     }
 }
 
-/// A client that has sent nothing yet that is known reads what follows the server's tickets.
+/// The client has sent nothing that is known yet; it reads data behind the server's tickets.
 #[test]
 fn a_ticket_is_no_piece_of_an_answer() {
     let mut stage = Stage::new();
@@ -254,7 +254,7 @@ fn the_end_of_the_handshake_is_no_piece_of_a_request() {
 fn a_connection_joined_in_the_middle_finds_its_frame() {
     let mut stage = Stage::new();
     let mut c = End::client(1);
-    // The rest of a record that began before us.
+    // The rest of a record that began before the tracing.
     stage.event(c.recv(T0, &[0xa5; 100]));
     for path in ["/1", "/2"] {
         let (request, at, back) = (get(path), c.seq[1], c.seq[0]);
@@ -310,7 +310,7 @@ fn ciphertext_alone_stays_a_connection_without_messages() {
     assert!(stage.spans.iter().all(|s| s.target.is_empty()), "{:#?}", stage.spans);
 }
 
-/// What is received between the handshake and the first plaintext is not copied: nobody reads it yet.
+/// Bytes received between the handshake and the first plaintext are not copied: no parser needs them yet.
 #[test]
 fn plaintext_is_in_no_record_that_ended_before_it() {
     let mut stage = Stage::new();
@@ -332,14 +332,15 @@ fn plaintext_is_in_no_record_that_ended_before_it() {
         let tickets = if turn == 0 { [record(23, 230), record(23, 230)].concat() } else { Vec::new() };
         stage.event(c.recv(T0 + turn * MS + 2, &[tickets, data(&answer)].concat()));
         stage.event(plain(&c, Direction::Ingress, T0 + turn * MS + 2, &answer, back));
-        // Where in the call the first stands is not known.
+        // The place of the first record within the call is not known.
         let span = stage.spans.last().unwrap();
         assert_eq!((&*span.target, span.request_seq, span.response_seq), (&*format!("/{turn}"), at, back), "{span:?}");
         c.cut = 64;
     }
 }
 
-/// Plaintext whose own record is not known waits for the next; what the library sends inside its call is before that.
+/// Plaintext whose own record is not known waits for the next record. Bytes that the library sends inside its call come
+/// before that.
 #[test]
 fn waiting_plaintext_does_not_shift_plaintext_with_a_known_place() {
     let mut stage = Stage::new();

@@ -1,9 +1,8 @@
-//! A store that was asked ahead of time, for many traces at once.
+//! A cache in front of a store: it asks many keys at once, for many traces.
 //!
-//! Assembly asks a few keys at a time, some four times per trace, and each question costs the store about the same
-//! whether it names one key or a thousand. For a list of a hundred traces the questions of all are therefore asked
-//! together, round by round; assembly then runs unchanged, and gets its answers from memory where they are known to be
-//! whole, else from the store.
+//! Assembly asks for a few keys at a time, about four times per trace, and each query costs the store about the same
+//! for one key as for a thousand. So for a list of a hundred traces, all their keys are asked for together, round by
+//! round. Assembly then runs unchanged: it gets its answers from memory where they are complete, else from the store.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -11,24 +10,23 @@ use std::sync::Arc;
 use wirespan_model::{Flow, Key, KeyKind, Span, SpanId};
 use wirespan_store::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
 
-/// Most spans fetched ahead; what lies beyond is asked for by assembly itself.
+/// Most spans fetched ahead; assembly itself asks for further spans.
 const MAX_SPANS: usize = 20_000;
-/// Most rounds: each brings in what is one step away from the spans known.
+/// Most rounds. Each round fetches the spans one step away from the known spans.
 const MAX_ROUNDS: usize = 24;
 
-/// A store with the answers to some questions at hand.
+/// A store with some answers in memory.
 pub(crate) struct Ahead<'a> {
     store: &'a dyn Store,
-    /// Time for which the answers hold.
+    /// The time range of the answers.
     range: TimeRange,
-    /// Spans by key; a key that is here was asked, and its answer is whole.
+    /// Spans by key. A key in this map was asked for, and its answer is complete.
     answers: FxHashMap<Key, SmallVec<[u32; 4]>>,
     spans: Vec<Arc<Span>>,
     ids: FxHashMap<SpanId, u32>,
 }
 
-/// Both ways in which assembly asks for the keys of a span: a parent's id is also looked up as a span's, and the
-/// reverse.
+/// Both keys that assembly asks for: a parent's id is also looked up as a span's id, and the reverse.
 fn questions(span: &Span) -> impl Iterator<Item = Key> {
     span.keys().into_iter().flat_map(|key| {
         let twin = match key.kind {
@@ -41,7 +39,7 @@ fn questions(span: &Span) -> impl Iterator<Item = Key> {
 }
 
 impl<'a> Ahead<'a> {
-    /// Fetches what is related to these spans, step by step. `window_ns` is that of the assembly.
+    /// Fetches the spans related to these spans, step by step. `window_ns` is the window of the assembly.
     pub(crate) fn of(store: &'a dyn Store, first: &[Arc<Span>], window_ns: u64) -> Result<Self, StoreError> {
         let reach = window_ns.saturating_mul(3);
         let from_ns = first.iter().map(|s| s.start_ns).min().unwrap_or(0).saturating_sub(reach);
@@ -89,7 +87,7 @@ impl<'a> Ahead<'a> {
         });
     }
 
-    /// The answer, if all of it is at hand.
+    /// The answer, if memory has all of it.
     fn known(&self, keys: &[Key], range: TimeRange, limit: usize) -> Option<Vec<Arc<Span>>> {
         if range.from_ns < self.range.from_ns || range.to_ns > self.range.to_ns {
             return None;

@@ -11,10 +11,10 @@ use wirespan_model::{Key, KeyKind, Span, SpanId, Trace, TraceId};
 use wirespan_store::{Query, Store, TimeRange};
 use wirespan_trace::{derived_trace_id, AssembleError, Limits};
 
-/// Matching spans read at most per trace that is asked for, so that a search for one noisy trace ends.
+/// Most matching spans read per wanted trace, so that a search for one trace with very many spans ends.
 const SPANS_PER_TRACE: usize = 40;
 
-/// Longest time for a list of traces; then it shows what it has.
+/// Longest time for a list of traces; then the list is returned as it is.
 const LIST_TIME: Duration = Duration::from_secs(8);
 
 /// A trace and its spans that matched a search.
@@ -37,18 +37,18 @@ pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiErro
     })
 }
 
-/// The same with links to other traces, through the messages of a broker.
+/// As above, with links to other traces through the messages of a broker.
 pub(crate) fn assemble_linked(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
     let mut trace = assemble(store, from)?;
     match wirespan_trace::fill_links(store, &mut trace, &Limits::default()) {
-        // A linked span that retention took in the meantime is no reason to show nothing.
+        // Show the trace even if retention removed a linked span in the meantime.
         Ok(()) | Err(AssembleError::NotFound(_)) => Ok(trace),
         Err(AssembleError::Store(e)) => Err(e.into()),
     }
 }
 
-/// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a trace
-/// that is there already needs no assembly. Ends early, and says so, after [`LIST_TIME`].
+/// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a listed
+/// trace needs no assembly. After [`LIST_TIME`] the search ends early, and the result says so.
 pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, ApiError> {
     let began = Instant::now();
     let limit = query.limit;
@@ -56,7 +56,7 @@ pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, 
     let mut limited = hits.limited;
     let mut traces: Vec<Found> = Vec::new();
     let mut seen: FxHashMap<SpanId, usize> = FxHashMap::default();
-    // Traces have several matching spans: a few at a time, so that little is fetched that is not shown.
+    // Most traces have several matching spans. Fetch a few spans at a time, so that few spans are fetched in vain.
     'list: for some in hits.spans.chunks(limit.clamp(16, 256) * 2) {
         let new: Vec<Arc<Span>> = some.iter().filter(|s| !seen.contains_key(&s.id)).cloned().collect();
         let ahead = Ahead::of(store, &new, Limits::default().window_ns)?;
@@ -78,7 +78,7 @@ pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, 
     Ok(FoundTraces { traces, limited })
 }
 
-/// A span of the trace that has this id: a span id, a carried trace id, or a trace id derived from a root's span id.
+/// Finds a span by an id of its trace: a span id, a carried trace id, or a trace id derived from a root's span id.
 pub(crate) fn find_trace(store: &dyn Store, id: &str) -> Result<SpanId, ApiError> {
     let missing =
         || ApiError::not_found(format!("the store has no trace {id}")).hint("it may have been removed by age or size");
@@ -90,7 +90,7 @@ pub(crate) fn find_trace(store: &dyn Store, id: &str) -> Result<SpanId, ApiError
     let bytes = number.to_be_bytes();
     let key = Key { kind: KeyKind::Trace, value: hash64(&[&bytes]) };
     let mut carried = store.find(&[key], TimeRange::ALL, 16)?;
-    // The key is a hash: another trace may share it.
+    // The key is a hash, so a span of another trace may have the same key.
     carried.retain(|s| s.trace_id == Some(TraceId(bytes)));
     if let Some(span) = carried.iter().min_by_key(|s| s.start_ns) {
         return Ok(span.id);

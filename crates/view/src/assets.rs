@@ -9,7 +9,7 @@ use rust_embed::RustEmbed;
 #[folder = "$WIRESPAN_UI_DIR"]
 struct Assets;
 
-/// A file of the UI; every other path that is not an API's is a page of the UI, which reads the path itself.
+/// Serves a file of the UI. Every other path outside the APIs is a page of the UI, which reads the path itself.
 pub(crate) async fn serve(uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     if path.starts_with("api/") {
@@ -37,7 +37,7 @@ fn answer(file: rust_embed::EmbeddedFile, path: &str, cache: &'static str) -> Re
     (headers, file.data).into_response()
 }
 
-/// The few kinds of file that the build makes.
+/// Content types of the few kinds of file that the build makes.
 fn content_type(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",

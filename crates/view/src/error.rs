@@ -66,17 +66,17 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too many queries run at once").hint("try again in a moment")
     }
 
-    /// 500: the server's own fault.
+    /// 500: the server itself failed.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
-    /// 405 and 403 of the guard.
+    /// 405 and 403, which the guard answers.
     pub(crate) fn refused(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self::new(status, code, message)
     }
 
-    /// Says which part of the parameter's value is meant; `offset` in characters.
+    /// Names the part of the parameter's value that is wrong; `offset` in characters.
     #[must_use]
     pub fn at(mut self, offset: usize, part: impl Into<String>) -> Self {
         self.problem.offset = Some(offset);
@@ -84,7 +84,7 @@ impl ApiError {
         self
     }
 
-    /// Says what to write instead.
+    /// Adds the correct form.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.problem.hint = Some(hint.into());

@@ -1,4 +1,4 @@
-//! What a store knows, as evidence of the dependency map.
+//! The contents of a store, as evidence for the dependency map.
 
 use wirespan_map::{Evidence, ServiceMap};
 use wirespan_model::{Flow, Span, TimeRange};
@@ -6,7 +6,7 @@ use wirespan_store::{Query, Store, StoreError};
 
 /// DNS spans that are read for their answers, newest first.
 const MAX_LOOKUPS: usize = 20_000;
-/// How long before the range a DNS answer may have come, ns: clients keep answers.
+/// How long before the range a DNS answer may lie, ns: clients cache answers.
 const LOOKUP_BEFORE_NS: u64 = 3_600_000_000_000;
 
 /// The spans of a store that start in the range, and its flow records.
@@ -39,12 +39,12 @@ impl Evidence for StoreEvidence<'_> {
     }
 }
 
-/// The dependency map of what a store knows of this range.
+/// The dependency map of a store's spans and flow records in this range.
 pub fn service_map(store: &dyn Store, range: TimeRange) -> Result<ServiceMap, StoreError> {
     Ok(ServiceMap::build(&StoreEvidence { store, range }, None)?.0)
 }
 
-/// The spans of a store that start in the range, and other flow records than the store's.
+/// The spans of a store that start in the range, with flow records from another source.
 pub(crate) struct WithFlows<'a> {
     pub(crate) spans: StoreEvidence<'a>,
     pub(crate) flows: &'a [Flow],

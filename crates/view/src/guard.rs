@@ -1,4 +1,4 @@
-//! What stands before every request: reading only, known host names, and headers that keep a page to itself.
+//! Checks before every request: only reading methods, only known host names, and headers that isolate the page.
 //!
 //! Why the `Host` check: a page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding)
 //! and then read a loopback server as its own origin. The browser still sends the page's name as `Host`.
@@ -13,7 +13,7 @@ use axum::Router;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Names that a request may give as its host.
+/// Accepted values of the `Host` header.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     any: bool,
@@ -36,8 +36,8 @@ impl Hosts {
         Hosts { any: false, names: names.into_iter().map(|n| n.to_ascii_lowercase().into_boxed_str()).collect() }
     }
 
-    /// Whoever binds to a public address without naming hosts gets [`Hosts::any`]: the addresses of the machine are not
-    /// known here, and its data is already open to the network.
+    /// A listener on a public address without named hosts gets [`Hosts::any`]: the addresses of the machine are not
+    /// known here, and its data are open to the network already.
     pub(crate) fn for_public_bind(self) -> Self {
         if self.names.is_empty() {
             Hosts::any()
@@ -67,7 +67,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The UI needs its own scripts, styles and API, and nothing else.
+/// The UI needs only its own scripts, styles and API.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
                       connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                       'none'";

@@ -1,8 +1,8 @@
 //! Shows what the store holds: a query API with its OpenAPI description, a Jaeger-compatible API, and the web UI.
 //!
 //! Takes HTTP requests, gives JSON and the UI's files. It only reads: every method but GET (and HEAD) is refused.
-//! Queries run on blocking threads, at most [`MAX_QUERIES`] at once; what waits longer than [`QUEUE_TIME`] is answered
-//! with 503 and counted.
+//! Queries run on blocking threads, at most [`MAX_QUERIES`] at once. A query that waits longer than [`QUEUE_TIME`] is
+//! answered with 503 and counted.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -36,9 +36,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use wirespan_store::Store;
 
-/// Queries that run at once.
+/// Most queries that run at once.
 pub const MAX_QUERIES: usize = 8;
-/// Longest time for which a query waits for its turn.
+/// Longest time that a query waits for a thread.
 pub const QUEUE_TIME: Duration = Duration::from_secs(10);
 
 /// Gives the state of the process for the status page.
@@ -56,7 +56,7 @@ impl<F: Fn() -> AgentStatus + Send + Sync> StatusSource for F {
 /// Gives the metric families of the process in the Prometheus text format.
 pub type MetricsSource = dyn Fn() -> String + Send + Sync;
 
-/// What the view needs to answer. Cheap to clone.
+/// The state that the view needs for its answers. It is cheap to clone.
 #[derive(Clone)]
 pub struct ViewState {
     store: Arc<dyn Store>,
@@ -94,14 +94,14 @@ impl ViewState {
         self
     }
 
-    /// Says which names in the `Host` header are accepted.
+    /// Sets the accepted names of the `Host` header.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = hosts;
         self
     }
 
-    /// Runs a query on a blocking thread once there is room.
+    /// Runs a query on a blocking thread once a thread is free.
     async fn query<T: Send + 'static>(
         &self,
         run: impl FnOnce(&dyn Store) -> Result<T, ApiError> + Send + 'static,
@@ -112,7 +112,8 @@ impl ViewState {
             .map_err(|e| ApiError::internal(e.to_string()))?;
         let store = Arc::clone(&self.store);
         let task = tokio::task::spawn_blocking(move || {
-            // Held by the thread, not by the request: a client that goes away does not make room before the work ends.
+            // The thread holds the permit, not the request: if a client disconnects, the work goes on and still takes
+            // its place.
             let _permit = permit;
             run(store.as_ref())
         });
@@ -131,7 +132,7 @@ pub fn router(state: ViewState) -> Router {
 /// any `Host` unless the state names some.
 ///
 /// # Errors
-/// What the listener fails with.
+/// The error of the listener.
 pub async fn serve(
     listener: TcpListener,
     mut state: ViewState,

@@ -37,7 +37,7 @@ pub struct MapFile {
 }
 
 impl MapFile {
-    /// Flow records that are told apart; those beyond are counted and left out.
+    /// Greatest number of different flow records; further ones are counted and left out.
     pub const MAX_FLOWS: usize = 1_000_000;
 
     /// Begins a run now (`now_ns`, Unix ns), and checks that the file can be written.
@@ -62,8 +62,8 @@ impl MapFile {
         }
     }
 
-    /// Writes the map of the run, which ends now; `store` has its spans, if there is a store. The file is complete or
-    /// empty, never half of it. Returns how many flow records the map leaves out.
+    /// Writes the map of the run, which ends now. `store` has its spans, if there is a store. The file is complete or
+    /// empty, never partial. Returns how many flow records the map leaves out.
     ///
     /// # Errors
     /// Why the map could not be made or written.

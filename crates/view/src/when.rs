@@ -1,10 +1,10 @@
-//! Times and durations as people write them.
+//! Times and durations in the notation that people use.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Units of a duration, longest spelling first where one is the start of another.
+/// Units of a duration. If one spelling begins with another, the longer one comes first.
 const UNITS: [(&str, f64); 9] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -22,7 +22,7 @@ pub(crate) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Reads `10ms`, `1.5s`, `2m30s`: ns. The error says what to write.
+/// Reads `10ms`, `1.5s`, `2m30s`; returns ns. The error names the accepted form.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let hint = || format!("`{text}` is not a duration; write a number with a unit: 250us, 10ms, 1.5s, 2m");
     let mut rest = text.trim();
@@ -43,7 +43,7 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
     Ok(total.round() as u64)
 }
 
-/// Reads a point in time: Unix ns, RFC 3339, `now`, or a duration before now (`-15m`). Unix ns.
+/// Reads a point in time: Unix ns, RFC 3339, `now`, or a duration before now (`-15m`). Returns Unix ns.
 pub fn parse_time(text: &str, now_ns: u64) -> Result<u64, String> {
     let text = text.trim();
     if text == "now" {

@@ -1,12 +1,12 @@
-//! BoringSSL, which nobody has as a library of its own: inside others that keep its names, and inside a program that
-//! does not.
+//! BoringSSL, which is never a library of its own: inside other libraries that keep its names, and inside a program
+//! that does not keep them.
 
 use super::{certified, free_port, is_joined, run, script, told, PYTHON};
 use crate::harness::{can_trace, has, root, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python that has this module; if there is none, the test is skipped.
+/// A Python that has this module; without one, the test is skipped.
 fn python_with(test: &str, module: &str) -> Option<PathBuf> {
     let python = root().join("target/servers/venv/bin/python3");
     let done = Command::new(&python).args(["-c", &format!("import {module}")]).output();
@@ -183,7 +183,7 @@ fn inside_a_program_without_symbols_it_is_not_read_and_says_so() {
     let all = script(dir.path(), "all.sh", &all);
     let (spans, log) = told(dir.path(), &["sh", &all]);
     let named: Vec<_> = spans.iter().map(|s| (&s.name, s.attr("wirespan.tap_side"))).collect();
-    // On a busy machine one of them may be over before its library was found.
+    // On a busy machine, one of the requests may be over before its library was found.
     let asked = |s: &crate::harness::Span| {
         s.name.starts_with("GET /canary/") && s.attr("wirespan.tap_side") == "client-process"
     };

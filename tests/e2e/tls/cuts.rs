@@ -1,13 +1,13 @@
-//! Libraries that use memory: receives that end anywhere, also within a header, and other sockets that are read in
+//! Libraries that use memory buffers: receives end anywhere, also within a header, and other sockets are read in
 //! between.
 
 use super::{certified, is_joined, run, script};
 use crate::harness::{can_trace, has};
 
-/// OpenSSL over memory at both ends of one connection. Each round sends eight requests in one call, is received in
-/// pieces of which the first end behind 1 to 4 bytes of a header, and once more within it, and is answered and received
-/// likewise. The client makes its handshake by reading, as Node does, and what it reads before it first writes comes
-/// from a socket without TLS.
+/// OpenSSL over memory buffers at both ends of one connection. Each round sends eight requests in one call. They are
+/// received in pieces: the first pieces end after 1 to 4 bytes of a header, one more ends within the header. The
+/// answers are sent and received likewise. The client makes its handshake by reading, as Node does; before its first
+/// write it reads from a socket without TLS.
 const PAIR: &str = r"
 import socket, ssl, threading
 

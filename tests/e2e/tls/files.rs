@@ -1,5 +1,4 @@
-//! Libraries in files that the agent cannot open by their names: in a container's mount namespace, and replaced by an
-//! upgrade.
+//! Libraries that the agent cannot open by their names: in a container's mount namespace, or replaced by an upgrade.
 
 use super::{certified, is_joined, script, PYTHON};
 use crate::harness::{can_trace, eventually, has, otlp, skip, tracing, Running};
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const LIBRARY: &str = "libssl.so.3";
-/// It lies where nobody expects it, and is found ten times a second in a new process.
+/// Loads the library, which lies at an unusual path, and waits: the agent checks new processes ten times a second.
 const SETTLE: &str = "import ssl, time\ntime.sleep(1)\n";
 
 /// The system's library; skips the test if there is none.
@@ -33,7 +32,7 @@ fn a_library_that_only_a_container_has_is_read() {
     std::fs::create_dir(&own).unwrap();
     let mapped = format!("assert '{}' in open('/proc/self/maps').read()\n", own.join(LIBRARY).display());
     let program = script(dir.path(), "pair.py", &format!("{SETTLE}{mapped}{PYTHON}"));
-    // The file system is mounted, and the library put there, where nobody else sees it.
+    // The file system is mounted, and the library put there, where no other process sees it.
     let inside = format!(
         "mount -t tmpfs none {own} && cp {library} {own}/ && LD_LIBRARY_PATH={own} exec python3 {program}",
         own = own.display(),
@@ -45,7 +44,7 @@ fn a_library_that_only_a_container_has_is_read() {
     is_joined(&spans, "GET /TLSv1_3/40000", "200");
 }
 
-/// As a package manager does it: a new file takes the name of the old one.
+/// Replaces the library like a package manager: a new file takes the name of the old one.
 fn upgrade(library: &Path) {
     let new = library.with_extension("new");
     std::fs::copy(library, &new).unwrap();
@@ -60,8 +59,8 @@ fn a_library_that_was_upgraded_is_read_once() {
     }
     let Some(library) = library(test) else { return };
     let dir = certified();
-    // Three processes: the library is replaced under the first before it is traced, under the second while it is; the
-    // third is born afterwards.
+    // Three processes: the library is replaced under the first before it is traced, and under the second while it is
+    // traced; the third starts afterwards.
     let start = |name: &str| {
         let own = dir.path().join(name);
         std::fs::create_dir(&own).unwrap();
@@ -94,7 +93,7 @@ fn a_library_that_was_upgraded_is_read_once() {
     let spans = dir.path().join("spans.jsonl");
     let agent = tracing(&[before.pid(), meanwhile.pid()], &spans);
     upgrade(&replaced);
-    std::thread::sleep(std::time::Duration::from_millis(500)); // it is looked at again every 100 ms
+    std::thread::sleep(std::time::Duration::from_millis(500)); // the agent checks it every 100 ms
     for process in [&mut before, &mut meanwhile] {
         process.0.stdin.take().unwrap().write_all(b"\n").unwrap();
         eventually("it has ended", || process.0.try_wait().unwrap());

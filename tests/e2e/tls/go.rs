@@ -1,12 +1,12 @@
-//! Go's `crypto/tls`, of this and of older versions.
+//! Go's `crypto/tls`, of the installed and of older versions.
 
 use super::{is_joined, run, script};
 use crate::harness::{can_trace, has, skip};
 use std::path::Path;
 use std::process::Command;
 
-/// A server and a client of Go's, three requests over one connection; built stripped, so that only the runtime's own
-/// table names its functions.
+/// A server and a client in Go: three requests over one connection. The programs are stripped, so that only the table
+/// of the runtime names their functions.
 const GO: &str = r#"
 package main
 import ("crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/http/httptest"; "strings"; "time")
@@ -28,7 +28,7 @@ func main() {
 }
 "#;
 
-/// In place of what the machine may be set to, which older versions do not all know.
+/// Replaces the machine's setting, because older versions may not know all of its values.
 const FLAGS: &str = "-mod=mod";
 
 /// Builds a program without symbols; `toolchain` as in `GOTOOLCHAIN`.
@@ -61,7 +61,7 @@ fn stripped_go_is_read_with_and_without_fixed_addresses() {
     }
 }
 
-/// The oldest version that is covered, and one between; each is fetched from the module proxy once.
+/// The oldest supported version, and one in between; each is fetched from the module proxy once.
 #[test]
 fn older_versions_of_go_are_read() {
     let test = "tls_go_old";

@@ -1,4 +1,5 @@
-//! HTTP/2 over TLS: the same spans from OpenSSL in nginx, curl and Node, and from Go, which speaks it by itself.
+//! HTTP/2 over TLS: the same spans from OpenSSL in nginx, curl and Node, and from Go, which has implementations of its
+//! own.
 
 use super::{both, certified, go, is_joined, nginx, run, script};
 use crate::harness::{can_trace, has, Span};
@@ -22,7 +23,7 @@ fn curl_asks_nginx_for_several_at_once() {
     }
     let dir = certified();
     let (conf, port) = nginx(dir.path(), 1, "http2");
-    // curl waits for its arguments, so that its library is there before it speaks.
+    // curl waits for its arguments, so that its library is mapped before it is used.
     let urls = |name: &str, more: &str| {
         let each = |i| format!("url = https://127.0.0.1:{port}/{name}/{i}\noutput = /dev/null\n");
         script(
@@ -50,7 +51,7 @@ fn curl_asks_nginx_for_several_at_once() {
     }
 }
 
-/// A server and a client of Go's: three requests in a row, and four at once, over one connection.
+/// A server and a client in Go: three requests in a row, and four at once, over one connection.
 const GO: &str = r#"
 package main
 import ("crypto/tls"; "crypto/x509"; "fmt"; "io"; "net/http"; "net/http/httptest"; "strings"; "sync"; "time")

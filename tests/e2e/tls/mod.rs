@@ -1,5 +1,5 @@
-//! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and cause across a
-//! hop.
+//! TLS without keys: whole spans from real libraries, joined by the ciphertext's sequence numbers, and the cause across
+//! a hop.
 
 mod boringssl;
 mod cuts;
@@ -14,7 +14,7 @@ use crate::harness::{can_trace, eventually, has, otlp, tracing, Running, Span, W
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A folder with a key and a certificate, made as `how` says.
+/// A folder with a key and a certificate, made by the command line `how`.
 fn certified_by(dir: tempfile::TempDir, how: &[&str]) -> tempfile::TempDir {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
@@ -28,7 +28,7 @@ fn certified_by(dir: tempfile::TempDir, how: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// …for localhost.
+/// A folder with a certificate for localhost.
 fn certified() -> tempfile::TempDir {
     certified_by(tempfile::tempdir().unwrap(), &["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
 }
@@ -38,7 +38,7 @@ fn run(dir: &Path, command: &[&str]) -> Vec<Span> {
     told(dir, command).0
 }
 
-/// The same, and what wirespan said.
+/// As above; also returns wirespan's output.
 fn told(dir: &Path, command: &[&str]) -> (Vec<Span>, String) {
     let spans = dir.join("spans.jsonl");
     let done = Command::new(WIRESPAN)
@@ -61,7 +61,7 @@ fn script(dir: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_string()
 }
 
-/// The spans of one name: as the client saw it, and as the server did.
+/// The spans of one name: the client's, and the server's.
 fn both<'a>(spans: &'a [Span], name: &str) -> (&'a Span, &'a Span) {
     let side = |side: &str| {
         let mut of: Vec<_> = spans.iter().filter(|s| s.name == name && s.attr("wirespan.tap_side") == side).collect();
@@ -85,7 +85,7 @@ fn is_joined(spans: &[Span], name: &str, status: &str) {
     }
 }
 
-/// A server of Python's, and a client that asks it three times over one connection, with an answer of several records.
+/// A Python server, and a client that sends three requests over one connection. One answer has several records.
 const PYTHON: &str = r"
 import http.client, http.server, ssl, sys, threading
 class H(http.server.BaseHTTPRequestHandler):
@@ -130,7 +130,7 @@ fn openssl_called_by_python_is_read_at_both_ends() {
     assert!(client.attr("http.response.body.size").parse::<u64>().unwrap_or(40_000) == 40_000);
 }
 
-/// Node has OpenSSL inside, and gives it memory instead of sockets.
+/// Node contains OpenSSL, and gives it memory buffers instead of sockets.
 const NODE: &str = r"
 const https = require('https'), fs = require('fs');
 const cert = fs.readFileSync('cert.pem'), key = fs.readFileSync('key.pem');
@@ -191,7 +191,7 @@ fn gnutls_called_by_git_is_read() {
     is_joined(&spans, &name.unwrap_or_else(|| panic!("{spans:?}")), "200");
 }
 
-/// Python's server alone, at the port that it is told.
+/// Python's server alone, at the given port.
 fn server_at_port() -> String {
     let server = PYTHON.split("threading.Thread(").next().unwrap();
     let server = server.replace("('127.0.0.1', 0)", "('127.0.0.1', int(sys.argv[1]))");
@@ -231,7 +231,7 @@ fn a_proxy_keeps_the_cause_across_tls() {
     let back = free_port();
     let (conf, port) = nginx(dir.path(), back, "");
     let server = script(dir.path(), "back.py", &server_at_port());
-    // curl starts last, long after the agent: its library is new to its process.
+    // curl starts last, long after the agent, so that the agent meets the library in a new process.
     let all = script(
         dir.path(),
         "all.sh",
@@ -262,7 +262,7 @@ fn a_proxy_keeps_the_cause_across_tls() {
     assert_eq!(answered.trace, served.trace);
 }
 
-/// A library that is loaded, and first used, long after the agent has seen the process.
+/// The process loads the library, and first uses it, long after the agent has seen the process.
 #[test]
 fn a_library_loaded_late_is_found() {
     let test = "tls_late";
@@ -275,7 +275,7 @@ fn a_library_loaded_late_is_found() {
     is_joined(&spans, "GET /TLSv1_3/100", "200");
 }
 
-/// Of two processes that do the same, only the one that was chosen is probed and read.
+/// Two processes do the same. Only the process that was chosen is probed and read.
 #[test]
 fn a_process_that_was_not_chosen_is_not_probed() {
     let test = "tls_bystander";
@@ -309,11 +309,12 @@ fn a_process_that_was_not_chosen_is_not_probed() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     agent.end();
     let seen = otlp(&spans);
-    // One span of each side, not two.
+    // Each side has one span, not two.
     is_joined(&seen, "GET /TLSv1_3/100", "200");
 }
 
-/// Whether the process has a private copy of a page of the library's code: that is how a breakpoint is set.
+/// Whether the process has a private copy of a page of the library's code. The kernel makes one when it sets a
+/// breakpoint.
 fn has_breakpoints(pid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let mut code = false;

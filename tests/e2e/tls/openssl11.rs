@@ -1,10 +1,10 @@
-//! OpenSSL 1.1, as programs that bring their own still use it.
+//! OpenSSL 1.1, which some programs still bring along.
 
 use super::{certified, is_joined, run, script, PYTHON};
 use crate::harness::{can_trace, has, root, skip};
 
-/// The client of [`PYTHON`]'s server: a request by `SSL_write` and `SSL_read`, one by the calls that give lengths by
-/// pointer.
+/// The client of [`PYTHON`]'s server: one request by `SSL_write` and `SSL_read`, one by the calls that return lengths
+/// through pointers.
 const CLIENT: &str = r#"
 import ctypes, glob, socket
 folder = sys.argv[1]

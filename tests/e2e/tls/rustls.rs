@@ -1,10 +1,10 @@
-//! rustls, in a program whose symbols were left in.
+//! rustls, in a program that keeps its symbols.
 
 use super::{both, certified_by, is_joined, run};
 use crate::harness::{can_trace, has, skip, WIRESPAN};
 use std::path::{Path, PathBuf};
 
-/// A certificate for localhost that is no authority, which rustls insists on.
+/// A certificate for localhost without the CA flag, because rustls rejects a CA as a server certificate.
 pub(super) fn certified_leaf() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let text = "[req]\ndistinguished_name = n\nx509_extensions = e\n[n]\n[e]\nbasicConstraints = critical, CA:FALSE\n\
@@ -13,7 +13,7 @@ pub(super) fn certified_leaf() -> tempfile::TempDir {
     certified_by(dir, &["-config", "leaf.conf"])
 }
 
-/// The program with rustls, where cargo puts what is built with the tests; if it is not there, the test is skipped.
+/// The program with rustls, built by cargo with the tests. Without it the test is skipped.
 pub(super) fn program(test: &str) -> Option<PathBuf> {
     let path = Path::new(WIRESPAN).parent().unwrap().join("examples/tls_rustls");
     if !path.exists() {
@@ -23,7 +23,7 @@ pub(super) fn program(test: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Requests of tasks that change their threads, and of threads that block; each over a connection of its own.
+/// Requests of tasks that move between threads, and of threads that block; each over a connection of its own.
 #[test]
 fn rustls_is_read_through_its_memory() {
     let test = "tls_rustls";

@@ -1,11 +1,11 @@
-//! TLS that cannot be read is told and counted, and its handshakes and nothing else are shown.
+//! TLS that wirespan cannot read is reported and counted. Its handshakes are shown, and nothing else of it.
 
 use super::{certified, rustls, script, told};
 use crate::harness::{can_trace, has, Span};
 use std::path::Path;
 use std::process::Command;
 
-/// Both ends of this many handshakes, without a word of what was said.
+/// Both ends of this many handshakes, and no other span.
 fn shows_handshakes_only(spans: &[Span], at_least: usize) {
     for side in ["client-process", "server-process"] {
         let seen = |s: &&Span| s.attr("wirespan.tap_side") == side && s.attr("tls.protocol.version") == "1.3";

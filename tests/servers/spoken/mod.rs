@@ -1,8 +1,8 @@
-//! Protocols without a server that can be had here: conversations made by hand, with a secret of its own in every place
-//! where one can stand, through `wirespan replay`; none is in any output.
+//! Protocols whose servers are not available here: conversations made by hand, with a different secret in every
+//! possible place, go through `wirespan replay`. No secret may be in any output.
 //!
-//! Each conversation is a connection of one capture, and names the messages that must have been understood: a parser
-//! that gives up leaks nothing, and shows nothing.
+//! Each conversation is one connection of a capture, and names the messages that must be understood. Without this
+//! check, a parser that gives up would pass, because it shows nothing.
 
 mod infrastructure;
 mod messaging;
@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// In a place that is shown: the search must find it, else it would find nothing.
+/// This text stands in a place that is shown. The search must find it, which proves that the search works.
 const SHOWN: &str = "zqshown0c59a1e7d3b264f8";
 
-/// Makes secrets; each knows its place.
+/// Makes secrets; each secret names its place.
 #[derive(Default)]
 struct Secrets(Vec<(String, String)>);
 
@@ -41,9 +41,9 @@ impl Secrets {
 /// What the ends of a connection say in turn.
 struct Talk {
     protocol: &'static str,
-    /// Names of spans that must come of it.
+    /// Names of the spans that must result.
     names: Vec<String>,
-    /// Whether the client speaks, and what.
+    /// Whether the client speaks, and its bytes.
     turns: Vec<(bool, Vec<u8>)>,
 }
 
@@ -93,7 +93,7 @@ fn packets(n: u16, talk: &Talk) -> Vec<build::Packet> {
     packets
 }
 
-/// Replays the capture with every output there is, and gives what was shown meanwhile.
+/// Replays the capture with every kind of output, and returns the text shown meanwhile.
 fn replay(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (config, ui) = (dir.join("w.toml"), format!("127.0.0.1:{port}"));

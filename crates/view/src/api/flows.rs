@@ -14,9 +14,9 @@ use wirespan_model::event::Role;
 use wirespan_model::{Flow, FlowCounts, Transport};
 use wirespan_store::{Store, StoreError, TimeRange};
 
-/// Records, if not said.
+/// Default number of records.
 const LIMIT: usize = 1000;
-/// Most records.
+/// Greatest number of records.
 const MAX_LIMIT: usize = 100_000;
 
 /// Parameters of the search for flow records.
@@ -40,10 +40,10 @@ pub(super) struct FlowParams {
     limit: Option<usize>,
 }
 
-/// Which flow records are wanted; everything that is given must hold.
+/// Conditions on flow records; all given conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct FlowFilter {
-    /// Name of the service whose flow it is.
+    /// Name of the service that the flow belongs to.
     pub service: Option<String>,
     /// Address of the other end.
     pub remote: Option<IpAddr>,

@@ -12,9 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 use wirespan_map::{Document, EdgeId, MapEdge, Point, Series, ServiceMap, TcpStats};
 use wirespan_model::TimeRange;
 
-/// Steps of an edge's history, if not said.
+/// Default number of steps of an edge's history.
 const STEPS: usize = 60;
-/// Most steps.
+/// Greatest number of steps.
 const MAX_STEPS: usize = 1000;
 
 /// Parameters of the map.

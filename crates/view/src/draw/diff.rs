@@ -1,16 +1,16 @@
-//! What changed between two maps, as lines of text.
+//! The differences between two maps, as lines of text.
 
 use super::text::table;
 use super::{rate, traffic, unit};
 use wirespan_map::{Diff, Document, MapEdge, Measure};
 use wirespan_trace::tree::duration;
 
-/// One line per change: first edges that appeared and vanished, then edges that slowed and that fail more. `before` and
-/// `after` are the maps that were compared.
+/// One line per change: first edges that appeared and vanished, then edges that slowed down and that fail more often.
+/// `before` and `after` are the two maps.
 pub fn diff(diff: &Diff, before: &Document, after: &Document) -> String {
     let line = |sign: &str, map: &Document, e: &MapEdge, rest: String| {
         let (port, called) = (format!(":{}", e.port), map.name(&e.to));
-        // An address has its port in its name.
+        // The name of an address includes its port.
         let port = if e.port == 0 || called.ends_with(&port) { "" } else { &port };
         let ends = format!("{} → {called}{port}", map.name(&e.from));
         vec![sign.to_string(), ends, e.protocol.clone(), rest]

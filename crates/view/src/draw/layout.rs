@@ -1,8 +1,8 @@
 //! A layered drawing of a directed graph: callers left, callees right.
 //!
-//! Layers by longest path over the edges that are left when cycles are cut; order within a layer by the mean place of
-//! the neighbours (Sugiyama's method). An edge that crosses layers has a stop in each, so that it goes round what
-//! stands there.
+//! The layer of a node is the longest path to it, over the edges that are left when cycles are cut. Within a layer,
+//! nodes are ordered by the mean place of their neighbours (Sugiyama's method). An edge that crosses layers has a stop
+//! in each, so that it goes round the nodes there.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ pub struct Place {
     pub row: f64,
 }
 
-/// Where everything stands.
+/// The places of all nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     /// For each node.
     pub nodes: Vec<Place>,
-    /// For each edge: where it crosses the layers between its ends. Empty for neighbours and edges back.
+    /// For each edge: its stops in the layers between its ends. Empty for neighbouring layers and for edges back.
     pub stops: Vec<Vec<Place>>,
 }
 
-/// Something that takes room in a layer: a node, or an edge that passes.
+/// An item that takes room in a layer: a node, or the stop of an edge.
 struct Item {
     size: f64,
     left: Vec<usize>,

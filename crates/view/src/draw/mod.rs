@@ -1,4 +1,4 @@
-//! The dependency map as people see it: lines of text, Graphviz's DOT, an SVG picture, and the lines of a difference.
+//! The dependency map for people: lines of text, Graphviz's DOT, an SVG picture, and the lines of a difference.
 //!
 //! All take a [`wirespan_map::Document`]; the words for an edge that they share stand here.
 
@@ -50,7 +50,7 @@ pub(super) fn rate(count: u64, seconds: Option<f64>) -> String {
     }
 }
 
-/// The unit of an edge's traffic: requests, or connections where nothing was understood.
+/// The unit of an edge's traffic: requests, or connections if the protocol was not understood.
 pub(super) fn unit(edge: &MapEdge) -> &'static str {
     match (edge.protocols.is_empty(), traffic(edge)) {
         (true, 1) => "connection",
@@ -60,12 +60,12 @@ pub(super) fn unit(edge: &MapEdge) -> &'static str {
     }
 }
 
-/// Terminals obey control characters; names come from the wire.
+/// Replaces control characters: names come from the wire, and terminals obey control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Requests, or connections where nothing was understood.
+/// Requests, or connections if the protocol was not understood.
 pub(super) fn traffic(edge: &MapEdge) -> u64 {
     match edge.calls.count {
         0 => edge.tcp.opened,

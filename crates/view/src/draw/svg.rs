@@ -1,4 +1,4 @@
-//! A map as a picture that stands alone: no script, no font of its own, light or dark as the reader's system is.
+//! A map as a self-contained picture: no script, no font of its own, light or dark as the reader's system is.
 
 use super::{facts, fails, layout, pace, rate, traffic, Place};
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Arrow<'_> {
         self.edges.iter().any(|e| fails(e))
     }
 
-    /// Two lines: what, and how.
+    /// Two lines: how many, and how fast.
     fn label(&self, seconds: Option<f64>) -> [String; 2] {
         let mut protocols: Vec<&str> = self.edges.iter().map(|e| e.protocol.as_str()).collect();
         protocols.dedup();
@@ -101,7 +101,7 @@ pub fn svg(map: &Document) -> String {
         (MARGIN + p.layer as f64 * (NODE.0 + GAP.0), MARGIN + (p.row - top) * (NODE.1 + GAP.1))
     };
     let width = 2.0 * MARGIN + layers * (NODE.0 + GAP.0) + NODE.0;
-    // Room below for the bows of edges back.
+    // Leave room below for the bows of the edges back.
     let height = 2.0 * MARGIN + (bottom - top) * (NODE.1 + GAP.1) + NODE.1 + 30.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -119,8 +119,8 @@ pub fn svg(map: &Document) -> String {
         let weight = 1.2 + 3.0 * (arrow.calls() as f64 / most).sqrt();
         draw(&mut out, &mut labels, arrow, from, to, &stops, weight, map);
     }
-    // Above all lines, so that none goes through a label. Where two would lie on each other, the one of fewer calls is
-    // left out; its line says the same when it is pointed at.
+    // Labels are drawn above all lines, so that no line goes through a label. If two labels would overlap, the label of
+    // the edge with fewer calls is left out; its line shows the same text under the pointer.
     labels.sort_by_key(|l| std::cmp::Reverse(l.calls));
     let mut shown: Vec<&Label> = Vec::new();
     for label in &labels {
@@ -163,9 +163,9 @@ fn draw(
             let _ = write!(path, "C{:.1} {ay:.1} {:.1} {by:.1} {bx:.1} {by:.1}", ax + half, bx - half);
         }
         label = match stops.get(stops.len() / 2) {
-            // A long edge has its label on the way, where it is alone.
+            // A long edge has its label at one of its stops, where no other label is.
             Some(stop) => (stop.0 + NODE.0 / 2.0, stop.1 + middle),
-            // Near the callee: there the labels of one caller do not pile up.
+            // The label stands near the callee, because the labels of one caller would pile up at the caller.
             None => {
                 let (a, b) = (points[0], (tip.0 - 7.0, tip.1));
                 let t: f64 = 0.6;
@@ -175,7 +175,7 @@ fn draw(
         };
         let _ = writeln!(out, "<path class=\"h{bad}\" d=\"M{:.1} {:.1}l-9 -4.5v9z\"/>", tip.0, tip.1);
     } else {
-        // Back, or to itself: a bow below.
+        // An edge back, or to the same node, is a bow below.
         let (a, b) = ((from.0 + NODE.0 * 0.7, from.1 + NODE.1), (to.0 + NODE.0 * 0.3, to.1 + NODE.1));
         let low = a.1.max(b.1) + 40.0;
         let _ =
@@ -202,14 +202,14 @@ struct Label {
 }
 
 impl Label {
-    /// Half of its width, as the font has it on average.
+    /// Half of the label's width, at the average width of the font's characters.
     fn half(&self) -> f64 {
         let longest = self.lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
         longest as f64 * 2.9
     }
 
     fn covers(&self, other: &Label) -> bool {
-        const HEIGHT: f64 = 22.0; // a little may lie on each other, and both can be read
+        const HEIGHT: f64 = 22.0; // a small overlap is allowed, because both labels stay readable
         (self.at.0 - other.at.0).abs() < self.half() + other.half() && (self.at.1 - other.at.1).abs() < HEIGHT
     }
 
@@ -228,7 +228,7 @@ fn boxed(out: &mut String, node: &MapNode, (x, y): Point) {
     let facts = match (node.kind, node.calls.count) {
         (NodeKind::Service, 0) => "calls others".into(),
         (NodeKind::Caller, _) | (_, 0) => "not observed".into(),
-        // No duration: nothing that was understood.
+        // There is no duration: no request was understood.
         (_, n) if node.calls.p95_ns == 0 => format!("{n} {}", if n == 1 { "connection" } else { "connections" }),
         (_, n) => {
             format!("{n} {} · p95 {}", if n == 1 { "call" } else { "calls" }, duration(i128::from(node.calls.p95_ns)))

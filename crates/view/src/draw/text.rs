@@ -3,7 +3,7 @@
 use super::{bytes, ns, plain, rate, traffic, unit};
 use wirespan_map::{Document, MapEdge};
 
-/// A number, and its share of all where there is any.
+/// A number, and its share of the total if there is a total.
 fn share(n: u64, of: u64) -> String {
     match n as f64 / of.max(1) as f64 * 100.0 {
         _ if n == 0 => "0".into(),
@@ -66,7 +66,7 @@ pub fn text(map: &Document) -> String {
     table(&rows)
 }
 
-/// Columns as wide as they must be: names (all, if there are four) to the left, numbers to the right.
+/// The width of each column: names (all columns, if there are four) to the left, numbers to the right.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

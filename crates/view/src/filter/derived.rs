@@ -1,7 +1,7 @@
-//! Conditions on attributes that a span has, but the store does not keep as such: they follow from its other fields.
+//! Conditions on derived attributes: a span has them, but the store keeps only the fields from which they follow.
 //!
-//! The store narrows by the field where it can; what it finds is then compared attribute by attribute, so that the
-//! answer is the same as if the store kept them.
+//! The store narrows the search by a field where it can. Then each found span is compared attribute by attribute, so
+//! that the answer is the same as if the store kept the attributes.
 
 use std::sync::Arc;
 use wirespan_model::{semconv, Span};
@@ -47,12 +47,12 @@ const DERIVED: [&str; 36] = [
     "wirespan.request_id",
 ];
 
-/// Spans that the store is asked for, per span that is wanted, when it cannot judge all conditions itself.
+/// Spans asked of the store per wanted span, when the store cannot check all conditions itself.
 const OVERSAMPLE: usize = 50;
-/// … and at most.
+/// Most spans asked of the store in this case.
 const MAX_CANDIDATES: usize = 50_000;
 
-/// A search: what the store judges, and what is judged here.
+/// A search, in two parts: the conditions that the store checks, and the conditions that are checked here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Search {
     pub(crate) query: Query,
@@ -119,7 +119,8 @@ mod tests {
     use wirespan_model::{Resource, SpanId, Status};
     use wirespan_store::{Embedded, Options};
 
-    /// Every name that the semantic conventions derive is on the list, so that none is asked of the store in vain.
+    /// Every name that the semantic conventions derive is on the list, so that the store is never asked for one in
+    /// vain.
     #[test]
     fn the_list_is_complete() {
         let mut span =
@@ -138,7 +139,7 @@ mod tests {
         (span.tcp.queue_us, span.tcp.resets) = (1, 1);
         (span.tuple.client.port, span.tuple.server.port) = (1, 1);
         span.resource = Arc::new(Resource { executable: "/e".into(), ..Resource::default() });
-        // These the store keeps, or nobody searches for them.
+        // The store keeps these attributes, or no search needs them.
         let kept = ["service.name", "process.executable.path"];
         for protocol in ["http", "dns", "redis"] {
             span.protocol = protocol.into();

@@ -1,7 +1,7 @@
 //! Request parameters and the text query → [`Query`] of the store.
 //!
-//! Bias: a query that is not fully understood is refused, with the part and a hint. A search that silently ignores a
-//! condition shows the wrong spans, and looks right.
+//! Bias: if a part of a query is not understood, the query is refused with that part and a hint. A search that silently
+//! ignores a condition shows wrong spans that look right.
 
 mod derived;
 mod text;
@@ -134,13 +134,13 @@ fn as_param(param: &str, what: Wrong) -> ApiError {
     }
 }
 
-/// What is wrong with a value.
+/// Describes the error in a value.
 struct Wrong {
     message: String,
     hint: Option<String>,
 }
 
-/// Sets one text condition; a condition that is there already with another value is an error.
+/// Sets one text condition. A second condition on the same field with another value is an error.
 fn set(query: &mut Query, field: &str, value: &str) -> Result<(), Wrong> {
     let one_of = |what: &str, names: &[&str]| {
         if names.contains(&value) {
@@ -175,14 +175,14 @@ fn set(query: &mut Query, field: &str, value: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The name closest to `word` by edit distance, if it is close enough to be a slip.
+/// The name closest to `word` by edit distance, if it is close enough to be a typing error.
 fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let limit = (word.chars().count() / 3).max(1);
     names.iter().map(|n| (distance(word, n), *n)).min().filter(|(d, _)| *d <= limit).map(|(_, n)| n)
 }
 
 fn distance(a: &str, b: &str) -> usize {
-    // Longer words are no slip of a field name; the cut bounds the work.
+    // A longer word is no mistyped field name. The limit also bounds the work.
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! The text query: conditions separated by blanks, all of which must hold.
+//! The text query: conditions separated by blanks. All conditions must hold.
 //!
-//! `field=value`, `duration>10ms`, `attribute.key=value`; a value with blanks stands in double quotes; a word that
-//! starts with `/` is part of an endpoint.
+//! A condition is `field=value`, `duration>10ms` or `attribute.key=value`. A value with blanks stands in double quotes.
+//! A word that starts with `/` is part of an endpoint.
 
 use super::{nearest, set};
 use crate::error::ApiError;
@@ -74,7 +74,7 @@ fn next(chars: &[char], at: &mut usize) -> Result<Option<Condition>, ApiError> {
     let key_end = *at;
     blanks(chars, at);
     let op_at = *at;
-    // A path may contain an operator sign (`/x?a=b`); it is a word as a whole.
+    // A path may contain an operator sign (`/x?a=b`), so it is taken as a whole word.
     if key.starts_with('/') || !chars.get(*at).is_some_and(|c| is_op(*c)) {
         *at = key_end;
         while chars.get(*at).is_some_and(|c| !c.is_whitespace()) {

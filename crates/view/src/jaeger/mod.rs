@@ -63,7 +63,7 @@ async fn services(State(state): State<ViewState>) -> Answer<String> {
 
 async fn operation_names(state: &ViewState, service: String) -> Result<Vec<(String, &'static str)>, ApiError> {
     let names = state.query(move |store| {
-        // The store suggests operations over all services; the newest spans say which ones this service has.
+        // The store suggests operations of all services. The newest spans show which of them this service has.
         let query = Query { service: Some(service), limit: 5_000, ..Query::default() };
         let spans = store.search(&query)?;
         let mut names: Vec<_> = spans.iter().map(|s| (s.name(), crate::shape::kind(s.kind))).collect();
@@ -125,7 +125,7 @@ async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Answer
     Ok(Json(Envelope::of(found.await?)))
 }
 
-/// Jaeger drops leading zeros of a trace id; an id of more than 16 digits is padded to 32, a shorter one to 16.
+/// Jaeger drops leading zeros of a trace id. An id of more than 16 digits is padded to 32, a shorter one to 16.
 fn pad(id: &str) -> String {
     let width = if id.len() > 16 { 32 } else { 16 };
     format!("{id:0>width$}")

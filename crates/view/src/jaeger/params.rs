@@ -10,8 +10,8 @@ const LIMIT: usize = 20;
 const MAX_LIMIT: usize = 500;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// As Jaeger UI and Grafana send them. Unlike our own API, unknown names are let through: they send more than they
-/// need.
+/// The parameters of Jaeger UI and Grafana. Unlike wirespan's own API, this one accepts unknown names, because both
+/// send parameters that are not needed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Params {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wirespan_model::{semconv, Attr, Resource, Trace, TraceSpan};
 
-/// Every answer.
+/// The envelope of every answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Envelope<T> {
     pub(super) data: Option<Vec<T>>,
@@ -111,7 +111,7 @@ impl Tag {
     }
 }
 
-/// Jaeger names the service beside the tags.
+/// Jaeger has the service name in a field of its own, not among the tags.
 fn tags(attributes: Vec<Attr>) -> Vec<Tag> {
     let pairs = attributes.into_iter().filter(|(key, _)| key != "service.name");
     pairs.map(|(key, value)| Tag::new(&key, value.to_json())).collect()

@@ -9,7 +9,7 @@ pub fn attributes(span: &Span) -> Map<String, Json> {
     let mut map = json(semconv::resource_attributes(&span.resource, span.pid));
     map.extend(json(semconv::attributes(span)));
     if span.resource.service.is_empty() {
-        // Needed where spans leave for other systems; here it would be a service that cannot be searched for.
+        // Other systems need a service name on export. Here it would be a service that no search can find.
         map.shift_remove("service.name");
     }
     map

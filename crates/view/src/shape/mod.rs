@@ -1,4 +1,4 @@
-//! JSON shapes of the API: what leaves this crate, apart from the model.
+//! JSON shapes of the API: the data that leave this crate, independent of the model.
 //!
 //! Points in time are strings of Unix ns, because JavaScript's numbers lose digits beyond 2^53; durations and offsets
 //! are numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.

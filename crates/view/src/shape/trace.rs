@@ -155,7 +155,7 @@ pub(crate) fn summarise(trace: &Trace, matched: &[SpanId]) -> Option<TraceSummar
     let root = trace.spans.iter().find(|s| s.link.is_none()).or(trace.spans.first())?;
     let (start, end) = bounds(trace);
     let errors = count(trace.spans.iter().filter(|s| is_error(&s.span)).count());
-    // The root first: whoever opens the trace should not be led to another span when the root was found as well.
+    // The root first: a link to the trace should lead to its root if the root matched as well.
     let is_root = matched.contains(&root.span.id).then_some(&root.span.id);
     let others = matched.iter().filter(|id| **id != root.span.id);
     let ids = is_root.into_iter().chain(others).take(100).map(ToString::to_string).collect();
