@@ -201,14 +201,15 @@ fn real_children_are_named() {
     let mut sh = Command::new("sh");
     sh.arg(&script).env_remove("OTEL_SERVICE_NAME").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut sh = sh.spawn().unwrap();
-    // `spawn` returns when the new executable is in place, but perhaps not yet its arguments. Who speaks is ready.
+    // `spawn` returns when the new executable is in place, but perhaps before its arguments are. A process that prints
+    // is ready.
     sh.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
 
     let of = |c: &Child| e.resource(&actor(c.id(), "thread"));
     let plain = of(&sleep);
     assert!(["sleep", "coreutils"].contains(&&*plain.service), "{plain:?}");
     assert!(plain.executable.starts_with('/'), "{plain:?}");
-    // The second look finds what the first came too early for.
+    // The second read finds the facts that did not exist yet at the first.
     of(&named);
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(&*of(&named).service, "declared");

@@ -1,4 +1,4 @@
-//! Address blocks for ends that come one by one.
+//! Address blocks for ends that arrive one by one.
 
 use crate::directory::NodeKey;
 use crate::graph::NodeKind;
@@ -6,8 +6,8 @@ use crate::remote::{bits_of, prefix, LEVELS};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::net::IpAddr;
 
-/// Chooses a node for each unobserved end while ends come one by one. The first addresses of a block are nodes of their
-/// own, and stay so; later addresses are counted for the block.
+/// Chooses a node for each unobserved end while ends arrive one by one. The first addresses of a block are nodes of
+/// their own, and stay so; later addresses are counted for the block.
 #[derive(Default)]
 pub(crate) struct Blocks {
     blocks: FxHashMap<(IpAddr, u8), FxHashSet<(IpAddr, u8)>>,

@@ -41,7 +41,7 @@ struct NodeTally {
     hosts: BTreeSet<Box<str>>,
 }
 
-/// Counts evidence of which the directory knows the ends.
+/// Counts evidence with the ends that the directory knows.
 struct Builder<'a> {
     directory: &'a Directory,
     nodes: Pool<NodeKey>,
@@ -49,7 +49,8 @@ struct Builder<'a> {
     edges: FxHashMap<EdgeKey, Tally>,
     /// Connections with a counted handshake, by end.
     connected: FxHashSet<(Side, u64)>,
-    /// The last record of each flow: its end, the connections open then, and where that stands.
+    /// The last record of each flow: its end, its number of open connections, and the edge and side that
+    /// counted them.
     active: FxHashMap<FlowKey, (u64, u64, EdgeKey, Side)>,
     series: Option<(EdgeId, Series)>,
     /// Where the evidence begins and ends.
@@ -142,7 +143,7 @@ impl Builder<'_> {
                 let (server, port) = self.directory.server_of(span);
                 self.request((client, server, port), span, Side::Client, true);
             }
-            // A capture file has no side: every request counts once.
+            // A capture file has no side, so every request counts once.
             TapSide::Capture => {
                 let client = self.directory.caller(t.client);
                 let (server, port) = self.directory.server_of(span);
@@ -157,7 +158,8 @@ impl Builder<'_> {
         let hosts = &mut self.tallies.entry(at).or_default().hosts;
         if !host.is_empty() && !hosts.contains(host) {
             hosts.insert(host.into());
-            // Of too many hosts, the first by the alphabet stay, so that the order of the evidence does not matter.
+            // If there are too many hosts, the first by the alphabet stay, so that the order of the evidence does not
+            // matter.
             if hosts.len() > MAX_HOSTS {
                 hosts.pop_last();
             }
@@ -209,8 +211,8 @@ impl Builder<'_> {
         self.seen(flow.start_ns, flow.end_ns);
         let (service, ends) = (flow.service(), FlowEnds::of(flow));
         self.observed(&NodeKey::new(NodeKind::Service, service), &flow.resource.host);
-        // The record of a listening socket itself belongs to no edge; nor does one end of a link that several services
-        // share.
+        // The record of a listening socket itself belongs to no edge. Neither does one end of a link that several
+        // services share.
         if ends.alone {
             return;
         }

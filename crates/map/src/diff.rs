@@ -1,20 +1,20 @@
-//! What changed between two maps.
+//! Differences between two maps.
 
 use crate::document::{Document, MapEdge};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// When a change is worth a line.
+/// Limits beyond which a change is reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiffLimits {
-    /// An edge has slowed if its p95 grew by this factor (twice this factor where only flow records tell, as they know
-    /// just the power of two) …
+    /// An edge has slowed down if its p95 grew by this factor, and if the next two conditions hold. With flow records
+    /// alone the factor is doubled, because they know only the power of two.
     pub factor: f64,
-    /// … and by this much, ns …
+    /// The p95 grew by at least this, ns.
     pub at_least_ns: u64,
-    /// … and both maps have as many calls (handshakes).
+    /// Both maps have at least this many calls (handshakes).
     pub min_calls: u64,
-    /// An edge fails more if its share of errors, or of attempts to connect that failed, grew by this much.
+    /// An edge fails more often if its share of errors, or of failed attempts to connect, grew by this much.
     pub errors: f64,
 }
 
@@ -33,7 +33,7 @@ pub struct Change {
     pub after: MapEdge,
 }
 
-/// What appeared, vanished, slowed, fails more.
+/// Edges and nodes that appeared, vanished, slowed down or fail more often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Diff {
     /// Names of nodes that only the second map has.
@@ -124,7 +124,7 @@ impl DiffLimits {
             after,
             by: after.value - before.value,
         });
-        // An edge that was silent before and fails now is worth a line, too.
+        // An edge that was silent before and fails now is reported, too.
         let enough =
             |g: &Growth| g.after.times >= self.min_calls && (g.before.times >= self.min_calls || g.before.times == 0);
         grown.filter(|g| enough(g) && g.by >= self.errors).max_by(|a, b| a.by.total_cmp(&b.by))
@@ -165,12 +165,12 @@ impl Diff {
         }
     }
 
-    /// By how much each edge has slowed, the most slowed first.
+    /// How much each edge has slowed down, the most slowed first.
     pub fn slowed_by(&self) -> impl Iterator<Item = (&Change, Growth)> {
         self.slowed.iter().filter_map(|c| Some((c, self.limits.slowed(c)?)))
     }
 
-    /// By how much more each edge fails, the worst first.
+    /// How much more often each edge fails, the worst first.
     pub fn failing_by(&self) -> impl Iterator<Item = (&Change, Growth)> {
         self.failing.iter().filter_map(|c| Some((c, self.limits.failing(c)?)))
     }

@@ -51,7 +51,7 @@ struct Peer {
     port: u16,
 }
 
-/// Services by connection and by listening address. It first learns all evidence, is then settled, and is then asked.
+/// Services by connection and by listening address. It first learns all evidence, is then settled, and then answers.
 pub(crate) struct Directory {
     /// Most connections, and most of everything else that is kept per connection.
     max: usize,
@@ -110,12 +110,12 @@ impl Directory {
         }
     }
 
-    /// Before the first round: names of addresses, from DNS spans.
+    /// Before the first round: learns the names of addresses from DNS spans.
     pub(crate) fn learn_names(&mut self, span: &Span) {
         self.remote.learn(span);
     }
 
-    /// First round: every span.
+    /// First round: learns from every span.
     pub(crate) fn learn(&mut self, span: &Span) {
         let serves = match span.tap {
             TapSide::ServerProcess => true,
@@ -142,7 +142,7 @@ impl Directory {
         }
     }
 
-    /// First round: every flow record, with its service.
+    /// First round: learns from every flow record, with its service.
     pub(crate) fn learn_flow(&mut self, ends: &FlowEnds, service: &str) {
         let id = self.services.text(service);
         if ends.serves && !ends.to.2.ip.is_unspecified() {
@@ -153,7 +153,7 @@ impl Directory {
         }
     }
 
-    /// Adds a listener. Of several processes behind one address the least name counts, whatever the order.
+    /// Adds a listener. If several processes listen at one address, the lesser name counts, in any order.
     fn listen(&mut self, at: Place, id: u32) {
         let key = place_id(at);
         if self.listeners.len() >= self.max && !self.listeners.contains_key(&key) {
@@ -179,7 +179,7 @@ impl Directory {
         *end = only(*end, id);
     }
 
-    /// Whether a second round can find ends that the first did not.
+    /// Whether a second round can find ends that the first one did not find.
     pub(crate) fn wants_wires(&self) -> bool {
         let half = |end: fn(&Ends) -> u32| self.connections.values().any(|c| end(c) == NOBODY && c.to.2.port != 0);
         half(|c| c.client) && half(|c| c.server)
@@ -190,7 +190,7 @@ impl Directory {
         self.connections.get(&connection(span)).is_none_or(|c| c.client != NOBODY && c.server != NOBODY)
     }
 
-    /// Second round: every span again.
+    /// Second round: learns from every span again.
     pub(crate) fn learn_wire(&mut self, span: &Span) {
         let side = match span.tap {
             TapSide::ServerProcess => 1,
@@ -264,14 +264,14 @@ impl Directory {
         span.tuple.server.port == 0 && self.connections.get(&connection(span)).is_some_and(|c| c.client != NOBODY)
     }
 
-    /// The service that the span's client is; `None` if it was not observed.
+    /// The service of the span's client; `None` if it was not observed.
     pub(crate) fn client_of(&self, span: &Span) -> Option<NodeKey> {
         let key = connection(span);
         let exact = self.connections.get(&key).and_then(|c| self.named(c.client));
         exact.or_else(|| self.peers.get(&key).and_then(|p| self.named(p.service)))
     }
 
-    /// The node of callers from there that were not observed.
+    /// The node of unobserved callers from this address.
     pub(crate) fn caller(&self, end: Endpoint) -> NodeKey {
         match end.port {
             0 if end.ip.is_unspecified() => NodeKey::new(NodeKind::Caller, "unix"),
@@ -298,7 +298,7 @@ impl Directory {
         Ok((own, server.unwrap_or_else(|| self.at(ends.to)), true))
     }
 
-    /// Connections that were not matched for want of room.
+    /// Connections that were not matched for lack of room.
     pub(crate) fn unmatched(&self) -> u64 {
         self.unmatched
     }

@@ -30,7 +30,7 @@ impl EdgeFlow {
     }
 }
 
-/// The counts as the other end would have them.
+/// The counts from the view of the other end.
 fn turned_round(c: &FlowCounts) -> FlowCounts {
     FlowCounts {
         bytes_sent: c.bytes_received,

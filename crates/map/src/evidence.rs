@@ -1,4 +1,4 @@
-//! Where the evidence of a map comes from.
+//! The source of a map's evidence.
 
 use std::convert::Infallible;
 use wirespan_model::{Flow, Span};
@@ -9,7 +9,8 @@ pub trait Evidence {
     /// Why the evidence could not be read.
     type Error;
 
-    /// Shows DNS spans, for the names of addresses. They may have begun before the range, as clients keep answers.
+    /// Shows DNS spans, for the names of addresses. They may have begun before the range, because clients cache
+    /// answers.
     fn lookups(&self, visit: &mut dyn FnMut(&Span)) -> Result<(), Self::Error>;
 
     /// Shows every span.

@@ -11,9 +11,9 @@ use wirespan_model::Transport;
 pub enum NodeKind {
     /// A service that was observed.
     Service,
-    /// Something that answers at a name that was looked up by DNS, not observed.
+    /// A server that was not observed, at a name that was looked up by DNS.
     Name,
-    /// An address at which something answers that was not observed.
+    /// The address of a server that was not observed.
     Address,
     /// Callers that were not observed, by address.
     Caller,
@@ -24,7 +24,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// As in ids and documents.
+    /// The kind's name in ids and documents.
     pub fn as_str(self) -> &'static str {
         match self {
             NodeKind::Service => "service",
@@ -50,7 +50,7 @@ pub struct Node {
     pub name: String,
     /// Kind.
     pub kind: NodeKind,
-    /// Requests answered by it, as seen by itself.
+    /// Requests that the node answered, as observed at the node itself.
     pub requests: u64,
     /// Of these, failed.
     pub errors: u64,
@@ -64,7 +64,7 @@ pub const MAX_HOSTS: usize = 16;
 /// Requests, or connections where the bytes were not understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
     /// Of these, failed ([`wirespan_model::Status::is_error`]).
     pub errors: u64,
@@ -72,7 +72,7 @@ pub struct Calls {
     pub request_bytes: u64,
     /// Bytes from server to client.
     pub response_bytes: u64,
-    /// Durations of requests; of an edge on which nothing was understood there are none.
+    /// Durations of requests. An edge without understood requests has none.
     pub latency: Histogram,
 }
 
@@ -95,7 +95,7 @@ impl Calls {
 pub struct View {
     /// Requests that were understood.
     pub calls: Calls,
-    /// Connections (or periods of long ones) that were not.
+    /// Connections (or periods of long ones) that were not understood.
     pub opaque: Calls,
     /// Segments that this end retransmitted, as its spans say.
     pub retransmits: u64,
@@ -124,10 +124,10 @@ pub struct Edge {
     pub port: u16,
     /// Protocols understood, most calls first; empty if none was.
     pub protocols: Vec<(String, u64)>,
-    /// Every call once: as the caller saw it, or as the called saw it where the caller was not observed. Connections
-    /// that were not understood if nothing was.
+    /// Every call once: from the caller's view, or from the called one's if the caller was not observed. Without any
+    /// understood request, the connections that were not understood.
     pub total: Calls,
-    /// Connections that were not understood, beside calls that were.
+    /// Connections that were not understood, on an edge that also has understood requests.
     pub opaque: Calls,
     /// The caller's view.
     pub client_view: Option<View>,

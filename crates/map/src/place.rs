@@ -5,7 +5,7 @@ use wirespan_model::event::Role;
 use wirespan_model::key::hash64;
 use wirespan_model::{Endpoint, Flow, Span, Transport};
 
-/// An address as one host sees it: loopback is another one on each host and in each network namespace.
+/// An address as one host sees it. Loopback is a different address on each host and in each network namespace.
 pub(crate) type Place = (u64, u32, Endpoint);
 
 pub(crate) fn place(host: u64, netns: u32, end: Endpoint) -> Place {
@@ -30,7 +30,7 @@ fn ip_bytes(ip: IpAddr) -> [u8; 16] {
 /// One connection, the same at both of its ends (but for NAT between them).
 pub(crate) fn connection(span: &Span) -> u64 {
     let t = &span.tuple;
-    // Unix sockets have no address: all of a host are one.
+    // Unix sockets have no address, so all Unix sockets of a host count as one.
     let local = t.server.ip.is_loopback() || t.server.port == 0;
     let host = if local { span.host_id } else { 0 };
     hash64(&[
@@ -43,7 +43,7 @@ pub(crate) fn connection(span: &Span) -> u64 {
     ])
 }
 
-/// The request's and the response's first sequence number: the same at both ends, whatever was rewritten on the way.
+/// The first sequence numbers of the request and the response. They are the same at both ends, even behind NAT.
 pub(crate) fn wire(span: &Span) -> Option<u64> {
     let (request, response) = (span.request_seq?, span.response_seq?);
     Some(u64::from(request) << 32 | u64::from(response))
@@ -70,14 +70,14 @@ pub(crate) struct FlowEnds {
     pub(crate) to: Place,
     /// The record is of the server's side.
     pub(crate) serves: bool,
-    /// The record has no other end: it is of a listening socket itself.
+    /// The record has no other end: it belongs to a listening socket.
     pub(crate) alone: bool,
 }
 
 impl FlowEnds {
     pub(crate) fn of(flow: &Flow) -> Self {
         let k = &flow.key;
-        // Peers of equal rank stand in the order of their addresses, so that both name the same edge.
+        // Peers of equal rank are ordered by their addresses, so that both name the same edge.
         let serves = k.role == Role::Server || (k.role == Role::Unknown && k.remote < k.local);
         let (from, ip) = if serves { (k.remote, k.local) } else { (k.local, k.remote) };
         let server = Endpoint::new(ip, k.port);

@@ -16,7 +16,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Clone + Eq + Hash> Pool<T> {
-    /// The number of a value. Past four thousand million all further ones share the last.
+    /// The number of a value. After about four thousand million values, all further ones share the last number.
     pub(crate) fn id(&mut self, value: &T) -> u32 {
         if let Some(id) = self.ids.get(value) {
             return *id;

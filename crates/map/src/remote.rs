@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wirespan_model::{Endpoint, Span, Value};
 
-/// Prefix lengths to which private addresses are folded, and how many nodes a prefix may hold before it is folded.
+/// Prefix lengths that private addresses are folded to, and how many nodes a prefix may hold before it is folded.
 pub(crate) const LEVELS: [(u8, u8, usize); 3] = [(24, 64, 16), (16, 48, 64), (8, 32, 256)];
 /// Most addresses with a name.
 const MAX_NAMES: usize = 100_000;
@@ -16,10 +16,10 @@ const MAX_NAMES: usize = 100_000;
 /// ([`Remote::fold`]), ask for nodes.
 #[derive(Default)]
 pub(crate) struct Remote {
-    /// Names by which an address was looked up, with how often. Sorted, so that equal counts do not depend on the
-    /// order.
+    /// Looked-up names of an address, with the number of look-ups. They are sorted, so that the choice among equal
+    /// counts does not depend on the order.
     names: FxHashMap<IpAddr, BTreeMap<Box<str>, u64>>,
-    /// Addresses and the prefix that stands for them.
+    /// Addresses, each with the prefix that stands for it.
     folded: FxHashMap<IpAddr, (IpAddr, u8)>,
 }
 
@@ -40,12 +40,12 @@ impl Remote {
     }
 
     fn name(&self, ip: IpAddr) -> Option<&str> {
-        // The most frequent; of equal ones the first by the alphabet.
+        // The most frequent name; among equal counts the first by the alphabet.
         let best = self.names.get(&ip)?.iter().max_by(|a, b| a.1.cmp(b.1).then(b.0.cmp(a.0)))?;
         Some(best.0)
     }
 
-    /// Chooses blocks so that few nodes stand for these ends, however many they are.
+    /// Chooses blocks so that few nodes stand for these ends, for any number of ends.
     pub(crate) fn fold(&mut self, ends: impl Iterator<Item = IpAddr>) {
         // The address or block that stands for each address at present.
         let mut shown: FxHashMap<IpAddr, (IpAddr, u8)> = ends
@@ -68,12 +68,12 @@ impl Remote {
         self.folded = shown;
     }
 
-    /// The node of something that answers there.
+    /// The node of a server at this address.
     pub(crate) fn server(&self, end: Endpoint) -> NodeKey {
         self.end(end.ip, || NodeKey::new(NodeKind::Address, end.to_string()))
     }
 
-    /// The node of callers from there.
+    /// The node of callers from this address.
     pub(crate) fn caller(&self, ip: IpAddr) -> NodeKey {
         self.end(ip, || NodeKey::new(NodeKind::Caller, ip.to_string()))
     }
@@ -107,7 +107,7 @@ pub(crate) fn prefix(ip: IpAddr, v4: u8, v6: u8) -> (IpAddr, u8) {
     }
 }
 
-/// Whether the address is routed on the internet: not private, shared, local, for documentation or for many.
+/// Whether the address is routed on the internet: not private, shared, local, multicast or for documentation.
 pub(crate) fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {

@@ -16,7 +16,7 @@ pub struct EdgeId {
 }
 
 impl EdgeId {
-    /// From the ids of a [`crate::Document`]. `Err` says which part is wrong.
+    /// Reads the ids of a [`crate::Document`]. `Err` says which part is wrong.
     pub fn new(from: &str, to: &str, transport: &str, port: u16) -> Result<Self, String> {
         let node = |id: &str| {
             let (kind, name) = id.split_once(':')?;
@@ -45,7 +45,7 @@ impl EdgeId {
     }
 }
 
-/// What happened on an edge in one step of time.
+/// The traffic of an edge in one step of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// Calls that began.
@@ -86,7 +86,7 @@ impl Series {
         self.step_ns
     }
 
-    /// Start of each step, Unix ns, and what happened in it.
+    /// Start of each step, Unix ns, and the edge's traffic in it.
     pub fn points(&self) -> impl Iterator<Item = (u64, &Point)> {
         let at = |n: usize| self.from_ns.saturating_add(self.step_ns.saturating_mul(n as u64));
         self.points.iter().enumerate().map(move |(n, point)| (at(n), point))

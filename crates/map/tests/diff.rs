@@ -1,4 +1,4 @@
-//! What counts as a change between two maps.
+//! Changes between two maps that are reported, and changes that are not.
 #![allow(clippy::unwrap_used)]
 
 mod documents;

@@ -21,7 +21,7 @@ fn edges(map: &ServiceMap) -> BTreeMap<(String, String, u16), u64> {
     map.edges.iter().map(|e| ((name(e.client), name(e.server), e.port), e.total.count)).collect()
 }
 
-/// What of a call was observed.
+/// The observed parts of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
     Both,
@@ -65,7 +65,7 @@ proptest! {
         };
         prop_assert_eq!(views(|e| &e.client_view), calls.iter().filter(|c| c.2 != Seen::Server).count() as u64);
         prop_assert_eq!(views(|e| &e.server_view), calls.iter().filter(|c| c.2 != Seen::Client).count() as u64);
-        // A call of which both ends were seen is between the two services, and on no other edge.
+        // A call that was seen at both ends is between the two services, and on no other edge.
         let found = edges(&map);
         for (from, to, seen, _) in &calls {
             if *seen == Seen::Both {
@@ -250,7 +250,7 @@ fn how_long_a_connection_lasts_is_not_how_fast_it_answers() {
     };
     let map = Document::new(&ServiceMap::of_spans(&w.spans), RANGE);
     assert_eq!(one(&map), (1, 0, 0));
-    // Beside calls that were understood it is counted apart.
+    // Beside understood calls it is counted separately.
     w.call(None, proc(1, 1, "web"), proc(2, 2, "vault"), T0, T0 + 3 * MS);
     let map = Document::new(&ServiceMap::of_spans(&w.spans), RANGE);
     assert_eq!((map.edges[0].calls.count, map.edges[0].opaque), (1, 1));

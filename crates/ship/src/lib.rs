@@ -1,4 +1,4 @@
-//! Spans leave and enter a machine here.
+//! Transport of spans into and out of a machine.
 //!
 //! - [`link`]: agent → server, framed and acknowledged.
 //! - [`otlp`]: OpenTelemetry's protocol, out (file, gRPC, HTTP) and in (gRPC, HTTP).
@@ -16,18 +16,18 @@ use wirespan_model::{Flow, Span};
 /// Why a sink did not take spans.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {
-    /// Not now; the sender shall try again.
+    /// Not now; the sender should try again.
     #[error("busy: {0}")]
     Busy(String),
-    /// Not ever; the spans are lost and the sink has counted them.
+    /// Never; the spans are lost and the sink has counted them.
     #[error("refused: {0}")]
     Refused(String),
 }
 
-/// Where received spans go. Called from several threads; may block (that slows the senders down).
+/// The receiver of spans. Several threads call it; it may block, which slows the senders down.
 pub type Sink = Arc<dyn Fn(Vec<Arc<Span>>) -> Result<(), SinkError> + Send + Sync>;
 
-/// Where received flows go, under the same conditions.
+/// The receiver of flows, under the same conditions.
 pub type FlowSink = Arc<dyn Fn(Vec<Flow>) -> Result<(), SinkError> + Send + Sync>;
 
 /// Unix time, ns.
@@ -35,7 +35,7 @@ fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
-/// Also after somebody who held it panicked: what is kept so is counts and queues.
+/// Takes the lock even if a holder has panicked, because the mutexes of this crate guard counts and queues only.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

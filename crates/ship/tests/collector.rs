@@ -18,7 +18,7 @@ use wirespan_ship::otlp::export::Protocol;
 use wirespan_ship::otlp::proto::{self, AnyValue, KeyValue};
 use wirespan_ship::otlp::{encode_traces, instance_id, json, ExportConfig, Exporter, OtlpReceiver, ReceiveConfig};
 
-/// Ends the collector with the test, however it ends.
+/// Ends the collector with the test, also after a panic.
 struct Collector(Child);
 
 impl Drop for Collector {
@@ -114,7 +114,7 @@ fn the_collector_takes_and_writes_what_we_write() {
         kept.lock().unwrap().extend(spans);
         Ok(())
     });
-    // Stands for another process.
+    // The instance id of another process.
     let config = ReceiveConfig { own_instance: String::new(), ..ReceiveConfig::new(vec![free_addr()]) };
     let receiver = OtlpReceiver::start(config, sink).unwrap();
     let (grpc, http) = (free_addr(), free_addr());
@@ -146,7 +146,7 @@ fn the_collector_takes_and_writes_what_we_write() {
 
     let path = dir.path().join("out.jsonl");
     let written = || fs::read_to_string(&path).unwrap_or_default();
-    // Its flushes know no lines: the last one may be half there.
+    // The collector flushes without regard to lines, so the last line may be incomplete.
     eventually("the file", || written().lines().count() == ways.len() && written().ends_with('\n'));
     for (theirs, ours) in written().lines().zip(&expected) {
         let value = |s: &str| serde_json::from_str::<serde_json::Value>(s).unwrap();

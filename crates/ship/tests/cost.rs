@@ -1,5 +1,5 @@
-//! Processor time per span (all threads of this process) of what stands between a finished span and the store. Prints;
-//! run it with `cargo test --release -p wirespan-ship --test cost -- --ignored --nocapture`.
+//! Processor time per span (all threads of this process) of the stages between a finished span and the store. Prints
+//! its results; run it with `cargo test --release -p wirespan-ship --test cost -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;

@@ -80,7 +80,7 @@ fn everything_arrives_once_and_in_order() {
     eventually("the agent is seen to go", || !r.status().agents[0].connected);
 }
 
-/// A proxy whose connections can be cut at any byte, and that may swallow what the server says.
+/// A proxy that can cut connections at any byte, and that may drop the server's bytes.
 struct Proxy {
     addr: SocketAddr,
     streams: Arc<Mutex<Vec<TcpStream>>>,
@@ -131,7 +131,7 @@ fn cut_connections_lose_nothing_and_double_nothing() {
         s.send(spans(i * 100..(i + 1) * 100));
         thread::sleep(Duration::from_millis(5));
         match i % 10 {
-            // From here on acknowledgements get lost: the server has the batches, the agent does not know.
+            // From here on acknowledgements are lost: the server has the batches, but the agent does not know it.
             7 => proxy.deaf.store(true, Ordering::SeqCst),
             9 => {
                 proxy.cut();
@@ -141,7 +141,7 @@ fn cut_connections_lose_nothing_and_double_nothing() {
             _ => {}
         }
     }
-    // Nothing more is sent, so only the reader can notice this one.
+    // Nothing more is sent, so only the reader can notice the end of this connection.
     eventually("all to be acknowledged", || s.status().acked == 6_000);
     proxy.cut();
     let start = Instant::now();
@@ -186,7 +186,7 @@ fn without_a_server_memory_is_bounded_and_losses_are_counted() {
         }
         worst = worst.max(s.status().backlog_bytes);
     }
-    // One batch may lie on top until it is weighed.
+    // One batch more may be there until its size is checked.
     assert!(worst <= limit as u64, "{worst}");
     eventually("the queue to be encoded", || s.status().queued < 30_000 / 2);
     let status = s.status();
@@ -228,7 +228,7 @@ fn a_busy_sink_slows_and_a_refusing_sink_is_counted() {
     assert!(refused > 0);
 }
 
-/// Sends raw bytes and returns what the server said.
+/// Sends raw bytes and returns the server's answer.
 fn raw(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut c = TcpStream::connect(addr).unwrap();
     c.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -33,7 +33,7 @@ fn collect() -> (Spans, Sink) {
     )
 }
 
-/// A receiver that stands for another process.
+/// A receiver that acts as another process.
 fn receiver(sink: Sink) -> OtlpReceiver {
     receiver_at(vec![local(), local()], sink)
 }
@@ -157,7 +157,7 @@ fn a_collector_that_comes_later_gets_everything() {
     assert_eq!(taken.lock().unwrap().len(), 5);
 }
 
-/// A collector that answers each HTTP/1 request with the next of these, and the last for ever.
+/// A collector that answers each HTTP/1 request with the next of these answers, and repeats the last one.
 fn canned(answers: &'static [&'static str]) -> (SocketAddr, Arc<Mutex<Vec<Instant>>>) {
     let listener = TcpListener::bind(local()).unwrap();
     let addr = listener.local_addr().unwrap();
@@ -217,7 +217,7 @@ fn what_cannot_be_repeated_is_dropped_with_the_reason() {
 
 #[test]
 fn without_a_collector_the_queue_is_bounded_and_closing_keeps_its_time() {
-    // Accepts and never answers.
+    // This collector accepts connections and never answers.
     let listener = TcpListener::bind(local()).unwrap();
     let config = ExportConfig { queue_spans: 100, ..config(listener.local_addr().unwrap(), Protocol::HttpProtobuf) };
     let e = Exporter::start(config).unwrap();
@@ -273,7 +273,7 @@ fn bad_requests_get_proper_errors() {
     has(&post(&format!("{json}\r\nContent-Encoding: gzip"), b"nope"), &["400", "not gzip"]);
     has(&post(&format!("{json}\r\nContent-Encoding: zstd"), b"{}"), &["415", "use gzip"]);
     has(&post(json, &[b' '; 20_000]), &["413", "longer than 10000"]);
-    // A small body that becomes a big one.
+    // A small body that decompresses to a big one.
     let bomb = {
         let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         e.write_all(&vec![b' '; 5_000_000]).unwrap();

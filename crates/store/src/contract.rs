@@ -1,4 +1,4 @@
-//! What every store can do, whatever keeps the spans.
+//! The interface of every store, independent of its storage.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub enum Order {
     Slowest,
 }
 
-/// A search for spans: every condition that is given must hold.
+/// A search for spans. All given conditions must hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Query {
     /// Start time of the span.
@@ -96,13 +96,13 @@ pub struct StoreStatus {
     pub dropped: Vec<(String, u64)>,
 }
 
-/// What can go wrong.
+/// Errors of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done, to which file.
+        /// The operation that failed, and its file.
         context: String,
         /// The error.
         source: std::io::Error,
@@ -110,12 +110,12 @@ pub enum StoreError {
     /// Writing has stopped until there is room again; the spans were counted as dropped.
     #[error("the store is not writing: {0}")]
     Stopped(String),
-    /// A file is not what it should be.
+    /// A file is damaged.
     #[error("{file}: {what}")]
     Corrupt {
         /// File.
         file: String,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
     /// A query that cannot be answered; says which part.
@@ -135,16 +135,16 @@ pub trait Store: Send + Sync {
     fn search(&self, query: &Query) -> Result<Vec<Arc<Span>>, StoreError>;
     /// Values of a field with this prefix (any case), most frequent first.
     fn suggest(&self, field: Field, prefix: &str, range: TimeRange, limit: usize) -> Result<Vec<String>, StoreError>;
-    /// Calls `visit` for each span that starts in the range, in no order. For aggregations (map, RED).
+    /// Calls `visit` for each span that starts in the range, in any order. For aggregations (map, RED).
     fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError>;
-    /// As [`Store::scan`], but the spans may have only what maps and metrics need, and the rest at its default: id,
-    /// times, tap side, kind, protocol, operation, status, bytes, five-tuple, TCP sequence numbers, thread name, host
-    /// id, network namespace, TCP health, and of the resource the service and the host.
+    /// As [`Store::scan`], but the spans may have only the fields that maps and metrics need, and the others at their
+    /// default. Needed are: id, times, tap side, kind, protocol, operation, status, bytes, five-tuple, TCP sequence
+    /// numbers, thread name, host id, network namespace, TCP health, and of the resource the service and the host.
     fn scan_outline(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
         self.scan(range, visit)
     }
     /// Adds flows. They can be found when this returns; they survive a crash at most one second later. A store that
-    /// keeps none says so.
+    /// keeps no flows returns an error.
     fn append_flows(&self, _flows: &[Flow]) -> Result<(), StoreError> {
         Err(StoreError::Stopped("this store keeps no flows".into()))
     }

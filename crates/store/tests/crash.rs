@@ -1,4 +1,4 @@
-//! What a crash may cost: the last second, and nothing else.
+//! A crash may lose the last second, and nothing else.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -18,8 +18,8 @@ fn busy() -> Options {
     Options { flush_rows: 10_000, merge_count: 3, ..support::options() }
 }
 
-/// Not a test of its own: the body of the process that is killed. Appends numbered spans and says after each append
-/// how many the store has taken.
+/// The body of the process that is killed, not a test of its own. It appends numbered spans, and prints after each
+/// append how many spans the store has taken.
 #[test]
 fn child_appends_until_killed() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -49,7 +49,7 @@ fn kill_loses_at_most_the_last_second() {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        // When each count was heard.
+        // The time at which each count was read.
         let acked = std::thread::spawn(move || {
             let counts = output.lines().map_while(Result::ok);
             counts
@@ -127,7 +127,7 @@ fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
         if len % 16 != 0 {
             continue;
         }
-        // It goes on: what comes now survives the next start.
+        // The store continues: spans appended now survive the next start.
         store.append(vec![support::plain(99, 99)]).unwrap();
         drop(store);
         let store = Embedded::open(dir.path(), support::options()).unwrap();

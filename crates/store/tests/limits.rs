@@ -1,4 +1,4 @@
-//! Retention by age and size, and a disk that is full.
+//! Retention by age and size, and a full disk.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -167,7 +167,7 @@ fn fill_and_recover(dir: &Path, ballast: &Path, min_free_bytes: u64) {
             Err(other) => panic!("{other}"),
         }
     };
-    // Until it is full for good: making segments of logs frees some room at first.
+    // Fill the disk until it stays full: making segments of logs frees some room at first.
     let mut full_since = None;
     while full_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
         if append(&store, &mut taken) {
@@ -178,13 +178,13 @@ fn fill_and_recover(dir: &Path, ballast: &Path, min_free_bytes: u64) {
         assert!(taken.len() < 2_000_000, "the disk is never full");
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What comes now must not stay in memory.
+    // Spans appended now must not stay in memory.
     let rss = rss_mb();
     for _ in 0..4_000 {
         append(&store, &mut taken);
         most_rss = most_rss.max(rss_mb());
     }
-    // Two million spans would take a gigabyte; what a merge takes for a while is far less.
+    // Two million spans would take a gigabyte. The temporary memory of a merge is far less.
     assert!(most_rss < rss + 64, "memory grew from {rss} to {most_rss} MB while nothing was written");
     println!("min_free {min_free_bytes}: {rss} MB when full, {most_rss} MB after two million spans more");
     let status = store.status();
@@ -193,9 +193,9 @@ fn fill_and_recover(dir: &Path, ballast: &Path, min_free_bytes: u64) {
     let dropped: u64 = status.dropped.iter().map(|d| d.1).sum();
     let found = ids(&store).len() as u64 - before.len() as u64;
     assert!(dropped > 0);
-    // Part of a refused batch may have been taken; none is in both counts, none in neither.
+    // Part of a refused batch may have been taken. Each span is in exactly one of the two counts.
     assert_eq!(dropped + found, taken.len() as u64 + refused.get(), "every span was either taken or counted");
-    // Room is back: it goes on by itself.
+    // There is room again, and the store continues by itself.
     std::fs::remove_file(ballast).unwrap();
     let mut after = Vec::new();
     wait("writing goes on", || append(&store, &mut after));

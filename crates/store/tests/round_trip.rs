@@ -1,4 +1,4 @@
-//! What is appended is found by every key and comes back unchanged, wherever it is kept at the time.
+//! An appended span is found by every key and comes back unchanged, wherever it is stored at the time.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -152,7 +152,7 @@ fn many_chunks_groups_and_merges() {
     look(&Embedded::open(dir.path(), options).unwrap(), "after opening again");
 }
 
-/// Queries see every span once, whatever is being flushed and merged at the time.
+/// Queries see every span once, during any flush and merge.
 #[test]
 fn readers_never_miss_what_is_moving() {
     let dir = tempfile::tempdir().unwrap();

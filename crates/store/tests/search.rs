@@ -77,7 +77,7 @@ fn check(store: &Embedded, spans: &[Arc<Span>], query: &Query, when: &str) {
     expected.truncate(query.limit);
     let found = store.search(query).unwrap();
     let ranks = |spans: Vec<&Arc<Span>>| spans.into_iter().map(|s| rank(query.order, s)).collect::<Vec<_>>();
-    // Which of several equals comes back is not said.
+    // Among equal values, the order is not specified.
     assert_eq!(ranks(found.iter().collect()), ranks(expected), "{when}: {query:?}");
     for span in &found {
         let original = spans.iter().find(|s| s.id == span.id);

@@ -4,8 +4,8 @@
 //!   by keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
-//! - [`solve`]: for whom a process made a call, by time and structure, where nothing is certain.
-//! - [`Stream`]: the same for spans that pass by, for export.
+//! - [`solve`]: the request that a call was made for, by time and structure, where no evidence is certain.
+//! - [`Stream`]: assembles traces from a live stream of spans, for export.
 //! - [`tree`]: one trace as text or JSON.
 //!
 //! Bias: a span without a parent is honest, a wrong parent is not. Where evidence is silent there is no link.

@@ -20,9 +20,9 @@ use wirespan_model::{Key, KeyKind, Span, SpanId, SpanLink, TapSide, Trace, Trace
 /// Windows and bounds. Times are ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// A group is exported when no span has come for so long.
+    /// A group is exported when no span has arrived for this long.
     pub idle_ns: u64,
-    /// The same for a group that misses the span of a request that caused one of its calls.
+    /// As above, for a group that misses the span of a request that caused one of its calls.
     pub unresolved_ns: u64,
     /// How long an exported group is remembered.
     pub remember_ns: u64,
@@ -78,7 +78,7 @@ impl StreamStats {
 
 struct Kept {
     span: Arc<Span>,
-    /// Trace under which it was exported.
+    /// The trace id under which the group was exported.
     exported: Option<TraceId>,
 }
 
@@ -94,7 +94,7 @@ pub struct Stream {
     config: StreamConfig,
     groups: FxHashMap<u64, Group>,
     by_key: FxHashMap<Key, u64>,
-    /// Groups of the requests that have this name, for the calls that name their request by it.
+    /// Groups of the requests that own this exchange, for the calls that name it as their cause.
     named: FxHashMap<Key, SmallVec<[u64; 1]>>,
     /// Groups that wait for their export, by time.
     due: BTreeSet<(u64, u64)>,
@@ -105,7 +105,7 @@ pub struct Stream {
     next: u64,
     spans: usize,
     now_ns: u64,
-    /// How much later than others of its trace a span may come.
+    /// How much later than the other spans of its trace a span may arrive.
     delay_ns: u64,
     stats: StreamStats,
 }
@@ -328,7 +328,7 @@ impl Stream {
         group.fresh = 0;
     }
 
-    /// Links to the spans that sent what this span received, with their traces as far as they were exported.
+    /// Links to the spans that sent the messages of this span, with their traces if these were exported already.
     fn senders(&self, span: &Span, own: &[Arc<Span>]) -> Vec<SpanLink> {
         let mut links = self.sent.links(span, own);
         links.iter_mut().for_each(|l| l.trace = self.exported(l.span));

@@ -69,7 +69,7 @@ fn a_thousand_and_five_thousand_spans() {
         let mut w = World::default();
         let shape: Vec<usize> = (0..calls).map(|i| if deep { i.max(1) - 1 } else { i / 3 }).collect();
         tree(&mut w, &shape, T0, 1);
-        // As many spans again that have nothing to do with it.
+        // As many unrelated spans again.
         tree(&mut w, &shape, T0, 100);
         let store = Mem::of(w.arcs());
         let begin = Instant::now();
@@ -120,7 +120,7 @@ fn ids(spans: &[Arc<Span>]) -> Vec<SpanId> {
     spans.iter().map(|s| s.id).collect()
 }
 
-/// Spans whose every key is drawn from a small set: nothing fits, everything contradicts.
+/// Spans whose keys are all drawn from a small set, so that they contradict each other.
 fn chaos() -> impl Strategy<Value = Vec<Arc<Span>>> {
     let one = (
         (0u8..9, 0u64..40, 0u64..40, 0u8..9),
@@ -225,6 +225,6 @@ proptest! {
 
 #[test]
 fn keys_of_every_kind_are_used() {
-    // If a kind is added to the model, the search has to learn what it means.
+    // A new kind of key in the model needs a rule in the search.
     assert_eq!(KeyKind::ALL.len(), 7);
 }

@@ -33,7 +33,7 @@ struct Conn {
     free_at: u64,
 }
 
-/// A pool of threads or connections: the one that is free first.
+/// A pool of threads or connections. The one that is free first is taken.
 fn free<T>(pool: &mut [T], at: impl Fn(&T) -> u64) -> usize {
     (0..pool.len()).min_by_key(|i| at(&pool[*i])).unwrap()
 }
@@ -41,7 +41,7 @@ fn free<T>(pool: &mut [T], at: impl Fn(&T) -> u64) -> usize {
 struct Sim {
     /// Connections between service n and n + 1.
     conns: Vec<Vec<Conn>>,
-    /// Threads of each service: when each is free again.
+    /// Threads of each service: the time at which each is free again.
     threads: Vec<Vec<u64>>,
     events: Vec<(u64, DataEvent)>,
     jitter: Vec<u64>,
@@ -54,7 +54,7 @@ impl Sim {
         let up = server != egress;
         let socket = if server { c.server } else { c.client };
         let seq = c.seq[usize::from(up)];
-        // Each byte is sent once and received once: the counter moves on with the receiver.
+        // Each byte is sent once and received once, so the receiver advances the counter.
         if !egress {
             c.seq[usize::from(up)] = seq.wrapping_add(bytes.len() as u32);
         }

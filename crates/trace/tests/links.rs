@@ -1,4 +1,4 @@
-//! Links between traces: who sent the messages that somebody else received.
+//! Links between traces, from the spans that sent messages to the spans that received them.
 #![allow(clippy::unwrap_used)]
 
 #[path = "world/memory.rs"]
@@ -27,7 +27,7 @@ fn kafka(id: u64, operation: &'static str, first: i64, last: i64, at: u64) -> Sp
         .build()
 }
 
-/// The same request as the broker saw it.
+/// The same request, observed at the broker.
 fn at_broker(id: u64, span: &Span) -> Span {
     Span { id: SpanId(id), tap: TapSide::ServerProcess, kind: SpanKind::Server, pid: 99, ..span.clone() }
 }
@@ -156,7 +156,7 @@ fn what_a_consumer_calls_belongs_to_the_fetch_that_brought_its_work_last() {
     let spans = vec![
         fetch(1, 10, T0),
         call(11, 11, T0 + 20 * MS),
-        // Both have asked in exchange 11: the later one has read what it works on now.
+        // Two fetches belong to exchange 11. The later one read the messages that the process works on now.
         fetch(2, 11, T0 + 30 * MS),
         call(12, 11, T0 + 60 * MS),
         empty,

@@ -1,4 +1,4 @@
-//! Rung 7 against a simulated event loop that writes down what it does.
+//! Rung 7 against a simulated event loop that records the truth.
 #![allow(clippy::unwrap_used)]
 
 #[path = "world/event_loop.rs"]
@@ -65,7 +65,8 @@ fn calls_all_at_once_are_solved() {
     assert!(confidence < right + 0.1, "{confidence}");
 }
 
-/// Each acts for what it reads itself, as Envoy's workers do: the others' requests are not in question.
+/// Each worker acts for the requests that it reads itself, as Envoy's workers do, so the other workers' requests are
+/// ruled out.
 #[test]
 fn loops_side_by_side_are_told_apart() {
     let (linked, right, _) = measured_of(simulate_threads(Loop { users: 25, ..BUSY }, 4));
@@ -162,7 +163,7 @@ fn too_many_go_on_as_they_came_and_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever comes in whatever order: each span goes out once, and an inferred cause encloses its call.
+    /// For any spans in any order: each span goes out once, and an inferred cause encloses its call.
     #[test]
     fn every_span_goes_out_once(
         facts in prop::collection::vec((any::<bool>(), 0u64..5_000, 0u64..3_000, 0u16..3, 0u8..4, any::<bool>()),

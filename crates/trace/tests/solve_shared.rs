@@ -11,7 +11,7 @@ use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId,
 use wirespan_trace::{Solver, SolverConfig};
 use world::{proc, Dice, World, MS, T0, US};
 
-/// What a request of each kind calls.
+/// The calls of a request of each kind.
 const KINDS: [&[u16]; 4] = [&[1, 2], &[1, 1, 2], &[1, 2, 2], &[1, 1, 2, 2]];
 
 struct Made {
@@ -69,8 +69,8 @@ struct Job {
     to: u16,
 }
 
-/// Threads read and answer; `workers` make the calls, in the order in which they were asked for. The kernel claims for
-/// each whom it takes for its maker, which is right `claims` times of 100.
+/// Threads read and answer; `workers` make the calls in the order of submission. The kernel claims a cause for
+/// each call by the wake-up of its worker; the claim is right `claims` times of 100.
 fn pool(users: u64, workers: usize, claims: u64, seed: u64) -> Made {
     let mut made = Made::new(seed);
     let (mut requests, mut open): (Vec<Span>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ fn claims_that_hold_stay() {
     for span in &spans {
         solver.push(span.clone(), &mut |s| out.push(s));
     }
-    // What came first had to wait, what came last has not.
+    // A call that came first had to wait; a call that came last did not.
     assert!(out.len() < spans.len() && out.len() > spans.len() / 2);
     assert_eq!(out.last(), spans.last());
     solver.finish(&mut |s| out.push(s));
@@ -151,7 +151,8 @@ fn claims_that_hold_stay() {
     assert_eq!((solver.stats().inferred, solver.stats().open), (0, 0));
 }
 
-/// Each turn reads, in one call, all that has come, and sends, in one call, a call for each: order is all there is.
+/// Each turn reads all arrived requests in one call, and sends one call for each request in one system call. Order is
+/// the only evidence.
 #[test]
 fn the_order_within_one_call_tells_who_is_who() {
     let mut made = Made::new(3);
@@ -171,7 +172,7 @@ fn the_order_within_one_call_tells_who_is_who() {
         for (i, r) in requests.iter().enumerate() {
             let mut c = made.call(1, now + MS, r);
             (c.request_seq, c.message_id) = (Some(seq + i as u32), Some(number * 2 + i as u64));
-            // All answers come in one call, too, in an order of their own.
+            // All answers arrive in one call, too, in an order of their own.
             (c.end_ns, c.response_ns) = (now + 2 * MS, now + 2 * MS);
             c.response_seq = Some(seq + ((i as u32 * 3 + 1) % together as u32));
             calls.push(c);

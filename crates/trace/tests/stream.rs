@@ -1,4 +1,4 @@
-//! Traces of spans that pass by.
+//! Traces from a live stream of spans.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -55,7 +55,7 @@ fn a_connection_that_many_share_all_the_time_is_many_traces() {
         stream.tick(span.end_ns, &mut |t| out.push(t));
         stream.push(span, &mut |t| out.push(t));
     }
-    // They come for ten seconds; what is over for two goes.
+    // Spans arrive for ten seconds; a trace that ended two seconds ago is exported.
     assert_eq!(out.len(), 80);
     assert_eq!(stream.stats().early_groups, 0);
     stream.finish(&mut |t| out.push(t));
@@ -71,7 +71,7 @@ fn who_was_kept_from_pushing_does_not_take_that_time_for_silence() {
     let mut out: Vec<Trace> = Vec::new();
     let mut stream = Stream::new(StreamConfig::default());
     stream.tick(T0, &mut |t| out.push(t));
-    // Five seconds in which nothing was pushed, then two batches, with a look at what is due between them.
+    // For five seconds no span is pushed, then two batches, with a tick between them.
     let spans = by_end(&w);
     let (first, second) = spans.split_at(3);
     for batch in [first, second] {
@@ -169,7 +169,7 @@ fn memory_is_bounded_and_nothing_is_lost() {
     let mut w = World::default();
     for i in 0..2000 {
         let c = w.call(None, proc(1, 1, "a"), proc(2, 2, "b"), T0 + i * MS, T0 + i * MS + MS);
-        // Every tenth shares one trace id: a group without end.
+        // Every tenth span has the same trace id, so one group never ends.
         if i % 10 == 0 {
             w.spans[c.client].trace_id = Some(wirespan_model::TraceId([1; 16]));
         }

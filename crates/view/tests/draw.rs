@@ -1,4 +1,4 @@
-//! The dependency map as text, DOT and SVG, and the map of what a store knows.
+//! The dependency map as text, DOT and SVG, and the map of a store's contents.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../map/tests/documents/mod.rs"]
@@ -56,7 +56,7 @@ fn an_edge_of_flow_records_alone_is_compared_by_its_handshakes_and_failures() {
         lines.starts_with("slowed  web → 10.0.0.9:80 ") && lines.contains("handshake p95") && lines.contains("×4.0"),
         "{lines}"
     );
-    // The next power of two may be a hair more; and a handful says nothing.
+    // The next power of two may be a tiny change, and a handful of handshakes proves nothing.
     assert!(says(&before, &of_flows(100, 0, 11)).starts_with("no difference"));
     assert!(says(&before, &of_flows(19, 0, 15)).starts_with("no difference"));
     let lines = says(&before, &of_flows(75, 25, 10));

@@ -1,8 +1,8 @@
-//! The map while evidence passes by: sums per edge that only grow, for metrics.
+//! The map of a live stream: sums per edge that only grow, for metrics.
 //!
-//! A span waits a moment for the span of the other end. Then its edge is known, and it is counted as in the whole map.
-//! Spans of one end of one connection belong to the same edge, so they wait as one sum. Connections are forgotten after
-//! one to two minutes.
+//! A span waits a moment for the span of the other end. Then its edge is known, and the span is counted as in the whole
+//! map. Spans of one end of one connection belong to the same edge, so they wait as one sum. Connections are forgotten
+//! after one to two minutes.
 
 mod sums;
 mod top;
@@ -26,15 +26,15 @@ use wirespan_model::{Flow, Resource, Span, SpanKind, TapSide, Transport};
 /// Limits.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
-    /// For how long a span waits for that of the other end.
+    /// How long a span waits for the span of the other end.
     pub wait: Duration,
-    /// Most sums of spans, and flow records, that wait; beyond it the oldest are counted early.
+    /// Most sums of spans, and flow records, that wait. Beyond it the oldest are counted early.
     pub max_waiting: usize,
     /// Most connections that are known at once.
     pub max_connections: usize,
-    /// Most edges with a name; the rest is one.
+    /// Most edges with a name; the other edges share one sum.
     pub max_edges: usize,
-    /// For how long a connection is known at least.
+    /// Shortest time that a connection is remembered.
     pub memory: Duration,
 }
 
@@ -55,13 +55,13 @@ impl Default for LiveConfig {
 pub struct LiveStats {
     /// Requests of which one end was not observed.
     pub unpaired: u64,
-    /// Spans that were counted before their time for want of room: their other end may have been missed.
+    /// Spans that were counted early for lack of room, perhaps without their other end.
     pub early: u64,
-    /// Connections that were not matched for want of room.
+    /// Connections that were not matched for lack of room.
     pub unmatched: u64,
-    /// Requests counted in the rest, as there are too many edges.
+    /// Requests counted in the shared sum, because there are too many edges.
     pub folded_requests: u64,
-    /// Connections and bytes counted in the rest.
+    /// Connections and bytes counted in the shared sum.
     pub folded_flows: u64,
 }
 
@@ -123,9 +123,10 @@ struct Slot {
     flows: Vec<FlowPart>,
 }
 
-/// Long against the time between the requests of a busy connection, short against the wait.
+/// The length of a slot: long against the time between the requests of a busy connection, short against the wait.
 const SLOT: Duration = Duration::from_millis(250);
-/// Of the exchanges of a half-seen connection this share is kept to find its other end. Both ends choose the same ones.
+/// Share of a half-seen connection's exchanges that is kept for finding its other end. Both ends choose the same
+/// exchanges.
 const WIRES: u64 = 16;
 
 /// Sums per edge.
@@ -134,7 +135,7 @@ pub struct LiveMap {
     waiting: VecDeque<Slot>,
     /// Groups and flow records in it.
     waits: usize,
-    /// Two directories of connections. Both learn; the first is asked. When the second is old enough it replaces the
+    /// Two directories of connections. Both learn, and the first answers. When the second is old enough it replaces the
     /// first.
     known: [Directory; 2],
     turned: Instant,
@@ -145,7 +146,7 @@ pub struct LiveMap {
 }
 
 impl LiveMap {
-    /// Nothing yet.
+    /// An empty map.
     pub fn new(config: LiveConfig, now: Instant) -> Self {
         let max = config.max_connections;
         LiveMap {
@@ -161,7 +162,7 @@ impl LiveMap {
         }
     }
 
-    /// A span has come.
+    /// Takes a span.
     pub fn span(&mut self, span: &Arc<Span>, now: Instant) {
         let request = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess) && !is_opaque(&span.protocol);
         for directory in &mut self.known {
@@ -201,7 +202,7 @@ impl LiveMap {
         }
     }
 
-    /// A flow record has come.
+    /// Takes a flow record.
     pub fn flow(&mut self, flow: &Flow, now: Instant) {
         let ends = FlowEnds::of(flow);
         self.known.iter_mut().for_each(|directory| directory.learn_flow(&ends, flow.service()));
@@ -238,7 +239,7 @@ impl LiveMap {
         }
     }
 
-    /// Counts everything, at the end.
+    /// Counts everything that waits, at the end.
     pub fn finish(&mut self) {
         while let Some(slot) = self.waiting.pop_front() {
             self.count(slot);
@@ -272,7 +273,7 @@ impl LiveMap {
             _ if client.kind == NodeKind::Service && is_database(&span.protocol) => "database",
             _ => "virtual_node",
         };
-        // The server's span of a request that the client's span has already counted.
+        // The client of this server span was observed, so the client's span has counted the request already.
         let again = serves && client.kind == NodeKind::Service;
         let edge = GraphEdge { client: client.name, server: server.name, connection_type };
         let sums = self.calls.at(edge, if again { 0 } else { group.requests });
@@ -305,14 +306,14 @@ impl LiveMap {
         link.add_round_trips(&flow.rtt);
     }
 
-    /// Requests by edge, sorted; the rest, if there is one, as `other` calls `other`.
+    /// Requests by edge, sorted; the shared sum, if there is one, as `other` calls `other`.
     pub fn calls(&self) -> Vec<(GraphEdge, &CallSums)> {
         let other = || GraphEdge { client: "other".into(), server: "other".into(), connection_type: "" };
         let named = self.calls.named().into_iter().map(|(edge, sums)| (edge.clone(), sums));
         named.chain(self.calls.rest().map(|(sums, _)| (other(), sums))).collect()
     }
 
-    /// Flow records by edge, sorted; the rest, if there is one, as `other` at port 0.
+    /// Flow records by edge, sorted; the shared sum, if there is one, as `other` at port 0.
     pub fn flows(&self) -> Vec<(LinkEdge, &LinkSums)> {
         let other = || LinkEdge { client: "other".into(), server: "other".into(), transport: Transport::Tcp, port: 0 };
         let named = self.flows.named().into_iter().map(|(edge, sums)| (edge.clone(), sums));
@@ -350,7 +351,7 @@ fn slot_of(waiting: &mut VecDeque<Slot>, now: Instant) -> &mut Slot {
     slot
 }
 
-/// Everything that decides on which edge a span is counted.
+/// A hash of everything that decides on which edge a span is counted.
 fn group_of(span: &Span) -> u64 {
     let mut hasher = FxHasher::default();
     (span.tap, span.kind, span.host_id, span.netns, span.tuple).hash(&mut hasher);
@@ -358,7 +359,7 @@ fn group_of(span: &Span) -> u64 {
     hasher.finish()
 }
 
-/// Protocols of databases and caches, as service graphs tell them apart.
+/// Protocols of databases and caches, in the sense of service graphs.
 fn is_database(protocol: &str) -> bool {
     const DATABASES: [&str; 9] =
         ["postgresql", "mysql", "redis", "mongodb", "memcached", "cassandra", "clickhouse", "tds", "ldap"];

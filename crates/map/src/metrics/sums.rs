@@ -67,7 +67,7 @@ impl From<&Log2Histogram> for RoundTrips {
     fn from(h: &Log2Histogram) -> Self {
         let mut all = RoundTrips::default();
         for (i, n) in h.0.iter().copied().enumerate().filter(|(_, n)| *n > 0) {
-            // The first bound is 2^7 µs; from there each bucket takes two of theirs.
+            // The first bound is 2^7 µs. From there each bucket takes two of the flow records' buckets.
             let at = if i < 7 { 0 } else { ((i - 7) / 2 + 1).min(RTT_BOUNDS_S.len()) };
             all.counts[at] = all.counts[at].saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
             all.sum_s += n as f32 * 2f32.powf(i as f32 + 0.5) / 1e6;
@@ -106,7 +106,7 @@ pub struct FlowSums {
     pub resets: u64,
 }
 
-/// All that is counted of an edge by its flow records.
+/// All counts of an edge from its flow records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkSums {
     /// Connections and bytes.

@@ -26,7 +26,7 @@ impl<K: Clone + Eq + Hash + Ord, V: Default> Top<K, V> {
         Top { max, named: FxHashMap::default(), rest: V::default(), waiting: FxHashMap::default(), folded: 0 }
     }
 
-    /// Where `weight` more of this key is added.
+    /// The sum to which `weight` more of this key is added.
     pub(crate) fn at(&mut self, key: K, weight: u64) -> &mut V {
         if self.named.len() < self.max || self.named.contains_key(&key) {
             let (sum, recent) = self.named.entry(key).or_default();
@@ -57,14 +57,14 @@ impl<K: Clone + Eq + Hash + Ord, V: Default> Top<K, V> {
         self.named.values_mut().for_each(|(_, recent)| *recent = 0);
     }
 
-    /// Those with a name, sorted.
+    /// The sums with a name, sorted.
     pub(crate) fn named(&self) -> Vec<(&K, &V)> {
         let mut all: Vec<(&K, &V)> = self.named.iter().map(|(k, (v, _))| (k, v)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
-    /// The rest, if anything is in it, and how much that was.
+    /// The shared sum, if it is not empty, and its weight.
     pub(crate) fn rest(&self) -> Option<(&V, u64)> {
         (self.folded > 0).then_some((&self.rest, self.folded))
     }

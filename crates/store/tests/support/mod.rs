@@ -23,7 +23,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Texts, of whichever type a field has.
+/// Makes texts, in any type that a field has.
 fn text<T: From<&'static str> + From<String> + Clone + std::fmt::Debug>() -> impl Strategy<Value = T> {
     prop_oneof![
         Just("").prop_map(Into::into),

@@ -1,4 +1,4 @@
-//! A simulated event loop that writes down what it does.
+//! A simulated event loop that records the truth.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use super::world::{proc, Dice, World, MS, T0, US};
@@ -12,7 +12,7 @@ use wirespan_trace::{Solver, SolverConfig};
 pub enum Order {
     /// First in, first out, as in asyncio.
     Queue,
-    /// Any of those that are ready.
+    /// Any of the tasks that are ready.
     Any,
 }
 
@@ -26,7 +26,7 @@ pub struct Loop {
     pub seed: u64,
 }
 
-/// What happens: somebody has something to read for request `of`; `call` is what was answered, if it is that.
+/// An event: data have arrived for request `of`; `call` is the call that was answered, if it is an answer.
 #[derive(Clone, Copy)]
 struct Ready {
     of: usize,
@@ -40,8 +40,7 @@ struct Doing {
     open: usize,
 }
 
-/// Spans of one process, and for each call its true parent. Calls have no cause, but the kernel knows that there is
-/// one.
+/// Spans of one process, and the true parent of each call. Calls have no cause, but the kernel knows that there is one.
 pub fn simulate(l: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
     let (mut world, mut dice, app) = (World::default(), Dice(l.seed), proc(1, 77, "app"));
     let (mut doing, mut calls): (Vec<Doing>, Vec<Span>) = (Vec::new(), Vec::new());
@@ -59,7 +58,7 @@ pub fn simulate(l: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
         if queue.is_empty() {
             now = now.max(future.first_key_value().unwrap().0 .0);
         }
-        // One turn of the loop: it reads all that has come…
+        // One turn of the loop: it reads all data that have arrived.
         while let Some(first) = future.first_entry().filter(|e| e.key().0 <= now) {
             let came = first.remove();
             now += 15 * US;
@@ -87,7 +86,7 @@ pub fn simulate(l: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
                 None => {}
             }
         }
-        // …then acts for those that it had read.
+        // Then it acts for the requests that it has read.
         for _ in 0..queue.len() {
             let at = if l.order == Order::Queue { 0 } else { dice.roll(queue.len() as u64) as usize };
             let ready = queue.remove(at);
@@ -118,12 +117,12 @@ pub fn simulate(l: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
         }
     }
     let mut all: Vec<Arc<Span>> = done.into_iter().chain(calls).map(Arc::new).collect();
-    // They come when they have ended.
+    // Spans arrive in the order of their end.
     all.sort_by_key(|s| (s.end_ns, s.id));
     (all, truth)
 }
 
-/// The same by several threads of one process, each with connections of its own.
+/// As above, for several threads of one process, each with connections of its own.
 pub fn simulate_threads(l: Loop, threads: u64) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
     let (mut all, mut truth) = (Vec::new(), HashMap::new());
     for thread in 0..threads {
@@ -143,7 +142,7 @@ pub fn simulate_threads(l: Loop, threads: u64) -> (Vec<Arc<Span>>, HashMap<SpanI
     (all, truth)
 }
 
-/// Pushes all spans as time passes; what comes out, in order.
+/// Pushes all spans as time passes; returns the output in order.
 pub fn solve(spans: &[Arc<Span>], config: SolverConfig) -> Vec<Arc<Span>> {
     let (mut solver, mut out) = (Solver::new(config), Vec::new());
     let mut ticked = 0;
@@ -158,7 +157,7 @@ pub fn solve(spans: &[Arc<Span>], config: SolverConfig) -> Vec<Arc<Span>> {
     out
 }
 
-/// How sure an inferred cause is; 0 if none was inferred.
+/// Confidence of an inferred cause; 0 if none was inferred.
 pub fn confidence(span: &Span) -> f64 {
     match span.attrs.iter().find(|(k, _)| k == CONFIDENCE) {
         Some((_, Value::Float(c))) => *c,

@@ -85,8 +85,8 @@ impl World {
         Call { client: self.spans.len() - 2, server: self.spans.len() - 1 }
     }
 
-    /// Requests over one connection, 100 ms after each other, the next one before the last was answered: both have that
-    /// name. For each, its server calls another.
+    /// Requests over one connection, 100 ms after each other. Each begins before the previous answer, so both own the
+    /// same exchange. The server of each request calls another service.
     pub fn over_one_connection(&mut self, requests: u64) -> Vec<Call> {
         let (user, a, b) = (proc(1, 10, "user"), proc(1, 11, "a"), proc(1, 12, "b"));
         (0..requests)
@@ -126,7 +126,7 @@ pub fn link_of(traces: &[Trace], id: SpanId) -> Option<(SpanId, Evidence, f32)> 
     s.link.map(|l| (l.parent, l.evidence, l.confidence))
 }
 
-/// What must hold of every trace, whatever the spans.
+/// Rules that every trace must keep, for any set of spans.
 pub fn check(trace: &Trace) {
     let mut depth: HashMap<SpanId, u32> = HashMap::new();
     assert!(!trace.spans.is_empty());

@@ -1,4 +1,4 @@
-//! A made-up shop, seen as wirespan would see it: spans whose keys join them, none of them linked by hand.
+//! A made-up shop, as wirespan would observe it: the keys of the spans join them, and no span is linked by hand.
 //!
 //! web (Python) → cart (Go) → redis; web → catalog (Node) → DNS and a database that is not traced; web → payment
 //! (Java), which fails now and then. One nightly job makes a trace of more than a thousand spans.
@@ -37,7 +37,7 @@ fn service(name: &str, executable: &str, n: u8, port: u16, evidence: Evidence) -
     Service { resource: Arc::new(resource), pid: 4000 + u32::from(n), ip: n, port, traced: true, evidence }
 }
 
-/// Where a call comes from: the service, the exchange that it handles, and the thread.
+/// The origin of a call: the service, the exchange that it handles, and the thread.
 #[derive(Clone)]
 pub struct Caller<'a> {
     service: &'a Service,
