@@ -4,7 +4,7 @@
 //! `docker-ID.scope`, `/docker/ID`, `cri-containerd-ID.scope`, `crio-ID.scope`, `libpod-ID.scope`,
 //! `…:cri-containerd:ID`, `/kubepods/burstable/podUID/ID`; ECS on Fargate writes `/ecs/TASK/TASK-NUMBER`.
 
-/// What the path of a cgroup tells.
+/// Facts from the path of a cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Container {
     /// Container id, lower-case hex; `None` outside containers.

@@ -111,7 +111,7 @@ fn run(cuts: &[usize], swaps: &[bool], requests: usize) -> Vec<Span> {
                 now += 1000;
                 calls.push(if out { c.send(now, part) } else { c.recv(now, part) });
             }
-            // The first call of a connection tells where its stream begins: it stays first.
+            // The first call of a connection marks the start of its stream, so it stays first.
             let from = usize::from(i == 0);
             for k in from..calls.len().saturating_sub(1) {
                 if *swaps.next().unwrap_or(&false) {

@@ -353,7 +353,7 @@ fn waiting_plaintext_does_not_shift_plaintext_with_a_known_place() {
     for (turn, request) in (0u64..).zip(&wanted) {
         let at = c.seq[1];
         stage.event(c.send(T0 + turn * MS, &data(request)));
-        // The first was told by a thread that did not send it, and too late for its own record.
+        // A thread that did not send the first record reported its plaintext, and too late for its own record.
         let told = if turn == 0 { T0 + MS / 2 } else { T0 + turn * MS };
         stage.event(plain(&c, Direction::Egress, told, request, at.filter(|_| turn > 0)));
         places.push(at);

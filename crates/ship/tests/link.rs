@@ -174,7 +174,7 @@ fn a_server_that_restarts_gets_the_rest() {
 
 #[test]
 fn without_a_server_memory_is_bounded_and_losses_are_counted() {
-    // A port that nobody listens on.
+    // A port without a listener.
     let addr = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
     let limit = 20_000;
     let s = Sender::start(SenderConfig { backlog_bytes: limit, queue_spans: 500, ..config(addr) }).unwrap();

@@ -1,4 +1,4 @@
-//! What it costs to infer for whom calls were made, by how many requests are open at a time.
+//! The cost of inferring causes, by the number of requests that are open at a time.
 //!
 //! `cargo run --release -p wirespan-trace --example solve_cost`
 #![allow(clippy::unwrap_used)]

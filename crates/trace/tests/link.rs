@@ -142,7 +142,7 @@ fn the_same_exchange_on_another_host_is_another_request() {
     assert_eq!(link_of(&traces, w.id(b.client)), None);
 }
 
-/// nginx reads on an event loop: no thread tells which request it acts for, but it forwards X-Request-ID.
+/// nginx reads on an event loop: its thread does not show the current request, but it forwards X-Request-ID.
 fn proxied(w: &mut World, t: u64, request_id: &str) -> [Call; 2] {
     let nginx = proc(1, 50, "nginx");
     let a = w.call(None, USER, nginx, t, t + 20 * MS);

@@ -121,7 +121,8 @@ impl Nat {
             return None;
         }
         let own = Socket::here().ok()?;
-        // A question about nothing: what comes back tells whether there is connection tracking and the right to ask.
+        // Ask for a connection that cannot exist: the answer shows whether connection tracking is loaded and may be
+        // queried.
         let nobody = Tuple::new(Transport::Tcp, Endpoint::UNSPECIFIED, Endpoint::UNSPECIFIED);
         if own.ask(&nobody).is_err() {
             return None;

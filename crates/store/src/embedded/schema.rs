@@ -133,7 +133,7 @@ pub(crate) const KEY_COLUMNS: &[Col] = &[
     Col::ServerPort,
 ];
 
-/// Columns of which [`Store::scan_outline`](crate::Store::scan_outline) makes spans.
+/// Columns that [`Store::scan_outline`](crate::Store::scan_outline) reads.
 pub(crate) const OUTLINE_COLUMNS: &[Col] = &[
     Col::Start,
     Col::Duration,

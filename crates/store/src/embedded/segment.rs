@@ -343,7 +343,7 @@ impl Open {
     }
 }
 
-/// Columns of a row group that are not blank, as far as statistics tell.
+/// Columns of a row group that may have values, according to the statistics.
 fn filled_columns(group: &RowGroupMetaData) -> Vec<usize> {
     let rows = group.num_rows();
     let blank = |nullable: bool, column: &ColumnChunkMetaData| match column.statistics() {

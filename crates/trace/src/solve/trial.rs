@@ -66,7 +66,7 @@ pub(super) fn is_tried(span: &Span) -> bool {
 }
 
 impl Trial {
-    /// Adds a call of which the kernel claims the cause.
+    /// Adds a call with a cause claimed by the kernel.
     pub(super) fn add_claim(&mut self, span: &Span) {
         let Some(exchange) = span.cause else { return };
         let mut h = FxHasher::default();
