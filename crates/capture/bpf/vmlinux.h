@@ -2,6 +2,7 @@
 /*
  * The kernel types that wirespan reads, each with only the fields it reads. CO-RE relocates every access, so order
  * and offsets here mean nothing; a field that a kernel lacks is guarded with bpf_core_field_exists() where it is used.
+ * Long because all kernel types are listed in one place.
  */
 #ifndef WS_VMLINUX_H
 #define WS_VMLINUX_H

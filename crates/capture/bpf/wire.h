@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The whole contract between the kernel programs and user space, in one file although it is long: whoever changes one
- * side sees the other. build.rs makes the Rust types and numbers of every struct and enum here; src/wire.rs reads them.
- * All integers are in host byte order except addresses, which are in network byte order; times are CLOCK_MONOTONIC ns.
+ * The whole contract between the kernel programs and user space. Long because it is the whole contract, in one file: a
+ * change of one side shows the other. build.rs makes the Rust types and numbers of every struct and enum here;
+ * src/wire.rs reads them. All integers are in host byte order except addresses, which are in network byte order; times
+ * are CLOCK_MONOTONIC ns.
  */
 #ifndef WS_WIRE_H
 #define WS_WIRE_H

@@ -103,7 +103,10 @@ static __always_inline void add_due(struct ws_flow_counts *c, const struct flow_
 
 static const struct ws_flow_counts no_counts;
 
-/* The table fills up: an early drain is cheaper than what does not fit. A record that is given back wakes who waits, too. */
+/*
+ * The table fills up. An early drain is cheaper than bundles that do not fit. A discarded record wakes the waiting
+ * reader, too.
+ */
 static __always_inline void flow_made_one(void)
 {
 	struct ws_flow *nothing;

@@ -2,16 +2,17 @@
 /*
  * Flows: connections bundled by process, remote address and listening port.
  *
- * A TCP socket in use has a place in two arrays: a slot, which a message looks at, and its state. The place follows from
- * the socket's cookie, so that nothing is hashed, allocated or freed for a connection. What was exchanged on it TCP counts
- * itself; only calls are counted here, in the slot, which costs a message next to nothing. All goes into the socket's bundle
- * when it closes, and when `flow_sweep` passes, just before each drain. Two tables of
- * bundles take turns: user space puts the empty one into `flow_current`, for which the kernel waits until no program works
- * with the other (maybe_wait_bpf_programs), and only then empties that one: no count is ever written to a bundle that has
- * been read.
+ * A TCP socket in use has a place in two arrays: a slot, which each message reads, and its state. The place follows
+ * from the socket's cookie, so that nothing is hashed, allocated or freed for a connection. TCP itself counts the bytes
+ * of the socket. Only calls are counted here, in the slot, at almost no cost to a message. All counts go into the
+ * socket's bundle when the socket closes, and when `flow_sweep` passes, just before each drain.
  *
- * Every table is bounded and none may lose a dependency: a socket whose places are all taken has its state in socket
- * storage, and is bundled with each message; a bundle without room goes out on its own through `flow_spills`.
+ * Two tables of bundles take turns. User space puts the empty table into `flow_current`; the kernel then waits until no
+ * program works with the other table (maybe_wait_bpf_programs). Only then does user space empty the other table: no
+ * count is ever written to a bundle that has been read.
+ *
+ * Every table is bounded, and none may lose a dependency. If all places of a socket are taken, its state is in socket
+ * storage, and each message is bundled. A bundle without room goes out on its own through `flow_spills`.
  */
 #ifndef WS_FLOW_MAPS_H
 #define WS_FLOW_MAPS_H

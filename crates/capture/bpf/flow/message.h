@@ -9,15 +9,18 @@
 #define FIRST_EPHEMERAL_PORT 32768
 
 /*
- * What the next three leave to the one that is called after them. They return it instead of calling each other: before Linux
- * 6.13 all functions that are under way have 512 bytes of stack together.
+ * What the next three functions leave to the function called after them. They return it instead of calling each other:
+ * before Linux 6.13, all nested functions share 512 bytes of stack.
  */
 #define FLOW_TOLD 0
 #define FLOW_IS_UNLISTED 1
 #define FLOW_IS_UNKNOWN 2
 #define FLOW_HAS_ENDED 3
 
-/* A read of what came before the connection was closed: that may have given its port back, and its bytes have been told. */
+/*
+ * A read of bytes that came before the connection was closed. The close may have given the port back, and the bytes
+ * have been told.
+ */
 static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *task, __u8 direction)
 {
 	struct flow_sock f;
@@ -68,7 +71,10 @@ static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __
 	return 0;
 }
 
-/* A connection without a slot: nothing sweeps it, so each message goes into the bundle. Or one of nobody that was chosen. */
+/*
+ * A connection without a slot: nothing sweeps it, so each message goes into the bundle. Or a connection of no chosen
+ * process.
+ */
 static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
 {
 	struct flow_tcp now = {};
@@ -167,8 +173,9 @@ static __always_inline __u64 flow_name(struct task_struct *task, struct task_sta
 }
 
 /*
- * Who asks and who answers is not written on a datagram. A socket that did not choose its port is a client. One that did
- * serves, unless it spoke first and not to an ephemeral port; two that use the same port are peers.
+ * A datagram does not name the client and the server. A socket that did not choose its port is a client. A socket that
+ * chose its port is a server, unless it spoke first and not to an ephemeral port. Two sockets with the same port are
+ * peers.
  */
 static __always_inline __u8 flow_datagram_role(struct sock *sk, __u8 direction, __u16 local, __u16 remote)
 {

@@ -72,8 +72,8 @@ static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8
 #define FLOW_HOT 256
 
 /*
- * Where a socket may have its place: first in a part of the arrays that stays in the cache, so that short connections do not
- * wander through memory. Neighbours do not share a line of the cache.
+ * Where a socket may have its place: first in a part of the arrays that stays in the cache, so that short connections
+ * do not wander through memory. Neighbours do not share a line of the cache.
  */
 static __always_inline __u32 flow_place(__u64 cookie, int way)
 {
@@ -153,8 +153,8 @@ static __always_inline void flow_publish(struct flow_slot *slot, __u64 cookie)
 }
 
 /*
- * Who closes a socket is alone with its state from here on, if no sweep is at it. A sweep says that it looks before it looks
- * whose the place is, who closes does both the other way round.
+ * True if no sweep reads the state of the closing socket: from here on, the close is alone with it. A sweep first
+ * announces that it looks, and then looks whose place it is. A close does both in the opposite order.
  */
 static __always_inline bool flow_closes(struct sock *sk, struct flow_slot *slot, struct flow_sock *f)
 {
@@ -171,8 +171,8 @@ static __always_inline void flow_leave(struct flow_slot *slot, struct flow_sock 
 }
 
 /*
- * A sweep and a close may meet: one of them gets it, and what the other has seen is older. Who is alone with the state, which
- * ends with that, need not pay for it.
+ * A sweep and a close may meet: one of them gets the count, and the other has seen an older one. A close that is alone
+ * with the state, which ends with the close, need not pay for the atomic operation.
  */
 static __always_inline __u64 due_u64(__u64 now, __u64 *bundled, bool alone)
 {
@@ -209,8 +209,8 @@ struct flow_tcp {
 #define SOCK_DONE 1 /* a FIN came */
 
 /*
- * A FIN has a sequence number, and counts as a byte received, but is none. What is sent again is not sent. In this order,
- * whoever looks without a lock sees too little rather than too much, and the rest the next time.
+ * A FIN has a sequence number, and counts as a byte received, but is none. Bytes that are sent again do not count as
+ * sent. In this order, a reader without a lock sees too little rather than too much, and the rest the next time.
  */
 #define FLOW_BYTES(now, READ)                                                                  \
 	do {                                                                                   \
@@ -308,8 +308,8 @@ __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, stru
 }
 
 /*
- * The first call on a socket tells which process uses it: of an accepted one only who listens is known before, which may be
- * a parent that handed the listening socket down.
+ * The first call on a socket tells which process uses it. Before that, only the listening process of an accepted socket
+ * is known, and that may be a parent that handed the listening socket down.
  */
 static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task_struct *task)
 {

@@ -52,7 +52,10 @@ __noinline int flow_sweep_place(__u32 at)
 	return 1;
 }
 
-/* Who takes a place says so afterwards, and this forgets it before it looks: so it sees the place, or what was said stays. */
+/*
+ * A socket first takes a place and then sets the mark of its block. The sweep clears the mark before it looks: either
+ * it sees the place, or the mark stays.
+ */
 static long flow_sweep_block(struct bpf_map *map, __u32 *block, __u32 *used, void *unused)
 {
 	__u32 first = *block * FLOW_BLOCK, taken = 0;

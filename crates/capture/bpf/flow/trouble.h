@@ -53,7 +53,10 @@ int BPF_PROG(flow_reset_sent, struct sock *sk, const struct sk_buff *skb)
 	struct flow_sock *f;
 	__u64 cookie;
 
-	/* A reset in the name of no socket, or of one in TIME_WAIT or not yet accepted (which lack most of their fields). */
+	/*
+	 * A reset in the name of no socket, or of a socket in TIME_WAIT or not yet accepted. Such sockets lack most of
+	 * their fields.
+	 */
 	if (!sk || sk->__sk_common.skc_state == TCP_TIME_WAIT || sk->__sk_common.skc_state == TCP_NEW_SYN_RECV)
 		return 0;
 	cookie = flow_cookie(sk);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Reads the header block of an HTTP/1 request, eight bytes at a time: where it ends, and what of it matters to injection. */
+/*
+ * Reads the header block of an HTTP/1 request, eight bytes at a time: its end, and the headers that matter to
+ * injection.
+ */
 #ifndef WS_INJECT_HEAD_H
 #define WS_INJECT_HEAD_H
 
@@ -128,8 +131,8 @@ struct head_source {
 };
 
 /*
- * Takes the next eight bytes; behind the last, they are 0xff. 1 when there is nothing more to read. A global function: the verifier follows it
- * once, and not for each place of a head.
+ * Takes the next eight bytes; behind the last, they are 0xff. 1 when there is nothing more to read. A global function:
+ * the verifier follows it once, and not for each place of a head.
  */
 __noinline int head_word(struct head *h, __u64 word)
 {

@@ -99,8 +99,9 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
 }
 
 /*
- * For which exchange the next request on this socket will be sent: what follow_cause() will say when the call has ended. A
- * provisional cause gets its name too late for us: who woke the worker for it is good enough, anything less is not.
+ * The cause of the next request on this socket: the exchange that follow_cause() will name when the call has ended. A
+ * provisional cause gets its name too late for injection: the thread that woke the worker is good enough, anything less
+ * is not.
  */
 static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct attribution *a, __u32 tid,
 					   __u32 pid)
@@ -143,8 +144,9 @@ static __always_inline bool choose_context(struct trace_context *c, const struct
 }
 
 /*
- * Tells what stands on the wire besides the bytes of the call that is under way. Its first byte's sequence number is noted as
- * if the call had been timed (socket_tracepoints.h), for the socket will have counted what was added, too.
+ * Tells which bytes stand on the wire besides those of the current call. The sequence number of the call's first byte
+ * is noted as if the call had been timed (socket_tracepoints.h), because the socket will have counted the added bytes,
+ * too.
  */
 static __always_inline void tell_injected(const struct inject_sock *i, __u64 sk, __u64 cookie, struct task_state *t,
 					  __u16 at)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Trace context beside the bytes of a request, whatever they are: an experimental option of TCP (RFC 6994) on the segment
- * that begins the request. It is bound to the sequence number of that segment, so that what is split, merged or sent again
- * on the way cannot give it to other bytes; a segment that is sent again goes without.
+ * Trace context beside the bytes of a request, whatever they are: an experimental option of TCP (RFC 6994) on the
+ * segment that begins the request. The option is bound to the sequence number of that segment, so that segments split,
+ * merged or sent again on the way cannot give it to other bytes. A segment that is sent again goes without the option.
  *
  * The whole option is 28 bytes, which is what timestamps leave; its identifier says whether the trace is sampled.
  */
@@ -53,8 +53,8 @@ static __always_inline void expect_option(struct bpf_sock_ops *c)
 }
 
 /*
- * How long segments may be is asked before a call's first byte is queued, and holds for all of the call. So they are shorter
- * for the call that may begin a request; else the segment with the option would not fit through.
+ * The kernel asks for the length of segments before a call's first byte is queued, and keeps it for the whole call. So
+ * segments are shorter for a call that may begin a request; else the segment with the option would not fit through.
  */
 static __always_inline void shorten_segments(struct bpf_sock_ops *c, struct bpf_sock *sk, const struct inject_sock *i)
 {
@@ -93,7 +93,7 @@ static __always_inline bool load_option(struct bpf_sock_ops *c, struct context_o
 	return bpf_load_hdr_opt(c, o, sizeof(*o), 0) == sizeof(*o);
 }
 
-/* A segment that comes with options of which the kernel knows nothing. Each piece of a segment that was split has them. */
+/* A segment has arrived with options unknown to the kernel. Each piece of a split segment has them. */
 static __always_inline void keep_option(struct bpf_sock_ops *c, struct bpf_sock *sk)
 {
 	struct context_option o;

@@ -23,8 +23,8 @@ static long received_word(__u32 n, struct head_source *s)
 }
 
 /*
- * Reads the head that the scratch begins with, and remembers the context of this exchange if it has one. A global function:
- * the verifier follows it once, and not for each way in which the bytes may have been copied.
+ * Reads the head at the start of the scratch buffer, and remembers the context of this exchange if it has one. A global
+ * function: the verifier follows it once, and not for each way in which the bytes may have been copied.
  */
 __noinline int remember_context(__u32 copied, __u64 exchange)
 {

@@ -14,7 +14,7 @@
  * context. src/runtime/asyncio.rs finds the functions; the offsets are those of builds with the interpreter's lock, and
  * a task is trusted only if its birth was seen.
  *
- * Over 300 lines: one program, whose points share the state of a callback.
+ * Long because all probes of the program share the state of a callback.
  */
 #ifndef WS_ASYNCIO_H
 #define WS_ASYNCIO_H

@@ -9,7 +9,7 @@
  * collector leaves in each object the address to which it went, until the place is used again. On a miss, the objects
  * behind the last marks are searched once per collection for such addresses, and the cause of what has moved is noted.
  *
- * Over 300 lines: marks, and what has moved since they were made, are one search.
+ * Long because marks, and the objects that have moved since they were made, are one search.
  */
 #ifndef WS_ALLOCATION_H
 #define WS_ALLOCATION_H

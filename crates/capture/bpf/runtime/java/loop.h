@@ -17,7 +17,7 @@
  * Not seen: objects that a loop makes for others in a task before it sends anything in that task. They are taken for
  * its last event's; the traces put that on trial, as they do with a child.
  *
- * Over 300 lines: both places are learnt from each other.
+ * Long because both places are learnt from each other.
  */
 #ifndef WS_JAVA_LOOP_H
 #define WS_JAVA_LOOP_H
