@@ -182,6 +182,7 @@ static __always_inline __u32 copy_payload(struct scratch *r, const struct locati
 	}
 	if (n > l->buffer.len)
 		n = l->buffer.len;
+	barrier_var(n); /* Linux 6.1 knows the bound only of the very register that is checked */
 	if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)l->buffer.base))
 		return 0;
 	return n;

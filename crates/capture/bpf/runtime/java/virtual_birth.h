@@ -11,7 +11,7 @@
 #define WS_VIRTUAL_BIRTH_H
 
 /* For which request the virtual thread that the current thread has mounted was made; 0 if that is not known. */
-__noinline __u64 made_for(struct java_thread *j)
+static __always_inline __u64 made_for(struct java_thread *j)
 {
 	struct java_search *s = java_search();
 
