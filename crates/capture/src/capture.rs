@@ -3,13 +3,13 @@
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
 use crate::features::{self, Feature, MessageRung, Program};
-use crate::flow::{self, FlowSource};
 use crate::inject::{self, Propagate};
 use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Loaded};
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
 use crate::preemption::tracepoints_are_preemptible;
 use crate::ring::Ring;
+use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::{FactMaps, Watcher};
 use crate::wire;
@@ -18,6 +18,7 @@ use crate::Verdict;
 use libbpf_rs::btf::types::{Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
+use std::any::Any;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::time::Duration;
@@ -42,9 +43,10 @@ pub struct Capture {
     rung: MessageRung,
     retransmits: bool,
     messages: bool,
-    /// Whether flows are bundled; and their source, until it is taken.
-    bundles: bool,
-    flows: Option<FlowSource>,
+    /// Sources that have a reader of their own.
+    with_reader: Vec<&'static dyn Source>,
+    /// Their readers, until each is taken.
+    readers: Vec<Box<dyn Any + Send>>,
 }
 
 impl Capture {
@@ -66,11 +68,7 @@ impl Capture {
         };
         let rung = features::choose_rung(has, options.rung.as_deref()).map_err(CaptureError::Config)?;
         let mut wanted = features::wanted(rung, has);
-        let asked = |p: &Program| match (p.is_flow(), p.sees_messages()) {
-            (true, _) => options.flows.is_some(),
-            (_, true) => options.messages,
-            _ => true,
-        };
+        let asked = |p: &Program| source::is_asked(p, options);
         wanted.retain(|p| asked(p));
         let propagates = options.propagate != Propagate::Off || options.propagate_options;
         if propagates && rung == MessageRung::SocketTracepoints {
@@ -86,11 +84,10 @@ impl Capture {
         let mut links = Vec::new();
         let sockets = skel.maps.inject_sockets.as_fd().as_raw_fd();
         let mut injection = Vec::new();
-        // Flows last: they would bundle the sockets of the self-test.
-        for flows in [false, true] {
+        for last in [false, true] {
             for program in skel.object_mut().progs_mut() {
                 let name = program.name().to_str();
-                if features::programs().any(|p| name == Some(p.name) && p.is_flow()) != flows {
+                if name.is_some_and(|n| SOURCES.iter().any(|s| s.attaches_last() && s.owns(n))) != last {
                     continue;
                 }
                 if on_demand::waits(name.unwrap_or_default()) {
@@ -114,7 +111,7 @@ impl Capture {
                     links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
                 }
             }
-            if !flows && propagates {
+            if !last && propagates {
                 let names: Vec<_> = programs.iter().map(|p| p.name).collect();
                 if options.propagate != Propagate::Off {
                     injection.push(inject::start(&mut skel, options.propagate, &names, targets));
@@ -126,10 +123,14 @@ impl Capture {
                 ring.take(usize::MAX, &mut |_| ());
             }
         }
-        if let Some(bss) = skel.maps.bss_data.as_mut() {
-            bss.flows_open = true;
-        }
         let names: Vec<_> = programs.iter().map(|p| p.name).collect();
+        let (mut with_reader, mut readers) = (Vec::new(), Vec::new());
+        for source in SOURCES {
+            if let Some(reader) = source.open(&mut skel, &names).map_err(bpf("opening the tables of a source"))? {
+                with_reader.push(*source);
+                readers.push(reader);
+            }
+        }
         if options.hooks_from_start {
             on_demand::want_all(&mut skel);
         }
@@ -138,11 +139,9 @@ impl Capture {
         let mut features = features::table(rung, &names, &refused, has);
         features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
-        let flows =
-            names.contains(&"flow_state").then(|| FlowSource::new(&skel).map_err(bpf("opening the tables of flows")));
-        let flows = flows.transpose()?;
-        if flows.is_some() {
-            flow::adopt(&skel, &flow::processes(targets));
+        if !with_reader.is_empty() {
+            let pids = targets.processes();
+            with_reader.iter().for_each(|source| source.adopt(&skel, &pids));
         }
         let uprobes = uprobes(&skel, &programs);
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
@@ -152,7 +151,7 @@ impl Capture {
         } else {
             None
         };
-        let (retransmits, bundles) = (names.contains(&"tcp_retransmit_skb"), flows.is_some());
+        let retransmits = names.contains(&"tcp_retransmit_skb");
         let messages = options.messages;
         let clock = Clock::now();
         Ok(Capture {
@@ -167,8 +166,8 @@ impl Capture {
             rung,
             retransmits,
             messages,
-            bundles,
-            flows,
+            with_reader,
+            readers,
         })
     }
 
@@ -182,7 +181,7 @@ impl Capture {
         self.retransmits
     }
 
-    /// Whether messages are seen, or flows only.
+    /// Whether messages are seen, or only what other sources give.
     pub fn sees_messages(&self) -> bool {
         self.messages
     }
@@ -197,10 +196,10 @@ impl Capture {
         &self.features
     }
 
-    /// The bundles of flows, for another thread to drain; `None` if none are made, or at the second call. After
-    /// [`Capture::detach`] they can be drained once more.
-    pub fn take_flows(&mut self) -> Option<FlowSource> {
-        self.flows.take()
+    /// The reader that a source has given, for another thread; `None` if there is none, or at the second call.
+    pub(crate) fn take_reader<T: 'static>(&mut self) -> Option<T> {
+        let at = self.readers.iter().position(|reader| reader.is::<T>())?;
+        self.readers.swap_remove(at).downcast().ok().map(|reader| *reader)
     }
 
     /// Takes what the kernel has emitted since the last call, without waiting; `into` is not cleared.
@@ -255,9 +254,7 @@ impl Capture {
         }
         self.bump_generation();
         on_demand::look_for_rings(&mut self.skel, &pids);
-        if self.bundles {
-            flow::adopt(&self.skel, &pids);
-        }
+        self.with_reader.iter().for_each(|source| source.adopt(&self.skel, &pids));
         Ok(())
     }
 
@@ -281,8 +278,7 @@ impl Capture {
 
     /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let counters = &self.skel.maps.counters;
-        let mut out: Vec<_> = wire::COUNTERS.map(|(which, name)| (name, wire::counter(counters, which))).to_vec();
+        let mut out: Vec<_> = SOURCES.iter().flat_map(|source| source.counters(&self.skel)).collect();
         out.extend(inject::counters(&self.skel));
         out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));

@@ -9,7 +9,6 @@ mod capture;
 pub mod clock;
 mod error;
 pub mod features;
-mod flow;
 mod inject;
 mod load;
 mod object;
@@ -18,6 +17,7 @@ mod options;
 mod preemption;
 mod ring;
 mod runtime;
+mod source;
 pub mod targets;
 mod tls;
 mod uprobe;
@@ -25,9 +25,9 @@ pub mod wire;
 
 pub use capture::Capture;
 pub use error::CaptureError;
-pub use flow::{FlowOptions, FlowSource, Flows};
 pub use inject::Propagate;
 pub use options::Options;
+pub use source::flow::{FlowOptions, FlowSource, Flows};
 pub use targets::Targets;
 
 use wirespan_model::broker::Delivers;

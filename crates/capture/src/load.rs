@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::error::{bpf, failed_program, forget_words, reason, CaptureError};
-use crate::features::{MessageRung, Program};
-use crate::flow;
+use crate::features::Program;
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
+use crate::source::{Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::Programs;
 use crate::Options;
@@ -14,11 +14,6 @@ use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
-
-/// The ring of records if there are none of messages, only of tasks.
-const TASKS_RING_BYTES: u32 = 256 << 10;
-/// Below it the kernel keeps nearly none: each processor sets some aside.
-const LEAST_ACTORS: u32 = 512;
 
 fn open(
     options: &Options,
@@ -30,57 +25,28 @@ fn open(
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut skel = WirespanSkelBuilder::default().open(storage).map_err(bpf("opening the kernel programs"))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
-        rodata.default_bytes = options.payload_bytes;
-        rodata.young_bytes = options.young_bytes;
         rodata.tick_ns = clock::tick_ns();
         rodata.cgroup_count = targets.cgroups.len() as u32;
         rodata.by_netns = !targets.netns.is_empty();
         rodata.everything = targets.all;
         rodata.inject_salt = [random(), random()];
-        rodata.waited_for = !options.messages;
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
-        // All or none: one that was left out is not to come in with the messages.
-        rodata.flows_with_messages = load.iter().filter(|p| p.joins_messages(load)).count() == 2;
-        rodata.by_syscalls = load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints));
-        let seen = |name| load.iter().any(|p| p.name == name);
         rodata.preemptible = preemptible;
-        rodata.flows_by_syscalls =
-            rodata.by_syscalls && seen("flow_state") && !seen("flow_send") && !seen("flow_receive");
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
         bss.target_generation = 1;
     }
-    let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
-    skel.maps.events.set_max_entries(ring).map_err(bpf("sizing the ring buffer"))?;
-    skel.maps.actors.set_max_entries(options.actors.max(LEAST_ACTORS)).map_err(bpf("sizing the table of actors"))?;
-    if !options.messages {
-        let m = &mut skel.maps;
-        let only_of_messages = [
-            &mut m.verdicts,
-            &mut m.tls_conns,
-            &mut m.actors,
-            &mut m.carriers,
-            &mut m.node_rounds,
-            &mut m.go_calls,
-            &mut m.contexts,
-            &mut m.trust,
-        ];
-        for map in only_of_messages {
-            map.set_max_entries(1).map_err(bpf("sizing the tables of messages"))?;
-        }
+    for source in SOURCES {
+        source.prepare(&mut skel, options, load).map_err(bpf("sizing the tables of a source"))?;
     }
-    if !load.iter().any(|p| p.rung == Some(MessageRung::SyscallTracepoints)) {
-        skel.maps.socks_by_address.set_max_entries(1).map_err(bpf("sizing the table of sockets"))?;
-    }
-    let flows = load.iter().any(|p| p.is_flow());
-    flow::size(&mut skel, options.flows.filter(|_| flows)).map_err(bpf("sizing the tables of flows"))?;
     let processors = libbpf_rs::num_possible_cpus().map_err(bpf("counting the processors"))?;
     skel.maps.scratches.set_max_entries(processors as u32).map_err(bpf("making room for records"))?;
-    let joined = skel.maps.rodata_data.as_ref().is_some_and(|r| r.flows_with_messages);
+    let left_out: Vec<_> = SOURCES.iter().flat_map(|source| source.left_out(load)).collect();
+    let runs = SOURCES.iter().filter(|source| load.iter().any(|p| source.owns(p.name)));
+    let run: Vec<_> = runs.flat_map(|source| source.run_by_user_space()).collect();
     for mut program in skel.open_object_mut().progs_mut() {
         let wanted = program.name().to_str().is_some_and(|n| {
-            let own = load.iter().any(|p| p.name == n && !(joined && p.joins_messages(load)));
-            own || (flows && flow::RUN.contains(&n))
+            load.iter().any(|p| p.name == n && !left_out.contains(&n)) || run.iter().any(|name| **name == n)
         });
         program.set_autoload(wanted);
     }
@@ -136,10 +102,11 @@ pub(crate) fn load_survivors(
         let failed = failed_program();
         let why = reason();
         let why = if why.is_empty() { error.to_string() } else { why };
-        // What user space runs serves all flows, and is no feature of its own.
-        if failed.as_deref().is_some_and(|name| flow::RUN.contains(&name)) {
-            let flows = programs.extract_if(.., |p| p.is_flow());
-            refused.extend(flows.map(|p| (p.name, why.clone())));
+        // A program that user space runs serves its whole source, and is no feature of its own.
+        let runs = |source: &&&dyn Source| failed.as_deref().is_some_and(|n| source.run_by_user_space().contains(&n));
+        if let Some(source) = SOURCES.iter().find(runs) {
+            let lost = programs.extract_if(.., |p| source.owns(p.name));
+            refused.extend(lost.map(|p| (p.name, why.clone())));
             continue;
         }
         // It names the program unless something else is wrong: no memory, a map that this kernel does not know.

@@ -38,7 +38,7 @@ impl OnDemand {
         if !loaded.contains(&"io_uring_create") || targets.all {
             want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
         }
-        look_for_rings(skel, &crate::flow::processes(targets));
+        look_for_rings(skel, &targets.processes());
         OnDemand { waiting, attached: 0 }
     }
 

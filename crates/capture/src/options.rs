@@ -1,7 +1,7 @@
 //! What can be chosen.
 
-use crate::flow::FlowOptions;
 use crate::inject::Propagate;
+use crate::source::flow::FlowOptions;
 
 /// What to capture, and how much of it.
 #[derive(Clone, Debug)]

@@ -16,6 +16,15 @@ pub struct Targets {
 }
 
 impl Targets {
+    /// Living processes of all targets.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.pids.iter().flat_map(|p| descendants(*p)).collect();
+        pids.extend(self.members());
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
     /// Whether nothing was chosen.
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty() && self.cgroups.is_empty() && self.netns.is_empty() && !self.all

@@ -4,11 +4,10 @@
 //! words an operator can act on.
 
 mod program;
-mod programs;
 
 pub use program::Program;
 
-use crate::{runtime, tls};
+use crate::source::SOURCES;
 
 use serde::Serialize;
 
@@ -49,8 +48,7 @@ pub struct Feature {
 
 /// Every program of every source, TLS library and runtime.
 pub(crate) fn programs() -> impl Iterator<Item = &'static Program> {
-    let runtimes = runtime::RUNTIMES.iter().flat_map(|runtime| runtime.programs());
-    programs::PROGRAMS.iter().chain(tls::PROGRAMS).chain(runtimes)
+    SOURCES.iter().flat_map(|source| source.programs())
 }
 
 /// Chooses the message rung: the best one whose tracepoints this kernel has, or the one forced by `WIRESPAN_RUNG`.

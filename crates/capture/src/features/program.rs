@@ -22,12 +22,14 @@ pub struct Program {
     pub lost: &'static str,
     /// Without it there is nothing to see.
     pub required: bool,
+    /// It serves every source, and is loaded whichever are wanted.
+    pub always: bool,
 }
 
 impl Program {
     /// A program that is attached to functions of target processes.
     pub(crate) const fn uprobe(name: &'static str, feature: &'static str, lost: &'static str) -> Self {
-        Program { name, tracepoint: "", since: UPROBE_SINCE, rung: None, feature, lost, required: false }
+        Program { name, tracepoint: "", since: UPROBE_SINCE, rung: None, feature, lost, required: false, always: false }
     }
 
     /// A program that hangs on the tracepoint of its own name.
@@ -37,7 +39,7 @@ impl Program {
         feature: &'static str,
         lost: &'static str,
     ) -> Self {
-        Program { name, tracepoint: name, since, rung: None, feature, lost, required: false }
+        Program { name, tracepoint: name, since, rung: None, feature, lost, required: false, always: false }
     }
 
     /// The same program on another hook.
@@ -53,6 +55,11 @@ impl Program {
     /// The same program, without which there is nothing to see.
     pub(crate) const fn required(self) -> Self {
         Program { required: true, ..self }
+    }
+
+    /// The same program, loaded whichever sources are wanted.
+    pub(crate) const fn always(self) -> Self {
+        Program { always: true, ..self }
     }
 
     /// Mechanism, as shown in the table.
@@ -74,23 +81,6 @@ impl Program {
     /// Whether it hangs on the root cgroup.
     pub fn is_cgroup(&self) -> bool {
         self.tracepoint.starts_with("cgroup/")
-    }
-
-    /// Whether it bundles flows.
-    pub fn is_flow(&self) -> bool {
-        self.name.starts_with("flow_")
-    }
-
-    /// Whether the programs of messages do its work as well, if they hang on the same tracepoint: a hook costs more
-    /// than what it does.
-    pub(crate) fn joins_messages(&self, others: &[&Program]) -> bool {
-        matches!(self.name, "flow_send" | "flow_receive")
-            && others.iter().any(|p| p.tracepoint == self.tracepoint && p.sees_messages())
-    }
-
-    /// Whether it sees messages, or serves only them.
-    pub(crate) fn sees_messages(&self) -> bool {
-        !self.is_flow() && !self.is_cgroup() && !self.name.starts_with("sched_process_")
     }
 
     /// The kernel type whose presence says that it can be attached.

@@ -22,7 +22,16 @@ const LOST: &str = "no trace context is put into requests";
 
 const fn program(name: &'static str, tracepoint: &'static str, since: &'static str) -> Program {
     let rung = Some(MessageRung::SocketTracepoints);
-    Program { name, tracepoint, since, rung, feature: "context in HTTP/1 requests", lost: LOST, required: false }
+    Program {
+        name,
+        tracepoint,
+        since,
+        rung,
+        feature: "context in HTTP/1 requests",
+        lost: LOST,
+        required: false,
+        always: false,
+    }
 }
 
 /// The programs of `--propagate`.

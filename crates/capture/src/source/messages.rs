@@ -1,12 +1,76 @@
-//! The kernel programs of the sources, by name, with what each one gives.
+//! Messages: what targets send and receive, the ends of their connections, and the starts and ends of processes.
 
-use super::{MessageRung, Program};
+use super::Source;
+use crate::features::{MessageRung, Program};
+use crate::object::{OpenWirespanSkel, WirespanSkel};
+use crate::{runtime, tls, wire, Options};
 
 const SOCKET: MessageRung = MessageRung::SocketTracepoints;
 const SYSCALL: MessageRung = MessageRung::SyscallTracepoints;
 
+/// The ring of records if it carries no messages, only the starts and ends of tasks.
+const TASKS_RING_BYTES: u32 = 256 << 10;
+/// A smaller table keeps nearly no actors: the kernel sets some entries aside for each processor.
+const LEAST_ACTORS: u32 = 512;
+
+/// The source of messages. The programs of TLS libraries and of runtimes serve it alone.
+pub(super) struct Messages;
+
+impl Source for Messages {
+    fn programs(&self) -> Vec<&'static Program> {
+        let runtimes = runtime::RUNTIMES.iter().flat_map(|runtime| runtime.programs());
+        PROGRAMS.iter().chain(tls::PROGRAMS).chain(runtimes).collect()
+    }
+
+    fn is_asked(&self, options: &Options) -> bool {
+        options.messages
+    }
+
+    fn prepare(
+        &self,
+        skel: &mut OpenWirespanSkel<'static>,
+        options: &Options,
+        load: &[&'static Program],
+    ) -> libbpf_rs::Result<()> {
+        let by_syscalls = load.iter().any(|p| p.rung == Some(SYSCALL));
+        if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+            rodata.default_bytes = options.payload_bytes;
+            rodata.young_bytes = options.young_bytes;
+            rodata.waited_for = !options.messages;
+            rodata.by_syscalls = by_syscalls;
+        }
+        let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
+        let m = &mut skel.maps;
+        m.events.set_max_entries(ring)?;
+        m.actors.set_max_entries(options.actors.max(LEAST_ACTORS))?;
+        if !options.messages {
+            let only_of_messages = [
+                &mut m.verdicts,
+                &mut m.tls_conns,
+                &mut m.actors,
+                &mut m.carriers,
+                &mut m.node_rounds,
+                &mut m.go_calls,
+                &mut m.contexts,
+                &mut m.trust,
+            ];
+            for map in only_of_messages {
+                map.set_max_entries(1)?;
+            }
+        }
+        if !by_syscalls {
+            m.socks_by_address.set_max_entries(1)?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self, skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
+        wire::COUNTERS.map(|(which, name)| (name, wire::counter(&skel.maps.counters, which))).to_vec()
+    }
+}
+
 /// Every program that hangs on a hook of the kernel.
-pub(super) const PROGRAMS: &[Program] = &[
+const PROGRAMS: &[Program] = &[
     Program::tracepoint("sock_send_length", "Linux 6.3", "messages sent", "nothing that a process sends is seen")
         .on(SOCKET)
         .required(),
@@ -53,7 +117,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         "who sent a datagram to a socket that is not connected is not known",
     )
     .at("cgroup/recvmsg4")
-    .on(SOCKET),
+    .on(SOCKET)
+    .always(),
     Program::tracepoint(
         "datagram_from6",
         "Linux 5.2",
@@ -61,7 +126,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         "who sent a datagram to a socket that is not connected is not known",
     )
     .at("cgroup/recvmsg6")
-    .on(SOCKET),
+    .on(SOCKET)
+    .always(),
     Program::tracepoint("sys_exit", "Linux 2.6", "messages sent and received", "no message is seen")
         .on(SYSCALL)
         .required(),
@@ -99,19 +165,22 @@ pub(super) const PROGRAMS: &[Program] = &[
         "Linux 2.6",
         "children of targets join at birth",
         "children of a target are not traced unless a cgroup or namespace covers them",
-    ),
+    )
+    .always(),
     Program::tracepoint(
         "sched_process_exec",
         "Linux 3.4",
         "names of programs that start",
         "a process may be shown under its parent's name",
-    ),
+    )
+    .always(),
     Program::tracepoint(
         "sched_process_exit",
         "Linux 2.6",
         "ends of processes",
         "state of ended processes is kept until its limit",
-    ),
+    )
+    .always(),
     Program::tracepoint(
         "sched_waking",
         "Linux 4.3",
@@ -119,41 +188,4 @@ pub(super) const PROGRAMS: &[Program] = &[
         "what a worker thread sends for a request that another thread read is not joined to it, and an event loop's \
                timers may be joined to the request before them",
     ),
-    Program::tracepoint(
-        "flow_state",
-        "Linux 5.14",
-        "flows: TCP connections, bundled",
-        "the dependency map knows only what spans tell",
-    )
-    .at("inet_sock_set_state"),
-    Program::tracepoint(
-        "flow_send",
-        "Linux 6.3",
-        "flows: messages sent, datagrams",
-        "flows know no UDP, and messages of TCP only where system calls are seen; bytes of TCP are told",
-    )
-    .at("sock_send_length"),
-    Program::tracepoint(
-        "flow_receive",
-        "Linux 6.3",
-        "flows: messages received, datagrams",
-        "flows know no UDP, and messages of TCP only where system calls are seen; bytes of TCP are told",
-    )
-    .at("sock_recv_length"),
-    Program::tracepoint("flow_reset_sent", "Linux 4.16", "flows: resets sent", "flows do not count resets sent")
-        .at("tcp_send_reset"),
-    Program::tracepoint(
-        "flow_reset_received",
-        "Linux 4.16",
-        "flows: resets received",
-        "flows do not count resets received",
-    )
-    .at("tcp_receive_reset"),
-    Program::tracepoint(
-        "flow_drop",
-        "Linux 6.11",
-        "flows: packets dropped, by reason",
-        "flows do not count packets that the kernel dropped",
-    )
-    .at("kfree_skb"),
 ];

@@ -6,17 +6,19 @@
 //! | [`wire`] | a bundle as the kernel writes it |
 //! | [`table`] | the tables of bundles, taken by turns |
 //! | [`existing`], [`diag`] | sockets that existed before: whose they are, and the kernel's list of them |
+//! | [`source`] | programs, and their loading |
 //! | here | the drain |
 
 mod diag;
 mod existing;
+pub(super) mod source;
 mod table;
 mod wire;
 
 use crate::object::WirespanSkel;
 use crate::ring::Ring;
-use crate::targets::Targets;
 use crate::wire::contract::Flow;
+use crate::Capture;
 use libbpf_rs::{Btf, MapHandle};
 use rustc_hash::FxHashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -44,14 +46,8 @@ const BLOCK: u32 = 64;
 /// A wait that ends so much before its time was ended.
 const EARLY: Duration = Duration::from_millis(5);
 
-/// Programs that user space runs; they hang on no tracepoint.
-pub(crate) const RUN: [&str; 2] = ["flow_sweep", "flow_adopt"];
-
 /// Sizes the maps; to the least if no flows are wanted.
-pub(crate) fn size(
-    skel: &mut crate::object::OpenWirespanSkel<'static>,
-    options: Option<FlowOptions>,
-) -> libbpf_rs::Result<()> {
+fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<FlowOptions>) -> libbpf_rs::Result<()> {
     let sizes = options.unwrap_or(FlowOptions { bundles: 1, sockets: 1 });
     skel.maps.flow_bundles_a.set_max_entries(sizes.bundles.max(1))?;
     skel.maps.flow_bundles_b.set_max_entries(sizes.bundles.max(1))?;
@@ -80,7 +76,7 @@ pub struct FlowSource {
 }
 
 impl FlowSource {
-    pub(crate) fn new(skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Self> {
+    fn new(skel: &WirespanSkel<'static>) -> libbpf_rs::Result<Self> {
         let maps = &skel.maps;
         Ok(FlowSource {
             sweep: skel.progs.flow_sweep.as_fd().try_clone_to_owned()?,
@@ -99,6 +95,14 @@ impl FlowSource {
         let ring = Ring::open(&self.spills)?;
         let tables = Tables::new(self.current, self.tables)?;
         Ok(Flows { sweep: self.sweep, tables, ring, spilled: Vec::new(), reasons: self.reasons })
+    }
+}
+
+impl Capture {
+    /// The bundles of flows, for another thread to drain; `None` if none are made, or at the second call. After
+    /// [`Capture::detach`] they can be drained once more.
+    pub fn take_flows(&mut self) -> Option<FlowSource> {
+        self.take_reader()
     }
 }
 
@@ -144,19 +148,10 @@ impl Flows {
 }
 
 /// Tells the kernel of the sockets that these processes hold already.
-pub(crate) fn adopt(skel: &WirespanSkel<'static>, pids: &[u32]) {
+fn adopt(skel: &WirespanSkel<'static>, pids: &[u32]) {
     existing::adopt(pids, &mut |known| {
         let mut record = known.to_bytes();
         // Refused if it is there already: then the kernel knows better.
         let _ = table::run(skel.progs.flow_adopt.as_fd(), &mut record);
     });
-}
-
-/// Living processes of all targets.
-pub(crate) fn processes(targets: &Targets) -> Vec<u32> {
-    let mut pids: Vec<u32> = targets.pids.iter().flat_map(|p| crate::targets::descendants(*p)).collect();
-    pids.extend(targets.members());
-    pids.sort_unstable();
-    pids.dedup();
-    pids
 }

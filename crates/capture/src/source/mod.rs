@@ -1,0 +1,82 @@
+//! Sources of data in the kernel: what is recorded about targets, and how it gets here.
+//!
+//! To add a source: a module here with a type that implements [`Source`], one line in [`SOURCES`], a folder in `bpf/`
+//! with its include in `bpf/wirespan.bpf.c`, and its records in `bpf/wire.h`.
+
+pub(crate) mod flow;
+mod messages;
+
+use crate::features::Program;
+use crate::object::{OpenWirespanSkel, WirespanSkel};
+use crate::Options;
+use std::any::Any;
+
+/// Every source.
+pub(crate) const SOURCES: &[&dyn Source] = &[&messages::Messages, &flow::source::Bundles];
+
+/// A source: its kernel programs, and how to size, open and count them.
+pub(crate) trait Source: Sync {
+    /// Its kernel programs: what each one gives, and what is lost without it.
+    fn programs(&self) -> Vec<&'static Program>;
+
+    /// Whether the user wants the data.
+    fn is_asked(&self, options: &Options) -> bool;
+
+    /// Programs that user space runs: they hang on no hook, and are loaded if any program of the source is. If the kernel
+    /// refuses one of them, the whole source is left out.
+    fn run_by_user_space(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Programs of `load` that are not loaded because programs of another source do their work.
+    fn left_out(&self, load: &[&'static Program]) -> Vec<&'static str> {
+        let _ = load;
+        Vec::new()
+    }
+
+    /// Sizes the maps and sets the constants before `load` is loaded; called also if the data is not wanted.
+    fn prepare(
+        &self,
+        skel: &mut OpenWirespanSkel<'static>,
+        options: &Options,
+        load: &[&'static Program],
+    ) -> libbpf_rs::Result<()>;
+
+    /// Whether its programs are attached only after the self-test of the injection.
+    fn attaches_last(&self) -> bool {
+        false
+    }
+
+    /// Called once everything is attached. Gives what reads the records, if they do not come in the common ring.
+    fn open(
+        &self,
+        skel: &mut WirespanSkel<'static>,
+        loaded: &[&'static str],
+    ) -> libbpf_rs::Result<Option<Box<dyn Any + Send>>> {
+        let _ = (skel, loaded);
+        Ok(None)
+    }
+
+    /// Tells the kernel what these processes had before they became targets. Called only if [`Source::open`] has given a
+    /// reader.
+    fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
+        let _ = (skel, pids);
+    }
+
+    /// Counters of its programs since the start.
+    fn counters(&self, skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
+        let _ = skel;
+        Vec::new()
+    }
+
+    /// Whether the program of this name is one of its own.
+    fn owns(&self, program: &str) -> bool {
+        self.programs().iter().any(|p| p.name == program)
+    }
+}
+
+/// Whether the user wants what the program gives. A program of no source is wanted.
+pub(crate) fn is_asked(program: &Program, options: &Options) -> bool {
+    let mut own = SOURCES.iter().filter(|source| source.owns(program.name));
+    program.always || own.next().is_none_or(|source| source.is_asked(options))
+}
