@@ -77,8 +77,8 @@ struct {
 } scratches SEC(".maps");
 
 /* Set before load. */
-const volatile __u32 default_bytes = 512;
-const volatile __u32 young_bytes = 256 * 1024;
+const volatile __u32 default_bytes = 0;
+const volatile __u32 young_bytes = 0;
 #define WS_RUN_BYTES 131072 /* after so many bytes of a run, its calls show no more than their beginning */
 #define WS_CALL_BYTES 4096  /* …which is this */
 const volatile __u32 cgroup_count = 0;
