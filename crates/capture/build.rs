@@ -17,7 +17,8 @@ fn main() {
         .clang_args(FLAGS)
         .build_and_generate(out.join("wirespan.skel.rs"));
     if let Err(error) = built {
-        eprintln!("the kernel programs did not compile: {error:#}\nclang 14 or newer and libelf are needed: `make deps` installs them");
+        eprintln!("the kernel programs did not compile: {error:#}");
+        eprintln!("clang 14 or newer and libelf are needed: `make deps` installs them");
         std::process::exit(1);
     }
     if let Err(error) = generate_contract(&out) {

@@ -48,6 +48,9 @@
 #include "flow/maps.h"
 #include "flow/bundle.h"
 #include "flow/socket.h"
+#include "flow/settle.h"
+#include "flow/connection.h"
+#include "flow/datagram.h"
 #include "flow/message.h"
 #include "flow/address.h"
 

@@ -125,12 +125,14 @@ fn structure(btf: &Btf<'_>, c: &str, of: Struct<'_>) -> Text {
         return Err(format!("{c} has a hole at its end: declare it").into());
     }
     Ok(format!(
-        "/// `struct {c}`.\n#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]\npub(crate) struct {rust} {{\n{fields}}}\n\n\
+        "/// `struct {c}`.\n#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]\n\
+         pub(crate) struct {rust} {{\n{fields}}}\n\n\
          impl {rust} {{\n    /// Bytes.\n    pub(crate) const SIZE: usize = {size};\n\n    \
          /// Reads the struct at the beginning of a record; `None` if the record is shorter.\n    #[inline]\n    \
          pub(crate) fn read(bytes: &[u8]) -> Option<Self> {{\n        let b = bytes.first_chunk::<{size}>()?;\n        \
          Some(Self {{\n{reads}        }})\n    }}\n\n    \
          /// The bytes of the struct.\n    #[inline]\n    \
-         pub(crate) fn to_bytes(self) -> [u8; {size}] {{\n        let mut b = [0; {size}];\n{writes}        b\n    }}\n}}\n\n"
+         pub(crate) fn to_bytes(self) -> [u8; {size}] {{\n        let mut b = [0; {size}];\n{writes}        \
+         b\n    }}\n}}\n\n"
     ))
 }

@@ -7,13 +7,22 @@ use std::sync::Mutex;
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// Not root, and without the capabilities.
-    #[error("tracing needs root, or the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_RESOURCE: run it with sudo")]
+    #[error(
+        "tracing needs root, or the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_RESOURCE: \
+         run it with sudo"
+    )]
     Privilege,
     /// No BTF.
-    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): wirespan needs a kernel built with CONFIG_DEBUG_INFO_BTF, as all distributions' since 2021 are")]
+    #[error(
+        "this kernel has no BTF (/sys/kernel/btf/vmlinux): wirespan needs a kernel built with CONFIG_DEBUG_INFO_BTF, \
+         as all distributions' since 2021 are"
+    )]
     NoBtf,
     /// Before task storage and atomic operations that return what was there.
-    #[error("Linux {release} is too old: wirespan needs 5.12 or newer, for all it does 6.6 (docs/kernels.md); it said: {source}")]
+    #[error(
+        "Linux {release} is too old: wirespan needs 5.12 or newer, for all it does 6.6 (docs/kernels.md); \
+         it said: {source}"
+    )]
     Old {
         /// The kernel's release.
         release: String,

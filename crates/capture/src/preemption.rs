@@ -5,14 +5,14 @@ use libbpf_rs::btf::Btf;
 
 /// Whether another task may run on the processor while a tracepoint's program is under way there.
 ///
-/// The answer follows from what the kernel has, so that a backport is seen, too. Kernels up to 6.18 switch preemption off around
-/// the programs of a tracepoint. Later kernels enter a tracepoint under `tracepoint_srcu`, a domain of SRCU-fast. Three facts of
-/// the kernel's types tell them apart:
-/// - `task_struct.rcu_read_lock_nesting`: RCU readers may be preempted at all. Without it, `rcu_read_lock()` around the program
-///   switches preemption off.
+/// The answer follows from what the kernel has, so that a backport is seen, too. Kernels up to 6.18 switch preemption
+/// off around the programs of a tracepoint. Later kernels enter a tracepoint under `tracepoint_srcu`, a domain of
+/// SRCU-fast. Three facts of the kernel's types tell them apart:
+/// - `task_struct.rcu_read_lock_nesting`: RCU readers may be preempted at all. Without it, `rcu_read_lock()` around the
+///   program switches preemption off.
 /// - `struct srcu_ctr`: the kernel has SRCU-fast (6.15).
-/// - the per-CPU variable `tracepoint_srcu_srcu_data`: tracepoints have a domain. Kernels up to 6.12 had one beside preemption
-///   that is off.
+/// - the per-CPU variable `tracepoint_srcu_srcu_data`: tracepoints have a domain. Kernels up to 6.12 had one beside
+///   preemption that is off.
 ///
 /// A kernel whose types name no per-CPU variables counts as preemptible: that costs some nanoseconds a message.
 pub(crate) fn tracepoints_are_preemptible(btf: &Btf<'_>) -> bool {

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(10);
 const LARGE: usize = 1 << 20;
 const REQUEST: &[u8] = b"GET /wirespan-self-test HTTP/1.1\r\nHost: self.test\r\nAccept: */*\r\n\r\n";
-const OWN: &[u8] = b"GET / HTTP/1.1\r\nHost: self.test\r\nTraceParent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n";
+const OWN: &[u8] = b"GET / HTTP/1.1\r\nHost: self.test\r\n\
+    TraceParent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n";
 
 /// Which requests must arrive with a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where
 //! reading from a connection begins.
 //!
-//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as [`super::python::queue`] finds
-//! its methods: in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and in the
-//! specifications of types (`PyType_Spec`, since 3.12).
+//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as
+//! [`super::python::queue`] finds its methods: in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until
+//! Python 3.11) and in the specifications of types (`PyType_Spec`, since 3.12).
 
 use super::{python, Runtime};
 use crate::features::Program;

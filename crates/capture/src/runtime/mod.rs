@@ -38,8 +38,8 @@ pub(crate) trait Runtime: Sync {
     /// Where to probe a file; nothing if the file does not hold this runtime.
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet>;
 
-    /// How to learn the facts of a process that has mapped the file; `None` if there are none to learn. `probes` is what
-    /// [`Runtime::plan`] has found, nothing if actors are not followed.
+    /// How to learn the facts of a process that has mapped the file; `None` if there are none to learn. `probes` is
+    /// what [`Runtime::plan`] has found, nothing if actors are not followed.
     fn facts(&self, image: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
         let _ = (image, probes);
         None

@@ -1,6 +1,6 @@
-//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes its receiver. Symbols carry
-//! a hash per build; the functions are known by their names without it. A program whose symbols were stripped cannot be
-//! probed.
+//! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes its receiver. Symbols
+//! carry a hash per build; the functions are known by their names without it. A program whose symbols were stripped
+//! cannot be probed.
 //!
 //! The probed functions are not generic, or stand in a table of functions. So they are not inlined into callers, unless
 //! the whole program is optimised as one (fat LTO): then the end of a task's turn is that of its poll function.

@@ -22,8 +22,8 @@ pub(crate) trait Source: Sync {
     /// Whether the user wants the data.
     fn is_asked(&self, options: &Options) -> bool;
 
-    /// Programs that user space runs: they hang on no hook, and are loaded if any program of the source is. If the kernel
-    /// refuses one of them, the whole source is left out.
+    /// Programs that user space runs: they hang on no hook, and are loaded if any program of the source is. If the
+    /// kernel refuses one of them, the whole source is left out.
     fn run_by_user_space(&self) -> &'static [&'static str] {
         &[]
     }
@@ -57,8 +57,8 @@ pub(crate) trait Source: Sync {
         Ok(None)
     }
 
-    /// Tells the kernel what these processes had before they became targets. Called only if [`Source::open`] has given a
-    /// reader.
+    /// Tells the kernel what these processes had before they became targets. Called only if [`Source::open`] has given
+    /// a reader.
     fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
         let _ = (skel, pids);
     }

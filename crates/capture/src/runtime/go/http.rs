@@ -1,8 +1,9 @@
 //! Go's HTTP and gRPC libraries: where a request passes from one goroutine to another without a channel operation that
 //! the runtime shows.
 //!
-//! These methods keep their names from version to version, although their types are not exported. `bpf/runtime/go/http.h`
-//! checks what it reads of their structures. A program without these methods is not slowed down.
+//! These methods keep their names from version to version, although their types are not exported.
+//! `bpf/runtime/go/http.h` checks what it reads of their structures. A program without these methods is not slowed
+//! down.
 
 /// Cookies, as in `bpf/runtime/go/http.h`.
 const HANDLER: u64 = 1;
