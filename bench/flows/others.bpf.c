@@ -8,7 +8,7 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
-#include "compat.h"
+#include "core/compat.h"
 #include "others.h"
 
 const volatile __u16 port;
