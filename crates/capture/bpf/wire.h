@@ -50,8 +50,8 @@ enum ws_evidence {
 };
 
 /*
- * A cause that has no name yet: a worker acts for somebody, and for whom is seen when it hands its result back. No
- * exchange has both of these bits (exchange_id()).
+ * A provisional cause: a worker acts for a request that is not known yet. The worker's hand-back of its result tells
+ * which request that was. No exchange has both of these bits (exchange_id()).
  */
 #define WS_PROVISIONAL (3ULL << 62)
 

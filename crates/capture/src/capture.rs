@@ -207,8 +207,8 @@ impl Capture {
         while self.drain_some(into) {}
     }
 
-    /// Takes little of it at a time, so that who reads it finds it in the processor's cache; returns whether there may
-    /// be more.
+    /// Takes a small part of the ring, so that the next stage finds the events in the processor's cache. Returns
+    /// whether there may be more.
     pub fn drain_some(&mut self, into: &mut Vec<Event>) -> bool {
         self.on_demand.attach(&mut self.skel, &mut self.links);
         let Capture { ring, clock, bad, .. } = self;

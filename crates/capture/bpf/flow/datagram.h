@@ -108,7 +108,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 	}
 	key = f->key;
 	if (!sk->__sk_common.skc_dport && key.role == WS_CLIENT) {
-		/* Who reads an answer without asking from whom has asked one peer, mostly: the last. */
+		/* A reader that does not ask for the sender's address has mostly asked one peer: the last. */
 		if (other.remote_port) {
 			__builtin_memcpy(f->key.remote, other.remote, sizeof(other.remote));
 			f->key.port = other.remote_port;

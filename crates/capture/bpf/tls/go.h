@@ -123,9 +123,9 @@ static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct
 }
 
 /*
- * Who reads plaintext acts for the request that it is of, whichever goroutine has moved the record that holds it:
- * net/http waits for a further request with a read of one byte in a goroutine of its own, which takes the whole record,
- * and its server finds the rest in memory.
+ * The goroutine that reads plaintext acts for the request of that plaintext, even if another goroutine moved the TLS
+ * record: net/http waits for the next request with a read of one byte in a goroutine of its own. That read takes the
+ * whole record, and the serving goroutine finds the rest in memory.
  */
 static __always_inline void go_read(struct task_struct *task, struct task_state *t, __u64 g, __u64 cookie)
 {

@@ -52,8 +52,8 @@ static __always_inline __u64 reference(const struct java_thread *j, __u64 object
 }
 
 /*
- * The newest loop's object on the stack; of two of the same age that which is called later. Of its own, and its loop
- * without a way out: Linux 6.1 takes no other.
+ * Finds the newest loop's object on the stack; of two objects of the same age, the one that is called later. This is a
+ * function of its own, and its loop has no early exit: Linux 6.1 accepts no other form.
  */
 __noinline int look_at_root(struct java_thread *j, struct java_search *s, __u32 i)
 {
