@@ -1,4 +1,4 @@
-//! Loads and attaches the programs that this kernel takes, and reads what they emit.
+//! Loads and attaches the programs that this kernel takes, and reads their records.
 
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
@@ -29,7 +29,7 @@ const SOME: usize = 64;
 
 /// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
 pub struct Capture {
-    // Dropped in this order: first nothing fires any more, then nothing reads, then the maps go.
+    // The order of the fields is the order of dropping: first the hooks, then the reader, then the maps.
     links: Vec<Link>,
     on_demand: OnDemand,
     /// Attaches the uprobes.
@@ -50,7 +50,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Loads and attaches. From here on the targets are traced.
+    /// Loads and attaches the programs. The targets are traced when it returns.
     pub fn open(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
         if !rustix::process::geteuid().is_root() {
             return Err(CaptureError::Privilege);
@@ -119,7 +119,7 @@ impl Capture {
                 if options.propagate_options {
                     injection.push(inject::start_options(&mut skel, &names, targets));
                 }
-                // What the self-test left behind.
+                // Drops the records of the self-test.
                 ring.take(usize::MAX, &mut |_| ());
             }
         }
@@ -176,39 +176,40 @@ impl Capture {
         self.rung
     }
 
-    /// Whether [`Event::Trouble`] tells of segments that are sent again.
+    /// Whether [`Event::Trouble`] reports segments that are sent again.
     pub fn sees_retransmits(&self) -> bool {
         self.retransmits
     }
 
-    /// Whether messages are seen, or only what other sources give.
+    /// Whether messages are seen; if not, only other sources give events.
     pub fn sees_messages(&self) -> bool {
         self.messages
     }
 
-    /// Waits for the start of a program, at most so long: only if there are no messages, which wake nobody up.
+    /// Waits until a program starts, at most so long. Of use only where messages are not seen: they do not wake the
+    /// reader.
     pub fn wait(&self, at_most: Duration) {
         self.ring.wait(at_most);
     }
 
-    /// What works, and what does not.
+    /// The features, each with whether it is active and what is lost without it.
     pub fn features(&self) -> &[Feature] {
         &self.features
     }
 
-    /// The reader that a source has given, for another thread; `None` if there is none, or at the second call.
+    /// The reader that a source has given, for use in another thread; `None` if there is none or it was taken before.
     pub(crate) fn take_reader<T: 'static>(&mut self) -> Option<T> {
         let at = self.readers.iter().position(|reader| reader.is::<T>())?;
         self.readers.swap_remove(at).downcast().ok().map(|reader| *reader)
     }
 
-    /// Takes what the kernel has emitted since the last call, without waiting; `into` is not cleared.
+    /// Appends the events since the last call to `into`, without waiting.
     pub fn drain(&mut self, into: &mut Vec<Event>) {
         while self.drain_some(into) {}
     }
 
-    /// Takes a small part of the ring, so that the next stage finds the events in the processor's cache. Returns
-    /// whether there may be more.
+    /// Takes at most a few records, so that the next stage finds their events in the processor's cache. Returns whether
+    /// there may be more.
     pub fn drain_some(&mut self, into: &mut Vec<Event>) -> bool {
         self.on_demand.attach(&mut self.skel, &mut self.links);
         let Capture { ring, clock, bad, .. } = self;
@@ -220,7 +221,8 @@ impl Capture {
         taken >= SOME
     }
 
-    /// Follows a stepped wall clock, and makes every task decide anew whether it is a target. Call about once a second.
+    /// Follows the wall clock, and makes the kernel decide again for each task whether it is a target. Call about once
+    /// a second.
     pub fn refresh(&mut self) {
         self.clock.refresh();
         self.bump_generation();
@@ -238,8 +240,7 @@ impl Capture {
         self.add_starting(pid, None)
     }
 
-    /// The same for a process that is about to become a program: what is probed in this file is so before its first
-    /// instruction.
+    /// The same for a process that is about to run this program. Its probes are in place before its first instruction.
     pub fn add_starting(&mut self, pid: u32, program: Option<&Path>) -> Result<(), CaptureError> {
         let pids = descendants(pid);
         for &pid in &pids {
@@ -258,7 +259,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Tells the kernel what was decided about connections.
+    /// Tells the kernel the verdicts about connections.
     pub fn decide(&mut self, verdicts: &[(SocketId, Verdict)]) -> Result<(), CaptureError> {
         if verdicts.is_empty() {
             return Ok(());
@@ -276,7 +277,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Counters of the kernel side since the start, summed over CPUs (`enum ws_counter`), and records not understood.
+    /// Counters since the start: those of the kernel programs, summed over CPUs, and the number of records that could
+    /// not be read.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut out: Vec<_> = SOURCES.iter().flat_map(|source| source.counters(&self.skel)).collect();
         out.extend(inject::counters(&self.skel));
@@ -286,7 +288,7 @@ impl Capture {
         out
     }
 
-    /// Detaches every program; what is in the ring buffer can still be drained.
+    /// Detaches every program. Records in the ring buffer can still be drained.
     pub fn detach(&mut self) {
         self.links.clear();
         self.on_demand.end();

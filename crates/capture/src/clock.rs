@@ -1,29 +1,31 @@
-//! Kernel time (CLOCK_MONOTONIC) → Unix time.
+//! Converts kernel time (CLOCK_MONOTONIC) to Unix time.
 
 use std::collections::VecDeque;
 
 use rustix::time::{clock_getres, clock_gettime, ClockId};
 
-/// A step of the wall clock up to this is followed little by little, ns; a larger one at once: hosts would drift apart.
+/// Largest step of the wall clock that is followed little by little, ns. A larger step is followed at once, or the
+/// times of this host would differ from those of other hosts for too long.
 const SMOOTH_NS: u64 = 50_000_000;
-/// By so little at a time: a span whose beginning and end, or whose parent and child, are a second apart, is off by
-/// half of what times of one host may be (`SAME_HOST_NS` of wirespan-trace).
+/// A small step is followed by at most one such part of the time that has passed. Times that are a second apart are
+/// then off by 0.5 ms, half of the error that wirespan-trace allows between times of one host (`SAME_HOST_NS`).
 const PART_OF_ELAPSED: u64 = 2000;
 
-/// Offsets that are remembered: as many seconds as the kernel may keep back the record of a request (for its response).
+/// Number of earlier offsets that are kept, one a second. The kernel may hold back the record of a request for its
+/// response, at most for so many seconds.
 const REMEMBERED: usize = 256;
 
-/// Offset between the two clocks, sampled. Somebody may step the wall clock: [`Clock::refresh`] follows, so that what
-/// is under way while that happens is not torn apart. A time is converted as it was when it was taken, not when it is
-/// read.
+/// Offset between the two clocks, sampled. [`Clock::refresh`] follows a wall clock that is stepped, slowly enough that
+/// requests which are under way keep their order. A time is converted with the offset of the moment when the time was
+/// taken, not of the moment when its record is read.
 #[derive(Clone, Debug)]
 pub struct Clock {
     offset_ns: u64,
-    /// Since when that is so, monotonic.
+    /// Since when that offset holds, monotonic.
     since_ns: u64,
-    /// What was so before: since when, and the offset; oldest first.
+    /// Earlier offsets, oldest first: since when each held, and the offset.
     before: VecDeque<(u64, u64)>,
-    /// When it was last brought closer to the wall clock, monotonic.
+    /// When the offset was last compared with the wall clock, monotonic.
     followed_ns: u64,
 }
 
@@ -38,7 +40,7 @@ pub(crate) fn tick_ns() -> u32 {
 }
 
 impl Clock {
-    /// Samples both clocks; of several samples the one with the narrowest gap counts.
+    /// Samples both clocks several times, and takes the sample whose two readings lie closest together.
     pub fn now() -> Self {
         let sample = || {
             let before = ns(ClockId::Monotonic);
@@ -50,7 +52,7 @@ impl Clock {
         Clock { offset_ns: best.1, since_ns: 0, before: VecDeque::new(), followed_ns: ns(ClockId::Monotonic) }
     }
 
-    /// Takes a new sample, and comes closer to it.
+    /// Takes a new sample, and moves the offset towards it.
     pub fn refresh(&mut self) {
         self.follow(Clock::now());
     }
@@ -71,7 +73,7 @@ impl Clock {
         self.since_ns = new.followed_ns;
     }
 
-    /// Monotonic ns → Unix ns.
+    /// Converts monotonic ns to Unix ns.
     pub fn to_unix(&self, monotonic_ns: u64) -> u64 {
         let offset_ns = if monotonic_ns >= self.since_ns { self.offset_ns } else { self.offset_at(monotonic_ns) };
         monotonic_ns.wrapping_add(offset_ns)

@@ -1,51 +1,51 @@
-//! Why there is nothing to see, with the last words of libbpf.
+//! Errors of the capture, and the lines of libbpf's log that explain them.
 
 use libbpf_rs::PrintLevel;
 use std::sync::Mutex;
 
-/// Why there is nothing to see.
+/// Why capturing cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Not root, and without the capabilities.
+    /// The process is not root, and lacks the capabilities.
     #[error(
         "tracing needs root, or the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_RESOURCE: \
          run it with sudo"
     )]
     Privilege,
-    /// No BTF.
+    /// The kernel describes its types nowhere.
     #[error(
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): wirespan needs a kernel built with CONFIG_DEBUG_INFO_BTF, \
          as all distributions' since 2021 are"
     )]
     NoBtf,
-    /// Before task storage and atomic operations that return what was there.
+    /// The kernel has no task storage, or no atomic operations that return the old value.
     #[error(
-        "Linux {release} is too old: wirespan needs 5.12 or newer, for all it does 6.6 (docs/kernels.md); \
-         it said: {source}"
+        "Linux {release} is too old: wirespan needs 5.12 or newer, and 6.6 or newer for all its features \
+         (docs/kernels.md); the kernel's error: {source}"
     )]
     Old {
         /// The kernel's release.
         release: String,
-        /// What it refused.
+        /// The kernel's error.
         source: Box<CaptureError>,
     },
     /// A required program does not load.
     #[error("the kernel refused {program}, and without it {lost}: {reason}")]
     Refused {
-        /// Program.
+        /// Name of the program.
         program: &'static str,
-        /// What is lost.
+        /// The consequence for the user.
         lost: &'static str,
-        /// The kernel's words.
+        /// The line of the kernel's log that explains the refusal.
         reason: String,
     },
-    /// Bad input.
+    /// An option has a value that cannot be used.
     #[error("{0}")]
     Config(String),
-    /// libbpf said no.
+    /// A call of libbpf failed.
     #[error("{context}: {source}")]
     Bpf {
-        /// What was being done.
+        /// The action that failed, as a phrase with a gerund.
         context: &'static str,
         /// The error.
         source: libbpf_rs::Error,
@@ -56,13 +56,13 @@ pub(crate) fn bpf(context: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Cap
     move |source| CaptureError::Bpf { context, source }
 }
 
-/// The last words of libbpf: the verifier's reason stands near the end of its log.
-static LAST_WORDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The last lines of libbpf's log. The verifier's reason stands near their end.
+static LAST_LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub(crate) fn listen_to_libbpf() {
     fn note(level: PrintLevel, text: String) {
         tracing::debug!(target: "libbpf", ?level, "{}", text.trim_end());
-        if let Ok(mut lines) = LAST_WORDS.lock() {
+        if let Ok(mut lines) = LAST_LINES.lock() {
             lines.extend(text.lines().map(str::to_string));
             let surplus = lines.len().saturating_sub(200);
             lines.drain(..surplus);
@@ -71,23 +71,24 @@ pub(crate) fn listen_to_libbpf() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, note)));
 }
 
-/// The line of the log that tells why: the one before the verifier's statistics, or libbpf's last.
+/// The line of the log that explains a refusal: the line before the verifier's statistics, or else libbpf's last line.
 pub(crate) fn reason() -> String {
-    let Ok(lines) = LAST_WORDS.lock() else { return String::new() };
+    let Ok(lines) = LAST_LINES.lock() else { return String::new() };
     let end = lines.iter().rposition(|l| l.starts_with("processed ")).unwrap_or(lines.len());
     let line = lines[..end].iter().rev().find(|l| !l.trim().is_empty() && !l.contains("-- END PROG"));
     line.map(|l| l.trim().trim_start_matches("libbpf: ").to_string()).unwrap_or_default()
 }
 
-/// The program at which loading ended, by libbpf's words: `prog 'NAME': failed to load: …`.
+/// The program that failed to load. libbpf logs it as `prog 'NAME': failed to load: …`.
 pub(crate) fn failed_program() -> Option<String> {
-    let lines = LAST_WORDS.lock().ok()?;
+    let lines = LAST_LINES.lock().ok()?;
     let line = lines.iter().rev().find(|l| l.contains("': failed to load"))?;
     line.split('\'').nth(1).map(str::to_string)
 }
 
-pub(crate) fn forget_words() {
-    if let Ok(mut lines) = LAST_WORDS.lock() {
+/// Clears the kept lines, so that they explain only the next failure.
+pub(crate) fn clear_log() {
+    if let Ok(mut lines) = LAST_LINES.lock() {
         lines.clear();
     }
 }

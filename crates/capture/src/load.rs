@@ -1,7 +1,8 @@
-//! Into the kernel: sizes and targets of maps, and those programs that it takes.
+//! Loads the kernel programs: sizes the maps, writes the targets into them, and leaves out programs that the kernel
+//! refuses.
 
 use crate::clock;
-use crate::error::{bpf, failed_program, forget_words, reason, CaptureError};
+use crate::error::{bpf, clear_log, failed_program, reason, CaptureError};
 use crate::features::Program;
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::source::{Source, SOURCES};
@@ -21,7 +22,8 @@ fn open(
     load: &[&'static Program],
     preemptible: bool,
 ) -> Result<OpenWirespanSkel<'static>, CaptureError> {
-    // One loaded object per process, alive until its end: its few bytes are not worth a self-referential struct.
+    // Leaked on purpose: a process loads one object, which lives as long as the process. Freeing its few bytes would
+    // need a self-referential struct.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut skel = WirespanSkelBuilder::default().open(storage).map_err(bpf("opening the kernel programs"))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
@@ -53,13 +55,13 @@ fn open(
     Ok(skel)
 }
 
-/// The standard library's source of unpredictable numbers.
+/// An unpredictable number, from the random keys of the standard library's hasher.
 fn random() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// The oldest kernel that has what every program needs.
+/// The oldest kernel that can load the required programs.
 const OLDEST: (u32, u32) = (5, 12);
 
 /// Major and minor number of a release, as `6.1.0-50-cloud-amd64`.
@@ -68,7 +70,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Why nothing could be loaded: the kernel's age, if that is it.
+/// Names the age of the kernel as the reason if the kernel is too old; else returns the error as it is.
 pub(crate) fn blame_age(error: CaptureError) -> CaptureError {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     match version(&release) {
@@ -77,14 +79,14 @@ pub(crate) fn blame_age(error: CaptureError) -> CaptureError {
     }
 }
 
-/// What became of the programs: the loaded object, those in it, and those that the kernel refused, with its words.
+/// The loaded object, the programs in it, and the programs that the kernel refused, each with the kernel's reason.
 pub(crate) struct Loaded {
     pub(crate) skel: WirespanSkel<'static>,
     pub(crate) programs: Vec<&'static Program>,
     pub(crate) refused: Vec<(&'static str, String)>,
 }
 
-/// Loads what can be loaded: whatever the kernel refuses is left out, and the rest is tried again.
+/// Loads as many programs as the kernel takes: leaves out each program that it refuses, and tries the rest again.
 pub(crate) fn load_survivors(
     options: &Options,
     targets: &Targets,
@@ -94,7 +96,7 @@ pub(crate) fn load_survivors(
     let mut programs = wanted.to_vec();
     let mut refused = Vec::new();
     loop {
-        forget_words();
+        clear_log();
         let error = match open(options, targets, &programs, preemptible)?.load() {
             Ok(skel) => return Ok(Loaded { skel, programs, refused }),
             Err(error) => error,
@@ -102,14 +104,14 @@ pub(crate) fn load_survivors(
         let failed = failed_program();
         let why = reason();
         let why = if why.is_empty() { error.to_string() } else { why };
-        // A program that user space runs serves its whole source, and is no feature of its own.
+        // A program that user space runs serves a whole source: without it, all programs of that source are left out.
         let runs = |source: &&&dyn Source| failed.as_deref().is_some_and(|n| source.run_by_user_space().contains(&n));
         if let Some(source) = SOURCES.iter().find(runs) {
             let lost = programs.extract_if(.., |p| source.owns(p.name));
             refused.extend(lost.map(|p| (p.name, why.clone())));
             continue;
         }
-        // It names the program unless something else is wrong: no memory, a map that this kernel does not know.
+        // libbpf names a program only if the verifier refused it, not if memory or a kind of map is missing.
         let Some(at) = failed.and_then(|name| programs.iter().position(|p| p.name == name)) else {
             return Err(bpf("loading the kernel programs")(error));
         };
@@ -121,7 +123,7 @@ pub(crate) fn load_survivors(
     }
 }
 
-/// Where every process of this machine (or container) is below.
+/// Files that show where the root of the cgroups is mounted; every process of this machine or container is below it.
 const ROOT_CGROUPS: [&str; 2] = ["/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/unified/cgroup.controllers"];
 
 pub(crate) fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {

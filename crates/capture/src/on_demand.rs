@@ -1,9 +1,14 @@
-//! Programs that most targets never need are attached once one does: a hook costs every call on every socket of the
-//! machine, also where its program has nothing to do. The kernel programs say what is needed (`hooks_wanted`).
+//! Attaches rarely needed programs only when the first target needs them. The reason is cost: a hook slows every call
+//! on every socket of the machine, even if its program has nothing to do. The kernel programs set a bit in
+//! `hooks_wanted` when they meet a need.
 //!
-//! What came first is not lost without a trace: a first long send seems to begin when its last packet left, bytes that
-//! a first splice() took are a gap in the sequence numbers, first bytes of an io_uring that is used within some 20 ms
-//! of its making count as unreadable.
+//! The call that shows the need comes before the program is attached. Its records are then less exact:
+//!
+//! | first use | what its records show |
+//! |---|---|
+//! | a long send | it seems to begin when its last packet left |
+//! | splice() out of a socket | a gap in the sequence numbers |
+//! | an io_uring, in its first 20 ms or so | bytes that cannot be read |
 
 use crate::object::WirespanSkel;
 use crate::targets::Targets;
@@ -18,21 +23,22 @@ const PROGRAMS: [(&str, u32); 3] = [
     ("tcp_rcv_space_adjust", WS_HOOK_SPLICE),
 ];
 
-/// Whether the program waits until it is needed.
+/// Whether the program is attached only when a target needs it.
 pub(crate) fn waits(program: &str) -> bool {
     PROGRAMS.iter().any(|(name, _)| *name == program)
 }
 
-/// Those that are not attached yet.
+/// The programs that are not attached yet.
 #[derive(Default)]
 pub(crate) struct OnDemand {
     waiting: Vec<(&'static str, u32)>,
-    /// How many were attached since the start.
+    /// Number of programs attached since the start.
     pub(crate) attached: u64,
 }
 
 impl OnDemand {
-    /// Of what was loaded; those that a target needs already, or that nobody would tell of, are to be attached at once.
+    /// Keeps those programs that were loaded. A program is wanted at once if a target needs it already, or if no kernel
+    /// program could report the need.
     pub(crate) fn new(loaded: &[&str], skel: &mut WirespanSkel<'static>, targets: &Targets) -> Self {
         let waiting = PROGRAMS.into_iter().filter(|(name, _)| loaded.contains(name)).collect();
         if !loaded.contains(&"io_uring_create") || targets.all {
@@ -42,12 +48,12 @@ impl OnDemand {
         OnDemand { waiting, attached: 0 }
     }
 
-    /// Nothing more is attached.
+    /// Attaches nothing from now on.
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
     }
 
-    /// Attaches what has become needed.
+    /// Attaches the programs that have become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
@@ -76,17 +82,18 @@ fn want(skel: &mut WirespanSkel<'static>, hooks: u32) {
     }
 }
 
-/// The begin of long sends: who puts something beside their first byte has to know when that was, also of the first.
+/// Wants the program that times long sends. A context in an option of TCP goes out beside the first byte of a send, so
+/// the time of that byte must be known from the first send on.
 pub(crate) fn want_sends(skel: &mut WirespanSkel<'static>) {
     want(skel, WS_HOOK_SENDS);
 }
 
-/// Everything, whether needed or not.
+/// Wants every program, whether needed or not.
 pub(crate) fn want_all(skel: &mut WirespanSkel<'static>) {
     want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING | WS_HOOK_SPLICE);
 }
 
-/// Processes that have an io_uring already.
+/// Wants the programs for io_uring if one of these processes has an io_uring already.
 pub(crate) fn look_for_rings(skel: &mut WirespanSkel<'static>, pids: &[u32]) {
     let has = |pid: &u32| {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -1,7 +1,8 @@
 //! Reads a ring buffer of the kernel (`BPF_MAP_TYPE_RINGBUF`).
 //!
-//! libbpf maps its data twice in a row, so that a record that passes the end can be read in one piece; the memory of
-//! the process counts it twice, too. Here it is mapped once, and the rare record that passes the end is put together.
+//! libbpf maps the data of the ring twice in a row, so that a record which wraps around the end can be read in one
+//! piece. But then the resident memory of the process counts the data twice. Here the data is mapped once, and the rare
+//! record that wraps around is copied into one piece.
 
 use libbpf_rs::MapCore;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -15,28 +16,28 @@ use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Of the length in a record's header: the kernel still writes it, or took it back.
+/// Bits beside the length in a record's header: BUSY, the kernel still writes the record; DISCARD, it was taken back.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEADER: usize = 8;
 
 pub(crate) struct Ring {
     map: OwnedFd,
-    /// Up to where it has been read: a page that is ours to write.
+    /// A page with the position up to which we have read. We write it.
     read: Mapping,
-    /// Up to where it has been written: a page; and behind it the data.
+    /// A page with the position up to which the kernel has written, and behind that page the data.
     written: Mapping,
     length: usize,
     together: Vec<u8>,
 }
 
 impl Ring {
-    /// `map` is a ring buffer.
+    /// Maps the ring buffer `map`.
     pub(crate) fn open(map: &impl MapCore) -> io::Result<Ring> {
         Ring::new(map.as_fd().try_clone_to_owned()?, map.max_entries() as usize)
     }
 
-    /// `length` is that of its data, a power of two.
+    /// `length` is the size of the ring's data, a power of two.
     fn new(map: OwnedFd, length: usize) -> io::Result<Ring> {
         let page = page_size();
         let read = Mapping::new(map.as_fd(), ProtFlags::READ | ProtFlags::WRITE, 0, page)?;
@@ -44,12 +45,13 @@ impl Ring {
         Ok(Ring { map, read, written, length, together: Vec::new() })
     }
 
-    /// Waits until the kernel wakes up its reader, at most so long; an interruption is no news.
+    /// Waits until the kernel wakes up the reader, at most so long. A signal may end the wait early.
     pub(crate) fn wait(&self, at_most: Duration) {
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], Timespec::try_from(at_most).ok().as_ref());
     }
 
-    /// Shows at most `most` records; returns how many there were, of which the kernel may have taken some back.
+    /// Passes at most `most` records to `show`. Returns how many were read. Records that the kernel has taken back
+    /// count, too, but are not shown.
     pub(crate) fn take(&mut self, most: usize, show: &mut dyn FnMut(&[u8])) -> usize {
         let mut taken = 0;
         let mut at = self.read.position(0).load(Ordering::Relaxed);
@@ -73,7 +75,8 @@ impl Ring {
                 break;
             }
             self.read.position(0).store(at, Ordering::Release);
-            // Who writes from now on sees that we have caught up, and wakes us; or we see what it wrote.
+            // With this fence no record is missed: either the kernel sees our position and wakes us for its next
+            // record, or we see that record now.
             fence(Ordering::SeqCst);
         }
         taken
@@ -115,32 +118,32 @@ impl Mapping {
 
     fn at(&self, offset: usize, length: usize) -> *const u8 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "beyond the ring");
-        // SAFETY: within the mapping, as was just checked.
+        // SAFETY: the address lies within the mapping, as was just checked.
         unsafe { self.address.as_ptr().cast::<u8>().add(offset) }
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: mapped as long as `self`, aligned (mappings begin with a page), and written by the kernel as one
-        // word.
+        // SAFETY: the word is mapped as long as `self` lives, it is aligned (mappings begin with a page), and the
+        // kernel writes it as one word.
         unsafe { &*self.at(offset, 8).cast() }
     }
 
     /// Length and flags of a record; records are aligned to eight bytes.
     fn header(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: as above.
+        // SAFETY: as in `position`.
         unsafe { &*self.at(offset & !7, 4).cast() }
     }
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
-        // SAFETY: mapped as long as `self`; the kernel does not write to what it has handed over and was not told is
-        // read.
+        // SAFETY: the bytes are mapped as long as `self` lives. The kernel does not write to a finished record before
+        // we have moved our position past it.
         unsafe { std::slice::from_raw_parts(self.at(offset, length), length) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nothing borrowed from it outlives it.
+        // SAFETY: nothing that was borrowed from the mapping outlives it.
         let _ = unsafe { munmap(self.address.as_ptr(), self.length) };
     }
 }
@@ -152,7 +155,7 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
-    /// Writes like the kernel, into a file that is laid out like its ring.
+    /// Writes as the kernel does, into a file with the layout of a ring buffer.
     struct Kernel {
         file: File,
         length: usize,

@@ -1,4 +1,4 @@
-//! Which processes are traced: chosen explicitly, or nothing is.
+//! Which processes are traced. Only processes that the user has chosen are.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Living processes of all targets.
+    /// Living processes of all targets, sorted.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.pids.iter().flat_map(|p| descendants(*p)).collect();
         pids.extend(self.members());
@@ -30,7 +30,7 @@ impl Targets {
         self.pids.is_empty() && self.cgroups.is_empty() && self.netns.is_empty() && !self.all
     }
 
-    /// Living processes that were chosen by something other than their id.
+    /// Living processes that were chosen by their cgroup or namespace, or with all others.
     pub(crate) fn members(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for cgroup in &self.cgroups {
@@ -62,7 +62,7 @@ fn processes_of_cgroup(folder: &Path, into: &mut Vec<u32>) {
     }
 }
 
-/// Parent of a process (`/proc/PID/stat`, field 4; the second field may hold spaces and parentheses).
+/// Parent of a process (`/proc/PID/stat`, field 4). The second field, the name, may hold spaces and parentheses.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()

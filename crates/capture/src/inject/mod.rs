@@ -1,11 +1,11 @@
-//! Trace context put into what targets send: `traceparent` in HTTP/1 requests, and an option of TCP beside any other
-//! (`bpf/inject*.h`). Opt-in, and only as far as a [self-test](selftest) on sockets of our own shows that nobody would
-//! notice.
+//! Puts trace context into requests of targets (`bpf/inject/`): a `traceparent` header into requests of HTTP/1, an
+//! option of TCP beside all others. The user must ask for it. It is used only as far as a [self-test](selftest) with
+//! sockets of our own shows that applications would notice nothing.
 //!
-//! A socket can be seen before TCP only while it is in a socket map, and there some kernels answer FIONREAD with 0
-//! while bytes are queued (commit 929e30f93125 without its mend). A verdict program for received bytes mends that, but
-//! then splice() out of the socket waits for ever; so wirespan has none. Instead a socket leaves the map while its
-//! first request goes out, before a byte of the answer can have come.
+//! A program can change bytes before TCP takes them only while their socket is in a socket map. For such a socket some
+//! kernels answer FIONREAD with 0 while bytes are queued (commit 929e30f93125 without its fix). A verdict program for
+//! received bytes would avoid that, but then splice() out of the socket waits for ever, so wirespan has none. Instead a
+//! socket leaves the map while its first request goes out, before a byte of the answer can have come.
 
 mod selftest;
 
@@ -47,11 +47,11 @@ const fn option(name: &'static str, tracepoint: &'static str) -> Program {
     Program { feature: "context in options of TCP", lost: OPTIONS_LOST, ..program(name, tracepoint, "Linux 6.3") }
 }
 
-/// Further programs of `--propagate-option`; the first of [`PROGRAMS`] writes and reads the option.
+/// Further programs of `--propagate-option`. The first program of [`PROGRAMS`] writes and reads the option.
 const OPTION_PROGRAMS: &[Program] =
     &[option("option_send", "tcp_sendmsg_locked"), option("option_received", "sock_recv_length")];
 
-/// What is needed for contexts in headers, in options, or both.
+/// The programs for contexts in headers, in options, or in both.
 pub(crate) fn programs(headers: Propagate, options: bool) -> impl Iterator<Item = &'static Program> {
     let of_headers = if headers == Propagate::Off { &PROGRAMS[..1] } else { PROGRAMS };
     of_headers.iter().chain(OPTION_PROGRAMS.iter().filter(move |_| options))
@@ -75,7 +75,7 @@ pub enum Propagate {
     Auto,
     /// The first of each connection.
     First,
-    /// Every one, or none if that cannot be made safe.
+    /// Every request; none at all if the self-test does not allow every request.
     Every,
 }
 
@@ -120,7 +120,7 @@ fn set_target(skel: &mut WirespanSkel<'static>, pid: u32, on: bool) -> Result<()
     Ok(())
 }
 
-/// Tests, chooses the mode, and says what came of it. Events of the test are in the ring afterwards, and for nobody.
+/// Runs the self-test, chooses the mode, and describes the outcome. The caller drops the test's events from the ring.
 pub(crate) fn start(
     skel: &mut WirespanSkel<'static>,
     wanted: Propagate,
@@ -151,7 +151,7 @@ pub(crate) fn start(
     }
 }
 
-/// Does it while this process is a target. Hooks that only the test needs are not attached for it.
+/// Runs `test` while this process is a target. Hooks that only the test would need are not attached.
 fn as_target<T>(
     skel: &mut WirespanSkel<'static>,
     targets: &Targets,
@@ -171,7 +171,7 @@ fn as_target<T>(
     outcome
 }
 
-/// The best mode that passes, and why the one before it did not.
+/// The best mode that passes its test, and why the mode that was tried before it failed (empty if none was).
 fn test(skel: &mut WirespanSkel<'static>, wanted: Propagate) -> Result<(Mode, String), String> {
     set_mode(skel, Mode::Off);
     selftest::run(Expect::Nothing).map_err(|why| format!("the self-test fails without enrolment: {why}"))?;
@@ -188,7 +188,7 @@ fn test(skel: &mut WirespanSkel<'static>, wanted: Propagate) -> Result<(Mode, St
     Err(format!("its self-test failed: {before}"))
 }
 
-/// Tests options of TCP, beside what [`start`] chose, and says what came of it.
+/// Tests options of TCP together with the mode that [`start`] chose, and describes the outcome.
 pub(crate) fn start_options(skel: &mut WirespanSkel<'static>, loaded: &[&str], targets: &Targets) -> Feature {
     let row = |rung, lost: &str, remedy: String| Feature {
         feature: "context put into options of TCP",
@@ -219,7 +219,7 @@ fn set_options(skel: &mut WirespanSkel<'static>, on: bool) {
     }
 }
 
-/// Everything must be as it is without, alone and beside headers, and an option must have come.
+/// Connections must behave as without options, both without headers and with them, and an option must have arrived.
 fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
     let received = |skel: &WirespanSkel<'static>| wire::counter(&skel.maps.inject_counters, WS_I_OPTION_RECEIVED);
     let headers = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.inject_mode);
@@ -236,7 +236,7 @@ fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
         .map_err(|why| format!("its self-test failed: {why}"))
 }
 
-/// What was injected, and what was not and why.
+/// Counters: contexts that were injected, and those that were not, by reason.
 pub(crate) fn counters(skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
     let counters = &skel.maps.inject_counters;
     wire::INJECT_COUNTERS.map(|(which, name)| (name, wire::counter(counters, which))).to_vec()

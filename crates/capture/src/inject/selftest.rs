@@ -1,6 +1,6 @@
-//! Does an enrolled socket behave like any other? Asked of sockets of our own on the loopback interface.
+//! Tests on the loopback interface, with sockets of our own, whether a socket in the socket map behaves as any other.
 //!
-//! Each check was taken from a program that hung or lost bytes with another tool: FIONREAD (nginx, Java, .NET), epoll,
+//! Each check stands for programs that hung or lost bytes under another tool: FIONREAD (nginx, Java, .NET), epoll,
 //! splice (HAProxy, Go), sendfile, half-closed connections, a server that speaks first.
 
 use rustix::event::{epoll, poll, PollFd, PollFlags, Timespec};
@@ -9,9 +9,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longest silence of a socket that must speak.
+/// How long a socket may take to become readable when bytes are due.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest test in all: one that hangs has failed.
+/// How long the whole test may take. A test that takes longer has failed: a call hangs.
 const LIMIT: Duration = Duration::from_secs(10);
 const LARGE: usize = 1 << 20;
 const REQUEST: &[u8] = b"GET /wirespan-self-test HTTP/1.1\r\nHost: self.test\r\nAccept: */*\r\n\r\n";
@@ -28,7 +28,7 @@ pub(super) enum Expect {
 
 type Check = Result<(), String>;
 
-/// Runs all checks; the first that fails, in words.
+/// Runs all checks. The error describes the first check that fails.
 pub(super) fn run(expect: Expect) -> Check {
     let (done, outcome) = mpsc::channel();
     let test = move || {
@@ -73,7 +73,7 @@ fn read_exactly(from: &mut TcpStream, length: usize, what: &'static str) -> Resu
     Ok(bytes)
 }
 
-/// Sends a request, and reads it at the other end: it must be the same, but for one `traceparent` if one is expected.
+/// Sends a request, and reads it at the other end. It must be unchanged, but for one added `traceparent` if `context`.
 fn request(client: &mut TcpStream, server: &mut TcpStream, sent: &[u8], context: bool) -> Check {
     client.write_all(sent).map_err(said("sending a request"))?;
     let mut came = Vec::new();
@@ -99,7 +99,7 @@ fn readable(socket: &TcpStream) -> Check {
     let mut fds = [PollFd::new(socket, PollFlags::IN)];
     let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let n = poll(&mut fds, Some(&patience)).map_err(errno("poll"))?;
-    ensure(n == 1, || "poll does not tell of bytes that came".into())
+    ensure(n == 1, || "poll does not report bytes that arrived".into())
 }
 
 fn fionread(socket: &TcpStream, expected: u64) -> Check {
@@ -107,7 +107,7 @@ fn fionread(socket: &TcpStream, expected: u64) -> Check {
     ensure(n == expected, || format!("FIONREAD answers {n} with {expected} bytes queued"))
 }
 
-/// Waits on an epoll instance; how many events came.
+/// Waits on an epoll instance. Returns the number of events.
 fn events(ep: &impl std::os::fd::AsFd, patience: Duration) -> Result<usize, String> {
     let mut list = Vec::with_capacity(4);
     let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
@@ -118,7 +118,7 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Sends while the other end reads; the bytes must be the same.
+/// Sends while the other end reads. The bytes that arrive must be those that were sent.
 fn carry(to: &mut TcpStream, send: impl FnOnce() -> Check, expected: &[u8], what: &'static str) -> Check {
     let mut reader = to.try_clone().map_err(said("cloning"))?;
     let length = expected.len();
@@ -128,7 +128,7 @@ fn carry(to: &mut TcpStream, send: impl FnOnce() -> Check, expected: &[u8], what
     ensure(came == expected, || format!("{what}: other bytes arrived than were sent"))
 }
 
-/// A conversation with everything in it.
+/// Exchanges requests and answers of every size, with every kind of call.
 fn talk(expect: Expect) -> Check {
     let (mut client, mut server) = connect()?;
     let flags = epoll::CreateFlags::CLOEXEC;
@@ -142,13 +142,13 @@ fn talk(expect: Expect) -> Check {
     request(&mut client, &mut server, REQUEST, expect != Expect::Nothing)?;
     server.write_all(&pattern(1000)).map_err(said("answering"))?;
     readable(&client)?;
-    ensure(events(&level, PATIENCE)? == 1, || "epoll does not tell of bytes that came".into())?;
-    ensure(events(&edge, PATIENCE)? == 1, || "edge-triggered epoll does not tell of bytes that came".into())?;
+    ensure(events(&level, PATIENCE)? == 1, || "epoll does not report bytes that arrived".into())?;
+    ensure(events(&edge, PATIENCE)? == 1, || "edge-triggered epoll does not report bytes that arrived".into())?;
     fionread(&client, 1000)?;
     let first = read_exactly(&mut client, 400, "receiving")?;
     fionread(&client, 600)?;
-    ensure(events(&level, Duration::ZERO)? == 1, || "epoll forgets the rest of what came".into())?;
-    ensure(events(&edge, Duration::ZERO)? == 0, || "edge-triggered epoll tells of bytes twice".into())?;
+    ensure(events(&level, Duration::ZERO)? == 1, || "epoll does not report bytes that were left unread".into())?;
+    ensure(events(&edge, Duration::ZERO)? == 0, || "edge-triggered epoll reports bytes twice".into())?;
     let (out, into) = rustix::pipe::pipe().map_err(errno("pipe"))?;
     let how = rustix::pipe::SpliceFlags::NONBLOCK;
     let moved = rustix::pipe::splice(&client, None, &into, None, 600, how).map_err(errno("splice from the socket"))?;
@@ -211,14 +211,14 @@ fn send_splice(to: &TcpStream, into: &impl std::os::fd::AsFd, out: &impl std::os
     Ok(())
 }
 
-/// A server that greets: its bytes must count before the client has said a word.
+/// A server that greets: FIONREAD must count its bytes before the client has sent any.
 fn server_first(expect: Expect) -> Check {
     let (mut client, mut server) = connect()?;
     for round in 1..=2u64 {
         server.write_all(b"hello").map_err(said("greeting"))?;
         readable(&client)?;
         let told = fionread(&client, 5 * round);
-        // Written together, they may come together.
+        // In the second round the socket was readable before: the new bytes may still be on their way.
         if round == 1 {
             told.map_err(|why| format!("{why}, of a server that speaks first"))?;
         }
@@ -227,7 +227,7 @@ fn server_first(expect: Expect) -> Check {
     request(&mut client, &mut server, REQUEST, expect == Expect::Every)
 }
 
-/// What must not be touched.
+/// A request that has a context already must arrive unchanged, and so must bytes that are no complete HTTP/1 request.
 fn untouched() -> Check {
     let (mut client, mut server) = connect()?;
     request(&mut client, &mut server, OWN, false)?;

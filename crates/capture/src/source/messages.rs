@@ -8,9 +8,9 @@ use crate::{runtime, tls, wire, Options};
 const SOCKET: MessageRung = MessageRung::SocketTracepoints;
 const SYSCALL: MessageRung = MessageRung::SyscallTracepoints;
 
-/// The ring of records if it carries no messages, only the starts and ends of tasks.
+/// Size of the ring if it carries no messages, only the starts and ends of tasks.
 const TASKS_RING_BYTES: u32 = 256 << 10;
-/// A smaller table keeps nearly no actors: the kernel sets some entries aside for each processor.
+/// Smallest table of actors. In a smaller one nearly no entry is free: the kernel sets some aside for each processor.
 const LEAST_ACTORS: u32 = 512;
 
 /// The source of messages. The programs of TLS libraries and of runtimes serve it alone.

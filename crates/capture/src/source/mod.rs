@@ -1,4 +1,4 @@
-//! Sources of data in the kernel: what is recorded about targets, and how it gets here.
+//! Sources of data in the kernel. Each one records one kind of facts about targets: messages, or flows.
 //!
 //! To add a source: a module here with a type that implements [`Source`], one line in [`SOURCES`], a folder in `bpf/`
 //! with its include in `bpf/wirespan.bpf.c`, and its records in `bpf/wire.h`.
@@ -16,7 +16,7 @@ pub(crate) const SOURCES: &[&dyn Source] = &[&messages::Messages, &flow::source:
 
 /// A source: its kernel programs, and how to size, open and count them.
 pub(crate) trait Source: Sync {
-    /// Its kernel programs: what each one gives, and what is lost without it.
+    /// Its kernel programs, each with its feature and what is lost without it.
     fn programs(&self) -> Vec<&'static Program>;
 
     /// Whether the user wants the data.
@@ -47,7 +47,7 @@ pub(crate) trait Source: Sync {
         false
     }
 
-    /// Called once everything is attached. Gives what reads the records, if they do not come in the common ring.
+    /// Called once everything is attached. Returns a reader if the records do not come in the common ring.
     fn open(
         &self,
         skel: &mut WirespanSkel<'static>,
@@ -57,8 +57,8 @@ pub(crate) trait Source: Sync {
         Ok(None)
     }
 
-    /// Tells the kernel what these processes had before they became targets. Called only if [`Source::open`] has given
-    /// a reader.
+    /// Tells the kernel the sockets that these processes had before they became targets. Called only if
+    /// [`Source::open`] has returned a reader.
     fn adopt(&self, skel: &WirespanSkel<'static>, pids: &[u32]) {
         let _ = (skel, pids);
     }
@@ -69,13 +69,13 @@ pub(crate) trait Source: Sync {
         Vec::new()
     }
 
-    /// Whether the program of this name is one of its own.
+    /// Whether the program of this name belongs to this source.
     fn owns(&self, program: &str) -> bool {
         self.programs().iter().any(|p| p.name == program)
     }
 }
 
-/// Whether the user wants what the program gives. A program of no source is wanted.
+/// Whether the user wants the data of the program. A program that belongs to no source is always wanted.
 pub(crate) fn is_asked(program: &Program, options: &Options) -> bool {
     let mut own = SOURCES.iter().filter(|source| source.owns(program.name));
     program.always || own.next().is_none_or(|source| source.is_asked(options))

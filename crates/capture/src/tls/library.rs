@@ -5,12 +5,12 @@ use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::{Exits, Function, Points, STEPPED};
 use std::collections::HashMap;
 
-/// Size of a function that no symbol tells (it was found by a call), bytes.
+/// Assumed size of a function that was found by a call and has no symbol, bytes.
 const UNKNOWN_SIZE: u64 = 64;
 
 /// A library.
 struct Api {
-    /// Without these it is not that library.
+    /// Functions that every version of the library exports.
     required: [&'static str; 2],
     functions: &'static [(&'static str, u64)],
 }
@@ -68,8 +68,8 @@ fn calls_of(image: &Image<'_>, api: &Api) -> Option<Calls> {
     Some(calls)
 }
 
-/// Whether every call of this function is seen at another one: at the function that both hand their work to, or at the
-/// one that it hands its arguments to.
+/// Whether every call of this function is seen at another function that is probed: at the function to which both pass
+/// their work, or at the one to which this one passes its arguments.
 fn is_covered(name: &str, found: &HashMap<&'static str, Place>, body: &impl Fn(&str) -> Option<Function>) -> bool {
     match name {
         "SSL_read" | "SSL_write" => {
@@ -82,20 +82,20 @@ fn is_covered(name: &str, found: &HashMap<&'static str, Place>, body: &impl Fn(&
     }
 }
 
-/// Whether its points cost a single-step.
+/// Whether the probes of this function cost a single-step.
 fn is_dear(function: &Function) -> bool {
     function.points(true).cost >= STEPPED
 }
 
-/// Points in the function to which a wrapper hands its arguments, if they cost less than its own. Both have the same
-/// arguments and the same result.
+/// Points in the function to which a wrapper passes its arguments, if they cost less than those in the wrapper. Both
+/// functions have the same arguments and the same result.
 fn behind(image: &Image<'_>, wrapper: &Function, exit: bool) -> Option<Points> {
     let inner = wrapper.forwards_to().filter(|_| exit && is_dear(wrapper))?;
     let points = Function::new(image.bytes(inner, UNKNOWN_SIZE)?, inner).return_points();
     (points.cost < STEPPED).then_some(points)
 }
 
-/// Points for code that is not disassembled.
+/// Points for code of an architecture that is not disassembled.
 fn everywhere(address: u64, exit: bool) -> Points {
     Points { enter: address, exits: if exit { Exits::Return(address) } else { Exits::None }, cost: 0 }
 }

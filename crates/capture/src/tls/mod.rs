@@ -66,8 +66,8 @@ pub(crate) fn plan(image: &Image<'_>) -> Vec<ProbeSet> {
     go().or_else(library).or_else(rust).unwrap_or_default()
 }
 
-/// What the kernel programs must know about a process beside: whether its `crypto/tls` is probed. Every goroutine may
-/// call it, so that no single thread shows that it does.
+/// The fact for the kernel programs that a process's `crypto/tls` is probed. Any goroutine may call it on any thread,
+/// so no state of a single thread could show this.
 pub(crate) fn facts(probes: &[ProbeSet]) -> Option<Learn> {
     let is_go = probes.iter().any(|set| set.program == "tls_go_exit");
     let bytes = |process: &Process<'_>| (process.is_probed)("tls_go_exit").then(Vec::new);
@@ -94,7 +94,7 @@ impl Calls {
         }
     }
 
-    /// Neither program is of use without the other.
+    /// The sets of both programs. Neither program is of use without the other.
     fn sets(self, enter: &'static str, exit: &'static str) -> Vec<ProbeSet> {
         let sets = [
             ProbeSet::new(enter, self.enter).with(exit),

@@ -1,5 +1,5 @@
-//! rustls in a Rust program, versions 0.20 to 0.23. Symbols carry a hash per build; the functions are known by their
-//! names without it. A program whose symbols were stripped cannot be probed.
+//! rustls in a Rust program, versions 0.20 to 0.23. Symbols carry a hash of the build, so functions are recognised by
+//! their names without the hash. A program whose symbols were stripped cannot be probed.
 //!
 //! The probed functions are not generic, or stand in a table of virtual functions. So the compiler does not inline them
 //! into callers in another crate.
@@ -47,7 +47,7 @@ fn functions(image: &Image<'_>) -> Vec<(Place, u64)> {
     found
 }
 
-/// What a function is probed for, by its mangled name.
+/// Cookie of a function, by its mangled name; `None` if it is not probed.
 fn cookie(mangled: &[u8]) -> Option<u64> {
     const CRATE: &[u8] = b"rustls";
     if !mangled.starts_with(b"_") || !mangled.windows(CRATE.len()).any(|w| w == CRATE) {
@@ -57,7 +57,7 @@ fn cookie(mangled: &[u8]) -> Option<u64> {
     operation(&format!("{name:#}"))
 }
 
-/// …by its name without hashes.
+/// The same by its demangled name without hashes.
 fn operation(name: &str) -> Option<u64> {
     let (of, method) = name.rsplit_once("::")?;
     let of = of.strip_prefix('<').map_or(of, |of| of.strip_suffix('>').unwrap_or(of));

@@ -1,5 +1,8 @@
-//! Detaching waits until no processor runs the program any more, up to a second on a busy machine; waits of several
-//! threads overlap. So it has a thread of its own, which uses many at once, and new processes are not kept waiting.
+//! Detaches uprobes in the background.
+//!
+//! The kernel returns from detaching only when no processor runs the program any more, on a busy machine after up to a
+//! second. A thread of its own does this, so that new processes need not wait. It closes many links at once, each in a
+//! thread, because such waits overlap.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,7 +28,7 @@ impl Shared {
     }
 }
 
-/// Closes links in the background. Dropping it waits for the last.
+/// Closes links in the background. Dropping it waits until all are closed.
 pub(crate) struct Detacher {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -39,7 +42,7 @@ impl Detacher {
         Ok(Detacher { shared, thread: Some(thread) })
     }
 
-    /// Takes links over.
+    /// Closes these links later.
     pub(crate) fn close(&self, links: Vec<OwnedFd>) {
         if !links.is_empty() {
             self.shared.waiting().links.extend(links);

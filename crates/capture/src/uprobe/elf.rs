@@ -18,7 +18,7 @@ pub(crate) struct Place {
 type Symbols<'a> = SymbolTable<'a, FileHeader64<Endianness>, &'a ReadCache<File>>;
 type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<File>>;
 
-/// Runs `work` on an ELF file; `None` if it is none.
+/// Runs `work` on an ELF file; `None` if the file is not ELF.
 pub(crate) fn with<T>(path: &Path, work: impl FnOnce(&Image<'_>) -> Option<T>) -> Option<T> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let elf = Elf::parse(&cache).ok()?;
@@ -41,7 +41,7 @@ impl<'a> Image<'a> {
         self.elf.architecture() == object::Architecture::X86_64
     }
 
-    /// Those of the wanted functions that it defines.
+    /// The wanted functions that the file defines.
     pub(crate) fn functions(&self, wanted: &[&'static str]) -> HashMap<&'static str, Place> {
         let mut found = HashMap::new();
         let (dynamic, all) = (self.elf.elf_dynamic_symbol_table(), self.elf.elf_symbol_table());
@@ -53,7 +53,8 @@ impl<'a> Image<'a> {
         found
     }
 
-    /// What a table defines, with its names, which are read at once: one by one they would cost two system calls each.
+    /// The definitions in a table of symbols, by name. All names are read at once: one by one, each would cost two
+    /// system calls.
     fn defined<'s>(&'s self, table: &'s Symbols<'a>) -> impl Iterator<Item = (&'a [u8], Place)> + 's {
         let endian = self.elf.endian();
         let names = self.elf.elf_section_table().section(table.string_section()).ok();
@@ -65,19 +66,19 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Functions that it defines, for which `wanted` finds something in their names.
+    /// Functions that the file defines and whose names `wanted` accepts, with its results.
     pub(crate) fn named<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
         let symbols = self.defined(self.elf.elf_symbol_table()).filter(|(_, place)| place.size != 0);
         symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
     }
 
-    /// …of those that other files may use.
+    /// The same for functions that the file exports.
     pub(crate) fn exported<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
         let symbols = self.defined(self.elf.elf_dynamic_symbol_table());
         symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
     }
 
-    /// Offset in the file of an address in code.
+    /// File offset of an address in code.
     pub(crate) fn offset(&self, address: u64) -> Option<u64> {
         let endian = self.elf.endian();
         self.elf.elf_program_headers().iter().find_map(|p| {
@@ -87,7 +88,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Where the code begins: offset in the file, and address.
+    /// Where the code begins: file offset, and address.
     pub(crate) fn code(&self) -> Option<(u64, u64)> {
         let endian = self.elf.endian();
         self.elf
@@ -97,8 +98,8 @@ impl<'a> Image<'a> {
             .map(|p| (p.p_offset(endian), p.p_vaddr(endian)))
     }
 
-    /// Where an exported thread-local variable of an x86-64 executable lies, from where the C library has its structure
-    /// of the thread on (below it).
+    /// Offset of an exported thread-local variable of an x86-64 executable from the thread pointer (fs base). The
+    /// variable lies below the thread pointer, so the offset is negative.
     pub(crate) fn thread_local(&self, name: &str) -> Option<u64> {
         let endian = self.elf.endian();
         let table = self.elf.elf_dynamic_symbol_table();
@@ -111,7 +112,7 @@ impl<'a> Image<'a> {
         Some(variable.st_value(endian).wrapping_sub(size))
     }
 
-    /// Bytes of the file from an address on, as many as there are.
+    /// Bytes of the file that lie at this address in memory, which must be code.
     pub(crate) fn bytes(&self, address: u64, size: u64) -> Option<&[u8]> {
         use object::ReadRef as _;
         self.cache.read_bytes_at(self.offset(address)?, size).ok()
@@ -129,8 +130,9 @@ impl<'a> Image<'a> {
         self.cache.read_bytes_at(offset, size).ok()
     }
 
-    /// Where the loader writes an address of the file itself, and which; of a file that needs no such help, or has
-    /// packed it, each word of its data.
+    /// Places of pointers, and the addresses in this file to which they point. They are the relative relocations. A
+    /// file that is not relocated has none, and one with packed relocations (`.relr.dyn`) shows only some: then each
+    /// word of its data counts as well.
     pub(crate) fn pointers(&self) -> Vec<(u64, u64)> {
         const RELATIVE: object::RelocationFlags =
             object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_RELATIVE };
@@ -148,7 +150,7 @@ impl<'a> Image<'a> {
         found
     }
 
-    /// Where this stands among its constants as a whole string, or as the end of one.
+    /// Addresses of this text among the constants, as a whole string or as the end of a longer one.
     pub(crate) fn strings(&self, text: &str) -> Vec<u64> {
         let wanted = [text.as_bytes(), &[0]].concat();
         let Some((address, data)) = self.section(".rodata") else { return Vec::new() };
@@ -160,12 +162,12 @@ impl<'a> Image<'a> {
             .collect()
     }
 
-    /// Where a section lies in the file: offset and size.
+    /// File offset and size of a section.
     pub(crate) fn file_range(&self, name: &str) -> Option<(u64, u64)> {
         self.elf.section_by_name(name)?.file_range()
     }
 
-    /// A section by name.
+    /// Address and bytes of a section.
     pub(crate) fn section(&self, name: &str) -> Option<(u64, &[u8])> {
         let section = self.elf.section_by_name(name)?;
         Some((section.address(), section.data().ok()?))

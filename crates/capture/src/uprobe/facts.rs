@@ -1,4 +1,4 @@
-//! Tells the kernel programs what is known about a process.
+//! Gives the kernel programs the facts about a process that only user space can find.
 //!
 //! Each runtime keeps its facts in a map of its own. The map `processes` has the set of runtimes of a process, so that
 //! nothing is looked up in other processes. The set is written last: a program that finds a bit finds the facts.
@@ -7,7 +7,7 @@ use crate::runtime::RUNTIMES;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object};
 use std::collections::HashMap;
 
-/// What is known about one process.
+/// Facts of one runtime about one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// Name of the map that keeps them.

@@ -1,10 +1,10 @@
-//! Go: functions by the table that the runtime itself needs for its stack traces, so that a stripped binary serves,
-//! too.
+//! Finds Go functions by name in the table `.gopclntab`. The Go runtime needs that table for its stack traces, so a
+//! stripped binary has it, too.
 //!
-//! Read is `.gopclntab` (`src/debug/gosym`, `src/runtime/symtab.go`) in its forms since Go 1.16. From 1.26 on the table
-//! does not tell where the code begins; that is the symbol `runtime.text` or, in a stripped binary, the start of
-//! `.text`, which holds unless C code was linked in front of it. What is found is believed only if it begins as a Go
-//! function does.
+//! The forms of the table since Go 1.16 are read (`src/debug/gosym`, `src/runtime/symtab.go`). Since Go 1.26 the table
+//! does not contain the start of the code. The start is then the symbol `runtime.text` or, in a stripped binary, the
+//! start of `.text`. The latter is wrong if C code was linked in front, so the caller accepts a function only if it
+//! begins as a Go function does.
 
 use super::elf::{Image, Place};
 
@@ -12,7 +12,7 @@ const GO_1_16: u32 = 0xffff_fffa;
 const GO_1_18: u32 = 0xffff_fff0;
 const GO_1_20: u32 = 0xffff_fff1;
 
-/// Integers of a table in the machine's byte order.
+/// Reads integers of a table, in the byte order of the machine.
 #[derive(Clone, Copy)]
 struct Table<'a>(&'a [u8]);
 
@@ -84,7 +84,7 @@ impl<'a> Functions<'a> {
     }
 }
 
-/// Those of the wanted functions that a Go program holds.
+/// The wanted functions that a Go program holds.
 pub(crate) fn functions(image: &Image<'_>, wanted: &[&'static str]) -> Vec<(&'static str, Place)> {
     let found = [".gopclntab", ".data.rel.ro.gopclntab"].iter().find_map(|name| image.section(name));
     let Some((_, bytes)) = found else { return Vec::new() };

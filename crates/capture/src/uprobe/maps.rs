@@ -1,4 +1,4 @@
-//! What a process has mapped.
+//! The files that a process has mapped.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 pub(crate) struct FileId {
     device: u64,
     inode: u64,
-    /// Inodes are used again. The time of change would tell as well when a file loses its name, and it is still the
-    /// same.
+    /// Tells a file from a later one that got the same inode number. The change time (ctime) would not do: it changes
+    /// when a file is unlinked, and the file is still the same.
     modified_ns: i128,
     size: u64,
 }
 
 impl FileId {
-    /// Follows the link.
+    /// Identity of the file at this path; symbolic links are followed.
     pub(crate) fn of(path: &std::path::Path) -> Option<Self> {
         let m = fs::metadata(path).ok()?;
         let modified_ns = i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec());
@@ -27,12 +27,13 @@ impl FileId {
 /// An executable mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    /// Leads to the very file that is mapped, whatever the mount namespace, also after it was replaced or deleted.
+    /// A path in `/proc/PID/map_files`. It leads to the mapped file itself, also from another mount namespace and after
+    /// the file was replaced or deleted.
     pub(crate) file: PathBuf,
-    /// Where it begins in memory, and in the file.
+    /// Where the mapping begins in memory, and in the file.
     pub(crate) start: u64,
     pub(crate) offset: u64,
-    /// Its name as the process sees it, without ` (deleted)`.
+    /// The name of the file as the process sees it, without ` (deleted)`.
     pub(crate) name: String,
 }
 

@@ -25,17 +25,17 @@ pub(crate) struct ProbeSet {
     pub(crate) probes: Vec<Probe>,
     /// Whether it runs when the probed functions return, not where the probes are.
     pub(crate) at_return: bool,
-    /// Another program without which this one is of no use; often the program itself.
+    /// Another program without which this one is of no use; the program itself if there is none.
     pub(crate) needs: &'static str,
 }
 
 impl ProbeSet {
-    /// Probes where they stand.
+    /// Probes that run at their own addresses.
     pub(crate) fn new(program: &'static str, probes: Vec<Probe>) -> Self {
         ProbeSet { program, probes, at_return: false, needs: program }
     }
 
-    /// Probes of the returns of functions.
+    /// Probes that run when the functions at these addresses return.
     pub(crate) fn at_return(program: &'static str, probes: Vec<Probe>) -> Self {
         ProbeSet { at_return: true, ..ProbeSet::new(program, probes) }
     }
@@ -54,7 +54,8 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// What turns addresses of the file into those of the process; `segment` is file offset and address of its code.
+    /// The number to add to an address of the file to get the address in the process. `segment` is file offset and
+    /// address of the file's code.
     pub(crate) fn bias(self, segment: (u64, u64)) -> u64 {
         let (at, address) = segment;
         self.start.wrapping_add(at.wrapping_sub(self.offset)).wrapping_sub(address)
@@ -66,20 +67,20 @@ impl Mapped {
 pub(crate) struct Programs(pub(crate) HashMap<&'static str, RawFd>);
 
 impl Programs {
-    /// Descriptor of the program that the set attaches; `None` if it, or what it needs, is not loaded.
+    /// Descriptor of the program of this set; `None` if that program, or the one that it needs, is not loaded.
     pub(super) fn of(&self, set: &ProbeSet) -> Option<RawFd> {
         self.0.get(set.needs)?;
         self.0.get(set.program).copied()
     }
 }
 
-/// What to do with a process that has mapped a file.
+/// The work for each process that maps a certain file.
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) sets: Vec<ProbeSet>,
-    /// What runtimes want the kernel programs to know about the process.
+    /// Facts about the process that runtimes want in the kernel.
     pub(super) facts: Vec<Learn>,
-    /// TLS in it that cannot be probed, as an index into [`tls::UNREAD`].
+    /// The kind of TLS in the file that cannot be probed, as an index into [`tls::UNREAD`].
     pub(super) unread: Option<usize>,
     /// Whether a new process of this program must be probed before anything else is done.
     pub(super) is_urgent: bool,

@@ -1,9 +1,11 @@
-//! Where in a function to put probes: a breakpoint costs 0.2 µs on an instruction that the kernel emulates (a jump, a
-//! call, a `nop`), 0.4 µs on a `push`, and 4 µs on any other, which it must single-step out of line. So the entry probe
-//! goes to the first cheap instruction at which the arguments are still in their registers, and the exit probe to the
-//! stack protector's last jump before `ret`, where the result already stands.
+//! Finds the cheapest places in a function for its probes.
 //!
-//! The disassembler is `iced-x86`: it knows which registers an instruction writes, which a length decoder does not.
+//! A breakpoint costs 0.2 µs on an instruction that the kernel emulates (a jump, a call, a `nop`), 0.4 µs on a `push`,
+//! and 4 µs on any other instruction, which the kernel must single-step out of line. So the entry probe goes to the
+//! first cheap instruction at which the arguments are still in their registers. The exit probe goes to the last jump of
+//! the stack protector before `ret`, where the result is in its register already.
+//!
+//! The disassembler is `iced-x86`. It knows which registers an instruction writes; a length decoder does not.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
@@ -12,11 +14,11 @@ use iced_x86::{
 /// How the end of a function is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Exits {
-    /// Probes at these addresses, one of which every return passes.
+    /// By probes at these addresses. Every return passes exactly one of them.
     At(Vec<u64>),
-    /// A return probe, set where the stack pointer is still that of the entry.
+    /// By a return probe. It is set at this address, where the stack pointer still has its value of the entry.
     Return(u64),
-    /// Not wanted.
+    /// It is not seen.
     None,
 }
 
@@ -25,16 +27,16 @@ pub(crate) enum Exits {
 pub(crate) struct Points {
     pub(crate) enter: u64,
     pub(crate) exits: Exits,
-    /// Cost of enter and exit, in units of the cheapest breakpoint.
+    /// Cost of both probes, in units of the cheapest breakpoint.
     pub(crate) cost: u32,
 }
 
 const CHEAP: u32 = 1;
 const PUSH: u32 = 2;
-/// …of an instruction that is single-stepped.
+/// Cost of a breakpoint on an instruction that is single-stepped.
 pub(crate) const STEPPED: u32 = 20;
 
-/// What a breakpoint on this instruction costs (`arch/x86/kernel/uprobes.c`, `branch_setup_xol_ops`,
+/// Cost of a breakpoint on this instruction (`arch/x86/kernel/uprobes.c`, `branch_setup_xol_ops`,
 /// `push_setup_xol_ops`).
 fn cost(i: &Instruction) -> u32 {
     match i.code() {
@@ -56,7 +58,7 @@ fn writes(factory: &mut InstructionInfoFactory, i: &Instruction, registers: &[Re
     })
 }
 
-/// One function's instructions.
+/// The instructions of one function.
 pub(crate) struct Function {
     start: u64,
     end: u64,
@@ -70,16 +72,17 @@ impl Function {
         Function { start, end: start + bytes.len() as u64, code }
     }
 
-    /// Points for a Go function: no return probe, which would break the runtime's stacks, but every `ret`. `None`
-    /// unless it begins with a look at the goroutine's stack limit, as a Go function does that may need more stack.
+    /// Points for a Go function: its exits are all its `ret`s, because a return probe would break the stacks of the
+    /// runtime. `None` unless the function begins by comparing the stack pointer with the goroutine's stack limit, as
+    /// every Go function does that may need more stack.
     pub(crate) fn go_points(&self) -> Option<Points> {
         let enter = self.go_entry()?;
         let exits: Vec<u64> = self.returns().collect();
         (!exits.is_empty()).then_some(Points { enter, exits: Exits::At(exits), cost: CHEAP + STEPPED })
     }
 
-    /// Points for a Rust function that returns two words. A return probe would stand in the way when a panic unwinds
-    /// the stack, so that it is used only where the function can be left by other ways than its `ret`s.
+    /// Points for a Rust function that returns two words. A return probe disturbs a panic that unwinds the stack, so it
+    /// is used only if the function can be left in other ways than by its `ret`s.
     pub(crate) fn rust_points(&self) -> Points {
         let exits: Vec<u64> = self.returns().collect();
         if exits.is_empty() || self.exits().is_none() {
@@ -89,7 +92,7 @@ impl Function {
         Points { enter, exits: Exits::At(exits), cost: cost + STEPPED }
     }
 
-    /// The jump of a Go function that looks at the goroutine's stack limit: its arguments are still in their registers.
+    /// The jump after a Go function's check of the stack limit. The arguments are still in their registers there.
     pub(crate) fn go_entry(&self) -> Option<u64> {
         let looks = |i: &Instruction| i.mnemonic() == Mnemonic::Cmp && i.memory_base() == Register::R14;
         let limit = self.code.iter().take(3).position(looks)?;
@@ -101,13 +104,13 @@ impl Function {
         self.code.iter().filter(|i| i.mnemonic() == Mnemonic::Ret).map(Instruction::ip)
     }
 
-    /// Where this function is called.
+    /// Addresses of the instructions here that call `target`.
     pub(crate) fn calls_of(&self, target: u64) -> Vec<u64> {
         let calls = |i: &&Instruction| i.code() == Code::Call_rel32_64 && i.near_branch_target() == target;
         self.code.iter().filter(calls).map(Instruction::ip).collect()
     }
 
-    /// The function that this one hands its arguments to before anything else: `SSL_read_ex` is such a wrapper.
+    /// The function to which this one passes its arguments before anything else; `SSL_read_ex` is such a wrapper.
     pub(crate) fn forwards_to(&self) -> Option<u64> {
         let mut factory = InstructionInfoFactory::new();
         for i in &self.code {
@@ -125,7 +128,7 @@ impl Function {
         !self.calls_of(target).is_empty()
     }
 
-    /// Chooses the points; without `exit` only that of the entry.
+    /// Chooses the points; only that of the entry unless `exit`.
     pub(crate) fn points(&self, exit: bool) -> Points {
         let (enter, enter_cost) = self.enter();
         if !exit {
@@ -140,13 +143,14 @@ impl Function {
         }
     }
 
-    /// Entry and return probe on one breakpoint: the second then costs only the trampoline.
+    /// Points with entry and return probe on the same breakpoint. The return probe then costs only its trampoline.
     pub(crate) fn return_points(&self) -> Points {
         let (at, cost) = self.hijack();
         Points { enter: at, exits: Exits::Return(at), cost: cost + CHEAP }
     }
 
-    /// The cheapest instruction that every call passes, maybe more than once, with its first argument in place.
+    /// The cheapest instruction that every call passes with the first argument still in its register. A call may pass
+    /// it more than once.
     pub(crate) fn first_argument(&self) -> u64 {
         self.enter_with(&ARGUMENTS[..1]).0
     }
@@ -169,7 +173,7 @@ impl Function {
         best
     }
 
-    /// The cheapest instruction up to which the stack pointer has not moved.
+    /// Address and cost of the cheapest instruction before which the stack pointer has not moved.
     fn hijack(&self) -> (u64, u32) {
         let mut factory = InstructionInfoFactory::new();
         let mut best = (self.start, STEPPED);
@@ -187,7 +191,7 @@ impl Function {
         best
     }
 
-    /// One point before each `ret`; `None` if the function can be left in another way.
+    /// One point before each `ret`, and their cost; `None` if the function can be left in another way.
     fn exits(&self) -> Option<(Vec<u64>, u32)> {
         let mut factory = InstructionInfoFactory::new();
         let targets: Vec<u64> = self
@@ -212,8 +216,8 @@ impl Function {
         (!points.is_empty()).then_some((points, worst))
     }
 
-    /// The jump `jne __stack_chk_fail` that leads to the `ret` at this index, if every way to it passes the jump and
-    /// the result is not changed any more.
+    /// The jump `jne __stack_chk_fail` in front of the `ret` at this index. `None` unless every way to the `ret` passes
+    /// that jump, and no instruction behind the jump changes the result.
     fn protector_before(&self, ret: usize, targets: &[u64], factory: &mut InstructionInfoFactory) -> Option<u64> {
         let mut at = ret;
         while at > 1 {
@@ -282,7 +286,7 @@ mod tests {
         // sub rsp,8; call +0x100; add rsp,8; ret
         let f = Function::new(&[0x48, 0x83, 0xec, 8, 0xe8, 0, 1, 0, 0, 0x48, 0x83, 0xc4, 8, 0xc3], 0x1000);
         assert_eq!(f.forwards_to(), Some(0x1109));
-        // An argument changes first: another function's business.
+        // Changes an argument before its call, so it is no wrapper.
         let f = Function::new(&[0x31, 0xff, 0xe8, 0, 1, 0, 0, 0xc3], 0x1000);
         assert_eq!(f.forwards_to(), None);
     }

@@ -1,8 +1,8 @@
-//! Which processes are looked at when, and which probes each one has.
+//! Looks for files to probe in the processes of targets, and keeps the probes of each process.
 //!
-//! A process is looked at when it is chosen, born, or has changed its program; ten times a second while it is young,
+//! A process is searched when it is chosen, is born, or has changed its program; ten times a second while it is young,
 //! and once a second later. Libraries that a new program is likely to load get their probes before the program maps
-//! them, so that its first messages are not missed: the kernel sets the breakpoints when the file is mapped.
+//! them. The kernel sets the breakpoints when the file is mapped, so that no first message is missed.
 
 use super::detach::Detacher;
 use super::facts::{FactMaps, Facts};
@@ -48,7 +48,7 @@ pub(super) struct Search {
     targets: Targets,
     follows_actors: bool,
     processes: HashMap<u32, Followed>,
-    /// What there is to do for each file that was looked into.
+    /// The plan for each file that was read; `None` if there is nothing to do.
     known: HashMap<FileId, Option<Arc<Plan>>>,
     discovered: Option<Instant>,
     detacher: Detacher,
@@ -74,7 +74,7 @@ impl Search {
         Ok(Search { counts, programs, facts, targets, follows_actors, processes, known, discovered: None, detacher })
     }
 
-    /// How long nothing is to be looked at.
+    /// How long no process is due.
     pub(super) fn pause(&self) -> Duration {
         let next = self.processes.values().map(|p| p.look_at).min();
         next.map_or(LOOK, |at| at.saturating_duration_since(Instant::now())).min(LOOK)
@@ -100,7 +100,7 @@ impl Search {
         self.expect(pid);
     }
 
-    /// A process has ended: its probes go.
+    /// A process has ended. Removes its probes.
     pub(super) fn ended(&mut self, pid: u32) {
         if let Some(process) = self.processes.remove(&pid) {
             self.forget(pid, &process.facts);
@@ -131,14 +131,14 @@ impl Search {
         }
     }
 
-    /// Finds processes that were chosen by something other than their id, if the last time is long ago.
+    /// Calls [`Search::discover`] if the last call was long enough ago.
     pub(super) fn discover_if_due(&mut self) {
         if self.discovered.is_none_or(|at| at.elapsed() >= LOOK) {
             self.discover();
         }
     }
 
-    /// Finds processes that were chosen by something other than their id.
+    /// Finds processes that were chosen by their cgroup or namespace, or with all others.
     pub(super) fn discover(&mut self) {
         let mut pids = Vec::new();
         if self.discovered.is_none() {
@@ -153,7 +153,7 @@ impl Search {
         }
     }
 
-    /// Looks at every process whose time has come.
+    /// Searches every process that is due.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         let due: Vec<u32> = self.processes.iter().filter(|(_, p)| p.look_at <= now).map(|(pid, _)| *pid).collect();
@@ -176,7 +176,7 @@ impl Search {
         Some(())
     }
 
-    /// Probes what a new program is likely to load, before it does.
+    /// Probes the libraries that a new program is likely to load, before it maps them.
     fn expect(&mut self, pid: u32) {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
         tls::expected(&root).into_iter().for_each(|path| self.attach_file(pid, &path));
@@ -207,8 +207,8 @@ impl Search {
                 self.attach_sets(pid, &path, &plan);
             }
         }
-        // The kernel programs follow actors from here on. The probes are there by now: with half of them, half of the
-        // hand-overs would be missed.
+        // The kernel programs follow actors once they have the facts. So facts are written after all probes are
+        // attached: with half of the probes, half of the hand-overs would be missed.
         self.learn(pid, &plan, mapped);
     }
 

@@ -1,4 +1,5 @@
-//! The thread that watches the processes of targets: looking into files takes time, and detaching waits for the kernel.
+//! The thread that watches the processes of targets. It is a thread of its own because reading files takes time, and
+//! detaching waits for the kernel.
 
 use super::facts::FactMaps;
 use super::plan::Programs;
@@ -21,12 +22,12 @@ struct Inbox {
     /// Processes to look at now, and the program that each is about to become.
     pids: Vec<(u32, Option<PathBuf>)>,
     stop: bool,
-    /// Number of requests to look, and of those answered.
+    /// Number of requests to look, and the number of those that were answered.
     asked: u64,
     answered: u64,
 }
 
-/// What the search counts.
+/// Counters of the search.
 #[derive(Default)]
 pub(super) struct Counts {
     /// Sets of probes that the kernel did not attach.
@@ -73,7 +74,7 @@ impl Watcher {
         let counts = Arc::new(Counts::default());
         let mut search = Search::new(Arc::clone(&counts), programs, facts, targets.clone(), follows_actors)?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell, counts });
-        // The targets that live already are covered before tracing is said to have begun.
+        // Processes that live already are probed before [`Watcher::start`] returns.
         search.discover();
         search.look();
         let theirs = Arc::clone(&shared);
@@ -81,7 +82,7 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread) })
     }
 
-    /// Looks at a process that was chosen, and at the program that it is about to become; waits until both are covered.
+    /// Probes a process that was chosen, and the program that it is about to run. Returns when the probes are in place.
     pub(crate) fn cover(&self, pid: u32, program: Option<&Path>) {
         let mut inbox = self.shared.inbox();
         inbox.pids.push((pid, program.map(Path::to_path_buf)));

@@ -1,4 +1,4 @@
-//! The kernel's list of TCP sockets of a network namespace (`sock_diag(7)`), with the cookies that /proc does not tell.
+//! The kernel's list of TCP sockets of a network namespace (`sock_diag(7)`). Unlike /proc, it has their cookies.
 
 use rustix::net::{netlink, recv, send, socket, AddressFamily, RecvFlags, SendFlags, SocketType};
 use std::io;

@@ -1,4 +1,4 @@
-//! Sockets that targets hold already when tracing begins: whose they are, and which way they go.
+//! Sockets that targets hold already when tracing begins: the process of each, and whether it is client or server.
 
 use super::diag::{self, Socket};
 use super::wire::{Known, NS_PER_TICK};
@@ -16,9 +16,9 @@ struct Holder {
     cgroup_id: u64,
 }
 
-/// Shows every TCP socket of these processes to `tell`.
+/// Passes every TCP socket of these processes to `tell`.
 pub(super) fn adopt(pids: &[u32], tell: &mut dyn FnMut(&Known)) {
-    // By network namespace: a process of it, and who holds which socket.
+    // By network namespace: one of its processes, and the holder of each socket.
     let mut spaces: FxHashMap<u32, (u32, FxHashMap<u32, Holder>)> = FxHashMap::default();
     for pid in pids {
         let inodes = socket_inodes(*pid);
@@ -28,7 +28,7 @@ pub(super) fn adopt(pids: &[u32], tell: &mut dyn FnMut(&Known)) {
         let (Some(netns), Some(holder)) = (netns_of(*pid), holder(*pid)) else { continue };
         let (_, holders) = spaces.entry(netns).or_insert_with(|| (*pid, FxHashMap::default()));
         for inode in inodes {
-            // Of several holders the youngest: a child that took the socket over from its parent.
+            // Of several holders the youngest owns the socket: a child that got it from its parent.
             let best = holders.entry(inode).or_insert_with(|| holder.clone());
             if best.start_ns < holder.start_ns {
                 *best = holder.clone();
@@ -37,14 +37,14 @@ pub(super) fn adopt(pids: &[u32], tell: &mut dyn FnMut(&Known)) {
     }
     for (netns, (pid, holders)) in spaces {
         let sockets = sockets_of(pid, netns).unwrap_or_else(|error| {
-            tracing::warn!(pid, %error, "connections of before are not known; each will be when it is used");
+            tracing::warn!(pid, %error, "older connections could not be listed; each will be known once it is used");
             Vec::new()
         });
         known(netns, &sockets, &holders).iter().for_each(&mut *tell);
     }
 }
 
-/// Which of the sockets are held by targets, and their direction: towards a port at which somebody listens it serves.
+/// The sockets that targets hold. A socket whose local port has a listener belongs to the server.
 fn known(netns: u32, sockets: &[Socket], holders: &FxHashMap<u32, Holder>) -> Vec<Known> {
     let listening: FxHashSet<(Option<IpAddr>, u16)> = sockets
         .iter()
@@ -76,7 +76,7 @@ fn netns_of(pid: u32) -> Option<u32> {
     Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino() as u32)
 }
 
-/// The sockets of the namespace of a process, listed by a thread that visits it.
+/// The sockets of a process's network namespace, listed by a thread that enters the namespace.
 fn sockets_of(pid: u32, netns: u32) -> std::io::Result<Vec<Socket>> {
     if netns_of(std::process::id()) == Some(netns) {
         return diag::sockets();

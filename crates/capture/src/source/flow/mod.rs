@@ -1,13 +1,12 @@
-//! Flows: connections that the kernel bundles by process, remote address and listening port (`bpf/flow/maps.h` tells
-//! how).
+//! Flows: connections that the kernel bundles by process, remote address and listening port (see `bpf/flow/maps.h`).
 //!
 //! | module | concern |
 //! |---|---|
 //! | [`wire`] | a bundle as the kernel writes it |
-//! | [`table`] | the tables of bundles, taken by turns |
-//! | [`existing`], [`diag`] | sockets that existed before: whose they are, and the kernel's list of them |
-//! | [`source`] | programs, and their loading |
-//! | here | the drain |
+//! | [`table`] | the two tables of bundles, which take turns |
+//! | [`existing`], [`diag`] | sockets that are older than the tracing: their owners, and the kernel's list of them |
+//! | [`source`] | the programs, and how they are loaded |
+//! | this module | draining the bundles |
 
 mod diag;
 mod existing;
@@ -26,12 +25,13 @@ use std::time::{Duration, Instant};
 use table::Tables;
 use wirespan_model::Bundle;
 
-/// Sizes of the kernel's tables. What does not fit is not lost, but dearer.
+/// Sizes of the kernel's tables. What does not fit is not lost, but costs more time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowOptions {
     /// Bundles between two drains; each takes about 900 bytes, as there are two tables.
     pub bundles: u32,
-    /// TCP sockets followed at once; each takes 400 to 800 bytes, as there are twice as many places (a power of two).
+    /// TCP sockets followed at once. Each takes 400 to 800 bytes: the table has twice as many places, rounded up to a
+    /// power of two.
     pub sockets: u32,
 }
 
@@ -41,17 +41,17 @@ impl Default for FlowOptions {
     }
 }
 
-/// Places whose use is noted together (`FLOW_BLOCK`).
+/// Number of places that share one note whether any of them is in use (`FLOW_BLOCK`).
 const BLOCK: u32 = 64;
-/// A wait that ends so much before its time was ended.
+/// A wait that ends earlier than its timeout by more than this was ended by the kernel.
 const EARLY: Duration = Duration::from_millis(5);
 
-/// Sizes the maps; to the least if no flows are wanted.
+/// Sizes the maps; to the smallest size if no flows are wanted.
 fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<FlowOptions>) -> libbpf_rs::Result<()> {
     let sizes = options.unwrap_or(FlowOptions { bundles: 1, sockets: 1 });
     skel.maps.flow_bundles_a.set_max_entries(sizes.bundles.max(1))?;
     skel.maps.flow_bundles_b.set_max_entries(sizes.bundles.max(1))?;
-    // Twice as many, so that few find all of theirs taken.
+    // With twice as many places as sockets, few sockets find all places that they may take in use.
     let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
     skel.maps.flow_slots.set_max_entries(slots)?;
     skel.maps.flow_sockets.set_max_entries(slots)?;
@@ -66,7 +66,7 @@ fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<Flo
     Ok(())
 }
 
-/// Descriptors of all that a drain needs. May go to another thread than the programs' loader.
+/// Descriptors of the maps and programs that a drain needs. May move to another thread than that of the loader.
 pub struct FlowSource {
     sweep: OwnedFd,
     current: MapHandle,
@@ -87,7 +87,7 @@ impl FlowSource {
         })
     }
 
-    /// Gets ready to drain, in the thread that will.
+    /// Prepares draining. Call it in the thread that will drain.
     ///
     /// # Errors
     /// The ring of spilled bundles cannot be mapped.
@@ -99,8 +99,8 @@ impl FlowSource {
 }
 
 impl Capture {
-    /// The bundles of flows, for another thread to drain; `None` if none are made, or at the second call. After
-    /// [`Capture::detach`] they can be drained once more.
+    /// The source of bundles, for another thread to drain; `None` if no flows are bundled, or if it was taken before.
+    /// Bundles can be drained once more after [`Capture::detach`].
     pub fn take_flows(&mut self) -> Option<FlowSource> {
         self.take_reader()
     }
@@ -116,21 +116,22 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Waits for the next drain; returns early, with true, if the table fills up, or bundles find no room any more.
+    /// Waits until the next drain is due. Returns early, with true, if the table is nearly full or has no room left.
     pub fn wait(&mut self, at_most: Duration) -> bool {
         let begun = Instant::now();
         self.ring.wait(at_most);
         self.read_spilled();
-        // Nothing but that wakes it; a signal costs an early drain. The clock of the wait may be a tick ahead of ours.
+        // Only a full table wakes this thread; a signal merely causes an early drain. The clock of the wait may be a
+        // tick ahead of ours, hence EARLY.
         !self.spilled.is_empty() || begun.elapsed() + EARLY < at_most
     }
 
-    /// Takes all that was bundled since the last drain. One key may come more than once.
+    /// Passes all bundles since the last drain to `sink`. The same key may come more than once.
     ///
     /// # Errors
-    /// The kernel refused; what it holds stays there for the next drain.
+    /// A call of the kernel failed. The bundles stay in its tables for the next drain.
     pub fn drain(&mut self, sink: &mut dyn FnMut(Bundle)) -> std::io::Result<()> {
-        // Room first: to turn the tables takes a while.
+        // First make room in the ring of spilled bundles: switching the tables takes a while.
         self.read_spilled();
         table::run(self.sweep.as_fd(), &mut [])?;
         self.tables.take(&mut |key, counts| sink(wire::read(key, counts, &self.reasons)))?;
@@ -147,11 +148,11 @@ impl Flows {
     }
 }
 
-/// Tells the kernel of the sockets that these processes hold already.
+/// Tells the kernel about the sockets that these processes hold already.
 fn adopt(skel: &WirespanSkel<'static>, pids: &[u32]) {
     existing::adopt(pids, &mut |known| {
         let mut record = known.to_bytes();
-        // Refused if it is there already: then the kernel knows better.
+        // The kernel refuses a socket that it follows already; its own record is better than this one.
         let _ = table::run(skel.progs.flow_adopt.as_fd(), &mut record);
     });
 }

@@ -25,7 +25,7 @@ impl Source for Bundles {
 
     fn left_out(&self, load: &[&'static Program]) -> Vec<&'static str> {
         let joined: Vec<_> = load.iter().filter(|p| joins_messages(p, load)).map(|p| p.name).collect();
-        // All or none: a program that was left out must not come in with the messages.
+        // Either both programs join the messages or neither: a program that the user left out must not run with them.
         if joined.len() == JOINING.len() {
             joined
         } else {
@@ -49,7 +49,7 @@ impl Source for Bundles {
         size(skel, options.flows.filter(|_| any))
     }
 
-    /// The self-test of the injection uses sockets, which would be bundled.
+    /// Otherwise the sockets of the injection's self-test would be bundled.
     fn attaches_last(&self) -> bool {
         true
     }
@@ -73,23 +73,23 @@ impl Source for Bundles {
     }
 }
 
-/// Programs whose work the programs of messages do as well.
+/// Programs whose work the programs of messages can do as well.
 const JOINING: [&str; 2] = ["flow_send", "flow_receive"];
 
-/// Whether a program of messages hangs on the same tracepoint and does this program's work: a hook costs more than what
-/// it does.
+/// Whether a program of messages on the same tracepoint does this program's work. A second hook would cost more than
+/// the work itself.
 fn joins_messages(program: &Program, load: &[&'static Program]) -> bool {
     let is_own = |p: &Program| PROGRAMS.iter().any(|own| own.name == p.name);
     JOINING.contains(&program.name) && load.iter().any(|p| p.tracepoint == program.tracepoint && !is_own(p))
 }
 
-/// The programs that hang on a hook of the kernel.
+/// The programs that are attached to a hook of the kernel.
 const PROGRAMS: &[Program] = &[
     Program::tracepoint(
         "flow_state",
         "Linux 5.14",
         "flows: TCP connections, bundled",
-        "the dependency map knows only what spans tell",
+        "the dependency map knows only the calls that spans show",
     )
     .at("inet_sock_set_state"),
     Program::tracepoint(

@@ -1,4 +1,5 @@
-//! The tables of bundles: one is written to, the other is read; and the programs that are run by hand.
+//! The two tables of bundles, of which the kernel writes one while user space reads the other; and how user space runs
+//! a kernel program.
 
 use crate::wire::contract::{FlowCounts, FlowKey};
 use libbpf_rs::libbpf_sys::{
@@ -29,7 +30,8 @@ impl Tables {
         Ok(Tables { current, tables, keys: vec![0; BATCH * key], values: vec![0; BATCH * value] })
     }
 
-    /// Turns the tables and empties the one that was in use. The update returns when no program works with it any more.
+    /// Switches the tables, and empties the one that was in use. The update of the map of maps returns when no program
+    /// works with the old table any more.
     pub(super) fn take(&mut self, visit: &mut dyn FnMut(&FlowKey, &FlowCounts)) -> io::Result<()> {
         let idle = self.tables[0].as_fd().as_raw_fd().to_ne_bytes();
         self.current.update(&0u32.to_ne_bytes(), &idle, MapFlags::ANY).map_err(io::Error::other)?;
@@ -78,7 +80,7 @@ impl Tables {
     }
 }
 
-/// Runs a program of type syscall. An answer other than 0 is its own.
+/// Runs a program of type syscall. Returns the program's own result.
 pub(super) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> io::Result<u32> {
     let mut opts = bpf_test_run_opts { sz: size_of::<bpf_test_run_opts>() as _, ..Default::default() };
     if !context.is_empty() {

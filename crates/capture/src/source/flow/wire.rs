@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::{Bundle, BundleKey, FlowCounts, Log2Histogram, Transport};
 
-/// `/proc/PID/stat` tells the start of a process in hundredths of a second: the same here, so that it is the same
-/// process.
+/// `/proc/PID/stat` gives the start of a process in hundredths of a second. Starts are rounded to that here, so that
+/// both sources name the same process alike.
 pub(super) const NS_PER_TICK: u64 = 10_000_000;
 
 fn ip(bytes: [u8; 16]) -> IpAddr {
@@ -75,7 +75,7 @@ pub(super) fn read(k: &FlowKey, c: &contract::FlowCounts, reasons: &FxHashMap<u3
     }
 }
 
-/// A socket that existed before, for the program flow_adopt.
+/// A socket that is older than the tracing, for the program flow_adopt.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) cookie: u64,
@@ -94,7 +94,7 @@ pub(super) struct Known {
 
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
-        // Any address is zeros, in both families.
+        // The unspecified address is all zeros in both families.
         ip if ip.is_unspecified() => [0; 16],
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -127,7 +127,7 @@ impl Known {
     }
 }
 
-/// Names of `enum skb_drop_reason`, which differ by kernel.
+/// Names of `enum skb_drop_reason`. Their numbers differ between kernels.
 pub(super) fn drop_reasons(btf: &Btf<'_>) -> FxHashMap<u32, Box<str>> {
     let Some(reasons) = btf.type_by_name::<Enum<'_>>("skb_drop_reason") else { return FxHashMap::default() };
     let name = |text: &str| text.trim_start_matches("SKB_DROP_REASON_").trim_start_matches("SKB_").to_string();
