@@ -1,0 +1,6 @@
+// What the Node services share: the routes' names, and where their servers are.
+export const port = Number(process.env.PORT);
+export const redisPort = Number(process.env.REDIS_PORT);
+export const databaseUrl = process.env.DATABASE_URL;
+export const leafUrl = process.env.LEAF_URL;
+export const backUrl = process.env.BACK_URL;

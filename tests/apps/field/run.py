@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Runs one stack of the field suite: real servers, the application, users; leaves nothing running.
+
+usage: run.py --dir WORKDIR [--users K] [--requests N] [--settle S] [--pause-us US] [--routes A,B] STACK
+       run.py --list
+
+Everything runs in a network namespace of its own (root). WORKDIR gets truth/, logs/ and what the servers log.
+Prints one JSON object: `stack`, and `requests`, `broken`, `seconds` of its users, or why it was `skipped`.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from servers import SERVERS
+from stack import CACHE, HERE
+from stacks import STACKS
+
+READY_SECONDS = 90
+PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
+FRONT, BACK = 7000, 7001
+
+
+class Skip(Exception):
+    pass
+
+
+class Run:
+    def __init__(self, stack, work, pause_us):
+        self.stack, self.work, self.pause_us = stack, work, str(pause_us)
+        self.children = []
+        self.build = work / "build"
+        for folder in ("truth", "logs", "build"):
+            (work / folder).mkdir(parents=True)
+
+    def compile(self):
+        for name in ("load", "leaf"):
+            cc = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread", "-o", self.build / name, HERE / f"{name}.c"]
+            done = subprocess.run(cc, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                raise SystemExit(done.stdout)
+
+    def spawn(self, name, command, out=None, user=None, **env):
+        libc = ctypes.CDLL(None)
+
+        def prepare():
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+        with open(self.work / "logs" / f"{name}.log", "ab") as log, open(out or os.devnull, "wb") as file:
+            child = subprocess.Popen(
+                [str(w) for w in command],
+                cwd="/" if user else self.work,
+                user=user,
+                stdin=subprocess.DEVNULL,
+                stdout=file if out else subprocess.PIPE if name == "load" else log,
+                stderr=log,
+                env={**os.environ, "GROUND_TRUTH_DIR": str(self.work / "truth"), "PYTHONDONTWRITEBYTECODE": "1", **env},
+                start_new_session=True,
+                preexec_fn=prepare,
+            )
+        self.children.append((name, child))
+        return child
+
+    def start(self):
+        self.compile()
+        for name in self.stack.servers:
+            SERVERS[name](self).start()
+        urls = {
+            "REDIS_PORT": str(SERVERS["redis"].port),
+            "DATABASE_URL": f"postgresql://app@127.0.0.1:{SERVERS['postgresql'].port}/postgres",
+            "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
+            "BACK_URL": f"http://127.0.0.1:{BACK}",
+        }
+        for name, app, port in (("back", self.stack.back, BACK), ("front", self.stack.front, FRONT)):
+            if app:
+                places = {"port": port, "here": HERE, "cache": CACHE, "work": self.work}
+                command = [str(w).format(**places) for w in app.command]
+                self.spawn(name, command, **urls, **app.env, PORT=str(port))
+                self.wait_port(name, port)
+
+    def wait_port(self, name, port):
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{name} does not answer on port {port}:\n{self.logs()}")
+            time.sleep(0.05)
+
+    def check_alive(self):
+        for name, child in self.children:
+            if child.poll() is not None:
+                raise SystemExit(f"{name} ended with code {child.returncode}:\n{self.logs()}")
+
+    def logs(self):
+        return "\n".join(
+            f"--- {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in sorted((self.work / "logs").iterdir())
+        )
+
+    def load(self, users, requests, routes):
+        child = self.spawn("load", [self.build / "load", f"127.0.0.1:{FRONT}", users, requests, ",".join(routes)])
+        out, _ = child.communicate()
+        if not out:
+            raise SystemExit(f"the users failed:\n{self.logs()}")
+        said = json.loads(out)
+        if said["broken"]:
+            print(self.logs(), file=sys.stderr)
+        return said
+
+    def end(self):
+        for _, child in reversed(self.children):
+            if child.poll() is None:
+                child.terminate()
+        for _, child in self.children:
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def check(stack):
+    for server in stack.servers:
+        if why := SERVERS[server].missing(None):
+            raise Skip(why)
+    for app in (stack.front, stack.back):
+        for program in app.programs if app else ():
+            if not shutil.which(program):
+                raise Skip(f"needs {program}")
+        for file in app.needs if app else ():
+            if not (CACHE / file).exists():
+                raise Skip(f"needs {file} (tests/apps/fetch/fetch.py)")
+
+
+def own_network():
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET):
+        raise SystemExit(f"no network namespace: {os.strerror(ctypes.get_errno())} (run as root)")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs one stack of the field suite.")
+    parser.add_argument("stack", nargs="?", choices=[*STACKS], metavar="STACK")
+    parser.add_argument("--dir", type=pathlib.Path)
+    parser.add_argument("--users", type=int, default=10)
+    parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--settle", type=float, default=1, metavar="S", help="pause before the users come, seconds (1)")
+    parser.add_argument("--pause-us", type=float, default=1000, help="mean time that the leaf takes, µs (1000)")
+    parser.add_argument("--routes", help="some of the stack's routes, separated by commas")
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/usr/local/go/bin"
+    if args.list:
+        print("\n".join(f"{name:18} {stack.what}" for name, stack in STACKS.items()))
+        return
+    if not args.dir or not args.stack:
+        parser.error("--dir and STACK are needed")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stack = STACKS[args.stack]
+    own_network()
+    run = Run(stack, args.dir.resolve(), args.pause_us)
+    try:
+        check(stack)
+        run.start()
+        time.sleep(args.settle)
+        routes = args.routes.split(",") if args.routes else stack.routes
+        print(json.dumps({"stack": args.stack, **run.load(args.users, args.requests, routes)}), flush=True)
+        time.sleep(0.5)
+    except Skip as reason:
+        print(json.dumps({"stack": args.stack, "skipped": str(reason)}), flush=True)
+    finally:
+        run.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The real servers that the applications use. Each writes down by itself what it was asked, which is the ground truth."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+ID = re.compile(r"[0-9a-f]{12}")
+
+POSTGRES = max(
+    pathlib.Path("/usr/lib/postgresql").glob("*/bin"),
+    default=pathlib.Path("/usr/lib/postgresql/bin"),
+    key=lambda p: float(p.parent.name),
+)
+
+
+class Server:
+    """A server that `run.py` starts. `asked()` returns what its own log says, in order: dictionaries with `port` (the
+    caller's), `text`, and `id` (of the request for which it was asked; None: the driver's own).
+    """
+
+    name = ""
+    port = 0
+
+    def __init__(self, run):
+        self.run, self.work = run, run.work / self.name
+
+    def missing(self):
+        return None
+
+
+class Redis(Server):
+    name, port = "redis", 6379
+
+    def missing(self):
+        return None if shutil.which("redis-server") else "needs redis-server"
+
+    def start(self):
+        self.work.mkdir()
+        options = {"port": self.port, "save": "", "appendonly": "no", "dir": self.work, "bind": "127.0.0.1"}
+        self.run.spawn("redis", ["redis-server", *(w for k, v in options.items() for w in (f"--{k}", v))])
+        self.run.wait_port("redis", self.port)
+        self.run.spawn("monitor", ["redis-cli", "-p", self.port, "monitor"], out=self.work / "monitor")
+
+    @staticmethod
+    def asked(work):
+        line = re.compile(r'^[\d.]+ \[\d+ 127\.0\.0\.1:(\d+)\] "(\w+)"(.*)$')
+        for said in (work / "redis" / "monitor").read_text(errors="replace").splitlines():
+            if found := line.match(said):
+                port, command, rest = found.groups()
+                key = ID.search(rest)
+                yield {"port": int(port), "text": command.upper(), "id": key[0] if key else None}
+
+
+class Postgresql(Server):
+    name, port = "postgresql", 5432
+    TABLES = (
+        "CREATE TABLE items (id text PRIMARY KEY, name text NOT NULL, stock int NOT NULL DEFAULT 10);"
+        "CREATE TABLE orders (id text PRIMARY KEY, item text NOT NULL, state text NOT NULL DEFAULT 'new');"
+    )
+
+    def missing(self):
+        return None if (POSTGRES / "initdb").exists() else "needs the server of PostgreSQL"
+
+    def start(self):
+        self.work.mkdir()
+        data = self.work / "data"
+        data.mkdir()
+        shutil.chown(data, "postgres")
+        how = {"user": "postgres", "cwd": "/", "env": {**os.environ, "HOME": str(data)}}
+        subprocess.run(
+            [POSTGRES / "initdb", "-D", data, "-U", "app", "-A", "trust", "-N", "--no-instructions", "-E", "UTF8"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **how,
+        )
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "autovacuum": "off",
+            "max_connections": "400",
+            "log_destination": "jsonlog",
+            "logging_collector": "on",
+            "log_directory": data / "log",
+            "log_filename": "statements",
+            "log_statement": "all",
+            "log_file_mode": "0644",
+        }
+        command = [POSTGRES / "postgres", "-D", data, *(f"-c{k}={v}" for k, v in options.items())]
+        self.run.spawn("postgresql", command, user="postgres")
+        self.run.wait_port("postgresql", self.port)
+        psql = ["psql", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "app", "postgres", "-c", self.TABLES]
+        for _ in range(50):
+            if not subprocess.run(psql, stderr=subprocess.DEVNULL).returncode:
+                return
+        raise SystemExit("PostgreSQL does not take its tables")
+
+    @staticmethod
+    def asked(work):
+        connections = {}
+        for said in (work / "postgresql" / "data" / "log" / "statements.json").read_text().splitlines():
+            said = json.loads(said)
+            text = re.match(r"(?:statement|execute [^:]*): (.*)", said.get("message", ""), re.DOTALL)
+            if text and said.get("remote_port"):
+                found = ID.search(text[1]) or ID.search(said.get("detail", ""))
+                one = {"port": int(said["remote_port"]), "text": text[1], "id": found[0] if found else None}
+                connections.setdefault(one["port"], []).append(one)
+        for statements in connections.values():
+            yield from with_transactions(statements)
+
+
+BEGINS, ENDS = re.compile(r"begin|start transaction", re.I), re.compile(r"commit|rollback", re.I)
+
+
+def with_transactions(statements):
+    """The first and last statement of a transaction belong to the request whose statements it has."""
+    begun, inside = [], None
+    for one in statements:
+        if BEGINS.match(one["text"]):
+            begun, inside = [one], None
+        elif ENDS.match(one["text"]):
+            for each in [*begun, one]:
+                each["id"] = inside
+            begun, inside = [], None
+        elif one["id"]:
+            inside = one["id"]
+    return statements
+
+
+class Leaf(Server):
+    name, port = "leaf", 7900
+
+    def start(self):
+        self.run.spawn("leaf", [self.run.build / "leaf"], LISTEN=f"127.0.0.1:{self.port}", PAUSE_US=self.run.pause_us)
+        self.run.wait_port("leaf", self.port)
+
+    @staticmethod
+    def asked(work):
+        for line in (work / "truth" / "leaf.jsonl").read_text().splitlines():
+            said = json.loads(line)
+            yield {"port": said["port"], "text": said["path"], "id": said["path"].rpartition("/")[2]}
+
+
+SERVERS = {server.name: server for server in (Redis, Postgresql, Leaf)}

@@ -1,0 +1,34 @@
+"""What describes a stack of the field suite: its applications, what they use, and the share of exact traces aimed at."""
+
+import dataclasses
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CACHE = ROOT / "target" / "servers"  # what tests/apps/fetch/fetch.py has fetched
+HERE = pathlib.Path(__file__).resolve().parent
+
+# Exact traces aimed at, per cent, with 1, 10, 50 and 200 users.
+THREADS = (100, 99.9, 99.9, 99.9)
+LOOPS = (100, 99, 99, 97)
+MULTIPLEXED_JAVA = (100, 98, 97, 97)
+REACTORS = (100, 85, 0, 0)
+
+
+@dataclasses.dataclass
+class App:
+    """One service. `command` may use {port}, {here}, {cache}, {work}; `env` goes to it with URLs of what it uses."""
+
+    command: list
+    env: dict = dataclasses.field(default_factory=dict)
+    needs: tuple = ()  # files below CACHE
+    programs: tuple = ()  # on PATH
+
+
+@dataclasses.dataclass
+class Stack:
+    what: str  # for people
+    front: App
+    aim: tuple
+    routes: tuple = ("seq", "par", "tx", "nest")
+    servers: tuple = ("leaf", "redis", "postgresql")
+    back: App | None = None  # what `/nest/ID` of the front calls, at `/seq/ID`
