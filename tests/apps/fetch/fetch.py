@@ -3,7 +3,7 @@
 
 usage: fetch.py [NAME...]      all of them without a name:
        python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-       shape_netty, tars, grpc_go, shape_grpc, otelcol
+       shape_netty, tars, field_node, grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -120,13 +120,13 @@ def dotnet():
     (folder / "dotnetcore2" / "bin" / "dotnet").chmod(0o755)
 
 
-def node(name):
+def node(name, source=None):
     """Packages that a lock file pins."""
     folder = CACHE / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for file in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name / file, folder)
+        shutil.copy(HERE / (source or name) / file, folder)
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
 
 
@@ -165,6 +165,10 @@ PARTS = {
         ["jars/pom.xml", "../shapes/Netty.java", "../shapes/Service.java"],
     ),
     "tars": (lambda: node("tars"), ["tars/package.json", "tars/package-lock.json"]),
+    "field_node": (
+        lambda: node("field_node", "../field/node"),
+        ["../field/node/package.json", "../field/node/package-lock.json"],
+    ),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (
         lambda: go("shape_grpc", "../shapes/grpc"),

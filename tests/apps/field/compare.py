@@ -62,8 +62,12 @@ def own(spans, work, servers):
     for name in servers:
         port = SERVERS[name].port
         is_sql = port in SQL_PORTS
-        key = (lambda text: shape_of(text)) if is_sql else (lambda text: text.split()[0].upper()) if name == "redis" else (
-            lambda text: text
+        key = (
+            (lambda text: shape_of(text))
+            if is_sql
+            else (lambda text: text.split()[0].upper())
+            if name == "redis"
+            else (lambda text: text)
         )
         seen = collections.defaultdict(list)
         for span in spans.values():
@@ -131,11 +135,15 @@ def compare(spans, work, show):
                 continue
             if span.service == "load" or (parent is None and span.ports[1] == 7000):
                 continue
-            right = parent is not None and parent.side == check.SERVER and parent.owner == owner and parent.pid == span.pid
+            right = (
+                parent is not None and parent.side == check.SERVER and parent.owner == owner and parent.pid == span.pid
+            )
             if parent is not None:
                 links.append(("inside", span, right))
             if not right:
-                wrong[owner].append(f"parent of {span} {span.text[:60]}: is {parent} of {parent.owner if parent else None}")
+                wrong[owner].append(
+                    f"parent of {span} {span.text[:60]}: is {parent} of {parent.owner if parent else None}"
+                )
                 if parent is not None and parent.owner:
                     wrong[parent.owner].append(f"holds {span} of {owner}")
     exact = collections.Counter(route for owner, route in requests.items() if not wrong.get(owner))
@@ -163,10 +171,17 @@ def compare(spans, work, show):
         "links at 0.9": len(sure),
         "missing": sum(len(m) for owner, m in missing.items() if owner),
         "evidence": [
-            {"place": place, "evidence": name, "right": evidence[place, name, True], "wrong": evidence[place, name, False]}
+            {
+                "place": place,
+                "evidence": name,
+                "right": evidence[place, name, True],
+                "wrong": evidence[place, name, False],
+            }
             for place, name in sorted({(p, e) for p, e, _ in evidence})
         ],
-        "confidence": {f"{low:.1f}": [n, total / n, right / n] for low, (n, total, right) in sorted(confidence.items())},
+        "confidence": {
+            f"{low:.1f}": [n, total / n, right / n] for low, (n, total, right) in sorted(confidence.items())
+        },
         "differences": lines,
     }
 
@@ -184,7 +199,9 @@ def main():
         return
     routes = "  ".join(f"{route} {n / of * 100:.1f}" for route, (n, of) in report["routes"].items())
     print(f"{report['exact']} of {report['requests']} exact ({report['share'] * 100:.2f} %): {routes}")
-    print(f"links at ≥ 0.9: {report['links at 0.9']}, wrong {report['wrong at 0.9']}; missing calls {report['missing']}")
+    print(
+        f"links at ≥ 0.9: {report['links at 0.9']}, wrong {report['wrong at 0.9']}; missing calls {report['missing']}"
+    )
     for row in report["evidence"]:
         print("  {place:7} {evidence:12} right {right:7} wrong {wrong:6}".format(**row))
     for low, (n, mean, right) in report["confidence"].items():

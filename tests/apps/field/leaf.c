@@ -39,8 +39,9 @@ static void *serve(void *arg)
 			break;
 		rest(path);
 		truth_write("{\"path\":\"%s\",\"port\":%d}", path, ntohs(peer.sin_port));
-		snprintf(text, sizeof(text),
-			 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"ok\":true}");
+		snprintf(
+			text, sizeof(text),
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"ok\":true}");
 		if (send_all(fd, text, strlen(text)))
 			break;
 	}

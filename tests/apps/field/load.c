@@ -53,8 +53,8 @@ static int get(int *fd, const char *path)
 		end = strstr(text, "\r\n\r\n");
 		if (!end)
 			continue;
-		if (strcasestr(text, "\ntransfer-encoding: chunked") ? !memcmp(text + have - 5, "0\r\n\r\n", 5) :
-								     (size_t)is_whole(text, have))
+		if (strcasestr(text, "\ntransfer-encoding: chunked") ? !memcmp(text + have - 5, "0\r\n\r\n", 5)
+								     : (size_t)is_whole(text, have))
 			break;
 	}
 	status = atoi(text + strlen("HTTP/1.1 "));

@@ -45,7 +45,17 @@ class Run:
 
     def compile(self):
         for name in ("load", "leaf"):
-            cc = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-pthread", "-o", self.build / name, HERE / f"{name}.c"]
+            cc = [
+                "cc",
+                "-std=gnu11",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-pthread",
+                "-o",
+                self.build / name,
+                HERE / f"{name}.c",
+            ]
             done = subprocess.run(cc, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             if done.returncode:
                 raise SystemExit(done.stdout)
@@ -83,6 +93,8 @@ class Run:
         }
         for name, app, port in (("back", self.stack.back, BACK), ("front", self.stack.front, FRONT)):
             if app:
+                if app.sources:
+                    shutil.copytree(HERE / app.sources, CACHE / f"field_{app.sources}", dirs_exist_ok=True)
                 places = {"port": port, "here": HERE, "cache": CACHE, "work": self.work}
                 command = [str(w).format(**places) for w in app.command]
                 self.spawn(name, command, **urls, **app.env, PORT=str(port))

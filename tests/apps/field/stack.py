@@ -21,6 +21,7 @@ class App:
     command: list
     env: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # files below CACHE
+    sources: str = ""  # folder here whose files are copied to CACHE/field_FOLDER, beside the packages they import
     programs: tuple = ()  # on PATH
 
 

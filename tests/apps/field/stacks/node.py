@@ -5,7 +5,7 @@ from stack import LOOPS, App, Stack
 
 def node(file, *more, **env):
     command = ["node", f"{{cache}}/field_node/{file}", *more]
-    return App(command, env, needs=("field_node/node_modules",), programs=("node",))
+    return App(command, env, needs=("field_node/node_modules",), sources="node", programs=("node",))
 
 
 STACKS = {
