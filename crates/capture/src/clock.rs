@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_before_a_step_keeps_its_time_when_it_is_read_later() {
+    fn a_time_before_a_step_of_the_clock_is_converted_with_the_old_offset() {
         let mut clock = clock(1000 * SECOND, 0);
         let times: Vec<u64> = (0..20).map(|n| n * SECOND).collect();
         let before: Vec<u64> = times.iter().map(|t| clock.to_unix(*t)).collect();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_no_record_and_what_is_being_written_is_waited_for() {
+    fn discarded_records_are_skipped_and_unfinished_ones_are_waited_for() {
         let (mut kernel, mut ring) = Kernel::new(4096);
         kernel.write(b"one", 0);
         kernel.write(b"none", DISCARDED);

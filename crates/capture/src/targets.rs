@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_not_there_says_what_to_give() {
+    fn a_missing_namespace_is_refused_with_the_accepted_forms() {
         let error = netns_inode("no-such-ns").expect_err("it is not there");
         assert!(error.contains("/run/netns/no-such-ns") && error.contains("pid:N"), "{error}");
         assert!(netns_inode(&format!("pid:{}", std::process::id())).is_ok());

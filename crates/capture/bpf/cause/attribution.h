@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * For which request an actor acts, and how a cause passes from one actor to another.
+ * Attribution: the cause of an actor, and the rules by which a cause passes from one actor to another.
  *
- *  - An actor that reads a request owns its cause (OWN), also after the answer has begun (ANSWERED): calls that follow
- *    belong to the aftermath of that request.
- *  - An actor that is woken by one with a cause borrows the cause (LENT), and keeps the place of the hand-over. A
- *    wake-up at another place is then no hand-over: the actor waits for a lock or a result. A wake-up at the same place
- *    is the next one.
- *  - Where locks are passed on, a wake-up at the place where a worker waits for work passes on the right to look into a
- *    queue: the work there may be that of the waker (a guess), or of another actor.
- *  - A runtime that says itself which job a worker takes (python/queue.h) is authoritative, whichever thread woke
- *    which.
- *  - An actor that waits for the end of its own request is given back what it lent. From then on the worker has no
+ *  - An actor that reads a request owns its cause (OWN), also after its answer has begun (ANSWERED): later calls belong
+ *    to the aftermath of that request.
+ *  - An actor that is woken by an actor with a cause borrows that cause (LENT), and keeps the place of the hand-over. A
+ *    later wake-up at the same place is the next hand-over. A wake-up at another place is none: the actor waits there
+ *    for a lock or a result.
+ *  - A wake-up where a worker waits for work may pass only the right to look into a queue, as locks are passed on. The
+ *    work in the queue may be that of the waker (a guess), or that of another actor.
+ *  - A runtime that names the job of a worker (python/queue.h) is authoritative. Wake-ups then do not matter.
+ *  - A worker that wakes an actor which waits within its own request returns the cause. From then on the worker has no
  *    known cause (RETURNED). If it goes on without being woken, because its queue was not empty, it acts for a
- *    provisional cause, which is named when it gives back the next time.
+ *    provisional cause. That cause is named when the worker returns a cause the next time.
  */
 #ifndef WS_ATTRIBUTION_H
 #define WS_ATTRIBUTION_H
@@ -30,13 +29,13 @@ static __always_inline bool is_by_stream(__u64 cause)
 	return (cause & WS_PROVISIONAL) == WS_BY_STREAM;
 }
 
-/* The cookie of the socket on which a request came, whichever way it is named; provisional causes have none. */
+/* The cookie of the socket on which a request came, for both names of requests; 0 for a provisional cause. */
 static __always_inline __u64 socket_of(__u64 cause)
 {
 	return is_provisional(cause) ? 0 : (cause & ~WS_PROVISIONAL) >> 24;
 }
 
-/* The name of a request by its stream; 0 if the socket has no number of its own that fits (sock.h). */
+/* The name of a request by its stream; 0 if the cookie of the socket is too large for it (sock.h). */
 static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
 {
 	if (!cookie || cookie >> 38 || !stream)
@@ -46,7 +45,7 @@ static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
 
 /*
  * Requests that an actor has read since it last slept. SEVERAL: one was read while another was not answered. MIXED:
- * nothing was sent for that other one since its last event either, so that the next send may be for both.
+ * besides, nothing was sent for that other one since it was read, so that the next send may be for either.
  */
 enum overlap { ALONE = 0, SEVERAL = 1, MIXED = 2 };
 
@@ -59,7 +58,7 @@ static __always_inline void take(struct attribution *c, __u64 cause, __u8 eviden
 		c->overlap = ALONE;
 	else if (busy && c->cause != cause && c->overlap != MIXED)
 		c->overlap = c->acted ? SEVERAL : MIXED;
-	c->acted = c->framed = c->authoritative = c->woken_idle = 0;
+	c->acted = c->framed = c->authoritative = c->woken_by_worker = 0;
 	c->cause = cause;
 	c->place = c->guess = c->untrusted_cause = 0;
 	c->evidence = evidence;
@@ -76,7 +75,7 @@ static __always_inline void inherit(struct attribution *to, const struct attribu
 	to->place = to->guess = 0;
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
-	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_idle = 0;
+	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_by_worker = 0;
 }
 
 static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)
@@ -98,18 +97,18 @@ static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what
 enum attribution_use { USED_CONNECT = 1, USED_SEND = 2 };
 
 /*
- * Before an actor connects or sends. A worker acts for a provisional cause, a new one for each request that it sends:
- * it may have taken other work since the last request. Both are likely the same if nothing better is known.
+ * Called before an actor connects or sends. A worker without a known cause gets a provisional one. It gets a new one
+ * for each request that it sends, as it may have taken other work since the last one. An alias says that both are
+ * likely the same if nothing better is known.
  */
 static __always_inline void act(struct attribution *c, __u8 use)
 {
 	/* A worker that answers requests itself does one piece of work until its answer. */
 	bool again = c->state == ACTS_LENT && is_provisional(c->cause) && !c->answers;
+	bool is_worker = c->state < ACTS_LENT && !c->cause && c->woken_by_worker;
 	__u64 fresh;
 
-	bool hired = c->state < ACTS_LENT && !c->cause && c->woken_idle;
-
-	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || hired ||
+	if (c->state == ACTS_RETURNED || (c->state == ACTS_LENT && !c->cause) || is_worker ||
 	    (again && c->used & use & USED_SEND)) {
 		fresh = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
 		if (again && !c->guess)
@@ -126,9 +125,9 @@ static __always_inline void act(struct attribution *c, __u8 use)
 }
 
 /*
- * A thread that has answered calls on: for the same request (aftermath, or a part of the answer), or, as a worker, for
- * one that another thread has read. So it acts for a provisional cause, which is named by what it reads or answers
- * next.
+ * Whether a thread goes on to call after it has answered: for the same request (its aftermath, or a part of the
+ * answer), or as a worker for a request that another thread has read. Such a thread gets a provisional cause. The next
+ * request that it reads or answers names that cause.
  */
 static __always_inline bool goes_on(const struct attribution *c)
 {
@@ -136,8 +135,8 @@ static __always_inline bool goes_on(const struct attribution *c)
 }
 
 /*
- * A worker answers a request, so that its work was for that. What follows is for the next request, or still for this
- * one.
+ * A worker answers a request, so its work was for that request. Later calls belong to the next request, or still to
+ * this one.
  */
 static __always_inline void answer_lent(struct attribution *c, __u64 request)
 {
@@ -148,7 +147,10 @@ static __always_inline void answer_lent(struct attribution *c, __u64 request)
 	c->state = ACTS_RETURNED;
 }
 
-/* An actor reads the next request itself, and has answered none since: what it sent was for the last one. */
+/*
+ * An actor reads the next request itself. If it has answered none since the last one, what it sent meanwhile belonged
+ * to the last one.
+ */
 static __always_inline void end_aftermath(const struct attribution *c)
 {
 	if (c->state == ACTS_LENT && is_provisional(c->cause) && c->guess && !c->place && !c->woken &&
@@ -157,9 +159,8 @@ static __always_inline void end_aftermath(const struct attribution *c)
 }
 
 /*
- * How a cause passes. HOW_CHAIN: in the way in which locks, and the right to look into a queue, are passed on.
- * HOW_WAKE_UP: to a woken actor, which may then find other work in the queue. HOW_CHANNEL: together with the value
- * itself.
+ * How a cause passes. HOW_CHAIN: from waiter to waiter, as a lock or the right to look into a queue passes.
+ * HOW_WAKE_UP: to a woken actor, which may find other work in the queue. HOW_CHANNEL: together with the work itself.
  */
 enum { HOW_CHAIN, HOW_WAKE_UP, HOW_CHANNEL };
 
@@ -173,8 +174,8 @@ static __always_inline void lend(struct attribution *from, struct attribution *t
 		if (to->answers)
 			return;
 		/*
-		 * The next piece of work, or a lock within this one: what comes first, a request or a result, will
-		 * tell.
+		 * This is the next piece of work, or a lock within the current one. If the worker sends a request
+		 * first, it is the former; if it returns a result first, the latter.
 		 */
 		to->guess = cause;
 		to->woken = how == HOW_WAKE_UP;
@@ -187,19 +188,19 @@ static __always_inline void lend(struct attribution *from, struct attribution *t
 	to->place = place;
 	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
-	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_idle = 0;
+	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_by_worker = 0;
 }
 
-/* An actor waits within its own request, at the place where it was given a result before. */
+/* Whether an actor waits within its own request, at a place where it has got a result before. */
 static __always_inline bool waits_for_result(const struct attribution *c, __u64 place)
 {
 	return c->cause && c->state == ACTS_OWN && c->results == (__u32)place;
 }
 
 /*
- * Where a thread waits for everything at one place (.NET), giving back a lock looks like giving a result. Of the
- * threads that wait where they have been given results, the last one that the worker wakes before it goes on is given
- * this result.
+ * Whether this wake-up corrects an earlier one of the worker. A .NET thread waits for everything at one place, so
+ * releasing a lock looks like returning a result. Several threads may wait where they have got results. The last of
+ * them that the worker wakes before it goes on gets the result.
  */
 static __always_inline bool corrects(const struct attribution *from, const struct attribution *to, __u64 place)
 {
@@ -217,12 +218,12 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 	if (to->cause && to->state == ACTS_OWN) { /* `to` waits for a result */
 		if (how == HOW_CHAIN || from->authoritative || from->answers)
 			return;
-		/* …or for a further request of the connection from which it has begun to read. */
+		/* It waits for a further request of its connection, and `from` has read that request. */
 		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {
 			lend(from, to, place, how);
 			return;
 		}
-		if (from->state == ACTS_OWN && !from->cause && from->used) /* a worker, seen late */
+		if (from->state == ACTS_OWN && !from->cause && from->used) /* a worker whose first job was missed */
 			from->state = ACTS_RETURNED;
 		if (from->state == ACTS_RETURNED && corrects(from, to, place))
 			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
@@ -231,7 +232,7 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 		to->results = place;
 		if (is_provisional(from->cause) && !is_provisional(to->cause))
 			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
-		/* The worker may only have reported that it has begun. */
+		/* A worker that has sent nothing may only have reported that it has begun. */
 		from->woken = !from->used;
 		from->guess = from->used || is_provisional(from->cause) ? 0 : from->cause ? from->cause : from->guess;
 		from->pending = 0;
@@ -241,10 +242,9 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 	if (to->state < ACTS_LENT) { /* no cause */
 		if ((cause || from->guess) && how != HOW_CHAIN)
 			lend(from, to, place, how);
-		else if (how != HOW_CHANNEL && (from->state >= ACTS_LENT || from->woken_idle))
-			to->woken_idle =
-				!to->cause; /* workers wake each other while there is work, whoever brought it */
-	} else if (!to->place) {	    /* a child, which may have become a worker */
+		else if (how != HOW_CHANNEL && (from->state >= ACTS_LENT || from->woken_by_worker))
+			to->woken_by_worker = !to->cause; /* workers wake each other while there is work */
+	} else if (!to->place) {			  /* a child, which may have become a worker */
 		if (cause && (how == HOW_CHANNEL || (how == HOW_WAKE_UP && to->used)))
 			lend(from, to, place, how);
 		else if (to->used && (to->state == ACTS_RETURNED || is_provisional(to->cause)))
@@ -252,7 +252,7 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 	} else if (to->place == place) { /* a worker where it waits for work */
 		lend(from, to, place, how);
 	} else if (to->state == ACTS_RETURNED && cause && how != HOW_CHAIN) {
-		/* Perhaps a lock on the way to the queue: it is not where it waits for work. */
+		/* Perhaps a lock on the way to the queue, not the place where the worker waits for work. */
 		lend(from, to, how == HOW_CHANNEL ? place : to->place, how == HOW_CHANNEL ? how : HOW_CHAIN);
 	}
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which request each connection brought last, and which it has answered, in processes whose event loop is followed.
- * There, a task may outlive the request for which it was made, or go on with the next one without being woken for it.
+ * The last request that each connection brought, and the last one that was answered on it, in processes whose event
+ * loop is followed. There, a task may outlive the request for which it was made, or go on with the next request without
+ * being woken for it.
  */
 #ifndef WS_EXCHANGES_H
 #define WS_EXCHANGES_H
@@ -11,7 +12,7 @@ struct progress {
 	__u64 answered;
 };
 
-/* By the socket's cookie. */
+/* The progress of each connection, by the cookie of its socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -26,7 +27,7 @@ static __always_inline struct progress *progress_for(__u64 cause)
 	return socket ? bpf_map_lookup_elem(&progress_of, &socket) : NULL;
 }
 
-/* Its request has been answered, by any actor. */
+/* Whether the request of this actor has been answered, by any actor. */
 static __always_inline bool is_over(const struct attribution *c)
 {
 	struct progress *p = progress_for(c->cause);
@@ -35,8 +36,8 @@ static __always_inline bool is_over(const struct attribution *c)
 }
 
 /*
- * An actor that has answered calls on, and its connection has brought a further request: the call may be for either, so
- * that its cause is not known.
+ * An actor that has answered its request makes a further call. If its connection has brought another request meanwhile,
+ * the call may be for either request, so its cause is not known.
  */
 static __always_inline void drop_if_superseded(struct attribution *c)
 {
@@ -49,7 +50,7 @@ static __always_inline void drop_if_superseded(struct attribution *c)
 		take(c, 0, WS_EV_INFERRED);
 }
 
-/* Before a message of a connection on which this process serves. Verified on its own. */
+/* Called before a message of a connection on which this process serves. A global function, to be verified once. */
 __noinline int note_progress(struct sock_state *s, __u32 direction)
 {
 	struct progress *p, fresh = {};
@@ -57,7 +58,7 @@ __noinline int note_progress(struct sock_state *s, __u32 direction)
 
 	if (!s)
 		return 0;
-	socket = s->cookie; /* before Linux 6.2, a key cannot be read where an argument points */
+	socket = s->cookie; /* before Linux 6.2, a map key cannot be in memory that an argument points to */
 	p = bpf_map_lookup_elem(&progress_of, &socket);
 	if (!p) {
 		fresh.read = exchange_id(s);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * For which request a message is sent or read (causality ladder, rungs 3 to 5):
+ * Decides the cause of each message (causality ladder, rungs 3 to 5):
  *  - An actor that reads a request acts for it.
  *  - A request on another socket is sent for the sender's cause. The first request on a socket that the same thread
  *    connected has the cause of the connect: an event loop may have moved on since.
  *  - An actor that reads a response acts again for the cause of its request.
  *  - Bytes received by io_uring, or by a thread that waits for many sockets, may have come together with other
  *    requests: the actor is an event loop.
- *  - On a connection that carries many requests at a time, a response is for one of them, and it is not known for
- *    which.
- *  - An actor that reads a delivery of a broker acts for it as for a request. Its asking for more has no cause.
- *  - No request is as short as the bytes by which a loop that waits for its own socket is woken.
- *  - If another actor has answered the request that this one had read, this one's calls are for another request: its
- *    process hands work around.
+ *  - On a connection that carries many requests at a time, a response belongs to an unknown one of them.
+ *  - An actor that reads a delivery of a broker acts for it as for a request. A request for more deliveries has no
+ *    cause.
+ *  - A message of very few bytes is no request: a loop may wake itself by sending such bytes to its own socket.
+ *  - If another actor has answered the request that this actor had read, then later calls of this actor belong to
+ *    another request: the process hands work from actor to actor.
  *
- * Which actor acts, and what else changes its cause, stands in attribution.h; whether a process follows these rules, in
- * trust.h.
+ * attribution.h has the other rules that change the cause of an actor; trust.h decides whether a process follows these
+ * rules.
  */
 #ifndef WS_FOLLOW_H
 #define WS_FOLLOW_H
@@ -26,15 +26,15 @@ struct cause {
 	__u8 evidence;
 };
 
-/* Whether this socket brings work (a request, a delivery) when it is read, and no answer. */
+/* Whether reading this socket brings work (a request or a delivery), not an answer. */
 static __always_inline bool brings_work(const struct sock_state *s)
 {
 	return s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
 }
 
 /*
- * By socket: the last request whose answer came from another actor than its reader: one with another cause, or that was
- * given the work.
+ * By socket: the last request that was not answered by the actor that had read it. The answering actor had another
+ * cause, or its runtime had handed the work to it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -43,20 +43,20 @@ struct {
 	__type(value, __u64);
 } answered_by_others SEC(".maps");
 
-__u32 has_others; /* there is one: else no actor has to look */
+__u32 has_others; /* not 0 if the map has an entry; otherwise look-ups are skipped */
 
 static __always_inline void answer_for_another(const struct sock_state *s, const struct attribution *a, __u64 exchange)
 {
-	bool was_given = a->authoritative && a->state == ACTS_LENT;
+	bool is_handed_over = a->authoritative && a->state == ACTS_LENT;
 	__u64 cookie = s->cookie;
 
-	if (!s->exchange || (seems_to_act_for(a, exchange) && !was_given))
+	if (!s->exchange || (seems_to_act_for(a, exchange) && !is_handed_over))
 		return;
 	has_others = 1;
 	remember(&answered_by_others, &cookie, &exchange);
 }
 
-/* An actor calls: whether another actor has answered the request that it has read. */
+/* Whether another actor has answered the request that this actor has read. Asked when the actor calls. */
 static __always_inline bool is_stale(const struct attribution *a)
 {
 	__u64 cookie = socket_of(a->cause), *answered;
@@ -68,7 +68,7 @@ static __always_inline bool is_stale(const struct attribution *a)
 }
 
 /*
- * A response is sent. Datagram servers answer in any order, and on a shared connection answers are for many requests.
+ * A response is sent. Datagram servers answer in any order, and a shared connection carries answers to many requests.
  */
 static __always_inline void follow_answer(struct sock_state *s, struct attribution *a, struct cause *c, bool first,
 					  __u32 pid)
@@ -83,7 +83,7 @@ static __always_inline void follow_answer(struct sock_state *s, struct attributi
 			if (a->overlap || a->framed)
 				answer_in_turn(a, pid);
 		} else if (goes_on(a)) {
-			a->answers = 1; /* a request that another actor has read, without having sent anything for it */
+			a->answers = 1; /* another actor has read the request; this one had sent nothing for it */
 		} else {
 			out_of_turn(pid && a->framed ? pid | WS_DISTRUST_FRAMES : pid);
 		}
@@ -99,8 +99,8 @@ static __always_inline void follow_answer(struct sock_state *s, struct attributi
 }
 
 /*
- * Another thread has begun to open this connection, and has not waited. The actor that finds it open sends its first
- * request for the opener's cause, as if it had read an answer, whatever it has done before.
+ * Whether another thread has opened this connection, without waiting for the handshake. Then the actor that finds the
+ * connection open sends its first request for the opener's cause, whatever that actor did before.
  */
 static __always_inline bool is_opened_by_another(const struct sock_state *s, const struct attribution *a, __u32 tid,
 						 __u32 pid)
@@ -110,8 +110,9 @@ static __always_inline bool is_opened_by_another(const struct sock_state *s, con
 }
 
 /*
- * 0: not known. An actor that has not acted yet for the request that it has read may do so now, on a connection that
- * was open before.
+ * The cause of the opener; 0 if it is not known which cause the first request has. The sender may have read a request
+ * of its own for which it has not acted yet. Then the first request may be for that one, on a connection that was open
+ * before.
  */
 static __always_inline __u64 opened_for(const struct sock_state *s, const struct attribution *a)
 {
@@ -120,7 +121,7 @@ static __always_inline __u64 opened_for(const struct sock_state *s, const struct
 	return undone && a->cause != s->connect_cause ? 0 : s->connect_cause;
 }
 
-/* A request is sent: its cause is kept until its response. */
+/* A request is sent. Its cause is kept until its response. */
 static __always_inline void follow_request(struct sock_state *s, struct attribution *a, __u32 tid, __u32 pid)
 {
 	bool untrusted;
@@ -161,18 +162,18 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 	s->untrusted_cause = untrusted ? rule : 0;
 	s->evidence = untrusted ? WS_EV_INFERRED : a->evidence;
 	if (a->authoritative && a->cause && a->state == ACTS_LENT)
-		return; /* its job is known now, whatever it did when it connected */
+		return; /* the runtime names the job, so the cause of the connect does not matter */
 	if (s->exchange == 1 && s->connect_tid == tid && s->connect_untrusted) {
 		s->cause = s->untrusted_cause = 0;
 		s->evidence = WS_EV_INFERRED;
 	} else if (s->exchange == 1 && s->connect_tid == tid && s->connect_cause && s->connect_cause != s->cause &&
-		   !is_provisional(s->connect_cause)) { /* a worker knew no better then than now */
+		   !is_provisional(s->connect_cause)) { /* a provisional cause is no better than that of now */
 		s->cause = s->connect_cause;
 		s->evidence = WS_EV_CONNECT;
 	}
 }
 
-/* A delivery is read, which ends the work on the last one of this connection. */
+/* A delivery is read. This ends the work on the last delivery of the same connection. */
 static __always_inline void follow_delivery(struct sock_state *s, struct attribution *a, __u8 how)
 {
 	if (a->state == ACTS_OWN && a->cause >> 24 == s->cookie)
@@ -180,25 +181,25 @@ static __always_inline void follow_delivery(struct sock_state *s, struct attribu
 	take(a, exchange_id(s), how);
 }
 
-/* What is known of a message before its cause is. */
+/* Facts about a message that are known before its cause is. */
 enum message_bits {
 	MESSAGE_SENT = 1,
-	MESSAGE_FIRST = 2,	/* of a run */
-	MESSAGE_LOOP = 4,	/* by an event loop */
-	MESSAGE_SHORT = 8,	/* fewer bytes than any request has */
-	MESSAGE_BY_OPENER = 16, /* the actor that opened the connection sends it, whichever thread does */
-	/* What a send is on its socket; else it is the first call of a request, and not of the first one. */
+	MESSAGE_FIRST = 2,	/* the first message of a run */
+	MESSAGE_LOOP = 4,	/* an event loop sends or reads it */
+	MESSAGE_SHORT = 8,	/* it has fewer bytes than any request */
+	MESSAGE_BY_OPENER = 16, /* its actor is the one that opened the connection, on whichever thread */
+	/* The kind of a send. If no bit is set, it is the first call of a request, but not of the first request. */
 	MESSAGE_ANSWERS = 32,	/* an answer */
 	MESSAGE_GOES_ON = 64,	/* more of the last send */
 	MESSAGE_BEGINS = 128,	/* the first request */
-	MESSAGE_CONNECTS = 256, /* no message yet: the connection is opened */
+	MESSAGE_CONNECTS = 256, /* no message: the connection is being opened */
 };
 
 #define MESSAGE_NEXT (MESSAGE_ANSWERS | MESSAGE_GOES_ON | MESSAGE_BEGINS | MESSAGE_CONNECTS)
 
 /*
- * What the next send on this socket will be, before the socket turns to it. Without branches, each of which would
- * double the paths that the verifier follows: a direction is 0, 1 or WS_NO_DIRECTION, which has all bits.
+ * The kind of the next send on this socket; called before the socket's state is changed. There are no branches, as each
+ * would double the paths that the verifier follows. A direction is 0, 1 or WS_NO_DIRECTION, which has all bits set.
  */
 static __always_inline __u32 next_send(const struct sock_state *s)
 {
@@ -211,14 +212,14 @@ static __always_inline __u32 next_send(const struct sock_state *s)
 #define SHORTEST_REQUEST 4
 
 /*
- * `who` is the actor (actor_id()), and its process in the lower half. Verified on its own: its ways out would multiply
- * those of its caller.
+ * Decides the cause `c` of a message. `actor` is actor_id() in the upper half, and thread_group() in the lower half. A
+ * global function, so that the verifier does not follow each of its exits through its caller.
  */
-__noinline int follow_cause(struct sock_state *s, struct attribution *a, struct cause *c, __u64 who, __u32 bits)
+__noinline int follow_cause(struct sock_state *s, struct attribution *a, struct cause *c, __u64 actor, __u32 bits)
 {
 	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS,
 	     how = bits & MESSAGE_LOOP ? WS_EV_EVENT_LOOP : WS_EV_THREAD;
-	__u32 tid = who >> 32, pid = who;
+	__u32 tid = actor >> 32, pid = actor;
 	bool first = bits & MESSAGE_FIRST;
 
 	if (!s || !a || !c)
@@ -236,7 +237,7 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		}
 		if (bits & MESSAGE_SHORT && s->exchange <= 1)
 			return 0;
-		/* A client that asks again has been answered, maybe by another actor. */
+		/* A client that sends the next request has got its answer, maybe from another actor. */
 		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
 		end_aftermath(a);
@@ -245,8 +246,8 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 	}
 	if (direction == WS_EGRESS) {
 		/*
-		 * Actors that are no threads have causes of their own: requests of two of them may follow each other
-		 * without an answer.
+		 * Actors that are no threads share the connection: a request of one may follow that of another without
+		 * an answer in between. A change of the cause then shows the new request.
 		 */
 		if (first || s->shared || (!pid && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
@@ -255,14 +256,15 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		return 0;
 	} else if (s->shared && s->mixed) {
 		/*
-		 * An actor that reads for all, and hands on, has no cause; one that acts itself acts for one of them.
+		 * The answer belongs to one of several requests. An actor that had a cause now acts for an unknown one;
+		 * an actor that reads for all others, and hands on what it reads, has none.
 		 */
 		if (a->state <= ACTS_ANSWERED && a->cause)
 			take(a, 0, WS_EV_INFERRED);
 	} else if (!s->cause && (s->evidence == WS_EV_INFERRED || how == WS_EV_EVENT_LOOP)) {
 		/*
-		 * A loop acts now for the cause of the request, which is not known, and no more for what it read
-		 * before.
+		 * The cause of the request is not known. The actor acts for that unknown cause from now on, no longer
+		 * for the request that it read before.
 		 */
 		if (a->state <= ACTS_ANSWERED || s->untrusted_cause) {
 			take(a, 0, WS_EV_INFERRED);

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Whether a thread is trusted to act for the request that it read last. Answers teach it, for each answer names its
- * request: a process that answers another request than the rules name puts its work off (asyncio and HAProxy read
- * several sockets, then act for one after the other; reactors hand work to any free thread). There, a request has a
- * certain cause only if its sender has read nothing else since it slept, and has sent nothing since. A process whose
- * answers came in turn while several requests were open is trusted (nginx and Node deal with one event after the
- * other). Before either is known, an actor that has read one request after the other without acting in between is not
- * trusted. Actors that are no threads do one thing at a time, and are always trusted: their process is 0 here.
+ * Whether a thread is trusted to act for the request that it read last. Trust is learnt from answers, because each
+ * answer names its request:
+ *  - A process that answers another request than the rules name puts its work off. Examples: asyncio and HAProxy read
+ *    several sockets, then act for one after the other; reactors hand work to any free thread. In such a process a
+ *    request has a certain cause only if its sender has read nothing else since it slept, and has sent nothing since.
+ *  - A process whose answers came in turn while several requests were open is trusted. Examples: nginx and Node deal
+ *    with one event after the other.
+ *  - Until one of these is known, an actor that has read several requests without acting in between is not trusted.
+ *  - Actors that are no threads do one thing at a time, and are always trusted. Their process is 0 here.
  *
- * The cause that an untrusted actor would have is kept, through its calls, so that answers test it: threads that deal
- * at once with what they read (asynchronous .NET) are trusted after a while, whatever went wrong at first.
+ * The cause that the rules name for an untrusted actor is kept, so that answers can test it. So threads that act at
+ * once for what they read (asynchronous .NET) become trusted after a while, whatever went wrong at first.
  */
 #ifndef WS_DISTRUST_H
 #define WS_DISTRUST_H
 
 #define WS_DISTRUST_NEW 8   /* after so many answers in turn, a process is trusted */
-#define WS_DISTRUST_MORE 32 /* what an answer out of turn adds */
+#define WS_DISTRUST_MORE 32 /* distrust that one answer out of turn adds */
 #define WS_DISTRUST_MOST 255
-#define WS_DISTRUST_FRAMES (1U << 31) /* with a process id: distrust of what it does for its last frame */
-#define WS_DISTRUST_TURNS (1U << 30)  /* …of the order of its turns (node/turns.h); process ids are below 2^22 */
+#define WS_DISTRUST_FRAMES (1U << 31) /* with a process id: distrust of the rule that it acts for its last frame */
+#define WS_DISTRUST_TURNS (1U << 30)  /* with a process id (below 2^22): distrust of the order in node/turns.h */
 
 /* Distrust, by thread group: 0 is full trust; a process that is not here has WS_DISTRUST_NEW. */
 struct {
@@ -60,7 +62,8 @@ static __always_inline void in_turn(__u32 pid)
 }
 
 /*
- * Frames come for many streams: an answer on the stream of the last frame says that frames are dealt with one by one.
+ * An answer came in turn. If the process gets frames of many streams, an answer on the stream of the last frame shows
+ * that it deals with frames one by one.
  */
 static __always_inline void answer_in_turn(const struct attribution *c, __u32 pid)
 {
@@ -70,25 +73,25 @@ static __always_inline void answer_in_turn(const struct attribution *c, __u32 pi
 		in_turn(pid);
 }
 
-/* What was learnt of the process, or assumed of its runtime, does not hold any more. */
+/* Forgets what was learnt about the process, or assumed because of its runtime. */
 static __always_inline void forget_trust(__u32 pid)
 {
 	bpf_map_delete_elem(&trust, &pid);
 }
 
-/* The cause that the rule of the last read names, trusted or not. */
+/* The cause of the last read, whether the actor is trusted or not. */
 static __always_inline __u64 by_rule(const struct attribution *c)
 {
 	return c->state > ACTS_ANSWERED ? 0 : c->cause ? c->cause : c->untrusted_cause;
 }
 
-/* …or that a hand-over or a task names. */
+/* Whether the last read, a hand-over or a task names this request as the actor's cause. */
 static __always_inline bool seems_to_act_for(const struct attribution *c, __u64 exchange)
 {
 	return c->cause == exchange || by_rule(c) == exchange;
 }
 
-/* Whether a send may be for another request than the rules name. */
+/* Whether a send may belong to another request than the rules name. */
 static __always_inline bool is_untrusted(const struct attribution *c, __u32 pid)
 {
 	__u32 distrust;
@@ -101,7 +104,7 @@ static __always_inline bool is_untrusted(const struct attribution *c, __u32 pid)
 		return distrust_of(pid | WS_DISTRUST_FRAMES) > WS_DISTRUST_NEW;
 	if (c->state > ACTS_ANSWERED)
 		return distrust_of(pid) > WS_DISTRUST_NEW;
-	/* Where work is put off, a thread without a loop, too, may read for one actor and act for another. */
+	/* In a process that puts work off, also a thread without a loop may read for one actor and act for another. */
 	if (!c->cause || (!c->overlap && !c->acted && c->evidence != WS_EV_THREAD))
 		return false;
 	distrust = distrust_of(pid);

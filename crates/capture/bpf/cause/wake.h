@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Hand-over by wake-up: which thread wakes which, seen while the waker still runs. Both are in system calls, whose
- * registers tell whether one waited for the other: a futex has one address for both; one writes a pipe or an eventfd
- * while the other waits for a file. Wake-ups by timers, by the network and by a garbage collector fit neither.
+ * Hand-over by wake-up. The program runs when one thread wakes another, while the waker still runs. Both are in system
+ * calls, whose registers show whether one waited for the other: both name the same futex, or one writes to a pipe or
+ * eventfd while the other waits for a file. Wake-ups by timers, by the network or by a garbage collector fit neither.
  *
- * Threads that waited for a lock pass it on, but work is not passed on: a wake-up at a place where the waker itself was
- * woken lately is no hand-over (an interpreter's lock, a contended mutex, a queue whose takers wake each other).
+ * A thread that waited for a lock wakes the next one that waits for it, but no work passes. So a wake-up at a place
+ * where the waker itself was woken lately is no hand-over. Such places are an interpreter's lock, a contended mutex,
+ * and a queue whose takers wake each other.
  *
- * A thread that waits for events of many sockets has no cause when it is woken, unless a thread of its own process woke
- * it: timers and idle callbacks inherit nothing.
+ * A thread that waits for events of many sockets has no cause when it is woken, because timers and idle callbacks
+ * inherit nothing; unless a thread of its own process woke it.
  */
 #ifndef WS_WAKE_H
 #define WS_WAKE_H
 
-#define WS_FUTEX_PAIR 7ULL /* a condition variable wakes by turns at two words next to each other */
+#define WS_FUTEX_PAIR 7ULL /* a condition variable alternates between two futex words next to each other */
 
 static __always_inline bool was_woken_at(const struct task_state *t, __u64 place)
 {
@@ -32,7 +33,7 @@ static __always_inline void note_woken(struct task_state *t, __u64 place)
 }
 
 /*
- * Identity of the file of this descriptor, the same at both ends of a pipe; 0 for a socket, whose bytes are messages.
+ * Identity of the file of this descriptor; both ends of a pipe have the same. 0 for a socket, whose bytes are messages.
  */
 static __always_inline __u64 object_of_fd(struct task_struct *task, __u32 fd)
 {
@@ -89,7 +90,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		runtime_woken(wakee, w);
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/*
-		 * The waker was woken itself, and has sent nothing since: it may only have left something in the queue.
+		 * The waker was woken itself, and has sent nothing since. Perhaps it leaves its work in the queue, and
+		 * wakes another worker for that.
 		 */
 		from = waking(task, t);
 		if (from->state == ACTS_LENT && from->place &&
@@ -123,8 +125,8 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		return 0;
 	place = object_of_fd(task, WS_ARG1(ours));
 	/*
-	 * A thread that waits for several files is taken to wait for this one: else an event of another file would have
-	 * to fall here.
+	 * A thread that waits for several files is assumed to wait for this one, too. Otherwise an event of another
+	 * file would have to wake it at this very moment.
 	 */
 	if (place && (WS_NR(theirs) != NR_READ || object_of_fd(wakee, WS_ARG1(theirs)) == place))
 		actor_pass(waking(task, t), &w->acts, place, loop ? HOW_CHANNEL : HOW_WAKE_UP);

@@ -24,15 +24,15 @@ struct attribution {
 	__u8 pending;	/* `guess` is newer than `cause` */
 	__u8 overlap;	/* enum overlap: requests read together */
 	__u8 acted;	/* something was sent since */
-	__u8 framed : 1;	/* the program was given one frame, or read one socket, since, and nothing else */
-	__u8 authoritative : 1; /* the runtime itself names the cause: a wake-up changes nothing */
-	__u8 delivers : 1;	/* a goroutine: its next send on a channel is a connection, not work */
-	__u8 woken_idle : 1;	/* without a cause, and woken by a worker */
-	__u8 writes : 1;	/* it has sent something itself, ever */
-	__u8 answers : 1;	/* it has answered requests that other actors have read: it gives no results back */
-	__u8 reads_answers : 1; /* it never sends, and reads answers to requests of other actors */
-	__u8 slept : 1;		/* tokio: the task slept since its last read */
-	__u32 results;		/* lower half of the place where this actor was given its last result */
+	__u8 framed : 1;	  /* the program was given one frame, or read one socket, since, and nothing else */
+	__u8 authoritative : 1;	  /* the runtime itself names the cause: a wake-up changes nothing */
+	__u8 delivers : 1;	  /* a goroutine: its next send on a channel is a connection, not work */
+	__u8 woken_by_worker : 1; /* without a cause, and woken by a worker, so probably a worker itself */
+	__u8 writes : 1;	  /* it has sent something itself, ever */
+	__u8 answers : 1;	  /* it has answered requests that other actors have read: it gives no results back */
+	__u8 reads_answers : 1;	  /* it never sends, and reads answers to requests of other actors */
+	__u8 slept : 1;		  /* tokio: the task slept since its last read */
+	__u32 results;		  /* lower half of the place where this actor was given its last result */
 	__u32 pad;
 };
 

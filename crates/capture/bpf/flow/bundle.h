@@ -119,7 +119,7 @@ static __always_inline void flow_made_one(void)
 }
 
 /* Global, as are others here: the verifier goes through it once and not once per call. */
-__noinline int flow_bundle(const struct ws_flow_key *given, const struct flow_owner *owner, const struct flow_due *d)
+__noinline int flow_bundle(const struct ws_flow_key *from, const struct flow_owner *owner, const struct flow_due *d)
 {
 	struct ws_flow_counts *c;
 	struct ws_flow *spill;
@@ -127,9 +127,9 @@ __noinline int flow_bundle(const struct ws_flow_key *given, const struct flow_ow
 	void *bundles;
 	__u32 zero = 0;
 
-	if (!given || !owner || !d)
+	if (!from || !owner || !d)
 		return 0;
-	key = *given; /* before Linux 6.2 a key is not taken from memory that a function was given */
+	key = *from; /* before Linux 6.2 a key is not taken from memory that a function was given */
 	bundles = bpf_map_lookup_elem(&flow_current, &zero);
 	if (!bundles)
 		return 0;

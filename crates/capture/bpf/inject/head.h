@@ -6,7 +6,7 @@
 #ifndef WS_INJECT_HEAD_H
 #define WS_INJECT_HEAD_H
 
-/* What the name of a line has begun with. */
+/* Which header the name of a line begins with. */
 enum ws_name {
 	WS_NAME_OTHER,
 	WS_NAME_TRACEPAR,
@@ -22,7 +22,7 @@ struct head {
 	__u32 line;	 /* where this line begins */
 	__u32 first_end; /* where the second line begins */
 	__u32 end;	 /* behind the empty line; 0 if there is none */
-	__u32 own;	 /* where the value of `traceparent` begins; 0 if there is none */
+	__u32 own;	 /* where the value of an existing `traceparent` begins; 0 if there is none */
 	__u8 name;
 	__u8 open_end; /* the body does not end where Content-Length says, or the connection changes its protocol */
 	__u8 lengths;
@@ -61,7 +61,7 @@ static __always_inline bool is_http1_line(__u64 end)
 	       end == WS_TEXT('T', 'T', 'P', '/', '1', '.', '0', '\r');
 }
 
-/* What ends a name. A space before the colon is wrong, but somebody may read it as if it were not there. */
+/* Whether the byte ends a name. A space before the colon is not allowed, but some servers ignore it. */
 static __always_inline bool ends_name(__u8 c)
 {
 	return c == ':' || c == ' ' || c == '\t';
@@ -71,7 +71,7 @@ static __always_inline void begin_name(struct head *h, __u64 word)
 {
 	__u64 lower = word | WS_EIGHT(0x20ULL);
 
-	/* Goes on with the line before, or is a header for somebody: nothing is put into such a block. */
+	/* Some servers join such a line to the previous one, others read it as a header: no context is added. */
 	if ((__u8)word == ' ' || (__u8)word == '\t') {
 		h->own = h->own ?: h->at;
 		h->open_end = 1;
@@ -88,7 +88,7 @@ static __always_inline void begin_name(struct head *h, __u64 word)
 		h->open_end |= ends_name(word >> 48);
 }
 
-/* The digits of eight bytes of a value, of which the line has `n`. */
+/* Adds the digits of eight bytes of a value; the line has `n` of these bytes. */
 static __always_inline void read_length(struct head *h, __u64 word, __u32 n)
 {
 	for (__u32 i = 0; i < 8 && i < n; i++, word >>= 8) {
@@ -99,7 +99,7 @@ static __always_inline void read_length(struct head *h, __u64 word, __u32 n)
 	}
 }
 
-/* Eight bytes of a line behind its first eight, of which the line has `n`. */
+/* Reads eight bytes of a line behind its first eight; the line has `n` of these bytes. */
 static __always_inline void go_on(struct head *h, __u64 word, __u32 n)
 {
 	__u64 lower = word | WS_EIGHT(0x20ULL);
@@ -131,8 +131,8 @@ struct head_source {
 };
 
 /*
- * Takes the next eight bytes; behind the last, they are 0xff. 1 when there is nothing more to read. A global function:
- * the verifier follows it once, and not for each place of a head.
+ * Reads the next eight bytes; behind the last byte they are 0xff. Returns 1 when there is nothing more to read. A
+ * global function, so that the verifier follows it once, and not at each place of a head.
  */
 __noinline int head_word(struct head *h, __u64 word)
 {
@@ -170,7 +170,7 @@ __noinline int head_word(struct head *h, __u64 word)
 
 /* A table instead of comparisons: the verifier would follow both ways of each. */
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Winitializer-overrides" /* no digit, unless a later line says which */
+#pragma clang diagnostic ignored "-Winitializer-overrides" /* later lines override "no digit" */
 static const __u8 HEX_VALUE[256] = {
 	[0 ... 255] = 0x80, ['0'] = 0,	['1'] = 1,  ['2'] = 2,	['3'] = 3,  ['4'] = 4,
 	['5'] = 5,	    ['6'] = 6,	['7'] = 7,  ['8'] = 8,	['9'] = 9,  ['a'] = 10,
@@ -178,7 +178,7 @@ static const __u8 HEX_VALUE[256] = {
 };
 #pragma clang diagnostic pop
 
-/* Reads so many bytes of two digits each; what it returns has its highest bit set if one was no digit. */
+/* Reads so many bytes of two digits each. The highest bit of the result is set if a character is no digit. */
 static __always_inline __u8 read_hex(__u8 *to, const __u8 *text, int bytes)
 {
 	__u8 wrong = 0;

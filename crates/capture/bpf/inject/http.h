@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * `traceparent` into HTTP/1 requests: sockets of targets that connect are put into a map whose program sees their bytes
- * before TCP does, and leave it as early as they can. What a socket in such a map does differently (on some kernels it
- * answers FIONREAD with 0 while bytes are queued) is then over before the first byte of a response arrives.
+ * Puts `traceparent` into HTTP/1 requests. Sockets of targets that connect enter a map whose program sees their bytes
+ * before TCP does, and leave the map as early as possible. A socket in the map behaves differently: on some kernels it
+ * answers FIONREAD with 0 while bytes are queued. It has left before the first byte of a response arrives.
  */
 #ifndef WS_INJECT_HTTP_H
 #define WS_INJECT_HTTP_H
 
-/* Longest call that is injected. With nothing else queued, TCP takes so much whatever else it is short of. */
+/* Longest call that gets a context. If nothing else is queued, TCP takes so many bytes even when memory is short. */
 #define WS_INJECT_LONGEST 4096
-#define WS_INJECT_ROOM 16384 /* that must be free in the send buffer */
+#define WS_INJECT_ROOM 16384 /* bytes that must be free in the send buffer */
 
 static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock *i)
 {
@@ -31,7 +31,7 @@ static __always_inline void enrol(struct bpf_sock_ops *c)
 
 	if (!sk || (!inject_mode && !inject_options))
 		return;
-	/* Only a target's connect() leaves a state behind. */
+	/* A socket has this state only if a target has connected it. */
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!s || !s->announced || s->tuple.role != WS_CLIENT || s->tuple.transport != WS_TCP)
 		return;
@@ -55,7 +55,7 @@ static __always_inline void enrol(struct bpf_sock_ops *c)
 					     (inject_mode == WS_INJECT_FIRST ? WS_OPS_PARSE_ALL_FLAG : 0));
 }
 
-/* Whether the packet that comes has bytes for the application. */
+/* Whether the packet that arrives has bytes for the application. */
 static __always_inline bool brings_bytes(struct bpf_sock_ops *c)
 {
 	__u8 *header = c->skb_data, *end = c->skb_data_end;
@@ -114,7 +114,7 @@ static long message_word(__u32 n, struct head_source *s)
 	return head_word(&s->head, word) != 0;
 }
 
-/* Nothing of the socket is on its way, so that TCP takes the whole call at once. */
+/* Whether TCP takes the whole call at once: nothing of the socket is in flight, and the send buffer has room. */
 static __always_inline bool takes_all(struct bpf_sock *sk, struct inject_sock *i)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -128,7 +128,7 @@ static __always_inline bool takes_all(struct bpf_sock *sk, struct inject_sock *i
 	return tp->snd_una == tp->write_seq && room >= WS_INJECT_ROOM;
 }
 
-/* Puts the header behind the request line; false if the kernel would not. Whatever it does, the message stays whole. */
+/* Puts the header behind the request line. False if the kernel refuses; the message is then unchanged. */
 static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u32 at)
 {
 	__u8 text[WS_INJECT_TEXT];
@@ -137,13 +137,13 @@ static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u3
 	write_traceparent(text, &i->sent);
 	if (bpf_msg_push_data(m, at, WS_INJECT_TEXT, 0))
 		return false;
-	/* The new bytes are a piece of their own: this only moves the window, and needs no memory. */
+	/* The new bytes are a piece of their own, so this only moves the window, and needs no memory. */
 	if (!bpf_msg_pull_data(m, at, at + WS_INJECT_TEXT, 0)) {
 		data = m->data;
 		end = m->data_end;
 		if (data + WS_INJECT_TEXT <= end) {
 			__builtin_memcpy(data, text, WS_INJECT_TEXT);
-			/* One piece is one packet. If there is no memory for that, three carry the same bytes. */
+			/* Joined into one piece, the bytes leave in one packet; without memory for that, in three. */
 			bpf_msg_pull_data(m, 0, m->size, 0);
 			return true;
 		}
@@ -152,7 +152,7 @@ static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u3
 	return false;
 }
 
-/* Looks at what may be a request; what became of it. */
+/* Looks at a call that may be a request, and injects a context if it can. Returns the counter of the outcome. */
 static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, struct inject_sock *i, struct sock_state *s,
 				  struct task_state *t, struct task_struct *task, bool *sure)
 {

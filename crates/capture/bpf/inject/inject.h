@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Trace context put into what targets send (`--propagate`): state, ids, and what a record says of it.
+ * Trace context in requests of targets (`--propagate`): state, choice of ids, and the record about an injected context.
  *
  * The programs are loaded only if asked for, and do nothing until user space, after its self-test, sets `inject_mode`.
  */
 #ifndef WS_INJECT_H
 #define WS_INJECT_H
 
-#define WS_INJECT_FAILURES 16 /* of the kernel, after which nothing is injected any more */
+#define WS_INJECT_FAILURES 16 /* after so many failures of the kernel, nothing is injected any more */
 #define WS_INJECT_TEXT 70     /* "traceparent: 00-" 32 "-" 16 "-" 2 "\r\n" */
 
 const volatile __u64 inject_salt[2];
 __u32 inject_mode;
 __u32 inject_failures;
-__u32 inject_options; /* contexts go into an option of TCP, too */
+__u32 inject_options; /* not 0: contexts go into an option of TCP, too */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -33,7 +33,7 @@ struct trace_context {
 	__u8 trace[16];
 	__u8 span[8];
 	__u8 flags;
-	__u8 unknown; /* there may be one, which could not be read */
+	__u8 unknown; /* the request may have had a context, but it could not be read */
 	__u8 pad[6];
 };
 
@@ -43,11 +43,11 @@ struct inject_sock {
 	__u32 start;	/* sequence number of the first byte of the request */
 	__u32 looked;	/* 1 + number of calls when the program looked at the socket */
 	__u32 optioned; /* 1 + number of calls when a context was last chosen for an option */
-	__u8 leave;	/* is to leave the map at the next packet */
+	__u8 leave;	/* the socket leaves the map at its next packet */
 	__u8 gone;
-	__u8 options; /* may carry contexts in options */
-	__u8 due;     /* `sent` is to go out beside the byte `start` */
-	__u8 carried; /* the call that was looked at has a context in its bytes */
+	__u8 options; /* segments may carry contexts in options */
+	__u8 due;     /* `sent` goes out in an option of the segment that begins at `start` */
+	__u8 carried; /* the last call that was looked at has a context in its bytes */
 };
 
 struct {
@@ -57,7 +57,7 @@ struct {
 	__type(value, struct inject_sock);
 } inject_socks SEC(".maps");
 
-/* Contexts that came with requests, by exchange. One that is not here came without. */
+/* Contexts that came with requests, by exchange. A request that is not here came without a context. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 32768);
@@ -81,7 +81,7 @@ static __always_inline __u64 mix(__u64 x, __u64 y)
 	return x ^ x >> 32;
 }
 
-/* The trace that a request begins which came without context: all that it causes shares it. */
+/* Trace id for a request that came without context. All requests that it causes get the same id. */
 static __always_inline void own_trace(struct trace_context *c, __u64 exchange)
 {
 	__u64 high = mix(inject_salt[0], exchange), low = mix(inject_salt[1], exchange) | 1;
@@ -99,9 +99,17 @@ static __always_inline void new_span(struct trace_context *c, __u64 exchange, __
 }
 
 /*
- * The cause of the next request on this socket: the exchange that follow_cause() will name when the call has ended. A
- * provisional cause gets its name too late for injection: the thread that woke the worker is good enough, anything less
- * is not.
+ * Predicts the cause of the request that is about to be sent on this socket; 0: it has none; WS_PROVISIONAL: not known,
+ * so that no context is injected. follow_cause() decides only when the call has ended, which is too late for injection.
+ *
+ * The rules are those of follow_request(), in this order: the first request of a connection has the cause of the
+ * connect; a request for deliveries has no cause; an untrusted actor has no known cause; any other actor has the cause
+ * in its attribution. A worker without a cause of its own gets a provisional one in act(), which is named later. Here
+ * it gets the cause of its waker instead, if it was woken where it waits for work; a weaker guess is not used.
+ *
+ * In these cases follow_request() may decide otherwise: is_stale(), goes_on(), a worker that was woken by a worker, a
+ * thread that was untrusted when it connected or has since got a job from its runtime, and a first request that asks
+ * for deliveries.
  */
 static __always_inline __u64 cause_of_next(const struct sock_state *s, const struct attribution *a, __u32 tid,
 					   __u32 pid)
@@ -122,7 +130,7 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 	return a->guess && a->woken ? a->guess : WS_PROVISIONAL;
 }
 
-/* The context for the next request of this socket; false if it must not have one. */
+/* Chooses the context for the next request of this socket. False if the request must not get one. */
 static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
 					   const struct attribution *a, __u32 tid, __u32 pid, __u32 seq)
 {
@@ -144,9 +152,9 @@ static __always_inline bool choose_context(struct trace_context *c, const struct
 }
 
 /*
- * Tells which bytes stand on the wire besides those of the current call. The sequence number of the call's first byte
- * is noted as if the call had been timed (socket_tracepoints.h), because the socket will have counted the added bytes,
- * too.
+ * Reports the bytes that were added to those of the current call. The sequence number of the call's first byte is noted
+ * as for a call that is timed from its entry (message/tracepoints.h): when the call ends, the socket has counted the
+ * added bytes, too, so that number could not be computed from its position any more.
  */
 static __always_inline void tell_injected(const struct inject_sock *i, __u64 sk, __u64 cookie, struct task_state *t,
 					  __u16 at)

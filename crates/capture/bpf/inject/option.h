@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Trace context beside the bytes of a request, whatever they are: an experimental option of TCP (RFC 6994) on the
- * segment that begins the request. The option is bound to the sequence number of that segment, so that segments split,
- * merged or sent again on the way cannot give it to other bytes. A segment that is sent again goes without the option.
+ * Trace context beside the bytes of a request, for any protocol: an experimental option of TCP (RFC 6994) on the
+ * segment that begins the request. The option is bound to the sequence number of that segment. So it cannot reach other
+ * bytes, even if segments are split, merged or sent again on the way. A segment that is sent again has no option.
  *
- * The whole option is 28 bytes, which is what timestamps leave; its identifier says whether the trace is sampled.
+ * The whole option has 28 bytes, which is the room that timestamps leave. Its identifier says whether the trace is
+ * sampled.
  */
 #ifndef WS_INJECT_OPTION_H
 #define WS_INJECT_OPTION_H
@@ -30,7 +31,7 @@ struct option_came {
 	__u32 full;
 };
 
-/* Contexts that came to a socket and whose bytes were not read yet. */
+/* Contexts that arrived at a socket before the bytes of their requests were read. */
 struct option_sock {
 	struct option_came came[WS_OPTIONS_KEPT];
 	__u32 next;
@@ -43,7 +44,7 @@ struct {
 	__type(value, struct option_sock);
 } option_socks SEC(".maps");
 
-/* A child of a target's listener, and of no other, has a copy of its state. */
+/* A new server socket has this state only if its listener belongs to a target: it is a copy of the listener's. */
 static __always_inline void expect_option(struct bpf_sock_ops *c)
 {
 	struct bpf_sock *sk = c->sk;
@@ -53,8 +54,9 @@ static __always_inline void expect_option(struct bpf_sock_ops *c)
 }
 
 /*
- * The kernel asks for the length of segments before a call's first byte is queued, and keeps it for the whole call. So
- * segments are shorter for a call that may begin a request; else the segment with the option would not fit through.
+ * The kernel asks for the length of segments before the first byte of a call is queued, and keeps it for the whole
+ * call. So segments are made shorter for each call that may begin a request; a full segment would have no room for the
+ * option.
  */
 static __always_inline void shorten_segments(struct bpf_sock_ops *c, struct bpf_sock *sk, const struct inject_sock *i)
 {
@@ -64,7 +66,7 @@ static __always_inline void shorten_segments(struct bpf_sock_ops *c, struct bpf_
 		bpf_reserve_hdr_opt(c, sizeof(struct context_option), 0);
 }
 
-/* Before a segment leaves. */
+/* Called before a segment leaves: reserves room for the option, and then writes it. */
 static __always_inline void send_option(struct bpf_sock_ops *c, struct bpf_sock *sk, struct inject_sock *i)
 {
 	struct context_option o = { .kind = WS_OPTION_KIND, .length = sizeof(o), .id = { 'W' } };
@@ -93,7 +95,7 @@ static __always_inline bool load_option(struct bpf_sock_ops *c, struct context_o
 	return bpf_load_hdr_opt(c, o, sizeof(*o), 0) == sizeof(*o);
 }
 
-/* A segment has arrived with options unknown to the kernel. Each piece of a split segment has them. */
+/* Keeps the context of a segment that has arrived. If the segment was split on the way, each piece has the option. */
 static __always_inline void keep_option(struct bpf_sock_ops *c, struct bpf_sock *sk)
 {
 	struct context_option o;
@@ -154,7 +156,7 @@ int BPF_PROG(option_send, struct sock *sk, const struct msghdr *msg)
 	i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
 	tp = tcp_of(sk);
-	/* Who shares a connection sends many requests in a segment. */
+	/* A segment of a shared connection carries many requests, so it gets no context. */
 	if (!i || !s || !tp || !i->options || s->run == WS_EGRESS || s->shared || i->optioned == s->calls + 1)
 		return 0;
 	i->optioned = s->calls + 1;
@@ -171,7 +173,7 @@ int BPF_PROG(option_send, struct sock *sk, const struct msghdr *msg)
 	return 0;
 }
 
-/* Before the program that follows exchanges: the context comes to user space ahead of the bytes. */
+/* Runs before the program that follows exchanges, so that user space gets the context before the bytes. */
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(option_received, struct sock *sk, int ret, int msg_flags)
 {

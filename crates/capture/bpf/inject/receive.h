@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The context of requests that targets read over HTTP/1, so that what they cause continues it. Runs behind the program
- * that follows exchanges, on the same tracepoint.
+ * Reads the context of HTTP/1 requests that targets receive, so that the requests which they cause continue the trace.
+ * Runs behind the program that follows exchanges, on the same tracepoint.
  */
 #ifndef WS_INJECT_RECEIVE_H
 #define WS_INJECT_RECEIVE_H
@@ -46,7 +46,7 @@ __noinline int remember_context(__u32 copied, __u64 exchange)
 	if (!h->own || at + 55 > copied)
 		came.unknown = 1;
 	else if (!read_traceparent(&came, r->payload + at))
-		return 0; /* one that is wrong is continued by nobody */
+		return 0; /* a malformed context is ignored, as W3C Trace Context asks */
 	else
 		inject_count(WS_I_RECEIVED);
 	remember(&contexts, &exchange, &came);

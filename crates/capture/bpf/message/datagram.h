@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Who sent a datagram: the kernel tells the process only after the call has ended (it writes `msg_name` to user memory
- * behind sock_recv_length), but tells the cgroup's programs while it runs. Runs only where a caller asks for the name;
- * changes nothing.
+ * The sender of a datagram. The kernel gives it to the process after the call has ended: it writes `msg_name` to user
+ * memory behind sock_recv_length. It gives it to programs of the cgroup earlier, while the call runs. These programs
+ * run only if the caller asks for the name, and change nothing.
  */
 #ifndef WS_DATAGRAM_H
 #define WS_DATAGRAM_H

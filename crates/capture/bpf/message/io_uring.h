@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Messages through io_uring. They pass the same socket tracepoints, but in the submitter's task work, in a worker or in
- * the submission thread: the registers of the task say nothing about them. The bytes are taken where the kernel copies
- * them: from the iterator of a send, from the buffers of a receive.
+ * Messages through io_uring. They pass the same socket tracepoints, but in the submitter's task work, in a worker, or
+ * in the submission thread. So the registers of the task do not describe them. The bytes are copied where the kernel
+ * itself copies them: from the iterator of a send, from the buffers of a receive.
  */
 #ifndef WS_IO_URING_H
 #define WS_IO_URING_H
@@ -11,7 +11,7 @@
 
 extern int bpf_dynptr_from_skb(struct sk_buff *skb, __u64 flags, struct bpf_dynptr *ptr) __weak __ksym;
 
-/* Whether this task may act for io_uring; nearly all tasks never do. */
+/* Whether this task may send or receive for io_uring. Nearly no task does. */
 static __always_inline bool uses_io_uring(struct task_struct *task)
 {
 	if (task->flags & PF_IO_WORKER)
@@ -19,7 +19,7 @@ static __always_inline bool uses_io_uring(struct task_struct *task)
 	return bpf_core_field_exists(task->io_uring) && task->io_uring;
 }
 
-/* Whether the system call that the task is in works on this socket; else io_uring does. */
+/* Whether the task's current system call works on this socket. If not, io_uring does. */
 static __always_inline bool called_directly(struct task_struct *task, struct sock *sk)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -34,7 +34,7 @@ static __always_inline void hold_bytes(struct held_bytes *h, const void *from, _
 {
 	__u32 at = h->length, n = len > WS_HELD_PAYLOAD ? WS_HELD_PAYLOAD : len;
 
-	barrier_var(n); /* or the compiler compares `len`, and the verifier learns nothing of `n` */
+	barrier_var(n); /* without it, the compiler checks `len` instead, and the verifier knows no limit of `n` */
 	if (at >= WS_HELD_PAYLOAD || !n || n > WS_HELD_PAYLOAD)
 		return;
 	if (bpf_probe_read_user(h->bytes + at, n, from))
@@ -43,8 +43,8 @@ static __always_inline void hold_bytes(struct held_bytes *h, const void *from, _
 }
 
 /*
- * The user's address of a registered buffer, from the vector of its pages, which lies at the end of what io_uring knows
- * of the buffer. 0 if the vector is not the whole one of such a buffer.
+ * The user address of a registered buffer. It is found from the vector of the buffer's pages, which is the last field
+ * of io_uring's own structure. 0 if this is not the whole vector of such a buffer.
  */
 static __always_inline __u64 registered_buffer(const struct bio_vec *v)
 {
@@ -60,7 +60,7 @@ static __always_inline __u64 registered_buffer(const struct bio_vec *v)
 	return address;
 }
 
-/* Keeps the first bytes that are about to be sent. */
+/* Keeps the first bytes of a send that begins. */
 static __always_inline void hold_sent(struct task_struct *task, const struct msghdr *msg)
 {
 	struct held_bytes *h = bpf_task_storage_get(&uring_bytes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -92,7 +92,7 @@ static __always_inline void hold_sent(struct task_struct *task, const struct msg
 	}
 }
 
-/* Keeps the first bytes that were received. */
+/* Keeps the first bytes of a receive. */
 static __always_inline void hold_received(struct task_struct *task, struct sock *sk, struct sk_buff *skb, int len)
 {
 	bool tcp = sk->sk_protocol == IPPROTO_TCP;
@@ -119,7 +119,7 @@ static __always_inline void hold_received(struct task_struct *task, struct sock 
 	h->length = at + n;
 }
 
-/* Hands over what was kept of the call that ends now. */
+/* Copies the bytes that were kept of the call that ends now. */
 static __always_inline __u32 take_held(struct task_struct *task, __u8 *to, __s64 ret, __u32 want)
 {
 	struct held_bytes *h = bpf_task_storage_get(&uring_bytes, task, 0, 0);
@@ -139,7 +139,7 @@ static __always_inline __u32 take_held(struct task_struct *task, __u8 *to, __s64
 	return n;
 }
 
-/* The call is over: bytes that were not wanted must not stand before those of the next call. */
+/* The call is over. Drops its bytes, so that those of the next call do not follow them. */
 static __always_inline void forget_held(struct task_struct *task)
 {
 	struct held_bytes *h;

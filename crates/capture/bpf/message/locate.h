@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Where the bytes of the current system call lie in user memory, from its registers: after the call has moved them
- * they are certainly resident, and neither an enter hook nor a map is needed.
+ * Finds the bytes of the current system call in user memory, by the registers of the call. This is done after the call
+ * has sent or received the bytes: then they are certainly resident, and neither an enter hook nor a map is needed.
  */
 #ifndef WS_LOCATE_H
 #define WS_LOCATE_H
 
 #define WS_SEGMENTS \
-	512 /* Node writes each of many frames, gRPC's core each field of a header block from a place of its own */
+	512 /* Node has one segment for each of many frames, gRPC's core one for each field of a header block */
 
 struct location {
 	__u8 abi;
 	__u16 segments;
 	__u64 name;   /* user address of a sockaddr, 0 if none */
-	__u64 vector; /* user address of the segments, 0 if there is one: */
+	__u64 vector; /* user address of the segments; 0 if there is only one, which is `buffer` */
 	struct user_iovec buffer;
 };
 
@@ -34,8 +34,8 @@ static __always_inline void locate_msghdr(struct location *l, __u64 addr)
 }
 
 /*
- * sendmmsg and recvmmsg run the socket hook once per message. The index is ours to keep: it starts at 0 with a new
- * vector, after an error, and after the last entry; those are the ways in which such a call ends.
+ * sendmmsg and recvmmsg run the socket hook once per message, without the index of the message. So the index is counted
+ * here. It starts again at 0 when the call ends: with a new vector, after an error, and after the last entry.
  */
 static __always_inline void locate_mmsg(struct location *l, struct task_state *t, __u64 vector, __u64 vlen, __s64 ret)
 {
@@ -54,8 +54,8 @@ static __always_inline void locate_buffer(struct location *l, __u64 base, __u64 
 }
 
 /*
- * Where the bytes of the current call are. Verified on its own, as copy_vector(): older kernels would look at all that
- * follows once for each kind of call.
+ * Finds the bytes of the current call. A global function, as copy_vector(), so that it is verified on its own:
+ * otherwise older kernels would verify all code behind it once for each kind of call.
  */
 __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 {
@@ -66,7 +66,7 @@ __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 		return 0;
 	l->abi = WS_ABI_OTHER;
 	l->segments = 0;
-	l->buffer = (struct user_iovec){ 0 }; /* stays so for a vector, which a caller may say lies at 0 */
+	l->buffer = (struct user_iovec){ 0 }; /* stays 0 for a vector, even if its own address is 0 */
 	l->name = 0;
 	l->vector = 0;
 	if (!regs || WS_COMPAT_TASK(task))
@@ -115,7 +115,7 @@ __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 		locate_mmsg(l, t, WS_ARG2(regs), WS_ARG3(regs), ret);
 		break;
 	case NR_SENDFILE:
-		l->abi = WS_ABI_SENDFILE; /* the bytes are pages of a file: lengths only */
+		l->abi = WS_ABI_SENDFILE; /* the bytes are pages of a file, so only the length is recorded */
 		break;
 	case NR_SPLICE:
 		l->abi = WS_ABI_SPLICE;
@@ -128,8 +128,8 @@ __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 }
 
 /*
- * Copies `want` bytes of a vector of buffers, behind its first `skip` bytes, into the record under construction;
- * returns the number copied. A function that is verified on its own: inlined, its ways out would multiply those of its
+ * Copies `want` bytes of a vector of buffers, from offset `skip` on, into the record under construction. Returns the
+ * number of bytes copied. A global function, so that the verifier does not follow each of its exits through its
  * callers.
  */
 __noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 want)
@@ -162,7 +162,7 @@ __noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 wan
 		if (bpf_probe_read_user(r->payload + off, len, (void *)at.base))
 			break;
 		off += len;
-		/* So that the verifier takes every round for the same. */
+		/* Hides the value, so that the verifier sees all rounds of the loop as equal. */
 		barrier_var(off);
 		off &= 2 * WS_MAX_PAYLOAD - 1;
 	}
@@ -182,13 +182,13 @@ static __always_inline __u32 copy_payload(struct scratch *r, const struct locati
 	}
 	if (n > l->buffer.len)
 		n = l->buffer.len;
-	barrier_var(n); /* Linux 6.1 knows the bound only of the very register that is checked */
+	barrier_var(n); /* Linux 6.1 knows the bound only for the register that was checked, not for its copies */
 	if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)l->buffer.base))
 		return 0;
 	return n;
 }
 
-/* The other end of a datagram on an unconnected socket. */
+/* Reads the other end of a datagram on an unconnected socket. */
 static __always_inline void read_name(struct ws_tuple *t, __u64 name)
 {
 	struct {

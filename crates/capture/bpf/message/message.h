@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* One call on one socket → one record. Shared by all rungs that see messages. */
+/* Makes one record of one call on one socket. Used by all rungs that see messages. */
 #ifndef WS_MESSAGE_H
 #define WS_MESSAGE_H
 
 /*
- * Until user space has said what a connection speaks, all of it is shown, up to so many bytes of records: a peer that
- * reads byte by byte makes a hundred calls before a busy machine lets us answer. Ciphertext, which has a verdict that
- * says so, shows its first records whole.
+ * Whether all bytes of the connection are copied, because user space has given no verdict yet. The limit counts bytes
+ * of records, not calls: a peer that reads byte by byte makes a hundred calls before user space on a busy machine can
+ * answer. After a verdict, only the first few calls count as young, so that the first TLS records are copied whole.
  */
 static __always_inline bool is_young(const struct sock_state *s)
 {
@@ -14,8 +14,8 @@ static __always_inline bool is_young(const struct sock_state *s)
 }
 
 /*
- * A run may begin with a call that says nothing: Go's net/http waits with a read of one byte while a handler runs, and
- * gets the first byte of the next request. What follows it is copied as if it were first.
+ * A run may begin with a call that is too short to tell the protocol: Go's net/http waits with a read of one byte while
+ * a handler runs, and gets the first byte of the next request. The call that follows is then copied like a first one.
  */
 #define SHORT_CALL 16
 
@@ -36,8 +36,8 @@ extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
 /*
- * The record under construction belongs to the processor: no other task may run there until the record is sent
- * (docs/preemption.md).
+ * Keeps other tasks off this processor until the record under construction is sent. The record is in the scratch of
+ * the processor (docs/preemption.md).
  */
 static __always_inline void hold_processor(void)
 {
@@ -57,9 +57,9 @@ static __always_inline bool is_stream(const struct sock_state *s)
 }
 
 /*
- * What follows the first WS_MAX_PAYLOAD bytes of a call of `total` bytes, as records of their own, the last of which
- * stands for all that is left. `segments` is 0 if `where` is no vector but the buffer. Returns the number of bytes
- * copied.
+ * Emits the bytes of a call behind its first WS_MAX_PAYLOAD as further records. The last record stands for all bytes
+ * that are left of `total`. `where` is the address of a vector, or of the buffer itself if `segments` is 0. Returns the
+ * number of bytes copied.
  */
 __noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
 {
@@ -95,7 +95,7 @@ __noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
 
 /*
  * Holds the first call of a request, and appends it to the record of the next call on the socket, which saves a record
- * per exchange. Returns true if nothing is left to emit now. What does not fit is emitted at once.
+ * per exchange. Returns false if the caller must emit the call, because it does not fit.
  */
 static __always_inline bool pair(struct sock *sk, const struct sock_state *s, struct scratch *r, bool first)
 {
@@ -122,7 +122,7 @@ static __always_inline bool pair(struct sock *sk, const struct sock_state *s, st
 	return false;
 }
 
-/* The connection ends: what waits for a response will get none. */
+/* The connection ends. Emits a request that was held for its response. */
 static __always_inline void release_held(struct sock *sk)
 {
 	struct held *h = bpf_sk_storage_get(&helds, sk, 0, 0);
@@ -139,8 +139,8 @@ static __always_inline void release_held(struct sock *sk)
 }
 
 /*
- * Decides for which request a message is, and what follows from it for its actor. `at` is the address of its first
- * bytes, `bits` enum message_bits. Verified on its own: its ways out would multiply those of its caller.
+ * Decides the cause of a message, and updates the attribution of its actor. `at` is the address of its first bytes,
+ * `bits` are of enum message_bits. Global, so that the verifier does not follow each exit through the caller.
  */
 __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, __u32 bits)
 {
@@ -168,8 +168,8 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 #define O_NONBLOCK 04000
 
 /*
- * A loop never reads a blocking socket: events that this thread waits for before it has answered are those of a
- * library, within its call.
+ * Notes whether the thread reads requests from a blocking socket. An event loop never does. If such a thread waits for
+ * events before it has answered, the wait is part of a library call within the request.
  */
 static __always_inline void note_blocks(struct sock *sk, const struct sock_state *s, struct task_state *t,
 					__u8 direction)
@@ -179,9 +179,9 @@ static __always_inline void note_blocks(struct sock *sk, const struct sock_state
 }
 
 /*
- * `sk` is NULL on the rung that has no pointer which the verifier trusts: no pairing there.
- * `seq` is that of the first byte, if `flags` says so. `enter_ns` is 0 if not measured.
- * Runs in process context with preemption off, see hold_processor().
+ * Makes the record of a call. `sk` is NULL on the rung that has no pointer trusted by the verifier; then calls are not
+ * paired. `seq` is the sequence number of the first byte if `flags` has WS_F_HAS_SEQ. `enter_ns` is 0 if it was not
+ * measured. Runs in process context with preemption off, see hold_processor().
  */
 static __always_inline void message(struct sock *sk, struct sock_state *s, struct task_struct *task,
 				    struct task_state *t, __u8 direction, __s64 ret, __u32 seq, __u16 flags,
@@ -217,11 +217,11 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (ret > 0) {
 		__u32 bits = direction == WS_EGRESS ? MESSAGE_SENT | next_send(s) : 0;
 
-		first = turn(s, direction); /* at once: an answer may be read before the actor is found */
+		first = turn(s, direction); /* before the actor is found: another thread may read the answer */
 		bits |= runtime_find_task(task, t, s, bits) | (first ? MESSAGE_FIRST : 0) | (uring ? MESSAGE_LOOP : 0) |
 			(ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0);
 		note_blocks(sk, s, t, direction);
-		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number now, which a function may be given */
+		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number: global functions take no such pointer */
 		follow_message(s, &c,
 			       !runtime_reads_bytes(t) ? 0
 			       : where.vector	       ? user_word(where.vector)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Sockets that open, fail and close. The state changes of TCP may run in softirq: membership is the socket's, not the
- * task's.
+ * Sockets that open, fail and close. State changes of TCP may run in softirq, in any task. So the socket's own state
+ * says whether it belongs to a target, not the current task.
  */
 #ifndef WS_SOCKET_STATE_H
 #define WS_SOCKET_STATE_H
@@ -31,7 +31,7 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 		count(WS_C_LOST_RING);
 }
 
-/* The actor that opens a connection, and its cause. */
+/* Notes the actor that opens a connection, and its cause. */
 static __always_inline void note_opener(struct sock_state *s, const struct attribution *c, __u32 tid, bool untrusted,
 					bool later)
 {
@@ -74,7 +74,7 @@ static __always_inline void on_connecting(struct sock *sk)
 		note_opener(s, c, actor_id(task, t), untrusted, later);
 }
 
-/* Whether bytes were read that no receive was seen of; a FIN takes one number. */
+/* Whether bytes were read without a receive that was seen. A FIN takes one sequence number. */
 static __always_inline bool was_spliced(struct sock *sk, const struct sock_state *s)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -82,7 +82,7 @@ static __always_inline bool was_spliced(struct sock *sk, const struct sock_state
 	return tp && s->received && (__s32)(tp->copied_seq - s->received) > 1;
 }
 
-/* Nothing was read of this connection yet, nor sent. */
+/* Nothing of this connection was read or sent before this moment. */
 static __always_inline void begin_here(struct sock *sk, struct sock_state *s)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -110,7 +110,7 @@ static __always_inline void on_established(struct sock *sk, int old)
 		emit_socket(sk, s, WS_OPEN, 0);
 		return;
 	}
-	/* A child of a target's listener, with a copy of its state. */
+	/* An accepted connection: it has a copy of the state of a target's listener. */
 	cookie = bpf_get_socket_cookie(sk);
 	if (s->cookie == cookie)
 		return;
@@ -140,7 +140,7 @@ int BPF_PROG(inet_sock_set_state, struct sock *sk, int old, int new)
 		struct task_struct *task = bpf_get_current_task_btf();
 
 		if (target_task(task))
-			use_sock(sk, task); /* its children inherit */
+			use_sock(sk, task); /* accepted connections get a copy of this state */
 		break;
 	}
 	case TCP_ESTABLISHED:

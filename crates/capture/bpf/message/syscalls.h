@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Messages by sys_enter and sys_exit: the rung for kernels before 6.3. It works everywhere, and taxes every system call
- * of the machine. The socket is found by its descriptor after the call.
+ * Messages by sys_enter and sys_exit: the rung for kernels before 6.3. It works on every kernel, but slows every system
+ * call of the machine. The socket is found by its descriptor after the call.
  */
 #ifndef WS_SYSCALL_TRACEPOINTS_H
 #define WS_SYSCALL_TRACEPOINTS_H
@@ -9,8 +9,8 @@
 #define WS_MMSG_MAX 16
 
 /*
- * A global function: the verifier checks it once, not at each call and each turn of the loop below. Tells of a
- * connection.
+ * Makes the record of a message on a connection. A global function, so that the verifier checks it once, and not at
+ * each call and each round of the loop below.
  */
 __noinline int syscall_message(__u64 address, __u64 inode, __u8 direction, __s64 ret)
 {

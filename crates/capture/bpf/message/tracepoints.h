@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Messages by socket tracepoints (Linux 6.3): the cheapest rung, and no tax on other system calls. They see every call
- * that ends in sock_sendmsg or sock_recvmsg, io_uring included; splice() out of a socket is seen by its own tracepoint.
+ * Messages by socket tracepoints (Linux 6.3): the cheapest rung, as it does not slow other system calls. The
+ * tracepoints see every call that ends in sock_sendmsg or sock_recvmsg, io_uring included. splice() out of a socket is
+ * seen by a tracepoint of its own.
  *
- * When a call began is not measured, which would cost a program and a clock read more per call, but read from the clock
- * that TCP keeps itself: of a send, when its last packet left, if that was before the end of the call; of a receive,
- * when the last packet arrived. Only long sends, which may block, are timed from their entry.
+ * The begin of a call is not measured: that would cost one more program and one more clock read per call. It is taken
+ * from TCP's own clock: for a send, when its last packet left, if that was before the end of the call; for a receive,
+ * when its last packet arrived. Only long sends, which may block, are timed from their entry.
  *
- * That clock also moves with what came and went since (an acknowledgement, before Linux 6.16 the read itself). When
- * data came last is kept, too, but in ticks: it says so if the bytes had lain there for long.
+ * TCP's clock also moves with later packets (an acknowledgement; before Linux 6.16 the read itself). TCP keeps the time
+ * of the last data, too, but only in ticks. It is used if the bytes had been waiting for longer than a few ticks.
  */
 #ifndef WS_SOCKET_TRACEPOINTS_H
 #define WS_SOCKET_TRACEPOINTS_H
@@ -20,7 +21,7 @@ static __always_inline bool counts_flows(void)
 	return flows_with_messages && flows_open;
 }
 
-/* Ends the call in progress; when it began to move bytes of this socket, 0 if that was not seen. */
+/* Ends the call in progress. Returns when it began to send on this socket, 0 if that was not measured. */
 static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
 {
 	__u64 enter_ns = t->enter_sk == (__u64)sk ? t->enter_ns : 0;
@@ -30,8 +31,8 @@ static __always_inline __u64 end_call(struct task_state *t, struct sock *sk)
 }
 
 /*
- * When the last packet left. An acknowledgement that comes while the sender is preempted moves the clock, but not this;
- * with pacing it may lie ahead.
+ * When the last packet left: `tcp_wstamp_ns`, unless that lies ahead, as it may with pacing. An acknowledgement that
+ * arrives while the sender is preempted moves TCP's clock, but not that time.
  */
 static __always_inline __u64 left_at(const struct tcp_sock *tp)
 {
@@ -46,7 +47,7 @@ static __always_inline __u64 left_at(const struct tcp_sock *tp)
 
 #define WS_FEW_TICKS 2
 
-/* When the last of what is being read had arrived; 0 if that is not known. */
+/* When the last of the bytes that are being read arrived; 0 if that is not known. */
 static __always_inline __u64 arrived_at(const struct tcp_sock *tp)
 {
 	__u64 clock = bpf_core_field_exists(tp->tcp_clock_cache) ? tp->tcp_clock_cache : 0, coarse;
@@ -69,7 +70,7 @@ int BPF_PROG(tcp_sendmsg_locked, struct sock *sk, const struct msghdr *msg)
 	if (!uring && msg->msg_iter.count < WS_LONG_SEND)
 		return 0;
 	t = target_task(task);
-	/* Called for each segment of a long message: the first one counts. */
+	/* The tracepoint runs for each piece of a long message; only the first one counts. */
 	if (!t || t->enter_sk == (__u64)sk)
 		return 0;
 	tp = tcp_of(sk);
@@ -83,7 +84,7 @@ int BPF_PROG(tcp_sendmsg_locked, struct sock *sk, const struct msghdr *msg)
 	return 0;
 }
 
-/* From now on the bytes of calls without registers are to be kept. */
+/* A target has made an io_uring. Attaches the programs that keep the bytes of its calls. */
 SEC("tp_btf/io_uring_create")
 int BPF_PROG(io_uring_create)
 {
@@ -92,7 +93,7 @@ int BPF_PROG(io_uring_create)
 	return 0;
 }
 
-/* Only for io_uring: elsewhere the registers tell where the bytes are. */
+/* Used only for io_uring; the bytes of other calls are found by the registers. */
 SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(skb_copy_datagram_iovec, struct sk_buff *skb, int len)
 {
@@ -107,7 +108,10 @@ int BPF_PROG(skb_copy_datagram_iovec, struct sk_buff *skb, int len)
 	return 0;
 }
 
-/* Bytes that leave a socket without sock_recvmsg: splice(). What was read before tells how many. */
+/*
+ * Bytes that leave a socket by splice(), without sock_recvmsg. Their number is the difference to the position that was
+ * read before.
+ */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
 {
@@ -138,8 +142,8 @@ int BPF_PROG(tcp_rcv_space_adjust, struct sock *sk)
 }
 
 /*
- * In a function of its own, as the next: what flows need of the stack comes beside what messages need, not on top of
- * it. Before Linux 6.13 all that call each other have 512 bytes.
+ * A function of its own, as received(): so flow_message() and message() use the same part of the stack one after the
+ * other. Before Linux 6.13, functions that call each other share 512 bytes.
  */
 static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 {
@@ -159,7 +163,7 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 		seq = enter_ns ? t->enter_seq : tp->write_seq - ret;
 		flags = WS_F_HAS_SEQ;
 		if (ret > 0) {
-			late = s->overtaken && (__s32)(seq - s->sent) < 0; /* else that one has no record */
+			late = s->overtaken && (__s32)(seq - s->sent) < 0; /* this send was overtaken */
 			s->overtaken = 0;
 			end = tp->write_seq;
 		}
@@ -170,7 +174,7 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	}
 	if (enter_ns)
 		flags |= WS_F_ENTER;
-	if (s && late) { /* its exchange has begun already, and goes on with the answer afterwards */
+	if (s && late) { /* overtake() has begun the exchange of this send already */
 		flags |= WS_F_OVERTAKEN;
 		s->exchange--;
 	}
@@ -178,8 +182,8 @@ static __noinline int sent(struct sock *sk, int ret, struct task_state *t)
 	if (s && late)
 		s->run = WS_INGRESS;
 	if (s && end &&
-	    (!s->sent || (__s32)(end - s->sent) >
-				 0)) /* not before its run has begun: a thread that reads meanwhile looks at both */
+	    (!s->sent ||
+	     (__s32)(end - s->sent) > 0)) /* set after the run has begun: a thread that reads meanwhile checks both */
 		s->sent = end;
 	forget_held(task);
 	return 0;
@@ -201,9 +205,10 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 }
 
 /*
- * A send is recorded when it returns. Until then its peer may have answered, and another thread read that: the answer
- * overtakes its request. Then something was sent on a socket that asks, no record says so, and no request waits for an
- * answer; a FIN takes one number.
+ * Whether an answer is read before its request was recorded. A send is recorded when it returns. By then the peer may
+ * have answered, and another thread may have read the answer: the answer overtakes its request. The signs are: this end
+ * sends requests, more bytes were sent than are recorded, and no request waits for an answer. A FIN takes one sequence
+ * number.
  */
 static __always_inline bool overtakes(const struct tcp_sock *tp, const struct sock_state *s)
 {
@@ -211,7 +216,7 @@ static __always_inline bool overtakes(const struct tcp_sock *tp, const struct so
 	       s->sent && (__s32)(tp->write_seq - s->sent) > 1 && s->run != WS_EGRESS;
 }
 
-/* The exchange of the request that is not recorded begins; its cause is not known yet. */
+/* Begins the exchange of a request that is not recorded yet. Its cause is not known yet either. */
 static __always_inline void overtake(struct sock_state *s)
 {
 	s->overtaken = 1;
@@ -247,7 +252,7 @@ static __noinline int received(struct sock *sk, int ret, struct task_state *t)
 				overtake(s);
 				flags |= WS_F_OVERTAKEN;
 			}
-			s->sent = tp->write_seq; /* bytes without a send, as of a file, are passed once */
+			s->sent = tp->write_seq; /* so that bytes without a send, as of a file, count only once */
 		}
 	}
 	message(sk, s, task, t, WS_INGRESS, ret, seq, flags, enter_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What goes wrong below the bytes: told with its place in the stream, joined to spans in user space. Rare, so it may
- * cost.
+ * Retransmissions and resets. Each is recorded with its place in the stream; user space joins it to a span. They are
+ * rare, so a record may be expensive.
  */
 #ifndef WS_TCP_TROUBLE_H
 #define WS_TCP_TROUBLE_H
@@ -10,7 +10,7 @@ static __always_inline void emit_trouble(struct sock *sk, struct ws_trouble *e)
 {
 	struct sock_state *s = bpf_sk_storage_get(&socks, sk, 0, 0);
 
-	/* A connection that is not made yet has its listener's. */
+	/* A connection that is not accepted yet has the state, and so the cookie, of its listener. */
 	if (!s || s->cookie != (__u64)sk->__sk_common.skc_cookie.counter)
 		return;
 	e->kind = WS_TROUBLE;
@@ -20,7 +20,7 @@ static __always_inline void emit_trouble(struct sock *sk, struct ws_trouble *e)
 		count(WS_C_LOST_RING);
 }
 
-/* Also of probes for a lost tail, and of the first packet of a handshake. */
+/* Runs also for tail loss probes, and for the first packet of a handshake. */
 SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(tcp_retransmit_skb, struct sock *sk, struct sk_buff *skb)
 {
@@ -39,7 +39,7 @@ int BPF_PROG(tcp_send_reset, struct sock *sk)
 {
 	struct ws_trouble e = { .what = WS_RESET_SENT };
 
-	/* In the name of no socket, or of one that lacks most of its fields. */
+	/* The reset may belong to no socket, or to a small one (TIME_WAIT, NEW_SYN_RECV) without most fields. */
 	if (sk && sk->__sk_common.skc_state != TCP_TIME_WAIT && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV)
 		emit_trouble(sk, &e);
 	return 0;

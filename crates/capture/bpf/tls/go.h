@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Plaintext of Go's crypto/tls. A goroutine may enter on one thread, send or receive on a second and return on a third,
- * so that its call is kept by the goroutine (register g), what was moved meanwhile by the socket (tls_state.h), and the
- * socket is found by the descriptor inside the connection: tls.Conn.conn (an interface: type, data) -> net.TCPConn.fd
- * -> netFD.pfd.Sysfd, at offsets that have not changed since Go 1.9. Return probes would break the runtime's stacks;
+ * Plaintext of Go's crypto/tls. A goroutine may enter a call on one thread, send or receive on a second, and return on
+ * a third. So a call is kept by its goroutine (register g), and its messages by their socket (tls/state.h). The socket
+ * is found by the descriptor inside the connection: tls.Conn.conn (an interface: type, data) -> net.TCPConn.fd ->
+ * netFD.pfd.Sysfd, at offsets that have not changed since Go 1.9. Return probes would break the runtime's stacks, so
  * user space probes each RET.
  */
 #ifndef WS_TLS_GO_H
@@ -13,7 +13,7 @@ struct go_call {
 	__u64 conn;
 	__u64 buffer;
 	__u64 enter_ns;
-	__u64 cookie; /* of its socket; 0 if that is not known */
+	__u64 cookie; /* of the connection's socket; 0 if that is not known */
 	__u32 tid;
 	__u8 op;
 	__u8 first;
@@ -27,7 +27,7 @@ struct {
 	__type(value, struct go_call);
 } go_calls SEC(".maps");
 
-/* The address of a connection that has ended may be another's now. */
+/* Forgets an older connection that had this address, if its socket was another one. */
 static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
 {
 	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
@@ -36,7 +36,7 @@ static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
 		bpf_map_delete_elem(&tls_conns, key);
 }
 
-/* What the socket moves from now on belongs to this call, on whatever thread. */
+/* Messages of this socket belong to this call from now on, whichever thread sends or receives them. */
 static __always_inline void go_begin(struct task_struct *task, struct tls_task *k, __u64 cookie, __u8 direction)
 {
 	struct tls_conn *moved = go_moved(task, cookie, direction);
@@ -89,8 +89,8 @@ int tls_go_enter(struct pt_regs *ctx)
 }
 
 /*
- * The descriptor is proof; without it, so is a message of this thread if the goroutine stayed on it. What was moved for
- * the call is then noted as if this thread had done it.
+ * The connection of the call that ends. The descriptor proves the socket. If there is none, a message of this thread
+ * does, provided that the goroutine stayed on this thread. The messages of the call are then noted as this thread's.
  */
 static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct tls_task *k,
 						const struct go_call *call, const struct tls_key *key, __u8 direction)
@@ -110,7 +110,7 @@ static __always_inline struct tls_conn *go_bind(struct task_struct *task, struct
 	}
 	sk = go_socket(task, call->conn);
 	if (sk) {
-		n->cookie = 0; /* whatever this thread has moved, it was not for this call */
+		n->cookie = 0; /* the last message of this thread does not belong to this call */
 		found.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 		if (!found.cookie || !read_tuple(&found.tuple, sk))
 			return NULL;
@@ -144,7 +144,7 @@ int tls_go_exit(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
-	__s64 len = WS_GO_ARG1(ctx); /* the first result has the first argument's register */
+	__s64 len = WS_GO_ARG1(ctx); /* the first result is in the register of the first argument */
 	struct tls_key key = {}, conn = {};
 	struct go_call *call;
 	struct tls_task *k;

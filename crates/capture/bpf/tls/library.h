@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Plaintext of TLS, by uprobes at the entry and the exits of a library's read and write. User space chooses the very
- * instructions (src/tls/points.rs) and says by cookie what stands there; both programs see arguments or result where
- * the calling convention puts them. Attached to targets' processes only, and checked again here.
+ * Plaintext of TLS, by uprobes at the entries and exits of a library's functions. User space chooses the instructions
+ * (src/uprobe/points.rs) so that arguments or result are in the registers of the calling convention there, and the
+ * cookie says which function it is. The probes are in processes of targets only, which is checked again here.
  */
 #ifndef WS_TLS_H
 #define WS_TLS_H
 
-/* A call begins: what this thread sends and receives from now on belongs to it. */
+/* A call begins. Messages that this thread sends and receives from now on belong to the call. */
 static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *key, __u8 op)
 {
 	k->notes[WS_INGRESS].calls = 0;
@@ -17,7 +17,7 @@ static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *
 	if (op == TLS_WRITE) {
 		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
 
-		/* Decided now: another thread may have read the answer before this one is back. */
+		/* Decided at the entry: another thread may read the answer before this call returns. */
 		k->first = !conn || conn->run != WS_EGRESS;
 		if (conn)
 			conn->run = WS_EGRESS;
@@ -70,15 +70,16 @@ static __always_inline struct tls_conn *tls_bound(const struct tls_key *key, con
 	return bpf_map_lookup_elem(&tls_conns, key);
 }
 
-/* Records that this thread read since the last TLS call: these feed a memory BIO. */
+/* Whether this thread has read TLS records since the last TLS call. Such records are fed to a memory BIO. */
 static __always_inline bool tls_feeds(const struct tls_note *n)
 {
 	return n->cookie && n->fresh && n->tls;
 }
 
 /*
- * The connection of the call that ends. A socket call inside it is proof. Without one, what fed its memory; else what
- * was found before holds. NULL if nothing is known.
+ * The connection of the call that ends. A message inside the call proves the socket. Without such a message, it is the
+ * socket whose records were fed to the memory BIO; else the socket that was found for this connection before. NULL if
+ * none is known.
  */
 static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struct tls_key *key, __u8 direction)
 {
@@ -88,7 +89,7 @@ static __always_inline struct tls_conn *tls_bind(struct tls_task *k, const struc
 		struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, key);
 
 		n = &k->notes[WS_INGRESS];
-		/* Plaintext that was read has been fed, whether or not the socket was seen to carry records. */
+		/* For a read, the records were certainly fed, even if the socket was not recognised as TLS. */
 		if (direction == WS_EGRESS ? conn || !tls_feeds(n) : !n->cookie || !n->fresh)
 			return conn;
 	}
@@ -117,9 +118,9 @@ static __always_inline __u32 tls_unreadable(struct ws_data *d)
 }
 
 /*
- * Tells of a call of which no more is wanted than a thread keeps room for. `held`: the bytes stand there already.
- * (Limits are looked at where they count, behind a barrier: older verifiers have forgotten them by then, or never saw
- * them.)
+ * Emits a call if the wanted bytes fit into `payload`. `held`: they are there already.
+ * Limits are checked right before their use, behind a barrier: older verifiers would have forgotten an earlier check,
+ * or the compiler would have removed it.
  */
 static __always_inline bool tls_emit_short(struct tls_task *k, __u32 want, bool held)
 {
@@ -132,13 +133,13 @@ static __always_inline bool tls_emit_short(struct tls_task *k, __u32 want, bool 
 		want = tls_unreadable(&k->data);
 	k->data.payload_len = want;
 	size = sizeof(k->data) + want;
-	barrier_var(size); /* or the compiler leaves the next line out */
+	barrier_var(size); /* without it, the compiler removes the next check */
 	if (size > sizeof(k->data) + WS_MAX_PLAINTEXT)
 		return false;
 	return !bpf_ringbuf_output(&events, &k->data, size, BPF_RB_NO_WAKEUP);
 }
 
-/* …of more. */
+/* Emits a call of which more bytes are wanted. */
 static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
 {
 	struct tls_long *r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
@@ -156,13 +157,13 @@ static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
 	return true;
 }
 
-/* `held`: the bytes were taken before. */
+/* Emits a call. `held`: its bytes are in `payload` already. */
 static __always_inline void tls_emit(struct task_struct *task, struct tls_task *k, struct tls_conn *conn,
 				     __u8 direction, __u64 len, bool held)
 {
 	const struct tls_note *n = &k->notes[direction & 1];
 	struct ws_data *d = &k->data;
-	bool first, told;
+	bool first, emitted;
 	__u32 want;
 
 	if (!conn) {
@@ -170,7 +171,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		return;
 	}
 	first = direction == WS_EGRESS ? k->first : conn->run != WS_INGRESS;
-	/* Go's servers read one byte ahead: what follows it is still the start. */
+	/* Go's servers read one byte ahead. The bytes that follow it are still the start of the run. */
 	if (direction == WS_INGRESS && len > 1)
 		conn->run = WS_INGRESS;
 	else if (direction == WS_EGRESS && conn->run == WS_NO_DIRECTION)
@@ -200,7 +201,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		d->exchange = n->exchange;
 		d->cause = n->cause;
 		d->evidence = n->evidence;
-	} else { /* its message comes after it: user space lets it wait */
+	} else { /* its message comes later: user space keeps the plaintext until then */
 		d->seq = 0;
 		d->exit_ns = bpf_ktime_get_ns();
 		d->enter_ns = k->enter_ns ? k->enter_ns : d->exit_ns;
@@ -210,8 +211,8 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	}
 	fill_actor(&d->actor, task);
 	d->actor.netns = conn->note.netns;
-	told = held || want <= WS_MAX_PLAINTEXT ? tls_emit_short(k, want, held) : tls_emit_long(k, want);
-	count(told ? WS_C_PLAINTEXT : WS_C_LOST_RING);
+	emitted = held || want <= WS_MAX_PLAINTEXT ? tls_emit_short(k, want, held) : tls_emit_long(k, want);
+	count(emitted ? WS_C_PLAINTEXT : WS_C_LOST_RING);
 }
 
 static __always_inline void tls_end(struct tls_task *k)
@@ -239,15 +240,18 @@ int tls_exit(struct pt_regs *ctx)
 	k->op = TLS_NONE;
 	key.ssl = k->ssl;
 	key.pid = task->tgid;
-	if (ret <= 0) { /* a memory BIO that wants more: what was read stays noted */
+	if (ret <= 0) { /* a memory BIO needs more records: the last message stays noted */
 		conn = bpf_map_lookup_elem(&tls_conns, &key);
-		/* The handshake has been fed: what is written later may follow what was read of another socket. */
+		/*
+		 * The records of the handshake show the socket. Noted now, because before the first write the thread
+		 * may read another socket.
+		 */
 		if (!conn && op != TLS_WRITE && tls_feeds(&k->notes[WS_INGRESS]))
 			tls_bound(&key, &k->notes[WS_INGRESS]);
 		if (op != TLS_WRITE)
-			k->notes[WS_INGRESS].fresh = 0; /* taken; there will be more before it says something */
+			k->notes[WS_INGRESS].fresh = 0; /* this call has taken the records, and needs more of them */
 		if (conn && k->first)
-			conn->run = WS_NO_DIRECTION; /* it will be tried again */
+			conn->run = WS_NO_DIRECTION; /* the program will repeat the write */
 		return 0;
 	}
 	if (cookie & TLS_COOKIE_EX && bpf_probe_read_user(&ret, sizeof(ret), (void *)k->length_at))

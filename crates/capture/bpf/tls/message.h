@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What the message path tells TLS of each message, and asks of it. */
+/* Called by the message path: which messages belong to calls of TLS libraries, and where runs of plaintext begin. */
 #ifndef WS_TLS_MESSAGE_H
 #define WS_TLS_MESSAGE_H
 
@@ -20,7 +20,10 @@ __noinline int go_begins_run(__u64 cookie)
 	return 1;
 }
 
-/* Whether this message carries the first plaintext of a run: the ciphertext's own runs hold handshakes, too. */
+/*
+ * Whether this message carries the first plaintext of a run. The runs of the ciphertext cannot show this, as they
+ * contain the handshake, too.
+ */
 static __always_inline bool tls_begins_run(struct task_struct *task, const struct task_state *t,
 					   const struct sock_state *s, __u8 direction)
 {
@@ -52,7 +55,7 @@ static __always_inline void tls_note_at(struct tls_note *n, bool tls, const stru
 	n->fresh = 1;
 	n->calls++;
 	if (!start && d->direction == WS_EGRESS)
-		return; /* the first call of a long write is where it begins */
+		return; /* a long write begins with its first message */
 	if (start) {
 		n->seq = d->seq;
 		n->known = d->flags & (WS_F_HAS_SEQ | WS_F_ARRIVED);
@@ -67,7 +70,7 @@ static __always_inline void tls_note_at(struct tls_note *n, bool tls, const stru
 	n->tuple = d->tuple;
 }
 
-/* Notes the message in the scratch for the Go call that moves it. */
+/* Notes the message in the scratch for the Go call to which it belongs. */
 __noinline int go_note(__u32 request)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -84,7 +87,7 @@ __noinline int go_note(__u32 request)
 	return 0;
 }
 
-/* Notes a message of who calls a TLS library. */
+/* Notes a message of a thread that calls a TLS library. */
 static __always_inline void tls_note(struct task_struct *task, const struct task_state *t, struct sock_state *s,
 				     const struct scratch *r)
 {
@@ -101,7 +104,7 @@ static __always_inline void tls_note(struct task_struct *task, const struct task
 		tls_note_at(&k->notes[d->direction & 1], s->tls, d);
 }
 
-/* The message has been emitted. */
+/* Called after the message was emitted. */
 static __always_inline void tls_after(struct task_struct *task, const struct sock_state *s, __u8 direction)
 {
 	struct tls_task *k;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Where the records of TLS begin in the calls that move them. Of ciphertext only the start of each call is copied, but
- * a call may hold several records where somebody reads ahead (Go, event loops), and user space places plaintext by
- * their headers. So they are followed from one to the next, and a call is told in pieces where a header lies beyond
- * what was copied.
+ * Follows TLS records from one to the next within and across calls. User space needs the header of each record to find
+ * the place of its plaintext, but only the start of each call is copied. Programs that read ahead (Go, event loops) get
+ * several records in one call. Such a call is emitted in pieces: one for each header that lies behind the copied bytes.
  */
 #ifndef WS_TLS_RECORDS_H
 #define WS_TLS_RECORDS_H
 
 #define TLS_MAX_BODY (16384 + 2048)
-#define TLS_PIECES 64 /* so many requests of one connection may come at once */
+#define TLS_PIECES 64 /* most pieces of one call: as many requests of one connection may come at once */
 
-/* Of the record with these first bytes, the first one lowest: with the header; 0 if they are none of a record. */
+/* Length of a record with its header; 0 if these are not the first bytes of a record. The first byte is the lowest. */
 static __always_inline __u32 tls_length(__u64 header)
 {
 	__u32 body = (header >> 16 & 0xff00) | (header >> 32 & 0xff);
@@ -23,9 +22,9 @@ static __always_inline __u32 tls_length(__u64 header)
 }
 
 /*
- * Adds to the `had` bytes of a header those that stand at `base`, of which there are `left`. A receive may end
- * anywhere, also within a header: Go and Node receive into what is left of a buffer. Global functions of numbers, here
- * and below, are verified by themselves.
+ * Completes a header of which `had` bytes are known with up to `left` bytes at `base`. A receive may end within a
+ * header: Go and Node receive into the rest of a buffer. This function and the next ones are global, so that the
+ * verifier checks them once; that is why they take and return numbers.
  */
 __noinline __u64 tls_header(__u64 header, __u32 had, __u64 base, __u32 left)
 {
@@ -40,13 +39,15 @@ __noinline __u64 tls_header(__u64 header, __u32 had, __u64 base, __u32 left)
 	return header | more << (8 * had);
 }
 
-/* What tls_follow() has found: the offset behind the last record that it knows, and what is there. */
+/* Lower half of the result of tls_follow(). The upper half is the offset behind the last record that was followed. */
 enum tls_found { TLS_LOST = 0, TLS_FRAMED = 1, TLS_CUT = 2, TLS_BROKEN = 3 };
 
 /*
- * Follows the records of a call of `total` bytes, the first of which begins at `at`: to its end (TLS_FRAMED), to the
- * header that it breaks off (TLS_BROKEN), or to the first one that is not within the `shown` bytes at its start
- * (TLS_CUT). Where nothing is known (TLS_LOST), the next call that begins with a header will tell.
+ * Follows the records of a call of `total` bytes, from the record at offset `at` on:
+ *  - TLS_FRAMED: to the end of the call, which may lie within a record whose length is known;
+ *  - TLS_BROKEN: to a header that continues in the next call;
+ *  - TLS_CUT: to the first header that does not lie within the `shown` bytes at the start of the call;
+ *  - TLS_LOST: there is no header. Records are followed again from the next call that begins with one.
  */
 __noinline __u64 tls_follow(__u64 base, __u32 at, __u32 total, __u32 shown)
 {
@@ -66,8 +67,8 @@ __noinline __u64 tls_follow(__u64 base, __u32 at, __u32 total, __u32 shown)
 }
 
 /*
- * Tells the rest of a call, from a header on, record by record; the last piece stands for all that is left. Returns as
- * above.
+ * Emits the rest of a call, from the header at offset `at` on, record by record. If there are too many records, the
+ * last piece stands for all that are left. Returns what tls_follow() returns.
  */
 __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 {
@@ -99,8 +100,8 @@ __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 }
 
 /*
- * Where in a call the first record begins that does not begin before it: at its start where that is not known. If the
- * call is so short that it does not even end the header which the last one broke off, that is behind it.
+ * Offset of the first record that begins within this call; 0 if it is not known. If the call does not even complete the
+ * header that the last call broke off, the result is the length of the call.
  */
 static __always_inline __u32 tls_first(struct tls_half *half, __u32 seq, __u64 base, __u32 total)
 {
@@ -109,7 +110,7 @@ static __always_inline __u32 tls_first(struct tls_half *half, __u32 seq, __u64 b
 
 	half->broken = 0;
 	if (!half->framed || !had || half->record + had != seq)
-		return at > 1 << 30 ? 0 : at; /* else bytes came that were not seen */
+		return at > 1 << 30 ? 0 : at; /* so far away only if bytes were missed */
 	header = tls_header(half->header, had, base, total);
 	if (had + total < TLS_HEADER) {
 		half->header = header;
@@ -120,7 +121,7 @@ static __always_inline __u32 tls_first(struct tls_half *half, __u32 seq, __u64 b
 	return length ? length - had : 0;
 }
 
-/* The record of this call goes to user space, in pieces if need be. Not a part of its caller, whose stack is full. */
+/* Emits the record of this call, in pieces if needed. A function of its own because the stack of its caller is full. */
 __noinline int tls_emit_records(struct tls_half *half, __u64 base, __u32 total, __u32 shown)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), seq, at, behind;

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Plaintext of rustls, which works on memory: who uses it moves ciphertext by its own reads and writes.
- *  - What a thread received last, once rustls has asked for it (RUST_FEED), is what it then gives in clear text. It is
- *    read by copy (TLS_READ), or shown in place (RUST_CHUNK) and taken by a second call (RUST_CONSUME).
- *  - What it takes (TLS_WRITE) waits for the next ciphertext that the thread sends, which names its socket. Its objects
- *    tell neither when they are made nor when they end, and their addresses are used again. So a connection is what has
- *    its socket's cookie; addresses serve only where a call finds no message of its own.
+ * Plaintext of rustls. The library works on memory; the program itself sends and receives the ciphertext.
+ *  - Reading: rustls asks for ciphertext (RUST_FEED), the thread receives it, and then reads it in clear text, either
+ *    as a copy (TLS_READ), or in place (RUST_CHUNK) followed by a second call that consumes it (RUST_CONSUME).
+ *  - Writing: rustls takes plaintext (TLS_WRITE). The next ciphertext that the thread sends shows the socket.
  *
- * `io::Result<usize>` comes back in two registers, from old compilers (Rust 1.65) in memory, whose address is then both
- * the first argument and the result. `io::Result<&[u8]>`, of what is shown in place, always does.
+ * rustls has no function for the making or the end of a connection that could be probed, and addresses of connections
+ * are used again. So a connection is identified by the cookie of its socket. Its address serves only for a call that
+ * finds no message of its own.
+ *
+ * `io::Result<usize>` is returned in two registers. Old compilers (Rust 1.65) return it in memory instead; the address
+ * of that memory is then both the first argument and the result. `io::Result<&[u8]>`, the result of RUST_CHUNK, is
+ * always returned in memory.
  */
 #ifndef WS_TLS_RUST_H
 #define WS_TLS_RUST_H
 
-#define RUST_SEGMENTS 4 /* of which the first that is not empty is read */
+#define RUST_SEGMENTS 4 /* segments of a vector that are looked at; the first one that is not empty is read */
 
-/* The connection of a socket; the address is noted as its. */
+/* The connection of a socket. Notes that the address belongs to it. */
 static __always_inline struct tls_conn *rust_bind(struct task_struct *task, __u64 address, const struct tls_note *n)
 {
 	struct tls_key key = { .ssl = address, .pid = task->tgid };
@@ -27,8 +30,8 @@ static __always_inline struct tls_conn *rust_bind(struct task_struct *task, __u6
 }
 
 /*
- * Whether the ciphertext that this thread received last is of what it reads now. The buffer that it was received into
- * and that of the plaintext are parts of one object: for one of them, the other is always the same.
+ * Whether the ciphertext that this thread received last belongs to the connection that it reads now. The buffers of
+ * ciphertext and plaintext are parts of the same object, so each of them always occurs with the same other one.
  */
 static __always_inline bool rust_is_fed(struct task_struct *task, struct tls_task *k, __u64 address)
 {
@@ -43,7 +46,7 @@ static __always_inline bool rust_is_fed(struct task_struct *task, struct tls_tas
 		return at->fed == k->fed;
 	at = tls_bound(&key, n);
 	if (at)
-		at->fed = k->fed; /* it may have been moved since */
+		at->fed = k->fed; /* the program may have moved the object since */
 	return true;
 }
 
@@ -78,14 +81,17 @@ static __noinline int tls_sent(struct task_struct *task, struct tls_task *k)
 	return 0;
 }
 
-/* The thread goes on before it has sent what it wrote (a full socket): user space lets it wait for its ciphertext. */
+/*
+ * The thread does something else before it has sent what it wrote, because the socket is full. The plaintext is emitted
+ * now, and user space keeps it until the ciphertext comes.
+ */
 static __always_inline void rust_release(struct task_struct *task, struct tls_task *k)
 {
 	if (k->written)
 		rust_written(task, k, rust_known(task, k->ssl));
 }
 
-/* A reader's first field: where plaintext lies in its connection. */
+/* The first field of a reader: the address of the plaintext in its connection. */
 static __always_inline __u64 rust_received(__u64 reader)
 {
 	__u64 received = 0;
@@ -110,7 +116,10 @@ static __always_inline void rust_read(struct task_struct *task, struct tls_task 
 	tls_emit(task, k, conn, WS_INGRESS, len, false);
 }
 
-/* Takes the bytes now: they may be gone when they are sent. How many of them are wanted, the socket will tell. */
+/*
+ * Copies the bytes now, because they may be gone when their ciphertext is sent. How many of them are wanted is known
+ * only then, together with the socket.
+ */
 static __always_inline void rust_wrote(struct task_struct *task, struct tls_task *k, __u64 len, bool vector)
 {
 	__u32 want = WS_MAX_PLAINTEXT;
@@ -138,7 +147,7 @@ static __always_inline void rust_wrote(struct task_struct *task, struct tls_task
 	k->notes[WS_EGRESS].calls = 0;
 }
 
-/* What was shown is taken, or a part of it. */
+/* The program consumes the plaintext that was shown in place, or a part of it. */
 static __always_inline void rust_consume(struct task_struct *task, struct tls_task *k, __u64 reader, __u64 taken)
 {
 	__u64 received = rust_received(reader);
@@ -178,7 +187,7 @@ int tls_rust_enter(struct pt_regs *ctx)
 	k->ssl = WS_FN_ARG1(ctx);
 	k->buffer = WS_FN_ARG2(ctx);
 	k->length = WS_FN_ARG3(ctx);
-	if (op == RUST_CHUNK) { /* given by value: it may be gone when the function returns */
+	if (op == RUST_CHUNK) { /* the reader is passed by value, so it may be gone when the function returns */
 		k->chunk_length = 0;
 		k->chunk_of = rust_received(k->buffer);
 	}

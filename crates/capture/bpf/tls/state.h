@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which socket a TLS library's call belongs to. The library moves ciphertext on the same thread, inside the call or
- * (memory BIOs of event loops) just before it, so that each thread notes the last message of each direction: its
- * socket, exchange, cause, time and TCP sequence are those of the plaintext. A goroutine changes threads within a call:
- * what it moves is noted by socket and direction instead, which one call at a time has to itself (crypto/tls locks each
- * half).
+ * Finds the socket to which a call of a TLS library belongs.
+ *
+ * A library sends and receives ciphertext on the thread of the call: inside the call, or just before it where an event
+ * loop uses memory BIOs. So each thread notes its last message of each direction. Socket, exchange, cause, time and TCP
+ * sequence of that message are those of the plaintext. A goroutine may change threads within a call, so its messages
+ * are noted by socket and direction instead. Only one call at a time uses a direction: crypto/tls locks each half.
  */
 #ifndef WS_TLS_STATE_H
 #define WS_TLS_STATE_H
@@ -19,37 +20,38 @@ struct tls_note {
 	__u64 cause;
 	__u64 enter_ns;
 	__u64 exit_ns;
-	__u32 seq; /* of the record, as far as the calls tell: of the header if it was read by itself */
+	__u32 seq; /* where the record begins: at its header if a call of its own read that, else at the noted call */
 	__u32 netns;
-	__u32 calls; /* since a TLS call of this thread last began or ended */
+	__u32 calls; /* messages since a TLS call of this thread last began or ended */
 	__u8 evidence;
 	__u8 known;   /* WS_F_HAS_SEQ, WS_F_ARRIVED */
 	__u8 fresh;   /* no TLS call has taken it yet */
 	__u8 tls;     /* the socket carries records of TLS */
-	__u8 request; /* what was read is a request, and the only one of the moment on its connection */
+	__u8 request; /* the message is (part of) a request, and its connection carries one request at a time */
 	__u8 pad[3];
 	struct ws_tuple tuple;
 };
 
 /*
- * A thread that has called a TLS library. The record stands here because uprobes may be preempted: no scratch per CPU.
+ * State of a thread that has called a TLS library. The record under construction is part of it: uprobes may be
+ * preempted, so they cannot use the scratch of the processor.
  */
 struct tls_task {
 	__u64 ssl;
 	__u64 buffer;
 	__u64 length;
-	__u64 enter_ns;	 /* of the call, where it was taken; else 0 */
+	__u64 enter_ns;	 /* when the call began; 0 if that was not measured */
 	__u64 length_at; /* where the _ex calls put the length */
 	__u8 op;
 	__u8 first;	 /* a write after a read: it begins a request or response */
-	__u8 begins_run; /* …and so does the next message that is sent */
+	__u8 begins_run; /* the next message that is sent begins a run, too */
 	__u8 pad[1];
-	__u32 held;		  /* bytes of `payload` that wait with `written` */
-	__u64 written;		  /* rustls has taken so much, and its ciphertext is still to be sent */
-	__u64 fed;		  /* what rustls last asked ciphertext for */
-	__u64 chunk;		  /* rustls has shown this plaintext… */
-	__u64 chunk_length;	  /* …and not been told yet how much of it was read */
-	__u64 chunk_of;		  /* its connection */
+	__u32 held;		  /* bytes of `payload` that belong to `written` */
+	__u64 written;		  /* bytes that rustls has taken and whose ciphertext is still to be sent */
+	__u64 fed;		  /* address of the buffer for which rustls last asked for ciphertext */
+	__u64 chunk;		  /* address of plaintext that rustls has shown in place */
+	__u64 chunk_length;	  /* bytes of it that the program has not consumed yet */
+	__u64 chunk_of;		  /* address of its connection */
 	struct tls_note notes[2]; /* by ws_direction */
 	struct ws_data data;
 	__u8 payload[WS_MAX_PLAINTEXT];
@@ -72,10 +74,10 @@ struct tls_key {
 
 struct tls_conn {
 	struct tls_note note;
-	__u64 fed;	 /* of what stands in a rustls reader: into what its ciphertext was received */
+	__u64 fed;	 /* rustls, by address: buffer into which the ciphertext of this reader is received */
 	__u32 shown;	 /* bytes of records, while young */
 	__u8 run;	 /* direction of the last plaintext */
-	__u8 begins_run; /* as in `tls_task`, of TLS_GO_SENT */
+	__u8 begins_run; /* as in `tls_task`; used with TLS_GO_SENT */
 	__u8 pad[2];
 };
 
@@ -86,7 +88,7 @@ struct {
 	__type(value, struct tls_conn);
 } tls_conns SEC(".maps");
 
-/* What a socket has moved of late in one direction; NULL unless Go's crypto/tls reads or writes it. */
+/* The last message of a socket in one direction; NULL unless Go's crypto/tls reads or writes the socket. */
 static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64 cookie, __u8 direction)
 {
 	struct tls_key key = { .ssl = cookie, .pid = task->tgid };

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_holds_none() {
+    fn this_program_holds_no_tls() {
         let exe = Path::new("/proc/self/exe");
         assert_eq!(crate::uprobe::elf::with(exe, |image| Some(kind(image, exe))), Some(None));
     }

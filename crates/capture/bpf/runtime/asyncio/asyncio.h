@@ -166,12 +166,12 @@ static __always_inline void asyncio_settled(struct task_state *t, const struct a
 					    __u64 object)
 {
 	struct carrier_key future = { .object = object, .pid = key->pid };
-	struct carried given = { .cause = l->read_for, .by = l->fresh };
+	struct carried value = { .cause = l->read_for, .by = l->fresh };
 
 	if (t->runs)
 		asyncio_passed(t, key, object);
-	if (given.by && !t->runs)
-		actor_carry(&future, &given);
+	if (value.by && !t->runs)
+		actor_carry(&future, &value);
 	else
 		actor_drop(&future);
 }

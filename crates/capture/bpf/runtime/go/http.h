@@ -70,24 +70,24 @@ static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct attribut
 	return by_stream(socket_of(reader->cause), stream);
 }
 
-static __always_inline void go_named(struct attribution *who, __u64 request)
+static __always_inline void go_named(struct attribution *reader, __u64 request)
 {
 	count(request ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (request)
-		actor_pass_cause(who, request, WS_EV_COROUTINE, PASS_OWN);
+		actor_pass_cause(reader, request, WS_EV_COROUTINE, PASS_OWN);
 }
 
 /* A goroutine asks a connection for something: the object of the request carries its cause. */
-static __always_inline void go_asked(struct attribution *who, const struct carrier_key *object)
+static __always_inline void go_asked(struct attribution *asker, const struct carrier_key *object)
 {
-	struct carried given = {};
+	struct carried value = {};
 
-	act(who, USED_SEND);
-	given.cause = who->cause;
-	given.evidence = who->evidence;
-	if (who->cause && (who->evidence == WS_EV_THREAD || who->evidence == WS_EV_CHILD))
-		given.evidence = WS_EV_COROUTINE;
-	actor_carry(object, &given);
+	act(asker, USED_SEND);
+	value.cause = asker->cause;
+	value.evidence = asker->evidence;
+	if (asker->cause && (asker->evidence == WS_EV_THREAD || asker->evidence == WS_EV_CHILD))
+		value.evidence = WS_EV_COROUTINE;
+	actor_carry(object, &value);
 }
 
 /* The stream of a request is known, and its head is about to be written, perhaps together with others. */
@@ -111,33 +111,33 @@ int go_http(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	struct carrier_key conn = { .pid = task->tgid };
-	struct carried given = {}, *got;
-	struct attribution *who;
+	struct carried value = {}, *got;
+	struct attribution *running;
 
 	if (!t)
 		return 0;
-	who = go_running(task, t, WS_GO_G(ctx));
-	if (!who)
+	running = go_running(task, t, WS_GO_G(ctx));
+	if (!running)
 		return 0;
 	conn.object = WS_GO_ARG1(ctx);
 	switch (bpf_get_attach_cookie(ctx)) {
 	case GO_HANDLER:
-		go_named(who, go_handled(task, WS_GO_ARG1(ctx), WS_GO_ARG2(ctx)));
+		go_named(running, go_handled(task, WS_GO_ARG1(ctx), WS_GO_ARG2(ctx)));
 		break;
 	case GO_HEADERS:
-		go_named(who, go_begun(ctx, who));
+		go_named(running, go_begun(ctx, running));
 		break;
 	case GO_DELIVER:
-		who->delivers = 1;
+		running->delivers = 1;
 		break;
 	case GO_ROUND_TRIP:
-		go_asked(who, &conn);
+		go_asked(running, &conn);
 		break;
 	case GO_RPC:
 		/* An item with a condition and without a stream is the head of a request. */
 		conn.object = WS_GO_ARG4(ctx);
 		if (WS_GO_ARG2(ctx) && conn.object && !user_int(conn.object))
-			go_asked(who, &conn);
+			go_asked(running, &conn);
 		break;
 	case GO_RPC_STREAM:
 		conn.object = WS_GO_ARG3(ctx);
@@ -151,8 +151,8 @@ int go_http(struct pt_regs *ctx)
 		got = actor_carried(&conn);
 		if (!got)
 			break;
-		given = *got;
-		actor_pass_cause(who, given.cause, given.evidence, PASS_LENT);
+		value = *got;
+		actor_pass_cause(running, value.cause, value.evidence, PASS_LENT);
 		break;
 	}
 	return 0;

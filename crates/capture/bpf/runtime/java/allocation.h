@@ -146,7 +146,7 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	__u32 pid = bpf_get_current_task_btf()->tgid, collections, at;
 	const struct java_facts *m;
 	struct allocations *all;
-	struct allocation *who, mark = {};
+	struct allocation *thread, mark = {};
 	__u64 buffer, start, to;
 
 	if (!j || !j->thread || !j->facts.collections)
@@ -168,11 +168,13 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	if (is_collecting(m) || mark.from < start || to < mark.from)
 		start = mark.from = 0;
 	at = (j->allocator - 1) % WS_ALLOCATORS;
-	who = &all->marks[at];
-	if (start && who->from == j->thread && who->buffer != start) {
-		struct allocation before = {
-			.from = start, .cause = who->cause, .bytes = who->bytes, .tick = who->tick, .buffer = j->thread
-		};
+	thread = &all->marks[at];
+	if (start && thread->from == j->thread && thread->buffer != start) {
+		struct allocation before = { .from = start,
+					     .cause = thread->cause,
+					     .bytes = thread->bytes,
+					     .tick = thread->tick,
+					     .buffer = j->thread };
 
 		add_mark(all, pid, &before, to);
 	}
@@ -181,11 +183,11 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	mark.bytes = (own ? WS_MARK_OWN : 0) | (j->loop ? WS_MARK_LOOP : 0);
 	mark.buffer = j->thread;
 	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
-	who->from = j->thread;
-	*(volatile __u64 *)&who->buffer = start; /* before the cause, which a look-up reads first */
-	*(volatile __u64 *)&who->cause = cause;
-	who->bytes = mark.bytes;
-	who->tick = mark.tick;
+	thread->from = j->thread;
+	*(volatile __u64 *)&thread->buffer = start; /* before the cause, which a look-up reads first */
+	*(volatile __u64 *)&thread->cause = cause;
+	thread->bytes = mark.bytes;
+	thread->tick = mark.tick;
 	if (mark.from)
 		add_mark(all, pid, &mark, to);
 	return 0;
@@ -288,20 +290,20 @@ __noinline int nearest_buffer(struct allocations *all, struct java_search *s)
 	if (!all || !s)
 		return 0;
 	for (__u32 i = 0; i < WS_ALLOCATORS && i < all->allocators; i++) {
-		struct allocation *who = &all->marks[i];
+		struct allocation *thread = &all->marks[i];
 
-		if (!who->from)
+		if (!thread->from)
 			continue;
-		s->found.cause = *(volatile __u64 *)&who->cause;
-		s->found.bytes = who->bytes;
-		s->found.tick = who->tick;
-		s->found.buffer = who->from;
-		s->found.from = user_word(who->from + s->start_at);
-		if (s->object < s->found.from || s->object >= user_word(who->from + s->end_at))
+		s->found.cause = *(volatile __u64 *)&thread->cause;
+		s->found.bytes = thread->bytes;
+		s->found.tick = thread->tick;
+		s->found.buffer = thread->from;
+		s->found.from = user_word(thread->from + s->start_at);
+		if (s->object < s->found.from || s->object >= user_word(thread->from + s->end_at))
 			continue;
 		/* If it is the buffer of its last mark, it was made before its thread was first seen. */
-		return *(volatile __u64 *)&who->buffer != s->found.from &&
-		       *(volatile __u64 *)&who->cause == s->found.cause;
+		return *(volatile __u64 *)&thread->buffer != s->found.from &&
+		       *(volatile __u64 *)&thread->cause == s->found.cause;
 	}
 	return 0;
 }

@@ -71,7 +71,7 @@ struct {
 	__type(value, __u8);
 } java_recycled SEC(".maps");
 
-__u32 java_worn; /* so many have been found */
+__u32 java_recycled_classes; /* so many have been found */
 
 static __always_inline struct java_class_key class_of(__u64 object)
 {
@@ -109,7 +109,7 @@ static __always_inline void recycle(const struct java_class_key *class, bool cer
 		return;
 	now = certain ? JAVA_RECYCLED : often ? *often + 1 : 1;
 	bpf_map_update_elem(&java_recycled, class, &now, BPF_ANY);
-	java_worn++;
+	java_recycled_classes++;
 }
 
 /* A worker sends something that was made for the cause of its task. */

@@ -65,16 +65,16 @@ static __always_inline bool look_behind_task(struct java_thread *j, struct alloc
 }
 
 /* Of a worker: whether its task, which stands in j->task, is used for one request after the other. */
-static __always_inline bool is_worn(struct java_thread *j)
+static __always_inline bool is_task_recycled(struct java_thread *j)
 {
-	if (j->task != j->last || j->worn_at != java_worn) {
+	if (j->task != j->last || j->recycled_at != java_recycled_classes) {
 		struct java_class_key class = class_of(j->task);
 
-		j->worn = is_of_recycled(&class);
+		j->recycled = is_of_recycled(&class);
 		j->last = j->task;
-		j->worn_at = java_worn;
+		j->recycled_at = java_recycled_classes;
 	}
-	return j->worn;
+	return j->recycled;
 }
 
 /*
@@ -107,7 +107,7 @@ __noinline int look_at_worker(struct java_thread *j, __u32 when)
 		return 0;
 	if (all->loops && look_behind_task(j, all, s, when))
 		return 1;
-	if (j->slot && same_task(j) && !is_worn(j)) {
+	if (j->slot && same_task(j) && !is_task_recycled(j)) {
 		if (j->job.cause != j->task_for)
 			take_task(j, j->task_for, j->task_by);
 		return 1;
@@ -122,7 +122,7 @@ __noinline int look_at_worker(struct java_thread *j, __u32 when)
 	if (slot && (is_task(j, s, j->task) || has_moved(j, all, s))) {
 		j->slot = slot;
 		j->misses = 0;
-		take_task(j, is_worn(j) || is_used_again(j) ? 0 : s->found.cause, s->found.bytes);
+		take_task(j, is_task_recycled(j) || is_used_again(j) ? 0 : s->found.cause, s->found.bytes);
 		return 1;
 	}
 	if (slot && j->misses < JAVA_MISSES) {

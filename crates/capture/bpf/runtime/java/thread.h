@@ -59,29 +59,29 @@ struct java_thread {
 	__u32 task_by;		/* `bytes` of the mark by which that is known */
 	__u32 collections;	/* number of collections when the task was looked at */
 	__u64 last;		/* task that was last seen at the place */
-	__u64 event;	  /* loop: word at the place when the thread last read; while it stands there, an event runs */
-	__u64 inner_task; /* loop: task of the last send, found above the end of the stack… */
-	__u16 inner_at;	  /* …so many bytes */
-	__u16 inner;	  /* loop: where tasks are found above the end of the stack when something is sent… */
-	__u8 inner_seen;  /* …and how often in a row */
-	__u8 inner_runs;  /* enum java_runs, of the last send */
-	__u16 slot;	  /* place of the task; 0: not known */
-	__u16 root;	  /* place of the object by which a path to the task begins (path.h) */
-	__u16 seen_at;	  /* loop: a candidate for the place… */
-	__u8 seen;	  /* …and how much more often it was right than wrong */
-	__u8 called;	  /* loop: so often it was woken for a task since one was seen */
-	__u32 class;	  /* of the tasks that it runs */
-	__u32 worn_at;	  /* `java_worn` when `worn` was decided */
-	__u8 worn;	  /* worker: its task object is used for one request after the other */
-	__u8 unsure;	  /* the last send may have been for a task, or not */
-	__u8 checks;	  /* worker: so often it has sent for its task */
-	__u8 misses;	  /* worker: so often in a row there was no task at the place */
-	__u8 pause;	  /* nothing was found: the next search follows after so many messages… */
-	__u8 wait;	  /* …of which so many are left */
-	__u8 loop : 1;	  /* as in its task_state */
-	__u8 mounts : 1;  /* it carries virtual threads */
-	__u8 serves : 1;  /* it reads requests itself */
-	__u8 allocates;	  /* enum allocates… */
+	__u64 event;	   /* loop: word at the place when the thread last read; while it stands there, an event runs */
+	__u64 inner_task;  /* loop: task of the last send, found above the end of the stack… */
+	__u16 inner_at;	   /* …so many bytes */
+	__u16 inner;	   /* loop: where tasks are found above the end of the stack when something is sent… */
+	__u8 inner_seen;   /* …and how often in a row */
+	__u8 inner_runs;   /* enum java_runs, of the last send */
+	__u16 slot;	   /* place of the task; 0: not known */
+	__u16 root;	   /* place of the object by which a path to the task begins (path.h) */
+	__u16 seen_at;	   /* loop: a candidate for the place… */
+	__u8 seen;	   /* …and how much more often it was right than wrong */
+	__u8 called;	   /* loop: so often it was woken for a task since one was seen */
+	__u32 class;	   /* of the tasks that it runs */
+	__u32 recycled_at; /* `java_recycled_classes` when `recycled` was decided */
+	__u8 recycled;	   /* worker: its task object is used for one request after the other */
+	__u8 unsure;	   /* the last send may have been for a task, or not */
+	__u8 checks;	   /* worker: so often it has sent for its task */
+	__u8 misses;	   /* worker: so often in a row there was no task at the place */
+	__u8 pause;	   /* nothing was found: the next search follows after so many messages… */
+	__u8 wait;	   /* …of which so many are left */
+	__u8 loop : 1;	   /* as in its task_state */
+	__u8 mounts : 1;   /* it carries virtual threads */
+	__u8 serves : 1;   /* it reads requests itself */
+	__u8 allocates;	   /* enum allocates… */
 	__u64 allocates_for; /* …and the request; 0: not known which */
 };
 

@@ -54,7 +54,7 @@ static __always_inline void node_written(struct task_struct *task, struct node_t
 	}
 	r->pid = task->tgid;
 	if (n->turn == NODE_AT_ONCE)
-		r->given_count = r->made_count = r->lost = 0;
+		r->delivered_count = r->made_count = r->lost = 0;
 	n->turn = NODE_INSIDE;
 }
 
@@ -68,12 +68,13 @@ static __always_inline void node_written_end(struct task_state *t, struct node_t
 
 	if (n->turn != NODE_INSIDE)
 		return;
-	n->turn = r && r->given_count ? NODE_AFTER : NODE_AT_ONCE;
+	n->turn = r && r->delivered_count ? NODE_AFTER : NODE_AT_ONCE;
 	if (!n->turn)
 		return;
-	if (r->given_count == 1) {
-		actor_pass_cause(&t->acts, r->given[0], r->given[0] ? WS_EV_EVENT_LOOP : WS_EV_INFERRED, PASS_OWN);
-		t->acts.framed = r->given[0] != 0;
+	if (r->delivered_count == 1) {
+		actor_pass_cause(&t->acts, r->delivered[0], r->delivered[0] ? WS_EV_EVENT_LOOP : WS_EV_INFERRED,
+				 PASS_OWN);
+		t->acts.framed = r->delivered[0] != 0;
 	} else {
 		actor_pass_cause(&t->acts, 0, WS_EV_INFERRED, PASS_OWN);
 	}
@@ -82,7 +83,7 @@ static __always_inline void node_written_end(struct task_state *t, struct node_t
 static __always_inline void node_stream(struct task_struct *task, struct task_state *t, struct node_thread *n,
 					struct carrier_key *key, __u32 stream, __u32 category, __u64 object)
 {
-	struct carried *session = actor_carried(key), given = {};
+	struct carried *session = actor_carried(key), value = {};
 	__u64 cookie = session ? session->cause : 0, name = by_stream(cookie, stream);
 	struct node_turns *r;
 	bool untrusted;
@@ -90,25 +91,25 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	key->stream = stream;
 	if (category == H2_OF_REQUEST) {
 		count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
-		given.cause = name;
-		given.evidence = name ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
-		given.by = CARRIED_BY_REQUEST;
-		actor_carry(key, &given);
+		value.cause = name;
+		value.evidence = name ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
+		value.by = CARRIED_BY_REQUEST;
+		actor_carry(key, &value);
 		key->object = object;
 		key->stream = NODE_ITSELF;
-		actor_carry(key, &given);
+		actor_carry(key, &value);
 		return;
 	}
 	if (category != H2_OF_HEADERS)
 		return;
 	r = name ? node_in_turns(n) : NULL;
 	if (r && r->made_count < NODE_MOST) {
-		given.cause = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
-		given.evidence = WS_EV_EVENT_LOOP;
-		actor_carry(key, &given);
-		node_makes(r, 0, given.cause, key->object, stream);
+		value.cause = WS_PROVISIONAL | __sync_fetch_and_add(&next_provisional, 1);
+		value.evidence = WS_EV_EVENT_LOOP;
+		actor_carry(key, &value);
+		node_makes(r, 0, value.cause, key->object, stream);
 		count(WS_C_STREAMS);
-		tell_alias_by(name, given.cause, WS_ALIAS_STREAM, given.evidence);
+		tell_alias_by(name, value.cause, WS_ALIAS_STREAM, value.evidence);
 		return;
 	}
 	if (r)
@@ -119,19 +120,19 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	/* Requests wait for their connection: before anything was read from it, others may have made this one. */
 	if (!name) {
 		forget_trust(task->tgid); /* it is written in another request's turn */
-		given.evidence = WS_EV_INFERRED;
+		value.evidence = WS_EV_INFERRED;
 	} else {
-		given.cause = t->acts.cause;
-		given.evidence = t->acts.evidence;
+		value.cause = t->acts.cause;
+		value.evidence = t->acts.evidence;
 	}
-	if (untrusted || !given.cause)
-		node_acted(n, given.cause);
+	if (untrusted || !value.cause)
+		node_acted(n, value.cause);
 	/* Also if it is not trusted: its answer will show whether that was right. */
-	actor_carry(key, &given);
+	actor_carry(key, &value);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
-		tell_alias_by(name, untrusted ? 0 : given.cause, WS_ALIAS_STREAM,
-			      untrusted ? WS_EV_INFERRED : given.evidence);
+		tell_alias_by(name, untrusted ? 0 : value.cause, WS_ALIAS_STREAM,
+			      untrusted ? WS_EV_INFERRED : value.evidence);
 }
 
 static __always_inline void node_answer(struct node_thread *n, struct carrier_key *key)
@@ -148,31 +149,31 @@ static __always_inline void node_answer(struct node_thread *n, struct carrier_ke
 }
 
 /* A part of this stream is given to the program, which acts for it from now on; `whole`: its end, too. */
-static __always_inline void node_given(struct task_state *t, struct node_thread *n, const struct carrier_key *key,
-				       bool whole)
+static __always_inline void node_deliver(struct task_state *t, struct node_thread *n, const struct carrier_key *key,
+					 bool whole)
 {
-	struct carried *of = actor_carried(key), given = { .evidence = WS_EV_INFERRED };
+	struct carried *of = actor_carried(key), value = { .evidence = WS_EV_INFERRED };
 	struct node_turns *r;
 	__u32 at;
 
 	if (of)
-		given = *of;
-	actor_pass_cause(&t->acts, given.cause, given.evidence, PASS_OWN);
-	t->acts.framed = given.cause != 0;
+		value = *of;
+	actor_pass_cause(&t->acts, value.cause, value.evidence, PASS_OWN);
+	t->acts.framed = value.cause != 0;
 	if (!whole || n->turn != NODE_INSIDE)
 		return;
 	r = node_round();
 	if (!r)
 		return;
-	at = r->given_count;
+	at = r->delivered_count;
 	if (at >= NODE_MOST) {
 		r->lost = 1;
 		return;
 	}
-	r->given[at] = given.cause;
+	r->delivered[at] = value.cause;
 	r->begun &= ~(1ULL << at);
-	r->begun |= (__u64)(given.by == CARRIED_BY_REQUEST) << at;
-	r->given_count = at + 1;
+	r->begun |= (__u64)(value.by == CARRIED_BY_REQUEST) << at;
+	r->delivered_count = at + 1;
 }
 
 SEC("uprobe.multi")
@@ -224,12 +225,12 @@ int node_http2(struct pt_regs *ctx)
 		bpf_probe_read_user(&key.stream, sizeof(key.stream), (void *)(WS_FN_ARG2(ctx) + H2_FRAME_STREAM));
 		bpf_probe_read_user(&flags, sizeof(flags), (void *)(WS_FN_ARG2(ctx) + H2_FRAME_FLAGS));
 		if (key.stream)
-			node_given(t, n, &key, flags & H2_END_STREAM);
+			node_deliver(t, n, &key, flags & H2_END_STREAM);
 		break;
 	case NODE_DATA:
 		key.object = WS_FN_ARG6(ctx);
 		key.stream = WS_FN_ARG3(ctx);
-		node_given(t, n, &key, false);
+		node_deliver(t, n, &key, false);
 		break;
 	case NODE_CLOSE:
 		key.object = WS_FN_ARG4(ctx);
@@ -239,7 +240,7 @@ int node_http2(struct pt_regs *ctx)
 		 * came before.
 		 */
 		if (n->turn != NODE_AFTER)
-			node_given(t, n, &key, WS_FN_ARG3(ctx) != 0);
+			node_deliver(t, n, &key, WS_FN_ARG3(ctx) != 0);
 		actor_drop(&key);
 		break;
 	}

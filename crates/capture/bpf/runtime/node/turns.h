@@ -3,9 +3,9 @@
  * The order of turns in Node. What is delivered inside another callback (at the end of a write, as TLS does it) lets
  * promises go on only when that callback has returned: first requests, which are handled before any promise goes on,
  * then answers, each in the order of delivery. Each goes on once, to its next request or to its answer. So deliveries
- * (`given`) and their effects (`made`) are noted, and compared when the thread does something else. An answer names its
- * request. The deliveries without an answer went on to the requests that were made, if the numbers agree; else nothing
- * is known. Until then a request has a provisional cause. Whether a process keeps that order is learnt from its
+ * (`delivered`) and their effects (`made`) are noted, and compared when the thread does something else. An answer names
+ * its request. The deliveries without an answer went on to the requests that were made, if the numbers agree; else
+ * nothing is known. Until then a request has a provisional cause. Whether a process keeps that order is learnt from its
  * answers, as all trust is (cause/trust.h).
  */
 #ifndef WS_NODE_TURNS_H
@@ -41,17 +41,17 @@ struct node_made {
 };
 
 struct node_turns {
-	__u64 given[NODE_MOST];
+	__u64 delivered[NODE_MOST];
 	__u64 turns[NODE_MOST]; /* those that went on to a request, in that order */
 	struct node_made made[NODE_MOST];
-	__u64 begun;	/* by place in `given`: a request, not the answer to one */
+	__u64 begun;	/* by place in `delivered`: a request, not the answer to one */
 	__u64 answered; /* …and it went on to its answer */
 	__u32 pid;
-	__u32 given_count;
+	__u32 delivered_count;
 	__u32 made_count;
 	__u32 turn_count;
 	__u32 asked;   /* requests among what was made; while these are told, those before */
-	__u32 behind;  /* in `given`, the last one that was answered */
+	__u32 behind;  /* in `delivered`, the last one that was answered */
 	__u8 requests; /* these are being put in order now */
 	__u8 lost;     /* more than there is room for */
 	__u8 believed;
@@ -103,7 +103,7 @@ static __always_inline struct node_turns *node_in_turns(struct node_thread *n)
 {
 	struct node_turns *r = n->turn == NODE_AFTER ? node_round() : NULL;
 
-	if (r && r->given_count > 1)
+	if (r && r->delivered_count > 1)
 		return r;
 	if (n->turn == NODE_AFTER)
 		n->turn = NODE_OVER;
@@ -118,9 +118,9 @@ static __always_inline void node_acted(const struct node_thread *n, __u64 cause)
 
 	if (!r)
 		return;
-	last = r->given_count - 1;
-	if (last < NODE_MOST && r->given[last] == cause)
-		r->given_count = last;
+	last = r->delivered_count - 1;
+	if (last < NODE_MOST && r->delivered[last] == cause)
+		r->delivered_count = last;
 }
 
 /* What Node reads ends a round; a request on a connection for itself, and an answer there, are made in it. */
@@ -155,9 +155,9 @@ static long node_answered(__u32 n, struct node_turns **round)
 	if (!answered)
 		return 0;
 	for (i = 0; i < NODE_MOST; i++) {
-		if (i >= r->given_count)
+		if (i >= r->delivered_count)
 			return 0;
-		if (r->given[i] == answered)
+		if (r->delivered[i] == answered)
 			break;
 	}
 	if (i >= NODE_MOST)
@@ -182,7 +182,7 @@ static long node_order(__u32 n, struct node_turns **round)
 		return 1;
 	if ((r->begun >> n & 1) != r->requests || r->answered >> n & 1)
 		return 0;
-	r->turns[to] = r->given[n];
+	r->turns[to] = r->delivered[n];
 	r->turn_count = to + 1;
 	return 0;
 }
@@ -229,9 +229,9 @@ static __always_inline void node_settle(struct node_thread *n)
 	r->asked = r->behind = r->turn_count = 0;
 	bpf_loop(r->made_count, node_answered, &r, 0);
 	r->requests = 1;
-	bpf_loop(r->given_count, node_order, &r, 0);
+	bpf_loop(r->delivered_count, node_order, &r, 0);
 	r->requests = 0;
-	bpf_loop(r->given_count, node_order, &r, 0);
+	bpf_loop(r->delivered_count, node_order, &r, 0);
 	r->believed =
 		!r->lost && r->asked == r->turn_count && distrust_of(r->pid | WS_DISTRUST_TURNS) <= WS_DISTRUST_NEW;
 	r->asked = 0;

@@ -14,23 +14,23 @@ enum python_point {
 
 static __always_inline void python_put(struct attribution *a, const struct carrier_key *item, __u32 pid)
 {
-	struct carried given = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
+	struct carried value = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
 
 	drop_if_superseded(a);
 	/* A worker that gave back its result, or whose cause is provisional, says nothing of the next job. */
 	if (a->state == ACTS_RETURNED || is_provisional(a->cause))
-		given.cause = 0;
+		value.cause = 0;
 	else if (is_untrusted(a, pid))
-		given = (struct carried){ .evidence = WS_EV_INFERRED };
-	if (!given.cause && given.evidence != WS_EV_INFERRED)
+		value = (struct carried){ .evidence = WS_EV_INFERRED };
+	if (!value.cause && value.evidence != WS_EV_INFERRED)
 		actor_drop(item); /* of an earlier item at this address */
 	else
-		actor_carry(item, &given);
+		actor_carry(item, &value);
 }
 
 static __always_inline void python_got(struct task_state *t, const struct carrier_key *item)
 {
-	struct carried *got = actor_carried(item), given;
+	struct carried *got = actor_carried(item), value;
 	struct attribution *a = &t->acts;
 
 	if (!got) {
@@ -38,9 +38,9 @@ static __always_inline void python_got(struct task_state *t, const struct carrie
 			actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
 		return;
 	}
-	given = *got;
+	value = *got;
 	actor_drop(item);
-	actor_pass_cause(a, given.cause, given.evidence, PASS_LENT);
+	actor_pass_cause(a, value.cause, value.evidence, PASS_LENT);
 	a->authoritative = 1;
 }
 

@@ -118,11 +118,11 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
  *
  * Where no channel is seen, a task that goes on on a connection of its own works for the one task that woke it.
  */
-static __always_inline void tokio_check(struct sock_state *s, struct attribution *a, __u64 who, bool channels)
+static __always_inline void tokio_check(struct sock_state *s, struct attribution *a, __u64 actor, bool channels)
 {
-	struct carrier_key key = { .object = a->cause, .pid = who, .stream = TOKIO_UNRECEIVED };
+	struct carrier_key key = { .object = a->cause, .pid = actor, .stream = TOKIO_UNRECEIVED };
 	bool again, fresh = false, untrusted = s->shared;
-	__u32 sender = who >> 32;
+	__u32 sender = actor >> 32;
 	struct carried *sent;
 	__u64 woken;
 
