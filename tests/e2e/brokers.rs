@@ -37,7 +37,7 @@ fn reported(test: &str, script: &str, run: &[&str]) -> Option<(Value, String)> {
 }
 
 #[test]
-fn every_fetched_record_is_linked_to_its_producer_and_causes_what_is_called_for_it() {
+fn fetched_records_are_linked_to_their_producers_and_cause_the_calls_for_them() {
     let Some((report, said)) = reported("brokers_kafka", "brokers.py", &["--requests", "120"]) else { return };
     assert_eq!(report["records"], 2 * 2 * 60, "two producers' records reach two consumers");
     assert_eq!(report["linked"], report["records"], "{report}\n{said}");
@@ -47,7 +47,7 @@ fn every_fetched_record_is_linked_to_its_producer_and_causes_what_is_called_for_
 }
 
 #[test]
-fn what_a_subscriber_calls_is_caused_by_the_message_that_it_was_handed() {
+fn calls_of_a_subscriber_are_caused_by_the_delivered_message() {
     for broker in ["mosquitto", "nats", "rabbitmq"] {
         let test = format!("brokers_{broker}");
         let run = || reported(&test, "subscribers.py", &["--messages", "25", broker]);

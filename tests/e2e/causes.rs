@@ -275,7 +275,7 @@ fn pool(dir: &Path, workers: &str) -> Command {
 }
 
 #[test]
-fn a_worker_thread_acts_for_who_woke_it() {
+fn a_worker_thread_acts_for_the_thread_that_woke_it() {
     let test = "causes_pool";
     if !can_trace(test) || !has(test, &["cc"]) {
         return;

@@ -10,7 +10,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
 }
 
 #[test]
-fn no_target_is_an_error_that_says_what_to_give() {
+fn without_a_target_the_error_names_the_options() {
     let done = wirespan(&["up", "--no-ui"]);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1));
@@ -33,7 +33,7 @@ fn a_wrong_configuration_key_names_the_nearest() {
 }
 
 #[test]
-fn what_is_no_capture_says_so_with_its_first_bytes() {
+fn a_file_that_is_no_capture_is_refused_with_its_first_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("letter.pcap");
     std::fs::write(&file, "Dear wirespan, I am a letter.").unwrap();

@@ -20,7 +20,7 @@ fn ask(connection: &mut TcpStream, path: &str) {
 }
 
 #[test]
-fn sockets_and_threads_that_existed_are_traced() {
+fn sockets_and_threads_older_than_the_tracing_are_traced() {
     let test = "existing";
     if !can_trace(test) || !has(test, &["python3"]) {
         return;

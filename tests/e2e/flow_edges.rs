@@ -69,7 +69,7 @@ print(json.dumps({"client": client, "server": os.getpid(), "got": got}))
 "#;
 
 #[test]
-fn bytes_that_are_never_copied_are_told() {
+fn bytes_of_sendfile_and_splice_are_counted() {
     let test = "flows_uncopied";
     if !can_trace(test) || !has(test, &["python3"]) {
         return;
@@ -122,7 +122,7 @@ print(json.dumps({"pid": os.getpid(), "drops": drops, "refused": refused()}))
 "#;
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_its_reason() {
+fn refused_datagrams_and_connections_are_counted_by_reason() {
     let test = "flows_refused";
     if !can_trace(test) || !has(test, &["python3", "ip"]) {
         return;
@@ -188,7 +188,7 @@ print(json.dumps({"retransmitted": retransmitted, "out_of_order": info(far, OUT_
 "#;
 
 #[test]
-fn what_tcp_had_to_do_is_told_as_it_counts_it() {
+fn flows_have_the_same_counts_as_tcp_itself() {
     let test = "flows_troubled";
     if !can_trace(test) || !has(test, &["python3", "ip", "nft"]) {
         return;

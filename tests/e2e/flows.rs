@@ -118,8 +118,8 @@ impl Bench {
 const FLOWS_ONLY: &str = "[capture]\nmessages = false\n";
 
 #[test]
-fn tcp_is_told_to_the_byte() {
-    if !can_trace("tcp_is_told_to_the_byte") {
+fn tcp_is_counted_to_the_byte() {
+    if !can_trace("tcp_is_counted_to_the_byte") {
         return;
     }
     let bench = Bench::new();
@@ -163,8 +163,8 @@ fn tcp_is_told_to_the_byte() {
 
 /// A kernel before Linux 6.3, which has no socket tracepoints for messages.
 #[test]
-fn tcp_is_told_to_the_byte_by_system_calls() {
-    if !can_trace("tcp_is_told_to_the_byte_by_system_calls") {
+fn tcp_is_counted_to_the_byte_by_system_calls() {
+    if !can_trace("tcp_is_counted_to_the_byte_by_system_calls") {
         return;
     }
     let bench = Bench::new();
@@ -176,8 +176,8 @@ fn tcp_is_told_to_the_byte_by_system_calls() {
 }
 
 #[test]
-fn ipv6_and_datagrams_are_told_to_the_byte() {
-    if !can_trace("ipv6_and_datagrams_are_told_to_the_byte") {
+fn ipv6_and_datagrams_are_counted_to_the_byte() {
+    if !can_trace("ipv6_and_datagrams_are_counted_to_the_byte") {
         return;
     }
     let bench = Bench::new();
@@ -205,8 +205,8 @@ fn ipv6_and_datagrams_are_told_to_the_byte() {
 }
 
 #[test]
-fn workers_that_share_a_port_are_told_apart() {
-    if !can_trace("workers_that_share_a_port_are_told_apart") {
+fn workers_that_share_a_port_have_separate_flows() {
+    if !can_trace("workers_that_share_a_port_have_separate_flows") {
         return;
     }
     let bench = Bench::new();
@@ -219,8 +219,8 @@ fn workers_that_share_a_port_are_told_apart() {
 }
 
 #[test]
-fn tables_without_room_lose_no_dependency() {
-    if !can_trace("tables_without_room_lose_no_dependency") {
+fn full_tables_lose_no_dependency() {
+    if !can_trace("full_tables_lose_no_dependency") {
         return;
     }
     let bench = Bench::new();
@@ -238,8 +238,8 @@ fn tables_without_room_lose_no_dependency() {
 }
 
 #[test]
-fn connections_of_before_are_told_with_their_direction() {
-    if !can_trace("connections_of_before_are_told_with_their_direction") {
+fn older_connections_are_reported_with_their_direction() {
+    if !can_trace("older_connections_are_reported_with_their_direction") {
         return;
     }
     let bench = Bench::new();

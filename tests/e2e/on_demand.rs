@@ -31,7 +31,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
-fn what_no_target_needs_is_not_attached() {
+fn programs_that_no_target_needs_are_not_attached() {
     let test = "on_demand";
     if !can_trace(test) || !has(test, &["python3"]) {
         return;

@@ -115,7 +115,7 @@ fn plugin_reads_live_traffic_beside_a_plugin_that_loops() {
 }
 
 #[test]
-fn a_plugin_that_is_none_says_so() {
+fn a_file_that_is_no_plugin_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("letter.wasm");
     std::fs::write(&file, "Dear wirespan").unwrap();

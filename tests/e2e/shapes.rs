@@ -258,14 +258,14 @@ fn event_loops() {
 /// Threads that read one request, answer another and call for a third. A thread's last read says nothing about its
 /// calls once that request was answered.
 #[test]
-fn a_reactor_s_threads_do_not_act_for_what_they_have_read() {
+fn a_reactor_thread_does_not_act_for_the_request_that_it_read_last() {
     run("shapes_reactor", &[bar("java-reactor", 0.85, &["wire"]).wrong(0.02)], 60, 1);
 }
 
 /// Event loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps
 /// the current task in changing places.
 #[test]
-fn loops_act_for_whom_their_tasks_were_made() {
+fn a_task_of_an_event_loop_acts_for_the_request_that_made_it() {
     let bars = [bar("netty", 0.75, WIRE).claimed(0.95), bar("netty-fanout", 0.75, WIRE).claimed(0.95)];
     run("shapes_netty", &bars, 2000, USERS);
 }
@@ -274,7 +274,7 @@ fn loops_act_for_whom_their_tasks_were_made() {
 /// to send, and this object is the same for consecutive requests; and workers that take one task after the other, with
 /// the previous task still on their stacks.
 #[test]
-fn workers_act_for_whom_they_send() {
+fn a_worker_still_sends_for_the_right_request_after_hundreds() {
     let bars = [bar("java-client", 0.9, WIRE).claimed(0.98), bar("java-pool-full", 0.9, WIRE).claimed(0.98)];
     run("shapes_client", &bars, 1000, USERS);
 }
@@ -298,14 +298,14 @@ fn a_task_that_is_awaited_keeps_its_request() {
 /// Workers that the first request created serve all requests. There is no evidence for which request a worker acts, so
 /// hardly any call may be claimed.
 #[test]
-fn workers_made_by_a_request_do_not_act_for_it_for_ever() {
+fn workers_that_a_request_created_do_not_act_for_it_for_ever() {
     run("shapes_lazy", &[bar("asyncio-lazy", 0.0, WIRE).claimed(0.9)], 300, USERS);
 }
 
 /// A table for 2,048 goroutines, and ten times as many goroutines. Old entries are dropped, and every new goroutine is
 /// known.
 #[test]
-fn who_comes_late_is_known_as_well_as_the_first() {
+fn late_goroutines_are_known_as_well_as_early_ones() {
     let test = "shapes_many";
     let Some(reports) = configured(test, "[capture]\nactors = 2048\n", &["go-h2-fanout"], 1500) else { return };
     let report = &reports["go-h2-fanout"];
@@ -315,7 +315,7 @@ fn who_comes_late_is_known_as_well_as_the_first() {
 
 /// In the first tenth of a second the pool of .NET creates its threads, and there is no evidence whose work each takes.
 #[test]
-fn workers_of_dotnet_act_for_who_woke_them() {
+fn workers_of_dotnet_act_for_the_thread_that_woke_them() {
     let bars = [
         bar("dotnet-pool", 0.7, WIRE).claimed(0.95),
         bar("dotnet-pool-full", 0.8, WIRE).claimed(0.95),
@@ -326,7 +326,7 @@ fn workers_of_dotnet_act_for_who_woke_them() {
 }
 
 #[test]
-fn runtimes_are_not_asked_where_that_is_switched_off() {
+fn runtimes_are_not_probed_if_that_is_switched_off() {
     let test = "shapes_without_runtimes";
     let Some(reports) = configured(test, "[capture]\nruntimes = false\n", &["go-seq", "asyncio"], 100) else { return };
     for (shape, report) in reports.as_object().unwrap() {

@@ -107,7 +107,7 @@ fn above<'a>(spans: &'a [Span], key: &str, least: u64) -> BTreeSet<(&'a str, &'a
 }
 
 #[test]
-fn what_befalls_the_bytes_of_a_span_is_told_by_it_and_by_no_other() {
+fn retransmissions_and_resets_count_only_on_the_span_of_their_bytes() {
     let test = "tcp_spans";
     if !can_trace(test) || !has(test, &["ip", "nft", "python3"]) {
         return;

@@ -98,7 +98,7 @@ fn back(payload: &str) -> (Direction, u64, String) {
 }
 
 #[test]
-fn each_verdict_copies_what_it_says() {
+fn each_verdict_copies_the_bytes_that_it_names() {
     if !can_trace("verdicts") {
         return;
     }

@@ -151,7 +151,7 @@ fn row(protocol: &dyn Protocol, servers: &Texts, clients: &Texts, spoken: &Texts
 }
 
 #[test]
-fn the_page_says_what_is_there() {
+fn the_page_is_what_the_code_generates() {
     let servers = texts(&root().join("tests/apps/servers"), "py");
     let clients = texts(&root().join("tests/apps/serving"), "py");
     let spoken = texts(&root().join("tests/servers/spoken"), "rs");

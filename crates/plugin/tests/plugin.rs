@@ -303,7 +303,7 @@ fn a_fault_is_forgiven_as_often_as_the_user_says() {
 }
 
 #[test]
-fn what_is_no_plugin_says_what_it_lacks() {
+fn a_file_that_is_no_plugin_is_refused_with_the_missing_part() {
     let error = |text: &str| load(text, Limits::default()).map(|_| ()).unwrap_err();
     assert!(error("nonsense").contains("no WebAssembly module"));
     assert!(error("(module)").contains("exports no `memory`"));

@@ -240,7 +240,7 @@ fn raw(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn strangers_are_told_why_and_harm_nobody() {
+fn clients_of_other_protocols_get_a_reason_and_disturb_no_agent() {
     let taken = Taken::default();
     let r = receiver(LOCAL, taken.sink());
     let said = String::from_utf8_lossy(&raw(r.local_addr(), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).into_owned();

@@ -44,7 +44,7 @@ fn receiver_at(listen: Vec<SocketAddr>, sink: Sink) -> OtlpReceiver {
 }
 
 #[test]
-fn a_process_that_exports_to_itself_is_told_so() {
+fn a_process_that_exports_to_itself_gets_an_error() {
     let (taken, sink) = collect();
     let r = OtlpReceiver::start(ReceiveConfig::new(vec![local()]), sink).unwrap();
     let e = Exporter::start(config(r.local_addrs()[0], Protocol::HttpProtobuf)).unwrap();
@@ -314,7 +314,7 @@ fn slow_clients_do_not_hold_the_receiver() {
 }
 
 #[test]
-fn too_many_requests_at_once_are_told_to_come_again() {
+fn too_many_requests_at_once_get_a_retry_status() {
     let gate = Arc::new(AtomicBool::new(false));
     let entered = Arc::new(AtomicBool::new(false));
     let (open, inside) = (gate.clone(), entered.clone());

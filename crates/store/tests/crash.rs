@@ -157,7 +157,7 @@ fn what_a_crash_leaves_behind_is_removed() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_told_who_has_it() {
+fn a_second_writer_is_refused_with_the_owner_of_the_lock() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path(), support::options()).unwrap();
     let error = Embedded::open(dir.path(), support::options()).err().unwrap().to_string();

@@ -195,7 +195,7 @@ fn pages_are_pruned_without_losing_rows() {
 }
 
 #[test]
-fn a_query_that_makes_no_sense_says_which_part() {
+fn an_invalid_query_is_refused_with_the_wrong_part() {
     let store = Embedded::memory(support::options()).unwrap();
     let range = TimeRange { from_ns: 2, to_ns: 1 };
     for (query, part) in [

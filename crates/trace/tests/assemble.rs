@@ -34,7 +34,7 @@ fn tree(w: &mut World, shape: &[usize], t: u64, host: u64) {
 }
 
 #[test]
-fn not_found_says_which() {
+fn a_missing_span_is_named_in_the_error() {
     let e = assemble(&Mem::default(), SpanId(0xabc), &Limits::default()).unwrap_err();
     assert!(matches!(e, AssembleError::NotFound(_)));
     assert_eq!(e.to_string(), "there is no span 0000000000000abc");

@@ -108,7 +108,7 @@ fn work_is_done_in_slices_and_comes_to_its_end() {
 }
 
 #[test]
-fn switched_off_it_hands_on_what_came() {
+fn a_disabled_solver_returns_the_spans_unchanged() {
     let (spans, _) = simulate(Loop { requests: 20, ..BUSY });
     let out = solve(&spans, SolverConfig { enabled: false, ..SolverConfig::default() });
     assert_eq!(out, spans);

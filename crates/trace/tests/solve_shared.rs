@@ -154,7 +154,7 @@ fn claims_that_hold_stay() {
 /// Each turn reads all arrived requests in one call, and sends one call for each request in one system call. Order is
 /// the only evidence.
 #[test]
-fn the_order_within_one_call_tells_who_is_who() {
+fn the_order_within_one_call_links_calls_to_requests() {
     let mut made = Made::new(3);
     let (mut now, mut number, mut seq) = (T0, 0, 0u32);
     for _ in 0..200 {

@@ -190,7 +190,7 @@ fn memory_is_bounded_and_nothing_is_lost() {
 
 /// More spans than are kept, each trace of them in two batches half a second apart.
 #[test]
-fn what_was_exported_is_forgotten_before_what_is_not_whole() {
+fn exported_traces_are_dropped_before_incomplete_ones() {
     let mut w = World::default();
     for i in 0..300 {
         chain(&mut w, T0 + i * 100 * MS);

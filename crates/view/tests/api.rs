@@ -195,7 +195,7 @@ async fn an_edge_over_time() {
 }
 
 #[tokio::test]
-async fn flow_records_are_told_as_they_were_written() {
+async fn flow_records_are_returned_as_they_were_written() {
     let store = sample::store().unwrap();
     let flow = |pid: u32, remote: [u8; 4], port: u16| {
         let key = FlowKey {

@@ -33,7 +33,7 @@ time.sleep(0.3)
 ";
 
 #[test]
-fn inside_a_module_of_python_it_is_read() {
+fn tls_in_a_module_of_python_is_read() {
     let test = "tls_boringssl_python";
     if !can_trace(test) || !has(test, &["openssl"]) {
         return;
@@ -103,7 +103,7 @@ public class Pair {
 "#;
 
 #[test]
-fn inside_a_library_of_java_it_is_read() {
+fn tls_in_a_library_of_java_is_read() {
     let test = "tls_boringssl_java";
     if !can_trace(test) || !has(test, &["java", "javac", "openssl"]) {
         return;
@@ -163,7 +163,7 @@ static_resources:
 }
 
 #[test]
-fn inside_a_program_without_symbols_it_is_not_read_and_says_so() {
+fn tls_in_a_program_without_symbols_is_counted_as_unread() {
     let test = "tls_boringssl_envoy";
     if !can_trace(test) || !has(test, &["openssl", "curl"]) {
         return;

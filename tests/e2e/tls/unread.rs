@@ -64,7 +64,7 @@ public class Pair {
 "#;
 
 #[test]
-fn java_is_not_read_and_says_so() {
+fn tls_of_java_is_counted_as_unread() {
     let test = "tls_java";
     if !can_trace(test) || !has(test, &["java", "javac", "openssl"]) {
         return;
@@ -81,7 +81,7 @@ fn java_is_not_read_and_says_so() {
 }
 
 #[test]
-fn a_program_without_symbols_is_not_read_and_says_so() {
+fn a_program_without_symbols_is_counted_as_unread() {
     let test = "tls_stripped";
     if !can_trace(test) || !has(test, &["openssl", "strip"]) {
         return;

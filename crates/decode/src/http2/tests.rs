@@ -183,7 +183,7 @@ fn resets_and_goaway_end_requests() {
 }
 
 #[test]
-fn fields_of_before_the_join_are_named_and_not_guessed() {
+fn fields_sent_before_the_join_are_named_as_unknown() {
     // POST http, and path, authority, content type from a table that was not seen.
     let joined = [frame(1, 4, 101, &[0x83, 0x86, 0xc4, 0xc3, 0xc2]), frame(0, 1, 101, b"\0\0\0\0\x01x")].concat();
     let back = [frame(1, 4, 101, &[0x88, 0xc0]), frame(0, 0, 101, b"x"), frame(1, 5, 101, &[0xbf, 0xbe])].concat();

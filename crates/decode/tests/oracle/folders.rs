@@ -34,8 +34,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn nothing_is_taken_for_what_it_is_not() {
-    let test = "nothing_is_taken_for_what_it_is_not";
+fn no_message_is_taken_for_one_of_another_protocol() {
+    let test = "no_message_is_taken_for_one_of_another_protocol";
     let mut wrong = Vec::new();
     for (folder, allowed) in FOLDERS {
         for capture in super::captures(test, folder) {
