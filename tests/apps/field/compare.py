@@ -26,7 +26,7 @@ SQL_PORTS = {5432, 3306}
 
 
 class Span(check.Span):
-    __slots__ = ("text", "pid", "owner", "kind")
+    __slots__ = ("text", "pid", "owner", "kind", "prepares")
 
 
 def read_spans(file):
@@ -45,6 +45,9 @@ def read_spans(file):
                         setattr(span, name, getattr(old, name, None))
                     attrs = check.attributes(raw.get("attributes"))
                     span.text = attrs.get("db.query.text") or attrs.get("url.path") or span.name
+                    # The driver's own preparation: the server logs only the statement's executions.
+                    prepare = attrs.get("db.operation.name") == "PREPARE"
+                    span.prepares = prepare and not span.text.lower().startswith("prepare")
                     span.pid = attrs.get("process.pid") or resource.get("process.pid")
                     span.owner = None
                     spans[span.id] = span
@@ -69,10 +72,13 @@ def own(spans, work, servers):
             if name == "redis"
             else (lambda text: text)
         )
-        seen = collections.defaultdict(list)
+        seen, prepares = collections.defaultdict(list), []
         for span in spans.values():
             if span.process and span.side == check.CLIENT and span.ports and span.ports[1] == port:
-                seen[span.ports[0], key(span.text)].append(span)
+                if span.prepares:
+                    prepares.append(span)
+                else:
+                    seen[span.ports[0], key(span.text)].append(span)
         for each in seen.values():
             each.sort(key=lambda s: s.start)
         asked = collections.defaultdict(list)
@@ -90,6 +96,10 @@ def own(spans, work, servers):
                     span.owner = one["id"]
             for one in wanted[len(found) :]:
                 missing[one["id"]].append(f"{name} {one['text'][:60]}")
+        for span in prepares:
+            # It is for the request whose execution follows it on its connection.
+            after = (s for s in seen[span.ports[0], key(span.text)] if s.start > span.start)
+            span.owner = next((s.owner for s in after), None)
     for span in spans.values():
         if span.process and span.owner is None and span.path and (found := ID.search(span.path)):
             span.owner = found[0]
