@@ -3,7 +3,7 @@
 
 usage: fetch.py [NAME...]      all of them without a name:
        python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-       shape_netty, tars, field_node, grpc_go, shape_grpc, otelcol
+       shape_netty, tars, field_node, field_python, grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -39,11 +39,11 @@ def run(*command, cwd=HERE, **env):
         raise Failed("\n".join(done.stdout.strip().splitlines()[-4:]))
 
 
-def python():
-    """The clients."""
-    venv = CACHE / "venv"
+def python(name, requirements):
+    """Packages of Python that a file pins."""
+    venv = CACHE / name
     run(sys.executable, "-m", "venv", "--clear", venv)
-    run(venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / "requirements.txt")
+    run(venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / requirements)
 
 
 def jars(name, *sources):
@@ -147,7 +147,7 @@ def go(name, folder=None):
 
 # name → how, and the files that say what
 PARTS = {
-    "python": (python, ["requirements.txt"]),
+    "python": (lambda: python("venv", "requirements.txt"), ["requirements.txt"]),
     "openssl11": (openssl11, []),
     "dotnet": (dotnet, []),
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
@@ -168,6 +168,10 @@ PARTS = {
     "field_node": (
         lambda: node("field_node", "../field/node"),
         ["../field/node/package.json", "../field/node/package-lock.json"],
+    ),
+    "field_python": (
+        lambda: python("field_python", "../field/python/requirements.txt"),
+        ["../field/python/requirements.txt"],
     ),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (

@@ -1,5 +1,5 @@
 """All stacks, by name; a file per language."""
 
-from stacks import node
+from stacks import node, python
 
-STACKS = {**node.STACKS}
+STACKS = {**node.STACKS, **python.STACKS}
