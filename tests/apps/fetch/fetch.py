@@ -3,7 +3,7 @@
 
 usage: fetch.py [NAME...]      all of them without a name:
        python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-       shape_netty, tars, field_node, field_python, grpc_go, shape_grpc, otelcol
+       shape_netty, tars, field_node, field_python, field_java_NAME, grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -46,22 +46,26 @@ def python(name, requirements):
     run(venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / requirements)
 
 
-def jars(name, *sources):
-    """The jars of a profile of jars/pom.xml, and the classes that start them."""
-    folder = CACHE / name
+def copy_jars(pom, profile, folder):
     shutil.rmtree(folder, ignore_errors=True)
     run(
         "mvn",
         "-q",
         "-B",
         "-f",
-        HERE / "jars" / "pom.xml",
+        pom,
         "-P",
-        name,
+        profile,
         "dependency:copy-dependencies",
         "-DincludeScope=runtime",
         f"-DoutputDirectory={folder}",
     )
+
+
+def jars(name, *sources):
+    """The jars of a profile of jars/pom.xml, and the classes that start them."""
+    folder = CACHE / name
+    copy_jars(HERE / "jars" / "pom.xml", name, folder)
     if sources:
         run(
             "javac",
@@ -71,6 +75,16 @@ def jars(name, *sources):
             f"{folder}/*",
             *(HERE / "jars" / source for source in sources),
         )
+
+
+def field_java(name, source):
+    """The jars of a profile of ../field/java/pom.xml, and the application's classes. Spring reads parameters' names."""
+    home = HERE.parent / "field" / "java"
+    folder, classes = CACHE / f"field_java_{name}", CACHE / f"field_java_{name}-classes"
+    copy_jars(home / "pom.xml", name, folder)
+    shutil.rmtree(classes, ignore_errors=True)
+    run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", home / source)
+    shutil.copy(home / "application.properties", classes)
 
 
 def openssl11():
@@ -145,6 +159,8 @@ def go(name, folder=None):
     )
 
 
+FIELD_JAVA = {"tomcat": "Tomcat.java", "webflux": "Webflux.java"}
+
 # name → how, and the files that say what
 PARTS = {
     "python": (lambda: python("venv", "requirements.txt"), ["requirements.txt"]),
@@ -173,6 +189,13 @@ PARTS = {
         lambda: python("field_python", "../field/python/requirements.txt"),
         ["../field/python/requirements.txt"],
     ),
+    **{
+        f"field_java_{name}": (
+            lambda name=name, source=source: field_java(name, source),
+            [f"../field/java/{file}" for file in ("pom.xml", "application.properties", source)],
+        )
+        for name, source in FIELD_JAVA.items()
+    },
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (
         lambda: go("shape_grpc", "../shapes/grpc"),

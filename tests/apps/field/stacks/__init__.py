@@ -1,5 +1,5 @@
 """All stacks, by name; a file per language."""
 
-from stacks import node, python
+from stacks import java, node, python
 
-STACKS = {**node.STACKS, **python.STACKS}
+STACKS = {**node.STACKS, **python.STACKS, **java.STACKS}
