@@ -178,7 +178,7 @@ struct ws_task {
 
 /* For which request a provisional cause stood, or, until that is known, may stand. */
 enum ws_alias_what {
-	WS_ALIAS_NAME = 0, /* cause 0: for somebody, it is not known for whom */
+	WS_ALIAS_NAME = 0, /* cause 0: it stands for a request that is not known */
 	WS_ALIAS_GUESS = 1,
 	WS_ALIAS_WAKE_UP = 2,
 	WS_ALIAS_STREAM =

@@ -63,7 +63,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	if (!t || !t->target || BPF_CORE_READ(task, signal, live.counter) != 0)
 		return 0;
 	emit_task(task, WS_EXIT);
-	/* Whoever gets this pid next was not chosen. */
+	/* The next process with this pid is not a target. */
 	bpf_map_delete_elem(&target_pids, &pid);
 	return 0;
 }

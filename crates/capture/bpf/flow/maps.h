@@ -17,7 +17,7 @@
 #ifndef WS_FLOW_MAPS_H
 #define WS_FLOW_MAPS_H
 
-/* Who owns a socket. */
+/* The process that owns a socket. */
 struct flow_owner {
 	__u64 cgroup_id;
 	__u64 start_ns;
@@ -40,7 +40,7 @@ struct flow_sock {
 	__u32 retransmits;     /* bundled, as the following */
 	__u32 out_of_order;
 	__u32 drops;	 /* of a listener: connections refused */
-	__u32 swept_now; /* a sweep looks at it: who closes it leaves its place to the sweep to free */
+	__u32 swept_now; /* a sweep looks at it; if it closes meanwhile, the sweep frees its place */
 	__u16 client_port;
 	__u8 based; /* `bytes` holds what was exchanged before our time */
 	__u8 owned; /* a message told which process uses it */

@@ -151,7 +151,7 @@ static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task
 	if (!f)
 		return 0;
 	if (f->key.pid == task->tgid && f->key.start_ns == task->group_leader->start_boottime) {
-		f->owned = 1; /* who listens is a target */
+		f->owned = 1; /* the process that listens is a target */
 		return 0;
 	}
 	if (!target_task(task))

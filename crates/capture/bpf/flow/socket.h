@@ -145,7 +145,7 @@ static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie
 	return f;
 }
 
-/* The exchange is a barrier: whoever sees the cookie sees the state. */
+/* The atomic exchange is a barrier: a program that sees the cookie also sees the state written before. */
 static __always_inline void flow_publish(struct flow_slot *slot, __u64 cookie)
 {
 	if (slot)

@@ -68,7 +68,7 @@ int BPF_PROG(flow_reset_sent, struct sock *sk, const struct sk_buff *skb)
 	return 0;
 }
 
-/* Who sent what is dropped on its way to a socket that is not connected. */
+/* The sender of a packet that is dropped on its way to a socket that is not connected. */
 static __always_inline void flow_sender(struct ws_flow_key *key, const struct sk_buff *skb)
 {
 	const unsigned char *head = BPF_CORE_READ(skb, head), *network = head + BPF_CORE_READ(skb, network_header);

@@ -63,8 +63,8 @@ const READS: u64 = 8;
 const SETTLING: [&str; 3] = ["set_result", "set_exception", "cancel"];
 /// `struct PyMethodDef`: its size; the name is followed by the function.
 const METHOD: u64 = 32;
-/// From the name in a `PyTypeObject`: to `tp_dealloc`, `tp_call` and `tp_init`. In a `PyType_Spec`, the slots stand
-/// where the first is.
+/// Distances from the name in a `PyTypeObject` to `tp_dealloc`, `tp_call` and `tp_init`. A `PyType_Spec` has the
+/// pointer to its slots in the place of `tp_dealloc`.
 const DEALLOC: u64 = 24;
 /// A slot by its place behind the name in a type, and by its number in `typeslots.h`.
 type Slot = (u64, u32);
@@ -83,8 +83,8 @@ struct Tasks {
     end: Vec<Probe>,
 }
 
-/// Looks into a file. The interpreter has one half of the functions, its module the other; a half is used only if it is
-/// complete.
+/// Finds the probes of a file. Half of the functions are in the interpreter, the others in its module. A half is used
+/// only if it is complete.
 fn plan(image: &Image<'_>) -> Tasks {
     let mut tasks = Tasks::default();
     if !image.is_x86_64() {

@@ -52,7 +52,7 @@ const CONTEXT: &str = "th_ctx";
 /// Bytes of a function that are disassembled.
 const LOOKED_AT: u64 = 64;
 
-/// What an executable tells, in its own addresses.
+/// Places found in an executable, as addresses of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Functions {
     stream: u64,
@@ -63,7 +63,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// `None` if this is no HAProxy that is known.
+    /// `None` if the file is not a supported HAProxy.
     fn of(image: &Image<'_>) -> Option<Self> {
         if !image.is_x86_64() {
             return None;

@@ -1,9 +1,9 @@
 //! Tasks of Rust's tokio: where one is made, run and put to sleep, and where a channel wakes its receiver. Symbols
-//! carry a hash per build; the functions are known by their names without it. A program whose symbols were stripped
-//! cannot be probed.
+//! carry a hash of the build, so functions are recognised by their names without the hash. A program whose symbols
+//! were stripped cannot be probed.
 //!
-//! The probed functions are not generic, or stand in a table of functions. So they are not inlined into callers, unless
-//! the whole program is optimised as one (fat LTO): then the end of a task's turn is that of its poll function.
+//! The probed functions are not generic, or stand in a table of functions, so they are not inlined into callers. The
+//! exception is a program that is optimised as a whole (fat LTO). There the turn of a task ends with its poll function.
 
 use super::Runtime;
 use crate::features::Program;
@@ -84,7 +84,7 @@ fn plan(image: &Image<'_>) -> Vec<Probe> {
     probes
 }
 
-/// What a function is probed for, by its mangled name.
+/// Cookie of a function, by its mangled name; `None` if it is not probed.
 fn cookie(mangled: &[u8]) -> Option<u64> {
     const PARTS: [&[u8]; 2] = [b"5tokio", b"12futures_core"];
     if !mangled.starts_with(b"_") || !PARTS.iter().any(|part| mangled.windows(part.len()).any(|w| w == *part)) {
@@ -94,7 +94,7 @@ fn cookie(mangled: &[u8]) -> Option<u64> {
     operation(&format!("{name:#}"))
 }
 
-/// …by its name without hashes.
+/// The same by its demangled name without hashes.
 fn operation(name: &str) -> Option<u64> {
     if let Some(of) = name.strip_prefix("tokio::runtime::task::raw::poll") {
         return (of.is_empty() || (of.starts_with("::<") && of.ends_with('>'))).then_some(RUNS);

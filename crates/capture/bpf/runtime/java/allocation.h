@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * For which request an object of Java was made, by its address. A thread allocates from a buffer of its own, upwards.
- * At each of its messages a mark is made: the cause for which the thread allocates from now on, and the address from
- * which on. The newest mark below an object, in the same buffer, names its cause. If the buffer is newer than the last
- * mark of its thread, that mark counts for all of it.
+ * Finds the cause for which a Java object was made, by the address of the object.
  *
- * The collector moves objects and reuses addresses, so that marks hold until the next collection. But a copying
- * collector leaves in each object the address to which it went, until the place is used again. On a miss, the objects
- * behind the last marks are searched once per collection for such addresses, and the cause of what has moved is noted.
+ * A thread allocates objects from a buffer of its own, at rising addresses. Each message of the thread makes a mark:
+ * the cause of the thread from now on, and the current address in the buffer. The newest mark below an object in the
+ * same buffer names the cause of the object. If the buffer is newer than the last mark of its thread, that mark applies
+ * to the whole buffer.
+ *
+ * The collector moves objects and reuses addresses, so marks are valid until the next collection. A copying collector
+ * leaves a forwarding pointer in each object until the place is used again. On a miss, the objects behind the last
+ * marks are searched for such pointers, once per collection, and the causes of the moved objects are noted.
  *
  * Long because marks, and the objects that have moved since they were made, are one search.
  */
@@ -18,33 +20,36 @@
 	256 /* known threads of a process that read requests or carry virtual threads: new ones replace old ones */
 #define WS_MARKS 1024
 #define WS_MARK_CHUNKS 4
-#define WS_MARK_OWN 1  /* the thread has read the request itself (buffers are of whole words, so that bits are free) */
+#define WS_MARK_OWN 1  /* the thread has read the request itself (lengths are of whole words, so low bits are free) */
 #define WS_MARK_LOOP 2 /* the thread is a loop of events */
 #define WS_MARK_FLAGS 7U
-#define WS_MARK_TICK 20 /* 2^20 ns */
+#define WS_MARK_TICK 20 /* a tick is 2^20 ns */
 
 struct allocation {
 	__u64 from;
 	__u64 cause; /* 0: not known */
-	__u32 bytes; /* to the end of the buffer, and WS_MARK_* */
+	__u32 bytes; /* bytes to the end of the buffer, and WS_MARK_* */
 	__u32 tick;
-	__u64 buffer; /* of a thread: where it begins; of a mark: whose it is, a JavaThread */
+	__u64 buffer; /* in the entry of a thread: start of its buffer; in a mark: JavaThread that owns the buffer */
 };
 
-/* Chunks of a process, from 1; under 0 its threads, each with its JavaThread (`from`) and its last mark. */
+/*
+ * Marks of a process, in chunks from number 1 on. Chunk 0 has an entry for each thread instead: its JavaThread (`from`)
+ * and its last mark.
+ */
 struct allocations {
-	__u32 collections; /* how many there had been; this and what follows: of number 0 */
-	__u32 first;	   /* mark since then */
+	__u32 collections; /* number of collections; this field and the next ones are used in chunk 0 only */
+	__u32 first;	   /* number of the first mark since the last collection */
 	__u32 next;
 	__u32 allocators;
 	__u32 task_slot;      /* place of the task on the stacks of workers; 0: not known */
-	__u32 loop_slot;      /* …and on those of loops */
-	__u32 moved;	      /* marks before the first one that are still to be searched for moved objects */
-	__u32 asked;	      /* an object was looked up */
-	__u32 sent_by_others; /* …by what a task refers to (path.h) */
-	__u8 loops;	      /* loops of events allocate, too */
-	__u8 path_pause;      /* so often none was found… */
-	__u8 path_wait;	      /* …and it is not looked for one */
+	__u32 loop_slot;      /* place of the task on the stacks of event loops; 0: not known */
+	__u32 moved;	      /* number of marks before `first` that are still to be searched for moved objects */
+	__u32 asked;	      /* not 0 once an object was looked up */
+	__u32 sent_by_others; /* not 0 once a path (path.h) is trusted */
+	__u8 loops;	      /* event loops allocate, too */
+	__u8 path_pause;      /* length of the pause after the next search for a path that fails */
+	__u8 path_wait;	      /* searches that are still left out */
 	struct allocation marks[WS_MARKS];
 };
 
@@ -53,7 +58,7 @@ struct allocations_key {
 	__u32 chunk;
 };
 
-/* User space empties it of processes that have ended. */
+/* User space removes processes that have ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -71,7 +76,7 @@ static __always_inline struct allocations *allocations_of(__u32 pid, __u32 chunk
 	return bpf_map_lookup_elem(&java_allocations, &key);
 }
 
-/* Called within a message: in a wake-up, no entry may be allocated before Linux 6.1. */
+/* Called only within a message: before Linux 6.1, a program of a wake-up may not allocate map entries. */
 static __noinline int make_allocations(struct java_thread *j, __u32 pid)
 {
 	struct allocations *all;
@@ -96,7 +101,7 @@ static __always_inline void add_mark(struct allocations *all, __u32 pid, const s
 	if (!chunk)
 		return;
 	mark = &chunk->marks[at % WS_MARKS];
-	*(volatile __u32 *)&mark->bytes = 0; /* a look-up meanwhile finds nothing in it */
+	*(volatile __u32 *)&mark->bytes = 0; /* so that a look-up meanwhile does not match this mark */
 	mark->from = new->from;
 	mark->cause = new->cause;
 	mark->tick = new->tick;
@@ -110,7 +115,8 @@ static __always_inline void follow_collections(struct allocations *all, __u32 co
 
 	if (all->collections == collections)
 		return;
-	all->moved = collections - all->collections == 1 ? next - all->first : 0; /* of two, the first left nothing */
+	/* After a second collection, the forwarding pointers of the first one are gone. */
+	all->moved = collections - all->collections == 1 ? next - all->first : 0;
 	all->first = next;
 	all->collections = collections;
 }
@@ -121,8 +127,8 @@ static __always_inline bool in_heap(const struct java_thread *j, __u64 address)
 }
 
 /*
- * Where each thread deals with what it reads, no object is ever looked up: no more marks are made until one is. Objects
- * made in between are then unknown, for the last marks would name a wrong cause.
+ * Whether marks are made in vain. If each thread handles its own requests, no object is ever looked up. Then no more
+ * marks are made until one is. Objects made in between are unknown, because the last marks would name a wrong cause.
  */
 static __always_inline bool is_in_vain(const struct allocations *all)
 {
@@ -140,7 +146,7 @@ static __always_inline void ask(struct allocations *all)
 	all->asked = 1;
 }
 
-/* This thread of the current process allocates for this request from now on; 0: it is not known for which. */
+/* This thread of the current process allocates for this cause from now on; 0: the cause is not known. */
 __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 {
 	__u32 pid = bpf_get_current_task_btf()->tgid, collections, at;
@@ -164,7 +170,7 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	if (bpf_probe_read_user(&collections, sizeof(collections), (void *)m->collections))
 		return 0;
 	follow_collections(all, collections);
-	/* The collector takes the buffers away first, one word after the other. */
+	/* A collection begins by taking the buffers away, one field after the other. */
 	if (is_collecting(m) || mark.from < start || to < mark.from)
 		start = mark.from = 0;
 	at = (j->allocator - 1) % WS_ALLOCATORS;
@@ -184,7 +190,8 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	mark.buffer = j->thread;
 	mark.tick = bpf_ktime_get_ns() >> WS_MARK_TICK;
 	thread->from = j->thread;
-	*(volatile __u64 *)&thread->buffer = start; /* before the cause, which a look-up reads first */
+	*(volatile __u64 *)&thread->buffer =
+		start; /* written before the cause, because a look-up reads the cause first */
 	*(volatile __u64 *)&thread->cause = cause;
 	thread->bytes = mark.bytes;
 	thread->tick = mark.tick;
@@ -193,7 +200,7 @@ __noinline int allocates_for(struct java_thread *j, __u64 cause, __u32 own)
 	return 0;
 }
 
-/* What has moved, by its new place. */
+/* Key of an object that has moved: its new address. */
 struct moved_key {
 	__u64 object;
 	__u32 pid;
@@ -207,12 +214,12 @@ struct {
 	__type(value, struct allocation);
 } java_moved SEC(".maps");
 
-#define JAVA_MOVED_PIECES 6   /* behind a mark it is looked, in pieces of nearly JAVA_FIRST_FRAMES bytes */
-#define JAVA_FILLER_MORE 1024 /* a buffer ends a little before the memory that it has */
-#define JAVA_MOVED_MARKS 64   /* …so many at a time, so often */
+#define JAVA_MOVED_PIECES 6   /* pieces of nearly JAVA_FIRST_FRAMES bytes that are searched behind a mark */
+#define JAVA_FILLER_MORE 1024 /* the memory of a buffer ends at most so many bytes behind the buffer */
+#define JAVA_MOVED_MARKS 64   /* marks per round of the search */
 #define JAVA_MOVED_ROUNDS 6
-#define JAVA_MOVED_MOST 8000 /* objects: if some went, their places would be taken for those of an older mark */
-#define JAVA_HAS_MOVED 3ULL  /* in the first word of an object, beside its new address */
+#define JAVA_MOVED_MOST 8000 /* objects noted; if the map dropped some, an older mark would claim their addresses */
+#define JAVA_HAS_MOVED 3ULL  /* bits in the first word of an object, beside its new address */
 #define JAVA_FIRST_FRAMES 640
 #define JAVA_WORDS (JAVA_FIRST_FRAMES / 8)
 
@@ -221,22 +228,22 @@ struct java_class_key {
 	__u32 class;
 };
 
-/* What is looked for, and what is found: not on the stack, which is short where these functions are called. */
+/* State of a search. It is not on the stack, because the callers of these functions leave little room there. */
 struct java_search {
 	__u64 object;
-	__u32 start_at; /* of JavaThread: its buffer */
-	__u32 end_at;
-	struct allocation found; /* the mark that names its cause */
-	__u32 most;		 /* it is looked behind so many marks; 0: all */
-	__u32 age;		 /* marks made since */
+	__u32 start_at;		 /* offset in JavaThread of the start of its buffer */
+	__u32 end_at;		 /* offset in JavaThread of the end of its buffer */
+	struct allocation found; /* the mark that names the cause of the object */
+	__u32 most;		 /* number of marks to search; 0: all */
+	__u32 age;		 /* number of marks made since that mark */
 	__u32 best_age;
-	struct allocation best; /* of the words of a stack (place.h): the newest… */
-	__u64 root;		/* …or that by which a path begins (path.h) */
-	__u32 work;		/* …enum work */
+	struct allocation best; /* search of a stack (place.h): the mark of the newest object */
+	__u64 root;		/* search for a path (path.h): the object at which it begins */
+	__u32 work;		/* search for a path: enum work */
 	__u64 last;
 	__u32 above;
 	__u32 looked_at;
-	__u32 slot; /* …and where it stands */
+	__u32 slot; /* place on the stack of the object found; 0: none */
 	__u32 inner;
 	struct moved_key moved;
 	__u32 end;
@@ -244,13 +251,13 @@ struct java_search {
 	__u32 piece;
 	__u32 noted;
 	__u64 words[JAVA_WORDS];
-	__u32 fields[8]; /* of an object */
+	__u32 fields[8]; /* the first fields of an object */
 };
 
 /*
- * The search belongs to the thread: sk_msg programs and uprobes search, too, and may be preempted
- * (docs/preemption.md). An interrupt does not search in the middle of a thread's search: for that, the thread would
- * have to be in a call of futex() or in a write to a pipe.
+ * Each thread has a search of its own, because sk_msg programs and uprobes search, too, and may be preempted
+ * (docs/preemption.md). An interrupt cannot start a second search on the same thread: the programs that it runs search
+ * only if the thread is in futex() or writes to a pipe.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -264,7 +271,7 @@ static __always_inline struct java_search *java_search(void)
 	return bpf_task_storage_get(&java_searches, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* Takes the newest of `count` marks before the place `end` in whose piece of a buffer the object lies. */
+/* Finds the newest mark whose part of a buffer contains the object, among the `count` marks before number `end`. */
 __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __u32 end, __u32 count)
 {
 	__u64 object;
@@ -284,7 +291,7 @@ __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __
 	return 0;
 }
 
-/* The same for a buffer of which no mark was made yet: its thread has said nothing since it has it. */
+/* The same for buffers without a mark: their threads have sent and read nothing since they got the buffer. */
 __noinline int nearest_buffer(struct allocations *all, struct java_search *s)
 {
 	if (!all || !s)
@@ -301,7 +308,7 @@ __noinline int nearest_buffer(struct allocations *all, struct java_search *s)
 		s->found.from = user_word(thread->from + s->start_at);
 		if (s->object < s->found.from || s->object >= user_word(thread->from + s->end_at))
 			continue;
-		/* If it is the buffer of its last mark, it was made before its thread was first seen. */
+		/* In the buffer of the thread's last mark, the object is older than the thread's first mark. */
 		return *(volatile __u64 *)&thread->buffer != s->found.from &&
 		       *(volatile __u64 *)&thread->cause == s->found.cause;
 	}
@@ -317,8 +324,9 @@ static __always_inline __u32 collections_now(const struct java_facts *m)
 }
 
 /*
- * Whether this is the array with which the collector fills what was left of a buffer: behind it lies what was there
- * before. Its length stands in one of three places, by how the machine keeps classes.
+ * Whether this object is the filler: an array with which the collector fills the unused rest of a buffer. The memory
+ * behind its header still has old content. The length of the array is in one of three places, depending on how the
+ * machine stores classes.
  */
 static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 {
@@ -332,8 +340,8 @@ static __always_inline bool is_filler(__u64 at, __u64 end, const __u64 *words)
 }
 
 /*
- * Notes what has moved, of one word behind this mark, unless its buffer was not used so far. Of its own: the verifier
- * sees it once.
+ * Notes the object at one word behind a mark if it has moved. Stops at the end of the used part of the buffer. A global
+ * function, so that the verifier checks it once.
  */
 __noinline int note_moved_word(struct java_thread *j, __u32 i)
 {
@@ -341,7 +349,7 @@ __noinline int note_moved_word(struct java_thread *j, __u32 i)
 
 	if (!j || !s || i >= JAVA_WORDS - 2)
 		return 0;
-	/* Behind the buffer is that of another. */
+	/* Memory behind the buffer belongs to another thread. */
 	if (s->piece + 8 * i >= (s->found.bytes & ~WS_MARK_FLAGS) ||
 	    is_filler(s->found.from + s->piece + 8 * i, s->found.from + (s->found.bytes & ~WS_MARK_FLAGS),
 		      s->words + i)) {
@@ -349,13 +357,13 @@ __noinline int note_moved_word(struct java_thread *j, __u32 i)
 		return 0;
 	}
 	s->moved.object = s->words[i] - JAVA_HAS_MOVED;
-	/* Behind a later mark of the same buffer it has been looked before. */
+	/* BPF_NOEXIST: a later mark of the same buffer has noted the object already, and is right. */
 	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && in_heap(j, s->moved.object))
 		s->noted += !bpf_map_update_elem(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
 	return 0;
 }
 
-/* …of what was made behind this mark. */
+/* Notes the moved objects of one piece of memory behind a mark. */
 __noinline int note_moved(struct java_thread *j, struct java_search *s)
 {
 	if (!j || !s)
@@ -369,7 +377,7 @@ __noinline int note_moved(struct java_thread *j, struct java_search *s)
 	return 1;
 }
 
-/* …behind `count` marks before the place `end`. */
+/* Notes the moved objects behind the `count` marks before number `end`. */
 __noinline int note_moved_of(struct java_thread *j, struct allocations *chunk, struct java_search *s)
 {
 	if (!j || !chunk || !s)
@@ -387,7 +395,7 @@ __noinline int note_moved_of(struct java_thread *j, struct allocations *chunk, s
 	return 0;
 }
 
-/* Whether the cause of an object is known that has moved (s->found). */
+/* Whether the cause of an object that has moved is known (s->found). */
 __noinline int find_moved(struct java_thread *j, struct allocations *all)
 {
 	struct java_search *s = java_search();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Java: virtual threads, workers of executors, and loops of events (Netty). Which virtual thread a thread has mounted,
- * and which task it runs, is read from the machine's memory at a message; no function is probed.
+ * Java: virtual threads, workers of executors, and event loops (Netty). At each message, the mounted virtual thread and
+ * the running task are read from the memory of the machine. No function is probed.
  */
 #ifndef WS_JAVA_H
 #define WS_JAVA_H
@@ -16,8 +16,8 @@
 #include "task.h"
 
 /*
- * The virtual thread that is mounted, else the thread: for its own request, or for that of its task. A virtual thread
- * acts for the actor that started it until it reads a request.
+ * The acting actor: the mounted virtual thread, else the thread, with its own attribution or that of its task. A
+ * virtual thread has the cause of the actor that started it until it reads a request.
  */
 static __always_inline struct attribution *java_acting(struct task_struct *task, struct task_state *t,
 						       struct java_thread *j)
@@ -44,7 +44,7 @@ static __always_inline struct attribution *java_acting(struct task_struct *task,
 	return c ? c : &t->acts;
 }
 
-/* Before a message, or before a connection is opened: finds the task that runs. Returns enum message_bits. */
+/* Called before a message, or before a connection is opened. Finds the running task. Returns enum message_bits. */
 static __always_inline __u32 java_find_task(struct java_thread *j, const struct sock_state *s, __u32 bits)
 {
 	if (bits & MESSAGE_SENT)
@@ -54,8 +54,8 @@ static __always_inline __u32 java_find_task(struct java_thread *j, const struct 
 }
 
 /*
- * After a message, or when a connection is opened: for which request this thread allocates from now on. It is written
- * down by java_finish(), where there is more stack.
+ * Called after a message, or when a connection is opened. Decides the cause for which this thread allocates from now
+ * on. java_finish() makes the mark, because more stack is free there.
  */
 static __always_inline void java_note_allocations(struct task_struct *task, struct task_state *t, struct java_thread *j,
 						  const struct attribution *c)
@@ -66,7 +66,7 @@ static __always_inline void java_note_allocations(struct task_struct *task, stru
 		return;
 	if (c && (c->state == ACTS_RETURNED || is_provisional(c->cause)))
 		c = NULL;
-	/* A thread that has work of others may get the next piece before its next message. */
+	/* A thread that runs work of others may take the next piece of work before its next message. */
 	own = c && c == &t->acts && (j->serves || j->loop) && !j->mounts && c->state <= ACTS_ANSWERED &&
 	      (j->loop ? !c->acted || c->authoritative : !is_untrusted(c, task->tgid));
 	j->allocates_for = c ? c->cause : 0;
@@ -79,7 +79,7 @@ static __always_inline void java_after_message(struct task_struct *task, struct 
 {
 	bool sent = bits & MESSAGE_SENT, is_thread = a == &t->acts;
 
-	/* A loop deals with what it reads at once. What it does besides are tasks, which are found on its stack. */
+	/* A loop handles at once what it reads. All its other work is tasks, which are found on its stack. */
 	if (!sent && j->loop && j->slot && is_thread && a->cause)
 		a->authoritative = 1;
 	if (sent && bits & MESSAGE_FIRST && is_thread && a->authoritative && j->slot &&
@@ -91,7 +91,7 @@ static __always_inline void java_after_message(struct task_struct *task, struct 
 		java_note_allocations(task, t, j, a);
 }
 
-/* The message has been followed, or the call would have to wait, and with it its actor. Verified on its own. */
+/* Called after the message was followed. `blocked`: the call and its actor must wait. A global function. */
 __noinline int java_finish(struct task_state *t, __u32 blocked)
 {
 	struct java_thread *j = bpf_task_storage_get(&java_threads, bpf_get_current_task_btf(), 0, 0);
@@ -107,8 +107,8 @@ __noinline int java_finish(struct task_state *t, __u32 blocked)
 }
 
 /*
- * A thread is woken at a futex. What a carrier mounts next is not known yet. A thread that waits for others to send
- * makes more than a buffer holds before it sends anything.
+ * A thread is woken at a futex. If it is a carrier, the virtual thread that it mounts next is not known yet. If others
+ * send for it, it may fill more than one buffer before its next message, so its mark is renewed here.
  */
 static __always_inline void java_woken(struct task_struct *wakee, const struct task_state *w, struct java_thread *j)
 {
@@ -125,7 +125,7 @@ static __always_inline void java_woken(struct task_struct *wakee, const struct t
 	}
 }
 
-/* A loop is woken. If its tasks can be found, they say more than the waker: true. */
+/* A loop is woken. True if its tasks can be found, because they are better evidence than the waker. */
 static __always_inline bool java_loop_woken(struct java_thread *j)
 {
 	if (!j->slot)

@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A loop of Java that waits for events of many sockets, and between them runs tasks that other threads have put into
- * its queue (Netty). It deals at once with what it reads. A send belongs either to the current event or to the running
+ * An event loop of Java that waits for many sockets, and between events runs tasks that other threads have put into its
+ * queue (Netty). The loop handles each event at once. So a send belongs either to the current event or to the running
  * task. The task is found in one of two places on the stack:
  *
- *  - Below the first frames, where the loop keeps it (place.h). The word that stands there at a read is no task: while
- *    it stands there, an event runs. Places change when methods are compiled: a place is trusted while it shows tasks
- *    more often than not, and is given up where answers refute it, or where the loop is woken for tasks and it shows
+ *  - In the first frames, where the loop keeps it (place.h). The word in that place at a read is no task; while the
+ *    word stays the same, an event runs. Places change when methods are compiled. So a place is trusted while it shows
+ *    tasks more often than not. It is dropped if answers refute it, or if the loop is woken for tasks and it shows
  *    none.
- *  - Above the end of the stack, where the task calls the send: learnt from the first place. A task is found there also
- *    if an event has called it: the first thread to come empties a queue of waiters for a connection, and finds tasks
+ *  - In the last frames, where the task calls the send. This place is learnt from the first one. It also shows a task
+ *    that was called by an event: the first thread to come empties a queue of waiters for a connection, and runs tasks
  *    of other requests.
  *
- * Task objects that are used again and again say nothing themselves; the objects to which they refer do.
+ * A task object that is used again and again does not show a cause; the objects to which it refers do.
  *
- * Not seen: objects that a loop makes for others in a task before it sends anything in that task. They are taken for
- * its last event's; the traces put that on trial, as they do with a child.
+ * Not seen: objects that a loop makes in a task before it sends anything in that task. They count as made for its last
+ * event. The solver puts such links on trial, as it does with those of a child.
  *
  * Long because both places are learnt from each other.
  */
 #ifndef WS_JAVA_LOOP_H
 #define WS_JAVA_LOOP_H
 
-#define JAVA_SURE 4	    /* so much more often than elsewhere a loop has had a task at a place… */
-#define JAVA_SURER 16	    /* …at most, once that is believed */
-#define JAVA_CALLED 8	    /* so often a loop was woken for a task, and none was seen */
-#define JAVA_INNER_PIECES 8 /* of JAVA_FIRST_FRAMES bytes */
+#define JAVA_SURE 4	    /* a place is trusted after so many more hits than misses */
+#define JAVA_SURER 16	    /* most hits that are counted */
+#define JAVA_CALLED 8	    /* wake-ups for a task without a task at the place, after which the place is dropped */
+#define JAVA_INNER_PIECES 8 /* pieces of JAVA_FIRST_FRAMES bytes that are searched */
 #define JAVA_RECYCLED \
-	4 /* so many more objects of a class were seen again than not: they are used for one request after the other */
-#define JAVA_CLASS 8 /* of an object: its class, in four bytes */
+	4 /* a class is recycled (one object serves many requests) if so many more objects were seen again than not */
+#define JAVA_CLASS 8 /* offset in an object of its class, four bytes */
 
-/* Of a loop whose place is known, or guessed: whether it runs a task now, not what an event calls for. */
+/* Whether a loop runs a task now, and no event. The place of its tasks is known or guessed. */
 static __always_inline bool runs_task(const struct java_thread *j)
 {
 	return user_word(j->entry - j->seen_at) != j->event;
 }
 
 /*
- * A loop reads, which is an event: what stands now where its tasks do is not a task, but what that frame has there
- * instead, or what was left of the last one.
+ * A loop reads a socket, which is an event. So the word in the place of tasks is no task now, but something else of
+ * that frame, or the remains of the last task.
  */
 __noinline int look_at_event(struct java_thread *j, __u32 brings_work)
 {
@@ -47,15 +47,15 @@ __noinline int look_at_event(struct java_thread *j, __u32 brings_work)
 	j->serves |= brings_work & 1;
 	j->unsure = j->inner_runs = 0;
 	if (j->loop)
-		j->task = 0; /* what it ran has ended: if it is there again, it is used again */
+		j->task = 0; /* the last task has ended; if the same object is seen again, it is recycled */
 	if (j->loop && j->seen)
 		j->event = user_word(j->entry - j->seen_at);
 	return 0;
 }
 
 /*
- * Tasks that loops have run, and the classes of those that were run again: their objects are used for one after the
- * other.
+ * Tasks that loops have run (java_ran), and the classes of tasks that were run again (java_recycled): one object of
+ * such a class serves many requests.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -71,7 +71,7 @@ struct {
 	__type(value, __u8);
 } java_recycled SEC(".maps");
 
-__u32 java_recycled_classes; /* so many have been found */
+__u32 java_recycled_classes; /* changes when java_recycled does, so that threads decide again */
 
 static __always_inline struct java_class_key class_of(__u64 object)
 {
@@ -82,7 +82,7 @@ static __always_inline struct java_class_key class_of(__u64 object)
 /* Whether no thread has run this object before. */
 static __always_inline bool is_first_run(struct java_thread *j, __u64 object)
 {
-	struct java_search *s = java_search(); /* before Linux 6.2 no key is read where an argument points */
+	struct java_search *s = java_search(); /* before Linux 6.2, a map key cannot be in memory of an argument */
 
 	if (!s)
 		return false;
@@ -90,7 +90,7 @@ static __always_inline bool is_first_run(struct java_thread *j, __u64 object)
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
 	s->moved.collections = j->collections;
 	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved,
-				    BPF_NOEXIST); /* the value says nothing, and the stack is short */
+				    BPF_NOEXIST); /* the value has no meaning; a zero would need room on the stack */
 }
 
 static __always_inline bool is_of_recycled(const struct java_class_key *class)
@@ -100,7 +100,10 @@ static __always_inline bool is_of_recycled(const struct java_class_key *class)
 	return often && *often >= JAVA_RECYCLED;
 }
 
-/* Another of this class: a loop sees itself that it has run it before; what a worker concludes may be wrong once. */
+/*
+ * An object of this class was run again. `certain`: a loop has seen itself that it ran the object before. A worker only
+ * concludes it, and may be wrong once, so that it takes several such objects.
+ */
 static __always_inline void recycle(const struct java_class_key *class, bool certain)
 {
 	__u8 *often = bpf_map_lookup_elem(&java_recycled, class), now;
@@ -112,7 +115,7 @@ static __always_inline void recycle(const struct java_class_key *class, bool cer
 	java_recycled_classes++;
 }
 
-/* A worker sends something that was made for the cause of its task. */
+/* A worker runs a new object of this class, which speaks against its being recycled. */
 static __always_inline void confirm(const struct java_class_key *class)
 {
 	__u8 *often = bpf_map_lookup_elem(&java_recycled, class);
@@ -121,7 +124,7 @@ static __always_inline void confirm(const struct java_class_key *class)
 		--*often;
 }
 
-/* Whether the birth of this task, which a loop begins to run, says nothing. */
+/* Whether the task that a loop begins to run is recycled, so that the mark of its birth does not show its cause. */
 __noinline int is_recycled(struct java_thread *j)
 {
 	struct java_search *s = java_search();
@@ -139,8 +142,8 @@ __noinline int is_recycled(struct java_thread *j)
 }
 
 /*
- * Whether the cause of the newest object is known to which a task refers. References have four bytes, shifted if the
- * heap is large. s->found is the task's mark if none is known.
+ * Finds the newest object to which a task refers and whose cause is known (s->best); false if there is none. References
+ * have four bytes, and are shifted if the heap is large.
  */
 __noinline int look_into_task(struct java_thread *j, struct java_search *s)
 {
@@ -167,8 +170,9 @@ static __always_inline __u64 inner_word(__u32 place)
 }
 
 /*
- * Where a task stands below which something is sent, above the end of the stack: there, it is found also if an event
- * has called it, which may be another one's task: a queue is emptied by whoever comes first.
+ * Learns the place of the current task in the last frames, as a distance from the end of the stack. In that place a
+ * task is found also if an event has called it. Such a task may belong to another request, because the first thread to
+ * come empties a queue.
  */
 __noinline int find_inner(struct java_thread *j, struct java_search *s)
 {
@@ -201,8 +205,8 @@ __noinline int find_inner(struct java_thread *j, struct java_search *s)
 }
 
 /*
- * Whether what sends now is a task, by that place, and takes what it was made for: also where the other place shows
- * what was left of an earlier one, and if an event has called it.
+ * Whether a task sends now, according to its place in the last frames. If so, the loop acts for the cause of that task.
+ * This also holds if the place in the first frames shows an earlier task, and if an event has called the task.
  */
 __noinline int look_at_inner(struct java_thread *j)
 {
@@ -230,7 +234,7 @@ __noinline int look_at_inner(struct java_thread *j)
 	return 1;
 }
 
-/* Before a loop sends or connects: if it runs a task now, it acts for the cause of that task. */
+/* Called before a loop sends or connects. If the loop runs a task now, it acts for the cause of that task. */
 __noinline int look_at_loop(struct java_thread *j, bool answers)
 {
 	struct java_search *s = java_search();
@@ -271,7 +275,7 @@ __noinline int look_at_loop(struct java_thread *j, bool answers)
 			return 0;
 		j->slot = 0;
 	}
-	/* Where another loop has them, which was there before when its code was compiled. */
+	/* Try the place of another loop, which ran first when the code was compiled. */
 	j->task = user_word(j->entry - all->loop_slot);
 	if (all->loop_slot && j->task != j->last && is_made(j, s, j->task) && s->found.buffer != j->thread) {
 		j->slot = j->seen_at = all->loop_slot;
@@ -281,7 +285,7 @@ __noinline int look_at_loop(struct java_thread *j, bool answers)
 		take_task(j, s->found.bytes & WS_MARK_OWN ? s->found.cause : 0, 0);
 		return 0;
 	}
-	/* There are tasks, and it is not known yet what is one. */
+	/* The process has tasks, but this loop's place for them is not known yet. */
 	j->unsure = all->loop_slot != 0;
 	if (j->unsure)
 		take_task(j, 0, 0);
@@ -304,8 +308,8 @@ __noinline int look_at_loop(struct java_thread *j, bool answers)
 }
 
 /*
- * In what looks like an event, a loop answers another request than the event's: it is no event, and the place is
- * another.
+ * A loop seems to run an event, but answers another request than that of the event. So it runs a task, and the known
+ * place is wrong.
  */
 static __always_inline void answers_another(struct java_thread *j)
 {

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A worker whose task a loop has made: the task itself names no request, but an object to which it refers does. The
- * JDK's HTTP client sends so: its loop lets a worker ask the object of a connection for more, and that refers to what
- * the thread of the request has put there. Which field of the task leads to that object, and which of its fields to an
- * object made for the request, is learnt for each class of tasks: the newest object that a thread has made for a
- * request that it had read. Unlike a place on the stack, a path does not change when methods are compiled.
+ * The cause of a worker whose task was made by an event loop. The task itself shows no request, but an object to which
+ * it refers indirectly does. An example is the JDK's HTTP client: its loop lets a worker ask the object of a connection
+ * for more to send, and that object refers to what the thread of the request has put there.
+ *
+ * A path is two fields: one of the task, which leads to the object in between, and one of that object, which leads to
+ * an object made for the request. It is learnt for each class of tasks: it leads to the newest object that a thread has
+ * made for a request which it had read. Unlike a place on the stack, a path does not change when methods are compiled.
  */
 #ifndef WS_JAVA_PATH_H
 #define WS_JAVA_PATH_H
 
-#define JAVA_PATH_PAUSE 255  /* about: so many times it is not looked, where nothing is found… */
-#define JAVA_PATH_EARLY 8192 /* …or, while there were only so many marks… */
-#define JAVA_EARLY_PAUSE 7   /* …so many times */
-#define JAVA_PATH_MARKS 2048 /* what is sent was made of late */
+#define JAVA_PATH_PAUSE 255  /* longest pause between searches that find nothing, in sends */
+#define JAVA_PATH_EARLY 8192 /* number of marks up to which a process counts as young */
+#define JAVA_EARLY_PAUSE 7   /* longest pause in a young process */
+#define JAVA_PATH_MARKS 2048 /* marks that are searched: the object was made shortly before it is sent */
 
 enum work { WORK_IS_ELSEWHERE, WORK_FOUND, WORK_MAY_HAVE_MOVED };
 
 /*
- * Of a class of tasks: fields behind the word of the class, the next best instead of the second, and how much more
- * often than not they were right.
+ * Path of a class of tasks. `first` and `second` are numbers of fields behind the word of the class. `other` is the
+ * next best choice for `second`. `seen` counts hits less misses.
  */
 struct java_path {
 	__u8 first;
@@ -34,7 +36,7 @@ struct {
 	__type(value, struct java_path);
 } java_paths SEC(".maps");
 
-/* Made by a thread for a request that it had read. */
+/* Whether a thread has made this object for a request that it had read. */
 static __always_inline bool is_work(struct java_thread *j, struct java_search *s, __u64 object)
 {
 	if (!in_heap(j, object) || object & 7)
@@ -43,7 +45,7 @@ static __always_inline bool is_work(struct java_thread *j, struct java_search *s
 	return find_mark(j, s) && s->found.cause && (s->found.bytes & WS_MARK_FLAGS) == WS_MARK_OWN;
 }
 
-/* What an object refers to. References have four bytes, shifted if the heap is large. */
+/* The object to which a field refers. References have four bytes, and are shifted if the heap is large. */
 static __always_inline __u64 reference(const struct java_thread *j, __u64 object, __u32 field)
 {
 	__u64 narrow = (__u32)user_word(object + JAVA_CLASS + 4 + 4 * field);
@@ -52,8 +54,8 @@ static __always_inline __u64 reference(const struct java_thread *j, __u64 object
 }
 
 /*
- * Finds the newest loop's object on the stack; of two objects of the same age, the one that is called later. This is a
- * function of its own, and its loop has no early exit: Linux 6.1 accepts no other form.
+ * Finds the newest object on the stack that a loop has made; of two with the same age, the one in the later frame. It
+ * is a function for one word, and the loop that calls it has no early exit: Linux 6.1 accepts no other form.
  */
 __noinline int look_at_root(struct java_thread *j, struct java_search *s, __u32 i)
 {
@@ -74,8 +76,9 @@ __noinline int look_at_root(struct java_thread *j, struct java_search *s, __u32 
 }
 
 /*
- * Whether fields of what that refers to by this field were made for a request: the newest, which of what lies behind
- * one mark is that with the highest address, and another. Numbers of fields, from 1, the other one in the upper half.
+ * Follows field `field` of the object s->root, and finds the fields of that object which lead to objects made for a
+ * request. Returns the number, from 1, of the field with the newest object; in the upper half that of another such
+ * field. Of objects behind the same mark, the one with the highest address is the newest.
  */
 __noinline int look_behind(struct java_thread *j, struct java_search *s, __u32 field)
 {
@@ -124,7 +127,7 @@ static __always_inline void learn_path(struct java_thread *j, struct java_search
 	}
 }
 
-/* Learns a path from the first frames of a worker that sends. */
+/* Learns a path from the first frames of a worker that is about to send. */
 __noinline int find_path(struct java_thread *j, struct java_search *s)
 {
 	struct java_path new = { .seen = 1 };
@@ -152,8 +155,9 @@ __noinline int find_path(struct java_thread *j, struct java_search *s)
 }
 
 /*
- * Whether a path begins at this object, and the cause of the object to which it leads. If that is often unknown, or was
- * sent before, the path leads elsewhere; this is not tested any more once the path was right often enough.
+ * Follows the path of this object, if its class has one. Returns enum work, and the mark of the object at its end in
+ * s->found. If that object has often no known cause, or was sent before, the path is wrong. This is no longer tested
+ * once the path was right often enough.
  */
 __noinline int follow_path(struct java_thread *j, struct java_search *s, __u64 root)
 {
@@ -185,7 +189,7 @@ __noinline int follow_path(struct java_thread *j, struct java_search *s, __u64 r
 	return WORK_FOUND;
 }
 
-/* The same for a word of the stack, if none was found yet. Of its own, as look_at_root(). */
+/* The same for a word of the stack, if no path was found yet. A function for one word, as look_at_root(). */
 __noinline int try_path(struct java_thread *j, struct java_search *s, __u32 i)
 {
 	__u64 word;
@@ -204,7 +208,7 @@ __noinline int try_path(struct java_thread *j, struct java_search *s, __u32 i)
 	return 0;
 }
 
-/* Whether one begins in the first frames: where one began before, or anywhere. */
+/* Looks for a path in the first frames: first in the place where one began before, then anywhere. Returns enum work. */
 __noinline int look_at_paths(struct java_thread *j)
 {
 	struct java_search *s = java_search();

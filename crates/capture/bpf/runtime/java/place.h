@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The place of a task on the stack of a thread of Java. Whichever thread took the task from a queue, the thread that
- * handed it over has made it, and its address tells for which request (allocation.h). A thread that runs one task after
- * the other does so in a loop among its first frames, so that the place is the same for each task. The place is learnt:
- * of the words that are addresses of objects made by another thread since this one was born, it is the newest. Objects
- * made for the thread itself are older, and queues are older than the tasks in them.
+ * The place of a task on the stack of a Java thread. A task is made by the thread that hands it over, whichever thread
+ * takes it from a queue. So its address shows the cause (allocation.h). A thread that runs tasks does so in a loop
+ * among its first frames, so the place on the stack is the same for each task.
+ *
+ * The place is learnt. The candidates are words that are addresses of objects made by another thread since this thread
+ * was born; the newest object is the task. Objects made for the thread itself are older, and so are queues.
  */
 #ifndef WS_JAVA_PLACE_H
 #define WS_JAVA_PLACE_H
 
-#define JAVA_STACK_BYTES \
-	8192 /* searched for the first frame of Java, once: the C library keeps data of its own there */
+#define JAVA_STACK_BYTES 8192 /* searched once for the first frame of Java, behind data of the C library */
 #define JAVA_NO_ENTRY 1
-#define JAVA_LOOKED_AT 10  /* addresses of a piece of JAVA_FIRST_FRAMES bytes */
-#define JAVA_LOOP_PIECES 3 /* a loop of events has more frames before its tasks' */
-#define JAVA_PAUSE 32	   /* about: so many times it is not looked, where nothing is found */
-#define JAVA_LOOP_PAUSE 8  /* …by a loop, which looks behind few marks */
-#define JAVA_LATEST 256	   /* marks: what a loop runs was not made long ago */
+#define JAVA_LOOKED_AT 10  /* addresses that are looked at in a piece of JAVA_FIRST_FRAMES bytes */
+#define JAVA_LOOP_PIECES 3 /* an event loop has more frames before that of its task */
+#define JAVA_PAUSE 32	   /* longest pause between searches that find nothing, in sends */
+#define JAVA_LOOP_PAUSE 8  /* longest pause of a loop, whose searches are cheap: they look at few marks */
+#define JAVA_LATEST 256	   /* marks that are searched for a loop: its tasks were made shortly before */
 
-/* Where on the stack the first frame of Java begins: the machine enters it by a stub of its own. */
+/* Finds where the first frame of Java begins on the stack. The machine enters that frame by a stub of its own. */
 __noinline int find_entry(struct java_thread *j)
 {
 	struct java_search *s = java_search();
@@ -42,7 +42,7 @@ __noinline int find_entry(struct java_thread *j)
 	return 0;
 }
 
-/* Whether it is known that a thread has made this object since the current thread was born. */
+/* Whether there is a mark for this object, made since the current thread was born. */
 static __always_inline bool is_made(struct java_thread *j, struct java_search *s, __u64 object)
 {
 	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
@@ -53,13 +53,13 @@ static __always_inline bool is_made(struct java_thread *j, struct java_search *s
 	return find_mark(j, s) && (__s32)(s->found.tick - born) > 0;
 }
 
-/* …for a request that it had read. */
+/* Whether a thread has made this object since then, for a request that it had read. */
 static __always_inline bool is_task(struct java_thread *j, struct java_search *s, __u64 object)
 {
 	return is_made(j, s, object) && s->found.cause && s->found.bytes & WS_MARK_OWN;
 }
 
-/* The same if it has moved since; `all` is of its process. */
+/* The same as is_made() for a task that the collector has moved. `all` belongs to its process. */
 static __always_inline bool has_moved(struct java_thread *j, struct allocations *all, struct java_search *s)
 {
 	__u32 born = bpf_get_current_task_btf()->start_time >> WS_MARK_TICK;
@@ -71,8 +71,8 @@ static __always_inline bool has_moved(struct java_thread *j, struct allocations 
 }
 
 /*
- * The address of an object in this word of what was read of a stack, if it is not the last one again; 0: none. Of each
- * piece so many are looked at.
+ * The address of an object in word `i` of a piece of a stack; 0 if the word is none, or repeats the last address. At
+ * most `most` addresses of each piece are looked at.
  */
 static __always_inline __u64 next_object(struct java_thread *j, struct java_search *s, __u32 i, __u32 most)
 {
@@ -88,7 +88,7 @@ static __always_inline __u64 next_object(struct java_thread *j, struct java_sear
 	return word;
 }
 
-/* Nothing was found: the next search is put off, longer each time. */
+/* Nothing was found. Doubles the pause before the next search. */
 static __always_inline void look_later(__u8 *pause, __u8 *wait, __u32 most)
 {
 	if (*pause < most)
@@ -97,8 +97,8 @@ static __always_inline void look_later(__u8 *pause, __u8 *wait, __u32 most)
 }
 
 /*
- * Whether that stands in this word of a worker's stack. Of its own, and its loop without a way out: Linux 6.1 takes no
- * other.
+ * Takes the object in this word of the stack as the task if it is newer than the best one so far. It is a function for
+ * one word, and the loop that calls it has no early exit: Linux 6.1 accepts no other form.
  */
 __noinline int look_at_word(struct java_thread *j, struct java_search *s, __u32 i)
 {
@@ -120,7 +120,7 @@ __noinline int look_at_word(struct java_thread *j, struct java_search *s, __u32 
 	return 0;
 }
 
-/* Searches for the place of the task. A loop has many frames before that of its task. */
+/* Searches the stack for the place of the task. Returns it, or 0. */
 __noinline int find_slot(struct java_thread *j, struct java_search *s)
 {
 	__u32 most = JAVA_PAUSE, pieces = 1;
@@ -154,7 +154,7 @@ __noinline int find_slot(struct java_thread *j, struct java_search *s)
 	return 0;
 }
 
-/* Whether it still runs what it ran when it was last looked at. */
+/* Whether the thread still runs the task that it ran at the last look. */
 static __always_inline bool same_task(struct java_thread *j)
 {
 	if (!j->task || user_word(j->entry - j->slot) != j->task)
@@ -162,7 +162,7 @@ static __always_inline bool same_task(struct java_thread *j)
 	return collections_now(&j->facts) == j->collections;
 }
 
-/* `by`: flags of the mark by which it is known. */
+/* The thread acts for the cause of its task from now on; 0: not known. `by` has the flags of the mark that shows it. */
 static __always_inline void take_task(struct java_thread *j, __u64 cause, __u32 by)
 {
 	j->task_for = cause;

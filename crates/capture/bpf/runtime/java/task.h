@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The task that a worker of an executor of Java runs: its place on the stack (place.h) is the same for all workers of a
- * pool. Only a task made for a request that its maker had read itself counts.
+ * The task that a worker of a Java executor runs. Its place on the stack (place.h) is the same for all workers of a
+ * pool. A task counts only if its maker had read the request itself.
  *
- * Once the place is known, a worker acts for the cause of its task, and for an unknown request if that has none:
- * whichever thread woke it, and whatever its last task was. Loops of events run tasks, too (loop.h).
+ * Once the place is known, a worker acts for the cause of its task, or for an unknown request if the task has no known
+ * cause. The thread that woke it, and its last task, do not matter. Event loops run tasks, too (loop.h).
  */
 #ifndef WS_JAVA_TASK_H
 #define WS_JAVA_TASK_H
 
-#define JAVA_MISSES 16	    /* in a row: the place is another now, as the loop was compiled */
-#define JAVA_CHECKS 64	    /* so many times a worker has taken a task; its first ones are looked at closely… */
-#define JAVA_CHECKS_FIRST 2 /* …so many of them */
+#define JAVA_MISSES 16	    /* misses in a row after which the place has changed, because the loop was compiled */
+#define JAVA_CHECKS 64	    /* in every so many tasks of a worker… */
+#define JAVA_CHECKS_FIRST 2 /* …the first ones are checked for recycled objects */
 
-/* Whether a thread of the platform acts for its task, not for what it has read. */
+/* Whether a platform thread acts for its task, not for the request that it has read. */
 __noinline int acts_for_task(struct java_thread *j)
 {
 	if (!j)
 		return 0;
 	if (j->inner_runs) {
-		/* Also asked before the task is looked up: by programs that change a message. */
+		/* Programs that change a message ask this before the task is looked up. */
 		if (inner_word(j->inner_at) != j->inner_task)
 			take_task(j, 0, 0);
 		return 1;
@@ -36,7 +36,8 @@ __noinline int acts_for_task(struct java_thread *j)
 }
 
 /*
- * Whether a loop has made the task, and an object to which it refers names the cause. The collector may have moved it.
+ * Whether a loop has made the task, so that an object to which it refers shows the cause (path.h). The collector may
+ * have moved that object.
  */
 static __always_inline bool look_behind_task(struct java_thread *j, struct allocations *all, struct java_search *s,
 					     __u32 when)
@@ -64,7 +65,7 @@ static __always_inline bool look_behind_task(struct java_thread *j, struct alloc
 	return false;
 }
 
-/* Of a worker: whether its task, which stands in j->task, is used for one request after the other. */
+/* Whether the task object of a worker (j->task) is recycled: used for one request after the other. */
 static __always_inline bool is_task_recycled(struct java_thread *j)
 {
 	if (j->task != j->last || j->recycled_at != java_recycled_classes) {
@@ -78,8 +79,8 @@ static __always_inline bool is_task_recycled(struct java_thread *j)
 }
 
 /*
- * Now and then a worker looks, when it begins, whether what it takes for its task stood on another stack before. Then
- * it is none.
+ * Checks for some tasks whether the object in the place of the task was run before, on this or another stack. If so,
+ * its birth does not show the cause.
  */
 static __always_inline bool is_used_again(struct java_thread *j)
 {
@@ -96,7 +97,7 @@ static __always_inline bool is_used_again(struct java_thread *j)
 	return true;
 }
 
-/* Whether the cause of a worker is known. A function of its own: its variables would count for loops, too. */
+/* Whether the cause of a worker is known. A function of its own, so that loops do not pay for its variables. */
 __noinline int look_at_worker(struct java_thread *j, __u32 when)
 {
 	struct allocations *all = allocations_of(bpf_get_current_task_btf()->tgid, 0);
@@ -142,7 +143,7 @@ __noinline int look_at_worker(struct java_thread *j, __u32 when)
 
 enum java_kind { IS_LOOP = 1, IS_WORKER = 2 };
 
-/* What a thread is that sends or connects, if it may have tasks of others. */
+/* The kind of a thread that sends or connects: enum java_kind, or 0 if it does not run tasks of others. */
 __noinline int kind_of_thread(struct java_thread *j)
 {
 	if (!j || !j->facts.entry)
@@ -159,8 +160,8 @@ __noinline int kind_of_thread(struct java_thread *j)
 }
 
 /*
- * Whether a worker sends the first request on a connection, and its own task is not known: a task that a loop has made
- * says less than the opener of the connection. Verified on its own.
+ * Whether a worker sends the first request on a connection without a certain task of its own. The opener of the
+ * connection is better evidence than a task that a loop has made. Returns enum message_bits. A global function.
  */
 __noinline int sends_for_opener(struct java_thread *j, __u32 when)
 {
@@ -174,8 +175,8 @@ __noinline int sends_for_opener(struct java_thread *j, __u32 when)
 }
 
 /*
- * Before a thread of the platform sends or connects (`when`: of MESSAGE_NEXT): finds its task (j->job). Returns enum
- * message_bits.
+ * Called before a platform thread sends or connects (`when` has bits of MESSAGE_NEXT). Finds its task (j->job). Returns
+ * enum message_bits.
  */
 static __always_inline __u32 look_at_task(struct java_thread *j, __u32 when)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Java: what is known of the machine of a process, and of each of its threads. Nothing outside this folder reads it. */
+/* Java: facts about the machine of a process, and the state of each of its threads. Only this folder uses them. */
 #ifndef WS_JAVA_THREAD_H
 #define WS_JAVA_THREAD_H
 
-/* Where the machine keeps what is read of it, as offsets in bytes: src/runtime/java.rs. */
+/* Places in the memory of the machine, as offsets in bytes; found by src/runtime/java/. */
 struct java_facts {
 	__u64 collecting; /* address of a byte, not 0 while the collector moves objects and all threads stand */
 	__u16 thread;	  /* in the C library's structure of a thread: its JavaThread */
 	__u16 os_thread;  /* in JavaThread: its OSThread */
 	__u16 handle;	  /* in OSThread: the address of the C library's structure */
-	__u16 platform;	  /* in JavaThread: a pointer to the reference to its own java.lang.Thread… */
-	__u16 current; /* …and to the one that runs, another while a virtual thread is mounted; 0: there are none */
-	__u16 id;      /* in JavaThread: the id of the one that runs; 0: not kept (before Java 24) */
-	__u16 id_in_object; /* in java.lang.Thread */
+	__u16 platform;	  /* in JavaThread: a pointer to the reference to its own java.lang.Thread */
+	__u16 current;	  /* in JavaThread: the same for the one that runs, maybe a virtual thread; 0: there are none */
+	__u16 id;	  /* in JavaThread: the id of the one that runs; 0: not kept (before Java 24) */
+	__u16 id_in_object; /* in java.lang.Thread: its id */
 	__u16 buffer;	    /* in JavaThread: the buffer from which it allocates; in that, as addresses: */
 	__u16 buffer_start;
 	__u16 buffer_top;
@@ -24,7 +24,7 @@ struct java_facts {
 	__u64 heap_to;
 };
 
-/* By thread group. */
+/* Facts by thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -34,13 +34,13 @@ struct {
 } java_facts SEC(".maps");
 
 /*
- * What a loop ran at its last send: a task from its queue, or a task that an event has called, which goes on
- * afterwards.
+ * What a loop ran at its last send: a task from its queue, or a task that an event has called; in the latter case the
+ * event goes on afterwards.
  */
 enum java_runs { RUNS_TASK = 1, RUNS_IN_EVENT = 2 };
 
 /*
- * What is to be noted of a thread's allocations after a message; ALLOCATES_OWN: for a request that it has read itself.
+ * What to note about a thread's allocations after a message. ALLOCATES_OWN: they are for a request that it has read.
  */
 enum allocates { ALLOCATES = 1, ALLOCATES_OWN = 2 };
 
@@ -49,40 +49,40 @@ struct java_thread {
 	struct java_facts facts;
 	__u32 facts_epoch;
 	__u32 allocator; /* its number among the allocating threads of its process, from 1; 0: none yet */
-	__u64 thread;	 /* its JavaThread, once that is certain */
+	__u64 thread;	 /* its JavaThread; 0 until that is certain */
 	__u64 own;	 /* id of its own java.lang.Thread; 0: not known */
 	__u64 entry;	 /* address on its stack where the first frame of Java begins; 0: not known, JAVA_NO_ENTRY */
-	__u64 cause;	 /* of the thread itself, as its task_state had it when this was looked up */
-	__u64 task;	 /* object that it runs… */
-	__u64 task_for;	 /* …and the cause for which that was made */
-	struct attribution job; /* …which a worker or loop acts for while it runs the task */
-	__u32 task_by;		/* `bytes` of the mark by which that is known */
+	__u64 cause;	 /* cause of the thread itself: a copy from its task_state */
+	__u64 task;	 /* object of the task that it runs */
+	__u64 task_for;	 /* cause for which the task was made */
+	struct attribution job; /* attribution of a worker or loop while it runs the task */
+	__u32 task_by;		/* flags of the mark that shows the cause of the task */
 	__u32 collections;	/* number of collections when the task was looked at */
 	__u64 last;		/* task that was last seen at the place */
 	__u64 event;	   /* loop: word at the place when the thread last read; while it stands there, an event runs */
-	__u64 inner_task;  /* loop: task of the last send, found above the end of the stack… */
-	__u16 inner_at;	   /* …so many bytes */
-	__u16 inner;	   /* loop: where tasks are found above the end of the stack when something is sent… */
-	__u8 inner_seen;   /* …and how often in a row */
+	__u64 inner_task;  /* loop: task of the last send, found in the last frames */
+	__u16 inner_at;	   /* its distance from the end of the stack, bytes */
+	__u16 inner;	   /* loop: where tasks are at a send, as a distance from the end of the stack, bytes */
+	__u8 inner_seen;   /* how often in a row a task was there */
 	__u8 inner_runs;   /* enum java_runs, of the last send */
 	__u16 slot;	   /* place of the task; 0: not known */
 	__u16 root;	   /* place of the object by which a path to the task begins (path.h) */
-	__u16 seen_at;	   /* loop: a candidate for the place… */
-	__u8 seen;	   /* …and how much more often it was right than wrong */
-	__u8 called;	   /* loop: so often it was woken for a task since one was seen */
-	__u32 class;	   /* of the tasks that it runs */
+	__u16 seen_at;	   /* loop: a candidate for the place */
+	__u8 seen;	   /* how much more often the candidate was right than wrong */
+	__u8 called;	   /* loop: number of wake-ups for a task since one was seen */
+	__u32 class;	   /* class of the tasks that it runs */
 	__u32 recycled_at; /* `java_recycled_classes` when `recycled` was decided */
 	__u8 recycled;	   /* worker: its task object is used for one request after the other */
 	__u8 unsure;	   /* the last send may have been for a task, or not */
-	__u8 checks;	   /* worker: so often it has sent for its task */
-	__u8 misses;	   /* worker: so often in a row there was no task at the place */
-	__u8 pause;	   /* nothing was found: the next search follows after so many messages… */
-	__u8 wait;	   /* …of which so many are left */
+	__u8 checks;	   /* worker: number of tasks that it has taken */
+	__u8 misses;	   /* worker: how often in a row there was no task at the place */
+	__u8 pause;	   /* length of the pause between searches that find nothing, in sends */
+	__u8 wait;	   /* sends that are left of the current pause */
 	__u8 loop : 1;	   /* as in its task_state */
 	__u8 mounts : 1;   /* it carries virtual threads */
 	__u8 serves : 1;   /* it reads requests itself */
-	__u8 allocates;	   /* enum allocates… */
-	__u64 allocates_for; /* …and the request; 0: not known which */
+	__u8 allocates;	   /* enum allocates, to be noted by java_finish() */
+	__u64 allocates_for; /* the cause to be noted; 0: not known */
 };
 
 struct {
@@ -92,7 +92,7 @@ struct {
 	__type(value, struct java_thread);
 } java_threads SEC(".maps");
 
-/* Copies what user space has found since. Verified on its own. */
+/* Copies facts that user space has found since. A global function, to be verified once. */
 __noinline int java_learn(struct java_thread *j, __u32 epoch)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
@@ -105,7 +105,7 @@ __noinline int java_learn(struct java_thread *j, __u32 epoch)
 	return 0;
 }
 
-/* What is kept of a thread of Java that has made a call before, as it was then; NULL if it has not. */
+/* The state of a Java thread as of its last call; NULL if it has made none. */
 static __always_inline struct java_thread *java_seen(struct task_struct *task, const struct task_state *t)
 {
 	return has_runtime(t, WS_VIRTUAL_THREAD) ? bpf_task_storage_get(&java_threads, task, 0, 0) : NULL;

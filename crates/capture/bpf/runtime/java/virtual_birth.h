@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The creator of a virtual thread of Java, which the machine keeps nowhere: the thread that has made its object
- * (allocation.h).
+ * The creator of a virtual thread of Java. The machine does not keep it; it is the thread that has made the object of
+ * the virtual thread (allocation.h).
  *
- * A virtual thread that is about to wait (its read finds nothing, it connects), and a carrier that is woken, end what
- * is known. A wait for a lock, and what goes on after it, are not seen: so the link counts as that of a child, which
- * the traces put on trial.
+ * The cause of a carrier's allocations is unknown after its virtual thread begins to wait (an empty read, a connect),
+ * and after the carrier is woken. A wait for a lock is not seen, so the carrier may run another virtual thread
+ * afterwards. Therefore the link counts as that of a child, which the solver puts on trial.
  */
 #ifndef WS_VIRTUAL_BIRTH_H
 #define WS_VIRTUAL_BIRTH_H
 
-/* For which request the virtual thread that the current thread has mounted was made; 0 if that is not known. */
+/* The cause for which the mounted virtual thread of the current thread was made; 0 if it is not known. */
 static __always_inline __u64 made_for(struct java_thread *j)
 {
 	struct java_search *s = java_search();

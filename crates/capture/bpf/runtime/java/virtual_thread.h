@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Java: a virtual thread acts for a request, not the thread that carries it. The machine's own JavaThread says which
- * one a carrier has mounted; the C library keeps JavaThread as a value of the thread; src/runtime/java/ learns where.
- * It is trusted only if that JavaThread knows this very thread.
+ * Java: a virtual thread acts for a request, not the thread that carries it. The machine's JavaThread shows the virtual
+ * thread that a carrier has mounted. The C library keeps the JavaThread as a thread-local value; src/runtime/java/
+ * learns its place. It is trusted only if that JavaThread refers back to this very thread.
  *
- * A thread in a system call does not keep the collector from moving objects, nor from updating the references to them
- * one by one. From Java 24 on nothing is read of an object: the id stands in JavaThread. Of the two references it
- * matters only whether they are equal, and not even that once a thread of the platform is known by its id, which is
- * noted only while the collector stops nothing. Before Java 24, the id is read in the object, and trusted if nothing
- * was stopped before and afterwards, and the reference was the same: a collector that works beside the program keeps
- * what it has moved until all references to it are updated.
+ * The collector may move objects, and update references one by one, while a thread is in a system call:
+ *  - From Java 24 on, no object is read, because the id is in JavaThread. The two references (own thread, current
+ *    thread) are only compared. Even that is not needed once the id of the platform thread is known; the id is noted
+ *    only while the collector stops no threads.
+ *  - Before Java 24, the id is read from the object. It is trusted if the collector stopped no threads before and after
+ *    the read, and the reference is still the same. A concurrent collector keeps the old copy of an object until all
+ *    references to it are updated.
  */
 #ifndef WS_VIRTUAL_THREAD_H
 #define WS_VIRTUAL_THREAD_H
 
 #define VIRTUAL_UNKNOWN (~0ULL)
 
-/* Whether the collector has stopped all threads; one that is in a system call is not seen to stop. */
+/* Whether the collector has stopped all threads. A thread in a system call cannot notice that by itself. */
 static __always_inline bool is_collecting(const struct java_facts *m)
 {
 	__u8 byte;
@@ -25,8 +26,8 @@ static __always_inline bool is_collecting(const struct java_facts *m)
 }
 
 /*
- * The id of the virtual thread that the current thread has mounted; 0 if none, VIRTUAL_UNKNOWN if it cannot be told
- * now.
+ * The id of the virtual thread that the current thread has mounted; 0 if there is none, VIRTUAL_UNKNOWN if it cannot be
+ * read now.
  */
 __noinline __u64 virtual_thread(struct java_thread *j)
 {

@@ -25,11 +25,11 @@ impl Runtime for Go {
             &[
                 Program::uprobe(
                     "go_birth",
-                    "Go: a goroutine acts for who started it",
+                    "Go: a goroutine acts for the goroutine that started it",
                     "a goroutine acts for what its parent acts for when it is first seen, before Go 1.21 for nothing",
                 ),
-                Program::uprobe("go_send", "Go: hand-over by channel to who waits", LOST_HAND_OVER),
-                Program::uprobe("go_recv", "Go: hand-over by channel from who waits", LOST_HAND_OVER),
+                Program::uprobe("go_send", "Go: hand-over by channel to a waiting goroutine", LOST_HAND_OVER),
+                Program::uprobe("go_recv", "Go: hand-over by channel from a waiting goroutine", LOST_HAND_OVER),
                 Program::uprobe(
                     "go_http",
                     "Go: for which request its HTTP and gRPC libraries act",
@@ -104,7 +104,7 @@ const RECV: &str = "runtime.recv";
 /// Longest of these functions.
 const MAX_FUNCTION: u64 = 4096;
 
-/// Where to probe; `None` if this is no Go program of a version that is known.
+/// Where to probe; `None` if this is not a Go program of a known version.
 fn plan(image: &Image<'_>) -> Option<Vec<ProbeSet>> {
     if !image.is_x86_64() {
         return None;

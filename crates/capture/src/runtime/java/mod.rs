@@ -1,12 +1,12 @@
-//! Java's virtual machine (HotSpot): where a thread says which virtual thread it has mounted, what it has made, and
-//! what it runs.
+//! Java's virtual machine (HotSpot): finds the places in its memory that show the mounted virtual thread, the objects
+//! and the current task of a thread.
 //!
 //! The machine describes its structures itself, for debuggers: `gHotSpotVMStructs` is a table of type, field and
-//! offset. The rest is learnt from the living threads: where the C library keeps a thread's `JavaThread`, and, before
-//! Java 24, where a `java.lang.Thread` keeps its id. An offset is believed only if it holds for all of them. A thread's
-//! object is recognised by the field that points back to the `JavaThread`. Where references are coloured (ZGC), no
-//! field does, and the machine is not followed. A machine without virtual threads (before Java 19) is followed as well:
-//! its workers run tasks all the same.
+//! offset. Two more offsets are learnt from the living threads: the place where the C library keeps a thread's
+//! `JavaThread`, and, before Java 24, the place of the id in a `java.lang.Thread`. An offset is accepted only if it
+//! holds for all threads. A thread's object is recognised by the field that points back to the `JavaThread`. With
+//! coloured references (ZGC) there is no such field, so the machine is not followed. A machine without virtual threads
+//! (before Java 19) is followed as well, because its workers run tasks, too.
 
 mod table;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use std::fs::File;
 use table::{Fields, Memory, BUFFER, HEAP, STUBS, SYMBOLS};
 
 const MAX_THREADS: u64 = 4096;
-/// So many threads are looked at, and not fewer.
+/// Greatest and least number of threads from which offsets are learnt.
 const LOOKED_AT: usize = 32;
 const ENOUGH: usize = 4;
 /// The C library's structure of a thread (glibc: 2,304 bytes).
@@ -63,11 +63,11 @@ impl Runtime for Java {
     fn ended(&self, maps: &FactMaps, pid: u32) {
         let Some(map) = maps.of_runtime(ALLOCATIONS) else { return };
         let keys = (0..=MARK_CHUNKS).map(|chunk| [pid.to_ne_bytes(), chunk.to_ne_bytes()].concat());
-        let _ = keys.map(|key| map.delete(&key)).find(Result::is_err); // all of them are there, or none
+        let _ = keys.map(|key| map.delete(&key)).find(Result::is_err); // either all keys exist or none
     }
 }
 
-/// `struct java_facts` of `bpf/runtime/java/thread.h`; all zero if there is none that can be followed.
+/// `struct java_facts` of `bpf/runtime/java/thread.h`; all zero if the machine cannot be followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Machine {
     collecting: u64,
@@ -78,11 +78,12 @@ struct Machine {
     current: u16,
     id: u16,
     id_in_object: u16,
-    /// Of JavaThread, and of that: start, top and end. `collections` is 0 if they are not known.
+    /// Offset of the buffer in JavaThread, and of start, top and end in the buffer. `collections` is 0 if these are not
+    /// known.
     buffer: [u16; 4],
     stack: u16,
     collections: u64,
-    /// 0 if tasks cannot be told, as the next two.
+    /// 0 if tasks cannot be found; so are the next two then.
     entry: u64,
     heap: [u64; 2],
 }
@@ -103,7 +104,7 @@ impl Machine {
     }
 }
 
-/// The machine's library: addresses of [`SYMBOLS`], and of its code in the file and in memory.
+/// The machine's library: addresses of [`SYMBOLS`], and file offset and address of its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Library {
     symbols: [u64; SYMBOLS.len()],
@@ -111,7 +112,7 @@ struct Library {
 }
 
 impl Library {
-    /// `None` if the file is no such machine.
+    /// `None` if the file is not the library of a Java machine.
     fn of(image: &Image<'_>) -> Option<Self> {
         if !image.is_x86_64() {
             return None;
@@ -125,7 +126,7 @@ impl Library {
         Some(Library { symbols, segment: image.code()? })
     }
 
-    /// What the process says; `None` if it does not (yet).
+    /// Learns the places in a process; `None` if they cannot be read (yet).
     fn learn(&self, process: &Process<'_>) -> Option<Machine> {
         let bias = process.mapped.filter(|_| process.follows_actors)?.bias(self.segment);
         let memory = File::open(format!("/proc/{}/mem", process.pid)).ok()?;
@@ -133,11 +134,11 @@ impl Library {
     }
 }
 
-/// What one thread says of where things are.
+/// Places as found in one thread.
 struct Seen {
-    /// Offsets in the C library's structure at which its JavaThread stands.
+    /// Offsets in the C library's structure of the thread that hold the address of its JavaThread.
     thread: BTreeSet<u16>,
-    /// Where its object points back to it, and keeps its id.
+    /// Offset in its java.lang.Thread of the field that points back to its JavaThread. The id follows it.
     back: u16,
     id: u64,
 }
@@ -169,7 +170,7 @@ fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Machine
     let mut seen = Vec::new();
     for i in 0..length.min(MAX_THREADS) {
         let thread = memory.word(threads.checked_add(8 * i)?)?;
-        // One that begins or ends has not all of it; a carrier says nothing while another thread is mounted.
+        // A thread that begins or ends is incomplete. A carrier shows nothing while a virtual thread is mounted.
         seen.extend(look(memory, &machine, thread));
         if seen.len() == LOOKED_AT {
             break;
@@ -188,7 +189,8 @@ fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Machine
     Some(machine)
 }
 
-/// Upper end of a stack, by which the first frame of Java is entered, the heap.
+/// Facts to find tasks: offset of the upper end of a stack, return address of the stub that calls the first method, and
+/// range of the heap.
 fn tasks(memory: &impl Memory, fields: &Fields, heap: u64) -> Option<(u16, u64, [u64; 2])> {
     let stack = fields.offset("JavaThread", "_stack_base").or_else(|| fields.offset("Thread", "_stack_base"))?;
     let entry = memory.word(fields.address(STUBS, "_call_stub_return_address")?)?;

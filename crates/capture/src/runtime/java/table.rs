@@ -1,11 +1,11 @@
-//! The table in which the machine describes its structures for debuggers, read from the memory of a process.
+//! Reads the table in which the Java machine describes its structures for debuggers, from the memory of a process.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 const TABLE: &str = "gHotSpotVMStructs";
-/// Where an entry of the table keeps what.
+/// Symbols of the table, and of the offsets of the fields in its entries.
 const TYPE: &str = "gHotSpotVMStructEntryTypeNameOffset";
 const FIELD: &str = "gHotSpotVMStructEntryFieldNameOffset";
 const OFFSET: &str = "gHotSpotVMStructEntryOffsetOffset";
@@ -13,13 +13,13 @@ const ADDRESS: &str = "gHotSpotVMStructEntryAddressOffset";
 const STRIDE: &str = "gHotSpotVMStructEntryArrayStride";
 pub(super) const SYMBOLS: [&str; 6] = [TABLE, TYPE, FIELD, OFFSET, ADDRESS, STRIDE];
 
-/// More than any version has: a table without an end is none.
+/// More entries than any version has. Reading stops there, in case the table has no end.
 const MAX_ENTRIES: u64 = 8192;
 pub(super) const MAX_NAME: usize = 64;
 
-/// Memory of a process, which it changes meanwhile.
+/// Memory of a process. The process may change it at any time.
 pub(super) trait Memory {
-    /// Fills the buffer, or says that not all of it can be read.
+    /// Fills the buffer; `None` if not all of it can be read.
     fn read(&self, at: u64, into: &mut [u8]) -> Option<()>;
 
     fn word(&self, at: u64) -> Option<u64> {
@@ -28,7 +28,7 @@ pub(super) trait Memory {
         Some(u64::from_ne_bytes(bytes))
     }
 
-    /// Words, as many as are wanted.
+    /// The words of `size` bytes from this address on.
     fn words(&self, at: u64, size: usize) -> Option<Vec<u64>> {
         let mut bytes = vec![0; size];
         self.read(at, &mut bytes)?;
@@ -36,7 +36,7 @@ pub(super) trait Memory {
         Some(words.filter_map(|w| w.try_into().ok()).map(u64::from_ne_bytes).collect())
     }
 
-    /// A text of C; empty if it is too long.
+    /// A C string; empty if it is too long.
     fn text(&self, at: u64) -> Option<String> {
         let mut bytes = [0; MAX_NAME];
         self.read(at, &mut bytes)?;
@@ -51,7 +51,7 @@ impl Memory for File {
     }
 }
 
-/// What the table says of the fields that are wanted: offset, or address of a static one.
+/// Offset and address of each wanted field; a static field has an address, any other an offset.
 pub(super) struct Fields(HashMap<(String, String), (u64, u64)>);
 
 impl Fields {
@@ -60,7 +60,7 @@ impl Fields {
             ["ThreadsSMRSupport", "ThreadsList", "Thread", "JavaThread", "OSThread", "Universe", HEAP, BUFFER, STUBS];
         let [mut at, kind, field, offset, address, stride] =
             symbols.iter().map(|s| memory.word(*s)).collect::<Option<Vec<_>>>()?.try_into().ok()?;
-        // The machine sets them as it is loaded.
+        // The machine fills these in while it is loaded, so they may not be set yet.
         if at == 0 || !(8..=256).contains(&stride) || [kind, field, offset, address].iter().any(|o| *o >= stride) {
             return None;
         }

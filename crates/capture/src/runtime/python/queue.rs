@@ -18,7 +18,7 @@ const PROGRAM: &str = "python_queue";
 const PROGRAMS: &[Program] = &[Program::uprobe(
     PROGRAM,
     "Python: which job an executor's worker takes",
-    "a worker acts for who woke it, which may not be whose job it took",
+    "a worker acts for the thread that woke it, even if it took the job of another thread",
 )];
 
 impl Runtime for Queues {
