@@ -26,11 +26,11 @@ mod time {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ServiceMap)]
 pub struct Document {
-    /// First instant, Unix ns.
+    /// Begin of the range, Unix ns.
     #[serde(with = "time")]
     #[schema(value_type = String)]
     pub from_ns: u64,
-    /// First instant behind it, Unix ns.
+    /// End of the range (not included), Unix ns.
     #[serde(with = "time")]
     #[schema(value_type = String)]
     pub to_ns: u64,
@@ -46,7 +46,7 @@ pub struct Document {
     pub nodes: Vec<MapNode>,
     /// Edges, most calls first.
     pub edges: Vec<MapEdge>,
-    /// Connections beyond those whose ends could be matched; their calls may stand on two edges.
+    /// Number of connections whose two ends could not be matched. Their calls may count on two edges.
     #[serde(default)]
     #[schema(required)]
     pub unmatched: u64,
@@ -55,7 +55,7 @@ pub struct Document {
 /// A service, or ends that are not observed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MapNode {
-    /// Unique in the map: `KIND:NAME`.
+    /// Id, unique in the map: `KIND:NAME`.
     pub id: String,
     /// `service.name`, DNS name, address, or address block.
     pub name: String,
@@ -66,7 +66,7 @@ pub struct MapNode {
     #[serde(default)]
     #[schema(required)]
     pub hosts: Vec<String>,
-    /// What it answered. Durations are those that its callers saw.
+    /// Calls that it answered. Durations are those that its callers observed.
     pub calls: CallStats,
 }
 
@@ -87,21 +87,22 @@ pub struct MapEdge {
     #[serde(default)]
     #[schema(required)]
     pub protocols: Vec<String>,
-    /// Every call once: as the caller saw it where it was observed. Connections where nothing was understood.
+    /// Calls, each counted once: as observed by the caller, or by the callee if the caller was not observed. If no
+    /// protocol was understood, these are connections.
     pub calls: CallStats,
-    /// Connections that were not understood, beside calls that were.
+    /// Further connections whose protocol was not understood.
     #[serde(default)]
     #[schema(required)]
     pub opaque: u64,
     /// TCP health (of UDP: sockets, bytes and datagrams).
     pub tcp: TcpStats,
-    /// What the caller saw; null if it was not observed.
+    /// Observations of the caller; null if it was not observed.
     pub client: Option<ViewStats>,
-    /// What the callee saw; null if it was not observed.
+    /// Observations of the callee; null if it was not observed.
     pub server: Option<ViewStats>,
 }
 
-/// The view of one end.
+/// Observations of one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ViewStats {
     /// Calls.
@@ -121,7 +122,7 @@ pub struct CallStats {
     pub request_bytes: u64,
     /// Bytes from callee to caller.
     pub response_bytes: u64,
-    /// Median duration, ns; 0 if unknown, as of connections that were not understood (`tcp` has their round trips).
+    /// Median duration, ns; 0 if unknown. It is unknown if no protocol was understood; `tcp` then has round-trip times.
     pub p50_ns: u64,
     /// 95th percentile, ns.
     pub p95_ns: u64,
@@ -132,7 +133,7 @@ pub struct CallStats {
 /// Connections and TCP health: from flow records where there are some, else from spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TcpStats {
-    /// Whether flow records say this; without them only retransmissions, RTT and handshakes are known, from spans.
+    /// Whether there are flow records. Without them only retransmissions, RTT and handshakes are known, from spans.
     pub from_flows: bool,
     /// Connections opened.
     pub opened: u64,
@@ -170,8 +171,8 @@ pub struct TcpStats {
     pub connect_p50_ns: u64,
     /// Its 95th percentile.
     pub connect_p95_ns: u64,
-    /// Median time for which received bytes waited in the socket, ns, by spans: requests at the callee, or responses at
-    /// the caller if the callee was not observed; 0 if unknown.
+    /// Median time that received bytes waited in the socket, ns; 0 if unknown. Spans give it: for requests at the
+    /// callee, or for responses at the caller if the callee was not observed.
     #[serde(default)]
     #[schema(required)]
     pub queue_p50_ns: u64,

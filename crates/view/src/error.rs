@@ -7,21 +7,21 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wirespan_store::StoreError;
 
-/// Body of every answer that is not a success.
+/// Body of every response with an error status.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ErrorBody {
     /// The error.
     pub error: Problem,
 }
 
-/// What was wrong, where, and what to do.
+/// The error: its kind, its place in the request, and how to avoid it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
     /// Stable code: `bad_query`, `not_found`, `store`, `busy`, `method`, `host`.
     pub code: &'static str,
     /// One sentence for people.
     pub message: String,
-    /// Parameter of the request that is wrong.
+    /// Name of the wrong parameter; absent if no parameter is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
     /// The part of the parameter's value that was not understood.

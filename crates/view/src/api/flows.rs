@@ -24,30 +24,30 @@ const MAX_LIMIT: usize = 100_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FlowParams {
-    /// Earliest window: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
+    /// Begin of the range: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
     from: Option<String>,
-    /// Windows before. Default `now`.
+    /// End of the range, in the same forms, or `now`. Default `now`.
     to: Option<String>,
-    /// Name of the service whose flow it is.
+    /// Name of the service to which the flow belongs.
     service: Option<String>,
     /// Address of the other end.
     remote: Option<String>,
-    /// Port at which the server's side listens.
+    /// Port at which the server listens.
     port: Option<u16>,
     /// Process id.
     pid: Option<u32>,
-    /// At most so many, the latest; at most 100000. Default 1000.
+    /// Number of records to return, the latest ones; at most 100000. Default 1000.
     limit: Option<usize>,
 }
 
 /// Conditions on flow records; all given conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct FlowFilter {
-    /// Name of the service that the flow belongs to.
+    /// Name of the service to which the flow belongs.
     pub service: Option<String>,
     /// Address of the other end.
     pub remote: Option<IpAddr>,
-    /// Port at which the server's side listens.
+    /// Port at which the server listens.
     pub port: Option<u16>,
     /// Process id.
     pub pid: Option<u32>,
@@ -63,29 +63,29 @@ impl FlowFilter {
     }
 }
 
-/// Flow records of a time, oldest first.
+/// Flow records of a range of time, oldest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct FlowRecords {
     /// The records.
     pub flows: Vec<FlowRecord>,
-    /// How many matched; those before the ones above are left out.
+    /// Number of records that matched. If it is greater than the number of records here, older ones were left out.
     pub matched: u64,
 }
 
-/// What one process exchanged with one address at one listening port in a window of time.
+/// Traffic of one process with one address at one listening port in one window of time.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FlowRecord {
     /// Begin of the window, Unix ns.
     pub start_ns: String,
     /// End of the window, Unix ns.
     pub end_ns: String,
-    /// Service whose flow it is; the process's name if it has none.
+    /// Service of the process; the name of the process if it has no service name.
     pub service: String,
     /// Name of the process.
     pub comm: String,
     /// Process id.
     pub pid: u32,
-    /// When that process started, ns since boot.
+    /// When the process started, ns since boot.
     pub process_start_ns: String,
     /// Name of the host.
     pub host: String,
@@ -99,13 +99,13 @@ pub struct FlowRecord {
     pub local: String,
     /// Address of the other end; `::` if there is none or it is not known.
     pub remote: String,
-    /// Port at which the server's side listens.
+    /// Port at which the server listens.
     pub port: u16,
     /// Port of the client's end of one of the connections; 0 if not known.
     pub client_port: u16,
     /// Inode of the network namespace.
     pub netns: u32,
-    /// What was exchanged; these fields stand beside the others.
+    /// Counts of the traffic, as further fields of the record.
     #[serde(flatten)]
     pub counts: FlowCounts,
 }
@@ -143,7 +143,7 @@ impl FlowRecord {
     }
 }
 
-/// The latest `limit` records of a time.
+/// The latest `limit` records of a range of time.
 ///
 /// # Errors
 /// The store cannot be read.

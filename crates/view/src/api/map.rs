@@ -14,7 +14,7 @@ use wirespan_model::TimeRange;
 
 /// Default number of steps of an edge's history.
 const STEPS: usize = 60;
-/// Greatest number of steps.
+/// Greatest number of steps that may be asked for.
 const MAX_STEPS: usize = 1000;
 
 /// Parameters of the map.
@@ -22,9 +22,9 @@ const MAX_STEPS: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MapParams {
-    /// Earliest start: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
+    /// Begin of the range: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
     from: Option<String>,
-    /// Start before. Default `now`.
+    /// End of the range, in the same forms, or `now`. Default `now`.
     to: Option<String>,
 }
 
@@ -33,30 +33,30 @@ pub(super) struct MapParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EdgeParams {
-    /// Id of the caller in the map: `service:web`.
+    /// Id of the caller in the map, such as `service:web`.
     client: String,
-    /// Id of the called.
+    /// Id of the callee in the map.
     server: String,
     /// `tcp`, `udp` or `unix`. Default `tcp`.
     transport: Option<String>,
-    /// Port at which the called listens.
+    /// Port at which the callee listens.
     port: u16,
-    /// Steps of time, at most 1000. Default 60.
+    /// Number of steps into which the range is divided, at most 1000. Default 60.
     steps: Option<usize>,
-    /// Earliest start: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
+    /// Begin of the range: Unix ns, RFC 3339, or `-15m`. Default `-1h`.
     from: Option<String>,
-    /// Start before. Default `now`.
+    /// End of the range, in the same forms, or `now`. Default `now`.
     to: Option<String>,
 }
 
 /// One edge over time.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct EdgeHistory {
-    /// The edge over the whole range; null if there is none in it.
+    /// The edge over the whole range; null if it does not occur in the range.
     edge: Option<MapEdge>,
     /// Length of a step, ns.
     step_ns: u64,
-    /// Every step of the range, also those in which nothing happened.
+    /// All steps of the range, also those without a call.
     points: Vec<EdgePoint>,
 }
 
@@ -65,17 +65,17 @@ pub(super) struct EdgeHistory {
 pub(super) struct EdgePoint {
     /// Start of the step, Unix ns.
     start_ns: String,
-    /// Calls that began.
+    /// Number of calls that began in the step.
     calls: u64,
-    /// Of these, failed.
+    /// Number of these calls that failed.
     errors: u64,
     /// Median duration, ns; 0 if there was no call.
     p50_ns: u64,
-    /// 95th percentile, ns.
+    /// 95th percentile of the duration, ns.
     p95_ns: u64,
-    /// Bytes of the calls, both ways.
+    /// Bytes of the calls, in both directions.
     bytes: u64,
-    /// TCP health, as flow records say; of spans the RTT only.
+    /// TCP health, from flow records; without them only the RTT, from spans.
     tcp: TcpStats,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn range(from: Option<&str>, to: Option<&str>) -> Result<TimeRange, A
     Ok(range)
 }
 
-/// Who calls whom, how often, how fast, with how many errors, over how healthy connections.
+/// The dependency map: services, and the calls between them with rate, latency, errors and TCP health.
 #[utoipa::path(get, path = "/api/v1/map", params(MapParams), responses(
     (status = 200, body = Document), (status = 400, body = ErrorBody)))]
 pub(super) async fn map(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Json<Document>, ApiError> {

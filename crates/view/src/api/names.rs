@@ -20,19 +20,19 @@ pub(super) struct SuggestParams {
     /// `service`, `operation`, `endpoint`, `protocol` or `attribute-key`.
     #[serde(default)]
     field: String,
-    /// Start of the value, any case.
+    /// First characters of the value; case does not matter.
     #[serde(default)]
     prefix: String,
     /// Earliest start: Unix ns, RFC 3339, or `-15m`.
     from: Option<String>,
-    /// Most values.
+    /// Greatest number of values. Default 20.
     limit: Option<String>,
 }
 
 /// Values of a field.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Names {
-    /// Most frequent first.
+    /// The values, most frequent first.
     values: Vec<String>,
 }
 

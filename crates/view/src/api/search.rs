@@ -26,7 +26,7 @@ pub(super) async fn spans(State(state): State<ViewState>, RawQuery(raw): RawQuer
     Ok(Json(list.await?))
 }
 
-/// Traces with a span that meets every condition. `limit` counts traces.
+/// Traces in which at least one span meets every condition. `limit` is a number of traces.
 #[utoipa::path(get, path = "/api/v1/traces", params(SearchParams), responses(
     (status = 200, body = TraceList), (status = 400, body = ErrorBody)))]
 pub(super) async fn traces(

@@ -8,7 +8,7 @@ use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::Json;
 
-/// Counters of every stage, losses, and the store.
+/// Counters of every stage, among them losses, and the state of the store.
 #[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = StatusView)))]
 pub(super) async fn status(State(state): State<ViewState>) -> Json<StatusView> {
     let mut agent = state.status.status();

@@ -20,8 +20,8 @@ pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>
     Ok(Json(trace.await?))
 }
 
-/// The same as the model's own structure, for clients of the same version (`wirespan trace`). Not part of the
-/// description.
+/// The same trace as the model's own structure, for clients of the same version (`wirespan trace`). Not part of the
+/// OpenAPI description.
 pub(super) async fn model(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<Trace>, ApiError> {
     let trace = state.query(move |store| assemble_linked(store, find_trace(store, &id)?));
     Ok(Json(trace.await?))

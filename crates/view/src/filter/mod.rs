@@ -20,19 +20,19 @@ use wirespan_store::{Order, Query};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SearchParams {
-    /// Everything in one text: `service=cart status=error duration>10ms http.route=/x`.
+    /// All conditions in one text: `service=cart status=error duration>10ms http.route=/x`.
     pub(crate) q: Option<String>,
     /// Earliest start: Unix ns, RFC 3339, or `-15m`.
     pub(crate) from: Option<String>,
-    /// Start before: the same forms, or `now`.
+    /// End of the range: the same forms, or `now`.
     pub(crate) to: Option<String>,
-    /// `service.name` equals.
+    /// The `service.name` must equal this.
     pub(crate) service: Option<String>,
-    /// Operation (`GET`) or whole name (`GET /cart`) equals.
+    /// The operation (`GET`) or the whole name (`GET /cart`) must equal this.
     pub(crate) operation: Option<String>,
-    /// Target (`/cart`) contains.
+    /// The target (`/cart`) must contain this.
     pub(crate) endpoint: Option<String>,
-    /// Protocol equals (`http`, `redis`, …).
+    /// The protocol must equal this (`http`, `redis`, …).
     pub(crate) protocol: Option<String>,
     /// Status: `error` for any error, or its name (`ok`, `server-error`, …).
     pub(crate) status: Option<String>,
@@ -42,12 +42,12 @@ pub(crate) struct SearchParams {
     pub(crate) min_duration: Option<String>,
     /// Longest duration: `2s`.
     pub(crate) max_duration: Option<String>,
-    /// `key:value`, an attribute that must equal. May be repeated.
+    /// `key:value`: this attribute must have this value. May be repeated.
     #[serde(default)]
     pub(crate) attr: Vec<String>,
-    /// `newest` (default) or `slowest`.
+    /// Order of the results: `newest` (default) or `slowest`.
     pub(crate) order: Option<String>,
-    /// Most results.
+    /// Greatest number of results.
     pub(crate) limit: Option<String>,
 }
 

@@ -14,7 +14,7 @@ pub struct SpanView {
     /// Trace id that the message carried, 32 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_trace_id: Option<String>,
-    /// `GET /cart`, `SET`, `A example.org`.
+    /// Name of the span: `GET /cart`, `SET`, `A example.org`.
     pub name: String,
     /// `service.name`; empty if not known.
     pub service: String,
@@ -35,25 +35,25 @@ pub struct SpanView {
     pub duration_ns: u64,
     /// `ok`, `client-error`, `server-error`, `no-response`, `reset`, `one-way`, `no-request`, `closed` or `unset`.
     pub status: &'static str,
-    /// Whether people would call it an error.
+    /// Whether the status counts as an error.
     pub error: bool,
-    /// Numeric status of the protocol.
+    /// Numeric status of the protocol; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_code: Option<i32>,
     /// Error text, masked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error_text: String,
-    /// `GET`, `SET`, `A`.
+    /// Operation: `GET`, `SET`, `A`.
     pub operation: String,
-    /// `/cart`, a DNS name.
+    /// Target of the operation: `/cart`, a DNS name.
     pub target: String,
     /// Bytes of the request.
     pub request_bytes: u64,
     /// Bytes of the response.
     pub response_bytes: u64,
-    /// `address:port` of the asking end; empty for Unix sockets.
+    /// `address:port` of the end that sent the request; empty for Unix sockets.
     pub client: String,
-    /// `address:port` of the answering end; empty for Unix sockets.
+    /// `address:port` of the end that sent the response; empty for Unix sockets.
     pub server: String,
     /// Process id, 0 if not known.
     pub pid: u32,
@@ -62,7 +62,7 @@ pub struct SpanView {
     /// Goroutine or coroutine, decimal; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coroutine: Option<String>,
-    /// X-Request-ID.
+    /// Value of the X-Request-ID header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// Span id that the message carried as its parent, 16 hex digits.
@@ -93,13 +93,13 @@ pub(crate) enum AttributeValue {
 pub struct TcpView {
     /// Smoothed round-trip time, ns; 0 if unknown.
     pub srtt_ns: u64,
-    /// Segments sent again that held bytes which this end sent for the span.
+    /// Number of retransmitted segments with bytes that this end sent for the span.
     pub retransmits: u32,
-    /// Resets that ended the connection before the span was over.
+    /// Number of resets that ended the connection before the span was over.
     pub resets: u32,
     /// Handshake time, ns, on the first span of a connection; 0 if unknown.
     pub connect_ns: u64,
-    /// How long the bytes that this end received had lain in the socket, ns; 0 if unknown.
+    /// How long the received bytes waited in the socket until they were read, ns; 0 if unknown.
     pub queue_ns: u64,
     /// Sequence number of the request's first byte.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,11 +112,11 @@ pub struct TcpView {
 /// Link from a span to its parent.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LinkView {
-    /// The parent, 16 hex digits.
+    /// Span id of the parent, 16 hex digits.
     pub span_id: String,
-    /// Why it is believed to be the parent: `carried`, `wire`, `thread`, …
+    /// Evidence that it is the parent: `carried`, `wire`, `thread`, …
     pub evidence: &'static str,
-    /// 0–1.
+    /// Probability that it is the parent, 0–1.
     pub confidence: f32,
 }
 
@@ -130,19 +130,19 @@ impl From<&ParentLink> for LinkView {
     }
 }
 
-/// Why two spans of different traces belong together.
+/// Link to a span of another trace that moved the same message through a broker.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SpanLinkView {
-    /// The other span, 16 hex digits.
+    /// Id of the other span, 16 hex digits.
     pub span_id: String,
-    /// Its trace, 32 hex digits, if it is known.
+    /// Id of the other span's trace, 32 hex digits; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// `from-producer`: it sent what this span received; `to-consumer`: it received what this span sent.
+    /// `from-producer`: this span received the message that the other one sent. `to-consumer`: the other way round.
     pub way: &'static str,
-    /// `broker`.
+    /// Evidence for the link: `broker`.
     pub evidence: &'static str,
-    /// 0–1.
+    /// Probability that the link is right, 0–1.
     pub confidence: f32,
 }
 
@@ -161,7 +161,7 @@ impl From<&SpanLink> for SpanLinkView {
 /// Spans found by a search.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct SpanList {
-    /// The spans, in the order asked for.
+    /// The spans, in the order that the search asked for.
     pub(crate) spans: Vec<SpanView>,
     /// Whether the limit was reached, so that there may be more.
     pub(crate) limited: bool,

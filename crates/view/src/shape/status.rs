@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wirespan_store::StoreStatus;
 
-/// What `/api/v1/status` answers.
+/// Answer of `/api/v1/status`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct StatusView {
     /// Version of wirespan.
     pub(crate) version: &'static str,
-    /// Now by the server's clock, Unix ns.
+    /// Current time of the server's clock, Unix ns.
     pub(crate) now_ns: String,
     /// The store.
     pub(crate) store: StoreView,
-    /// The rest of the process.
+    /// The other parts of the process.
     pub(crate) agent: AgentStatus,
 }
 
 /// State of the store.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct StoreView {
-    /// Spans that can be found.
+    /// Number of spans in the store.
     pub(crate) spans: u64,
     /// Bytes on disk.
     pub(crate) disk_bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) struct StoreView {
     /// Start of the newest span, Unix ns; absent if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) newest_ns: Option<String>,
-    /// Why nothing is written at present, if so.
+    /// Why the store does not write at present; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stopped: Option<String>,
     /// Spans refused since the start, by reason.
@@ -51,14 +51,14 @@ impl From<StoreStatus> for StoreView {
     }
 }
 
-/// State of what runs beside the view: capture, decode, join, ship.
+/// State of the stages beside the view: capture, decode, join, ship.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentStatus {
-    /// `run`, `up`, `server`, …
+    /// The command: `run`, `up`, `server`, …
     pub mode: String,
-    /// What is traced, in words; empty for a server.
+    /// The targets, in words; empty for a server.
     pub targets: String,
-    /// Things that a person should know: a missing kernel feature, a full disk. One sentence each.
+    /// Problems that the user should know: a missing kernel feature, a full disk. One sentence each.
     pub notes: Vec<String>,
     /// Stages in the order of the data flow.
     pub stages: Vec<Stage>,
@@ -67,19 +67,19 @@ pub struct AgentStatus {
 /// Counters of one stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stage {
-    /// `capture`, `decode`, `join`, …
+    /// Name of the stage: `capture`, `decode`, `join`, …
     pub name: String,
-    /// Its counters.
+    /// Counters of the stage.
     pub counters: Vec<Counter>,
 }
 
 /// A counter since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counter {
-    /// What is counted: `events in`, `ring full`.
+    /// Name of the counter: `events in`, `ring full`.
     pub name: String,
-    /// How many.
+    /// Count since the start of the process.
     pub value: u64,
-    /// Whether it counts something lost.
+    /// Whether the counter counts losses.
     pub loss: bool,
 }

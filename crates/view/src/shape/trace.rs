@@ -15,11 +15,11 @@ pub struct TraceView {
     pub start_ns: String,
     /// End of the latest span, Unix ns.
     pub end_ns: String,
-    /// Between the two, ns.
+    /// From the start to the end, ns.
     pub duration_ns: u64,
     /// False if a limit cut the search for spans short.
     pub complete: bool,
-    /// Spans that are errors.
+    /// Number of spans that are errors.
     pub errors: u32,
     /// Services in the trace, most spans first.
     pub services: Vec<ServiceCount>,
@@ -47,12 +47,12 @@ pub struct TraceSpanView {
     pub span: SpanView,
 }
 
-/// Spans of a service in a trace.
+/// Number of spans that a service has in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ServiceCount {
     /// `service.name`.
     pub service: String,
-    /// Spans.
+    /// Number of its spans.
     pub spans: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct ServiceCount {
 pub(crate) struct TraceSummary {
     /// 32 hex digits.
     pub(crate) id: String,
-    /// First root, 16 hex digits: from it the same trace is found again.
+    /// Span id of the first root, 16 hex digits. It finds the same trace again.
     pub(crate) root_id: String,
     /// Name of the root.
     pub(crate) name: String,
@@ -77,13 +77,13 @@ pub(crate) struct TraceSummary {
     pub(crate) start_ns: String,
     /// Duration of the whole trace, ns.
     pub(crate) duration_ns: u64,
-    /// Spans.
+    /// Number of spans.
     pub(crate) spans: u32,
-    /// Spans that are errors.
+    /// Number of spans that are errors.
     pub(crate) errors: u32,
     /// Services, most spans first.
     pub(crate) services: Vec<ServiceCount>,
-    /// Spans of the trace that matched the search, 16 hex digits each, the root first if it did; at most 100.
+    /// Ids of the spans that matched the search, 16 hex digits each; at most 100. The root comes first if it matched.
     pub(crate) matched: Vec<String>,
     /// False if a limit cut the search for spans short.
     pub(crate) complete: bool,
