@@ -74,7 +74,7 @@ pub fn ends(a: Endpoint, b: Endpoint) -> Ends {
 /// One message, as either reader puts it. What a protocol (or tshark) has no word for stays empty on both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Who sent it.
+    /// The end that sent it.
     pub from: Endpoint,
     /// Its part.
     pub kind: Kind,

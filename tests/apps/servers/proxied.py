@@ -67,7 +67,7 @@ class Proxied(Web):
             ) as record:
                 got, _ = self.ask(connection, "GET", f"{target}?token={self.secret('url')}")
                 assert got == status
-                # Behind the header, the client is whom it names.
+                # Behind the PROXY header, the client is the address that the header names.
                 self.also_seen(
                     record,
                     port=connection.behind,

@@ -19,7 +19,7 @@ class Rocketmq(Client):
     more_ports = (names,)
     programs = ("java",)
     files = ("rocketmq/rocketmq-broker-*.jar", "rocketmq-classes/Rocketmq.class")
-    # Of the client's library and of the broker: which brokers there are, who reads what, how far.
+    # Requests of the client library and the broker: the list of brokers, consumers, and their offsets.
     also = tuple(
         f"rocketmq {name}"
         for name in (

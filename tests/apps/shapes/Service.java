@@ -31,8 +31,8 @@ import java.util.concurrent.ThreadPoolExecutor;
  * itself makes them, {@code pool} gives each to a fixed thread pool of WORKERS and waits, {@code fanout} gives it all
  * at once. {@code client} makes them itself, too, by the JDK's client, which all share and which hands them to threads
  * of its own. {@code virtual} and {@code virtual-fanout} (Java 21): a virtual thread per connection makes them, or
- * starts one for each. {@code reactor}: the JDK's selector-driven server and client; whoever gets the last answer goes
- * on.
+ * starts one for each. {@code reactor}: the JDK's selector-driven server and client; the thread that gets the
+ * last answer goes on.
  */
 public final class Service {
     private static final String NAME = System.getenv("SERVICE");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Messages through a real Kafka: who produced what, who fetched it, and what was called for it; and what should say so.
+"""Messages through a real Kafka: compares producers, consumers and the calls for each message with the traces.
 
 usage: brokers.py run --dir WORKDIR [--requests N] [--users U [--flat-out]] [--seconds S] [--settle S]
        brokers.py compare OTLP_FILE WORKDIR      JSON; `passages.py` says what is in it

@@ -16,7 +16,7 @@
 namespace coroutines
 {
 
-/* Runs until it first waits; who awaits it goes on when it is done. */
+/* Runs until it first waits. The coroutine that awaits it goes on when it is done. */
 class Task
 {
       public:
@@ -146,7 +146,7 @@ class Loop
 		epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 	}
 
-	/* Who waits for it tries again: something may have happened there. */
+	/* Something may have happened at this descriptor. The coroutine that waits for it tries again. */
 	Event event(int fd)
 	{
 		return { waiting[fd] };
@@ -192,7 +192,7 @@ class Loop
 	}
 
 	/*
-	 * Whether it was answered with 200. Questions and answers are shorter than any buffer: who sends does not wait.
+	 * Whether the answer was 200. Requests and answers are shorter than any buffer, so a send does not wait.
 	 */
 	Task make(const Request &request, Call what)
 	{

@@ -27,7 +27,7 @@ REACTOR = (95, 97)
 @dataclasses.dataclass
 class Shape:
     runtime: str  # of front and mid: one of RUNTIMES
-    how: str  # who makes the calls: HOW of the runtime's service
+    how: str  # how the calls are made: HOW of the runtime's service
     aim: tuple
     what: str  # for people
     workers: int = 8
@@ -37,7 +37,7 @@ class Shape:
     leaf: str = "c"
     tree: dict = dataclasses.field(
         default_factory=lambda: SMALL
-    )  # service → whom it calls; the called before the callers
+    )  # service → services that it calls; callees before their callers
     inside: tuple = ()  # command before that of each service
 
     def slower_a_user(self):

@@ -6,7 +6,7 @@ export interface Label {
   readonly x: number;
   readonly y: number;
   readonly width: number;
-  /** Who keeps its place where two would lie on each other: the greater. */
+  /** If two labels overlap, the one with the greater weight keeps its place. */
   readonly weight: number;
 }
 

@@ -318,7 +318,7 @@ proptest! {
         let own = |name: &str| name.split(' ').next().map(str::to_string);
         for (first, second) in [(first, second), (second, first), (first, &answer[..answer.len().min(second.len())])] {
             let said = verdict(Transport::Tcp, first, second, (1, 1));
-            // `get key` with `+OK` is a conversation of Redis, whoever the halves are from.
+            // `get key` with `+OK` is a conversation of Redis, even if the halves come from other protocols.
             let typed = said == Some("redis") && first.first().is_some_and(u8::is_ascii_alphabetic);
             let owned = [own(name), own(second_name)].contains(&said.map(str::to_string));
             let fair = typed || matches!(said, None | Some("more")) || owned;

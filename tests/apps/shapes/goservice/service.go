@@ -1,5 +1,5 @@
-// Package goservice is what the services of a shape in Go have in common: the environment (README.md of the folder
-// above), who makes the calls of a request, and the ground truth.
+// Package goservice has the common parts of the Go services of a shape: the environment (README.md of the folder
+// above), the ways to make the calls of a request, and the ground truth.
 package goservice
 
 import (
