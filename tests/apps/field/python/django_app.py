@@ -19,7 +19,7 @@ from shared import BACK, DATABASE_URL, LEAF, REDIS_PORT
 database = urlsplit(DATABASE_URL)
 settings.configure(
     ALLOWED_HOSTS=["*"],
-    ROOT_URLCONF=__name__,
+    ROOT_URLCONF=os.environ.get("DJANGO_URLS", __name__),
     SECRET_KEY="field",
     MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
     DATABASES={

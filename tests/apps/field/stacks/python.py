@@ -6,34 +6,125 @@ from stack import LOOPS, THREADS, App, Stack
 
 PYTHON = "{cache}/field_python/bin/python"
 POOL = json.dumps({"OPTIONS": {"pool": {"min_size": 2, "max_size": 10}}})
+ROUTES = ("seq", "par", "tx", "nest")
+
+
+def python(*command, **env):
+    return App([PYTHON, *command], env, needs=("field_python/bin/gunicorn",))
 
 
 def uvicorn(app, *options, **env):
-    command = [PYTHON, "-m", "uvicorn", "--app-dir", "{here}/python", "--port", "{port}", "--no-access-log", *options]
-    return App([*command, app], env, needs=("field_python/bin/uvicorn",))
+    return python(
+        "-m", "uvicorn", "--app-dir", "{here}/python", "--port", "{port}", "--no-access-log", *options, app, **env
+    )
 
 
-def gunicorn(app, *options, **env):
-    command = [PYTHON, "-m", "gunicorn", "--chdir", "{here}/python", "-b", "127.0.0.1:{port}"]
-    command += ["--no-control-socket", *options]  # it would be one file for all
-    return App([*command, app], env, needs=("field_python/bin/gunicorn",))
+def gunicorn(app, worker, *options, **env):
+    # Its control socket would be one file for all.
+    options = ("--no-control-socket", "-k", worker, *options)
+    return python("-m", "gunicorn", "--chdir", "{here}/python", "-b", "127.0.0.1:{port}", *options, app, **env)
 
 
-GTHREAD = gunicorn("django_app:wsgi", "-k", "gthread", "--threads", "16", DJANGO_DATABASE=POOL)
-FASTAPI_ROUTES = ("seq", "par", "tx", "nest", "stream", "later", "deep", "thread")
+FASTAPI = uvicorn("fastapi_app:app", "--loop", "asyncio")
+FASTAPI_UVLOOP = uvicorn("fastapi_app:app", "--loop", "uvloop", "--workers", "2")
+FASTAPI_SYNC = uvicorn("fastapi_sync:app", "--loop", "uvloop")
+STARLETTE = uvicorn("starlette_app:app", "--loop", "asyncio")
+AIOHTTP = python("{here}/python/aiohttp_app.py")
+DJANGO_SYNC = gunicorn("django_app:wsgi", "sync", "--workers", "4")
+DJANGO_GTHREAD = gunicorn("django_app:wsgi", "gthread", "--threads", "16", DJANGO_DATABASE=POOL)
+DJANGO_GEVENT = gunicorn("django_app:wsgi", "gevent")
+DJANGO_ASGI = uvicorn("django_async:app", DJANGO_URLS="django_async")
+FLASK_SYNC = gunicorn("flask_app:app", "sync", "--workers", "4")
+FLASK_GTHREAD = gunicorn("flask_app:app", "gthread", "--workers", "2", "--threads", "8")
+FLASK_GEVENT = gunicorn("flask_app:app", "gevent")
+FLASK_OWN = python("-m", "flask", "--app", "{here}/python/flask_app.py", "run", "--port", "{port}")
 
 STACKS = {
     "fastapi": Stack(
         "Python: FastAPI on uvicorn, asyncpg, httpx, redis.asyncio in front of Django on gunicorn gthread, psycopg",
-        uvicorn("fastapi_app:app", "--loop", "asyncio"),
+        FASTAPI,
         LOOPS,
-        routes=FASTAPI_ROUTES,
-        back=GTHREAD,
+        routes=(*ROUTES, "stream", "later", "deep", "thread"),
+        back=DJANGO_GTHREAD,
+    ),
+    "fastapi-uvloop": Stack(
+        "Python: FastAPI on uvloop, two workers, asyncpg, httpx in front of Starlette on asyncio, SQLAlchemy",
+        FASTAPI_UVLOOP,
+        LOOPS,
+        routes=(*ROUTES, "stream", "later", "deep", "thread"),
+        back=STARLETTE,
+    ),
+    "fastapi-sync": Stack(
+        "Python: FastAPI with functions in threads, SQLAlchemy, psycopg, httpx in front of Flask on gunicorn gthread",
+        FASTAPI_SYNC,
+        THREADS,
+        routes=(*ROUTES, "later"),
+        back=FLASK_GTHREAD,
+    ),
+    "starlette": Stack(
+        "Python: Starlette on uvicorn, SQLAlchemy on asyncpg, aiohttp's client in front of aiohttp, psycopg",
+        STARLETTE,
+        LOOPS,
+        routes=(*ROUTES, "later"),
+        back=AIOHTTP,
+    ),
+    "aiohttp": Stack(
+        "Python: aiohttp as server and client, psycopg's asynchronous pool in front of FastAPI on uvloop",
+        AIOHTTP,
+        LOOPS,
+        routes=(*ROUTES, "stream"),
+        back=FASTAPI_UVLOOP,
+    ),
+    "django-sync": Stack(
+        "Python: Django on gunicorn sync, psycopg, requests in front of Flask's own server",
+        DJANGO_SYNC,
+        THREADS,
+        back=FLASK_OWN,
     ),
     "django-gthread": Stack(
-        "Python: Django on gunicorn gthread, psycopg, requests in front of FastAPI on uvloop, asyncpg, httpx",
-        GTHREAD,
+        "Python: Django on gunicorn gthread, psycopg's pool, requests in front of FastAPI on uvicorn",
+        DJANGO_GTHREAD,
         THREADS,
-        back=uvicorn("fastapi_app:app", "--loop", "uvloop"),
+        back=FASTAPI,
+    ),
+    "django-gevent": Stack(
+        "Python: Django on gunicorn gevent, psycopg, requests in front of Flask on gunicorn gevent",
+        DJANGO_GEVENT,
+        LOOPS,
+        back=FLASK_GEVENT,
+    ),
+    "django-asgi": Stack(
+        "Python: Django's asynchronous views on uvicorn, its ORM in threads, httpx in front of FastAPI in threads",
+        DJANGO_ASGI,
+        LOOPS,
+        back=FASTAPI_SYNC,
+    ),
+    "flask-sync": Stack(
+        "Python: Flask on gunicorn sync, psycopg's pool, requests without a session in front of aiohttp",
+        FLASK_SYNC,
+        THREADS,
+        routes=(*ROUTES, "stream"),
+        back=AIOHTTP,
+    ),
+    "flask-gthread": Stack(
+        "Python: Flask on gunicorn gthread, two workers, psycopg's pool in front of Django on gunicorn sync",
+        FLASK_GTHREAD,
+        THREADS,
+        routes=(*ROUTES, "stream"),
+        back=DJANGO_SYNC,
+    ),
+    "flask-gevent": Stack(
+        "Python: Flask on gunicorn gevent, psycopg's pool in front of Django on gunicorn gevent",
+        FLASK_GEVENT,
+        LOOPS,
+        routes=(*ROUTES, "stream"),
+        back=DJANGO_GEVENT,
+    ),
+    "flask-own": Stack(
+        "Python: Flask on its own server, psycopg's pool in front of Django's asynchronous views",
+        FLASK_OWN,
+        THREADS,
+        routes=(*ROUTES, "stream"),
+        back=DJANGO_ASGI,
     ),
 }
