@@ -3,7 +3,7 @@
 
 usage: fetch.py [NAME...]      all of them without a name:
        python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-       shape_netty, tars, field_node, field_python, field_java_NAME, grpc_go, shape_grpc, otelcol
+       shape_netty, tars, field_node, field_python, field_java_NAME, field_go, grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -18,6 +18,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / "target" / "servers"
+FIELD_GO = HERE.parent / "field" / "go"
 
 
 class Failed(Exception):
@@ -161,6 +162,15 @@ def go(name, folder=None):
 
 FIELD_JAVA = {"tomcat": "Tomcat.java", "webflux": "Webflux.java"}
 
+
+def field_go():
+    """The field suite's Go services, a program each."""
+    folder = CACHE / "field_go"
+    folder.mkdir(exist_ok=True)
+    command = ("go", "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", "./...")
+    run(*command, cwd=FIELD_GO, GOFLAGS="-mod=readonly")
+
+
 # name → how, and the files that say what
 PARTS = {
     "python": (lambda: python("venv", "requirements.txt"), ["requirements.txt"]),
@@ -196,6 +206,7 @@ PARTS = {
         )
         for name, source in FIELD_JAVA.items()
     },
+    "field_go": (field_go, sorted(f for f in FIELD_GO.rglob("*.*") if f.is_file())),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (
         lambda: go("shape_grpc", "../shapes/grpc"),

@@ -23,6 +23,7 @@ import check  # noqa: E402 - from tests/apps/truth
 from servers import ID, SERVERS  # noqa: E402
 
 SQL_PORTS = {5432, 3306}
+USERS, OURS = 7000, 7900  # where users come; from here on, services that are not traced
 
 
 class Span(check.Span):
@@ -128,7 +129,7 @@ def compare(spans, work, show):
     for span in spans.values():
         if span.process and span.owner:
             members[span.owner].append(span)
-            if span.side == check.SERVER and span.path and span.ports and span.ports[1] < 7900:
+            if span.side == check.SERVER and span.path and span.ports and span.ports[1] < OURS:
                 serves[span.owner].append(span)
     links = []  # evidence, confidence, right
     for owner in requests:
@@ -142,8 +143,10 @@ def compare(spans, work, show):
                 if parent is not None and parent.owner != owner:
                     wrong[owner].append(f"{span} was called by {parent} of {parent.owner}")
                     links.append(("hop", span, False))
+                elif parent is None and span.ports and USERS < span.ports[1] < OURS:
+                    wrong[owner].append(f"no caller of {span}")
                 continue
-            if span.service == "load" or (parent is None and span.ports[1] == 7000):
+            if span.service == "load" or (parent is None and span.ports[1] == USERS):
                 continue
             right = (
                 parent is not None and parent.side == check.SERVER and parent.owner == owner and parent.pid == span.pid

@@ -28,7 +28,7 @@ from stacks import STACKS
 READY_SECONDS = 90
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
-FRONT, BACK = 7000, 7001
+USERS, BACK, BEHIND = 7000, 7001, 7002  # where users come, the back, the front if a proxy is before it
 
 
 class Skip(Exception):
@@ -89,16 +89,34 @@ class Run:
             "REDIS_PORT": str(SERVERS["redis"].port),
             "DATABASE_URL": f"postgresql://app@127.0.0.1:{SERVERS['postgresql'].port}/postgres",
             "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
-            "BACK_URL": f"http://127.0.0.1:{BACK}",
+            "BACK_URL": f"http{'s' if self.stack.tls else ''}://127.0.0.1:{BACK}",
+            **(self.certificate() if self.stack.tls else {}),
         }
-        for name, app, port in (("back", self.stack.back, BACK), ("front", self.stack.front, FRONT)):
+        front = BEHIND if self.stack.proxy else USERS
+        apps = (("back", self.stack.back, BACK), ("front", self.stack.front, front), ("proxy", self.stack.proxy, USERS))
+        for name, app, port in apps:
             if app:
                 if app.sources:
                     shutil.copytree(HERE / app.sources, CACHE / f"field_{app.sources}", dirs_exist_ok=True)
-                places = {"port": port, "here": HERE, "cache": CACHE, "work": self.work}
+                places = {"port": port, "here": HERE, "cache": CACHE, "work": self.work, "front": front}
+                if app.config:
+                    text = (HERE / app.config).read_text()
+                    for place, value in places.items():
+                        text = text.replace(f"@{place.upper()}@", str(value))
+                    places["config"] = self.work / pathlib.Path(app.config).name
+                    places["config"].write_text(text)
                 command = [str(w).format(**places) for w in app.command]
                 self.spawn(name, command, **urls, **app.env, PORT=str(port))
                 self.wait_port(name, port)
+
+    def certificate(self):
+        """One certificate for all; it is its own authority, which the clients of each language learn by a variable."""
+        key, crt = self.work / "tls.key", self.work / "tls.crt"
+        new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=field"
+        names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", crt)
+        subprocess.run([*new.split(), *names], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        trust = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
+        return {"TLS_CERT": str(crt), "TLS_KEY": str(key), **{name: str(crt) for name in trust}}
 
     def wait_port(self, name, port):
         deadline = time.monotonic() + READY_SECONDS
@@ -122,7 +140,7 @@ class Run:
         )
 
     def load(self, users, requests, routes):
-        child = self.spawn("load", [self.build / "load", f"127.0.0.1:{FRONT}", users, requests, ",".join(routes)])
+        child = self.spawn("load", [self.build / "load", f"127.0.0.1:{USERS}", users, requests, ",".join(routes)])
         out, _ = child.communicate()
         if not out:
             raise SystemExit(f"the users failed:\n{self.logs()}")
@@ -147,7 +165,7 @@ def check(stack):
     for server in stack.servers:
         if why := SERVERS[server].missing(None):
             raise Skip(why)
-    for app in (stack.front, stack.back):
+    for app in (stack.front, stack.back, stack.proxy):
         for program in app.programs if app else ():
             if not shutil.which(program):
                 raise Skip(f"needs {program}")

@@ -23,6 +23,7 @@ class App:
     needs: tuple = ()  # files below CACHE
     sources: str = ""  # folder here whose files are copied to CACHE/field_FOLDER, beside the packages they import
     programs: tuple = ()  # on PATH
+    config: str = ""  # file here, whose @PORT@, @FRONT@, @WORK@ are replaced; the command has its place as {config}
 
 
 @dataclasses.dataclass
@@ -33,3 +34,5 @@ class Stack:
     routes: tuple = ("seq", "par", "tx", "nest")
     servers: tuple = ("leaf", "redis", "postgresql")
     back: App | None = None  # what `/nest/ID` of the front calls, at `/seq/ID`
+    proxy: App | None = None  # in front of the front
+    tls: bool = False  # front and back have TLS_CERT and TLS_KEY, and BACK_URL is https

@@ -1,5 +1,5 @@
 """All stacks, by name; a file per language."""
 
-from stacks import java, node, python
+from stacks import go, java, node, python
 
-STACKS = {**node.STACKS, **python.STACKS, **java.STACKS}
+STACKS = {**go.STACKS, **node.STACKS, **python.STACKS, **java.STACKS}

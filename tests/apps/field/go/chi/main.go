@@ -1,0 +1,43 @@
+// Chi with its usual middleware, a pool of pgx, and redigo.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"wirespan/tests/field/shop"
+)
+
+func main() {
+	s := shop.New(shop.Redigo(), shop.Pgx(), shop.Client())
+	r := chi.NewRouter()
+	r.Use(middleware.RequestID, middleware.Recoverer, middleware.Timeout(20*time.Second))
+	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+		r.Get(path+"/{id}", func(w http.ResponseWriter, r *http.Request) {
+			answer, err := handle(r.Context(), chi.URLParam(r, "id"))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadGateway)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(answer)
+		})
+	}
+	route("/seq", s.Seq)
+	route("/par", s.Par)
+	route("/tx", s.Tx)
+	route("/nest", s.Nest)
+	route("/deep", s.Deep)
+	route("/work", s.Work)
+	r.Get("/later/{id}", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(s.Later(chi.URLParam(r, "id")))
+	})
+	r.Get("/stream/{id}", func(w http.ResponseWriter, r *http.Request) {
+		_ = s.Stream(r.Context(), chi.URLParam(r, "id"), shop.Saying(w))
+	})
+	shop.Serve(r)
+}

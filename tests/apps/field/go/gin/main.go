@@ -1,0 +1,39 @@
+// Gin, with a pool of pgx, go-redis and net/http's client.
+package main
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"wirespan/tests/field/shop"
+)
+
+func main() {
+	s := shop.New(shop.GoRedis(), shop.Pgx(), shop.Client())
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.Use(gin.Recovery())
+	route := func(path string, handle func(context.Context, string) (shop.Answer, error)) {
+		r.GET(path+"/:id", func(c *gin.Context) {
+			answer, err := handle(c.Request.Context(), c.Param("id"))
+			if err != nil {
+				c.JSON(http.StatusBadGateway, gin.H{"error": err.Error()})
+				return
+			}
+			c.JSON(http.StatusOK, answer)
+		})
+	}
+	route("/seq", s.Seq)
+	route("/par", s.Par)
+	route("/tx", s.Tx)
+	route("/nest", s.Nest)
+	route("/deep", s.Deep)
+	route("/work", s.Work)
+	r.GET("/later/:id", func(c *gin.Context) { c.JSON(http.StatusOK, s.Later(c.Param("id"))) })
+	r.GET("/stream/:id", func(c *gin.Context) {
+		_ = s.Stream(c.Request.Context(), c.Param("id"), shop.Saying(c.Writer))
+	})
+	shop.Serve(r)
+}
