@@ -27,7 +27,7 @@ USERS, OURS = 7000, 7900  # where users come; from here on, services that are no
 
 
 class Span(check.Span):
-    __slots__ = ("text", "pid", "owner", "kind", "prepares")
+    __slots__ = ("text", "pid", "owner", "kind", "named", "prepares")
 
 
 def read_spans(file):
@@ -50,6 +50,9 @@ def read_spans(file):
                     prepare = attrs.get("db.operation.name") == "PREPARE"
                     span.prepares = prepare and not span.text.lower().startswith("prepare")
                     span.pid = attrs.get("process.pid") or resource.get("process.pid")
+                    # The id in the path; gRPC has it in a header, which joins nothing.
+                    where = f"{span.path} {attrs.get('http.request.header.x-item')}"
+                    span.named = found[0] if (found := ID.search(where)) else None
                     span.owner = None
                     spans[span.id] = span
     return spans
@@ -102,8 +105,8 @@ def own(spans, work, servers):
             after = (s for s in seen[span.ports[0], key(span.text)] if s.start > span.start)
             span.owner = next((s.owner for s in after), None)
     for span in spans.values():
-        if span.process and span.owner is None and span.path and (found := ID.search(span.path)):
-            span.owner = found[0]
+        if span.process and span.owner is None and span.named:
+            span.owner = span.named
     return missing
 
 
@@ -129,7 +132,7 @@ def compare(spans, work, show):
     for span in spans.values():
         if span.process and span.owner:
             members[span.owner].append(span)
-            if span.side == check.SERVER and span.path and span.ports and span.ports[1] < OURS:
+            if span.side == check.SERVER and span.named and span.ports and span.ports[1] < OURS:
                 serves[span.owner].append(span)
     links = []  # evidence, confidence, right
     for owner in requests:

@@ -38,6 +38,10 @@ FLASK_SYNC = gunicorn("flask_app:app", "sync", "--workers", "4")
 FLASK_GTHREAD = gunicorn("flask_app:app", "gthread", "--workers", "2", "--threads", "8")
 FLASK_GEVENT = gunicorn("flask_app:app", "gevent")
 FLASK_OWN = python("-m", "flask", "--app", "{here}/python/flask_app.py", "run", "--port", "{port}")
+FASTAPI_GRPC = uvicorn("fastapi_grpc:app", "--loop", "asyncio")
+FLASK_GRPC = gunicorn("flask_grpc:app", "gthread", "--threads", "16")
+GRPC_AIO = python("{here}/python/grpc_aio_server.py")
+GRPC_SYNC = python("{here}/python/grpc_sync_server.py")
 
 STACKS = {
     "fastapi": Stack(
@@ -126,5 +130,19 @@ STACKS = {
         THREADS,
         routes=(*ROUTES, "stream"),
         back=DJANGO_ASGI,
+    ),
+    "grpc-aio": Stack(
+        "Python: FastAPI, grpc.aio in front of grpcio's server with threads, psycopg's pool, requests",
+        FASTAPI_GRPC,
+        LOOPS,
+        routes=("seq", "par", "list"),
+        back=GRPC_SYNC,
+    ),
+    "grpc-sync": Stack(
+        "Python: Flask on gunicorn gthread, grpcio in front of grpc.aio's server, asyncpg, aiohttp's client",
+        FLASK_GRPC,
+        LOOPS,
+        routes=("seq", "par", "list"),
+        back=GRPC_AIO,
     ),
 }
