@@ -85,9 +85,9 @@ enum ws_data_flag {
 	WS_F_FIRST = 2,	     /* first call of its direction run */
 	WS_F_ENTER = 4,	     /* `enter_ns` was measured; else it equals `exit_ns` */
 	WS_F_UNREADABLE = 8, /* payload was wanted and could not be read */
-	WS_F_ARRIVED = 32,   /* `enter_ns` is when what was received had arrived */
+	WS_F_ARRIVED = 32,   /* `enter_ns` is when the received bytes arrived */
 	WS_F_OVERTAKEN = 64, /* received: before its request was recorded; sent: that request */
-	WS_F_PLAINTEXT = 16, /* the bytes are what a TLS library gave or took; the rest tells of its ciphertext */
+	WS_F_PLAINTEXT = 16, /* the payload is plaintext of a TLS library; other fields describe its ciphertext */
 };
 
 struct ws_actor {
@@ -158,10 +158,10 @@ struct ws_trouble {
 	__u8 kind;
 	__u8 what;
 	__u16 segments;
-	__u32 from; /* sequence numbers that were sent again, … */
+	__u32 from; /* first sequence number that was sent again */
 	__u64 socket;
 	__u64 time_ns;
-	__u32 to; /* …up to this one */
+	__u32 to; /* sequence number behind the last one that was sent again */
 	__u32 pad;
 };
 
@@ -226,8 +226,8 @@ enum ws_verdict_flag {
 	WS_V_PLAINTEXT =
 		1,	   /* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
 	WS_V_SHARED = 2,   /* carries many requests at a time, answered in any order */
-	WS_V_DELIVERS = 4, /* brings a client work, which it begins when it has read it */
-	WS_V_PULLS = 8,	   /* …for which it asks, for nobody's sake */
+	WS_V_DELIVERS = 4, /* brings deliveries to its client, which begins the work when it reads one */
+	WS_V_PULLS = 8,	   /* the client asks for these deliveries; such a request has no cause */
 };
 
 /* Verdict of user space about a connection. */
@@ -369,7 +369,7 @@ enum ws_counter {
 	WS_C_FLOW_LOST,	      /* bundles lost: the ring of spilled ones was full, too */
 	WS_C_FLOW_UNLISTED,   /* connections beyond the table of sockets: bundled with each message instead */
 	WS_C_STREAMS,	      /* requests named by their HTTP/2 stream, received or sent */
-	WS_C_STREAMS_UNKNOWN, /* …whose stream or connection could not be told */
+	WS_C_STREAMS_UNKNOWN, /* such requests whose stream or connection could not be found */
 	WS_C_MAX,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What differs between architectures: syscall numbers and argument registers. */
+/* Differences between architectures: system call numbers and argument registers. */
 #ifndef WS_COMPAT_H
 #define WS_COMPAT_H
 
@@ -90,7 +90,8 @@
 #define WS_GO_ARG4(r) ((r)->regs[3])
 #define WS_GO_G(r) ((r)->regs[28])
 #define WS_COMPAT_TASK(task) 0
-#define WS_THREAD_SELF(task) 0UL /* lies below the register, by a size that is the library's own: not looked for */
+#define WS_THREAD_SELF(task) \
+	0UL /* not supported: it lies below the register at a distance that the C library chooses */
 #else
 #error "unsupported architecture"
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* How many bytes of a call its record shows, and the record's way to user space. */
+/* Decides how many bytes of a call its record carries, and sends the record to user space. */
 #ifndef WS_EMIT_H
 #define WS_EMIT_H
 
 /*
- * `asks`: the call is of the end that asks. Of it, every call shows its beginning: the next request may stand behind a
- * body that was answered before it was read. Such bodies are few; answers of many calls are not.
+ * Number of payload bytes that are wanted of a call. `asks`: the call has the direction of requests. Then its beginning
+ * is wanted even if it is not the first of its run: the next request may follow a body that was answered before it was
+ * read. That costs little, because requests of many calls are rare, unlike answers of many calls.
  */
 static __always_inline __u32 wanted(__u8 copy, __u16 bytes, bool young, bool first, bool asks, __u32 run_shown)
 {
@@ -33,7 +34,7 @@ static __always_inline void emit_record(struct scratch *r, __u32 payload, __u32 
 {
 	__u32 size = payload + appended;
 
-	barrier_var(size); /* or the verifier of Linux 6.1 learns nothing of it from the comparison */
+	barrier_var(size); /* without it, the verifier of Linux 6.1 learns no bound from the comparison */
 	if (size > sizeof(r->payload))
 		size = sizeof(r->payload);
 	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + size, BPF_RB_NO_WAKEUP))

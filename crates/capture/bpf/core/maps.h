@@ -79,8 +79,8 @@ struct {
 /* Set before load. */
 const volatile __u32 default_bytes = 0;
 const volatile __u32 young_bytes = 0;
-#define WS_RUN_BYTES 131072 /* after so many bytes of a run, its calls show no more than their beginning */
-#define WS_CALL_BYTES 4096  /* …which is this */
+#define WS_RUN_BYTES 131072 /* after so many bytes of a run, only the beginning of each further call is copied */
+#define WS_CALL_BYTES 4096  /* length of that beginning */
 const volatile __u32 cgroup_count = 0;
 const volatile __u32 tick_ns = 4000000; /* of the kernel's coarse clock */
 const volatile bool by_netns = false;
@@ -88,7 +88,7 @@ const volatile bool everything = false;
 const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
 const volatile bool waited_for =
-	false; /* only tasks are reported: user space waits for each, and a new program cannot */
+	false; /* messages are not seen, so user space waits for records: the start of a program wakes it */
 const volatile bool preemptible = false;	 /* docs/preemption.md */
 const volatile bool flows_by_syscalls = false;	 /* calls on connections are counted at the end of system calls */
 const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */
@@ -98,9 +98,9 @@ __u32 verdict_epoch;
 __u32 hooks_wanted; /* enum ws_hooks: user space attaches them */
 __u64 next_socket_id;
 __u64 next_provisional;
-bool flows_open; /* before, the self-test's own sockets are no flows */
+bool flows_open; /* false until the self-test is over, whose sockets are no flows */
 
-/* Atomic: a program that is preempted between load and store would undo what others have counted meanwhile. */
+/* Atomic, because a program that is preempted between load and store would undo counts of others. */
 static __always_inline void count(__u32 which)
 {
 	__u64 *n = bpf_map_lookup_elem(&counters, &which);
@@ -109,7 +109,7 @@ static __always_inline void count(__u32 which)
 		__sync_fetch_and_add(n, 1);
 }
 
-/* The same, for less, where the program holds the processor. */
+/* The same, but cheaper, for a program that cannot be preempted. */
 static __always_inline void count_held(__u32 which)
 {
 	__u64 *n = bpf_map_lookup_elem(&counters, &which);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What a socket is: addresses, transport, role; and which exchange its bytes belong to. */
+/* Properties of a socket: addresses, transport, role; and the exchange to which its bytes belong. */
 #ifndef WS_SOCK_H
 #define WS_SOCK_H
 
@@ -15,7 +15,7 @@ static __always_inline const struct tcp_sock *tcp_of(struct sock *sk)
 	return bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct tcp_sock));
 }
 
-/* Not atomic: what is lost is said again by the next call that needs it. */
+/* Not atomic: if a bit is lost, the next call with the same need sets it again. */
 static __always_inline void want_hooks(__u32 hooks)
 {
 	if ((hooks_wanted & hooks) != hooks)
@@ -115,7 +115,7 @@ static __always_inline struct sock_state *use_sock(struct sock *sk, struct task_
 			return NULL;
 		}
 		init_sock_state(s, cookie);
-	} else if (s->cookie != cookie) { /* a copy of its listener's */
+	} else if (s->cookie != cookie) { /* still a copy of its listener's state */
 		init_sock_state(s, cookie);
 	}
 	if (!read_tuple(&s->tuple, sk))
@@ -133,7 +133,7 @@ static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, _
 	struct addressed_sock *a = bpf_map_lookup_elem(&socks_by_address, &key);
 
 	if (a && a->inode == inode) {
-		/* Known since its connect(), which chooses the local port only after it is seen. */
+		/* The state was made in connect(), before the local port was chosen. */
 		if (a->state.tuple.transport == WS_TCP && !a->state.tuple.local_port)
 			read_tuple(&a->state.tuple, sk);
 		return &a->state;
@@ -146,15 +146,15 @@ static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, _
 	if (!a)
 		return NULL;
 	/*
-	 * The kernel makes a cookie when it is first asked for, which cannot be done from here: number the socket
-	 * ourselves.
+	 * The kernel makes a cookie when a program first asks for it, which this kind of program cannot do. So the
+	 * socket gets a number of our own.
 	 */
 	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 	if (!cookie)
 		cookie = 1ULL << 39 | __sync_fetch_and_add(&next_socket_id, 1);
 	init_sock_state(&a->state, cookie);
 	if (!read_tuple(&a->state.tuple, sk))
-		return NULL; /* `inode` stays 0: asked again at the next call, and refused again */
+		return NULL; /* `inode` stays 0, so the next call tries again */
 	fill_actor(&a->state.actor, task);
 	a->state.actor.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	a->inode = inode;
@@ -172,7 +172,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 	v = bpf_map_lookup_elem(&verdicts, &s->cookie);
 	if (v) {
 		s->verdict = 1;
-		/* Ciphertext shows its first records whole: session tickets stand before the first answer. */
+		/* The first records of ciphertext are copied whole, as session tickets precede the first answer. */
 		s->copy = v->flags & WS_V_PLAINTEXT ? WS_COPY_DEFAULT : v->copy;
 		s->bytes = v->flags & WS_V_PLAINTEXT ? WS_CIPHERTEXT_BYTES : v->bytes;
 		s->shared = !!(v->flags & WS_V_SHARED);

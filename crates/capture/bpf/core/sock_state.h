@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What a socket of a target is to us. */
+/* The state that is kept of each socket of a target. */
 #ifndef WS_SOCK_STATE_H
 #define WS_SOCK_STATE_H
 
@@ -7,20 +7,20 @@
 #define WS_YOUNG_CIPHERTEXT_CALLS 32
 #define WS_CIPHERTEXT_BYTES 16 /* of each call, once its plaintext is read: the header of a TLS record */
 
-/* Where the next record of TLS begins in one direction. Each has its own bytes: one is sent while one is received. */
+/* Where the next TLS record begins in one direction. Both directions may be in use at the same time. */
 struct tls_half {
 	__u32 record; /* sequence number of its header */
-	__u32 header; /* the bytes of it that the last call ended with, the first one lowest */
-	__u8 broken;  /* so many */
-	__u8 framed;  /* this is known */
+	__u32 header; /* first bytes of that header, if the last call ended within it; the first byte is the lowest */
+	__u8 broken;  /* number of these bytes */
+	__u8 framed;  /* the fields above are known */
 	__u8 pad[2];
 };
 
-/* What a socket of a target is to us. Children of a listener inherit a copy (BPF_F_CLONE). */
+/* State of a socket of a target. An accepted socket begins with a copy of its listener's state (BPF_F_CLONE). */
 struct sock_state {
 	__u64 cookie;
-	__u64 cause;	       /* of the current exchange (client sockets) */
-	__u64 untrusted_cause; /* …if the sender was not trusted: what the rules named */
+	__u64 cause;	       /* cause of the current exchange (client sockets) */
+	__u64 untrusted_cause; /* the cause that the rules named, if the sender was not trusted */
 	__u64 connect_cause;
 	__u64 connect_ns; /* start of the handshake; its length once it is over */
 	__u32 connect_tid;
@@ -39,14 +39,14 @@ struct sock_state {
 	__u8 copy;   /* enum ws_copy */
 	__u16 bytes; /* payload bytes per call, 0 = default */
 	__u8 announced : 1;
-	__u8 verdict : 1;     /* user space has spoken */
+	__u8 verdict : 1;     /* user space has given a verdict */
 	__u8 begun_short : 1; /* the run has begun, and its calls so far were too short to be a head */
 	__u8 shared : 1;      /* carries many requests at a time */
 	__u8 connect_untrusted : 1;
 	__u8 connect_later : 1;	   /* the opener did not wait until it was connected */
-	__u8 mixed : 1;		   /* …for different requests that this process serves */
-	__u8 delivers : 1;	   /* brings its client work, … */
-	__u8 pulls : 1;		   /* …for which that asks */
+	__u8 mixed : 1;		   /* its requests have different causes (shared connections) */
+	__u8 delivers : 1;	   /* it brings deliveries (of a broker) to its client */
+	__u8 pulls : 1;		   /* the client sends requests for these deliveries */
 	__u8 overtaken : 1;	   /* its answer was read, and the record of this request is still to come */
 	__u8 tls;		   /* carries records of TLS, of a thread or Go program that calls a TLS library */
 	struct tls_half halves[2]; /* by ws_direction */

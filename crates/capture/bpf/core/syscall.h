@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What a system call's number and registers say of it. */
+/* Facts about a system call that its number and registers show. */
 #ifndef WS_SYSCALL_H
 #define WS_SYSCALL_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a thread is to us, and for which request it acts. A runtime keeps its own state of a thread in its own folder.
+ * The state that is kept of each thread of a target, with its attribution. A runtime keeps further state of a thread in
+ * its own folder.
  */
 #ifndef WS_TASK_STATE_H
 #define WS_TASK_STATE_H
@@ -57,9 +58,9 @@ struct task_state {
 	__u64 enter_ns;
 	__u32 enter_seq;
 	__u8 woken_next;
-	__u8 mmsg_next;	   /* index of the next message of a running sendmmsg/recvmmsg… */
+	__u8 mmsg_next;	   /* index of the next message of a running sendmmsg/recvmmsg */
 	__u16 from_port;   /* sender of the datagram that is being received; 0 if not known */
-	__u64 mmsg_vector; /* …whose vector is this */
+	__u64 mmsg_vector; /* address of the vector of that call */
 	__u8 from[16];
 	__u64 flow_vector; /* as mmsg_vector, mmsg_next and from_port, for flows */
 	__u64 flow_next;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What targets send and receive on connections, where only the address of the socket is known. */
+/* Messages of targets on connections, on kernels where only the address of the socket is known. */
 #ifndef WS_FLOW_ADDRESS_H
 #define WS_FLOW_ADDRESS_H
 
 /*
- * Before Linux 6.3 a call is seen by its system call, and the socket by its address, to which no state of other than
- * connections is tied: datagrams are not told.
+ * Before Linux 6.3, a message is seen at the end of its system call, and only the address of the socket is known. State
+ * can be found by that address for connections only, so datagrams are not counted.
  */
 static __noinline int flow_call_by_address(__u64 address, __u8 direction, int ret)
 {

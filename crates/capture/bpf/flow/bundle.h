@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Adds what is due to a bundle. */
+/* Adds the due counts of a socket to a bundle. */
 #ifndef WS_FLOW_BUNDLE_H
 #define WS_FLOW_BUNDLE_H
 
-/* What is due. */
+/* Counts that are due: not in a bundle yet. */
 struct flow_due {
 	__u64 bytes[2];
 	__u64 messages[2];
@@ -104,8 +104,8 @@ static __always_inline void add_due(struct ws_flow_counts *c, const struct flow_
 static const struct ws_flow_counts no_counts;
 
 /*
- * The table fills up. An early drain is cheaper than bundles that do not fit. A discarded record wakes the waiting
- * reader, too.
+ * Counts a new bundle. Wakes user space when the table is half full, because an early drain is cheaper than bundles
+ * that do not fit. A record that is discarded at once wakes the reader, too.
  */
 static __always_inline void flow_made_one(void)
 {
@@ -118,7 +118,7 @@ static __always_inline void flow_made_one(void)
 		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
 }
 
-/* Global, as are others here: the verifier goes through it once and not once per call. */
+/* A global function, as others here, so that the verifier checks it once and not once per call. */
 __noinline int flow_bundle(const struct ws_flow_key *from, const struct flow_owner *owner, const struct flow_due *d)
 {
 	struct ws_flow_counts *c;
@@ -129,7 +129,7 @@ __noinline int flow_bundle(const struct ws_flow_key *from, const struct flow_own
 
 	if (!from || !owner || !d)
 		return 0;
-	key = *from; /* before Linux 6.2 a key is not taken from memory that a function was given */
+	key = *from; /* before Linux 6.2, a map key cannot be in memory that an argument points to */
 	bundles = bpf_map_lookup_elem(&flow_current, &zero);
 	if (!bundles)
 		return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A call on a TCP connection: its first call, a connection that no state is kept of, one that has ended. */
+/* Calls on a TCP connection that need special care: the first one, one without a state, one after the end. */
 #ifndef WS_FLOW_CONNECTION_H
 #define WS_FLOW_CONNECTION_H
 
 /*
- * What the next three functions leave to the function called after them. They return it instead of calling each other:
- * before Linux 6.13, all nested functions share 512 bytes of stack.
+ * Results of the next three functions: the work that the caller must still do. They return it instead of calling each
+ * other, because before Linux 6.13 all nested functions share 512 bytes of stack.
  */
 #define FLOW_TOLD 0
 #define FLOW_IS_UNLISTED 1
@@ -13,8 +13,8 @@
 #define FLOW_HAS_ENDED 3
 
 /*
- * A read of bytes that came before the connection was closed. The close may have given the port back, and the bytes
- * have been told.
+ * A read, after the connection was closed, of bytes that arrived before. The bytes are counted already. The close may
+ * have released the port.
  */
 static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *task, __u8 direction)
 {
@@ -26,7 +26,10 @@ static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *ta
 	flow_fill_owner(&f.owner, task);
 	f.key.pid = f.owner.pid;
 	f.key.start_ns = f.owner.start_ns;
-	/* Not by index: an address on the stack would be made with a bitwise operator, which the verifier refuses. */
+	/*
+	 * Not by index: the compiler would compute the stack address with a bitwise operator, which the verifier
+	 * refuses.
+	 */
 	if (direction == WS_EGRESS)
 		f.calls[WS_EGRESS] = 1;
 	else
@@ -35,7 +38,7 @@ static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *ta
 	return 0;
 }
 
-/* A connection that is not known, mostly of before our time. */
+/* A call on a connection that is not known; mostly the connection is older than the tracing. */
 static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -67,8 +70,8 @@ static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __
 }
 
 /*
- * A connection without a slot: nothing sweeps it, so each message goes into the bundle. Or a connection of no chosen
- * process.
+ * A call on a connection without a slot. No sweep passes it, so each message goes into the bundle at once. Or the
+ * connection belongs to no target.
  */
 static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, __u8 direction, int ret)
 {
@@ -90,7 +93,7 @@ static __noinline int flow_unlisted(struct sock *sk, struct task_struct *task, _
 	return 0;
 }
 
-/* A connection of which something is not known yet, or that has its last place. */
+/* A call on a connection whose owner or counts are not known yet, or that has no slot. */
 static __noinline int flow_first_call(struct sock *sk, __u8 direction, int ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

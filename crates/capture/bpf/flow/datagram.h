@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* A datagram of UDP: it goes straight into the bundle of its two ends. */
+/* UDP: each datagram goes straight into the bundle of its two ends. */
 #ifndef WS_FLOW_DATAGRAM_H
 #define WS_FLOW_DATAGRAM_H
 
@@ -16,7 +16,7 @@ static __always_inline __u64 flow_name(struct task_struct *task, struct task_sta
 
 	if (!regs || WS_COMPAT_TASK(task))
 		return 0;
-	/* Read before the branches: the verifier wants one load to have one kind of pointer. */
+	/* Read before the branches, because the verifier wants each load to use one kind of pointer. */
 	second = WS_ARG2(regs);
 	third = WS_ARG3(regs);
 	fifth = WS_ARG5(regs);
@@ -31,7 +31,7 @@ static __always_inline __u64 flow_name(struct task_struct *task, struct task_sta
 		break;
 	case NR_RECVMMSG:
 	case NR_SENDMMSG:
-		/* One hook per message; the index as in locate_mmsg(). */
+		/* The hook runs once per message. The index is counted as in locate_mmsg(). */
 		index = t->flow_vector == second && t->flow_next < third ? t->flow_next : 0;
 		t->flow_vector = second;
 		t->flow_next = ret < 0 || index + 1 >= third ? 0 : index + 1;
@@ -57,7 +57,7 @@ static __always_inline __u8 flow_datagram_role(struct sock *sk, __u8 direction, 
 	return WS_CLIENT;
 }
 
-/* State of a socket of UDP at its first datagram; returns whether it is there now. */
+/* Makes the state of a UDP socket at its first datagram. Returns whether there is a state now. */
 static __noinline int flow_new_datagrams(struct sock *sk, struct task_struct *task, __u8 direction, __u32 remote_port)
 {
 	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -66,7 +66,7 @@ static __noinline int flow_new_datagrams(struct sock *sk, struct task_struct *ta
 		count(WS_C_LOST_STATE);
 		return 0;
 	}
-	/* In its place, since it is too large for the stack; nobody else looks at it before it has `sk`. */
+	/* Filled in place, as it is too large for the stack. Other programs ignore it until `sk` is set. */
 	flow_init_key(f, sk, flow_datagram_role(sk, direction, sk->__sk_common.skc_num, remote_port));
 	flow_fill_owner(&f->owner, task);
 	f->key.pid = f->owner.pid;
@@ -94,7 +94,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 	if (!other.remote_port && direction == WS_EGRESS) {
 		read_name(&other, flow_name(task, t, ret));
 	} else if (!other.remote_port && t->flow_from_port) {
-		/* Not from the caller's memory, into which the name is written after this hook. */
+		/* The name in user memory is not used: the kernel writes it only after this hook. */
 		other.remote_port = t->flow_from_port;
 		__builtin_memcpy(other.remote, t->from, sizeof(other.remote));
 		t->flow_from_port = 0;
@@ -108,7 +108,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 	}
 	key = f->key;
 	if (!sk->__sk_common.skc_dport && key.role == WS_CLIENT) {
-		/* A reader that does not ask for the sender's address has mostly asked one peer: the last. */
+		/* A reader that does not ask for the sender's address has usually sent to one peer: the last one. */
 		if (other.remote_port) {
 			__builtin_memcpy(f->key.remote, other.remote, sizeof(other.remote));
 			f->key.port = other.remote_port;
@@ -118,13 +118,13 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 		}
 	}
 	o = f->owner;
-	/* Also a child may use the socket of its parent. */
+	/* A child may use the socket of its parent. */
 	if (task->tgid != key.pid) {
 		flow_fill_owner(&o, task);
 		key.pid = o.pid;
 		key.start_ns = o.start_ns;
 	}
-	/* May have been bound to an address, or connected, since. */
+	/* The socket may have been bound to an address, or connected, since. */
 	flow_addresses(&key, sk);
 	if (!sk->__sk_common.skc_dport)
 		__builtin_memcpy(key.remote, other.remote, 16);

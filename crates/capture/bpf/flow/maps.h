@@ -26,12 +26,15 @@ struct flow_owner {
 	char comm[WS_COMM_LEN];
 };
 
-/* A socket. Where something is bundled, the difference to the total is due. */
+/*
+ * State of a socket. "Bundled" fields have the total that is in the bundle already; the difference to the current total
+ * is due. "Due" fields have counts that are not in the bundle yet.
+ */
 struct flow_sock {
 	__u64 sk;	       /* 0 until a program meets it */
 	__u64 bytes[2];	       /* bundled; by enum ws_direction, as all pairs */
 	__u64 connect_jiffies; /* start of the handshake */
-	__u32 calls[2];	       /* due; of a socket with a slot they are there */
+	__u32 calls[2];	       /* due; a socket with a slot has them there instead */
 	__u32 handshake_us;    /* due if not 0 */
 	__u32 opened;	       /* due */
 	__u32 adopted;	       /* due */
@@ -39,26 +42,26 @@ struct flow_sock {
 	__u32 resets_received; /* due */
 	__u32 retransmits;     /* bundled, as the following */
 	__u32 out_of_order;
-	__u32 drops;	 /* of a listener: connections refused */
+	__u32 drops;	 /* a listener: connections that it refused */
 	__u32 swept_now; /* a sweep looks at it; if it closes meanwhile, the sweep frees its place */
 	__u16 client_port;
-	__u8 based; /* `bytes` holds what was exchanged before our time */
-	__u8 owned; /* a message told which process uses it */
+	__u8 based; /* `bytes` has the bytes from before the tracing */
+	__u8 owned; /* a message has shown the process that uses it */
 	__u8 listens;
 	__u8 swept;
-	__u8 bundled; /* its bundle knows of it */
+	__u8 bundled; /* it counts in its bundle as open */
 	__u8 pad[5];
 	struct flow_owner owner;
 	struct ws_flow_key key;
 };
 
-/* Whose place it is, and calls on that socket that are due. */
+/* A place: the cookie of its socket, and calls on that socket that are due. */
 struct flow_slot {
 	__u64 cookie; /* 0: free */
 	__u32 calls[2];
 };
 
-#define FLOW_NEW (1ULL << 63) /* beside the cookie: the next call tells who uses it, or where its counts begin */
+#define FLOW_NEW (1ULL << 63) /* beside the cookie: the next call shows the owner, or where counting begins */
 #define FLOW_GOING \
 	(1ULL << 62)	   /* beside the cookie: the socket closes, and is settled for the last time; in the next two */
 #define FLOW_TAKEN (~0ULL) /* being filled */
@@ -80,7 +83,7 @@ struct {
 
 const volatile __u32 flow_slot_mask = 65535;
 
-/* Whether anything is, or was since the last sweep, in so many places: a sweep need not look at all of them. */
+/* One mark for so many places: whether any is, or was since the last sweep, in use. A sweep skips unused blocks. */
 #define FLOW_BLOCK 64
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -88,10 +91,10 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } flow_blocks SEC(".maps");
-bool flow_unlisted_tcp;	    /* there were sockets of TCP without a place */
+bool flow_unlisted_tcp;	    /* there were TCP sockets without a place */
 __u32 flow_bound_listeners; /* listening sockets at one address only */
 
-/* Sockets of UDP, which end without a sign; and of TCP whose places are taken. */
+/* State of UDP sockets, whose end is not seen; and of TCP sockets whose places are all taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -99,7 +102,7 @@ struct {
 	__type(value, struct flow_sock);
 } flow_others SEC(".maps");
 
-/* Where targets listen: tells whose a connection is before anybody accepts it. An address of zeros is any. */
+/* Addresses where targets listen. They show the owner of a connection before it is accepted. Zeros mean any address. */
 struct flow_listener_key {
 	__u8 local[16];
 	__u32 netns;
@@ -139,10 +142,10 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries,
-	       2 * 1024 * 1024); /* five thousand bundles, while user space wakes up and turns the tables */
+	       2 * 1024 * 1024); /* room for 5,000 bundles, while user space wakes up and switches the tables */
 } flow_spills SEC(".maps");
 
-const volatile __u32 flow_many = 8192; /* bundles at which user space is woken: set by it to half a table */
-__u32 flow_made;		       /* bundles since it drained */
+const volatile __u32 flow_many = 8192; /* bundles at which user space is woken; user space sets it to half a table */
+__u32 flow_made;		       /* bundles made since the last drain */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What targets send and receive: the programs that choose between connections and datagrams. */
+/* Messages of targets: these programs choose between connections and datagrams. */
 #ifndef WS_FLOW_MESSAGE_H
 #define WS_FLOW_MESSAGE_H
 
@@ -30,7 +30,7 @@ static __noinline int flow_other_message(struct sock *sk, __u8 direction, int re
 	return 0;
 }
 
-/* What has a slot is a connection: nothing else of the socket is looked at. */
+/* A socket with a slot is a connection, so the fast path looks at nothing else. */
 static __always_inline void flow_message(struct sock *sk, __u8 direction, int ret)
 {
 	__u64 cookie = flow_cookie(sk);
@@ -39,7 +39,10 @@ static __always_inline void flow_message(struct sock *sk, __u8 direction, int re
 		flow_other_message(sk, direction, ret);
 }
 
-/* Where messages are seen on the same tracepoints, their programs do this: a hook costs more than what it does. */
+/*
+ * Not used if the programs of messages hang on the same tracepoints. Those do this work then, because a second hook
+ * would cost more than the work itself.
+ */
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(flow_send, struct sock *sk, int ret, int msg_flags)
 {

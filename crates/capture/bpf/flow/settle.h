@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What TCP has counted on a socket since it was last looked at goes into the bundle of its flow. */
+/* Moves counts of a socket since the last look into the bundle of its flow. */
 #ifndef WS_FLOW_SETTLE_H
 #define WS_FLOW_SETTLE_H
 
 /*
- * A sweep and a close may meet: one of them gets the count, and the other has seen an older one. A close that is alone
- * with the state, which ends with the close, need not pay for the atomic operation.
+ * The due part of a count. If a sweep and a close run at the same time, only one of them gets it. A close that is alone
+ * with the state (`alone`) saves the atomic operation, because the state ends with the close.
  */
 static __always_inline __u64 due_u64(__u64 now, __u64 *bundled, bool alone)
 {
@@ -28,9 +28,9 @@ static __always_inline __u32 take_u32(__u32 *due, bool alone)
 	return n && !alone ? __sync_lock_test_and_set(due, 0) : n;
 }
 
-/* What TCP counts itself. */
+/* Counts that TCP itself keeps. */
 struct flow_tcp {
-	__u64 bytes[2]; /* given to it and received by it in order; by enum ws_direction */
+	__u64 bytes[2]; /* bytes handed to TCP, and bytes received in order; by enum ws_direction */
 	__u32 unread;
 	__u32 retransmits;
 	__u32 out_of_order;
@@ -39,7 +39,7 @@ struct flow_tcp {
 	__u32 drops;
 };
 
-#define SOCK_DONE 1 /* a FIN came */
+#define SOCK_DONE 1 /* a FIN has arrived */
 
 /*
  * A FIN has a sequence number, and counts as a byte received, but is none. Bytes that are sent again do not count as
@@ -62,7 +62,10 @@ struct flow_tcp {
 
 #define SEND_SHUTDOWN 2
 
-/* Of a socket that the verifier knows, where TCP holds its lock or rests: what was given to TCP, sent or not. */
+/*
+ * Reads the counts of a socket that the verifier knows, while TCP holds its lock or is idle. Bytes handed to TCP count,
+ * even if they are not sent yet.
+ */
 static __always_inline void flow_look(struct flow_tcp *now, struct sock *sk, struct tcp_sock *tp)
 {
 	__u32 unsent = tp->write_seq - tp->snd_nxt;
@@ -77,7 +80,7 @@ static __always_inline void flow_look(struct flow_tcp *now, struct sock *sk, str
 	now->window = tp->snd_wnd;
 }
 
-/* Of a socket that others may be using: what waits to be sent is left for later. */
+/* Reads the counts of a socket that others may be using. Bytes that wait to be sent are left for later. */
 static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk, bool listens)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -93,13 +96,13 @@ static __always_inline void flow_read_tcp(struct flow_tcp *now, struct sock *sk,
 	now->window = BPF_CORE_READ(tp, snd_wnd);
 }
 
-/* What became of the socket; and whether who settles it is alone with its state, see flow_closes(). */
+/* State of the socket when it is settled, and whether the caller is alone with it, see flow_closes(). */
 #define FLOW_LIVES 0
 #define FLOW_CLOSED 1
 #define FLOW_FAILED 2
 #define FLOW_ALONE 4
 
-/* Brings what is due into the bundle. `now` is NULL if the socket cannot be asked, `slot` if it has none. */
+/* Moves due counts into the bundle. `now` is NULL if the socket cannot be read, `slot` if the socket has none. */
 __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, struct flow_slot *slot, __u32 how)
 {
 	struct flow_due d = {};
@@ -141,8 +144,8 @@ __noinline int flow_settle(struct flow_sock *f, const struct flow_tcp *now, stru
 }
 
 /*
- * The first call on a socket tells which process uses it. Before that, only the listening process of an accepted socket
- * is known, and that may be a parent that handed the listening socket down.
+ * The first call on a socket shows the process that uses it. Before that, only the listening process of an accepted
+ * socket is known, which may be a parent that handed the listening socket down.
  */
 static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task_struct *task)
 {
@@ -168,7 +171,7 @@ static __noinline int flow_own(struct flow_sock *f, struct sock *sk, struct task
 	return 0;
 }
 
-/* What was exchanged before is not ours: all but the call that is just over, and what waits to be read. */
+/* Bytes from before the tracing do not count: all except those of the current call, and those that wait to be read. */
 static __always_inline void flow_base_at(struct flow_sock *f, struct sock *sk, const struct flow_tcp *now,
 					 __u8 direction, int ret)
 {

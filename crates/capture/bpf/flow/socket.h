@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The state of a socket whose flow is followed: found, made, owned, left. */
+/* The state of a socket whose flow is followed: how it is found, made, owned and freed. */
 #ifndef WS_FLOW_SOCKET_H
 #define WS_FLOW_SOCKET_H
 
@@ -26,7 +26,7 @@ static __always_inline void flow_set_owner(struct flow_sock *f, const struct flo
 	f->key.start_ns = o->start_ns;
 }
 
-/* Zeros stand for any address, in both families. */
+/* Makes the unspecified address all zeros in both families. */
 static __always_inline void flow_any(__u8 *address)
 {
 	__u32 *a = (__u32 *)address;
@@ -60,7 +60,7 @@ static __always_inline void flow_init_key(struct flow_sock *f, struct sock *sk, 
 	f->client_port = role == WS_CLIENT ? own : other;
 }
 
-/* Everything but whose it is. */
+/* Fills the state except for the owner. */
 static __always_inline void flow_init(struct flow_sock *f, struct sock *sk, __u8 role)
 {
 	__builtin_memset(f, 0, sizeof(*f));
@@ -110,7 +110,7 @@ static __always_inline struct flow_sock *flow_find(struct sock *sk, struct flow_
 	return bpf_sk_storage_get(&flow_others, sk, 0, 0);
 }
 
-/* A free place for a new socket, which is nobody's to see before flow_publish(). */
+/* Takes a free place for a new socket. Other programs do not see the state before flow_publish(). */
 static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slot **slot)
 {
 	for (int way = 0; way < FLOW_PLACES; way++) {
@@ -130,7 +130,7 @@ static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slo
 	return NULL;
 }
 
-/* Room for the state of a new socket, where there is some. NULL if there is no memory at all. */
+/* Room for the state of a new socket: a place, else socket storage. NULL if there is no memory. */
 static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie, struct flow_slot **slot)
 {
 	struct flow_sock *f = flow_take(cookie, slot);
@@ -154,7 +154,7 @@ static __always_inline void flow_publish(struct flow_slot *slot, __u64 cookie)
 
 /*
  * True if no sweep reads the state of the closing socket: from here on, the close is alone with it. A sweep first
- * announces that it looks, and then looks whose place it is. A close does both in the opposite order.
+ * announces that it looks, and then reads the cookie of the place. A close does both in the opposite order.
  */
 static __always_inline bool flow_closes(struct sock *sk, struct flow_slot *slot, struct flow_sock *f)
 {
@@ -162,7 +162,7 @@ static __always_inline bool flow_closes(struct sock *sk, struct flow_slot *slot,
 	return !f->swept_now;
 }
 
-/* Frees the place, or leaves that to the sweep that is at it. */
+/* Frees the place, or leaves that to the sweep that looks at it. */
 static __always_inline void flow_leave(struct flow_slot *slot, struct flow_sock *f, bool alone)
 {
 	__sync_lock_test_and_set(&slot->cookie, alone ? 0 : FLOW_ENDED);

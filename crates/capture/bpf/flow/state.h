@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Connections of targets: begun, made, accepted, closed. Runs in softirq, too. */
+/* Connections of targets that begin, are established, accepted or closed. Runs in softirq, too. */
 #ifndef WS_FLOW_STATE_H
 #define WS_FLOW_STATE_H
 
-/* A socket that the calling task begins to use, if that is a target; nobody's to see before flow_publish(). */
+/*
+ * Makes the state of a socket that the calling task begins to use, if the task is a target. Other programs do not see
+ * the state before flow_publish().
+ */
 static __always_inline struct flow_sock *flow_begin(struct sock *sk, __u8 role, __u64 *cookie, struct flow_slot **slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -104,7 +107,7 @@ static __always_inline void flow_connected(struct sock *sk, struct flow_sock *f)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	__u64 us = 0;
 
-	/* The first RTT is that of the handshake, as TCP's clock saw it; if it had to be tried again, ticks tell. */
+	/* TCP's first RTT is the duration of the handshake. If the handshake was retried, ticks measure it. */
 	if (tp && !tp->total_retrans)
 		us = tp->srtt_us >> 3;
 	if (!us)
@@ -129,7 +132,7 @@ static __always_inline struct flow_listener *flow_listener_of(const struct ws_fl
 	return bpf_map_lookup_elem(&flow_listeners, &key);
 }
 
-/* A connection that nobody has accepted yet. */
+/* A connection that no process has accepted yet. */
 static __always_inline void flow_served(struct sock *sk)
 {
 	struct flow_slot *slot = NULL;

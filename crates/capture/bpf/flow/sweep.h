@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Run by user space: what must pass over every socket, done without copying any of them out (Linux 5.14). */
+/* Programs that user space runs to pass over every socket, without copying sockets to user space (Linux 5.14). */
 #ifndef WS_FLOW_SWEEP_H
 #define WS_FLOW_SWEEP_H
 
@@ -10,7 +10,7 @@ static __always_inline void flow_sweep_sock(struct flow_slot *slot, struct flow_
 	struct sock *sk = (struct sock *)f->sk;
 	struct flow_tcp now = {};
 
-	/* Its owner may be told by the first message, so an accepted connection may wait for that once. */
+	/* The first message will show the owner of an accepted connection, so the sweep leaves it out once. */
 	if (!f->owned && !f->swept) {
 		f->swept = 1;
 		return;
@@ -20,14 +20,14 @@ static __always_inline void flow_sweep_sock(struct flow_slot *slot, struct flow_
 		return;
 	}
 	flow_read_tcp(&now, sk, f->listens);
-	/* Not locked: it may be gone, and its memory another's. */
+	/* The socket is not locked: it may be gone, and another socket may have its memory. */
 	if ((__u64)BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != cookie)
 		flow_settle(f, NULL, slot, FLOW_LIVES);
 	else
 		flow_settle(f, &now, slot, FLOW_LIVES);
 }
 
-/* Whether somebody has the place. */
+/* Sweeps a place. Returns whether it is in use. */
 __noinline int flow_sweep_place(__u32 at)
 {
 	struct flow_slot *slot = bpf_map_lookup_elem(&flow_slots, &at);
@@ -78,7 +78,7 @@ int flow_sweep(void *ctx)
 	return 0;
 }
 
-/* A socket that existed before us. */
+/* Adopts a socket that is older than the tracing. */
 SEC("syscall")
 int flow_adopt(struct ws_flow_adopt *a)
 {
@@ -86,7 +86,10 @@ int flow_adopt(struct ws_flow_adopt *a)
 	__u64 cookie = a->cookie;
 	struct flow_sock *f;
 
-	/* Met by a program already, which knows better; or without a place: told by its first message. */
+	/*
+	 * Another program has met the socket already, and knows more; or no place is free, and its first message will
+	 * do.
+	 */
 	if (!cookie || flow_listed(cookie, &slot))
 		return 1;
 	f = flow_take(cookie, &slot);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Resets and drops, on the flow that they befall. */
+/* Resets and drops, counted on the flow of their socket. */
 #ifndef WS_FLOW_TROUBLE_H
 #define WS_FLOW_TROUBLE_H
 
-/* Where headers of packets have the sender. */
+/* Offsets of the source address and port in packet headers. */
 #define WS_IPV4_SOURCE 12
 #define WS_IPV6_SOURCE 8
 struct ws_udp_ports {
@@ -22,7 +22,7 @@ int BPF_PROG(flow_reset_received, struct sock *sk)
 	return 0;
 }
 
-/* close() with unread bytes resets after the socket has left its table, in the process that used it. */
+/* close() with unread bytes sends a reset after the socket has left its place, in the process that used it. */
 static __noinline int flow_reset_at_close(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -88,7 +88,7 @@ static __always_inline void flow_sender(struct ws_flow_key *key, const struct sk
 		key->role = WS_ROLE_UNKNOWN; /* as in flow_datagram() */
 }
 
-/* At a socket of UDP; of TCP only if it has no place. */
+/* A drop at a UDP socket, or at a TCP socket without a place. */
 static __noinline int flow_drop_elsewhere(struct sock *sk, const struct sk_buff *skb, const struct flow_due *d)
 {
 	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, 0);
@@ -117,7 +117,7 @@ int BPF_PROG(flow_drop, struct sk_buff *skb, void *location, __u32 reason, struc
 
 	if (!sk || reason < 2)
 		return 0;
-	/* What a closed connection leaves unread, mostly the FIN: its place is gone. */
+	/* Unread data of a closed connection, mostly the FIN. The connection has no place any more. */
 	if (!rx_sk && sk->__sk_common.skc_state == TCP_CLOSE)
 		return 0;
 	cookie = flow_cookie(sk);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * The list of runtimes. The message path and the rules of causes call the functions of this file, and know no runtime
- * by name. A runtime is a folder, a kind of actor in wire.h, its include, and a line in those functions below that
- * concern it.
+ * by name. A runtime is a folder, a kind of actor in wire.h, an include here, and a line in each function below that
+ * concerns it.
  */
 #ifndef WS_RUNTIMES_H
 #define WS_RUNTIMES_H
@@ -19,7 +19,7 @@
 #include "python/locks.h"
 #include "python/queue.h"
 
-/* State of the current thread that one message needs several times: looked up once. */
+/* State of the current thread, looked up once because one message needs it several times. */
 struct runtime_states {
 	struct java_thread *java;
 };
@@ -60,8 +60,8 @@ static __always_inline struct attribution *acting(struct task_struct *task, stru
 }
 
 /*
- * Before acting(), where there is room on the stack: looks which task the thread runs. `bits` is enum message_bits, as
- * is what it returns; `s` is not used if a connection is opened.
+ * Called before acting(), where more stack is free. Finds the task that the thread runs. `bits` and the result are of
+ * enum message_bits. `s` is not used if a connection is opened.
  */
 static __always_inline __u32 runtime_find_task(struct task_struct *task, struct task_state *t,
 					       const struct sock_state *s, __u32 bits)
@@ -77,7 +77,7 @@ static __always_inline bool runtime_reads_bytes(const struct task_state *t)
 	return has_runtime(t, WS_TOKIO_TASK);
 }
 
-/* A message of actor `a`, before its cause is decided. `at` is the address of its bytes. */
+/* Called before the cause of a message of actor `a` is decided. `at` is the address of the bytes. */
 static __always_inline void runtime_before_message(struct task_struct *task, struct task_state *t, struct sock_state *s,
 						   struct attribution *a, __u32 bits, __u64 at)
 {
@@ -91,7 +91,7 @@ static __always_inline void runtime_before_message(struct task_struct *task, str
 		tokio_before_message(task, t, s, a, direction, at);
 }
 
-/* …and after it. */
+/* Called after the cause of the message was decided. */
 static __always_inline void runtime_after_message(struct task_struct *task, struct task_state *t, struct sock_state *s,
 						  struct attribution *a, const struct cause *c, __u32 bits,
 						  struct runtime_states *r)
@@ -108,21 +108,21 @@ static __always_inline void runtime_after_message(struct task_struct *task, stru
 		asyncio_after_message(task, s, c);
 }
 
-/* A message has been followed. `blocked`: the call would have to wait instead, and with it its actor. */
+/* Called when a message is done. `blocked`: there was none, as the call and its actor must wait. */
 static __always_inline void runtime_finish_message(struct task_state *t, bool blocked)
 {
 	if (t->process_runtimes & 1U << WS_VIRTUAL_THREAD)
 		java_finish(t, blocked);
 }
 
-/* An actor opens a connection: before it is decided for which request… */
+/* An actor opens a connection. Called before the cause of the connection is decided. */
 static __always_inline void runtime_before_connect(struct task_state *t, struct attribution *a)
 {
 	if (has_runtime(t, WS_ASYNCIO_TASK))
 		drop_if_superseded(a);
 }
 
-/* …and afterwards. */
+/* Called after the cause of the connection was decided. */
 static __always_inline void runtime_after_connect(struct task_struct *task, struct task_state *t, struct attribution *a)
 {
 	struct java_thread *j = java_thread(task, t);
@@ -134,7 +134,8 @@ static __always_inline void runtime_after_connect(struct task_struct *task, stru
 }
 
 /*
- * Whether threads of the process are given work: in Go, goroutines are, and a thread inherits and is woken for nobody.
+ * Whether threads of the process take over causes. In Go only goroutines do: a thread inherits none, and its wake-ups
+ * pass none.
  */
 static __always_inline bool threads_act(const struct task_state *t)
 {
@@ -148,13 +149,13 @@ static __always_inline struct attribution *waking(struct task_struct *task, stru
 	return has_runtime(t, WS_VIRTUAL_THREAD) || has_runtime(t, WS_TOKIO_TASK) ? acting(task, t) : &t->acts;
 }
 
-/* Whether a runtime uses this futex for itself, so that it hands over no work. */
+/* Whether a runtime uses this futex for itself, so that a wake-up there hands over no work. */
 static __always_inline bool runtime_is_lock(struct task_struct *task, const struct task_state *t, __u64 place)
 {
 	return has_runtime(t, WS_PYTHON_JOB) && python_is_lock(task, t, place);
 }
 
-/* The thread is woken at a futex. */
+/* Called when a thread is woken at a futex. */
 static __always_inline void runtime_woken(struct task_struct *wakee, const struct task_state *w)
 {
 	struct java_thread *j = java_seen(wakee, w);
@@ -164,8 +165,8 @@ static __always_inline void runtime_woken(struct task_struct *wakee, const struc
 }
 
 /*
- * The current thread (NULL: another process) wakes a loop of events. Whether the loop's own tasks say more than the
- * waker.
+ * The current thread (`t` is NULL if it belongs to another process) wakes an event loop. True if the loop's own tasks
+ * are better evidence than the waker.
  */
 static __always_inline bool runtime_loop_woken(struct task_struct *task, const struct task_state *t,
 					       struct task_struct *wakee, const struct task_state *w, bool written)
@@ -173,7 +174,7 @@ static __always_inline bool runtime_loop_woken(struct task_struct *task, const s
 	struct java_thread *j = t ? java_seen(task, t) : NULL;
 
 	if (j && !j->mounts)
-		java_woken(task, t, j); /* it has made something for others to send */
+		java_woken(task, t, j); /* it has made objects that others will send */
 	j = written ? java_seen(wakee, w) : NULL;
 	return j && java_loop_woken(j);
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Tasks of Python's asyncio, also on uvloop, are actors of one thread. A task inherits from its creator. The loop reads
- * sockets in callbacks, which give what they have read to a task by a future: a task that waited for a future goes on
- * for the request that the settling callback read, unless it acts for another request that is not answered (then it
- * waited for something else: a connection that became free). A future that another task settles is only a signal. A
- * task without a cause stands for its thread (cause/trust.h).
+ * sockets in callbacks. A callback passes the bytes to a task by settling a future. The task that waited for the future
+ * then acts for the request that the callback has read. There is one exception: a task whose own request is not
+ * answered yet has waited for something else, such as a free connection. A future that another task settles is only a
+ * signal. A task without a cause stands for its thread (cause/trust.h).
  *
- * uvloop may read the first request of a connection before the task runs that was made for it, and the task then finds
- * the request without waiting. The callback that makes the task also begins to read, which tells whose that request
- * will be.
+ * uvloop may read the first request of a connection before the task that was made for it runs. The task then finds the
+ * request without waiting. The callback that makes the task also begins to read; this shows which request belongs to
+ * that task.
  *
- * The end of a callback is seen where the next one begins, or, as uvloop reads before that, where it leaves its
- * context. src/runtime/asyncio.rs finds the functions; the offsets are those of builds with the interpreter's lock, and
- * a task is trusted only if its birth was seen.
+ * A callback has ended when the next one begins. uvloop reads before that, so the exit from the callback's context
+ * counts as its end, too. src/runtime/asyncio.rs finds the functions. The offsets are those of builds with the
+ * interpreter's lock, and a task is trusted only if its birth was seen.
  *
  * Long because all probes of the program share the state of a callback.
  */
@@ -24,7 +24,7 @@
 #define PY_TUPLE 24	      /* struct PyTupleObject: where its items begin */
 #define PY_FUTURE_CALLBACK 24 /* struct FutureObj: its loop, its first callback */
 #define PY_METHOD_SELF 24     /* struct PyCFunctionObject */
-#define PY_PARTIAL_GIVEN 24   /* partialobject of functools: the arguments */
+#define PY_PARTIAL_ARGS 24    /* partialobject of functools: the arguments */
 #define UV_STREAM_FD 184      /* struct uv_stream_s of libuv 1: io_watcher.fd */
 
 enum asyncio_point {
@@ -100,10 +100,10 @@ static __always_inline void asyncio_born(struct task_state *t, struct asyncio_th
 	key->id = task;
 	key->kind = WS_ASYNCIO_TASK;
 	actor_born_with(key, &born);
-	actor_drop(&future); /* what was a future at this address */
+	actor_drop(&future); /* of an older future at this address */
 }
 
-/* A task that may have been there before its probes: it may act for somebody, or wait for work. */
+/* A task that may be older than its probes. Whether it acts for a request or waits for work is not known. */
 static __always_inline struct attribution *asyncio_found(struct actor_key *key)
 {
 	struct attribution unknown = { .evidence = WS_EV_INFERRED };
@@ -130,8 +130,9 @@ static __always_inline struct attribution *asyncio_waiter(struct actor_key *key,
 }
 
 /*
- * Whether a gather(), a group or a task waits for the end of this task. Then it is a part of the work for which it was
- * made, and gives the tasks that it wakes a lock, an event or a connection. The end of a worker is not awaited.
+ * Whether a gather(), a group or a task waits for the end of this task. Such a task is a part of the request for which
+ * it was made. If it wakes another task, it passes a lock, an event or a connection, no work. The end of a worker is
+ * not awaited.
  */
 static __always_inline bool asyncio_awaited(__u64 task)
 {
@@ -187,7 +188,7 @@ static __always_inline struct attribution *asyncio_superior(struct actor_key *ke
 	return c ? c
 		 : asyncio_waiter(
 			   key, task,
-			   user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_GIVEN) + PY_TUPLE));
+			   user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_ARGS) + PY_TUPLE));
 }
 
 static __always_inline void asyncio_woken(const struct actor_key *task, struct attribution *c,
@@ -208,7 +209,7 @@ static __always_inline void asyncio_woken(const struct actor_key *task, struct a
 	if (cause && cause == c->cause)
 		return;
 	free = !c->cause || is_over(c);
-	/* A task that was woken by an answer before, and has no cause of its own, reads answers for others. */
+	/* A task without a cause of its own that an answer has woken before reads answers for other tasks. */
 	reader = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_READER;
 	if (by == CARRIED_BY_REQUEST && (is_provisional(c->cause) || socket_of(cause) == socket_of(c->cause)))
 		free = true;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Go: a goroutine acts for a request, not its thread. Which one runs is read from the registers at the entry into the
- * kernel: the runtime keeps its own structure in one, and a system call does not change it. It is trusted only if the
- * stack pointer lies in that goroutine's stack, for C code does not keep to the rule.
+ * Go: a goroutine acts for a request, not its thread. The runtime keeps the address of the running goroutine in a
+ * register, and a system call does not change it, so the goroutine is read from the registers at the entry into the
+ * kernel. It is trusted only if the stack pointer lies in the stack of that goroutine, because C code uses the register
+ * for other values.
  *
- * Three functions of the runtime are probed, at instructions that the kernel emulates (src/runtime/go.rs): the start of
- * a goroutine, which inherits; and the two hand-overs of a channel, which are called only where one side waits: to a
- * waiting receiver, and from a waiting sender. A value that passes through a buffer while no goroutine waits is not
- * seen.
+ * Three functions of the runtime are probed, at instructions that the kernel emulates (src/runtime/go/): the start of a
+ * goroutine, which inherits; and the two hand-overs of a channel, to a waiting receiver and from a waiting sender.
+ * These are called only if one side waits. A value that passes through a buffer while no goroutine waits is not seen.
  */
 #ifndef WS_GOROUTINE_H
 #define WS_GOROUTINE_H
@@ -18,12 +18,12 @@
 
 #define GO_G_M 48 /* of runtime.g */
 
-/* Where Go's runtime keeps what is read of it: src/runtime/go.rs. */
+/* Offsets in structures of Go's runtime; found by src/runtime/go/. */
 struct go_facts {
-	__u16 goid;   /* of runtime.g */
-	__u16 parent; /* …the id of the goroutine that started it; 0: not kept (before Go 1.21) */
-	__u16 curg;   /* of runtime.m */
-	__u8 births;  /* their start is probed */
+	__u16 goid;   /* in runtime.g: its id */
+	__u16 parent; /* in runtime.g: the id of the goroutine that started it; 0: not kept (before Go 1.21) */
+	__u16 curg;   /* in runtime.m: the goroutine that runs */
+	__u8 births;  /* the start of goroutines is probed */
 	__u8 pad;
 };
 
@@ -202,7 +202,7 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 	/* An answer goes to the goroutine that waits for it, which has the cause of its own request. */
 	if (from->reads_answers)
 		return 0;
-	/* A value without size is a signal, no work. */
+	/* A value without a size is a signal, and passes no work. */
 	if (!element && !(to->cause && to->state == ACTS_OWN))
 		return 0;
 	if (!receiver_waits && user_word(channel + GO_CHAN_BUFFERED)) {
@@ -212,7 +212,7 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 		return 0;
 	}
 	/*
-	 * The reader of a connection gives the handler of a stream more bytes of its request: that is no further work.
+	 * The reader of a connection passes more bytes of its request to the handler of a stream. That is no new work.
 	 */
 	if (from->state <= ACTS_ANSWERED && is_by_stream(to->cause) && socket_of(to->cause) == socket_of(from->cause))
 		return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Go's HTTP libraries, where they pass a request between goroutines in a way that the runtime's probes do not show:
- *  - HTTP/2 reads for all streams in one goroutine; the handler of each stream runs in its own, and is given the
- *    stream.
+ *  - HTTP/2 reads for all streams in one goroutine. The handler of each stream runs in a goroutine of its own, and has
+ *    the stream as an argument.
  *  - gRPC's transport starts the handler while it looks at the head of the stream.
  *  - HTTP/1's client hands a request to the goroutine that writes to the connection through a buffered channel, at
  *    which the writer may not wait yet.
@@ -34,7 +34,7 @@ enum go_point {
 #define GO_FRAME_TYPE 1
 #define GO_FRAME_STREAM 8
 #define GO_FRAME_HEADERS 1
-/* of gRPC's loopyWriter: the same from 1.64 to 1.85; what it is given for a stream begins with the stream's id */
+/* of gRPC's loopyWriter: the same from 1.64 to 1.85; its items for a stream begin with the id of the stream */
 #define GO_LOOPY_CONN 80
 
 static __always_inline __u64 go_handled(struct task_struct *task, __u64 conn, __u64 writer)
@@ -77,7 +77,7 @@ static __always_inline void go_named(struct attribution *reader, __u64 request)
 		actor_pass_cause(reader, request, WS_EV_COROUTINE, PASS_OWN);
 }
 
-/* A goroutine asks a connection for something: the object of the request carries its cause. */
+/* A goroutine sends a request on a connection. The object of the request carries its cause. */
 static __always_inline void go_asked(struct attribution *asker, const struct carrier_key *object)
 {
 	struct carried value = {};

@@ -14,7 +14,7 @@
 /* Words of the thread's context, and of the end of a connection, that are looked at. */
 #define HAPROXY_WORDS 32
 #define HAPROXY_END_WORDS 16
-/* So many messages are looked at before a layout is given up. */
+/* Number of messages after which the search for the layout ends without a result. */
 #define HAPROXY_PATIENCE 4096
 
 /* Addresses of functions that a task may run, and where a thread keeps its context: src/runtime/haproxy.rs. */
@@ -35,9 +35,9 @@ struct {
 
 struct haproxy_thread {
 	struct haproxy_facts facts;
-	__u64 task; /* that ran at its last message */
+	__u64 task; /* task that ran at the last message of this thread */
 	__u32 facts_epoch;
-	__u16 current; /* where its context has the task that runs, plus one; 0: not known */
+	__u16 current; /* place of the running task in the thread's context, plus one; 0: not known */
 	__u16 looks;
 };
 
@@ -69,7 +69,7 @@ static __always_inline struct haproxy_thread *haproxy_thread(struct task_struct 
 	return h;
 }
 
-/* Where the thread's context has the task that runs. Verified on its own. */
+/* Finds the place of the running task in the thread's context. A global function, to be verified once. */
 __noinline __u64 haproxy_learn(struct haproxy_thread *h, __u64 context)
 {
 	__u64 runs;

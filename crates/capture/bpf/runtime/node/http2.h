@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Node's HTTP/2: one read brings frames of many streams, and one write takes requests of many. The library calls back
- * for one frame after the other, which names the stream, and promises go on before that call returns. So the last frame
- * is to streams what the last read socket is to an event loop. A request is given its stream while it is made, and is
- * written later with others: the stream carries its cause.
+ * Node's HTTP/2. One read brings frames of many streams, and one write sends requests of many streams. The library
+ * calls back for each frame, and promises go on before that call returns. So Node acts for the stream of the last
+ * frame, as an event loop acts for the last socket that it read. A request gets its stream while it is made, and is
+ * written later with others. So the stream carries the cause of the request.
  *
  * The names are those of node::http2, which node exports; src/runtime/node.rs.
  */
@@ -17,8 +17,8 @@ enum node_point {
 	NODE_DATA = 4,	 /* OnDataChunkReceived(handle, flags, id, data, length, session) */
 	NODE_CLOSE = 5,	 /* OnStreamClose(handle, id, code, session) */
 	NODE_WRITTEN =
-		6, /* Http2Session::OnStreamAfterWrite(this, …): goes on with what came while it wrote (turns.h) */
-	NODE_WRITTEN_END = 7, /* …and its return */
+		6, /* Http2Session::OnStreamAfterWrite(this, …): delivers frames that came during the write (turns.h) */
+	NODE_WRITTEN_END = 7, /* the return of OnStreamAfterWrite() */
 	NODE_ANSWER = 8,      /* Http2Stream::SubmitResponse(this, …) */
 };
 
@@ -59,8 +59,8 @@ static __always_inline void node_written(struct task_struct *task, struct node_t
 }
 
 /*
- * The callback has delivered. A single delivery is the cause of what follows; among several only the order of turns
- * tells.
+ * The callback has delivered. A single delivery is the cause of all that follows. If there were several, the order of
+ * turns decides.
  */
 static __always_inline void node_written_end(struct task_state *t, struct node_thread *n)
 {
@@ -117,9 +117,9 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	untrusted = is_untrusted(&t->acts, task->tgid);
 	act(&t->acts, USED_SEND);
 	t->acts.acted = 1;
-	/* Requests wait for their connection: before anything was read from it, others may have made this one. */
+	/* Requests wait for their connection. Before its first read, any request may have made this stream. */
 	if (!name) {
-		forget_trust(task->tgid); /* it is written in another request's turn */
+		forget_trust(task->tgid); /* the request will be written in the turn of another one */
 		value.evidence = WS_EV_INFERRED;
 	} else {
 		value.cause = t->acts.cause;
@@ -127,7 +127,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 	}
 	if (untrusted || !value.cause)
 		node_acted(n, value.cause);
-	/* Also if it is not trusted: its answer will show whether that was right. */
+	/* The stream carries the cause even if it is not trusted, so that the answer can test it. */
 	actor_carry(key, &value);
 	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
 	if (name)
@@ -148,7 +148,7 @@ static __always_inline void node_answer(struct node_thread *n, struct carrier_ke
 		node_acted(n, of->cause);
 }
 
-/* A part of this stream is given to the program, which acts for it from now on; `whole`: its end, too. */
+/* A part of this stream is delivered to the program, which acts for it from now on. `whole`: its end is, too. */
 static __always_inline void node_deliver(struct task_state *t, struct node_thread *n, const struct carrier_key *key,
 					 bool whole)
 {
@@ -236,8 +236,8 @@ int node_http2(struct pt_regs *ctx)
 		key.object = WS_FN_ARG4(ctx);
 		key.stream = WS_FN_ARG2(ctx);
 		/*
-		 * A write, too, may close a stream, within another request's turn; if it closes with an error, nothing
-		 * came before.
+		 * A write may close a stream, too, in the turn of another request. A stream that closes with an error
+		 * was not delivered before.
 		 */
 		if (n->turn != NODE_AFTER)
 			node_deliver(t, n, &key, WS_FN_ARG3(ctx) != 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Node: what a message says of the turns that its event loop takes, and of the frames that it is given. */
+/* Node: after each message, updates the order of its turns, and whether it acts for a single frame. */
 #ifndef WS_NODE_H
 #define WS_NODE_H
 
@@ -16,7 +16,7 @@ static __always_inline void node_after_message(struct task_struct *task, struct 
 		return;
 	if (n->turn && (!sent || bits & MESSAGE_FIRST))
 		node_message(n, s, c->exchange, sent);
-	/* A loop that is given frames one by one is given the bytes of a plain socket in the same way. */
+	/* If frames are delivered one at a time, treat a read of a plain socket the same way. */
 	if (!sent && n->frames && a == &t->acts)
 		a->framed = a->cause != 0;
 }

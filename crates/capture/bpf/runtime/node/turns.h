@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The order of turns in Node. What is delivered inside another callback (at the end of a write, as TLS does it) lets
- * promises go on only when that callback has returned: first requests, which are handled before any promise goes on,
- * then answers, each in the order of delivery. Each goes on once, to its next request or to its answer. So deliveries
- * (`delivered`) and their effects (`made`) are noted, and compared when the thread does something else. An answer names
- * its request. The deliveries without an answer went on to the requests that were made, if the numbers agree; else
- * nothing is known. Until then a request has a provisional cause. Whether a process keeps that order is learnt from its
- * answers, as all trust is (cause/trust.h).
+ * The order of turns in Node. TLS delivers frames inside another callback, at the end of a write. Promises that wait
+ * for such a delivery go on only when that callback has returned. They take turns: first the requests, which are
+ * handled before any promise goes on, then the answers, each in the order of delivery. Each turn leads once to a next
+ * request or to an answer.
+ *
+ * So deliveries (`delivered`) and their effects (`made`) are noted. They are compared when the thread does something
+ * else. An answer names its request. The deliveries without an answer led to the requests that were made, in this
+ * order, if the numbers agree; else nothing is known. Until then, each request has a provisional cause. Whether a
+ * process keeps this order is learnt from its answers, as all trust is (cause/trust.h).
  */
 #ifndef WS_NODE_TURNS_H
 #define WS_NODE_TURNS_H
 
 enum node_turn {
-	NODE_AT_ONCE = 0, /* promises go on before what delivers returns */
-	NODE_INSIDE = 1,  /* delivers at the end of a write */
-	NODE_AFTER = 2,	  /* has returned from there: turns may be taken */
-	NODE_OVER = 3,	  /* something else has happened since */
+	NODE_AT_ONCE = 0, /* promises go on before the delivering callback returns */
+	NODE_INSIDE = 1,  /* the end of a write delivers frames now */
+	NODE_AFTER = 2,	  /* that callback has returned: turns may be taken */
+	NODE_OVER = 3,	  /* the thread has done something else since */
 };
 
 struct node_thread {
 	__u8 turn;   /* enum node_turn */
-	__u8 frames; /* it is given frames of HTTP/2 one by one, which are seen */
+	__u8 frames; /* its frames of HTTP/2 are delivered one by one, and seen */
 };
 
 struct {
@@ -30,11 +32,11 @@ struct {
 	__type(value, struct node_thread);
 } node_threads SEC(".maps");
 
-#define NODE_MOST 64 /* in one round */
+#define NODE_MOST 64 /* most deliveries and effects of one round */
 
 struct node_made {
-	__u64 answered;	   /* the request whose answer it is; 0: it is a request */
-	__u64 provisional; /* cause of a request of HTTP/2; 0: is none */
+	__u64 answered;	   /* an answer: its request; 0: a request */
+	__u64 provisional; /* a request of HTTP/2: its provisional cause; else 0 */
 	__u64 session;
 	__u32 stream;
 	__u32 pad;
@@ -42,23 +44,23 @@ struct node_made {
 
 struct node_turns {
 	__u64 delivered[NODE_MOST];
-	__u64 turns[NODE_MOST]; /* those that went on to a request, in that order */
+	__u64 turns[NODE_MOST]; /* deliveries that led to a request, in the order of turns */
 	struct node_made made[NODE_MOST];
-	__u64 begun;	/* by place in `delivered`: a request, not the answer to one */
-	__u64 answered; /* …and it went on to its answer */
+	__u64 begun;	/* a bit for each entry of `delivered`: it is a request, not an answer */
+	__u64 answered; /* the same: it is a request, and led to its answer */
 	__u32 pid;
 	__u32 delivered_count;
 	__u32 made_count;
 	__u32 turn_count;
-	__u32 asked;   /* requests among what was made; while these are told, those before */
-	__u32 behind;  /* in `delivered`, the last one that was answered */
-	__u8 requests; /* these are being put in order now */
-	__u8 lost;     /* more than there is room for */
+	__u32 asked;   /* number of requests in `made`; while causes are named, of those before the current one */
+	__u32 behind;  /* index in `delivered` of the last request that was answered */
+	__u8 requests; /* requests are being put in order now; if 0, answers */
+	__u8 lost;     /* there were more deliveries or effects than there is room for */
 	__u8 believed;
 	__u8 pad[5];
 };
 
-/* By thread (`pid_tgid`). */
+/* Rounds by thread (`pid_tgid`). */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 512);
@@ -66,7 +68,7 @@ struct {
 	__type(value, struct node_turns);
 } node_rounds SEC(".maps");
 
-/* What a round begins as. */
+/* The initial value of a round. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -81,7 +83,7 @@ static __always_inline struct node_turns *node_round(void)
 	return bpf_map_lookup_elem(&node_rounds, &thread);
 }
 
-/* An answer (`answered`), or a request. */
+/* Notes an effect: an answer (`answered` is its request), or a request. */
 static __always_inline void node_makes(struct node_turns *r, __u64 answered, __u64 provisional, __u64 session,
 				       __u32 stream)
 {
@@ -98,7 +100,7 @@ static __always_inline void node_makes(struct node_turns *r, __u64 answered, __u
 	r->made_count = n + 1;
 }
 
-/* The round, if several deliveries take turns: what is made now is for one of them. A single one needs no order. */
+/* The current round if several deliveries take turns, so that an effect belongs to one of them; else NULL. */
 static __always_inline struct node_turns *node_in_turns(struct node_thread *n)
 {
 	struct node_turns *r = n->turn == NODE_AFTER ? node_round() : NULL;
@@ -110,7 +112,7 @@ static __always_inline struct node_turns *node_in_turns(struct node_thread *n)
 	return NULL;
 }
 
-/* A delivery led to a message at once, and gets no turn later. */
+/* A delivery has led to a message at once, so it gets no turn later. */
 static __always_inline void node_acted(const struct node_thread *n, __u64 cause)
 {
 	struct node_turns *r = n->turn == NODE_INSIDE ? node_round() : NULL;
@@ -123,7 +125,7 @@ static __always_inline void node_acted(const struct node_thread *n, __u64 cause)
 		r->delivered_count = last;
 }
 
-/* What Node reads ends a round; a request on a connection for itself, and an answer there, are made in it. */
+/* A message outside of HTTP/2. A read ends the round. A send is an effect in the round: a request, or an answer. */
 static __noinline void node_message(struct node_thread *n, struct sock_state *s, __u64 exchange, bool sends)
 {
 	struct node_turns *r;
@@ -141,7 +143,7 @@ static __noinline void node_message(struct node_thread *n, struct sock_state *s,
 	}
 }
 
-/* A request that was answered asks no more. */
+/* A request that was answered leads to no further request. */
 static long node_answered(__u32 n, struct node_turns **round)
 {
 	struct node_turns *r = *round;

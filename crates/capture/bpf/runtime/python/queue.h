@@ -17,7 +17,7 @@ static __always_inline void python_put(struct attribution *a, const struct carri
 	struct carried value = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
 
 	drop_if_superseded(a);
-	/* A worker that gave back its result, or whose cause is provisional, says nothing of the next job. */
+	/* The cause of a worker that has returned its result, or is provisional, does not belong to the next job. */
 	if (a->state == ACTS_RETURNED || is_provisional(a->cause))
 		value.cause = 0;
 	else if (is_untrusted(a, pid))

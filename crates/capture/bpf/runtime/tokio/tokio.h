@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Tasks of Rust's tokio are actors, known by the address of their header. A task inherits from its creator. From then
- * on it has causes of its own: it reads its sockets itself, on whichever worker it runs, so that wake-ups by the driver
- * say nothing.
+ * on it has causes of its own. It reads its sockets itself, on any worker, so wake-ups by the driver do not matter.
  *
- * A task that works for others waits at a channel (mpsc), as HTTP clients have one per connection. A sender wakes a
- * waiting receiver, which acts for the sender's cause: no task waits at a queue that is not empty, so that the value is
- * the first one. A receiver that does not wait finds a value later, one cannot tell when: its cause is then unknown
- * until it waits again. A task that reads its requests itself, or that was made for one and is sent something by a
- * worker, is only given a result. Locks and the like wake in other ways, which are looked at only where no channel is
- * seen (tokio_check()).
+ * A task that works for others waits at a channel (mpsc); HTTP clients have one such task per connection. A sender
+ * wakes a waiting receiver, which then acts for the sender's cause. This is certain, because a task waits only at an
+ * empty queue, so it takes the value of that sender. A receiver that does not wait takes the value at an unknown time,
+ * so its cause is unknown until it waits again. Two kinds of tasks only get a result from a channel: a task that reads
+ * its requests itself, and a task that was made for a request and gets a value from a worker. Locks and the like wake
+ * tasks in other ways. These are used only in programs without visible channels (tokio_check()).
  *
- * The entry of its poll function shows which task runs; the change of its state, which no other way out avoids, shows
- * that it sleeps or has ended. A task that existed before the probes is known by its owner, and has no known cause
+ * The entry of its poll function shows which task runs. A change of its state, which every exit makes, shows that the
+ * task sleeps or has ended. A task that is older than the probes is recognised by its owner, and has no known cause
  * until it reads a request. Tasks of the blocking pool have no owner, and stand for their threads. src/runtime/tokio.rs
  * finds the functions.
  */
@@ -24,10 +23,10 @@ struct tokio_header {
 	__u64 state, queue_next, vtable, owner_id;
 };
 
-#define TOKIO_STATE 63 /* …of which the rest counts references */
+#define TOKIO_STATE 63 /* mask of the state bits; the higher bits count references */
 #define TOKIO_STATE_BITS 6
-#define TOKIO_NEW 12	  /* to be run, and somebody waits for its end */
-#define TOKIO_NEW_COUNT 3 /* at most */
+#define TOKIO_NEW 12	  /* state of a new task: to be run, and another task may wait for its end */
+#define TOKIO_NEW_COUNT 3 /* most references of a new task */
 
 enum tokio_point {
 	TOKIO_RUNS = 1,	  /* raw::poll(header) */
@@ -36,12 +35,12 @@ enum tokio_point {
 	TOKIO_BORN =
 		4, /* OwnedTasks::bind_inner(list, header, …), blocking::pool::Spawner::spawn_task(pool, header, …) */
 	TOKIO_SENDS = 5,     /* AtomicWaker::wake(waker) of tokio's own channels */
-	TOKIO_PERHAPS = 6,   /* …of futures, whose sets of futures have one, too */
+	TOKIO_PERHAPS = 6,   /* the same of channels of `futures`, but its sets of futures use it, too */
 	TOKIO_WAKES = 7,     /* waker::wake_by_val(header), wake_by_ref(header), where channels are not seen */
-	TOKIO_RUNS_ONLY = 8, /* as the first, there */
+	TOKIO_RUNS_ONLY = 8, /* as TOKIO_RUNS, where channels are not seen */
 };
 
-#define TOKIO_SEVERAL (~0ULL) /* of `woken_by` */
+#define TOKIO_SEVERAL (~0ULL) /* value of `woken_by`: several causes */
 #define TOKIO_UNRECEIVED 1 /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */
 
 #define TOKIO_WITHOUT_CHANNELS (1U << 30) /* in `thread_runtimes`: channels are not seen, only which task wakes which */
@@ -98,7 +97,7 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
 		}
 		return;
 	}
-	/* A signal; or a worker gives its result. */
+	/* Either a signal, or a worker that returns its result. */
 	if (!known && (!cause || (from->place && to->cause && !is_over(to))))
 		return;
 	if (!waits || perhaps || (to->acted && to->cause)) {
@@ -111,12 +110,15 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
 }
 
 /*
- * Before a task sends a request: its cause is dropped if the request may be for another one. So it is on a shared
- * connection; if the task has asked before on this connection, and slept after it had read; and if another task has
- * connected, and nothing was sent to this new task for its cause. A task that was sent something asks once for it: more
- * may have been sent while it did not sleep.
+ * Called before a task sends a request. Drops the cause of the task if the request may belong to another one. That is
+ * so:
+ *  - on a shared connection;
+ *  - if the task has sent a request on this connection before, and slept after its last read;
+ *  - if another task has connected, and nothing was sent to this new task for its cause.
+ * A task that got a value may send one request for it; it may have got more values while it did not sleep.
  *
- * Where no channel is seen, a task that goes on on a connection of its own works for the one task that woke it.
+ * In programs without visible channels, a task that sends again on a connection of its own works for the one task that
+ * woke it.
  */
 static __always_inline void tokio_check(struct sock_state *s, struct attribution *a, __u64 actor, bool channels)
 {
@@ -126,7 +128,7 @@ static __always_inline void tokio_check(struct sock_state *s, struct attribution
 	struct carried *sent;
 	__u64 woken;
 
-	again = s->sender == sender && a->writes; /* addresses are used again */
+	again = s->sender == sender && a->writes; /* not `sender` alone, as addresses of tasks are reused */
 	if (again && a->acted && !untrusted)	  /* the same request goes on */
 		return;
 	if (a->cause && a->state == ACTS_LENT) {
@@ -154,7 +156,7 @@ static __always_inline void tokio_check(struct sock_state *s, struct attribution
 
 #define HTTP2_PREFACE 0x20495250 /* "PRI " */
 
-/* A connection on which HTTP/2 begins is shared before user space says so. */
+/* A connection that begins with the preface of HTTP/2 is shared, even before the verdict of user space. */
 static __always_inline void tokio_note_preface(struct sock_state *s, __u64 at)
 {
 	__u32 word = 0;
@@ -178,7 +180,7 @@ static __always_inline void tokio_before_message(struct task_struct *task, struc
 		drop_if_superseded(a);
 }
 
-/* A task reads for many requests on a shared connection, and it is not seen which it acts for. */
+/* A task that reads a shared connection acts for an unknown one of its requests. */
 static __always_inline void tokio_after_message(struct task_state *t, struct sock_state *s, struct attribution *a,
 						__u8 direction)
 {
