@@ -1,4 +1,4 @@
-"""What the BPF programs of a process have cost, by the kernel's statistics, which `counted` switches on for a time."""
+"""Cost of the BPF programs of a process, from the kernel's statistics, which `counted` switches on for a time."""
 
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ def counted():
 
 @functools.lru_cache(maxsize=None)
 def name(number):
-    """Of the program with this id; its number if the kernel does not say."""
+    """Name of the program with this id; its id if the kernel has no name for it."""
     libc = ctypes.CDLL(None, use_errno=True)
     asked = ctypes.create_string_buffer(struct.pack("III", number, 0, 0).ljust(INFO_BYTES, b"\0"))
     fd = libc.syscall(SYS_BPF, PROG_GET_FD_BY_ID, asked, INFO_BYTES)
@@ -44,7 +44,7 @@ def name(number):
 
 
 def held(pid):
-    """What this process holds: {id: (runs, ns)} of programs, {id: bytes} of maps."""
+    """Programs and maps that this process holds: {id: (runs, ns)} and {id: bytes}."""
     programs, maps = {}, {}
     for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
         try:
@@ -60,7 +60,7 @@ def held(pid):
 
 
 def spent(pid):
-    """Of the programs that this process holds: {name: [runs, ns]} since they were loaded, as far as it was counted."""
+    """{name: [runs, ns]} of the programs that this process holds, for the time in which the kernel counted."""
     total = {}
     for number, (runs, ns) in held(pid)[0].items():
         t = total.setdefault(name(number), [0, 0])

@@ -148,7 +148,7 @@ pub(crate) fn cutting_changes_nothing(protocol: &dyn Protocol, turns: &[Turn], s
         for said in [tcp_to_the_end(protocol, &broken), tcp_to_the_end(protocol, &cut(&broken, &[3]))] {
             assert!(!said.iter().any(|l| l.contains(secret)), "{secret} is in {said:?}");
         }
-        // Cutting what was captured changes nothing there either.
+        // Other cuts of the captured bytes change nothing there either.
         assert_eq!(tcp_to_the_end(protocol, &cut(&broken, &[3])), tcp_to_the_end(protocol, &broken), "kept {at}");
     }
     assert!(!whole.iter().any(|l| l.contains(secret)), "{secret} is in {whole:?}");

@@ -1,4 +1,4 @@
-//! tshark as the independent oracle: what it reads in a capture, our parsers have to read as well.
+//! tshark as the independent oracle: our parsers must read every message of a capture that tshark reads.
 //!
 //! Lives here because `wirespan-pcap` (captures → bytes in order) depends on the model only: no cycle. One module per
 //! protocol under `oracle/`; each difference that is not a fault of ours is listed there, with its reason in

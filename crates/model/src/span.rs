@@ -93,7 +93,7 @@ impl TapSide {
 }
 
 listed_enum! {
-    /// Outcome of a request. It says what was observed, and admits what was not.
+    /// Outcome of a request, as far as it was observed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum Status {
         /// Answered. The protocol says success.

@@ -18,7 +18,7 @@ pub enum PcapError {
         file: String,
         /// Its first bytes, at most 16.
         first: Vec<u8>,
-        /// What it seems to be instead.
+        /// The kind of file that it seems to be.
         looks_like: &'static str,
     },
     /// A capture of packets with an unknown link type.
@@ -38,7 +38,7 @@ pub enum PcapError {
         file: String,
         /// Offset of the record in the (uncompressed) file.
         offset: u64,
-        /// What is wrong.
+        /// The fault, in words.
         what: String,
         /// Packets read before.
         packets: u64,

@@ -90,7 +90,7 @@ fn parents(spans: &[Arc<Span>]) -> Vec<Option<Candidate>> {
     links
 }
 
-/// Spans without a link between them may still belong to one trace by what they carry.
+/// Joins spans that have no link between them, but name the same trace id, parent or cause.
 fn join_by_name(spans: &[Arc<Span>], links: &[Option<Candidate>], sets: &mut Sets) {
     let mut traces: FxHashMap<TraceId, u32> = FxHashMap::default();
     let mut parents: FxHashMap<SpanId, u32> = FxHashMap::default();

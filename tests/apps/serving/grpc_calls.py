@@ -8,7 +8,7 @@ def same(message):
 
 
 class Calls(Server):
-    protocol = "http"  # of its network; its system is gRPC
+    protocol = "http"  # network.protocol.name of its spans; their rpc.system.name is grpc
     parser = "http2"
     modules = ("grpc",)
 
@@ -16,7 +16,7 @@ class Calls(Server):
         import grpc
 
         self.opens = getattr(self, "opens", 0) + 1
-        # The option makes the channel's connection its own: channels with equal options share one.
+        # Channels with equal options share a connection. The number makes the options of this channel unique.
         channel = grpc.insecure_channel(
             f"127.0.0.1:{self.port}", options=[("grpc.use_local_subchannel_pool", 1), ("wirespan.number", self.opens)]
         )
@@ -28,7 +28,7 @@ class Calls(Server):
         self.wait(lambda: not self.open().close(), "a channel")
 
     def unary(self, channel, method, message, code="OK", **more):
-        """One call; the status is compared by its number."""
+        """One call without streams. `code` is the expected status."""
         import grpc
 
         number = grpc.StatusCode[code].value[0]
@@ -60,7 +60,7 @@ class Calls(Server):
             assert (len(list(got)) if kind.endswith("stream") else 1) == answers
 
     def orders(self, channel):
-        """What both servers of `shop.Orders` can do."""
+        """Calls of every method that both servers of `shop.Orders` have."""
         message = self.secret("message").encode()
         self.unary(channel, "/shop.Orders/Echo", message)
         self.unary(channel, "/shop.Orders/Echo", message * 5000)

@@ -93,7 +93,7 @@ static inline void note_call(const char *service, const char *path, const char *
 		    service, path, quoted, ntohs(to->sin_port), start, now_ns(), status);
 }
 
-/* …and of a request that was served on LISTEN. */
+/* Writes the ground truth of a request that was served on LISTEN. */
 static inline void note_served(const char *service, const char *path, unsigned long long start, int status)
 {
 	truth_write("{\"service\":\"%s\",\"kind\":\"server\",\"target\":\"%s\",\"port\":%d,\"start\":%llu,"

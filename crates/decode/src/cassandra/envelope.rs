@@ -10,7 +10,7 @@ pub(super) const HEADER: usize = 9;
 const MAX_BODY: u32 = 256 << 20;
 /// Header of a segment: its length, a flag, and their checksum.
 pub(super) const SEGMENT: usize = 6;
-/// …of a connection with compression.
+/// Length of the head of a segment on a connection with compression.
 const PACKED_SEGMENT: usize = 8;
 /// Checksum behind a segment.
 pub(super) const TRAILER: u64 = 4;

@@ -6,7 +6,7 @@ use crate::text::at_most;
 /// Why a packet cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It goes on behind the bytes.
+    /// More bytes are needed.
     More,
     /// No packet starts here.
     Bad,
@@ -109,7 +109,7 @@ pub(super) fn query<'a>(view: &mut Cursor<'a>, revision: u64, cut: bool) -> Resu
         return Err(Stop::Bad);
     }
     let mut query = Query::default();
-    // The asking end: 0 none, 1 a user, 2 another server.
+    // Origin of the query: 0 none, 1 a user, 2 another server.
     let kind = byte(view)?;
     if kind > 2 {
         return Err(Stop::Bad);
@@ -154,7 +154,7 @@ fn info(view: &mut Cursor<'_>, revision: u64, query: &mut Query<'_>) -> Result<(
     if revision >= 54_449 {
         view.take(8).ok_or(Stop::More)?;
     }
-    // 1 is the native protocol: it says on whose machine and with which program.
+    // Interface 1 is the native protocol. It also names the user's machine and program.
     if byte(view)? != 1 {
         return Err(Stop::Bad);
     }

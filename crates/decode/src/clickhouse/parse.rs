@@ -20,7 +20,7 @@ const MAX_HEAD: usize = 8192;
 struct Stream {
     offset: u64,
     buf: Vec<u8>,
-    /// What comes is not read until the other side has spoken.
+    /// Bytes of this side are skipped until the other side has sent some.
     blind: bool,
 }
 

@@ -131,7 +131,7 @@ impl Stream {
         self.skip = rest;
     }
 
-    /// The rest of a buffered message will not come: reads what is there.
+    /// The rest of a buffered message will not come. Reads the part that is there.
     fn broken_off(&mut self, side: Side, scratch: &mut Scratch, out: Out<'_>) {
         let buf = std::mem::take(&mut self.buf);
         if wire_len(&buf).is_some() {

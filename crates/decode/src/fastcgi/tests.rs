@@ -134,7 +134,7 @@ fn gaps_and_joins_find_the_next_record() {
 
 #[test]
 fn an_id_used_again_ends_its_last_request() {
-    // END_REQUEST lies behind what was copied of the first answer, and the whole second answer was lost.
+    // END_REQUEST lies behind the copied part of the first answer, and the whole second answer was lost.
     let long = answer(1, "Status: 404 Not Found\r\n");
     let said = tcp(
         &FastCgi,

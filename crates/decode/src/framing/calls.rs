@@ -272,7 +272,7 @@ impl<F: Format> CallParser<F> {
         }
     }
 
-    /// The rest of a buffered head will not come: reads what is there.
+    /// The rest of a buffered head will not come. Reads the part that is there.
     fn broken_off(&mut self, side: Side, out: Out<'_>) {
         let stream = self.stream(side);
         let State::Start { lost } = stream.state else { return };

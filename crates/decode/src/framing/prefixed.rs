@@ -239,7 +239,7 @@ impl Stream {
         framing.frame(frame, out);
     }
 
-    /// The rest of a buffered frame will not come: hands on what is there.
+    /// The rest of a buffered frame will not come. Hands on the part that is there.
     fn broken_off<F: Framing>(&mut self, side: Side, framing: &mut F, out: Out<'_>) {
         if self.buf.is_empty() {
             return;

@@ -187,7 +187,7 @@ impl Lane {
         out(Item::Malformed { side, reason });
     }
 
-    /// The rest of a buffered head will not come: reads what is there.
+    /// The rest of a buffered head will not come. Reads the part that is there.
     fn broken_off<R: Reader>(&mut self, side: Side, reader: &mut R, out: Out<'_>) {
         let mut buf = std::mem::take(&mut self.buf);
         if !buf.is_empty() && !reader.is_over() {

@@ -206,8 +206,8 @@ impl Http1Parser {
         (stream.line_ok, stream.searched) = (false, 0);
     }
 
-    /// Acts on what was found in `window`, which starts at the stream's offset. Returns how many of its bytes were
-    /// taken.
+    /// Handles `found`, the result of a search in `window`, which starts at the stream's offset. Returns how many bytes
+    /// of the window were taken.
     fn found(&mut self, side: Side, window: &[u8], found: Found, lost: bool, out: Out<'_>) -> usize {
         let (taken, state) = match found {
             Found::Head(len) => (len, self.emit(side, window.get(..len).unwrap_or(window), Seen::Whole, out)),

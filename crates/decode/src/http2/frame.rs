@@ -87,8 +87,9 @@ impl Frame {
     }
 }
 
-/// The part of a HEADERS or PUSH_PROMISE payload that is its header block, and what must be taken off its end: padding,
-/// priority, promised stream. `None` if the payload contradicts itself. `whole` says that `payload` is not cut.
+/// The header block in the payload of a HEADERS or PUSH_PROMISE frame, without padding, priority and promised stream;
+/// and the number of the promised stream. `None` if the payload contradicts itself. `whole` says that `payload` is not
+/// cut.
 pub(super) fn block(frame: Frame, payload: &[u8], whole: bool) -> Option<(&[u8], u32)> {
     let mut rest = payload;
     let mut left = usize::try_from(frame.len).ok()?;

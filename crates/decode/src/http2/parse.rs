@@ -66,7 +66,7 @@ impl Default for State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Payload {
     left: u64,
-    /// …of which so many bytes are padding.
+    /// Number of padding bytes among those that are left.
     padding: u64,
     /// The next byte says how many.
     padded: bool,

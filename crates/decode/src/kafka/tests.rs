@@ -239,7 +239,7 @@ fn connections_are_recognised_and_others_are_not() {
     for n in 1..ask.len() {
         assert_eq!(Kafka.detect(&probe(&ask[..n], b"")), Detect::Maybe, "{n}");
     }
-    // Of a request that is longer than what was captured, the response has to say the same.
+    // If a request is longer than its captured part, the response must confirm the protocol.
     let big = produce9(77, 1, &[(0, plain_batch(0, 40))]);
     assert_eq!(Kafka.detect(&probe(&big[..300], b"")), Detect::Maybe);
     assert_eq!(Kafka.detect(&probe(&big[..300], &produced9(77, &[(0, 0, 5)]))), yes(true));

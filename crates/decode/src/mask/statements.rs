@@ -100,7 +100,7 @@ impl Statements {
         }
     }
 
-    /// Gives a statement another key; what had that key before is forgotten.
+    /// Gives a statement another key. A statement that had this key before is forgotten.
     pub fn rename(&mut self, from: u64, to: u64) {
         self.remove(to);
         if let Some(entry) = self.entries.iter_mut().find(|e| e.key == from) {

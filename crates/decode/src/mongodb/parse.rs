@@ -9,7 +9,7 @@ use wirespan_model::{Item, Kind, Side};
 
 /// Bytes of a message that are looked at.
 pub const MAX_HEAD: usize = 2048;
-/// …and of one that says nothing before it was seen whole.
+/// Bytes that are looked at of a message compressed by Zstandard, which cannot be read in parts.
 const MAX_WHOLE: usize = crate::MAX_BUFFERED;
 /// Largest message: a server takes 48,000,000 bytes, and a little more from other members of its set.
 const MAX_MESSAGE: i32 = 64 * 1024 * 1024;

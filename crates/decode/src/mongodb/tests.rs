@@ -188,7 +188,7 @@ fn compressed_messages_are_read_and_masked_like_plain_ones() {
         message(id(4), id(8), 2012, &[&2013i32.to_le_bytes()[..], &len, &[number], &packed].concat())
     };
     let failed = document(&[double("ok", 0.0), text("errmsg", "no 'geheim'"), int("code", 11)]);
-    // Longer than what is looked at of others, and not to be packed well.
+    // Longer than the part that is read of other documents, and hard to compress.
     let noise: String = (0..1500u32).map(|i| (i.wrapping_mul(2_654_435_761) % 99_999).to_string()).collect();
     let long = msg(4, 0, 0, &document(&[text("insert", "cart"), text("$db", "shop"), text("geheim", &noise)]));
     let packed = pack(&long, 3);

@@ -198,7 +198,7 @@ impl Session {
         body.len()
     }
 
-    /// Answers, and what is neither.
+    /// Reads packets that are no requests: answers, and others.
     fn other(&mut self, head: Header, body: &[u8], m: &mut Message<'_>) -> usize {
         let mut at = Cursor::new(body);
         match head.kind {

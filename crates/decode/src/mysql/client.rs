@@ -22,7 +22,7 @@ impl MySession {
             Phase::Start | Phase::Commands => {}
         }
         let continues = std::mem::replace(&mut self.continued, header.len == 0xff_ffff);
-        // A new command counts from 0; files, credentials and what goes on do not.
+        // A new command has sequence number 0; files, credentials and continued packets do not.
         if header.seq != 0 || continues || header.len == 0 {
             return;
         }

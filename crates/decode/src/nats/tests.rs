@@ -50,7 +50,7 @@ fn publications_and_deliveries_are_read() {
     assert_eq!(said, expected);
 }
 
-/// The span is that of what was sent: where to, and how large, the answer must not say otherwise.
+/// The span describes the message that was sent. The answer must not change its destination and size.
 #[test]
 fn an_answer_leaves_the_request_its_destination() {
     let ask = c("PUB Greeter.Hello _INBOX.a.1 2\r\nhi\r\n");

@@ -29,7 +29,7 @@ fn chain(bytes: &[u8], measure: fn(&[u8]) -> Measure, sure: fn(&[u8], bool) -> b
     while !rest.is_empty() {
         let len = match measure(rest) {
             Measure::Frame { len, .. } => at_most(len, usize::MAX),
-            // The end of what was captured; five bytes are in none if this is the first.
+            // The captured bytes end here. If this is the first message, none of them is in a complete one.
             Measure::More(_) => break,
             Measure::Bad => return (Looks::Other, 0),
         };

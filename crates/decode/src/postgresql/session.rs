@@ -60,7 +60,7 @@ impl Unit {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     pub(super) offset: u64,
-    /// Behind what is known of them.
+    /// Offset behind the last known byte of them.
     pub(super) end: u64,
     pub(super) operation: &'static str,
     /// Statement that was parsed, bound or described.

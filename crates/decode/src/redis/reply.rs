@@ -138,7 +138,7 @@ fn next_string<'a>(at: &mut Cursor<'a>, reply: &mut Reply<'_>, max: usize) -> Re
     }
 }
 
-/// The text of a line behind its sigil, and whether it goes on behind what is kept.
+/// The text of a line behind its sigil, and whether the line is longer than the part that is kept.
 fn line<'a>(at: &mut Cursor<'a>) -> Result<(&'a [u8], bool), Stop> {
     let bytes = at.rest();
     let window = bytes.get(..MAX_HEAD / 2).unwrap_or(bytes);

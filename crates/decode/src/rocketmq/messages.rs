@@ -12,7 +12,7 @@ pub(super) struct Stored<'a> {
     pub(super) names: Option<Names<'a>>,
 }
 
-/// …of a message.
+/// Topic and properties of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     pub(super) topic: &'a [u8],

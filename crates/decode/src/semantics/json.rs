@@ -1,5 +1,5 @@
-//! The members of a JSON object of which only the beginning may be there. Not a validator: what is no JSON yields
-//! nothing of use.
+//! Reads the members of a JSON object, of which perhaps only the beginning was captured. It does not validate: bytes
+//! that are no JSON yield nothing of use.
 
 /// A value of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

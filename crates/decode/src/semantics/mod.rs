@@ -119,8 +119,7 @@ impl Peek {
         }
     }
 
-    /// What the head of the response told: `product` and `version` are the header fields by which servers say what they
-    /// are.
+    /// Reads the head of a response: `product` and `version` are header fields by which servers name their software.
     pub(crate) fn answered(&self, product: &[u8], version: &[u8], attrs: &mut AttrList<'_>) {
         let Some(call) = self.elastic.as_ref().filter(|call| call.system().is_none()) else { return };
         if let Some(system) = elastic::product(product, version) {

@@ -17,7 +17,7 @@ fn answer(extra: &str, body: &str) -> Turn {
     s(format!("HTTP/1.1 200 OK\r\n{extra}Content-Length: {}\r\n\r\n{body}", body.len()))
 }
 
-/// What is said, however the bytes are cut.
+/// The messages of these turns; they must be the same however the bytes are cut.
 fn say(turns: &[Turn]) -> Vec<String> {
     let said = tcp(&Http1, turns);
     for cuts in [&[1][..], &[7, 60, 3]] {

@@ -72,7 +72,7 @@ fn changed(database: &str) -> Vec<u8> {
     [&[0xe3][..], &(name.len() as u16 + 3).to_le_bytes(), &[1, database.len() as u8], &name, &[0]].concat()
 }
 
-/// What is said, without the parts that every request has.
+/// The messages of these turns, without the parts that every request has.
 fn short(turns: &[Turn]) -> Vec<String> {
     let said = tcp(&Tds, turns);
     said.iter()

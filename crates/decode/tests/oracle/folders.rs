@@ -1,4 +1,4 @@
-//! Nothing is taken for what it is not: every connection of every capture.
+//! Checks for every connection of every capture that it is not taken for another protocol.
 
 use super::ours;
 use std::path::Path;

@@ -14,7 +14,7 @@ const PROBED_CALLS: usize = 32;
 /// Bytes per end that inference is shown.
 const SHOWN: usize = 4096;
 
-/// What came out of one capture.
+/// The results of our parsers for one capture.
 #[derive(Default)]
 pub struct Ours {
     /// Messages by pair of ends, of the protocol that was asked for.

@@ -26,7 +26,7 @@ fn postgresql_as_tshark_reads_it() {
             };
             let types: Vec<&str> = row.fields[0].iter().map(String::as_str).collect();
             let verb = row.one(1).split([' ', ';']).next().unwrap_or_default().to_ascii_uppercase();
-            // What is no statement has no verb.
+            // A text that is no statement has no verb.
             let verb = if VERBS.contains(&&*verb) { verb } else { "QUERY".to_owned() };
             let list = theirs.entry(row.ends()).or_default();
             if types.contains(&"Simple query") || types.contains(&"Execute") {

@@ -49,7 +49,7 @@ pub(super) struct Entry {
     pub(super) reply: Tuple,
 }
 
-/// What came instead of an entry.
+/// Why there is no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The kernel's error number.

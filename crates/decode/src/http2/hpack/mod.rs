@@ -1,11 +1,12 @@
 //! HPACK (RFC 7541) as an observer needs it: also where the beginning of the connection, or a part of it, was not seen.
 //!
-//! Why entries stay right without knowing what came before: an index counts from the newest entry, so that entries
-//! inserted while we looked are resolved whatever lies below them. Eviction takes the oldest first, and no encoder
-//! refers to what it evicted; therefore an entry kept too long is harmless, and one evicted too early is the only
-//! danger. Of entries with an unknown name the size is taken too small, so that nothing is evicted early. An entry too
-//! large for the table empties it and is not inserted; that too shifts nothing that is referred to later. Everything
-//! below what was seen is [`Field::Unknown`].
+//! Why entries stay right without the earlier part of the connection:
+//! - An index counts from the newest entry. So an entry whose insertion was seen is found, whatever entries are older.
+//! - Eviction takes the oldest entry first, and no encoder refers to an evicted entry. So an entry that is kept too long
+//!   is harmless; only one that is evicted too early would be wrong.
+//! - The size of an entry with an unknown name is taken too small, so nothing is evicted early.
+//! - An entry that is too large for the table empties it, and is not inserted. This shifts no later index.
+//! - An index older than all entries whose insertion was seen yields [`Field::Unknown`].
 //!
 //! Credentials: the value of a field that is not in [`field`], and not named by the user, is not kept, only its length.
 
@@ -102,7 +103,7 @@ pub(crate) struct Head {
     pub(crate) fields: usize,
     /// Fields that are unknown.
     pub(crate) unknown: usize,
-    /// …of them, those before the first that is known not to be a pseudo-header.
+    /// Number of unknown fields before the first field that is known not to be a pseudo-header.
     pub(crate) unknown_early: usize,
     /// A pseudo-header came behind another field, or twice.
     pub(crate) disorder: bool,

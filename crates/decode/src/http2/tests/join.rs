@@ -110,7 +110,7 @@ fn conversation(requests: u32) -> Vec<Turn> {
     recorded
 }
 
-/// What is said of each stream: the path (if it is known), the status.
+/// The messages of each stream: the path (if it is known), and the status.
 #[derive(Debug, Default, PartialEq, Clone)]
 struct Said {
     request: bool,

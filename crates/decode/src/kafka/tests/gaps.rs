@@ -81,7 +81,7 @@ fn offsets_are_known_behind_records_that_were_not_captured() {
         let said = said(&[(0, cut), (on, whole.len())]);
         assert_eq!(all_but_context(&said), all_but_context(&all), "{cut}-{on}");
     }
-    // The records of the first partition end in what is missing: their last offset is not known, the others are.
+    // The records of the first partition end in the gap: their last offset is not known, the others are.
     let part = said(&[(0, batch + 70), (partition - 5, whole.len())]);
     assert!(part.contains(":5-38") && part.contains(":70-71"), "{part}");
     let part = said(&[(0, first + 80), (partition - 1, whole.len())]);

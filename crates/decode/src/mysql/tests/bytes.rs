@@ -77,7 +77,7 @@ pub(super) fn result(mut seq: u8, status: u16) -> Vec<u8> {
     bytes
 }
 
-/// What is said, without attributes.
+/// The messages of these turns, without attributes.
 pub(super) fn short(turns: &[Turn]) -> Vec<String> {
     tcp(&Mysql, turns).iter().map(|l| l.split(" db.").next().unwrap().to_owned()).collect()
 }
