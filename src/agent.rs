@@ -96,7 +96,7 @@ impl Agent {
         !self.capture.is_finished()
     }
 
-    /// Detaches from the kernel, and takes what is left through all stages and outputs.
+    /// Detaches from the kernel, and takes the remaining events through all stages and outputs.
     pub(crate) fn stop(self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let captured = self.capture.join().map_err(|_| anyhow!("the capture thread panicked"))?;

@@ -50,7 +50,7 @@ pub(crate) enum Order {
     AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
 }
 
-/// Names processes by what the enricher knows.
+/// Names processes with the enricher.
 pub(crate) struct Processes(pub(crate) Arc<Enricher>);
 
 impl Resources for Processes {
@@ -97,7 +97,7 @@ impl CaptureThread {
         }
     }
 
-    /// Runs until `stop` is raised; then detaches from the kernel, and takes what is left through all stages.
+    /// Runs until `stop` is raised; then detaches from the kernel, and takes the remaining events through all stages.
     pub(crate) fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
         let mut events = Vec::new();
         let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());

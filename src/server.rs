@@ -57,10 +57,10 @@ impl Server {
         }
     }
 
-    /// Does what is due by the clock. False if a thread has panicked while it held the pipeline.
+    /// Does the work that is due by the clock. False if a thread has panicked while it held the pipeline.
     pub(crate) fn run_due(&self) -> bool {
         let Ok(mut pipeline) = self.pipeline.lock() else { return false };
-        // What the receivers have read is in the pipeline already: no batch waits.
+        // The receivers put each batch into the pipeline at once, so no batch waits.
         pipeline.caught_up();
         pipeline.run_due(0);
         self.counters.set("receive", self.agents.status().counters());

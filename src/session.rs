@@ -13,7 +13,7 @@ use wirespan_capture::Targets;
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
 
-/// What a command asks for.
+/// The session that a command asks for.
 pub(crate) struct Request<'a> {
     /// Subcommand.
     pub(crate) mode: &'static str,
@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-/// What is left of a session whose agent has stopped.
+/// The rest of a session whose agent has stopped: counters and view.
 pub(crate) struct Closed {
     counters: Arc<Counters>,
     /// Still serves the store.
@@ -104,7 +104,7 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Says what was lost, if anything was.
+    /// Prints a line for each kind of loss.
     pub(crate) fn report_losses(&self) {
         for (name, n) in self.counters.losses() {
             eprintln!("wirespan: lost: {name} {n}");

@@ -21,12 +21,12 @@ pub(crate) struct View {
     addr: SocketAddr,
 }
 
-/// What the status page says besides counters.
+/// Contents of the status page besides counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
     /// Subcommand.
     pub(crate) mode: &'static str,
-    /// What is traced.
+    /// The targets, in words.
     pub(crate) targets: String,
     /// Missing features.
     pub(crate) notes: Vec<String>,

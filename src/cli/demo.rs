@@ -179,7 +179,7 @@ fn show_one(
     }
 }
 
-/// Asks the shop to end, and waits: its launcher ends what it started.
+/// Asks the shop's launcher to end, and waits. The launcher ends the processes that it started.
 fn end(shop: &mut Child) {
     if let Some(pid) = rustix::process::Pid::from_raw(shop.id() as i32) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -1,4 +1,4 @@
-//! `wirespan map`: the dependency map, and what has changed in it.
+//! `wirespan map`: the dependency map, and its changes.
 
 use super::client::{encode, ClientArgs};
 use crate::config::Config;

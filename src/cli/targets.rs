@@ -1,4 +1,4 @@
-//! `--pid`, `--cgroup`, `--netns`, `--all`: what is traced, explicitly.
+//! The options that choose the targets: `--pid`, `--cgroup`, `--netns`, `--all`.
 
 use anyhow::{anyhow, bail, Result};
 use clap::Args;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Config {
-    /// What the kernel programs copy.
+    /// The kernel programs: which ones run, and how many bytes they copy.
     pub(crate) capture: Capture,
     /// How much each process exchanges with each peer: connections bundled in the kernel.
     pub(crate) flows: Flows,
@@ -20,19 +20,19 @@ pub(crate) struct Config {
     pub(crate) mask: std::collections::BTreeMap<String, Mask>,
     /// How requests and responses are paired.
     pub(crate) join: Join,
-    /// Causes of calls that only time and structure tell.
+    /// Causes of calls that are inferred from time and structure only.
     pub(crate) inference: Inference,
     /// Where spans are kept.
     pub(crate) store: Store,
-    /// What is served.
+    /// Addresses on which wirespan listens.
     pub(crate) serve: Serve,
-    /// What is exported.
+    /// Export of traces and metrics over OTLP.
     pub(crate) export: Export,
     /// What `/metrics` shows.
     pub(crate) metrics: Metrics,
 }
 
-/// What the kernel programs copy.
+/// The kernel programs: which ones run, and how many bytes they copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Capture {
@@ -203,8 +203,8 @@ impl Default for Join {
     }
 }
 
-/// Causes of calls that only time and structure tell. Inferred where spans are captured; `wirespan server` takes the
-/// causes that its agents inferred.
+/// Causes of calls that are inferred from time and structure only. Inferred where spans are captured; `wirespan server`
+/// takes the causes that its agents inferred.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Inference {
@@ -240,7 +240,7 @@ impl Default for Store {
     }
 }
 
-/// What is served.
+/// Addresses on which wirespan listens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Serve {
@@ -266,7 +266,7 @@ impl Default for Serve {
     }
 }
 
-/// What is exported.
+/// Export of traces and metrics over OTLP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Export {

@@ -43,7 +43,7 @@ pub(crate) struct PropagateArgs {
 }
 
 impl PropagateArgs {
-    /// The flag says what the configuration leaves open.
+    /// The flags apply where the configuration says `off`.
     pub(crate) fn apply(&self, config: &mut Config) {
         if self.propagate && config.capture.propagate == "off" {
             config.capture.propagate = "auto".into();

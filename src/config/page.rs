@@ -53,7 +53,7 @@ pub(crate) fn reference() -> Result<String> {
             words.clear();
         } else if let Some((key, _)) = line.strip_prefix("pub(crate) ").and_then(|l| l.split_once(": ")) {
             if let Some(default) = sections.first().and_then(|s| section(&defaults, s)).and_then(|s| s.get(key)) {
-                // What has sections of its own is described there.
+                // A key with sections of its own is described in these.
                 if !default.is_table() || FREE.iter().any(|f| f.ends_with(&format!(".{key}"))) {
                     out.push_str(&format!("| `{key}` | `{default}` | {} |\n", words.join(" ")));
                 }

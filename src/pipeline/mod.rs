@@ -67,7 +67,7 @@ pub(crate) struct Pipeline {
     failures: Failures,
 }
 
-/// What the store did not take.
+/// Failures of the store to take spans.
 #[derive(Default)]
 struct Failures {
     /// Batches of spans one after the other.
@@ -88,7 +88,7 @@ pub(crate) fn open_store(args: &OutputArgs, config: &Config) -> Result<Arc<dyn S
 }
 
 impl Pipeline {
-    /// Opens what the command line and the configuration ask for.
+    /// Opens the outputs that the command line and the configuration ask for.
     pub(crate) fn open(
         causes: Causes,
         args: &OutputArgs,
@@ -154,8 +154,8 @@ impl Pipeline {
         }
     }
 
-    /// Does what is due by the clock, while `waiting` batches wait to be taken. Returns the longest pause before the
-    /// next call.
+    /// Does the work that is due by the clock, while `waiting` batches wait to be taken. Returns the longest pause
+    /// before the next call.
     pub(crate) fn run_due(&mut self, waiting: usize) -> Duration {
         // Batches that wait came before now: whether more spans of a trace come is asked when they are read.
         if waiting == 0 || self.ticked.elapsed() >= LONGEST_WITHOUT_TICK {
