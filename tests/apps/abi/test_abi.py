@@ -1,4 +1,4 @@
-"""The programs of abi/ and bystander/: they do what they say, before a tracer is asked what it saw of them."""
+"""Tests the programs of abi/ and bystander/ without a tracer: they must do what they report."""
 
 import collections
 import json

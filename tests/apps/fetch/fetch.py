@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fetches what the real servers' tests need and no package of the system has, into target/servers, once.
+"""Fetches servers and libraries for the tests that no package of the system has, into target/servers, once.
 
 usage: fetch.py [NAME...]      all of them without a name:
        python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,

@@ -47,7 +47,7 @@ def one_packet_each(interface="eth0"):
 
 
 def look(path, ready):
-    """Writes what each packet of TCP that comes in says to a file."""
+    """Writes the headers of each TCP packet that arrives to a file."""
     one_packet_each()
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
@@ -99,7 +99,7 @@ class Lines:
 
 
 def front():
-    """Answers with what Redis says, over a connection that stays."""
+    """Answers with the reply of Redis, over a connection that stays open."""
     listener = socket.create_server(FRONT)
     behind = Lines(socket.create_connection(REDIS))
     while True:

@@ -55,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def serve(label, truth, behind=None):
-    """A process of its own, as services are: its port and its pid."""
+    """Starts a service in a process of its own; returns its port and its pid."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.label, server.behind, server.truth = label, behind, truth
@@ -121,7 +121,7 @@ def request(r):
 
 
 def send(s, data, r):
-    """In random writes; what the socket does not take is sent again, as a program would."""
+    """Sends in writes of random length. Bytes that the socket does not take are sent again, as a program would do."""
     at = 0
     whole = r.random() < 0.5
     while at < len(data):

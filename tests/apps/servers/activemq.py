@@ -11,7 +11,7 @@ class Activemq(Jms):
     protocol = "openwire"
     port = 61616
     scheme = "tcp"
-    # What both ends say of themselves, and how a session is made and taken down.
+    # Commands in which both ends describe themselves, and commands that open and close a session.
     also = tuple(
         f"openwire {name}"
         for name in (

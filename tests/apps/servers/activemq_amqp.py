@@ -6,7 +6,7 @@ from jms import Jms
 
 
 class ActivemqAmqp(Jms):
-    protocol = "amqp"  # of its network, as AMQP 0-9-1
+    protocol = "amqp"  # network.protocol.name of its spans, as for AMQP 0-9-1
     parser = "amqp1"
     port = 5672
     scheme = "amqp"

@@ -1,4 +1,4 @@
-"""dnsmasq: hosts of its own, and questions that it hands on to nobody."""
+"""dnsmasq: names that it knows itself, and no upstream server for other names."""
 
 from dns_names import Names
 

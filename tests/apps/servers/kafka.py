@@ -11,7 +11,7 @@ class Kafka(Server):
     programs = ("java",)
     modules = ("kafka",)
     files = ("kafka/kafka_2.13-*.jar",)
-    also = ("kafka ApiVersions", "kafka Metadata", "kafka Fetch")  # of the client's library, and of its waiting
+    also = ("kafka ApiVersions", "kafka Metadata", "kafka Fetch")  # requests of the client library, and of its polling
     PARALLEL = 2
 
     def start(self):

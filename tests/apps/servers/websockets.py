@@ -12,7 +12,7 @@ class Websockets(Server):
     protocol = "websocket"
     port = 8765
     modules = ("websockets.sync.server", "websockets.sync.client")
-    # What was not seen from its upgrade on is not known for WebSocket.
+    # A connection whose upgrade was not seen is not recognised as WebSocket.
     LATE = 0
     forms = itertools.cycle([None, "deflate"])
 

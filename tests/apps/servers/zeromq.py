@@ -13,7 +13,7 @@ class Zeromq(Server):
     port = 5555
     more_ports = (NEWS,)
     modules = ("zmq", "zmq.auth.thread")
-    # Nothing but the greeting is certain: what is joined later is not known.
+    # Only the greeting is certain. A connection that is joined later is not recognised.
     LATE = 0
     also = ("zmtp GREETING", "zmtp READY", "zmtp HELLO", "zmtp INITIATE")
 

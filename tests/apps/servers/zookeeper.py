@@ -64,7 +64,7 @@ class Zookeeper(Server):
             client.get(path)
         with self.call("getChildren2", path):
             client.get_children(path, include_data=True)
-        with self.call("exists", "/nobody"):  # that it is not there is the answer
+        with self.call("exists", "/nobody"):  # the server answers that the node does not exist
             assert client.exists("/nobody") is None
         with self.call("create", path, "client-error"):
             try:

@@ -34,7 +34,7 @@ class Socks(Server):
     port = 1080
     more_ports = (WEB,)
     NOBODY = NOBODY
-    # The handshake is over before: only what is in the tunnel is seen of a connection joined later.
+    # Of a connection that is joined later, only the content of the tunnel is seen, as the handshake is over.
     LATE = 0
 
     def start(self):

@@ -1,4 +1,4 @@
-"""What every file of servers/ does alike: one real server, one real client, and a record of what the client did.
+"""The common part of all files of servers/: one real server, one real client, and a record of the client's operations.
 
 A file servers/NAME.py defines a subclass of `Server`; serve.py runs it. The run, talked about over stdin and stdout:
 
@@ -59,7 +59,7 @@ class Server:
         token = secrets.token_hex(8)
         self.token = f"zq{token}"
 
-    # --- what a subclass defines -----------------------------------------------------------------------------------
+    # --- defined by a subclass -------------------------------------------------------------------------------------
 
     def start(self):
         """Starts the server(s)."""
@@ -75,7 +75,7 @@ class Server:
         """A connection."""
 
     def greet(self, connection):
-        """Records what opening a connection showed, if it is traced from its start."""
+        """Records the operations of opening a connection, if it is traced from its start."""
 
     def warm(self, connection):
         """Uses a connection before the tracing starts."""
@@ -90,7 +90,7 @@ class Server:
         """The client's port, 0 if it cannot be known."""
         return 0
 
-    # --- what it can use -------------------------------------------------------------------------------------------
+    # --- used by a subclass ----------------------------------------------------------------------------------------
 
     def secret(self, kind):
         """A value that must be found nowhere."""
@@ -102,7 +102,7 @@ class Server:
 
     @contextlib.contextmanager
     def call(self, operation, target="", status="ok", **more):
-        """Records what is done inside. `sent` of what it gives can change the record."""
+        """Records the operation in the `with` block. The block may change the record that it gets."""
         record = {
             "protocol": self.protocol,
             "operation": operation,
@@ -120,7 +120,7 @@ class Server:
         self.write(record)
 
     def opened(self, operation, target="", **more):
-        """Records what opening this connection showed."""
+        """Records the operation by which this connection was opened."""
         with self.call(operation, target, **more) as record:
             record["start"] = self.here.opened
 
@@ -281,10 +281,10 @@ class Server:
 
 
 class Client(Server):
-    """…whose client is a program of its own: it says `ready`, and answers each line of its stdin by a line."""
+    """A server whose client is a separate program. That prints `ready`, and answers each line of its stdin by a line."""
 
     def command(self):
-        """What starts a client."""
+        """The command that starts a client."""
         raise NotImplementedError
 
     def open(self):

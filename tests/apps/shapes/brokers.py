@@ -48,14 +48,14 @@ def note(folder, **record):
 
 
 def note_sent(folder, future):
-    """Where it lies, and the first offset of its batch."""
+    """Notes partition and offset of a sent record, and the first offset of its batch; returns the former two."""
     got = future.get(60)
     note(folder, way="sent", partition=got.partition, offset=got.offset, batch=got.offset - future.args[0])
     return got.partition, got.offset
 
 
 class Done:
-    """What each consumer has done, a byte for each record. In files, so that nobody has to be told by a message."""
+    """The records that each consumer has handled, a byte for each record, in shared files instead of messages."""
 
     def __init__(self, folder, records):
         self.records = records
@@ -73,7 +73,7 @@ class Done:
 
 
 class Users:
-    """Who wait until a record has been dealt with; one thread looks for all."""
+    """Users, each of which waits until its record is handled by all consumers. One thread polls for all of them."""
 
     def __init__(self, done):
         self.done, self.waiting = done, {}
@@ -142,7 +142,7 @@ def consume(folder, args):
     consumer.assign([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
     for p in range(PARTITIONS):
         consumer.seek(TopicPartition(TOPIC, p), 0)
-    # What the very first answer brings has been read before wirespan knows that the connection brings work.
+    # The first answer is read before wirespan knows that the connection brings deliveries, so it is not counted.
     consumer.poll(1000)
     (folder / f"ready-{os.getpid()}").touch()
     called = http.client.HTTPConnection("127.0.0.1", CALLED)
@@ -160,7 +160,7 @@ def consume(folder, args):
 
 
 class Called(http.server.BaseHTTPRequestHandler):
-    """What consumers call for each record."""
+    """The server that consumers call for each record."""
 
     protocol_version = "HTTP/1.1"
 
@@ -173,7 +173,7 @@ class Called(http.server.BaseHTTPRequestHandler):
 
 
 def shares(number):
-    """Of the producers, in all the number."""
+    """Number of records of each producer; their sum is `number`."""
     return [number // PROCESSES + (i < number % PROCESSES) for i in range(PROCESSES)]
 
 

@@ -1,4 +1,4 @@
-"""Compares what wirespan says of records through Kafka with what producers and consumers wrote down (brokers.py).
+"""Compares wirespan's spans of records through Kafka with the ground truth of producers and consumers (brokers.py).
 
 | `records` | pairs of a record and a consumer that got it |
 | `linked` | of those: a fetch of this consumer that has it is linked to the produce that carried it |
@@ -23,7 +23,7 @@ CLIENT = 3  # SpanKind in OTLP
 
 
 def moved(attrs):
-    """Partition, first and last offset of what a span moved, by its attributes."""
+    """Partition, first and last offset of the records that a span moved, from its attributes."""
     if listed := attrs.get("wirespan.kafka.partitions"):
         for one in listed.split():
             place, _, span_range = one.rpartition(":")
@@ -44,7 +44,7 @@ def by_partition(attrs):
 
 
 def read_truth(folder):
-    """Where it lies → pid of who sent it, and its batch; → pids of who got it."""
+    """By partition and offset of a record: pid of its sender, and its batch; pids of its receivers."""
     sent, received, batches = {}, collections.defaultdict(set), collections.defaultdict(set)
     for file in folder.glob("*.jsonl"):
         for record in map(json.loads, file.read_text().splitlines()):
@@ -86,7 +86,7 @@ def compare(otlp, work):
         return parent if attrs.get("wirespan.tap_side") == "server-process" and parent in spans else id
 
     for id in [id for id in spans if moves[id] and near(id) != id]:
-        # What the broker's end shows is said of the request, too.
+        # Records that the span of the broker's end shows count for the span of the client's end, too.
         for partition, keys in moves[id].items():
             moves[near(id)].setdefault(partition, set()).update(keys)
     expected = {(key, pid) for key, pids in received.items() for pid in pids if key in sent}

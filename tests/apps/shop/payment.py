@@ -33,7 +33,7 @@ class Database:
             self.note(current, start, "STARTUP", "")
 
     def answer(self):
-        """Until the server is ready for the next query; raises what it complains of."""
+        """Waits until the server is ready for the next query; raises the server's error."""
         error = None
         while True:
             head = self.file.read(5)
@@ -156,7 +156,7 @@ class Server(ThreadingHTTPServer):
         self.tls.load_cert_chain(os.environ["CERTIFICATE"], os.environ["KEY"])
 
     def process_request_thread(self, request, client_address):
-        # The handshake on the connection's own thread: a slow client holds nobody up.
+        # The handshake runs on the connection's own thread, so that a slow client delays no other one.
         try:
             request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             request = self.tls.wrap_socket(request, server_side=True)

@@ -32,8 +32,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE / "build"
 SERVICES = ["gateway", "storefront", "catalog", "cart", "pricing", "redis"]  # ports: base, base + 1, …
 MORE = ["payment", "postgres", "shipping", "kafka", "controller"]  # the same, behind those
-PARTS = {"payment": ["payment", "postgres"], "shipping": []}  # what has to answer before customers come
-SLOW = ("kafka", "shipping", "warehouse")  # what the shop can do without
+PARTS = {"payment": ["payment", "postgres"], "shipping": []}  # services that must answer before customers come
+SLOW = ("kafka", "shipping", "warehouse")  # the shop works without these
 TOOLS = {  # command → package of Debian and Ubuntu
     "nginx": "nginx",
     "redis-server": "redis-server",

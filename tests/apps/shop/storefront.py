@@ -150,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
-        if self.close_connection:  # HTTP/1.0: unless told, nginx would keep the connection for the next request
+        if self.close_connection:  # HTTP/1.0: without this header, nginx would keep the connection for the next request
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)

@@ -57,7 +57,7 @@ class ShopTest(unittest.TestCase):
         self.assertEqual(set(kinds), {"/home", "/product", "/legacy", "/static", "/cart", "/checkout"})
 
     def check_request(self, root, kinds):
-        """What the shop's source says each page calls, level by level."""
+        """The calls of each page according to the shop's source, level by level."""
         method, path = root.name.split()
         kind = "/" + path.split("/")[1]
         kinds[kind] += 1

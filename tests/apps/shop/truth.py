@@ -1,4 +1,4 @@
-"""What the shop's services in Python share: addresses from the environment, and the record of what they did."""
+"""The common part of the shop's Python services: addresses from the environment, and the record of their requests."""
 
 import itertools
 import json

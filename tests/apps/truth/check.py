@@ -195,7 +195,7 @@ def read_span(raw, resource):
     tap = attrs.get("wirespan.tap_side")
     span.side = CLIENT if kind in (3, 4, "SPAN_KIND_CLIENT", "SPAN_KIND_PRODUCER") else SERVER
     span.protocol = attrs.get("network.protocol.name")
-    connection = "network.transport" in attrs and span.protocol is None  # bytes that nobody understood
+    connection = "network.transport" in attrs and span.protocol is None  # bytes of an unknown protocol
     span.process = tap in (None, "client-process", "server-process") and not connection
     if tap in ("client-process", "server-process"):
         span.side = tap.split("-")[0]
