@@ -169,6 +169,10 @@ def check(stack):
         for program in app.programs if app else ():
             if not shutil.which(program):
                 raise Skip(f"needs {program}")
+        for package in app.packages if app else ():
+            said = subprocess.run(["dpkg-query", "-Wf", "${db:Status-Status}", package], capture_output=True, text=True)
+            if said.stdout != "installed":
+                raise Skip(f"needs the package {package}")
         for file in app.needs if app else ():
             if not (CACHE / file).exists():
                 raise Skip(f"needs {file} (tests/apps/fetch/fetch.py)")

@@ -23,6 +23,7 @@ class App:
     needs: tuple = ()  # files below CACHE
     sources: str = ""  # folder here whose files are copied to CACHE/field_FOLDER, beside the packages they import
     programs: tuple = ()  # on PATH
+    packages: tuple = ()  # of the system
     config: str = ""  # file here, whose @PORT@, @FRONT@, @WORK@ are replaced; the command has its place as {config}
 
 

@@ -1,5 +1,5 @@
 """All stacks, by name; a file per language."""
 
-from stacks import go, java, node, python
+from stacks import go, java, node, php, python, ruby
 
-STACKS = {**go.STACKS, **node.STACKS, **python.STACKS, **java.STACKS}
+STACKS = {**go.STACKS, **node.STACKS, **python.STACKS, **java.STACKS, **ruby.STACKS, **php.STACKS}

@@ -1,14 +1,9 @@
 """Go: web frameworks with their drivers, with and without TLS."""
 
 from stack import THREADS, App, Stack
+from stacks import proxies
 
 ROUTES = ("seq", "par", "tx", "nest", "deep", "work", "later", "stream")
-PROXIES = {
-    "nginx": App(["nginx", "-c", "{config}"], config="proxies/nginx.conf", programs=("nginx",)),
-    "nginx-tls": App(["nginx", "-c", "{config}"], config="proxies/nginx-tls.conf", programs=("nginx",)),
-    "haproxy": App(["haproxy", "-db", "-f", "{config}"], config="proxies/haproxy.cfg", programs=("haproxy",)),
-    "haproxy-h2": App(["haproxy", "-db", "-f", "{config}"], config="proxies/haproxy-h2.cfg", programs=("haproxy",)),
-}
 
 
 def go(name, **env):
@@ -25,34 +20,32 @@ STACKS = {
         "nginx, TLS with HTTP/1.1, gin, TLS with HTTP/2, net/http",
         go("gin"),
         go("nethttp"),
-        proxy=PROXIES["nginx-tls"],
+        proxy=proxies.NGINX_TLS,
         tls=True,
     ),
     "gin-h2": stack(
         "HAProxy, TLS with HTTP/2, gin, TLS with HTTP/1.1, net/http",
         go("gin", HTTP2="off"),
         go("nethttp"),
-        proxy=PROXIES["haproxy-h2"],
+        proxy=proxies.HAPROXY_H2,
         tls=True,
     ),
+    "gin-grpc": stack("gin in front of grpc-go, pgx, go-redis", go("gin", RPC="on"), go("grpc")),
     "nethttp": stack("net/http, database/sql in front of chi, pgx, redigo", go("nethttp"), go("chi")),
     "echo": stack(
-        "nginx, echo, lib/pq, redigo in front of fiber, fasthttp's client",
-        go("echo"),
-        go("fiber"),
-        proxy=PROXIES["nginx"],
+        "nginx, echo, lib/pq, redigo in front of fiber, fasthttp's client", go("echo"), go("fiber"), proxy=proxies.NGINX
     ),
     "fiber": stack(
         "HAProxy, fiber, fasthttp's client in front of echo, lib/pq, redigo",
         go("fiber"),
         go("echo"),
-        proxy=PROXIES["haproxy"],
+        proxy=proxies.HAPROXY,
     ),
     "chi-tls": stack(
         "nginx, TLS with HTTP/1.1, chi, TLS with HTTP/1.1, net/http",
         go("chi", HTTP2="off"),
         go("nethttp"),
-        proxy=PROXIES["nginx-tls"],
+        proxy=proxies.NGINX_TLS,
         tls=True,
     ),
 }

@@ -1,17 +1,22 @@
-// Gin, with a pool of pgx, go-redis and net/http's client.
+// Gin, with a pool of pgx, go-redis and net/http's client. With RPC=on it calls the back by gRPC.
 package main
 
 import (
 	"context"
 	"net/http"
+	"os"
 
 	"github.com/gin-gonic/gin"
 
+	"wirespan/tests/field/rpc"
 	"wirespan/tests/field/shop"
 )
 
 func main() {
 	s := shop.New(shop.GoRedis(), shop.Pgx(), shop.Client())
+	if os.Getenv("RPC") == "on" {
+		s.Back = rpc.Back()
+	}
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.Use(gin.Recovery())

@@ -33,7 +33,9 @@ func main() {
 	route("/nest", s.Nest)
 	route("/deep", s.Deep)
 	route("/work", s.Work)
-	mux.HandleFunc("GET /later/{id}", func(w http.ResponseWriter, r *http.Request) { say(w, s.Later(r.PathValue("id")), nil) })
+	mux.HandleFunc("GET /later/{id}", func(w http.ResponseWriter, r *http.Request) {
+		say(w, s.Later(r.PathValue("id")), nil)
+	})
 	mux.HandleFunc("GET /stream/{id}", func(w http.ResponseWriter, r *http.Request) {
 		_ = s.Stream(r.Context(), r.PathValue("id"), shop.Saying(w))
 	})

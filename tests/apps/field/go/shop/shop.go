@@ -117,7 +117,8 @@ func (s *Shop) Deep(ctx context.Context, id string) (a Answer, err error) {
 		inner, in := errgroup.WithContext(in)
 		inner.SetLimit(2)
 		for i := range 3 {
-			inner.Go(func() error { _, err := s.Fetch(in, fmt.Sprintf("%s/part%d/%s", leaf, i, id)); return err })
+			url := fmt.Sprintf("%s/part%d/%s", leaf, i, id)
+			inner.Go(func() error { _, err := s.Fetch(in, url); return err })
 		}
 		return inner.Wait()
 	})

@@ -1,0 +1,15 @@
+"""Proxies that a stack may have in front, each with its configuration."""
+
+from stack import App
+
+
+def nginx(config):
+    return App(["nginx", "-c", "{config}"], config=f"proxies/{config}", programs=("nginx",))
+
+
+def haproxy(config):
+    return App(["haproxy", "-db", "-f", "{config}"], config=f"proxies/{config}", programs=("haproxy",))
+
+
+NGINX, NGINX_TLS, NGINX_FPM = nginx("nginx.conf"), nginx("nginx-tls.conf"), nginx("nginx-fpm.conf")
+HAPROXY, HAPROXY_H2 = haproxy("haproxy.cfg"), haproxy("haproxy-h2.cfg")
