@@ -85,21 +85,24 @@ def own(spans, work, servers):
                     seen[span.ports[0], key(span.text)].append(span)
         for each in seen.values():
             each.sort(key=lambda s: s.start)
-        asked = collections.defaultdict(list)
+        asked, ties = collections.defaultdict(list), collections.defaultdict(list)
         for one in SERVERS[name].asked(work):
             asked[one["port"], key(one["text"])].append(one)
         for where, wanted in asked.items():
-            found = seen.get(where, [])
-            if len(found) < len(wanted) and any(one["id"] for one in wanted):
-                # Which of them is missing cannot be known; the id in the text may tell.
-                found = by_id(found, wanted)
+            # The id in the text tells best: several that left in one write have the same start.
+            found = by_id(seen.get(where, []), wanted)
+            starts = collections.Counter(span.start for span in found if span is not None and not ID.search(span.text))
             for one, span in zip(wanted, found):
                 if span is None:
                     missing[one["id"]].append(f"{name} {one['text'][:60]}")
+                elif starts[span.start] > 1:
+                    ties[(*where, span.start)].append((span, one["id"]))
                 else:
                     span.owner = one["id"]
             for one in wanted[len(found) :]:
                 missing[one["id"]].append(f"{name} {one['text'][:60]}")
+        for tied in ties.values():
+            settle(tied, spans)
         for span in prepares:
             # It is for the request whose execution follows it on its connection.
             after = (s for s in seen[span.ports[0], key(span.text)] if s.start > span.start)
@@ -108,6 +111,21 @@ def own(spans, work, servers):
         if span.process and span.owner is None and span.named:
             span.owner = span.named
     return missing
+
+
+def settle(tied, spans):
+    """Equal texts without an id that left in one write (two `MULTI`): their order in it is not in the spans. What can
+    be asked is that each id of the write is met once.
+    """
+    left = [owner for _, owner in tied]
+    for span, _ in tied:
+        parent = check.process_parent(span, spans)
+        if parent is not None and parent.named in left:
+            span.owner = parent.named
+            left.remove(span.owner)
+    for span, _ in tied:
+        if span.owner is None and left:
+            span.owner = left.pop()
 
 
 def by_id(found, wanted):

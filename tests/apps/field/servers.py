@@ -47,11 +47,15 @@ class Redis(Server):
     @staticmethod
     def asked(work):
         line = re.compile(r'^[\d.]+ \[\d+ 127\.0\.0\.1:(\d+)\] "(\w+)"(.*)$')
+        connections = {}
         for said in (work / "redis" / "monitor").read_text(errors="replace").splitlines():
             if found := line.match(said):
                 port, command, rest = found.groups()
                 key = ID.search(rest)
-                yield {"port": int(port), "text": command.upper(), "id": key[0] if key else None}
+                one = {"port": int(port), "text": command.upper(), "id": key[0] if key else None}
+                connections.setdefault(port, []).append(one)
+        for commands in connections.values():
+            yield from with_transactions(commands)
 
 
 class Postgresql(Server):
@@ -114,7 +118,7 @@ class Postgresql(Server):
             yield from with_transactions(statements)
 
 
-BEGINS, ENDS = re.compile(r"begin|start transaction", re.I), re.compile(r"commit|rollback", re.I)
+BEGINS, ENDS = re.compile(r"begin|start transaction|multi$", re.I), re.compile(r"commit|rollback|exec$", re.I)
 
 
 def with_transactions(statements):
