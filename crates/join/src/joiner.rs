@@ -189,7 +189,7 @@ impl Joiner {
         let slot = match slot {
             Some(slot) => slot,
             None => {
-                // The orderly end of a connection that was never observed is worth no span.
+                // If nothing else of the connection was observed, its orderly end makes no span.
                 let worth_a_span = match e.change {
                     SocketChange::ConnectFailed(_) => true,
                     SocketChange::Open | SocketChange::Reset(_) => e.transport == Transport::Tcp,

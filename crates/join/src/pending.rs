@@ -5,9 +5,9 @@ use wirespan_model::{ExchangeRange, Side, Span};
 
 /// End of a message whose end is not known yet.
 pub(crate) const OPEN: u64 = u64::MAX;
-/// Slot of a tomb: the entry of a request that was reported as unanswered. Without it, the late response would answer
-/// the next request.
-const TOMB: u32 = u32::MAX;
+/// Slot of a tombstone: the entry of a request that was reported as unanswered. Without it, the late response would
+/// answer the next request.
+const TOMBSTONE: u32 = u32::MAX;
 
 /// The part of a response that came, as stream offsets.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,8 @@ impl Queue {
     pub(crate) fn next_in_order(&mut self, asker: Side) -> Match {
         let slots = &self.slots;
         let waits = |e: &Entry| {
-            e.slot == TOMB || slots.get(e.slot as usize).and_then(Option::as_ref).is_some_and(|p| p.response.is_none())
+            e.slot == TOMBSTONE
+                || slots.get(e.slot as usize).and_then(Option::as_ref).is_some_and(|p| p.response.is_none())
         };
         let Some(at) = self.order.iter().position(|e| e.side == asker && waits(e)) else { return Match::None };
         self.matched(at)
@@ -146,7 +147,7 @@ impl Queue {
 
     fn matched(&mut self, at: usize) -> Match {
         let entry = self.order[at];
-        if entry.slot == TOMB {
+        if entry.slot == TOMBSTONE {
             self.order.remove(at);
             Match::Late
         } else {
@@ -156,7 +157,7 @@ impl Queue {
 
     /// Slot of the message of this id sent by `side`, and whether it is the response.
     pub(crate) fn open_by_id(&self, side: Side, id: u64) -> Option<(u32, bool)> {
-        self.order.iter().filter(|e| e.id == id && e.slot != TOMB).find_map(|e| {
+        self.order.iter().filter(|e| e.id == id && e.slot != TOMBSTONE).find_map(|e| {
             let p = self.get(e.slot)?;
             if e.side == side {
                 (p.request_end == OPEN).then_some((e.slot, false))
@@ -177,25 +178,25 @@ impl Queue {
         Some(pending)
     }
 
-    /// Takes a span out and leaves a tomb for its late response.
+    /// Takes a span out, and leaves a tombstone for its late response.
     pub(crate) fn bury(&mut self, slot: u32) -> Option<Pending> {
         let pending = self.slots.get_mut(slot as usize)?.take()?;
         if let Some(entry) = self.order.iter_mut().find(|e| e.slot == slot) {
-            entry.slot = TOMB;
+            entry.slot = TOMBSTONE;
         }
         self.free.push(slot);
         Some(pending)
     }
 
-    /// Forgets the tombs of requests that started before `before_ns`.
+    /// Forgets the tombstones of requests that started before `before_ns`.
     pub(crate) fn forget_buried(&mut self, before_ns: u64) {
-        self.order.retain(|e| e.slot != TOMB || e.start_ns >= before_ns);
+        self.order.retain(|e| e.slot != TOMBSTONE || e.start_ns >= before_ns);
         self.shrink();
     }
 
     /// Slots of the waiting requests, oldest first.
     pub(crate) fn queued(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.order.iter().filter(|e| e.slot != TOMB).map(|e| e.slot)
+        self.order.iter().filter(|e| e.slot != TOMBSTONE).map(|e| e.slot)
     }
 
     /// Gives all memory back if nothing waits. A connection may stay silent for hours.

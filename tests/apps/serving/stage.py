@@ -281,7 +281,7 @@ class Server:
 
 
 class Client(Server):
-    """A server whose client is a separate program. That prints `ready`, and answers each line of its stdin by a line."""
+    """A server whose client is a separate program. It prints `ready`, and answers each line of its stdin."""
 
     def command(self):
         """The command that starts a client."""

@@ -86,12 +86,12 @@ impl Session {
         let oldest = self.queue.queued().next();
         match oldest {
             Some(slot) => self.unanswered(slot, ctx, out),
-            // Only tombs of requests given up are left.
+            // Only tombstones are left.
             None => self.queue.forget_buried(u64::MAX),
         }
     }
 
-    /// Reports a request as unanswered. A tomb keeps its place in the order for a late response.
+    /// Reports a request as unanswered. A tombstone keeps its place in the order for a late response.
     fn unanswered(&mut self, slot: u32, ctx: &Ctx<'_>, out: &mut Out<'_>) {
         self.close_slot(slot);
         let Some(mut p) = self.queue.bury(slot) else { return };

@@ -27,8 +27,8 @@ const BLOCK: u64 = 16;
 const LIKELY: u64 = 17;
 /// Plaintext lengths of a Finished message of TLS 1.3, which looks like data: its head and a hash.
 const FINISHED: [u64; 2] = [36, 52];
-/// Records of a client of which one is its Finished. If the server asks for a certificate, the client sends the
-/// certificate and its proof first.
+/// Most encrypted records of a client's handshake; its Finished is the last one. Before that, the client may send its
+/// certificate and the proof, if the server asks for them.
 const LAST_WORDS: usize = 3;
 /// Most pieces of plaintext that wait for their ciphertext.
 const MAX_WAITING: usize = 64;

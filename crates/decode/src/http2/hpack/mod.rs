@@ -2,8 +2,8 @@
 //!
 //! Why entries stay right without the earlier part of the connection:
 //! - An index counts from the newest entry. So an entry whose insertion was seen is found, whatever entries are older.
-//! - Eviction takes the oldest entry first, and no encoder refers to an evicted entry. So an entry that is kept too long
-//!   is harmless; only one that is evicted too early would be wrong.
+//! - Eviction takes the oldest entry first, and no encoder refers to an evicted entry. So an entry that is kept too
+//!   long is harmless; only one that is evicted too early would be wrong.
 //! - The size of an entry with an unknown name is taken too small, so nothing is evicted early.
 //! - An entry that is too large for the table empties it, and is not inserted. This shifts no later index.
 //! - An index older than all entries whose insertion was seen yields [`Field::Unknown`].
