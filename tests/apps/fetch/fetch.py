@@ -78,13 +78,13 @@ def jars(name, *sources):
         )
 
 
-def field_java(name, source):
+def field_java(name, sources):
     """The jars of a profile of ../field/java/pom.xml, and the application's classes. Spring reads parameters' names."""
     home = HERE.parent / "field" / "java"
     folder, classes = CACHE / f"field_java_{name}", CACHE / f"field_java_{name}-classes"
     copy_jars(home / "pom.xml", name, folder)
     shutil.rmtree(classes, ignore_errors=True)
-    run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", home / source)
+    run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", *(home / s for s in sources))
     shutil.copy(home / "application.properties", classes)
 
 
@@ -160,7 +160,16 @@ def go(name, folder=None):
     )
 
 
-FIELD_JAVA = {"tomcat": "Tomcat.java", "webflux": "Webflux.java"}
+FIELD_JAVA = {
+    "tomcat": ["Tomcat.java"],
+    "jetty": ["Jetty.java"],
+    "undertow": ["Undertow.java"],
+    "virtual": ["Virtual.java"],
+    "webflux": ["Webflux.java"],
+    "vertx": ["Vertx.java"],
+    "javalin": ["Javalin.java"],
+    "grpc": ["Grpc.java", "GrpcServer.java"],
+}
 
 
 def field_go():
@@ -201,10 +210,10 @@ PARTS = {
     ),
     **{
         f"field_java_{name}": (
-            lambda name=name, source=source: field_java(name, source),
-            [f"../field/java/{file}" for file in ("pom.xml", "application.properties", source)],
+            lambda name=name, sources=sources: field_java(name, sources),
+            [f"../field/java/{file}" for file in ("pom.xml", "application.properties", *sources)],
         )
-        for name, source in FIELD_JAVA.items()
+        for name, sources in FIELD_JAVA.items()
     },
     "field_go": (field_go, sorted(f for f in FIELD_GO.rglob("*.*") if f.is_file())),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),

@@ -11,6 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 THREADS = (100, 99.9, 99.9, 99.9)
 LOOPS = (100, 99, 99, 97)
 MULTIPLEXED_JAVA = (100, 98, 97, 97)
+GRPC_JAVA = (100, 92, 92, 92)
 REACTORS = (100, 85, 0, 0)
 
 

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from stack import CACHE, MULTIPLEXED_JAVA, REACTORS, App, Stack
+from stack import CACHE, GRPC_JAVA, LOOPS, MULTIPLEXED_JAVA, REACTORS, THREADS, App, Stack
 
 # The newest Java that a package brings along; without it a path that does not exist.
 JAVA25 = next(
@@ -19,19 +19,67 @@ def java(name, main, java="java", **env):
     return App(command, env, needs=(*needs, java))
 
 
+ROUTES = ("seq", "par", "tx", "nest")
+
+tomcat, jetty, undertow = java("tomcat", "Tomcat"), java("jetty", "Jetty"), java("undertow", "Undertow")
+webflux, vertx, javalin = java("webflux", "Webflux"), java("vertx", "Vertx"), java("javalin", "Javalin")
+virtual = java("virtual", "Virtual", java=str(JAVA25), SPRING_THREADS_VIRTUAL_ENABLED="true")
+
 STACKS = {
     "spring-tomcat": Stack(
         "Java: Spring MVC on Tomcat, RestTemplate, JDBC, Lettuce in front of Spring WebFlux, R2DBC, Lettuce",
-        java("tomcat", "Tomcat"),
+        tomcat,
         MULTIPLEXED_JAVA,
-        routes=("seq", "par", "tx", "nest", "stream"),
-        back=java("webflux", "Webflux"),
+        routes=(*ROUTES, "stream"),
+        back=webflux,
     ),
     "spring-webflux": Stack(
         "Java: Spring WebFlux, WebClient, R2DBC, reactive Lettuce in front of Spring MVC on Tomcat, JDBC, Lettuce",
-        java("webflux", "Webflux"),
+        webflux,
         REACTORS,
-        routes=("seq", "par", "tx", "nest", "stream"),
-        back=java("tomcat", "Tomcat"),
+        routes=(*ROUTES, "stream"),
+        back=tomcat,
+    ),
+    "spring-jetty": Stack(
+        "Java: Spring MVC on Jetty, RestClient, JDBC, Jedis, @Async in front of Spring MVC on Undertow",
+        jetty,
+        THREADS,
+        routes=(*ROUTES, "after"),
+        back=undertow,
+    ),
+    "spring-undertow": Stack(
+        "Java: Spring MVC on Undertow, OpenFeign, JPA, Jedis, CompletableFuture in front of Javalin",
+        undertow,
+        THREADS,
+        routes=(*ROUTES, "defer"),
+        back=javalin,
+    ),
+    "spring-virtual": Stack(
+        "Java 25: Spring Boot 4 with virtual threads, RestClient, JDBC, Lettuce in front of Spring MVC on Jetty",
+        virtual,
+        MULTIPLEXED_JAVA,
+        routes=(*ROUTES, "after"),
+        back=jetty,
+    ),
+    "vertx": Stack(
+        "Java: Vert.x with its clients of HTTP, PostgreSQL and Redis in front of Javalin, OkHttp, JDBC, Jedis",
+        vertx,
+        LOOPS,
+        routes=(*ROUTES, "block"),
+        back=javalin,
+    ),
+    "javalin": Stack(
+        "Java: Javalin, OkHttp, JDBC, Jedis, a pool of threads in front of Vert.x",
+        javalin,
+        THREADS,
+        routes=(*ROUTES, "future"),
+        back=vertx,
+    ),
+    "grpc-java": Stack(
+        "Java: Spring MVC on Tomcat, Lettuce, grpc-java in front of grpc-java's server, JDBC, Lettuce",
+        java("grpc", "Grpc"),
+        GRPC_JAVA,
+        routes=("seq", "par", "list", "async"),
+        back=java("grpc", "GrpcServer"),
     ),
 }
