@@ -60,7 +60,7 @@ def read_spans(file):
 
 def shape_of(sql):
     """SQL without its values and spaces: the log and the span may write them differently."""
-    return re.sub(r"\s+", " ", re.sub(r"'[^']*'|\$\d+|\?|\b\d+\b", "?", sql)).strip().lower()[:60]
+    return re.sub(r"\s+", "", re.sub(r"'[^']*'|\$\d+|\?|\b\d+\b", "?", sql)).lower()[:60]
 
 
 def own(spans, work, servers):
