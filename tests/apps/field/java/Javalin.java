@@ -26,7 +26,7 @@ public class Javalin {
     static final String LEAF = System.getenv("LEAF_URL"), BACK = System.getenv("BACK_URL");
     static final JedisPooled redis = new JedisPooled("127.0.0.1", Integer.parseInt(System.getenv("REDIS_PORT")));
     static final OkHttpClient http = new OkHttpClient();
-    static final HttpClient later = HttpClient.newHttpClient();
+    static final HttpClient client = HttpClient.newHttpClient();
     static final ExecutorService executor = Executors.newFixedThreadPool(16);
     static HikariDataSource database;
 
@@ -40,7 +40,7 @@ public class Javalin {
                 .get("/par/{id}", Javalin::par)
                 .get("/tx/{id}", Javalin::tx)
                 .get("/nest/{id}", Javalin::nest)
-                .get("/future/{id}", Javalin::future)
+                .get("/async/{id}", Javalin::async)
                 .start("127.0.0.1", Integer.parseInt(System.getenv("PORT")));
     }
 
@@ -108,13 +108,13 @@ public class Javalin {
     }
 
     /** The JDK's client calls back in its own executor; the answer is sent from there. */
-    static void future(Context context) {
+    static void async(Context context) {
         String id = context.pathParam("id");
         HttpRequest price = HttpRequest.newBuilder(URI.create(LEAF + "/price/" + id)).build();
         HttpRequest stock = HttpRequest.newBuilder(URI.create(LEAF + "/stock/" + id)).build();
-        context.future(() -> later.sendAsync(price, BodyHandlers.ofString())
+        context.future(() -> client.sendAsync(price, BodyHandlers.ofString())
                 .thenApply(got -> got.body() + redis.get("item:" + id))
-                .thenCompose(got -> later.sendAsync(stock, BodyHandlers.ofString()))
+                .thenCompose(got -> client.sendAsync(stock, BodyHandlers.ofString()))
                 .thenAccept(got -> context.result(got.body())));
     }
 }

@@ -146,8 +146,8 @@ class Items {
         };
     }
 
-    @GetMapping("/after/{id}")
-    Object after(@PathVariable String id) {
+    @GetMapping("/later/{id}")
+    Object later(@PathVariable String id) {
         shop.report(leaf + "/report/{id}", id);
         return Map.of("id", id, "cached", shop.cached(id));
     }

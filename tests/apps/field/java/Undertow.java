@@ -136,8 +136,8 @@ class ItemController {
         return Map.of("id", id, "seen", seen, "item", item.get(), "price", price);
     }
 
-    @GetMapping("/defer/{id}")
-    DeferredResult<Object> defer(@PathVariable String id) {
+    @GetMapping("/async/{id}")
+    DeferredResult<Object> async(@PathVariable String id) {
         DeferredResult<Object> result = new DeferredResult<>();
         executor.execute(() -> result.setResult(Map.of("seen", redis.opsForValue().increment("seen:" + id),
                 "price", leaf.get("price", id), "there", items.existsById(id))));

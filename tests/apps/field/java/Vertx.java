@@ -41,7 +41,7 @@ public class Vertx extends VerticleBase {
         router.get("/par/:id").respond(context -> par(id(context)));
         router.get("/tx/:id").respond(context -> tx(id(context)));
         router.get("/nest/:id").respond(context -> nest(id(context)));
-        router.get("/block/:id").respond(context -> block(id(context)));
+        router.get("/thread/:id").respond(context -> thread(id(context)));
         return vertx.createHttpServer().requestHandler(router)
                 .listen(Integer.parseInt(System.getenv("PORT")), "127.0.0.1");
     }
@@ -92,7 +92,7 @@ public class Vertx extends VerticleBase {
     }
 
     /** Blocking work in a thread of the worker pool, between two calls of the loop. */
-    private Future<JsonObject> block(String id) {
+    private Future<JsonObject> thread(String id) {
         return redis.get("item:" + id).compose(cached -> vertx.executeBlocking(() -> {
             Thread.sleep(2);
             return id;

@@ -129,8 +129,8 @@ class Items {
         }
     }
 
-    @GetMapping("/after/{id}")
-    Object after(@PathVariable String id) {
+    @GetMapping("/later/{id}")
+    Object later(@PathVariable String id) {
         orders.report(id);
         return get(leaf + "/price/{id}", id);
     }
