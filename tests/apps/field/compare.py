@@ -6,8 +6,8 @@ usage: compare.py OTLP_FILE WORKDIR [--format text|json] [--show N]
 Every request has an id that its path, its SQL parameters and its Redis keys carry. The logs of the servers say which
 calls came in, on which connection, in which order, and for which id. A request is exact if each of its calls is there
 as a span whose parent is the span by which the same process served that id, each service that served the id has the
-right caller, and no call of another id has a parent in the trace. Spans are found by port, text and order, never by what
-the tracer joined them by.
+right caller, each call of a job leads to the request that asked for the job, and no call of another id has a parent in
+the trace. Spans are found by port, text and order, never by what the tracer joined them by.
 """
 
 import argparse
@@ -23,11 +23,12 @@ import check  # noqa: E402 - from tests/apps/truth
 from servers import ID, SERVERS  # noqa: E402
 
 SQL_PORTS = {5432, 3306}
+QUEUES = {6379}  # ports by which jobs are given and taken
 USERS, OURS = 7000, 7900  # where users come; from here on, services that are not traced
 
 
 class Span(check.Span):
-    __slots__ = ("text", "pid", "owner", "kind", "named", "prepares")
+    __slots__ = ("text", "pid", "owner", "kind", "named", "prepares", "links")
 
 
 def read_spans(file):
@@ -53,6 +54,7 @@ def read_spans(file):
                     # The id in the path; gRPC has it in a header, which joins nothing.
                     where = f"{span.path} {attrs.get('http.request.header.x-item')}"
                     span.named = found[0] if (found := ID.search(where)) else None
+                    span.links = [link["spanId"] for link in raw.get("links", [])]
                     span.owner = None
                     spans[span.id] = span
     return spans
@@ -63,9 +65,10 @@ def shape_of(sql):
     return re.sub(r"\s+", "", re.sub(r"'[^']*'|\$\d+|\?|\b\d+\b", "?", sql)).lower()[:60]
 
 
-def own(spans, work, servers):
+def own(spans, work, servers, serving):
     """Gives each span the id of its request. Returns, by id, the calls that no span shows."""
     missing = collections.defaultdict(list)
+    clients = {s.ports: s.pid for s in spans.values() if s.process and s.side == check.CLIENT and s.ports}
     for name in servers:
         port = SERVERS[name].port
         is_sql = port in SQL_PORTS
@@ -87,6 +90,8 @@ def own(spans, work, servers):
             each.sort(key=lambda s: s.start)
         asked, ties = collections.defaultdict(list), collections.defaultdict(list)
         for one in SERVERS[name].asked(work):
+            if port in QUEUES and clients.get((one["port"], port), "unseen") not in (*serving, "unseen"):
+                continue  # what takes jobs tells its queue of them
             asked[one["port"], key(one["text"])].append(one)
         for where, wanted in asked.items():
             # The id in the text tells best: several that left in one write have the same start.
@@ -128,6 +133,24 @@ def settle(tied, spans):
             span.owner = left.pop()
 
 
+def serves_id(span):
+    return span.process and span.side == check.SERVER and span.named and span.ports and span.ports[1] < OURS
+
+
+def came_from(span, spans, serving):
+    """The id of the request that asked for this job: up to what took the job from its queue, by its link to what put it
+    there, and from there on up.
+    """
+    seen = set()
+    while span is not None and span.id not in seen:
+        seen.add(span.id)
+        if span.owner and span.pid in serving:
+            return span.owner
+        above = check.process_parent(span, spans)
+        span = above if above is not None else next((spans[i] for i in span.links if i in spans), None)
+    return None
+
+
 def by_id(found, wanted):
     named = collections.defaultdict(list)
     for span in found:
@@ -140,7 +163,8 @@ def by_id(found, wanted):
 
 def compare(spans, work, show):
     servers = [name for name in SERVERS if (work / name).exists() or (work / "truth" / f"{name}.jsonl").exists()]
-    missing = own(spans, work, servers)
+    serving = {span.pid for span in spans.values() if serves_id(span)}
+    missing = own(spans, work, servers, serving)
     requests = [json.loads(line) for line in (work / "truth" / "load.jsonl").read_text().splitlines()]
     requests = {r["path"].rpartition("/")[2]: r["path"].split("/")[1] for r in requests if r["status"] == 200}
     wrong = collections.defaultdict(list)
@@ -150,7 +174,7 @@ def compare(spans, work, show):
     for span in spans.values():
         if span.process and span.owner:
             members[span.owner].append(span)
-            if span.side == check.SERVER and span.named and span.ports and span.ports[1] < OURS:
+            if serves_id(span):
                 serves[span.owner].append(span)
     links = []  # evidence, confidence, right
     for owner in requests:
@@ -168,6 +192,10 @@ def compare(spans, work, show):
                     wrong[owner].append(f"no caller of {span}")
                 continue
             if span.service == "load" or (parent is None and span.ports[1] == USERS):
+                continue
+            if span.pid not in serving:  # a job's
+                if (came := came_from(span, spans, serving)) != owner:
+                    wrong[owner].append(f"{span} {span.text[:60]} of a job comes from {came}")
                 continue
             right = (
                 parent is not None and parent.side == check.SERVER and parent.owner == owner and parent.pid == span.pid

@@ -93,7 +93,12 @@ class Run:
             **(self.certificate() if self.stack.tls else {}),
         }
         front = BEHIND if self.stack.proxy else USERS
-        apps = (("back", self.stack.back, BACK), ("front", self.stack.front, front), ("proxy", self.stack.proxy, USERS))
+        apps = (
+            ("jobs", self.stack.jobs, None),
+            ("back", self.stack.back, BACK),
+            ("front", self.stack.front, front),
+            ("proxy", self.stack.proxy, USERS),
+        )
         for name, app, port in apps:
             if app:
                 if app.sources:
@@ -107,7 +112,8 @@ class Run:
                     places["config"].write_text(text)
                 command = [str(w).format(**places) for w in app.command]
                 self.spawn(name, command, **urls, **app.env, PORT=str(port))
-                self.wait_port(name, port)
+                if port:
+                    self.wait_port(name, port)
 
     def certificate(self):
         """One certificate for all; it is its own authority, which the clients of each language learn by a variable."""
@@ -147,7 +153,17 @@ class Run:
         said = json.loads(out)
         if said["broken"]:
             print(self.logs(), file=sys.stderr)
+        if self.stack.jobs:
+            self.wait_for_jobs()
         return said
+
+    def wait_for_jobs(self):
+        """Jobs go on after the answers: until the leaf has not been asked for a while."""
+        asked, seen = self.work / "truth" / "leaf.jsonl", -1
+        for _ in range(20):
+            if seen == (seen := asked.stat().st_size):
+                return
+            time.sleep(2)
 
     def end(self):
         for _, child in reversed(self.children):
@@ -165,7 +181,7 @@ def check(stack):
     for server in stack.servers:
         if why := SERVERS[server].missing(None):
             raise Skip(why)
-    for app in (stack.front, stack.back, stack.proxy):
+    for app in (stack.front, stack.back, stack.proxy, stack.jobs):
         for program in app.programs if app else ():
             if not shutil.which(program):
                 raise Skip(f"needs {program}")

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-ID = re.compile(r"[0-9a-f]{12}")
+ID = re.compile(r"(?<![0-9a-f-])[0-9a-f]{12}(?![0-9a-f])")  # no part of a longer number, as ids of jobs are
 
 POSTGRES = max(
     pathlib.Path("/usr/lib/postgresql").glob("*/bin"),

@@ -12,6 +12,7 @@ THREADS = (100, 99.9, 99.9, 99.9)
 LOOPS = (100, 99, 99, 97)
 MULTIPLEXED_JAVA = (100, 98, 97, 97)
 GRPC_JAVA = (100, 92, 92, 92)
+QUEUES = (99.9, 99.9, 99.9, 99.9)
 REACTORS = (100, 85, 0, 0)
 
 
@@ -37,4 +38,5 @@ class Stack:
     servers: tuple = ("leaf", "redis", "postgresql")
     back: App | None = None  # what `/nest/ID` of the front calls, at `/seq/ID`
     proxy: App | None = None  # in front of the front
+    jobs: App | None = None  # takes jobs from a queue, and serves nobody
     tls: bool = False  # front and back have TLS_CERT and TLS_KEY, and BACK_URL is https

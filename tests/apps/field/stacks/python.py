@@ -2,7 +2,7 @@
 
 import json
 
-from stack import LOOPS, THREADS, App, Stack
+from stack import LOOPS, QUEUES, THREADS, App, Stack
 
 PYTHON = "{cache}/field_python/bin/python"
 POOL = json.dumps({"OPTIONS": {"pool": {"min_size": 2, "max_size": 10}}})
@@ -42,6 +42,11 @@ FASTAPI_GRPC = uvicorn("fastapi_grpc:app", "--loop", "asyncio")
 FLASK_GRPC = gunicorn("flask_grpc:app", "gthread", "--threads", "16")
 GRPC_AIO = python("{here}/python/grpc_aio_server.py")
 GRPC_SYNC = python("{here}/python/grpc_sync_server.py")
+FLASK_CELERY = gunicorn("flask_celery:app", "gthread", "--threads", "16")
+FLASK_RQ = gunicorn("flask_rq:app", "gthread", "--threads", "16")
+CELERY = python("-m", "celery", "--workdir", "{here}/python", "-A", "celery_jobs", "worker", "-c", "2")
+CELERY_THREADS = python("-m", "celery", "--workdir", "{here}/python", "-A", "celery_jobs", "worker", "-P", "threads")
+RQ = python("-m", "rq.cli", "worker", "--path", "{here}/python", "--url", "redis://127.0.0.1:6379")
 
 STACKS = {
     "fastapi": Stack(
@@ -144,5 +149,22 @@ STACKS = {
         LOOPS,
         routes=("seq", "par", "list"),
         back=GRPC_AIO,
+    ),
+    "celery": Stack(
+        "Python: Flask on gunicorn gthread gives jobs to Celery by Redis, in processes",
+        FLASK_CELERY,
+        QUEUES,
+        routes=("job", "chain", "retry"),
+        jobs=CELERY,
+    ),
+    "celery-threads": Stack(
+        "Python: Flask on gunicorn gthread gives jobs to Celery by Redis, in threads",
+        FLASK_CELERY,
+        QUEUES,
+        routes=("job", "chain", "retry"),
+        jobs=CELERY_THREADS,
+    ),
+    "rq": Stack(
+        "Python: Flask on gunicorn gthread gives jobs to RQ by Redis", FLASK_RQ, QUEUES, routes=("job", "two"), jobs=RQ
     ),
 }
