@@ -3,7 +3,7 @@
  *
  * usage: load HOST:PORT USERS REQUESTS ROUTE[,ROUTE...]
  *
- * The n-th request is `GET /ROUTE/ID`; routes take turns, ID is twelve hex digits drawn for this request. One JSON line
+ * A request is `GET /ROUTE/ID`; ID is twelve hex digits drawn for this request, and the route is drawn, too. One JSON line
  * on stdout: requests, broken (failed ones), seconds. ROUTE/ID of each answered request is a line of load.jsonl in
  * GROUND_TRUTH_DIR.
  */
@@ -73,9 +73,9 @@ static void *user(void *arg)
 
 	(void)arg;
 	while ((turn = atomic_fetch_add(&started, 1)) < requests) {
-		unsigned long long start = now_ns();
+		unsigned long long start = now_ns(), id = id_of(turn);
 
-		snprintf(path, sizeof(path), "/%s/%012llx", routes[turn % route_count], id_of(turn));
+		snprintf(path, sizeof(path), "/%s/%012llx", routes[id % route_count], id);
 		status = get(&fd, path);
 		atomic_fetch_add(status == 200 ? &finished : &broken, 1);
 		truth_write("{\"path\":\"%s\",\"status\":%d,\"start\":%llu,\"end\":%llu}", path, status, start,
