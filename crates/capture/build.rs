@@ -10,28 +10,47 @@ const FLAGS: [&str; 6] = ["-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-changed=build");
+    let flags = flags();
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let built = libbpf_cargo::SkeletonBuilder::new()
         .source("bpf/wirespan.bpf.c")
         .obj(out.join("wirespan.bpf.o"))
-        .clang_args(FLAGS)
+        .clang_args(&flags)
         .build_and_generate(out.join("wirespan.skel.rs"));
     if let Err(error) = built {
         eprintln!("the kernel programs did not compile: {error:#}");
         eprintln!("clang 14 or newer and libelf are needed: `make deps` installs them");
         std::process::exit(1);
     }
-    if let Err(error) = generate_contract(&out) {
+    if let Err(error) = generate_contract(&out, &flags) {
         eprintln!("bpf/wire.h was not understood: {error}");
         std::process::exit(1);
     }
 }
 
-fn generate_contract(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+/// With the defines of a debug build, if this is one (docs/preemption.md).
+fn flags() -> Vec<&'static str> {
+    println!("cargo:rerun-if-env-changed=WIRESPAN_UNGUARDED_RECORDS");
+    let mut flags = FLAGS.to_vec();
+    let unguarded = std::env::var_os("WIRESPAN_UNGUARDED_RECORDS").is_some();
+    if std::env::var_os("CARGO_FEATURE_CHECKED_RECORDS").is_some() {
+        flags.push("-DWS_CHECKED_RECORDS");
+        if unguarded {
+            println!("cargo:warning=records are left unguarded: this build is the control of a test");
+            flags.push("-DWS_UNGUARDED_RECORDS");
+        }
+    } else if unguarded {
+        eprintln!("WIRESPAN_UNGUARDED_RECORDS needs the feature checked-records");
+        std::process::exit(1);
+    }
+    flags
+}
+
+fn generate_contract(out: &Path, flags: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let header = std::fs::read_to_string("bpf/wire.h")?;
     let (source, object) = (out.join("contract.bpf.c"), out.join("contract.bpf.o"));
     std::fs::write(&source, contract::source(&header))?;
-    libbpf_cargo::SkeletonBuilder::new().source(source).obj(&object).clang_args(FLAGS).build()?;
+    libbpf_cargo::SkeletonBuilder::new().source(source).obj(&object).clang_args(flags).build()?;
     std::fs::write(out.join("contract.rs"), contract::types(&header, &object)?)?;
     Ok(())
 }

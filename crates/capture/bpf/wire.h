@@ -129,6 +129,9 @@ struct ws_data {
 	__u64 cause;
 	struct ws_tuple tuple;
 	struct ws_actor actor;
+#ifdef WS_CHECKED_RECORDS
+	__u64 checksum; /* of the fields above and the first WS_CHECKED_PAYLOAD bytes of payload: src/checked.rs */
+#endif
 };
 
 enum ws_change { WS_OPEN = 1, WS_CLOSE = 2, WS_CONNECT_FAILED = 3, WS_RESET = 4 };
@@ -370,12 +373,20 @@ enum ws_counter {
 	WS_C_FLOW_UNLISTED,   /* connections beyond the table of sockets: bundled with each message instead */
 	WS_C_STREAMS,	      /* requests named by their HTTP/2 stream, received or sent */
 	WS_C_STREAMS_UNKNOWN, /* such requests whose stream or connection could not be found */
+#ifdef WS_CHECKED_RECORDS
+	WS_C_CHECKED, /* data records whose owner was compared */
+	WS_C_CORRUPT, /* times that a task found another task's mark on its record */
+#endif
 	WS_C_MAX,
 };
 
 _Static_assert(sizeof(struct ws_actor) == 48, "contract");
 _Static_assert(sizeof(struct ws_tuple) == 40, "contract");
+#ifdef WS_CHECKED_RECORDS
+_Static_assert(sizeof(struct ws_data) == 160, "contract");
+#else
 _Static_assert(sizeof(struct ws_data) == 152, "contract");
+#endif
 _Static_assert(sizeof(struct ws_socket) == 152, "contract");
 _Static_assert(sizeof(struct ws_trouble) == 32, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");

@@ -18,6 +18,8 @@
 #include "core/targets.h"
 #include "core/sock.h"
 #include "core/syscall.h"
+#include "core/checked.h"
+#include "core/processor.h"
 #include "core/emit.h"
 
 /* For which request an actor acts. */
@@ -32,6 +34,7 @@
 
 /* Plaintext. */
 #include "tls/state.h"
+#include "tls/checked.h"
 #include "tls/records.h"
 #include "tls/library.h"
 #include "tls/go.h"

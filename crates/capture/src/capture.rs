@@ -7,7 +7,7 @@ use crate::inject::{self, Propagate};
 use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Loaded};
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
-use crate::preemption::tracepoints_are_preemptible;
+use crate::preemption::Preemption;
 use crate::ring::Ring;
 use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
@@ -77,7 +77,7 @@ impl Capture {
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
         let Loaded { mut skel, mut programs, mut refused } =
-            load_survivors(options, targets, &wanted, tracepoints_are_preemptible(&btf)).map_err(blame_age)?;
+            load_survivors(options, targets, &wanted, Preemption::of(&btf)).map_err(blame_age)?;
         choose(&mut skel, targets)?;
         let mut ring =
             Ring::open(&skel.maps.events).map_err(|e| bpf("mapping the ring buffer")(libbpf_rs::Error::from(e)))?;

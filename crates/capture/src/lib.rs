@@ -6,6 +6,8 @@
 //! Nothing of a process that is not a target is copied: the filter is the first thing each program does.
 
 mod capture;
+#[cfg(feature = "checked-records")]
+mod checked;
 pub mod clock;
 mod error;
 pub mod features;

@@ -5,6 +5,7 @@ use crate::clock;
 use crate::error::{bpf, clear_log, failed_program, reason, CaptureError};
 use crate::features::Program;
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
+use crate::preemption::Preemption;
 use crate::source::{Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::Programs;
@@ -20,7 +21,7 @@ fn open(
     options: &Options,
     targets: &Targets,
     load: &[&'static Program],
-    preemptible: bool,
+    preemption: Preemption,
 ) -> Result<OpenWirespanSkel<'static>, CaptureError> {
     // Leaked on purpose: a process loads one object, which lives as long as the process. Freeing its few bytes would
     // need a self-referential struct.
@@ -33,7 +34,8 @@ fn open(
         rodata.everything = targets.all;
         rodata.inject_salt = [random(), random()];
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
-        rodata.preemptible = preemptible;
+        rodata.preemptible = preemption.tracepoints;
+        rodata.stack_is_shared = preemption.uprobes_share_a_stack;
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
         bss.target_generation = 1;
@@ -91,13 +93,13 @@ pub(crate) fn load_survivors(
     options: &Options,
     targets: &Targets,
     wanted: &[&'static Program],
-    preemptible: bool,
+    preemption: Preemption,
 ) -> Result<Loaded, CaptureError> {
     let mut programs = wanted.to_vec();
     let mut refused = Vec::new();
     loop {
         clear_log();
-        let error = match open(options, targets, &programs, preemptible)?.load() {
+        let error = match open(options, targets, &programs, preemption)?.load() {
             Ok(skel) => return Ok(Loaded { skel, programs, refused }),
             Err(error) => error,
         };

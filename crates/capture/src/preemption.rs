@@ -1,7 +1,36 @@
-//! Whether a program of a tracepoint may be preempted on this kernel (`docs/preemption.md`).
+//! Which programs must switch preemption off on this kernel (`docs/preemption.md`).
 
 use libbpf_rs::btf::types::{Composite, Struct, Var};
 use libbpf_rs::btf::Btf;
+
+/// What may happen between two steps of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Preemption {
+    /// Another task may run on the processor while a tracepoint's program is under way there.
+    pub(crate) tracepoints: bool,
+    /// The same holds for programs of uprobes, and their stack belongs to the processor (Linux 6.13).
+    pub(crate) uprobes_share_a_stack: bool,
+}
+
+impl Preemption {
+    pub(crate) fn of(btf: &Btf<'_>) -> Self {
+        let stack = has_field(btf, "bpf_prog_aux", "priv_stack_ptr");
+        Preemption {
+            tracepoints: tracepoints_are_preemptible(btf),
+            uprobes_share_a_stack: stack && readers_are_preemptible(btf),
+        }
+    }
+}
+
+fn has_field(btf: &Btf<'_>, of: &str, field: &str) -> bool {
+    btf.type_by_name::<Struct<'_>>(of)
+        .is_some_and(|found| Composite::from(found).iter().any(|m| m.name == Some(field.as_ref())))
+}
+
+/// RCU readers may be preempted, programs among them.
+fn readers_are_preemptible(btf: &Btf<'_>) -> bool {
+    has_field(btf, "task_struct", "rcu_read_lock_nesting")
+}
 
 /// Whether another task may run on the processor while a tracepoint's program is under way there.
 ///
@@ -15,13 +44,10 @@ use libbpf_rs::btf::Btf;
 ///   preemption that is off.
 ///
 /// A kernel whose types name no per-CPU variables counts as preemptible: that costs some nanoseconds a message.
-pub(crate) fn tracepoints_are_preemptible(btf: &Btf<'_>) -> bool {
+fn tracepoints_are_preemptible(btf: &Btf<'_>) -> bool {
     let variable = |name: &str| btf.type_by_name::<Var<'_>>(name).is_some();
-    let nests = btf
-        .type_by_name::<Struct<'_>>("task_struct")
-        .is_some_and(|task| Composite::from(task).iter().any(|m| m.name == Some("rcu_read_lock_nesting".as_ref())));
     let facts = Facts {
-        preemptible_rcu: nests,
+        preemptible_rcu: readers_are_preemptible(btf),
         srcu_fast: btf.type_by_name::<Struct<'_>>("srcu_ctr").is_some(),
         tracepoint_domain: variable("tracepoint_srcu_srcu_data"),
         names_variables: variable("runqueues"),
@@ -73,5 +99,8 @@ mod tests {
         let major: u32 = release.split('.').next().and_then(|n| n.parse().ok()).unwrap();
         // Without a backport, 7.0 is the first.
         assert_eq!(tracepoints_are_preemptible(&btf), major >= 7, "{release}");
+        let minor: u32 = release.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap();
+        let shared = Preemption::of(&btf).uprobes_share_a_stack;
+        assert_eq!(shared, (major, minor) >= (6, 13) && readers_are_preemptible(&btf), "{release}");
     }
 }

@@ -97,6 +97,8 @@ fn has(d: &Data, flag: u32) -> bool {
 fn data(record: &[u8], clock: &Clock) -> Option<Event> {
     let d = Data::read(record)?;
     let payload = record.get(Data::SIZE..Data::SIZE + usize::from(d.payload_len))?;
+    #[cfg(feature = "checked-records")]
+    crate::checked::verify(record, payload, d.checksum);
     let (local, remote, transport, role) = endpoints(&d.tuple);
     Some(Event::Data(DataEvent {
         direction: direction(d.direction),
@@ -250,6 +252,10 @@ pub(crate) const COUNTERS: [(u32, &str); WS_C_MAX as usize] = [
     (WS_C_FLOW_UNLISTED, "flow_sockets_beyond_table"),
     (WS_C_STREAMS, "streams_named"),
     (WS_C_STREAMS_UNKNOWN, "streams_unknown"),
+    #[cfg(feature = "checked-records")]
+    (WS_C_CHECKED, "checked_records"),
+    #[cfg(feature = "checked-records")]
+    (WS_C_CORRUPT, "corrupt_records"),
 ];
 
 /// Names of the counters of injected contexts, by `enum ws_inject_counter`.

@@ -67,6 +67,9 @@ static __always_inline long remember(void *map, const void *key, const void *val
 struct scratch {
 	struct ws_data data;
 	__u8 payload[2 * WS_MAX_PAYLOAD]; /* twice: the verifier bounds offset and length separately */
+#ifdef WS_CHECKED_RECORDS
+	__u64 owner; /* mark of the task that builds a record here; 0 if no task does */
+#endif
 };
 
 struct {
@@ -89,7 +92,8 @@ const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
 const volatile bool waited_for =
 	false; /* messages are not seen, so user space waits for records: the start of a program wakes it */
-const volatile bool preemptible = false;	 /* docs/preemption.md */
+const volatile bool preemptible = false;	 /* programs of tracepoints may be: docs/preemption.md */
+const volatile bool stack_is_shared = false;	 /* …and those of uprobes, whose stack belongs to the processor */
 const volatile bool flows_by_syscalls = false;	 /* calls on connections are counted at the end of system calls */
 const volatile bool flows_with_messages = false; /* programs of messages count for flows, too */
 /* Changed at run time. */

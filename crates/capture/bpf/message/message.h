@@ -32,25 +32,6 @@ static __always_inline bool would_block(__s64 ret)
 	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
 }
 
-extern void bpf_preempt_disable(void) __ksym __weak;
-extern void bpf_preempt_enable(void) __ksym __weak;
-
-/*
- * Keeps other tasks off this processor until the record under construction is sent. The record is in the scratch of
- * the processor (docs/preemption.md).
- */
-static __always_inline void hold_processor(void)
-{
-	if (preemptible)
-		bpf_preempt_disable();
-}
-
-static __always_inline void leave_processor(void)
-{
-	if (preemptible)
-		bpf_preempt_enable();
-}
-
 static __always_inline bool is_stream(const struct sock_state *s)
 {
 	return s->tuple.transport == WS_TCP || s->tuple.transport == WS_UNIX_STREAM;
@@ -86,6 +67,7 @@ __noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
 		r->data.seq += WS_MAX_PAYLOAD;
 		r->data.len = i + 1 < WS_PARTS && left > WS_MAX_PAYLOAD ? WS_MAX_PAYLOAD : left;
 		r->data.payload_len = n;
+		seal_scratch();
 		emit_record(r, n, 0);
 		copied += n;
 		skip += WS_MAX_PAYLOAD;
@@ -115,6 +97,7 @@ static __always_inline bool pair(struct sock *sk, const struct sock_state *s, st
 		return true;
 	}
 	if (first && r->data.direction == s->request_direction && payload <= WS_HELD_PAYLOAD) {
+		sign_scratch();
 		h->data = r->data;
 		bpf_probe_read_kernel(h->payload, payload, r->payload);
 		return true;
@@ -279,6 +262,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
 	r->data.actor.coroutine = t->actor;
+	seal_scratch();
 	if (uses_tls(t) && ret > 0)
 		tls_note(task, t, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, first))

@@ -196,9 +196,9 @@ int BPF_PROG(sock_send_length, struct sock *sk, int ret, int msg_flags)
 
 	if (!t)
 		return 0;
+	hold_processor(); /* at once: meanwhile the kernel drops the calls of other tasks */
 	if (counts_flows())
 		flow_message(sk, WS_EGRESS, ret);
-	hold_processor();
 	sent(sk, ret, t);
 	leave_processor();
 	return 0;
@@ -268,15 +268,15 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 
 	if (!t)
 		return 0;
+	hold_processor();
 	if (counts_flows() && !(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
 		flow_message(sk, WS_INGRESS, ret);
 	if (msg_flags & MSG_PEEK) {
 		count(WS_C_PEEK);
 		forget_held(task);
-		return 0;
+	} else {
+		received(sk, ret, t);
 	}
-	hold_processor();
-	received(sk, ret, t);
 	leave_processor();
 	return 0;
 }

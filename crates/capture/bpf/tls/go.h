@@ -57,7 +57,7 @@ static __always_inline void go_begin(struct task_struct *task, struct tls_task *
 }
 
 SEC("uprobe.multi")
-int tls_go_enter(struct pt_regs *ctx)
+int WS_UPROBE(tls_go_enter)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
@@ -140,7 +140,7 @@ static __always_inline void go_read(struct task_struct *task, struct task_state 
 }
 
 SEC("uprobe.multi")
-int tls_go_exit(struct pt_regs *ctx)
+int WS_UPROBE(tls_go_exit)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

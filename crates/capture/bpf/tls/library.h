@@ -26,7 +26,7 @@ static __always_inline void tls_begin(struct tls_task *k, const struct tls_key *
 }
 
 SEC("uprobe.multi")
-int tls_enter(struct pt_regs *ctx)
+int WS_UPROBE(tls_enter)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
@@ -136,6 +136,7 @@ static __always_inline bool tls_emit_short(struct tls_task *k, __u32 want, bool 
 	barrier_var(size); /* without it, the compiler removes the next check */
 	if (size > sizeof(k->data) + WS_MAX_PLAINTEXT)
 		return false;
+	sign_plaintext(k, &k->data, k->payload);
 	return !bpf_ringbuf_output(&events, &k->data, size, BPF_RB_NO_WAKEUP);
 }
 
@@ -153,6 +154,7 @@ static __always_inline bool tls_emit_long(const struct tls_task *k, __u32 want)
 	if (bpf_probe_read_user(r->payload, want, (void *)k->buffer))
 		want = tls_unreadable(&r->data);
 	r->data.payload_len = want;
+	sign_plaintext(k, &r->data, r->payload);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return true;
 }
@@ -162,7 +164,8 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 				     __u8 direction, __u64 len, bool held)
 {
 	const struct tls_note *n = &k->notes[direction & 1];
-	struct ws_data *d = &k->data;
+	struct tls_task *place = held ? k : plaintext_place(k);
+	struct ws_data *d = &place->data;
 	bool first, emitted;
 	__u32 want;
 
@@ -185,6 +188,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 		want = k->held;
 	if (conn->shown < young_bytes)
 		conn->shown += sizeof(*d) + want;
+	take_plaintext(place);
 	d->flags = WS_F_PLAINTEXT | (first ? WS_F_FIRST : 0);
 	d->kind = WS_DATA;
 	d->direction = direction;
@@ -211,7 +215,8 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	}
 	fill_actor(&d->actor, task);
 	d->actor.netns = conn->note.netns;
-	emitted = held || want <= WS_MAX_PLAINTEXT ? tls_emit_short(k, want, held) : tls_emit_long(k, want);
+	emitted = held || want <= WS_MAX_PLAINTEXT ? tls_emit_short(place, want, held) : tls_emit_long(place, want);
+	release_plaintext(place);
 	count(emitted ? WS_C_PLAINTEXT : WS_C_LOST_RING);
 }
 
@@ -224,7 +229,7 @@ static __always_inline void tls_end(struct tls_task *k)
 }
 
 SEC("uprobe.multi")
-int tls_exit(struct pt_regs *ctx)
+int WS_UPROBE(tls_exit)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, 0);

@@ -89,6 +89,7 @@ __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 		r->data.len = (end < total ? end : total) - at;
 		r->data.payload_len = !length ? 0 : left < TLS_HEADER ? left : TLS_HEADER;
 		__builtin_memcpy(r->payload, &header, sizeof(header));
+		seal_scratch();
 		emit_record(r, r->data.payload_len, 0);
 		if (left < TLS_HEADER)
 			return (__u64)at << 32 | TLS_BROKEN;
@@ -137,8 +138,10 @@ __noinline int tls_emit_records(struct tls_half *half, __u64 base, __u32 total, 
 		return 0;
 	}
 	found = tls_follow(base, at, total, shown);
-	if ((__u8)found == TLS_CUT)
+	if ((__u8)found == TLS_CUT) {
 		r->data.len = found >> 32;
+		seal_scratch();
+	}
 	emit_record(r, r->data.payload_len, 0);
 	if ((__u8)found == TLS_CUT)
 		found = tls_pieces(base, found >> 32, total);

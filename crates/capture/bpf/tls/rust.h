@@ -160,7 +160,7 @@ static __always_inline void rust_consume(struct task_struct *task, struct tls_ta
 }
 
 SEC("uprobe.multi")
-int tls_rust_enter(struct pt_regs *ctx)
+int WS_UPROBE(tls_rust_enter)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
@@ -195,7 +195,7 @@ int tls_rust_enter(struct pt_regs *ctx)
 }
 
 SEC("uprobe.multi")
-int tls_rust_exit(struct pt_regs *ctx)
+int WS_UPROBE(tls_rust_exit)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct tls_task *k = bpf_task_storage_get(&tls_tasks, task, 0, 0);

@@ -55,6 +55,9 @@ struct tls_task {
 	struct tls_note notes[2]; /* by ws_direction */
 	struct ws_data data;
 	__u8 payload[WS_MAX_PLAINTEXT];
+#ifdef WS_CHECKED_RECORDS
+	__u64 owner; /* as in `scratch` */
+#endif
 };
 
 struct {

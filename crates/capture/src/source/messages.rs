@@ -65,7 +65,10 @@ impl Source for Messages {
     }
 
     fn counters(&self, skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
-        wire::COUNTERS.map(|(which, name)| (name, wire::counter(&skel.maps.counters, which))).to_vec()
+        let kernel = wire::COUNTERS.map(|(which, name)| (name, wire::counter(&skel.maps.counters, which)));
+        #[cfg(feature = "checked-records")]
+        let kernel = [&kernel[..], &crate::checked::counters()].concat();
+        kernel.to_vec()
     }
 }
 

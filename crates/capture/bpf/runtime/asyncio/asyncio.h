@@ -283,7 +283,7 @@ static __always_inline void asyncio_after_message(struct task_struct *task, cons
 }
 
 SEC("uprobe.multi")
-int asyncio(struct pt_regs *ctx)
+int WS_UPROBE(asyncio)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

@@ -134,7 +134,7 @@ static __always_inline struct attribution *go_running(struct task_struct *task, 
  * goroutine.
  */
 SEC("uprobe.multi")
-int go_birth(struct pt_regs *ctx)
+int WS_UPROBE(go_birth)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
@@ -221,13 +221,13 @@ static __always_inline int pass(struct pt_regs *ctx, bool receiver_waits)
 }
 
 SEC("uprobe.multi")
-int go_send(struct pt_regs *ctx)
+int WS_UPROBE(go_send)
 {
 	return pass(ctx, true);
 }
 
 SEC("uprobe.multi")
-int go_recv(struct pt_regs *ctx)
+int WS_UPROBE(go_recv)
 {
 	return pass(ctx, false);
 }

@@ -106,7 +106,7 @@ static __always_inline void go_stream_known(struct task_struct *task, __u64 loop
 }
 
 SEC("uprobe.multi")
-int go_http(struct pt_regs *ctx)
+int WS_UPROBE(go_http)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

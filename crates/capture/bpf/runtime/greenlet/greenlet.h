@@ -13,7 +13,7 @@ enum greenlet_point {
 };
 
 SEC("uprobe.multi")
-int greenlet(struct pt_regs *ctx)
+int WS_UPROBE(greenlet)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

@@ -144,7 +144,7 @@ static __always_inline struct attribution *haproxy_acting(struct task_struct *ta
 
 /* sc_attach_strm(end, stream): HAProxy has made a stream for the bytes that the running task has read. */
 SEC("uprobe.multi")
-int haproxy_stream_made(struct pt_regs *ctx)
+int WS_UPROBE(haproxy_stream_made)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

@@ -177,7 +177,7 @@ static __always_inline void node_deliver(struct task_state *t, struct node_threa
 }
 
 SEC("uprobe.multi")
-int node_http2(struct pt_regs *ctx)
+int WS_UPROBE(node_http2)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

@@ -45,7 +45,7 @@ static __always_inline void python_got(struct task_state *t, const struct carrie
 }
 
 SEC("uprobe.multi")
-int python_queue(struct pt_regs *ctx)
+int WS_UPROBE(python_queue)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);

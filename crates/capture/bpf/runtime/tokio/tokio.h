@@ -192,7 +192,7 @@ static __always_inline void tokio_after_message(struct task_state *t, struct soc
 }
 
 SEC("uprobe.multi")
-int tokio(struct pt_regs *ctx)
+int WS_UPROBE(tokio)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
