@@ -1,5 +1,8 @@
 #!/usr/bin/python3
-"""The first process of a guest: prepares it, traces chain.py, says what came of it, ends the guest."""
+"""The first process of a guest: prepares it, traces chain.py or a load of TLS, says what came of it, ends the guest.
+
+The kernel's command line chooses: with `tls=CONNECTIONS seconds=SECONDS` it is the load.
+"""
 
 import collections
 import ctypes
@@ -11,6 +14,7 @@ import platform
 import socket
 import struct
 import subprocess
+import sys
 import traceback
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -21,6 +25,7 @@ MOUNTS = [
     ("bpf", "/sys/fs/bpf"),
     ("cgroup2", "/sys/fs/cgroup"),
     ("tracefs", "/sys/kernel/tracing"),
+    ("debugfs", "/sys/kernel/debug"),
 ]
 FINIT_MODULE, POWER_OFF = 313, 0x4321FEDC
 UP = 1
@@ -152,9 +157,22 @@ def trace(rung, features):
     )
 
 
+def asked_for():
+    """Numbers on the kernel's command line, by name."""
+    words = [word.partition("=") for word in open("/proc/cmdline").read().split()]
+    return {name: int(value) for name, _, value in words if value.isdigit()}
+
+
 def main():
     prepare()
     say("kernel", platform.release())
+    asked = asked_for()
+    if "tls" in asked:
+        sys.path.insert(0, "/")
+        import stress
+
+        say("stress", stress.trace(asked["tls"], asked["seconds"]))
+        return
     best = check(os.environ)
     if best:
         trace(best["messages.rung"], best)

@@ -99,7 +99,22 @@ def plain(path):
     return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
 
 
-def build(path, wirespan, here, modules, wanted):
+def tls_load(disk, here, work):
+    """The load of TLS, compiled here, with a key and a certificate of its own."""
+    program, key, certificate = work / "tls_load", work / "key.pem", work / "cert.pem"
+    compile = ["cc", "-O2", "-pthread", here / "tls_load.c", "-o", program, "-lssl", "-lcrypto"]
+    certify = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    certify += ["-days", "3650", "-subj", "/CN=localhost", "-keyout", key, "-out", certificate]
+    for command in [compile, certify]:
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL if command is certify else None)
+    disk.program(program, "/tls_load")
+    disk.copy(key, "/key.pem", 0o600)
+    disk.copy(certificate, "/cert.pem", 0o644)
+    disk.copy(here / "stress.py", "/stress.py")
+
+
+def build(path, wirespan, here, modules, wanted, with_tls):
+    """`with_tls`: also the load of TLS; it is compiled beside `path`."""
     disk = Disk(path)
     disk.entry("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
     for folder in ["proc", "sys", "tmp", "run", "root", "etc"]:
@@ -108,6 +123,8 @@ def build(path, wirespan, here, modules, wanted):
     python(disk)
     disk.copy(here / "guest.py", "/init")
     disk.copy(here / "chain.py", "/chain.py")
+    if with_tls:
+        tls_load(disk, here, path.parent)
     for at, module in enumerate(module_files(modules, wanted)):
         name = re.sub(r"\.ko.*", ".ko", module.name)
         disk.entry(f"modules/{at:02}-{name}", stat.S_IFREG | 0o644, plain(module))
