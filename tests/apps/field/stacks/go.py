@@ -48,4 +48,12 @@ STACKS = {
         proxy=proxies.NGINX_TLS,
         tls=True,
     ),
+    "envoy": stack("Envoy, gin, pgx in front of echo, lib/pq", go("gin"), go("echo"), proxy=proxies.ENVOY),
+    "envoy-h2": stack(
+        "Envoy, TLS with HTTP/2, chi, TLS with HTTP/2, net/http",
+        go("chi"),
+        go("nethttp"),
+        proxy=proxies.ENVOY_H2,
+        tls=True,
+    ),
 }

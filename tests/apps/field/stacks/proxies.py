@@ -11,5 +11,11 @@ def haproxy(config):
     return App(["haproxy", "-db", "-f", "{config}"], config=f"proxies/{config}", programs=("haproxy",))
 
 
+def envoy(config):
+    command = ["{cache}/envoy/envoy/_bin/envoy", "-c", "{config}", "--use-dynamic-base-id", "-l", "warning"]
+    return App(command, config=f"proxies/{config}", needs=("envoy/envoy/_bin/envoy",))
+
+
 NGINX, NGINX_TLS, NGINX_FPM = nginx("nginx.conf"), nginx("nginx-tls.conf"), nginx("nginx-fpm.conf")
 HAPROXY, HAPROXY_H2 = haproxy("haproxy.cfg"), haproxy("haproxy-h2.cfg")
+ENVOY, ENVOY_H2 = envoy("envoy.yaml"), envoy("envoy-h2.yaml")
