@@ -38,7 +38,7 @@ class Skip(Exception):
 class Run:
     def __init__(self, stack, work, pause_us):
         self.stack, self.work, self.pause_us = stack, work, str(pause_us)
-        self.children = []
+        self.children, self.servers = [], []
         self.build = work / "build"
         for folder in ("truth", "logs", "build"):
             (work / folder).mkdir(parents=True)
@@ -84,10 +84,12 @@ class Run:
     def start(self):
         self.compile()
         for name in self.stack.servers:
-            SERVERS[name](self).start()
+            self.servers.append(SERVERS[name](self))
+            self.servers[-1].start()
         urls = {
             "REDIS_PORT": str(SERVERS["redis"].port),
             "DATABASE_URL": f"postgresql://app@127.0.0.1:{SERVERS['postgresql'].port}/postgres",
+            "MYSQL_URL": f"mysql://app:app@127.0.0.1:{SERVERS['mariadb'].port}/app",
             "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
             "BACK_URL": f"http{'s' if self.stack.tls else ''}://127.0.0.1:{BACK}",
             **(self.certificate() if self.stack.tls else {}),
@@ -229,6 +231,8 @@ def main():
         routes = args.routes.split(",") if args.routes else stack.routes
         print(json.dumps({"stack": args.stack, **run.load(args.users, args.requests, routes)}), flush=True)
         time.sleep(0.5)
+        for server in run.servers:
+            server.finish()
     except Skip as reason:
         print(json.dumps({"stack": args.stack, "skipped": str(reason)}), flush=True)
     finally:

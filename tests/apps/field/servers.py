@@ -1,5 +1,6 @@
 """The real servers that the applications use. Each writes down by itself what it was asked, which is the ground truth."""
 
+import csv
 import json
 import os
 import pathlib
@@ -29,6 +30,9 @@ class Server:
 
     def missing(self):
         return None
+
+    def finish(self):
+        """The users have gone; applications and servers still run."""
 
 
 class Redis(Server):
@@ -118,7 +122,10 @@ class Postgresql(Server):
             yield from with_transactions(statements)
 
 
-BEGINS, ENDS = re.compile(r"begin|start transaction|multi$", re.I), re.compile(r"commit|rollback|exec$", re.I)
+BEGINS, ENDS = (
+    re.compile(r"begin|start transaction|set autocommit=0|multi$", re.I),
+    re.compile(r"commit|rollback|exec$", re.I),
+)
 
 
 def with_transactions(statements):
@@ -136,6 +143,67 @@ def with_transactions(statements):
     return statements
 
 
+class Mariadb(Server):
+    """Its general log is a table of comma-separated values. The list of connections, with their ports, is asked for at
+    the end: drivers' pools are still open then. Calls of a connection that was closed before count for nobody.
+    """
+
+    name, port = "mariadb", 3306
+    TABLES = (
+        "CREATE DATABASE app;"
+        "CREATE TABLE app.items (id varchar(20) PRIMARY KEY, name text NOT NULL, stock int NOT NULL DEFAULT 10);"
+        "CREATE TABLE app.orders (id varchar(20) PRIMARY KEY, item text NOT NULL, state varchar(9) DEFAULT 'new');"
+        "CREATE USER app@'127.0.0.1' IDENTIFIED BY 'app';"
+        "GRANT ALL ON app.* TO app@'127.0.0.1'; SET GLOBAL general_log = 1;"
+    )
+
+    def missing(self):
+        return None if shutil.which("mariadbd") else "needs mariadb-server"
+
+    def start(self):
+        self.work.mkdir()
+        data = self.work / "data"
+        common = ["--no-defaults", "--user=root", f"--datadir={data}"]
+        install = ["mariadb-install-db", *common, "--skip-test-db", "--auth-root-authentication-method=normal"]
+        subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+        options = {
+            "port": self.port,
+            "bind-address": "127.0.0.1",
+            "socket": self.work / "socket",
+            "innodb-flush-log-at-trx-commit": 0,
+            "innodb-buffer-pool-size": "32M",
+            "skip-name-resolve": 1,
+            "log-output": "TABLE",
+        }
+        self.run.spawn("mariadb", ["mariadbd", *common, *(f"--{k}={v}" for k, v in options.items())])
+        self.run.wait_port("mariadb", self.port)
+        self.ask(self.TABLES)
+
+    def ask(self, sql):
+        client = ["mariadb", "--no-defaults", "-N", "-u", "root", "-S", self.work / "socket", "-e", sql]
+        return subprocess.run(client, check=True, stdout=subprocess.PIPE).stdout
+
+    def finish(self):
+        (self.work / "connections").write_bytes(self.ask("SELECT id, host FROM information_schema.processlist"))
+
+    @staticmethod
+    def asked(work):
+        lines = (work / "mariadb" / "connections").read_text().splitlines()
+        ports = {number: int(host.rpartition(":")[2]) for number, host in map(str.split, lines) if ":" in host}
+        connections = {}
+        for _, _, thread, _, kind, text in csv_rows(work / "mariadb" / "data" / "mysql" / "general_log.CSV"):
+            if kind in ("Query", "Execute") and thread in ports:
+                found = ID.search(text)
+                one = {"port": ports[thread], "text": text, "id": found[0] if found else None}
+                connections.setdefault(thread, []).append(one)
+        for statements in connections.values():
+            yield from with_transactions(statements)
+
+
+def csv_rows(file):
+    return csv.reader(file.read_text(errors="replace").splitlines(), escapechar="\\", doublequote=False)
+
+
 class Leaf(Server):
     name, port = "leaf", 7900
 
@@ -150,4 +218,4 @@ class Leaf(Server):
             yield {"port": said["port"], "text": said["path"], "id": said["path"].rpartition("/")[2]}
 
 
-SERVERS = {server.name: server for server in (Redis, Postgresql, Leaf)}
+SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Leaf)}

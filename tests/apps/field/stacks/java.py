@@ -25,6 +25,18 @@ tomcat, jetty, undertow = java("tomcat", "Tomcat"), java("jetty", "Jetty"), java
 webflux, vertx, javalin = java("webflux", "Webflux"), java("vertx", "Vertx"), java("javalin", "Javalin")
 virtual = java("virtual", "Virtual", java=str(JAVA25), SPRING_THREADS_VIRTUAL_ENABLED="true")
 
+# The same applications on the other database.
+tomcat_mysql = java(
+    "tomcat", "Tomcat", SPRING_DATASOURCE_URL="jdbc:mysql://127.0.0.1:3306/app", SPRING_DATASOURCE_PASSWORD="app"
+)
+webflux_mysql = java(
+    "webflux",
+    "Webflux",
+    SPRING_R2DBC_URL="r2dbc:mysql://127.0.0.1:3306/app",
+    SPRING_R2DBC_USERNAME="app",
+    SPRING_R2DBC_PASSWORD="app",
+)
+
 STACKS = {
     "spring-tomcat": Stack(
         "Java: Spring MVC on Tomcat, RestTemplate, JDBC, Lettuce in front of Spring WebFlux, R2DBC, Lettuce",
@@ -32,6 +44,14 @@ STACKS = {
         MULTIPLEXED_JAVA,
         routes=(*ROUTES, "stream"),
         back=webflux,
+    ),
+    "spring-mysql": Stack(
+        "Java: Spring MVC on Tomcat, Connector/J of MySQL, Lettuce in front of Spring WebFlux, r2dbc-mysql",
+        tomcat_mysql,
+        MULTIPLEXED_JAVA,
+        routes=(*ROUTES, "stream"),
+        servers=("leaf", "redis", "mariadb"),
+        back=webflux_mysql,
     ),
     "spring-webflux": Stack(
         "Java: Spring WebFlux, WebClient, R2DBC, reactive Lettuce in front of Spring MVC on Tomcat, JDBC, Lettuce",
