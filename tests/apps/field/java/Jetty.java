@@ -140,7 +140,7 @@ class Items {
             seen = jedis.incr("seen:" + id);
         }
         return () -> {
-            var item = shop.getLater(back + "/seq/{id}", id);
+            var item = CompletableFuture.supplyAsync(() -> shop.get(back + "/seq/{id}", id));
             Object price = shop.get(leaf + "/price/{id}", id);
             return Map.of("id", id, "seen", seen, "item", item.get(), "price", price);
         };

@@ -4,12 +4,14 @@ package field;
 import io.vertx.core.Future;
 import io.vertx.core.VerticleBase;
 import io.vertx.core.http.HttpServer;
+import io.vertx.core.http.PoolOptions;
 import io.vertx.core.json.JsonArray;
 import io.vertx.core.json.JsonObject;
 import io.vertx.ext.web.Router;
 import io.vertx.ext.web.RoutingContext;
 import io.vertx.ext.web.client.HttpResponse;
 import io.vertx.ext.web.client.WebClient;
+import io.vertx.ext.web.client.WebClientOptions;
 import io.vertx.pgclient.PgBuilder;
 import io.vertx.redis.client.Redis;
 import io.vertx.redis.client.RedisAPI;
@@ -32,10 +34,10 @@ public class Vertx extends VerticleBase {
 
     @Override
     public Future<HttpServer> start() {
-        web = WebClient.create(vertx);
+        web = WebClient.create(vertx, new WebClientOptions(), new PoolOptions().setHttp1MaxSize(64));
         database = PgBuilder.pool().connectingTo(System.getenv("DATABASE_URL")).using(vertx).build();
         String url = "redis://127.0.0.1:" + System.getenv("REDIS_PORT");
-        redis = RedisAPI.api(Redis.createClient(vertx, new RedisOptions().setConnectionString(url)));
+        redis = RedisAPI.api(Redis.createClient(vertx, new RedisOptions().setConnectionString(url).setMaxPoolWaiting(256)));
         Router router = Router.router(vertx);
         router.get("/seq/:id").respond(context -> seq(id(context)));
         router.get("/par/:id").respond(context -> par(id(context)));
