@@ -18,7 +18,7 @@ SELECT = "SELECT name, stock FROM items WHERE id = $1"
 @contextlib.asynccontextmanager
 async def lifespan(app):
     app.state.redis = redis.asyncio.Redis(host="127.0.0.1", port=REDIS_PORT)
-    async with asyncpg.create_pool(DATABASE_URL) as app.state.pool, httpx.AsyncClient() as app.state.http:
+    async with asyncpg.create_pool(DATABASE_URL) as app.state.pool, httpx.AsyncClient(timeout=30) as app.state.http:
         yield
     await app.state.redis.aclose()
 
@@ -103,7 +103,7 @@ async def deep(id: str, request: Request):
 @app.get("/thread/{id}")
 async def thread(id: str, request: Request):
     def fetch():
-        return httpx.get(f"{LEAF}/report/{id}").json()
+        return httpx.get(f"{LEAF}/report/{id}", timeout=30).json()
 
     report = await run_in_threadpool(fetch)
     return {"id": id, "report": report, "seen": await request.app.state.redis.incr(f"seen:{id}")}
