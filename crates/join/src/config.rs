@@ -1,6 +1,7 @@
 //! Options of the joiner.
 
 use wirespan_decode::Registry;
+use wirespan_model::event::{DEFAULT_PAYLOAD_BYTES, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES};
 
 /// Protocols, limits and windows. Times are nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +53,9 @@ impl Default for JoinConfig {
             max_connections: 50_000,
             max_pending: 1024,
             max_buffered: 64 << 20,
-            copy_bytes: 512,
-            pipelined_bytes: 4096,
-            whole_bytes: 32_768,
+            copy_bytes: DEFAULT_PAYLOAD_BYTES,
+            pipelined_bytes: MAX_PAYLOAD_BYTES,
+            whole_bytes: MAX_CALL_BYTES,
             settle_ns: 0,
             probe_calls: 8,
         }

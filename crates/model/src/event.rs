@@ -66,6 +66,15 @@ pub struct Actor {
     pub coroutine: u64,
 }
 
+/// First bytes of a call that a source copies, unless the user chooses otherwise.
+pub const DEFAULT_PAYLOAD_BYTES: u32 = 512;
+
+/// Most first bytes of a call that the user, or a protocol, may choose.
+pub const MAX_PAYLOAD_BYTES: u32 = 4096;
+
+/// Most bytes of one call that a source copies, where a protocol needs calls to their end.
+pub const MAX_CALL_BYTES: u32 = 32_768;
+
 /// One call that moved bytes on one socket, in one direction.
 #[derive(Clone, Debug)]
 pub struct DataEvent {
@@ -99,7 +108,8 @@ pub struct DataEvent {
     pub len: u64,
     /// Errno of a failed call; 0 if it succeeded.
     pub errno: i32,
-    /// Id of the exchange of this socket to which the bytes belong: `cookie << 24 | n`. 0 if not known.
+    /// Id of the exchange of this socket to which the bytes belong: the cookie of the socket above [`NUMBER_BITS`] of
+    /// the number of the exchange. 0 if not known.
     pub exchange: u64,
     /// Cause: id of the exchange on whose behalf the thread acted, or a [provisional](PROVISIONAL) id. 0 if there is
     /// none.
@@ -113,9 +123,20 @@ pub struct DataEvent {
     pub payload: Vec<u8>,
 }
 
+/// Bits of an exchange id that count the exchanges of its socket; above them stands the cookie of the socket.
+pub const NUMBER_BITS: u32 = 24;
+
+/// Bits of a socket's cookie in a cause that names a stream ([`by_stream`]).
+pub const SOCKET_BITS: u32 = 38;
+
+/// Cookie of the socket on which an exchange took place.
+pub fn exchange_socket(exchange: u64) -> u64 {
+    exchange >> NUMBER_BITS
+}
+
 /// Bits of a provisional cause, which no exchange id has. A worker took work from a queue that was not empty, so that
 /// no thread woke it. Its real cause shows when it hands its result back ([`CauseAlias`]), or never.
-pub const PROVISIONAL: u64 = 3 << 62;
+pub const PROVISIONAL: u64 = 3 << (NUMBER_BITS + SOCKET_BITS);
 
 /// True if a cause is provisional.
 pub fn is_provisional(cause: u64) -> bool {
@@ -148,16 +169,18 @@ pub struct CauseAlias {
 }
 
 /// Bit of a cause that names a request by its HTTP/2 stream, if the other bit of [`PROVISIONAL`] is clear. The rest is
-/// `cookie << 24` and the last 24 bits of the stream's id. Several requests may share an exchange, but not a stream.
-pub const BY_STREAM: u64 = 1 << 62;
+/// the cookie of the socket, and the last bits of the stream's id. Several requests may share an exchange, but not a
+/// stream.
+pub const BY_STREAM: u64 = 1 << (NUMBER_BITS + SOCKET_BITS);
 
 /// Bits of a stream's id that stand in such a cause.
-pub const STREAM_BITS: u64 = 0xff_ffff;
+pub const STREAM_BITS: u64 = (1 << NUMBER_BITS) - 1;
 
 /// Cause that names a request by its stream. `None` if the socket cookie is 0 or longer than 38 bits, or the stream is
 /// 0.
 pub fn by_stream(socket: u64, stream: u64) -> Option<u64> {
-    (socket != 0 && socket >> 38 == 0 && stream != 0).then_some(BY_STREAM | socket << 24 | (stream & STREAM_BITS))
+    let fits = socket != 0 && socket >> SOCKET_BITS == 0 && stream != 0;
+    fits.then_some(BY_STREAM | socket << NUMBER_BITS | (stream & STREAM_BITS))
 }
 
 /// Authoritative cause of a request that a program is about to write together with others.

@@ -7,6 +7,7 @@ use crate::framing::calls::Reasons;
 use crate::REGISTRY;
 use std::fmt;
 use std::sync::Arc;
+use wirespan_model::event::MAX_PAYLOAD_BYTES;
 
 /// An error of a definition, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ impl Custom {
         if !matches!(d.transport.as_str(), "" | "tcp" | "udp" | "both") {
             return no(format!("transport `{}`: it is tcp, udp or both", d.transport));
         }
-        if d.need_bytes > 4096 {
-            return no(format!("need_bytes {}: the kernel copies at most 4096", d.need_bytes));
+        if d.need_bytes > MAX_PAYLOAD_BYTES {
+            return no(format!("need_bytes {}: the kernel copies at most {MAX_PAYLOAD_BYTES}", d.need_bytes));
         }
         let magic = magic(d)?;
         let delimiter = framing(d)?;

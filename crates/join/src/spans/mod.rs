@@ -13,6 +13,7 @@ use cause::{cause_of_call, set_carried_context, set_context_beside};
 use identity::messaging_kind;
 use std::borrow::Cow;
 use wirespan_model::broker::asks_for_messages;
+use wirespan_model::event::exchange_socket;
 use wirespan_model::{
     Attr, AttrVal, Direction, ExchangeRange, Late, Message, Outcome, Side, Span, Status, TapSide, Value,
 };
@@ -250,7 +251,7 @@ fn touch_exchange(pending: &mut Pending, id: u64) {
     match &mut pending.exchanges {
         None => pending.exchanges = Some(ExchangeRange { first: id, last: id }),
         Some(range) => {
-            if id >> 24 == range.first >> 24 {
+            if exchange_socket(id) == exchange_socket(range.first) {
                 range.last = range.last.max(id);
             }
         }

@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
+use wirespan_model::event::exchange_socket;
 use wirespan_model::Span;
 
 /// Most connections that are remembered, and exchanges of each.
@@ -15,16 +16,11 @@ pub(super) struct Sharing {
     sockets: FxHashSet<u64>,
 }
 
-/// The connection of an exchange.
-fn socket(exchange: u64) -> u64 {
-    exchange >> 24
-}
-
 impl Sharing {
     /// Adds a request that was answered.
     pub(super) fn add_answer(&mut self, span: &Span) {
         let (Some(range), true) = (span.exchange, span.message_id.is_some()) else { return };
-        let socket = socket(range.first);
+        let socket = exchange_socket(range.first);
         if self.sockets.contains(&socket) {
             return;
         }
@@ -48,7 +44,7 @@ impl Sharing {
 
     /// Whether several requests may have this exchange.
     pub(super) fn is_shared(&self, exchange: u64) -> bool {
-        self.sockets.contains(&socket(exchange))
+        self.sockets.contains(&exchange_socket(exchange))
     }
 }
 
