@@ -1,4 +1,5 @@
-//! Compiles the kernel programs with clang, and generates their loader and the Rust side of `bpf/wire.h`.
+//! Compiles the kernel programs with clang, and generates their loader and the Rust side of their contract
+//! (`bpf/wire.h`, `bpf/runtime/*/contract.h`).
 
 #[path = "build/contract.rs"]
 mod contract;
@@ -23,7 +24,7 @@ fn main() {
         std::process::exit(1);
     }
     if let Err(error) = generate_contract(&out, &flags) {
-        eprintln!("bpf/wire.h was not understood: {error}");
+        eprintln!("the contract with the kernel programs (bpf/wire.h) was not understood: {error}");
         std::process::exit(1);
     }
 }
@@ -47,10 +48,10 @@ fn flags() -> Vec<&'static str> {
 }
 
 fn generate_contract(out: &Path, flags: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
-    let header = std::fs::read_to_string("bpf/wire.h")?;
+    let headers = contract::headers(Path::new("bpf"))?;
     let (source, object) = (out.join("contract.bpf.c"), out.join("contract.bpf.o"));
-    std::fs::write(&source, contract::source(&header))?;
+    std::fs::write(&source, contract::source(&headers))?;
     libbpf_cargo::SkeletonBuilder::new().source(source).obj(&object).clang_args(flags).build()?;
-    std::fs::write(out.join("contract.rs"), contract::types(&header, &object)?)?;
+    std::fs::write(out.join("contract.rs"), contract::types(&headers, &object)?)?;
     Ok(())
 }

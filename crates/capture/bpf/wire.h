@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The whole contract between the kernel programs and user space. Long because it is the whole contract, in one file: a
- * change of one side shows the other. build.rs makes the Rust types and numbers of every struct and enum here;
- * src/wire.rs reads them. All integers are in host byte order except addresses, which are in network byte order; times
- * are CLOCK_MONOTONIC ns.
+ * The contract between the kernel programs and user space. Long because it is the whole contract, in one file: a change
+ * of one side shows the other. Only what a runtime shares with user space stands in its own folder, in
+ * runtime/NAME/contract.h. build/contract.rs makes Rust types and numbers of every struct and enum of these headers;
+ * it refuses a struct with holes, and one without a size assert. src/wire.rs reads them. All integers are in host byte
+ * order except addresses, which are in network byte order; times are CLOCK_MONOTONIC ns.
  */
 #ifndef WS_WIRE_H
 #define WS_WIRE_H
 
-/* Of a call of the socket; a library's plaintext comes in records of its own, and is held per thread. */
-#define WS_MAX_PAYLOAD 32768
-#define WS_MAX_PLAINTEXT 4096
-#define WS_MAX_RECORD 16384 /* as much as one of TLS carries; of more than the above the record is always this long */
-#define WS_PARTS 4	    /* records that tell of one call, if it is to be seen whole */
-#define WS_COMM_LEN 16
+enum ws_size {
+	WS_MAX_PAYLOAD = 32768, /* of a call of the socket */
+	/* of a library's call: plaintext comes in records of its own, and is held per thread */
+	WS_MAX_PLAINTEXT = 4096,
+	/* as much as a record of TLS carries; a record of more plaintext than the above is always this long */
+	WS_MAX_RECORD = 16384,
+	WS_PARTS = 4, /* records that tell of one call, if it is to be seen whole */
+	WS_COMM_LEN = 16,
+	WS_CHECKED_PAYLOAD = 256, /* bytes of payload that a checksum covers, in a debug build */
+	WS_LOG2_BUCKETS = 24,	  /* of microseconds: 1, 2–3, 4–7, … */
+	WS_FLOW_DROPS = 4,
+	WS_FLOW_BLOCK = 64, /* sockets of flows whose use is noted together */
+};
 
 enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_TROUBLE = 5, WS_CONTEXT = 8 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
@@ -35,9 +43,23 @@ enum ws_actor_kind {
 	WS_NODE_EVENT = 7,
 	WS_PYTHON_JOB = 8,
 };
-#define WS_GO_TLS (1U << 31) /* in a set of runtimes: Go's crypto/tls is probed */
 
-/* How the cause of a message is known; the numbers are those of model::trace::Evidence. */
+/* Further bits in the set of a process's runtimes. */
+enum ws_process_bit {
+	WS_GO_TLS = 1U << 31, /* Go's crypto/tls is probed */
+};
+
+/* What user space has found in a process; each runtime has a map of its own for more. */
+struct ws_process_facts {
+	__u32 runtimes; /* 1 << enum ws_actor_kind, enum ws_process_bit */
+};
+
+/* How far a process is trusted (cause/trust.h); user space says so where a runtime is known to keep the rules. */
+struct ws_trust {
+	__u32 distrust; /* 0: full trust */
+};
+
+/* How the cause of a message is known: model::trace::Evidence in Rust. */
 enum ws_evidence {
 	WS_EV_NONE = 0,
 	WS_EV_THREAD = 4,
@@ -50,17 +72,27 @@ enum ws_evidence {
 };
 
 /*
+ * A cause is a number of 64 bits: above, the cookie of the socket; below, the last bits of the number of the exchange.
+ * model::event has the same layout; src/wire.rs compares them.
+ */
+enum ws_cause_bits {
+	WS_NUMBER_BITS = 24, /* of the exchange, or of the stream's id */
+	WS_SOCKET_BITS = 38, /* of the socket's cookie, in a cause that names a stream */
+};
+#define WS_NUMBER_MASK ((1U << WS_NUMBER_BITS) - 1)
+
+/*
  * A provisional cause: a worker acts for a request that is not known yet. The worker's hand-back of its result tells
  * which request that was. No exchange has both of these bits (exchange_id()).
  */
-#define WS_PROVISIONAL (3ULL << 62)
+#define WS_PROVISIONAL (3ULL << (WS_NUMBER_BITS + WS_SOCKET_BITS))
 
 /*
  * A request that is named by its HTTP/2 stream, where the program itself tells for which stream it acts: this bit alone
- * of the two, the socket's cookie, and 24 bits of the stream's id. Several requests may share an exchange, but not
- * this.
+ * of the two, the socket's cookie, and the last bits of the stream's id. Several requests may share an exchange, but
+ * not a stream.
  */
-#define WS_BY_STREAM (1ULL << 62)
+#define WS_BY_STREAM (1ULL << (WS_NUMBER_BITS + WS_SOCKET_BITS))
 
 /* The system call that moved the bytes. */
 enum ws_abi {
@@ -184,8 +216,8 @@ enum ws_alias_what {
 	WS_ALIAS_NAME = 0, /* cause 0: it stands for a request that is not known */
 	WS_ALIAS_GUESS = 1,
 	WS_ALIAS_WAKE_UP = 2,
-	WS_ALIAS_STREAM =
-		3, /* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */
+	/* a request is about to be sent on this stream (WS_BY_STREAM), for this cause: 0 if none is known */
+	WS_ALIAS_STREAM = 3,
 };
 
 struct ws_alias {
@@ -226,8 +258,8 @@ struct ws_context {
 enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4 };
 
 enum ws_verdict_flag {
-	WS_V_PLAINTEXT =
-		1,	   /* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
+	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
+	WS_V_PLAINTEXT = 1,
 	WS_V_SHARED = 2,   /* carries many requests at a time, answered in any order */
 	WS_V_DELIVERS = 4, /* brings deliveries to its client, which begins the work when it reads one */
 	WS_V_PULLS = 8,	   /* the client asks for these deliveries; such a request has no cause */
@@ -261,9 +293,6 @@ struct ws_flow_key {
 	__u8 role;
 	__u32 pad;
 };
-
-#define WS_LOG2_BUCKETS 24 /* of microseconds: 1, 2–3, 4–7, … */
-#define WS_FLOW_DROPS 4
 
 struct ws_flow_drop {
 	__u32 reason; /* of the kernel's enum skb_drop_reason */
@@ -337,49 +366,54 @@ enum ws_inject_mode {
 	WS_INJECT_EVERY = 2, /* a socket stays while it certainly speaks HTTP/1 */
 };
 
-/* Per-CPU counters: why a context was put into a request, or why not. Their names stand in src/wire.rs. */
+/* Per-CPU counters: why a context was put into a request, or why not. Named as those below. */
 enum ws_inject_counter {
-	WS_I_ENROLLED,
-	WS_I_REFUSED, /* another user of sockmap, or no room: left alone */
+	WS_I_INJECT_ENROLLED,
+	WS_I_INJECT_REFUSED, /* another user of sockmap, or no room: left alone */
 	WS_I_INJECTED,
-	WS_I_OWN, /* the application sent a context itself */
-	WS_I_NOT_HTTP,
-	WS_I_PARTIAL, /* the header block does not end in this call, or is too long */
-	WS_I_BUSY,    /* bytes on their way, or no room in the send buffer */
-	WS_I_UNKNOWN, /* acts for a request whose context could not be read */
-	WS_I_FAILED,  /* the kernel gave no memory */
-	WS_I_LEFT,
-	WS_I_RECEIVED,	      /* requests with a context */
-	WS_I_OPTION,	      /* segments sent with a context in an option of TCP */
-	WS_I_NO_ROOM,	      /* other options left no room for it */
-	WS_I_OPTION_RECEIVED, /* requests that came with such an option */
+	WS_I_INJECT_OWN_CONTEXT, /* the application sent a context itself */
+	WS_I_INJECT_NOT_HTTP,
+	WS_I_INJECT_PARTIAL_HEAD,    /* the header block does not end in this call, or is too long */
+	WS_I_INJECT_BUSY,	     /* bytes on their way, or no room in the send buffer */
+	WS_I_INJECT_UNKNOWN_CONTEXT, /* acts for a request whose context could not be read */
+	WS_I_INJECT_FAILED,	     /* the kernel gave no memory */
+	WS_I_INJECT_LEFT,
+	WS_I_RECEIVED_CONTEXTS, /* requests with a context */
+	WS_I_OPTION_SENT,	/* segments sent with a context in an option of TCP */
+	WS_I_OPTION_NO_ROOM,	/* other options left no room for it */
+	WS_I_OPTION_RECEIVED,	/* requests that came with such an option */
 	WS_I_MAX,
 };
 
-/* Per-CPU counters. Their names stand in src/wire.rs. */
+/*
+ * Per-CPU counters. Users see each under its name here, in lower case and without the prefix (`wirespan status`,
+ * `/metrics`): the name is part of the interface.
+ */
 enum ws_counter {
-	WS_C_MESSAGES,	      /* data records emitted */
-	WS_C_LOST_RING,	      /* records lost: ring buffer full */
-	WS_C_LOST_STATE,      /* calls lost: no memory for socket or task state */
-	WS_C_PEEK,	      /* MSG_PEEK calls, not messages */
-	WS_C_WOULD_BLOCK,     /* EAGAIN and its kin, not messages */
-	WS_C_UNREADABLE,      /* payloads that could not be read */
-	WS_C_IGNORED,	      /* calls on connections with verdict ignore */
-	WS_C_PAIRED,	      /* responses emitted together with their request */
-	WS_C_PLAINTEXT,	      /* records of TLS plaintext emitted */
-	WS_C_UNBOUND,	      /* calls of TLS libraries whose socket is not known */
-	WS_C_FLOW_SPILLED,    /* bundles that went out on their own: the table was full */
-	WS_C_FLOW_LOST,	      /* bundles lost: the ring of spilled ones was full, too */
-	WS_C_FLOW_UNLISTED,   /* connections beyond the table of sockets: bundled with each message instead */
-	WS_C_STREAMS,	      /* requests named by their HTTP/2 stream, received or sent */
-	WS_C_STREAMS_UNKNOWN, /* such requests whose stream or connection could not be found */
+	WS_C_RECORDS,			/* data records emitted */
+	WS_C_LOST_RING_FULL,		/* records lost: ring buffer full */
+	WS_C_LOST_NO_STATE,		/* calls lost: no memory for socket or task state */
+	WS_C_PEEKS,			/* MSG_PEEK calls, not messages */
+	WS_C_WOULD_BLOCK,		/* EAGAIN and its kin, not messages */
+	WS_C_UNREADABLE_PAYLOADS,	/* payloads that could not be read */
+	WS_C_IGNORED_CALLS,		/* calls on connections with verdict ignore */
+	WS_C_PAIRED,			/* responses emitted together with their request */
+	WS_C_PLAINTEXT_RECORDS,		/* records of TLS plaintext emitted */
+	WS_C_PLAINTEXT_WITHOUT_SOCKET,	/* calls of TLS libraries whose socket is not known */
+	WS_C_FLOWS_SPILLED,		/* bundles that went out on their own: the table was full */
+	WS_C_LOST_FLOWS,		/* bundles lost: the ring of spilled ones was full, too */
+	WS_C_FLOW_SOCKETS_BEYOND_TABLE, /* connections beyond the table of sockets: bundled with each message instead */
+	WS_C_STREAMS_NAMED,		/* requests named by their HTTP/2 stream, received or sent */
+	WS_C_STREAMS_UNKNOWN,		/* such requests whose stream or connection could not be found */
 #ifdef WS_CHECKED_RECORDS
-	WS_C_CHECKED, /* data records whose owner was compared */
-	WS_C_CORRUPT, /* times that a task found another task's mark on its record */
+	WS_C_CHECKED_RECORDS, /* data records whose owner was compared */
+	WS_C_CORRUPT_RECORDS, /* times that a task found another task's mark on its record */
 #endif
 	WS_C_MAX,
 };
 
+_Static_assert(sizeof(struct ws_process_facts) == 4, "contract");
+_Static_assert(sizeof(struct ws_trust) == 4, "contract");
 _Static_assert(sizeof(struct ws_actor) == 48, "contract");
 _Static_assert(sizeof(struct ws_tuple) == 40, "contract");
 #ifdef WS_CHECKED_RECORDS
@@ -393,6 +427,7 @@ _Static_assert(sizeof(struct ws_task) == 64, "contract");
 _Static_assert(sizeof(struct ws_alias) == 32, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
+_Static_assert(sizeof(struct ws_flow_drop) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_counts) == 336, "contract");
 _Static_assert(sizeof(struct ws_flow) == 392, "contract");
 _Static_assert(sizeof(struct ws_flow_adopt) == 96, "contract");

@@ -1,44 +1,81 @@
-//! Makes Rust types of `bpf/wire.h`, so that no offset, size or number of the contract is written twice.
+//! Makes Rust types of `bpf/wire.h` and of the runtimes' `contract.h`, so that no offset, size or number of the
+//! contract is written twice.
 //!
 //! The compiler describes types in BTF only where they are used. So a source file is written that uses every struct and
-//! enum of the header, and its BTF is read. A field may be an integer, an array of integers, a struct of the header or
-//! an array of such structs. Holes are refused: they would carry bytes that nobody wrote.
+//! enum of the headers, and its BTF is read. A field may be an integer, an array of integers, a struct of the headers
+//! or an array of such structs. Holes are refused: they would carry bytes that nobody wrote. A struct without a size
+//! assert is refused too: the assert makes a change of the size visible in the header.
 
 use libbpf_rs::btf::types::{Array, Enum, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize as _};
+use std::error::Error;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-type Text = Result<String, Box<dyn std::error::Error>>;
+type Text = Result<String, Box<dyn Error>>;
 
-/// The kind (`struct` or `enum`) and name of each definition in the header.
-fn definitions(header: &str) -> impl Iterator<Item = (&str, &str)> {
-    header.lines().filter_map(|line| {
-        let (kind, rest) = line.split_once(' ')?;
-        let (name, _) = rest.split_once(" {")?;
-        matches!(kind, "struct" | "enum").then_some((kind, name)).filter(|(_, name)| name.starts_with("ws_"))
-    })
+/// A header of the contract.
+pub(crate) struct Header {
+    /// Below `bpf/`.
+    path: PathBuf,
+    text: String,
 }
 
-/// A C source that uses every definition of the header.
-pub(crate) fn source(header: &str) -> String {
-    let mut text = "#include \"vmlinux.h\"\n#include \"wire.h\"\n".to_string();
-    for (kind, name) in definitions(header) {
+/// `bpf/wire.h`, and the `contract.h` of each runtime that has one.
+pub(crate) fn headers(bpf: &Path) -> Result<Vec<Header>, Box<dyn Error>> {
+    let mut paths = vec![PathBuf::from("wire.h")];
+    for folder in bpf.join("runtime").read_dir()? {
+        paths.push(Path::new("runtime").join(folder?.file_name()).join("contract.h"));
+    }
+    paths.retain(|path| bpf.join(path).is_file());
+    paths.sort_unstable();
+    let read = |path: PathBuf| Ok(Header { text: std::fs::read_to_string(bpf.join(&path))?, path });
+    paths.into_iter().map(read).collect()
+}
+
+impl Header {
+    /// The kind (`struct` or `enum`) and name of each definition.
+    fn definitions(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.text.lines().filter_map(|line| {
+            let (kind, rest) = line.split_once(' ')?;
+            let (name, _) = rest.split_once(" {")?;
+            matches!(kind, "struct" | "enum").then_some((kind, name))
+        })
+    }
+
+    fn asserts_size_of(&self, name: &str) -> bool {
+        self.text.contains(&format!("_Static_assert(sizeof(struct {name}) == "))
+    }
+}
+
+/// A C source that uses every definition of the headers.
+pub(crate) fn source(headers: &[Header]) -> String {
+    let mut text = "#include \"vmlinux.h\"\n".to_string();
+    for header in headers {
+        let _ = writeln!(text, "#include \"{}\"", header.path.display());
+    }
+    for (kind, name) in headers.iter().flat_map(Header::definitions) {
         let _ = writeln!(text, "{kind} {name} use_of_{name};");
     }
     text
 }
 
-/// Rust types for every definition of the header.
-pub(crate) fn types(header: &str, object: &Path) -> Text {
+/// Rust types for every definition of the headers.
+pub(crate) fn types(headers: &[Header], object: &Path) -> Text {
     let btf = Btf::from_path(object)?;
     let mut text = String::new();
-    for (kind, name) in definitions(header) {
-        let missing = || format!("{kind} {name} of wire.h is not in the BTF");
-        text += &match kind {
-            "struct" => structure(&btf, name, btf.type_by_name::<Struct<'_>>(name).ok_or_else(missing)?)?,
-            _ => enumeration(name, btf.type_by_name::<Enum<'_>>(name).ok_or_else(missing)?)?,
-        };
+    for header in headers {
+        for (kind, name) in header.definitions() {
+            let missing = || format!("{kind} {name} of {} is not in the BTF", header.path.display());
+            if kind == "enum" {
+                text += &enumeration(name, btf.type_by_name::<Enum<'_>>(name).ok_or_else(missing)?)?;
+                continue;
+            }
+            if !header.asserts_size_of(name) {
+                return Err(format!("struct {name} of {} has no size assert", header.path.display()).into());
+            }
+            text += &structure(&btf, name, btf.type_by_name::<Struct<'_>>(name).ok_or_else(missing)?)?;
+        }
     }
     Ok(text)
 }
@@ -51,15 +88,24 @@ fn type_name(c: &str) -> String {
 
 fn enumeration(name: &str, members: Enum<'_>) -> Text {
     let mut text = String::new();
-    let mut names = String::new();
+    let mut counters = Vec::new();
     for member in members.iter() {
-        let (Some(c), value) = (member.name.and_then(|n| n.to_str()), member.value) else { continue };
+        let c = member.name.and_then(|n| n.to_str()).ok_or("an enumerator without a name")?;
+        // Compilers disagree on whether the highest bit is a sign.
+        let value = member.value as u32;
         writeln!(text, "/// Of `enum {name}`.\npub(crate) const {c}: u32 = {value};")?;
-        write!(names, "({c:?}, {value}), ")?;
+        if name.ends_with("_counter") {
+            let shown = c.splitn(3, '_').nth(2).ok_or_else(|| format!("{c} is not WS_LETTER_NAME"))?;
+            counters.push(format!("({c}, {:?}), ", shown.to_lowercase()));
+        }
     }
-    writeln!(text, "/// Names and numbers of `enum {name}`.")?;
-    writeln!(text, "pub(crate) const {}: &[(&str, u32)] = &[{names}];\n", name.to_uppercase())?;
-    Ok(text)
+    // The last one is their number.
+    if counters.pop().is_some() {
+        let (len, all) = (counters.len(), counters.concat());
+        writeln!(text, "/// The counters of `enum {name}`, and their names as users see them.")?;
+        writeln!(text, "pub(crate) const {}S: [(u32, &str); {len}] = [{all}];", name.to_uppercase())?;
+    }
+    Ok(text + "\n")
 }
 
 /// Type of a field, its size, and how it is read and written at an offset of `b`.
@@ -70,7 +116,7 @@ struct Field {
     write: String,
 }
 
-fn field(ty: BtfType<'_>, name: &str, at: usize) -> Result<Field, Box<dyn std::error::Error>> {
+fn field(ty: BtfType<'_>, name: &str, at: usize) -> Result<Field, Box<dyn Error>> {
     let ty = ty.skip_mods_and_typedefs();
     if let Ok(int) = Int::try_from(ty) {
         let size = int.bits as usize / 8;
@@ -133,6 +179,8 @@ fn structure(btf: &Btf<'_>, c: &str, of: Struct<'_>) -> Text {
          Some(Self {{\n{reads}        }})\n    }}\n\n    \
          /// The bytes of the struct.\n    #[inline]\n    \
          pub(crate) fn to_bytes(self) -> [u8; {size}] {{\n        let mut b = [0; {size}];\n{writes}        \
-         b\n    }}\n}}\n\n"
+         b\n    }}\n}}\n\n\
+         impl super::WireStruct for {rust} {{\n    \
+         fn to_vec(&self) -> Vec<u8> {{\n        self.to_bytes().to_vec()\n    }}\n}}\n\n"
     ))
 }

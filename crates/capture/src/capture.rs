@@ -22,6 +22,7 @@ use std::any::Any;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::time::Duration;
+use wirespan_model::event::MAX_PAYLOAD_BYTES;
 use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
@@ -55,9 +56,9 @@ impl Capture {
         if !rustix::process::geteuid().is_root() {
             return Err(CaptureError::Privilege);
         }
-        if options.payload_bytes > 4096 || !options.ring_bytes.is_power_of_two() {
+        if options.payload_bytes > MAX_PAYLOAD_BYTES || !options.ring_bytes.is_power_of_two() {
             return Err(CaptureError::Config(format!(
-                "payload_bytes is {} (at most 4096), ring_bytes is {} (a power of two)",
+                "payload_bytes is {} (at most {MAX_PAYLOAD_BYTES}), ring_bytes is {} (a power of two)",
                 options.payload_bytes, options.ring_bytes
             )));
         }

@@ -1,11 +1,11 @@
 //! Debug build: verifies the checksum that the kernel programs give to every data record (docs/preemption.md, "Checked
 //! records"). The kernel's half is `bpf/core/checked.h`.
 
-use crate::wire::contract::Data;
+use crate::wire::contract::{Data, WS_CHECKED_PAYLOAD};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the payload that the checksum covers.
-const PAYLOAD: usize = 256;
+const PAYLOAD: usize = WS_CHECKED_PAYLOAD as usize;
 /// Bytes of the header before the checksum itself, which is its last field.
 const HEADER: usize = Data::SIZE - 8;
 

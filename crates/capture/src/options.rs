@@ -1,12 +1,13 @@
-//! What can be chosen.
+//! What can be chosen, with the defaults that users see: `src/config` takes them from here.
 
 use crate::inject::Propagate;
 use crate::source::flow::FlowOptions;
+use wirespan_model::event::DEFAULT_PAYLOAD_BYTES;
 
 /// What to capture, and how much of it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Payload bytes per call by default; at most 4096.
+    /// Payload bytes per call by default; at most [`MAX_PAYLOAD_BYTES`](wirespan_model::event::MAX_PAYLOAD_BYTES).
     pub payload_bytes: u32,
     /// Bytes of records of a new connection that carry all their payload, until a verdict says what to copy.
     pub young_bytes: u32,
@@ -35,7 +36,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            payload_bytes: 512,
+            payload_bytes: DEFAULT_PAYLOAD_BYTES,
             young_bytes: 256 << 10,
             ring_bytes: 8 << 20,
             rung: None,

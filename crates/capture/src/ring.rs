@@ -4,6 +4,8 @@
 //! piece. But then the resident memory of the process counts the data twice. Here the data is mapped once, and the rare
 //! record that wraps around is copied into one piece.
 
+// Bits beside the length in a record's header: the kernel still writes the record, or has taken it back.
+use libbpf_rs::libbpf_sys::{BPF_RINGBUF_BUSY_BIT as BUSY, BPF_RINGBUF_DISCARD_BIT as DISCARDED};
 use libbpf_rs::MapCore;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
@@ -16,9 +18,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bits beside the length in a record's header: BUSY, the kernel still writes the record; DISCARD, it was taken back.
-const BUSY: u32 = 1 << 31;
-const DISCARDED: u32 = 1 << 30;
 const HEADER: usize = 8;
 
 pub(crate) struct Ring {

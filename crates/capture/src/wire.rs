@@ -1,7 +1,7 @@
 //! The kernel/user contract, user side: what the structs and numbers of `bpf/wire.h` mean, with `flow/wire.rs` for
 //! bundles.
 //!
-//! [`contract`] is made of the header by `build/contract.rs`. Records are plain C structs in host byte order; they are
+//! [`contract`] is made of the headers by `build/contract.rs`. Records are plain C structs in host byte order; they are
 //! read field by field, so that nothing depends on Rust's layout and nothing is `unsafe`.
 
 use crate::clock::Clock;
@@ -12,18 +12,28 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::broker::Delivers;
 use wirespan_model::event::{
-    Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTotals, TcpTrouble,
-    TroubleKind, PROVISIONAL, STREAM_BITS,
+    exchange_socket, Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTotals,
+    TcpTrouble, TroubleKind, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS, STREAM_BITS,
 };
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
 };
 
-/// The structs and numbers of `bpf/wire.h`.
+/// The structs and numbers of `bpf/wire.h` and of the runtimes' `contract.h`.
 pub(crate) mod contract {
     #![allow(dead_code, missing_docs)]
     include!(concat!(env!("OUT_DIR"), "/contract.rs"));
 }
+
+/// A struct of the contract, which user space may write into a map of the kernel programs.
+pub(crate) trait WireStruct {
+    /// Its bytes.
+    fn to_vec(&self) -> Vec<u8>;
+}
+
+// What `wirespan_model` says of causes and of the bytes of calls is what the kernel programs do.
+const _: () = assert!(NUMBER_BITS == WS_NUMBER_BITS && SOCKET_BITS == WS_SOCKET_BITS);
+const _: () = assert!(MAX_PAYLOAD_BYTES == WS_MAX_PLAINTEXT && MAX_CALL_BYTES == WS_MAX_PAYLOAD);
 
 /// Why a record was not understood: the kernel side is of another version.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,7 +178,7 @@ fn alias(record: &[u8], clock: &Clock) -> Option<Event> {
     let kind = match a.what.into() {
         WS_ALIAS_STREAM => {
             return Some(Event::Stream(StreamCause {
-                socket: SocketId((a.provisional & !PROVISIONAL) >> 24),
+                socket: SocketId(exchange_socket(a.provisional & !PROVISIONAL)),
                 stream: a.provisional & STREAM_BITS,
                 cause: a.cause,
                 evidence: evidence(a.evidence),
@@ -234,47 +244,6 @@ pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
     };
     contract::Verdict { bytes: verdict.bytes, copy: copy as u8, flags: flags as u8 }
 }
-
-/// Names of the counters, as users see them, by `enum ws_counter`.
-pub(crate) const COUNTERS: [(u32, &str); WS_C_MAX as usize] = [
-    (WS_C_MESSAGES, "records"),
-    (WS_C_LOST_RING, "lost_ring_full"),
-    (WS_C_LOST_STATE, "lost_no_state"),
-    (WS_C_PEEK, "peeks"),
-    (WS_C_WOULD_BLOCK, "would_block"),
-    (WS_C_UNREADABLE, "unreadable_payloads"),
-    (WS_C_IGNORED, "ignored_calls"),
-    (WS_C_PAIRED, "paired"),
-    (WS_C_PLAINTEXT, "plaintext_records"),
-    (WS_C_UNBOUND, "plaintext_without_socket"),
-    (WS_C_FLOW_SPILLED, "flows_spilled"),
-    (WS_C_FLOW_LOST, "lost_flows"),
-    (WS_C_FLOW_UNLISTED, "flow_sockets_beyond_table"),
-    (WS_C_STREAMS, "streams_named"),
-    (WS_C_STREAMS_UNKNOWN, "streams_unknown"),
-    #[cfg(feature = "checked-records")]
-    (WS_C_CHECKED, "checked_records"),
-    #[cfg(feature = "checked-records")]
-    (WS_C_CORRUPT, "corrupt_records"),
-];
-
-/// Names of the counters of injected contexts, by `enum ws_inject_counter`.
-pub(crate) const INJECT_COUNTERS: [(u32, &str); WS_I_MAX as usize] = [
-    (WS_I_ENROLLED, "inject_enrolled"),
-    (WS_I_REFUSED, "inject_refused"),
-    (WS_I_INJECTED, "injected"),
-    (WS_I_OWN, "inject_own_context"),
-    (WS_I_NOT_HTTP, "inject_not_http"),
-    (WS_I_PARTIAL, "inject_partial_head"),
-    (WS_I_BUSY, "inject_busy"),
-    (WS_I_UNKNOWN, "inject_unknown_context"),
-    (WS_I_FAILED, "inject_failed"),
-    (WS_I_LEFT, "inject_left"),
-    (WS_I_RECEIVED, "received_contexts"),
-    (WS_I_OPTION, "option_sent"),
-    (WS_I_NO_ROOM, "option_no_room"),
-    (WS_I_OPTION_RECEIVED, "option_received"),
-];
 
 /// Sum of a counter over all processors; `counters` is a per-CPU array of them.
 pub(crate) fn counter(counters: &impl MapCore, which: u32) -> u64 {
@@ -362,10 +331,11 @@ mod tests {
 
     #[test]
     fn every_counter_has_its_own_name() {
-        for (of, all) in [(contract::WS_COUNTER, &COUNTERS[..]), (contract::WS_INJECT_COUNTER, &INJECT_COUNTERS[..])] {
-            for (name, n) in &of[..of.len() - 1] {
-                assert_eq!(all.iter().filter(|c| c.0 == *n).count(), 1, "{name}");
-            }
+        let all: Vec<_> = contract::WS_COUNTERS.iter().chain(&contract::WS_INJECT_COUNTERS).collect();
+        assert_eq!(all.len() as u32, WS_C_MAX + contract::WS_I_MAX);
+        for (_, name) in &all {
+            assert_eq!(all.iter().filter(|c| c.1 == *name).count(), 1, "{name}");
         }
+        assert!(all.contains(&&(contract::WS_C_LOST_RING_FULL, "lost_ring_full")), "as docs and users know it");
     }
 }

@@ -15,7 +15,7 @@ struct actor_key {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536); /* set before loading */
+	__uint(max_entries, 1); /* set by user space */
 	__type(key, struct actor_key);
 	__type(value, struct attribution);
 } actors SEC(".maps");

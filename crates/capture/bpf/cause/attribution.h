@@ -32,15 +32,15 @@ static __always_inline bool is_by_stream(__u64 cause)
 /* The cookie of the socket on which a request came, for both names of requests; 0 for a provisional cause. */
 static __always_inline __u64 socket_of(__u64 cause)
 {
-	return is_provisional(cause) ? 0 : (cause & ~WS_PROVISIONAL) >> 24;
+	return is_provisional(cause) ? 0 : (cause & ~WS_PROVISIONAL) >> WS_NUMBER_BITS;
 }
 
 /* The name of a request by its stream; 0 if the cookie of the socket is too large for it (sock.h). */
 static __always_inline __u64 by_stream(__u64 cookie, __u32 stream)
 {
-	if (!cookie || cookie >> 38 || !stream)
+	if (!cookie || cookie >> WS_SOCKET_BITS || !stream)
 		return 0;
-	return WS_BY_STREAM | cookie << 24 | (stream & 0xffffff);
+	return WS_BY_STREAM | exchange_of(cookie, stream);
 }
 
 /*
@@ -86,7 +86,7 @@ static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 w
 
 	e.time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 }
 
 static __always_inline void tell_alias(__u64 provisional, __u64 cause, __u8 what)
@@ -219,7 +219,8 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 		if (how == HOW_CHAIN || from->authoritative || from->answers)
 			return;
 		/* It waits for a further request of its connection, and `from` has read that request. */
-		if (from->state == ACTS_OWN && from->cause >> 24 == to->cause >> 24 && from->cause > to->cause) {
+		if (from->state == ACTS_OWN && from->cause >> WS_NUMBER_BITS == to->cause >> WS_NUMBER_BITS &&
+		    from->cause > to->cause) {
 			lend(from, to, place, how);
 			return;
 		}

@@ -29,7 +29,8 @@ struct cause {
 /* Whether reading this socket brings work (a request or a delivery), not an answer. */
 static __always_inline bool brings_work(const struct sock_state *s)
 {
-	return s->request_direction == WS_INGRESS || (s->delivers && (!s->cause || s->cause >> 24 == s->cookie));
+	return s->request_direction == WS_INGRESS ||
+	       (s->delivers && (!s->cause || s->cause >> WS_NUMBER_BITS == s->cookie));
 }
 
 /*
@@ -76,7 +77,7 @@ static __always_inline void follow_answer(struct sock_state *s, struct attributi
 	if (first && !s->shared && s->tuple.transport != WS_UDP)
 		answer_for_another(s, a, c->exchange);
 	if (s->shared || s->tuple.transport == WS_UDP) {
-		if (a->cause >> 24 == s->cookie)
+		if (a->cause >> WS_NUMBER_BITS == s->cookie)
 			c->exchange = a->cause;
 	} else if (first && s->exchange && by_rule(a) && !is_by_stream(by_rule(a))) {
 		if (by_rule(a) == c->exchange) {
@@ -176,7 +177,7 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 /* A delivery is read. This ends the work on the last delivery of the same connection. */
 static __always_inline void follow_delivery(struct sock_state *s, struct attribution *a, __u8 how)
 {
-	if (a->state == ACTS_OWN && a->cause >> 24 == s->cookie)
+	if (a->state == ACTS_OWN && a->cause >> WS_NUMBER_BITS == s->cookie)
 		a->state = ACTS_ANSWERED;
 	take(a, exchange_id(s), how);
 }
@@ -238,7 +239,7 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		if (bits & MESSAGE_SHORT && s->exchange <= 1)
 			return 0;
 		/* A client that sends the next request has got its answer, maybe from another actor. */
-		if (!s->shared && a->cause >> 24 == s->cookie && a->state == ACTS_OWN)
+		if (!s->shared && a->cause >> WS_NUMBER_BITS == s->cookie && a->state == ACTS_OWN)
 			a->state = ACTS_ANSWERED;
 		end_aftermath(a);
 		take(a, c->exchange, how);
@@ -251,7 +252,7 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		 */
 		if (first || s->shared || (!pid && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
-	} else if (s->delivers && (!s->cause || s->cause >> 24 == s->cookie)) {
+	} else if (s->delivers && (!s->cause || s->cause >> WS_NUMBER_BITS == s->cookie)) {
 		follow_delivery(s, a, how);
 		return 0;
 	} else if (s->shared && s->mixed) {

@@ -27,38 +27,38 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct ws_trust);
 } trust SEC(".maps");
 
 static __always_inline __u32 distrust_of(__u32 pid)
 {
-	__u32 *distrust;
+	const struct ws_trust *known;
 
 	if (!pid)
 		return 0;
-	distrust = bpf_map_lookup_elem(&trust, &pid);
-	return distrust ? *distrust : WS_DISTRUST_NEW;
+	known = bpf_map_lookup_elem(&trust, &pid);
+	return known ? known->distrust : WS_DISTRUST_NEW;
 }
 
 static __always_inline void out_of_turn(__u32 pid)
 {
-	__u32 distrust = distrust_of(pid) + WS_DISTRUST_MORE;
+	struct ws_trust new = { .distrust = distrust_of(pid) + WS_DISTRUST_MORE };
 
 	if (!pid)
 		return;
-	if (distrust > WS_DISTRUST_MOST)
-		distrust = WS_DISTRUST_MOST;
-	bpf_map_update_elem(&trust, &pid, &distrust, BPF_ANY);
+	if (new.distrust > WS_DISTRUST_MOST)
+		new.distrust = WS_DISTRUST_MOST;
+	bpf_map_update_elem(&trust, &pid, &new, BPF_ANY);
 }
 
 static __always_inline void in_turn(__u32 pid)
 {
-	__u32 distrust = distrust_of(pid);
+	struct ws_trust new = { .distrust = distrust_of(pid) };
 
-	if (!pid || !distrust)
+	if (!pid || !new.distrust)
 		return;
-	distrust--;
-	bpf_map_update_elem(&trust, &pid, &distrust, BPF_ANY);
+	new.distrust--;
+	bpf_map_update_elem(&trust, &pid, &new, BPF_ANY);
 }
 
 /*

@@ -16,8 +16,6 @@
 
 #else
 
-#define WS_CHECKED_PAYLOAD 256
-
 /* What a task knows of the record that it builds. It stands apart from the record: no other task can write here. */
 struct record_owner {
 	__u64 mark; /* thread id and `taken` */
@@ -47,7 +45,7 @@ static __always_inline void take_record(__u64 *owner)
 	own->taken++;
 	own->mark = (__u64)bpf_get_current_task_btf()->pid << 32 | (__u32)own->taken;
 	if (*(volatile __u64 *)owner)
-		count(WS_C_CORRUPT);
+		count(WS_C_CORRUPT_RECORDS);
 	*(volatile __u64 *)owner = own->mark;
 }
 
@@ -56,7 +54,7 @@ static __always_inline void release_record(__u64 *owner)
 	struct record_owner *own = record_owner();
 
 	if (own && *(volatile __u64 *)owner != own->mark)
-		count(WS_C_CORRUPT);
+		count(WS_C_CORRUPT_RECORDS);
 	*(volatile __u64 *)owner = 0;
 }
 
@@ -92,9 +90,9 @@ static __always_inline void sign_record(struct ws_data *d, const __u64 *owner)
 
 	if (!own)
 		return;
-	count(WS_C_CHECKED);
+	count(WS_C_CHECKED_RECORDS);
 	if (*(const volatile __u64 *)owner != own->mark)
-		count(WS_C_CORRUPT);
+		count(WS_C_CORRUPT_RECORDS);
 	d->checksum = own->checksum;
 }
 

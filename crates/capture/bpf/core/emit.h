@@ -40,9 +40,9 @@ static __always_inline void emit_record(struct scratch *r, __u32 payload, __u32 
 	if (size > sizeof(r->payload))
 		size = sizeof(r->payload);
 	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + size, BPF_RB_NO_WAKEUP))
-		count_held(WS_C_LOST_RING);
+		count_held(WS_C_LOST_RING_FULL);
 	else
-		count_held(WS_C_MESSAGES);
+		count_held(WS_C_RECORDS);
 }
 
 #else
@@ -59,9 +59,9 @@ __noinline int emit_scratch(__u32 size)
 	if (size > sizeof(r->payload))
 		size = sizeof(r->payload);
 	if (bpf_ringbuf_output(&events, r, sizeof(r->data) + size, BPF_RB_NO_WAKEUP))
-		count_held(WS_C_LOST_RING);
+		count_held(WS_C_LOST_RING_FULL);
 	else
-		count_held(WS_C_MESSAGES);
+		count_held(WS_C_RECORDS);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 * 1024 * 1024); /* set by user space */
+	__uint(max_entries, 4096); /* set by user space */
 } events SEC(".maps");
 
 /* Processes of targets that are born, change their program or end: user space waits for these without polling. */
@@ -85,7 +85,7 @@ const volatile __u32 young_bytes = 0;
 #define WS_RUN_BYTES 131072 /* after so many bytes of a run, only the beginning of each further call is copied */
 #define WS_CALL_BYTES 4096  /* length of that beginning */
 const volatile __u32 cgroup_count = 0;
-const volatile __u32 tick_ns = 4000000; /* of the kernel's coarse clock */
+const volatile __u32 tick_ns = 0; /* of the kernel's coarse clock */
 const volatile bool by_netns = false;
 const volatile bool everything = false;
 const volatile bool by_syscalls = false;

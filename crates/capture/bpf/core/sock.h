@@ -111,7 +111,7 @@ static __always_inline struct sock_state *use_sock(struct sock *sk, struct task_
 	if (!s) {
 		s = bpf_sk_storage_get(&socks, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (!s) {
-			count(WS_C_LOST_STATE);
+			count(WS_C_LOST_NO_STATE);
 			return NULL;
 		}
 		init_sock_state(s, cookie);
@@ -139,7 +139,7 @@ static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, _
 		return &a->state;
 	}
 	if (bpf_map_update_elem(&socks_by_address, &key, &empty, BPF_ANY)) {
-		count(WS_C_LOST_STATE);
+		count(WS_C_LOST_NO_STATE);
 		return NULL;
 	}
 	a = bpf_map_lookup_elem(&socks_by_address, &key);
@@ -151,7 +151,7 @@ static __always_inline struct sock_state *use_sock_by_address(struct sock *sk, _
 	 */
 	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
 	if (!cookie)
-		cookie = 1ULL << 39 | __sync_fetch_and_add(&next_socket_id, 1);
+		cookie = 1ULL << (WS_SOCKET_BITS + 1) | __sync_fetch_and_add(&next_socket_id, 1);
 	init_sock_state(&a->state, cookie);
 	if (!read_tuple(&a->state.tuple, sk))
 		return NULL; /* `inode` stays 0, so the next call tries again */
@@ -183,7 +183,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 
 static __always_inline __u64 exchange_id(const struct sock_state *s)
 {
-	return s->cookie << 24 | (s->exchange & 0xffffff);
+	return exchange_of(s->cookie, s->exchange);
 }
 
 /*

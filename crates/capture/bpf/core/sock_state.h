@@ -16,6 +16,12 @@ struct tls_half {
 	__u8 pad[2];
 };
 
+/* The id of an exchange of the socket with this cookie; it names the request, too. */
+static __always_inline __u64 exchange_of(__u64 cookie, __u32 number)
+{
+	return cookie << WS_NUMBER_BITS | (number & WS_NUMBER_MASK);
+}
+
 /* State of a socket of a target. An accepted socket begins with a copy of its listener's state (BPF_F_CLONE). */
 struct sock_state {
 	__u64 cookie;

@@ -52,7 +52,7 @@ static __always_inline struct task_state *target_task(struct task_struct *task)
 	if (!t) {
 		t = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (!t) {
-			count(WS_C_LOST_STATE);
+			count(WS_C_LOST_NO_STATE);
 			return NULL;
 		}
 	}
@@ -61,17 +61,12 @@ static __always_inline struct task_state *target_task(struct task_struct *task)
 	return t->target ? t : NULL;
 }
 
-/* What user space has found in a process; each runtime has a map of its own for more. */
-struct process_facts {
-	__u32 runtimes; /* 1 << enum ws_actor_kind, WS_GO_TLS */
-};
-
 /* By thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, struct process_facts);
+	__type(value, struct ws_process_facts);
 } processes SEC(".maps");
 
 /* Counts the changes of `processes` and of the runtimes' facts: a thread looks them up only after a change. */
@@ -85,7 +80,7 @@ struct {
 static __always_inline void learn_runtimes(struct task_struct *task, struct task_state *t)
 {
 	__u32 zero = 0, pid = task->tgid, *epoch = bpf_map_lookup_elem(&facts_epoch, &zero);
-	struct process_facts *facts;
+	struct ws_process_facts *facts;
 
 	if (!epoch || t->facts_epoch == *epoch)
 		return;

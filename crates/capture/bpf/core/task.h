@@ -15,7 +15,7 @@ static __always_inline void emit_task(struct task_struct *task, __u8 change)
 	e.actor.netns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	if (bpf_ringbuf_output(&events, &e, sizeof(e),
 			       waited_for && change == WS_EXEC ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 	if (watch_lives) {
 		struct ws_life life = { .pid = e.actor.pid, .change = change };
 
@@ -33,7 +33,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		return 0;
 	c = bpf_task_storage_get(&tasks, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!c) {
-		count(WS_C_LOST_STATE);
+		count(WS_C_LOST_NO_STATE);
 		return 0;
 	}
 	c->generation = target_generation;

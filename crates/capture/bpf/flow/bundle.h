@@ -149,7 +149,7 @@ __noinline int flow_bundle(const struct ws_flow_key *from, const struct flow_own
 	}
 	spill = bpf_ringbuf_reserve(&flow_spills, sizeof(*spill), 0);
 	if (!spill) {
-		count(WS_C_FLOW_LOST);
+		count(WS_C_LOST_FLOWS);
 		return 0;
 	}
 	spill->key = key;
@@ -158,7 +158,7 @@ __noinline int flow_bundle(const struct ws_flow_key *from, const struct flow_own
 	__builtin_memcpy(spill->counts.comm, owner->comm, WS_COMM_LEN);
 	add_due(&spill->counts, d);
 	bpf_ringbuf_submit(spill, 0);
-	count(WS_C_FLOW_SPILLED);
+	count(WS_C_FLOWS_SPILLED);
 	return 0;
 }
 

@@ -63,7 +63,7 @@ static __noinline int flow_new_datagrams(struct sock *sk, struct task_struct *ta
 	struct flow_sock *f = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!f) {
-		count(WS_C_LOST_STATE);
+		count(WS_C_LOST_NO_STATE);
 		return 0;
 	}
 	/* Filled in place, as it is too large for the stack. Other programs ignore it until `sk` is set. */

@@ -69,25 +69,24 @@ struct flow_slot {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 65536); /* set by user space, a power of two, as the next */
+	__uint(max_entries, 1); /* set by user space, a power of two, as the next */
 	__type(key, __u32);
 	__type(value, struct flow_slot);
 } flow_slots SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct flow_sock);
 } flow_sockets SEC(".maps");
 
-const volatile __u32 flow_slot_mask = 65535;
+const volatile __u32 flow_slot_mask = 0; /* set before load */
 
 /* One mark for so many places: whether any is, or was since the last sweep, in use. A sweep skips unused blocks. */
-#define FLOW_BLOCK 64
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1024); /* set by user space */
+	__uint(max_entries, 1); /* set by user space */
 	__type(key, __u32);
 	__type(value, __u32);
 } flow_blocks SEC(".maps");
@@ -125,7 +124,7 @@ struct {
 
 struct flow_bundles {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384); /* set by user space */
+	__uint(max_entries, 1); /* set by user space */
 	__type(key, struct ws_flow_key);
 	__type(value, struct ws_flow_counts);
 } flow_bundles_a SEC(".maps"), flow_bundles_b SEC(".maps");
@@ -145,7 +144,7 @@ struct {
 	       2 * 1024 * 1024); /* room for 5,000 bundles, while user space wakes up and switches the tables */
 } flow_spills SEC(".maps");
 
-const volatile __u32 flow_many = 8192; /* bundles at which user space is woken; user space sets it to half a table */
-__u32 flow_made;		       /* bundles made since the last drain */
+const volatile __u32 flow_many = 0; /* bundles at which user space is woken; user space sets it to half a table */
+__u32 flow_made;		    /* bundles made since the last drain */
 
 #endif

@@ -118,7 +118,7 @@ static __always_inline struct flow_sock *flow_take(__u64 cookie, struct flow_slo
 		struct flow_slot *s = bpf_map_lookup_elem(&flow_slots, &at);
 
 		if (s && !s->cookie && !__sync_val_compare_and_swap(&s->cookie, 0, FLOW_TAKEN)) {
-			__u32 block = at / FLOW_BLOCK, *used = bpf_map_lookup_elem(&flow_blocks, &block);
+			__u32 block = at / WS_FLOW_BLOCK, *used = bpf_map_lookup_elem(&flow_blocks, &block);
 
 			if (used && !*used)
 				*used = 1; /* after the place is taken: see flow_sweep_block() */
@@ -138,10 +138,10 @@ static __always_inline struct flow_sock *flow_room(struct sock *sk, __u64 cookie
 	if (f)
 		return f;
 	flow_unlisted_tcp = true;
-	count(WS_C_FLOW_UNLISTED);
+	count(WS_C_FLOW_SOCKETS_BEYOND_TABLE);
 	f = bpf_sk_storage_get(&flow_others, sk, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!f)
-		count(WS_C_LOST_STATE);
+		count(WS_C_LOST_NO_STATE);
 	return f;
 }
 

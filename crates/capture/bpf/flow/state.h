@@ -70,7 +70,7 @@ static __always_inline void flow_listens(struct flow_sock *f)
 	}
 	new.owner = f->owner;
 	if (bpf_map_update_elem(&flow_listeners, &key, &new, BPF_ANY))
-		count(WS_C_LOST_STATE);
+		count(WS_C_LOST_NO_STATE);
 }
 
 static __always_inline void flow_listens_no_more(struct flow_sock *f)

@@ -58,12 +58,12 @@ __noinline int flow_sweep_place(__u32 at)
  */
 static long flow_sweep_block(struct bpf_map *map, __u32 *block, __u32 *used, void *unused)
 {
-	__u32 first = *block * FLOW_BLOCK, taken = 0;
+	__u32 first = *block * WS_FLOW_BLOCK, taken = 0;
 
 	if (!*used)
 		return 0;
 	__sync_lock_test_and_set(used, 0);
-	for (int i = 0; i < FLOW_BLOCK; i++)
+	for (int i = 0; i < WS_FLOW_BLOCK; i++)
 		taken |= flow_sweep_place(first + i);
 	if (taken)
 		*used = 1;

@@ -16,7 +16,7 @@ static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock
 	__u64 cookie = bpf_get_socket_cookie(c);
 
 	if (!bpf_map_delete_elem(&inject_sockets, &cookie))
-		inject_count(WS_I_LEFT);
+		inject_count(WS_I_INJECT_LEFT);
 	i->gone = 1;
 	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags &
 					     ~((i->options ? 0 : WS_OPS_WRITE_FLAG) | WS_OPS_PARSE_ALL_FLAG));
@@ -47,10 +47,10 @@ static __always_inline void enrol(struct bpf_sock_ops *c)
 	cookie = s->cookie;
 	if (bpf_sock_hash_update(c, &inject_sockets, &cookie, BPF_NOEXIST)) {
 		i->gone = 1;
-		inject_count(WS_I_REFUSED);
+		inject_count(WS_I_INJECT_REFUSED);
 		return;
 	}
-	inject_count(WS_I_ENROLLED);
+	inject_count(WS_I_INJECT_ENROLLED);
 	bpf_sock_ops_cb_flags_set(c, c->bpf_sock_ops_cb_flags | WS_OPS_WRITE_FLAG |
 					     (inject_mode == WS_INJECT_FIRST ? WS_OPS_PARSE_ALL_FLAG : 0));
 }
@@ -163,26 +163,26 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 	__u32 size = m->size;
 
 	if (data + 4 > end || !is_http1_method(*(__u32 *)data))
-		return WS_I_NOT_HTTP;
+		return WS_I_INJECT_NOT_HTTP;
 	if (size > WS_INJECT_LONGEST)
-		return WS_I_PARTIAL;
+		return WS_I_INJECT_PARTIAL_HEAD;
 	if (bpf_msg_pull_data(m, 0, size, 0))
-		return WS_I_FAILED;
+		return WS_I_INJECT_FAILED;
 	bpf_loop(WS_INJECT_LONGEST, message_word, &source, 0);
 	if (!h->first_end)
-		return WS_I_NOT_HTTP;
+		return WS_I_INJECT_NOT_HTTP;
 	if (!h->end)
-		return WS_I_PARTIAL;
+		return WS_I_INJECT_PARTIAL_HEAD;
 	*sure = !h->open_end && h->lengths <= 1 && h->end + h->length == size;
 	if (h->own)
-		return WS_I_OWN;
+		return WS_I_INJECT_OWN_CONTEXT;
 	if (!takes_all(sk, i))
-		return WS_I_BUSY;
+		return WS_I_INJECT_BUSY;
 	a = acting(task, t);
 	if (!choose_context(&i->sent, s, a, task->pid, thread_group(task, t), i->start))
-		return WS_I_UNKNOWN;
+		return WS_I_INJECT_UNKNOWN_CONTEXT;
 	if (!put(m, i, h->first_end))
-		return WS_I_FAILED;
+		return WS_I_INJECT_FAILED;
 	tell_injected(i, (__u64)sk, s->cookie, t, h->first_end);
 	return WS_I_INJECTED;
 }
@@ -210,11 +210,11 @@ int inject_message(struct sk_msg_md *m)
 		return SK_PASS;
 	}
 	what = look(m, sk, i, s, t, task, &sure);
-	i->carried = what == WS_I_INJECTED || what == WS_I_OWN;
+	i->carried = what == WS_I_INJECTED || what == WS_I_INJECT_OWN_CONTEXT;
 	inject_count(what);
-	if (what == WS_I_FAILED)
+	if (what == WS_I_INJECT_FAILED)
 		__sync_fetch_and_add(&inject_failures, 1);
-	if (inject_mode == WS_INJECT_FIRST || !sure || what == WS_I_FAILED)
+	if (inject_mode == WS_INJECT_FIRST || !sure || what == WS_I_INJECT_FAILED)
 		i->leave = 1;
 	return SK_PASS;
 }

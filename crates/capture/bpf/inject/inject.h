@@ -134,7 +134,7 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
 					   const struct attribution *a, __u32 tid, __u32 pid, __u32 seq)
 {
-	__u64 exchange = s->cookie << 24 | ((s->exchange + 1) & 0xffffff);
+	__u64 exchange = exchange_of(s->cookie, s->exchange + 1);
 	__u64 cause = cause_of_next(s, a, tid, pid);
 	struct trace_context *came = cause ? bpf_map_lookup_elem(&contexts, &cause) : NULL;
 
@@ -168,7 +168,7 @@ static __always_inline void tell_injected(const struct inject_sock *i, __u64 sk,
 	__builtin_memcpy(e.trace, i->sent.trace, sizeof(e.trace));
 	__builtin_memcpy(e.span, i->sent.span, sizeof(e.span));
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 	t->enter_sk = sk;
 	t->enter_ns = e.time_ns;
 	t->enter_seq = i->start;

@@ -76,7 +76,7 @@ static __always_inline void send_option(struct bpf_sock_ops *c, struct bpf_sock 
 			shorten_segments(c, sk, i);
 		} else if (i->due && c->skb_len && c->snd_nxt == i->start && bpf_reserve_hdr_opt(c, sizeof(o), 0)) {
 			i->due = 0;
-			inject_count(WS_I_NO_ROOM);
+			inject_count(WS_I_OPTION_NO_ROOM);
 		}
 		return;
 	}
@@ -86,7 +86,7 @@ static __always_inline void send_option(struct bpf_sock_ops *c, struct bpf_sock 
 	__builtin_memcpy(o.trace, i->sent.trace, sizeof(o.trace));
 	__builtin_memcpy(o.span, i->sent.span, sizeof(o.span));
 	i->due = 0;
-	inject_count(bpf_store_hdr_opt(c, &o, sizeof(o), 0) ? WS_I_NO_ROOM : WS_I_OPTION);
+	inject_count(bpf_store_hdr_opt(c, &o, sizeof(o), 0) ? WS_I_OPTION_NO_ROOM : WS_I_OPTION_SENT);
 }
 
 static __always_inline bool load_option(struct bpf_sock_ops *c, struct context_option *o, __u8 letter)
@@ -137,7 +137,7 @@ static __always_inline void tell_option(const struct trace_context *c, __u64 coo
 	__builtin_memcpy(e.trace, c->trace, sizeof(e.trace));
 	__builtin_memcpy(e.span, c->span, sizeof(e.span));
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 }
 
 /* Chooses the context of a request before its first byte is queued. */
@@ -163,7 +163,7 @@ int BPF_PROG(option_send, struct sock *sk, const struct msghdr *msg)
 	if (i->looked == s->calls + 1 && i->carried)
 		return 0;
 	if (!choose_context(&chosen, s, acting(task, t), task->pid, thread_group(task, t), tp->write_seq)) {
-		inject_count(WS_I_UNKNOWN);
+		inject_count(WS_I_INJECT_UNKNOWN_CONTEXT);
 		return 0;
 	}
 	i->sent = chosen;
@@ -194,7 +194,7 @@ int BPF_PROG(option_received, struct sock *sk, int ret, int msg_flags)
 	if (!s || !tp)
 		return 0;
 	from = read_up_to(sk->__sk_common.skc_state, sk->sk_err, tp->copied_seq, tp->rcv_nxt) - ret;
-	exchange = s->cookie << 24 | ((s->exchange + (s->run != WS_INGRESS)) & 0xffffff);
+	exchange = exchange_of(s->cookie, s->exchange + (s->run != WS_INGRESS));
 	for (int n = 0; n < WS_OPTIONS_KEPT; n++) {
 		struct option_came *came = &kept->came[n];
 

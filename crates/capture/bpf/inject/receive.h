@@ -48,7 +48,7 @@ __noinline int remember_context(__u32 copied, __u64 exchange)
 	else if (!read_traceparent(&came, r->payload + at))
 		return 0; /* a malformed context is ignored, as W3C Trace Context asks */
 	else
-		inject_count(WS_I_RECEIVED);
+		inject_count(WS_I_RECEIVED_CONTEXTS);
 	remember(&contexts, &exchange, &came);
 	return 0;
 }

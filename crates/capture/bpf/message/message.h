@@ -117,7 +117,7 @@ static __always_inline void release_held(struct sock *sk)
 	if (length > WS_HELD_PAYLOAD)
 		return;
 	if (bpf_ringbuf_output(&events, h, sizeof(h->data) + length, BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 	h->data.kind = 0;
 }
 
@@ -215,7 +215,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 			s->calls++;
 	}
 	if (s->copy == WS_COPY_IGNORE) {
-		count(WS_C_IGNORED);
+		count(WS_C_IGNORED_CALLS);
 		return;
 	}
 	r = bpf_map_lookup_elem(&scratches, &cpu);
@@ -230,7 +230,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		copied = uring ? take_held(task, r->payload, ret, want) : copy_payload(r, &where, ret, want);
 		if (!copied) {
 			flags |= WS_F_UNREADABLE;
-			count(WS_C_UNREADABLE);
+			count(WS_C_UNREADABLE_PAYLOADS);
 		}
 	}
 	if (s->copy == WS_COPY_DEFAULT && s->shown < young_bytes)

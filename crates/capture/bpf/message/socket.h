@@ -28,7 +28,7 @@ static __always_inline void emit_socket(struct sock *sk, struct sock_state *s, _
 	e.tuple = s->tuple;
 	e.actor = s->actor;
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 }
 
 /* Notes the actor that opens a connection, and its cause. */

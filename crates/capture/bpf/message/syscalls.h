@@ -78,7 +78,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!t || WS_COMPAT_TASK(task))
 		return 0;
 	if (ret > 0 && is_peek(nr, regs)) {
-		count(WS_C_PEEK);
+		count(WS_C_PEEKS);
 		return 0;
 	}
 	sk = sock_of_fd(task, WS_ARG1(regs), &inode);

@@ -272,7 +272,7 @@ int BPF_PROG(sock_recv_length, struct sock *sk, int ret, int msg_flags)
 	if (counts_flows() && !(msg_flags & (MSG_PEEK | MSG_ERRQUEUE)))
 		flow_message(sk, WS_INGRESS, ret);
 	if (msg_flags & MSG_PEEK) {
-		count(WS_C_PEEK);
+		count(WS_C_PEEKS);
 		forget_held(task);
 	} else {
 		received(sk, ret, t);

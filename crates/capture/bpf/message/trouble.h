@@ -17,7 +17,7 @@ static __always_inline void emit_trouble(struct sock *sk, struct ws_trouble *e)
 	e->socket = s->cookie;
 	e->time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, e, sizeof(*e), BPF_RB_NO_WAKEUP))
-		count(WS_C_LOST_RING);
+		count(WS_C_LOST_RING_FULL);
 }
 
 /* Runs also for tail loss probes, and for the first packet of a handshake. */

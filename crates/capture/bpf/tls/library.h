@@ -113,7 +113,7 @@ struct tls_long {
 static __always_inline __u32 tls_unreadable(struct ws_data *d)
 {
 	d->flags |= WS_F_UNREADABLE;
-	count(WS_C_UNREADABLE);
+	count(WS_C_UNREADABLE_PAYLOADS);
 	return 0;
 }
 
@@ -170,7 +170,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	__u32 want;
 
 	if (!conn) {
-		count(WS_C_UNBOUND);
+		count(WS_C_PLAINTEXT_WITHOUT_SOCKET);
 		return;
 	}
 	first = direction == WS_EGRESS ? k->first : conn->run != WS_INGRESS;
@@ -217,7 +217,7 @@ static __always_inline void tls_emit(struct task_struct *task, struct tls_task *
 	d->actor.netns = conn->note.netns;
 	emitted = held || want <= WS_MAX_PLAINTEXT ? tls_emit_short(place, want, held) : tls_emit_long(place, want);
 	release_plaintext(place);
-	count(emitted ? WS_C_PLAINTEXT : WS_C_LOST_RING);
+	count(emitted ? WS_C_PLAINTEXT_RECORDS : WS_C_LOST_RING_FULL);
 }
 
 static __always_inline void tls_end(struct tls_task *k)

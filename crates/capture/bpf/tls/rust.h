@@ -138,7 +138,7 @@ static __always_inline void rust_wrote(struct task_struct *task, struct tls_task
 	if (want > WS_MAX_PLAINTEXT)
 		want = WS_MAX_PLAINTEXT;
 	if (want && bpf_probe_read_user(k->payload, want, (void *)at.base)) {
-		count(WS_C_UNREADABLE);
+		count(WS_C_UNREADABLE_PAYLOADS);
 		want = 0;
 	}
 	k->held = want;

@@ -108,7 +108,7 @@ static __always_inline struct tls_task *tls_enters(struct task_struct *task, str
 	if (k)
 		t->tls = 1;
 	else
-		count(WS_C_LOST_STATE);
+		count(WS_C_LOST_NO_STATE);
 	return k;
 }
 

@@ -14,7 +14,7 @@ use crate::object::WirespanSkel;
 use crate::on_demand;
 use crate::targets::Targets;
 use crate::wire;
-use crate::wire::contract::{WS_INJECT_EVERY, WS_INJECT_FIRST, WS_INJECT_OFF, WS_I_OPTION_RECEIVED};
+use crate::wire::contract::{self, WS_INJECT_EVERY, WS_INJECT_FIRST, WS_INJECT_OFF, WS_I_OPTION_RECEIVED};
 use libbpf_rs::{MapCore as _, MapFlags};
 use selftest::Expect;
 
@@ -80,15 +80,22 @@ pub enum Propagate {
 }
 
 impl Propagate {
+    const ALL: [Propagate; 4] = [Propagate::Off, Propagate::Auto, Propagate::First, Propagate::Every];
+
+    /// Its word in the configuration.
+    pub fn as_word(self) -> &'static str {
+        match self {
+            Propagate::Off => "off",
+            Propagate::Auto => "auto",
+            Propagate::First => "first",
+            Propagate::Every => "every",
+        }
+    }
+
     /// Reads a word of the configuration.
     pub fn from_word(word: &str) -> Result<Self, String> {
-        match word {
-            "off" => Ok(Propagate::Off),
-            "auto" => Ok(Propagate::Auto),
-            "first" => Ok(Propagate::First),
-            "every" => Ok(Propagate::Every),
-            _ => Err(format!("`{word}` is not a way to propagate; use off, auto, first or every")),
-        }
+        let found = Self::ALL.into_iter().find(|p| p.as_word() == word);
+        found.ok_or_else(|| format!("`{word}` is not a way to propagate; use off, auto, first or every"))
     }
 
     fn modes(self) -> &'static [Mode] {
@@ -239,5 +246,5 @@ fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
 /// Counters: contexts that were injected, and those that were not, by reason.
 pub(crate) fn counters(skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
     let counters = &skel.maps.inject_counters;
-    wire::INJECT_COUNTERS.map(|(which, name)| (name, wire::counter(counters, which))).to_vec()
+    contract::WS_INJECT_COUNTERS.map(|(which, name)| (name, wire::counter(counters, which))).to_vec()
 }

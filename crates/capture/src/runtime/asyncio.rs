@@ -11,6 +11,10 @@ use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract::{
+    ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_READS as READS,
+    ASYNCIO_SETTLED as SETTLED, ASYNCIO_STEP as STEP, ASYNCIO_WAKE as WAKE, ASYNCIO_WRAPPED as WRAPPED,
+};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -50,15 +54,6 @@ const LEAVES_CONTEXT: &str = "PyContext_Exit";
 /// Exported by uvloop's module, which contains libuv.
 const UVLOOP: &str = "PyInit_loop";
 const READ_START: &str = "uv_read_start";
-/// Cookies, as in `bpf/runtime/asyncio/asyncio.h`.
-const CALLBACK: u64 = 1;
-const BORN: u64 = 2;
-const SETTLED: u64 = 3;
-const STEP: u64 = 4;
-const WAKE: u64 = 5;
-const WRAPPED: u64 = 6;
-const END: u64 = 7;
-const READS: u64 = 8;
 /// Methods of futures, and of tasks, which are futures.
 const SETTLING: [&str; 3] = ["set_result", "set_exception", "cancel"];
 /// `struct PyMethodDef`: its size; the name is followed by the function.
@@ -166,7 +161,7 @@ impl<'a, 'i> Tables<'a, 'i> {
         })
     }
 
-    fn probe(&self, address: u64, cookie: u64) -> Option<Probe> {
+    fn probe(&self, address: u64, cookie: u32) -> Option<Probe> {
         Some(Probe { offset: self.image.offset(address)?, cookie })
     }
 
@@ -174,7 +169,7 @@ impl<'a, 'i> Tables<'a, 'i> {
         Some(Function::new(self.image.bytes(address, LOOKED_AT)?, address))
     }
 
-    fn entry(&self, address: u64, cookie: u64) -> Option<Probe> {
+    fn entry(&self, address: u64, cookie: u32) -> Option<Probe> {
         self.probe(self.function(address)?.points(false).enter, cookie)
     }
 
@@ -240,7 +235,7 @@ mod tests {
     }
 
     /// The names of the functions that are probed, where the file has them, and their cookies.
-    fn probed(file: &str) -> Option<(Tasks, Vec<(String, u64)>)> {
+    fn probed(file: &str) -> Option<(Tasks, Vec<(String, u32)>)> {
         elf::with(Path::new(file), |image| {
             let tasks = plan(image);
             let all = image.named(|name| Some(String::from_utf8_lossy(name).to_string()));

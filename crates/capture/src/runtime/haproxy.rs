@@ -9,6 +9,7 @@ use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::Function;
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract::{HaproxyFacts, WS_HAPROXY_STREAM};
 use std::collections::HashMap;
 
 /// HAProxy.
@@ -21,8 +22,6 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
     "calls of HAProxy are joined by guess if several requests were read before they were sent on",
 )];
 const FACTS: &str = "haproxy_facts";
-/// `WS_HAPROXY_STREAM`.
-const HAPROXY_STREAM: u32 = 6;
 
 impl Runtime for HaProxy {
     fn programs(&self) -> &'static [Program] {
@@ -41,7 +40,7 @@ impl Runtime for HaProxy {
     fn facts(&self, image: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
         let _ = probes.first()?;
         let (functions, segment) = (Functions::of(image)?, image.code()?);
-        Some(Learn::new(FACTS, 1 << HAPROXY_STREAM, move |process| functions.facts(segment, process)))
+        Some(Learn::runtime(WS_HAPROXY_STREAM, FACTS, move |process| functions.facts(segment, process)))
     }
 }
 
@@ -80,11 +79,14 @@ impl Functions {
         Some(Probe { offset: image.offset(function.points(false).enter)?, cookie: 0 })
     }
 
-    /// `struct haproxy_facts` of a process.
-    fn facts(&self, segment: (u64, u64), process: &Process<'_>) -> Option<Vec<u8>> {
+    /// Where they are in a process.
+    fn facts(&self, segment: (u64, u64), process: &Process<'_>) -> Option<HaproxyFacts> {
         let bias = process.mapped.filter(|_| (process.is_probed)(PROGRAM))?.bias(segment);
-        let words = [self.stream.wrapping_add(bias), self.end.wrapping_add(bias), self.context];
-        Some(words.into_iter().flat_map(u64::to_ne_bytes).collect())
+        Some(HaproxyFacts {
+            stream: self.stream.wrapping_add(bias),
+            end: self.end.wrapping_add(bias),
+            context: self.context,
+        })
     }
 }
 
@@ -98,9 +100,9 @@ mod tests {
         let functions = Functions { stream: 0xfc6f0, end: 0x1acee0, made: 0, context: 0x180u64.wrapping_sub(0xa850) };
         let mapped = Some(Mapped { start: 0x5555_5559_f000, offset: 0x4f000 });
         let process = Process { pid: 1, mapped, follows_actors: true, is_probed: &|name| name == PROGRAM };
-        let bytes = functions.facts((0x4f000, 0x4f000), &process).expect("facts");
-        let words: Vec<u64> = bytes.chunks_exact(8).map(|w| u64::from_ne_bytes(w.try_into().expect("8"))).collect();
-        assert_eq!(words, [0x5555_5564_c6f0, 0x5555_556f_cee0, functions.context]);
+        let facts = functions.facts((0x4f000, 0x4f000), &process).expect("facts");
+        let HaproxyFacts { stream, end, context } = facts;
+        assert_eq!([stream, end, context], [0x5555_5564_c6f0, 0x5555_556f_cee0, functions.context]);
         let unprobed = Process { is_probed: &|_| false, ..process };
         assert_eq!(functions.facts((0x4f000, 0x4f000), &unprobed), None);
     }

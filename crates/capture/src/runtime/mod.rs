@@ -3,6 +3,8 @@
 //!
 //! To add a runtime: a module here with a type that implements [`Runtime`], one line in [`RUNTIMES`], a folder in
 //! `bpf/runtime/` with its lines in `bpf/runtime/runtimes.h`, and a kind in `bpf/wire.h`. Nothing else names a runtime.
+//! Cookies of its probes and its facts stand in `contract.h` of its folder, and are used here as Rust constants and
+//! types ([`crate::wire::contract`]).
 
 mod asyncio;
 mod go;
@@ -15,6 +17,7 @@ mod tokio;
 use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::{FactMaps, Mapped, ProbeSet};
+use crate::wire::WireStruct;
 use std::path::{Path, PathBuf};
 
 /// Every runtime that is looked for in the files of processes.
@@ -74,22 +77,40 @@ pub(crate) struct Learn {
     /// Name of the map that keeps it, by process id (thread group id of the root namespace).
     pub(crate) map: &'static str,
     /// Bit in the set of the process's runtimes; 0 if the map alone says everything.
-    pub(crate) runtime: u32,
+    pub(crate) bit: u32,
     /// The value for one process.
     pub(crate) bytes: FactBytes,
 }
 
-/// Gives the value of a facts map: a C struct of the runtime's folder in `bpf/runtime/`. The value is empty if the bit
-/// says everything. `None`: not known yet.
-pub(crate) type FactBytes = Box<dyn Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync>;
+/// Gives the value of a facts map: a struct of the contract. The value is empty if the bit says everything. `None`: not
+/// known yet.
+type FactBytes = Box<dyn Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync>;
 
 impl Learn {
-    pub(crate) fn new(
+    /// Facts of a runtime whose actors are of this kind (`enum ws_actor_kind`).
+    fn runtime<T: WireStruct>(
+        kind: u32,
         map: &'static str,
-        runtime: u32,
-        bytes: impl Fn(&Process<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
+        facts: impl Fn(&Process<'_>) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        Learn { map, runtime, bytes: Box::new(bytes) }
+        Learn { bit: 1 << kind, ..Learn::value(map, facts) } // has_runtime() in bpf/core/task_state.h reads the bit
+    }
+
+    /// A value that says everything.
+    fn value<T: WireStruct>(
+        map: &'static str,
+        value: impl Fn(&Process<'_>) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        Learn { map, bit: 0, bytes: Box::new(move |process| Some(value(process)?.to_vec())) }
+    }
+
+    /// A bit that says everything (`enum ws_process_bit`), under a name that no map has.
+    pub(crate) fn bit(
+        name: &'static str,
+        bit: u32,
+        is_set: impl Fn(&Process<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Learn { map: name, bit, bytes: Box::new(move |process| is_set(process).then(Vec::new)) }
     }
 }
 

@@ -5,6 +5,9 @@ use super::{Learn, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract::{
+    Trust, NODE_ANSWER, NODE_CLOSE, NODE_DATA, NODE_FRAME, NODE_READ, NODE_STREAM, NODE_WRITTEN, NODE_WRITTEN_END,
+};
 
 /// Programs that contain Node's HTTP/2.
 pub(super) struct Node;
@@ -24,7 +27,7 @@ impl Runtime for Node {
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
-        let (end, enter) = plan(image).into_iter().partition(|probe| probe.cookie == WRITTEN_END);
+        let (end, enter) = plan(image).into_iter().partition(|probe| probe.cookie == NODE_WRITTEN_END);
         vec![ProbeSet::new(PROGRAM, enter), ProbeSet::at_return(PROGRAM, end)]
     }
 
@@ -35,33 +38,34 @@ impl Runtime for Node {
     /// Node is known to deal with one event after the other. This need not be learnt about the process, only unlearnt:
     /// what was learnt before its frames were seen means nothing.
     fn facts(&self, _: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
-        (!probes.is_empty()).then(|| Learn::new(TRUST, 0, |_| Some(0u32.to_ne_bytes().to_vec())))
+        (!probes.is_empty()).then(|| Learn::value(TRUST, |_| Some(Trust { distrust: 0 })))
     }
 }
 
-/// Mangled names, and cookies as in `bpf/runtime/node/http2.h`.
-const FUNCTIONS: [(&str, u64); 7] = [
-    ("_ZN4node5http212Http2Session12OnStreamReadElRK8uv_buf_t", 1),
-    ("_ZN4node5http211Http2StreamC1EPNS0_12Http2SessionEN2v85LocalINS4_6ObjectEEEi24nghttp2_headers_categoryi", 2),
-    ("_ZN4node5http212Http2Session14OnFrameReceiveEP15nghttp2_sessionPK13nghttp2_framePv", 3),
-    ("_ZN4node5http212Http2Session19OnDataChunkReceivedEP15nghttp2_sessionhiPKhmPv", 4),
-    ("_ZN4node5http212Http2Session13OnStreamCloseEP15nghttp2_sessionijPv", 5),
-    ("_ZN4node5http212Http2Session18OnStreamAfterWriteEPNS_9WriteWrapEi", 6),
-    ("_ZN4node5http212Http2Session18OnStreamAfterWriteEPNS_9WriteWrapEi", WRITTEN_END),
+/// Mangled names, and cookies.
+const FUNCTIONS: [(&str, u32); 7] = [
+    ("_ZN4node5http212Http2Session12OnStreamReadElRK8uv_buf_t", NODE_READ),
+    (
+        "_ZN4node5http211Http2StreamC1EPNS0_12Http2SessionEN2v85LocalINS4_6ObjectEEEi24nghttp2_headers_categoryi",
+        NODE_STREAM,
+    ),
+    ("_ZN4node5http212Http2Session14OnFrameReceiveEP15nghttp2_sessionPK13nghttp2_framePv", NODE_FRAME),
+    ("_ZN4node5http212Http2Session19OnDataChunkReceivedEP15nghttp2_sessionhiPKhmPv", NODE_DATA),
+    ("_ZN4node5http212Http2Session13OnStreamCloseEP15nghttp2_sessionijPv", NODE_CLOSE),
+    ("_ZN4node5http212Http2Session18OnStreamAfterWriteEPNS_9WriteWrapEi", NODE_WRITTEN),
+    ("_ZN4node5http212Http2Session18OnStreamAfterWriteEPNS_9WriteWrapEi", NODE_WRITTEN_END),
 ];
 /// Optional: without it, fewer requests are known that are answered together. Before Node 14 the function had another
 /// name.
-const ANSWER: (&str, u64) =
-    ("_ZN4node5http211Http2Stream14SubmitResponseERKNS_9NgHeadersINS0_18Http2HeadersTraitsEEEi", 8);
-/// The return of the same function.
-const WRITTEN_END: u64 = 7;
+const ANSWER: (&str, u32) =
+    ("_ZN4node5http211Http2Stream14SubmitResponseERKNS_9NgHeadersINS0_18Http2HeadersTraitsEEEi", NODE_ANSWER);
 
 /// Probes of the first instructions, which save a register, so that the kernel emulates them. Nothing unless all are
 /// found: if one kind of frame is not seen, one stream is taken for another.
 fn plan(image: &Image<'_>) -> Vec<Probe> {
     let names: Vec<&str> = FUNCTIONS.iter().chain([&ANSWER]).map(|f| f.0).collect();
     let found = image.functions(&names);
-    let probe = |(name, cookie): &(&str, u64)| {
+    let probe = |(name, cookie): &(&str, u32)| {
         let offset = image.offset(found.get(name)?.address)?;
         Some(Probe { offset, cookie: *cookie })
     };

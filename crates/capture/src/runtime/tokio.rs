@@ -10,6 +10,10 @@ use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::Function;
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract::{
+    TOKIO_BORN as BORN, TOKIO_ENDS as ENDS, TOKIO_PERHAPS as PERHAPS, TOKIO_RUNS as RUNS, TOKIO_RUNS_ONLY as RUNS_ONLY,
+    TOKIO_SENDS as SENDS, TOKIO_SLEEPS as SLEEPS, TOKIO_WAKES as WAKES,
+};
 use std::collections::HashSet;
 
 /// Rust programs with tokio.
@@ -32,18 +36,8 @@ impl Runtime for Tokio {
     }
 }
 
-/// Cookies, as in `bpf/runtime/tokio/tokio.h`.
-const RUNS: u64 = 1;
-const SLEEPS: u64 = 2;
-const ENDS: u64 = 3;
-const BORN: u64 = 4;
-const SENDS: u64 = 5;
-const PERHAPS: u64 = 6;
-const WAKES: u64 = 7;
-const RUNS_ONLY: u64 = 8;
-
 /// No cookie of the kernel program: a function that stands for [`ENDS`] where that is inlined into it.
-const COMPLETE: u64 = 16;
+const COMPLETE: u32 = u32::MAX;
 
 /// Bytes of a function in which every `ret` is searched.
 const MAX_FUNCTION: u64 = 64 << 10;
@@ -85,7 +79,7 @@ fn plan(image: &Image<'_>) -> Vec<Probe> {
 }
 
 /// Cookie of a function, by its mangled name; `None` if it is not probed.
-fn cookie(mangled: &[u8]) -> Option<u64> {
+fn cookie(mangled: &[u8]) -> Option<u32> {
     const PARTS: [&[u8]; 2] = [b"5tokio", b"12futures_core"];
     if !mangled.starts_with(b"_") || !PARTS.iter().any(|part| mangled.windows(part.len()).any(|w| w == *part)) {
         return None;
@@ -95,7 +89,7 @@ fn cookie(mangled: &[u8]) -> Option<u64> {
 }
 
 /// The same by its demangled name without hashes.
-fn operation(name: &str) -> Option<u64> {
+fn operation(name: &str) -> Option<u32> {
     if let Some(of) = name.strip_prefix("tokio::runtime::task::raw::poll") {
         return (of.is_empty() || (of.starts_with("::<") && of.ends_with('>'))).then_some(RUNS);
     }

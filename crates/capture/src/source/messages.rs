@@ -3,7 +3,8 @@
 use super::Source;
 use crate::features::{MessageRung, Program};
 use crate::object::{OpenWirespanSkel, WirespanSkel};
-use crate::{runtime, tls, wire, Options};
+use crate::wire::{self, contract};
+use crate::{runtime, tls, Options};
 
 const SOCKET: MessageRung = MessageRung::SocketTracepoints;
 const SYSCALL: MessageRung = MessageRung::SyscallTracepoints;
@@ -65,7 +66,7 @@ impl Source for Messages {
     }
 
     fn counters(&self, skel: &WirespanSkel<'static>) -> Vec<(&'static str, u64)> {
-        let kernel = wire::COUNTERS.map(|(which, name)| (name, wire::counter(&skel.maps.counters, which)));
+        let kernel = contract::WS_COUNTERS.map(|(which, name)| (name, wire::counter(&skel.maps.counters, which)));
         #[cfg(feature = "checked-records")]
         let kernel = [&kernel[..], &crate::checked::counters()].concat();
         kernel.to_vec()

@@ -1,11 +1,12 @@
 //! Go's `crypto/tls`, which every Go program links statically.
 
-use super::{Calls, MAX_FUNCTION, READ, WRITE};
+use super::{Calls, MAX_FUNCTION};
 use crate::uprobe::elf::Image;
 use crate::uprobe::go_functions;
 use crate::uprobe::points::Function;
+use crate::wire::contract::{TLS_READ, TLS_WRITE};
 
-const FUNCTIONS: [(&str, u64); 2] = [("crypto/tls.(*Conn).Read", READ), ("crypto/tls.(*Conn).Write", WRITE)];
+const FUNCTIONS: [(&str, u32); 2] = [("crypto/tls.(*Conn).Read", TLS_READ), ("crypto/tls.(*Conn).Write", TLS_WRITE)];
 
 /// Where to probe; `None` if this is no Go program that uses the library.
 pub(super) fn plan(image: &Image<'_>) -> Option<Calls> {

@@ -1,8 +1,12 @@
 //! TLS libraries of C, known by their exported functions.
 
-use super::{Calls, FREE, HANDSHAKE, LENGTH_BY_POINTER, MAX_FUNCTION, READ, WRITE};
+use super::{Calls, MAX_FUNCTION};
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::{Exits, Function, Points, STEPPED};
+use crate::wire::contract::{
+    TLS_COOKIE_EX as LENGTH_BY_POINTER, TLS_FREE as FREE, TLS_HANDSHAKE as HANDSHAKE, TLS_READ as READ,
+    TLS_WRITE as WRITE,
+};
 use std::collections::HashMap;
 
 /// Assumed size of a function that was found by a call and has no symbol, bytes.
@@ -12,7 +16,7 @@ const UNKNOWN_SIZE: u64 = 64;
 struct Api {
     /// Functions that every version of the library exports.
     required: [&'static str; 2],
-    functions: &'static [(&'static str, u64)],
+    functions: &'static [(&'static str, u32)],
 }
 
 const APIS: [Api; 2] = [

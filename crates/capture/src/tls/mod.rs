@@ -18,7 +18,7 @@ use crate::runtime::{Learn, Process};
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Points};
 use crate::uprobe::{Probe, ProbeSet};
-use crate::wire::contract;
+use crate::wire::contract::WS_GO_TLS;
 use std::path::{Path, PathBuf};
 
 pub(crate) use unread::{kind as unread, KINDS as UNREAD};
@@ -34,16 +34,6 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program::uprobe("tls_rust_enter", "TLS in clear text: calls of rustls", LOST),
     Program::uprobe("tls_rust_exit", "TLS in clear text: what rustls gave", LOST),
 ];
-
-/// Cookies (`enum ws_tls_op`, `enum ws_tls_cookie`).
-const READ: u64 = contract::TLS_READ as u64;
-const WRITE: u64 = contract::TLS_WRITE as u64;
-const HANDSHAKE: u64 = contract::TLS_HANDSHAKE as u64;
-const FREE: u64 = contract::TLS_FREE as u64;
-const LENGTH_BY_POINTER: u64 = contract::TLS_COOKIE_EX as u64;
-
-/// `WS_GO_TLS`: a bit in the set of a process's runtimes.
-const GO_TLS: u32 = 1 << 31;
 
 /// Longest function that is disassembled; those of TLS libraries that are probed have a few hundred bytes.
 const MAX_FUNCTION: u64 = 64 << 10;
@@ -70,8 +60,8 @@ pub(crate) fn plan(image: &Image<'_>) -> Vec<ProbeSet> {
 /// so no state of a single thread could show this.
 pub(crate) fn facts(probes: &[ProbeSet]) -> Option<Learn> {
     let is_go = probes.iter().any(|set| set.program == "tls_go_exit");
-    let bytes = |process: &Process<'_>| (process.is_probed)("tls_go_exit").then(Vec::new);
-    is_go.then(|| Learn::new("go_tls", GO_TLS, bytes))
+    let is_probed = |process: &Process<'_>| (process.is_probed)("tls_go_exit");
+    is_go.then(|| Learn::bit("go_tls", WS_GO_TLS, is_probed))
 }
 
 /// Where the functions of one library are probed.
@@ -84,7 +74,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn add(&mut self, image: &Image<'_>, points: &Points, cookie: u64) {
+    fn add(&mut self, image: &Image<'_>, points: &Points, cookie: u32) {
         let probe = |address| image.offset(address).map(|offset| Probe { offset, cookie });
         self.enter.extend(probe(points.enter));
         match &points.exits {

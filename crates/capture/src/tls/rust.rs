@@ -4,17 +4,14 @@
 //! The probed functions are not generic, or stand in a table of virtual functions. So the compiler does not inline them
 //! into callers in another crate.
 
-use super::{Calls, MAX_FUNCTION, READ, WRITE};
+use super::{Calls, MAX_FUNCTION};
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::Function;
-use crate::wire::contract;
+use crate::wire::contract::{
+    RUST_CHUNK as CHUNK, RUST_CONSUME as CONSUME, RUST_COOKIE_VECTOR as VECTOR, RUST_FEED as FEED, TLS_COOKIE_OP,
+    TLS_READ as READ, TLS_WRITE as WRITE,
+};
 use std::collections::HashSet;
-
-/// Further cookies (`enum ws_tls_op`, `enum ws_tls_cookie`).
-const FEED: u64 = contract::RUST_FEED as u64;
-const CHUNK: u64 = contract::RUST_CHUNK as u64;
-const CONSUME: u64 = contract::RUST_CONSUME as u64;
-const VECTOR: u64 = contract::RUST_COOKIE_VECTOR as u64;
 
 /// Where to probe; `None` if this is no Rust program that uses the library and has kept its symbols.
 pub(super) fn plan(image: &Image<'_>) -> Option<Calls> {
@@ -31,24 +28,24 @@ pub(super) fn plan(image: &Image<'_>) -> Option<Calls> {
 }
 
 /// Whether the result of a function with this cookie is of interest.
-fn has_result(cookie: u64) -> bool {
+fn has_result(cookie: u32) -> bool {
     !matches!(cookie, FEED | CONSUME)
 }
 
 /// The functions of all versions of rustls that the program holds, by their cookies; empty if they do not suffice.
-fn functions(image: &Image<'_>) -> Vec<(Place, u64)> {
+fn functions(image: &Image<'_>) -> Vec<(Place, u32)> {
     let mut found = image.named(cookie);
     let mut seen = HashSet::new();
     found.retain(|(place, _)| seen.insert(place.address)); // equal code has several names
     let reads = found.iter().any(|f| matches!(f.1, READ | CHUNK));
-    if !reads || !found.iter().any(|f| f.1 & u64::from(contract::TLS_COOKIE_OP) == WRITE) {
+    if !reads || !found.iter().any(|f| f.1 & TLS_COOKIE_OP == WRITE) {
         found.clear();
     }
     found
 }
 
 /// Cookie of a function, by its mangled name; `None` if it is not probed.
-fn cookie(mangled: &[u8]) -> Option<u64> {
+fn cookie(mangled: &[u8]) -> Option<u32> {
     const CRATE: &[u8] = b"rustls";
     if !mangled.starts_with(b"_") || !mangled.windows(CRATE.len()).any(|w| w == CRATE) {
         return None;
@@ -58,7 +55,7 @@ fn cookie(mangled: &[u8]) -> Option<u64> {
 }
 
 /// The same by its demangled name without hashes.
-fn operation(name: &str) -> Option<u64> {
+fn operation(name: &str) -> Option<u32> {
     let (of, method) = name.rsplit_once("::")?;
     let of = of.strip_prefix('<').map_or(of, |of| of.strip_suffix('>').unwrap_or(of));
     if !of.starts_with("rustls::") {

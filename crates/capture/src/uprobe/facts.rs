@@ -4,6 +4,7 @@
 //! nothing is looked up in other processes. The set is written last: a program that finds a bit finds the facts.
 
 use crate::runtime::RUNTIMES;
+use crate::wire::contract::ProcessFacts;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, Object};
 use std::collections::HashMap;
 
@@ -13,8 +14,8 @@ pub(super) struct Facts {
     /// Name of the map that keeps them.
     pub(super) map: &'static str,
     /// Bit in the set of the process; 0 if the map alone says everything.
-    pub(super) runtime: u32,
-    /// The value: a C struct of `bpf/wire.h`; empty if the bit says everything.
+    pub(super) bit: u32,
+    /// The value: a struct of the contract; empty if the bit says everything.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -53,10 +54,10 @@ impl FactMaps {
         if let Some(own) = self.own.get(new.map) {
             let _ = own.update(&pid.to_ne_bytes(), &new.bytes, MapFlags::ANY);
         }
-        if new.runtime == 0 {
+        if new.bit == 0 {
             return;
         }
-        if self.processes.update(&pid.to_ne_bytes(), &set(all).to_ne_bytes(), MapFlags::ANY).is_ok() {
+        if self.processes.update(&pid.to_ne_bytes(), &set(all).to_bytes(), MapFlags::ANY).is_ok() {
             self.changed();
         }
     }
@@ -81,6 +82,6 @@ impl FactMaps {
 }
 
 /// Runtimes of a process.
-fn set(all: &[Facts]) -> u32 {
-    all.iter().fold(0, |set, facts| set | facts.runtime)
+fn set(all: &[Facts]) -> ProcessFacts {
+    ProcessFacts { runtimes: all.iter().fold(0, |set, facts| set | facts.bit) }
 }

@@ -1,13 +1,10 @@
 //! One `uprobe_multi` link: many places of one file, one process, one program.
 
 use super::plan::Probe;
-use libbpf_rs::libbpf_sys::{bpf_link_create, bpf_link_create_opts, BPF_TRACE_UPROBE_MULTI};
+use libbpf_rs::libbpf_sys::{bpf_link_create, bpf_link_create_opts, BPF_F_UPROBE_MULTI_RETURN, BPF_TRACE_UPROBE_MULTI};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
-
-/// `BPF_F_UPROBE_MULTI_RETURN`.
-const RETURN: u32 = 1;
 
 /// `errno` of a process that does not exist.
 const ESRCH: i32 = 3;
@@ -27,13 +24,13 @@ pub(super) fn attach(
     pid: u32,
 ) -> io::Result<OwnedFd> {
     let offsets: Vec<std::os::raw::c_ulong> = probes.iter().map(|p| p.offset).collect();
-    let cookies: Vec<u64> = probes.iter().map(|p| p.cookie).collect();
+    let cookies: Vec<u64> = probes.iter().map(|p| p.cookie.into()).collect();
     let mut opts = bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, ..Default::default() };
     opts.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
     opts.__bindgen_anon_1.uprobe_multi.offsets = offsets.as_ptr();
     opts.__bindgen_anon_1.uprobe_multi.cookies = cookies.as_ptr();
     opts.__bindgen_anon_1.uprobe_multi.cnt = probes.len() as u32;
-    opts.__bindgen_anon_1.uprobe_multi.flags = if at_return { RETURN } else { 0 };
+    opts.__bindgen_anon_1.uprobe_multi.flags = if at_return { BPF_F_UPROBE_MULTI_RETURN } else { 0 };
     opts.__bindgen_anon_1.uprobe_multi.pid = pid;
     // SAFETY: `opts` is a plain structure whose pointers refer to `path`, `offsets` and `cookies`, which outlive the
     // call, and to as many entries as `cnt` says; the kernel copies what it needs. A descriptor that it returns is ours

@@ -12,8 +12,9 @@ use std::path::Path;
 pub(crate) struct Probe {
     /// Offset in the file, bytes.
     pub(crate) offset: u64,
-    /// Number that the kernel program receives: it tells the probes of one program apart.
-    pub(crate) cookie: u64,
+    /// Number that the kernel program receives: it tells the probes of one program apart. An enumerator of the
+    /// contract; 0 if the program has no use for it.
+    pub(crate) cookie: u32,
 }
 
 /// Probes of one kernel program in one file.

@@ -260,7 +260,7 @@ impl Search {
                 continue;
             }
             let Some(bytes) = (learn.bytes)(&process) else { continue };
-            let new = Facts { map: learn.map, runtime: learn.runtime, bytes };
+            let new = Facts { map: learn.map, bit: learn.bit, bytes };
             tracing::debug!(pid, facts = ?new, "learnt facts of a process");
             followed.facts.push(new.clone());
             self.facts.tell(pid, &new, &followed.facts);

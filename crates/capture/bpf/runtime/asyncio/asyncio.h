@@ -19,6 +19,8 @@
 #ifndef WS_ASYNCIO_H
 #define WS_ASYNCIO_H
 
+#include "contract.h"
+
 #define PY_HEADER 16 /* struct PyObject: a wrapper's task follows it */
 #define PY_TYPE 8
 #define PY_TUPLE 24	      /* struct PyTupleObject: where its items begin */
@@ -26,17 +28,6 @@
 #define PY_METHOD_SELF 24     /* struct PyCFunctionObject */
 #define PY_PARTIAL_ARGS 24    /* partialobject of functools: the arguments */
 #define UV_STREAM_FD 184      /* struct uv_stream_s of libuv 1: io_watcher.fd */
-
-enum asyncio_point {
-	ASYNCIO_CALLBACK = 1, /* context_run(), PyContext_Exit() */
-	ASYNCIO_BORN = 2,     /* Task.__init__(self, …) */
-	ASYNCIO_SETTLED = 3,  /* set_result(self, …), set_exception, cancel of a future */
-	ASYNCIO_STEP = 4,     /* TaskStepMethWrapper.__call__(self, …) */
-	ASYNCIO_WAKE = 5,     /* task_wakeup(task, future) */
-	ASYNCIO_WRAPPED = 6,  /* TaskWakeupMethWrapper.__call__(self, (future,), …), until Python 3.9 */
-	ASYNCIO_END = 7,      /* the return of the last three */
-	ASYNCIO_READS = 8,    /* uv_read_start(stream, …) */
-};
 
 /* The place of a task that was woken by an answer, and of one that works for any task that asks it. */
 enum { ASYNCIO_READER = 1, ASYNCIO_WORKER = 2 };

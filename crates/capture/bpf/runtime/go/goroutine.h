@@ -12,20 +12,13 @@
 #ifndef WS_GOROUTINE_H
 #define WS_GOROUTINE_H
 
+#include "contract.h"
+
 /* struct hchan: these have not changed since Go 1.0 */
 #define GO_CHAN_BUFFERED 8
 #define GO_CHAN_ELEMENT 24
 
 #define GO_G_M 48 /* of runtime.g */
-
-/* Offsets in structures of Go's runtime; found by src/runtime/go/. */
-struct go_facts {
-	__u16 goid;   /* in runtime.g: its id */
-	__u16 parent; /* in runtime.g: the id of the goroutine that started it; 0: not kept (before Go 1.21) */
-	__u16 curg;   /* in runtime.m: the goroutine that runs */
-	__u8 births;  /* the start of goroutines is probed */
-	__u8 pad;
-};
 
 /* By thread group. */
 struct {

@@ -14,18 +14,6 @@
 #ifndef WS_GO_HTTP_H
 #define WS_GO_HTTP_H
 
-enum go_point {
-	GO_HANDLER = 1,	   /* runHandler(sc *serverConn, rw *responseWriter, …) */
-	GO_ROUND_TRIP = 2, /* roundTrip(pc *persistConn, …) */
-	GO_CONN_WRITE = 3, /* Write(w persistConnWriter, …), which is the *persistConn */
-	GO_DELIVER =
-		5, /* tryDeliver(w *wantConn, …): a dialled or free connection goes to a goroutine that waits for one */
-	GO_RPC = 6,	   /* executeAndPut(c *controlBuffer, f func() bool, item cbItem) */
-	GO_RPC_STREAM = 7, /* originateStream(l *loopyWriter, s *outStream, item *headerFrame), to gRPC 1.81 at least */
-	GO_RPC_HEADERS = 8, /* clientHeaderHandler(l *loopyWriter, item *clientHeaders), since 1.85 at most */
-	GO_HEADERS = 4, /* operateHeaders(t *http2Server, [ctx context.Context,] frame *http2.MetaHeadersFrame, …) */
-};
-
 /* of http2.serverConn, stream, responseWriterState: the same in x/net 0.26 to 0.61 and Go 1.26 */
 #define GO_H2_CONN 16
 #define GO_H2_STREAM_ID 8
@@ -72,7 +60,7 @@ static __always_inline __u64 go_begun(struct pt_regs *ctx, const struct attribut
 
 static __always_inline void go_named(struct attribution *reader, __u64 request)
 {
-	count(request ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
+	count(request ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 	if (request)
 		actor_pass_cause(reader, request, WS_EV_COROUTINE, PASS_OWN);
 }
@@ -99,7 +87,7 @@ static __always_inline void go_stream_known(struct task_struct *task, __u64 loop
 	if (!asked)
 		return;
 	name = by_stream(go_bottom(task, loopy + GO_LOOPY_CONN), user_int(object->object));
-	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
+	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 	if (name)
 		tell_alias_by(name, asked->cause, WS_ALIAS_STREAM, asked->evidence);
 	actor_drop(object);

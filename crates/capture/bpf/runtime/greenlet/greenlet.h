@@ -2,15 +2,12 @@
 /*
  * Greenlets of Python (gevent, eventlet) are actors of one thread. Each has an attribution, inherited from its creator;
  * which one runs is seen at the end of a switch. Greenlets that existed before their module was found, and the one with
- * which a thread begins, stand for their thread. src/runtime/greenlet.rs finds the functions.
+ * which a thread begins, stand for their thread. src/runtime/python/greenlet.rs finds the functions.
  */
 #ifndef WS_GREENLET_H
 #define WS_GREENLET_H
 
-enum greenlet_point {
-	GREENLET_BORN = 1, /* UserGreenlet::UserGreenlet(this, …) */
-	GREENLET_RUNS = 2, /* g_switchstack_success(result, this) of the one that goes on */
-};
+#include "contract.h"
 
 SEC("uprobe.multi")
 int WS_UPROBE(greenlet)

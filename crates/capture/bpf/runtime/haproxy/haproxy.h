@@ -8,6 +8,8 @@
 #ifndef WS_HAPROXY_H
 #define WS_HAPROXY_H
 
+#include "contract.h"
+
 /* struct task and struct tasklet: the same in all versions since 2.4 that were looked at */
 #define HAPROXY_RUNS 8
 #define HAPROXY_FOR 16
@@ -16,13 +18,6 @@
 #define HAPROXY_END_WORDS 16
 /* Number of messages after which the search for the layout ends without a result. */
 #define HAPROXY_PATIENCE 4096
-
-/* Addresses of functions that a task may run, and where a thread keeps its context: src/runtime/haproxy.rs. */
-struct haproxy_facts {
-	__u64 stream;  /* process_stream(), which runs a stream */
-	__u64 end;     /* sc_conn_io_cb(), which runs one end of a stream */
-	__u64 context; /* distance of the thread's context from the C library's structure of the thread */
-};
 
 /* By thread group. */
 struct {

@@ -19,7 +19,6 @@
 #define WS_ALLOCATORS \
 	256 /* known threads of a process that read requests or carry virtual threads: new ones replace old ones */
 #define WS_MARKS 1024
-#define WS_MARK_CHUNKS 4
 #define WS_MARK_OWN 1  /* the thread has read the request itself (lengths are of whole words, so low bits are free) */
 #define WS_MARK_LOOP 2 /* the thread is a loop of events */
 #define WS_MARK_FLAGS 7U
@@ -51,11 +50,6 @@ struct allocations {
 	__u8 path_pause;      /* length of the pause after the next search for a path that fails */
 	__u8 path_wait;	      /* searches that are still left out */
 	struct allocation marks[WS_MARKS];
-};
-
-struct allocations_key {
-	__u32 pid;
-	__u32 chunk;
 };
 
 /* User space removes processes that have ended. */

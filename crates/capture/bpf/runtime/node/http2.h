@@ -10,17 +10,7 @@
 #ifndef WS_NODE_HTTP2_H
 #define WS_NODE_HTTP2_H
 
-enum node_point {
-	NODE_READ = 1,	 /* Http2Session::OnStreamRead(this, length, …): of the socket that was read last */
-	NODE_STREAM = 2, /* Http2Stream::Http2Stream(this, session, object, id, category, …) */
-	NODE_FRAME = 3,	 /* OnFrameReceive(handle, frame, session) */
-	NODE_DATA = 4,	 /* OnDataChunkReceived(handle, flags, id, data, length, session) */
-	NODE_CLOSE = 5,	 /* OnStreamClose(handle, id, code, session) */
-	NODE_WRITTEN =
-		6, /* Http2Session::OnStreamAfterWrite(this, …): delivers frames that came during the write (turns.h) */
-	NODE_WRITTEN_END = 7, /* the return of OnStreamAfterWrite() */
-	NODE_ANSWER = 8,      /* Http2Stream::SubmitResponse(this, …) */
-};
+#include "contract.h"
 
 /* enum nghttp2_headers_category */
 #define H2_OF_REQUEST 0
@@ -90,7 +80,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 
 	key->stream = stream;
 	if (category == H2_OF_REQUEST) {
-		count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
+		count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 		value.cause = name;
 		value.evidence = name ? WS_EV_EVENT_LOOP : WS_EV_INFERRED;
 		value.by = CARRIED_BY_REQUEST;
@@ -108,7 +98,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		value.evidence = WS_EV_EVENT_LOOP;
 		actor_carry(key, &value);
 		node_makes(r, 0, value.cause, key->object, stream);
-		count(WS_C_STREAMS);
+		count(WS_C_STREAMS_NAMED);
 		tell_alias_by(name, value.cause, WS_ALIAS_STREAM, value.evidence);
 		return;
 	}
@@ -129,7 +119,7 @@ static __always_inline void node_stream(struct task_struct *task, struct task_st
 		node_acted(n, value.cause);
 	/* The stream carries the cause even if it is not trusted, so that the answer can test it. */
 	actor_carry(key, &value);
-	count(name ? WS_C_STREAMS : WS_C_STREAMS_UNKNOWN);
+	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
 	if (name)
 		tell_alias_by(name, untrusted ? 0 : value.cause, WS_ALIAS_STREAM,
 			      untrusted ? WS_EV_INFERRED : value.evidence);

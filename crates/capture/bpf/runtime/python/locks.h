@@ -3,11 +3,7 @@
 #ifndef WS_PYTHON_LOCKS_H
 #define WS_PYTHON_LOCKS_H
 
-/* Addresses at which only the interpreter's locks lie. */
-struct python_facts {
-	__u64 locks_from;
-	__u64 locks_to;
-};
+#include "contract.h"
 
 /* By thread group. */
 struct {

@@ -2,15 +2,13 @@
 /*
  * CPython's SimpleQueue, from which the workers of a ThreadPoolExecutor take their jobs. An item carries the cause of
  * the thread that puts it; the thread that gets the item acts for that cause, whichever thread was woken for it. An
- * item is known by its address, which it keeps while it is in the queue. src/runtime/python.rs finds the functions.
+ * item is known by its address, which it keeps while it is in the queue. src/runtime/python/queue.rs finds the
+ * functions.
  */
 #ifndef WS_PYTHON_QUEUE_H
 #define WS_PYTHON_QUEUE_H
 
-enum python_point {
-	PYTHON_PUT = 1, /* put(self, arguments, …) */
-	PYTHON_GOT = 2, /* at the return of get(self, …): the item, 0 with an exception */
-};
+#include "contract.h"
 
 static __always_inline void python_put(struct attribution *a, const struct carrier_key *item, __u32 pid)
 {

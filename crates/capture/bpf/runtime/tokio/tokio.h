@@ -18,6 +18,8 @@
 #ifndef WS_TOKIO_H
 #define WS_TOKIO_H
 
+#include "contract.h"
+
 /* repr(C) in tokio since 2022; no owner: a task of the blocking pool, or one that is being made. */
 struct tokio_header {
 	__u64 state, queue_next, vtable, owner_id;
@@ -27,18 +29,6 @@ struct tokio_header {
 #define TOKIO_STATE_BITS 6
 #define TOKIO_NEW 12	  /* state of a new task: to be run, and another task may wait for its end */
 #define TOKIO_NEW_COUNT 3 /* most references of a new task */
-
-enum tokio_point {
-	TOKIO_RUNS = 1,	  /* raw::poll(header) */
-	TOKIO_SLEEPS = 2, /* State::transition_to_idle(header) */
-	TOKIO_ENDS = 3,	  /* State::transition_to_complete(header) */
-	TOKIO_BORN =
-		4, /* OwnedTasks::bind_inner(list, header, …), blocking::pool::Spawner::spawn_task(pool, header, …) */
-	TOKIO_SENDS = 5,     /* AtomicWaker::wake(waker) of tokio's own channels */
-	TOKIO_PERHAPS = 6,   /* the same of channels of `futures`, but its sets of futures use it, too */
-	TOKIO_WAKES = 7,     /* waker::wake_by_val(header), wake_by_ref(header), where channels are not seen */
-	TOKIO_RUNS_ONLY = 8, /* as TOKIO_RUNS, where channels are not seen */
-};
 
 #define TOKIO_SEVERAL (~0ULL) /* value of `woken_by`: several causes */
 #define TOKIO_UNRECEIVED 1 /* `stream` of a carrier: what was sent for a request to channels that had no receiver yet */

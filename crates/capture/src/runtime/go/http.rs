@@ -5,26 +5,20 @@
 //! `bpf/runtime/go/http.h` checks what it reads of their structures. A program without these methods is not slowed
 //! down.
 
-/// Cookies, as in `bpf/runtime/go/http.h`.
-const HANDLER: u64 = 1;
-const ROUND_TRIP: u64 = 2;
-const CONN_WRITE: u64 = 3;
-const HEADERS: u64 = 4;
-const DELIVER: u64 = 5;
-const RPC: u64 = 6;
-const RPC_STREAM: u64 = 7;
-const RPC_HEADERS: u64 = 8;
+use crate::wire::contract::{
+    GO_CONN_WRITE, GO_DELIVER, GO_HANDLER, GO_HEADERS, GO_ROUND_TRIP, GO_RPC, GO_RPC_HEADERS, GO_RPC_STREAM,
+};
 
 /// Functions that are probed at their entry, with their cookies.
-pub(super) const FUNCTIONS: [(&str, u64); 10] = [
-    ("net/http.(*http2serverConn).runHandler", HANDLER),
-    ("golang.org/x/net/http2.(*serverConn).runHandler", HANDLER),
-    ("net/http/internal/http2.(*serverConn).runHandler", HANDLER),
-    ("net/http.(*persistConn).roundTrip", ROUND_TRIP),
-    ("net/http.(*wantConn).tryDeliver", DELIVER),
-    ("net/http.persistConnWriter.Write", CONN_WRITE),
-    ("google.golang.org/grpc/internal/transport.(*http2Server).operateHeaders", HEADERS),
-    ("google.golang.org/grpc/internal/transport.(*controlBuffer).executeAndPut", RPC),
-    ("google.golang.org/grpc/internal/transport.(*loopyWriter).originateStream", RPC_STREAM),
-    ("google.golang.org/grpc/internal/transport.(*loopyWriter).clientHeaderHandler", RPC_HEADERS),
+pub(super) const FUNCTIONS: [(&str, u32); 10] = [
+    ("net/http.(*http2serverConn).runHandler", GO_HANDLER),
+    ("golang.org/x/net/http2.(*serverConn).runHandler", GO_HANDLER),
+    ("net/http/internal/http2.(*serverConn).runHandler", GO_HANDLER),
+    ("net/http.(*persistConn).roundTrip", GO_ROUND_TRIP),
+    ("net/http.(*wantConn).tryDeliver", GO_DELIVER),
+    ("net/http.persistConnWriter.Write", GO_CONN_WRITE),
+    ("google.golang.org/grpc/internal/transport.(*http2Server).operateHeaders", GO_HEADERS),
+    ("google.golang.org/grpc/internal/transport.(*controlBuffer).executeAndPut", GO_RPC),
+    ("google.golang.org/grpc/internal/transport.(*loopyWriter).originateStream", GO_RPC_STREAM),
+    ("google.golang.org/grpc/internal/transport.(*loopyWriter).clientHeaderHandler", GO_RPC_HEADERS),
 ];

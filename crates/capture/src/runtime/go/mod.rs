@@ -11,6 +11,7 @@ use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::points::Function;
 use crate::uprobe::{go_functions, Probe, ProbeSet};
+use crate::wire::contract::{GoFacts, WS_GOROUTINE};
 use http::FUNCTIONS;
 use std::collections::HashMap;
 
@@ -52,7 +53,7 @@ impl Runtime for Go {
             return None;
         }
         let layout = Layout::of(version(image)?)?;
-        Some(Learn::new(FACTS, 1 << GOROUTINE, move |process| facts(layout, process)))
+        Some(Learn::runtime(WS_GOROUTINE, FACTS, move |process| facts(layout, process)))
     }
 
     /// Until the goroutines are followed, the threads are taken for the actors, which is wrong from the first request
@@ -63,8 +64,6 @@ impl Runtime for Go {
 }
 
 const FACTS: &str = "go_facts";
-/// `WS_GOROUTINE`.
-const GOROUTINE: u32 = 1;
 /// The section in which a Go program says how it was built.
 const BUILD: &str = ".go.buildinfo";
 
@@ -90,11 +89,11 @@ impl Layout {
     }
 }
 
-/// `struct go_facts` of a process; `None` if goroutines are not followed.
-fn facts(layout: Layout, process: &Process<'_>) -> Option<Vec<u8>> {
-    let births = (process.is_probed)("go_birth");
-    let offsets = [layout.goid, layout.parent, layout.curg].into_iter().flat_map(u16::to_ne_bytes);
-    process.follows_actors.then(|| offsets.chain([u8::from(births), 0]).collect())
+/// What the kernel programs must know of a process; `None` if goroutines are not followed.
+fn facts(layout: Layout, process: &Process<'_>) -> Option<GoFacts> {
+    let births = (process.is_probed)("go_birth").into();
+    let Layout { goid, parent, curg } = layout;
+    process.follows_actors.then_some(GoFacts { goid, parent, curg, births, pad: 0 })
 }
 
 const BIRTH: &str = "runtime.newproc.func1";

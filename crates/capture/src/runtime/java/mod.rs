@@ -16,6 +16,7 @@ use super::{Learn, Process, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::{FactMaps, ProbeSet};
+use crate::wire::contract::{AllocationsKey, JavaFacts, WS_MARK_CHUNKS, WS_VIRTUAL_THREAD};
 use libbpf_rs::MapCore as _;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -35,12 +36,8 @@ const MAX_ID: u64 = 1 << 48;
 pub(super) struct Java;
 
 const FACTS: &str = "java_facts";
-/// `WS_VIRTUAL_THREAD`.
-const VIRTUAL_THREAD: u32 = 2;
 /// Where threads of Java allocate, by process and chunk.
 const ALLOCATIONS: &str = "java_allocations";
-/// `WS_MARK_CHUNKS` of `bpf/runtime/java/allocation.h`.
-const MARK_CHUNKS: u32 = 4;
 
 impl Runtime for Java {
     fn programs(&self) -> &'static [Program] {
@@ -57,50 +54,13 @@ impl Runtime for Java {
 
     fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
         let library = Library::of(image)?;
-        Some(Learn::new(FACTS, 1 << VIRTUAL_THREAD, move |process| Some(library.learn(process)?.bytes().to_vec())))
+        Some(Learn::runtime(WS_VIRTUAL_THREAD, FACTS, move |process| library.learn(process)))
     }
 
     fn ended(&self, maps: &FactMaps, pid: u32) {
         let Some(map) = maps.of_runtime(ALLOCATIONS) else { return };
-        let keys = (0..=MARK_CHUNKS).map(|chunk| [pid.to_ne_bytes(), chunk.to_ne_bytes()].concat());
+        let keys = (0..=WS_MARK_CHUNKS).map(|chunk| AllocationsKey { pid, chunk }.to_bytes());
         let _ = keys.map(|key| map.delete(&key)).find(Result::is_err); // either all keys exist or none
-    }
-}
-
-/// `struct java_facts` of `bpf/runtime/java/thread.h`; all zero if the machine cannot be followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Machine {
-    collecting: u64,
-    thread: u16,
-    os_thread: u16,
-    handle: u16,
-    platform: u16,
-    current: u16,
-    id: u16,
-    id_in_object: u16,
-    /// Offset of the buffer in JavaThread, and of start, top and end in the buffer. `collections` is 0 if these are not
-    /// known.
-    buffer: [u16; 4],
-    stack: u16,
-    collections: u64,
-    /// 0 if tasks cannot be found; so are the next two then.
-    entry: u64,
-    heap: [u64; 2],
-}
-
-impl Machine {
-    fn bytes(self) -> [u8; 64] {
-        let mut out = [0; 64];
-        out[..8].copy_from_slice(&self.collecting.to_ne_bytes());
-        let own = [self.thread, self.os_thread, self.handle, self.platform, self.current, self.id, self.id_in_object];
-        for (at, word) in out[8..32].chunks_exact_mut(2).zip(own.into_iter().chain(self.buffer).chain([self.stack])) {
-            at.copy_from_slice(&word.to_ne_bytes());
-        }
-        let words = [self.collections, self.entry, self.heap[0], self.heap[1]];
-        for (at, word) in out[32..].chunks_exact_mut(8).zip(words) {
-            at.copy_from_slice(&word.to_ne_bytes());
-        }
-        out
     }
 }
 
@@ -127,7 +87,7 @@ impl Library {
     }
 
     /// Learns the places in a process; `None` if they cannot be read (yet).
-    fn learn(&self, process: &Process<'_>) -> Option<Machine> {
+    fn learn(&self, process: &Process<'_>) -> Option<JavaFacts> {
         let bias = process.mapped.filter(|_| process.follows_actors)?.bias(self.segment);
         let memory = File::open(format!("/proc/{}/mem", process.pid)).ok()?;
         learn(&memory, &self.symbols.map(|s| s.wrapping_add(bias)))
@@ -143,26 +103,27 @@ struct Seen {
     id: u64,
 }
 
-fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Machine> {
+fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<JavaFacts> {
     let fields = Fields::read(memory, symbols)?;
-    let mut machine = Machine {
+    let mut machine = JavaFacts {
         os_thread: fields.offset("Thread", "_osthread").or_else(|| fields.offset("JavaThread", "_osthread"))?,
         handle: fields.offset("OSThread", "_pthread_id")?,
         platform: fields.offset("JavaThread", "_threadObj")?,
         current: fields.offset("JavaThread", "_vthread").unwrap_or(0),
         id: fields.offset("JavaThread", "_monitor_owner_id").unwrap_or(0),
-        ..Machine::default()
+        ..JavaFacts::default()
     };
     let stopped = ["_is_stw_gc_active", "_is_gc_active"].iter().find_map(|f| fields.offset(HEAP, f))?;
     let heap = memory.word(fields.address("Universe", "_collectedHeap")?)?;
     machine.collecting = heap.checked_add(u64::from(stopped))?;
     let buffer = ["_start", "_top", "_end"].map(|f| fields.offset(BUFFER, f));
     if let (Some(tlab), [Some(start), Some(top), Some(end)]) = (fields.offset("Thread", "_tlab"), buffer) {
-        machine.buffer = [tlab, start, top, end];
+        (machine.buffer, machine.buffer_start, machine.buffer_top, machine.buffer_end) = (tlab, start, top, end);
         machine.collections = fields.offset(HEAP, "_total_collections").map_or(0, |o| heap.wrapping_add(u64::from(o)));
     }
     if machine.collections != 0 {
-        (machine.stack, machine.entry, machine.heap) = tasks(memory, &fields, heap).unwrap_or_default();
+        let tasks = tasks(memory, &fields, heap).unwrap_or_default();
+        (machine.stack, machine.entry, machine.heap_from, machine.heap_to) = tasks;
     }
     let list = memory.word(fields.address("ThreadsSMRSupport", "_java_thread_list")?)?;
     let length = memory.word(list.checked_add(u64::from(fields.offset("ThreadsList", "_length")?))?)? & 0xffff_ffff;
@@ -190,17 +151,17 @@ fn learn(memory: &impl Memory, symbols: &[u64; SYMBOLS.len()]) -> Option<Machine
 }
 
 /// Facts to find tasks: offset of the upper end of a stack, return address of the stub that calls the first method, and
-/// range of the heap.
-fn tasks(memory: &impl Memory, fields: &Fields, heap: u64) -> Option<(u16, u64, [u64; 2])> {
+/// begin and end of the heap.
+fn tasks(memory: &impl Memory, fields: &Fields, heap: u64) -> Option<(u16, u64, u64, u64)> {
     let stack = fields.offset("JavaThread", "_stack_base").or_else(|| fields.offset("Thread", "_stack_base"))?;
     let entry = memory.word(fields.address(STUBS, "_call_stub_return_address")?)?;
     let reserved = heap.checked_add(u64::from(fields.offset(HEAP, "_reserved")?))?;
     let (from, words) = (memory.word(reserved)?, memory.word(reserved.checked_add(8)?)?);
     let to = from.checked_add(words.checked_mul(8)?)?;
-    (from != 0 && from < to).then_some((stack, entry, [from, to]))
+    (from != 0 && from < to).then_some((stack, entry, from, to))
 }
 
-fn look(memory: &impl Memory, machine: &Machine, thread: u64) -> Option<Seen> {
+fn look(memory: &impl Memory, machine: &JavaFacts, thread: u64) -> Option<Seen> {
     let field = |offset: u16| memory.word(thread.checked_add(u64::from(offset))?);
     let handle = memory.word(field(machine.os_thread)?.checked_add(u64::from(machine.handle))?)?;
     let object = memory.word(field(machine.platform)?)?;

@@ -101,14 +101,14 @@ impl Fake {
         self.put(object, &[1, 7, thread, 10 + i, 0, 0, 0, 0]);
     }
 
-    fn learn(&self) -> Option<Machine> {
+    fn learn(&self) -> Option<JavaFacts> {
         learn(self, &[0, 1, 2, 3, 4, 5].map(|i| CODE + 8 * i))
     }
 }
 
 #[test]
 fn a_machine_says_where_its_threads_are() {
-    let machine = Machine {
+    let machine = JavaFacts {
         collecting: 0x7000_0040,
         thread: 792,
         os_thread: 8,
@@ -117,17 +117,21 @@ fn a_machine_says_where_its_threads_are() {
         current: 24,
         id: 32,
         id_in_object: 24,
-        buffer: [48, 0, 8, 24],
+        buffer: 48,
+        buffer_start: 0,
+        buffer_top: 8,
+        buffer_end: 24,
         stack: 56,
         collections: 0x7000_0050,
         entry: STUB,
-        heap: [HEAP_AT, HEAP_AT + 0x8000],
+        heap_from: HEAP_AT,
+        heap_to: HEAP_AT + 0x8000,
     };
     assert_eq!(Fake::machine(6, true).learn(), Some(machine));
-    assert_eq!(Fake::machine(6, false).learn(), Some(Machine { id: 0, ..machine }));
-    assert_eq!(machine.bytes()[..14], [0x40, 0, 0, 0x70, 0, 0, 0, 0, 0x18, 3, 8, 0, 8, 0]);
-    assert_eq!(machine.bytes()[22..34], [48, 0, 0, 0, 8, 0, 24, 0, 56, 0, 0x50, 0]);
-    assert_eq!(machine.bytes()[40..], [STUB, HEAP_AT, HEAP_AT + 0x8000].map(u64::to_ne_bytes).concat());
+    assert_eq!(Fake::machine(6, false).learn(), Some(JavaFacts { id: 0, ..machine }));
+    assert_eq!(machine.to_bytes()[..14], [0x40, 0, 0, 0x70, 0, 0, 0, 0, 0x18, 3, 8, 0, 8, 0]);
+    assert_eq!(machine.to_bytes()[22..34], [48, 0, 0, 0, 8, 0, 24, 0, 56, 0, 0x50, 0]);
+    assert_eq!(machine.to_bytes()[40..], [STUB, HEAP_AT, HEAP_AT + 0x8000].map(u64::to_ne_bytes).concat());
     // A carrier that has a virtual thread mounted, and a thread that begins, say nothing, and do not contradict.
     let mut m = Fake::machine(7, true);
     m.put(Fake::at(5) + 0x2008, &[0x55_5555]);
@@ -182,6 +186,6 @@ fn a_machine_without_virtual_threads_has_workers_all_the_same() {
     // A heap that is nowhere, or without end.
     for reserved in [[0, 0x1000], [HEAP_AT, 0], [HEAP_AT, u64::MAX / 4]] {
         old.put(0x7000_0020, &reserved);
-        assert_eq!(old.learn(), Some(Machine { stack: 0, entry: 0, heap: [0; 2], ..machine }));
+        assert_eq!(old.learn(), Some(JavaFacts { stack: 0, entry: 0, heap_from: 0, heap_to: 0, ..machine }));
     }
 }

@@ -9,6 +9,7 @@ use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::Function;
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract::{GREENLET_BORN, GREENLET_RUNS};
 
 /// The module `greenlet`.
 pub(in crate::runtime) struct Greenlets;
@@ -32,10 +33,11 @@ impl Runtime for Greenlets {
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__greenlet";
-/// Beginnings of mangled names (the type of an argument has changed), and cookies as in
-/// `bpf/runtime/greenlet/greenlet.h`.
-const METHODS: [(&str, u64); 2] =
-    [("_ZN8greenlet12UserGreenletC1EP", 1), ("_ZN8greenlet8Greenlet21g_switchstack_successEv", 2)];
+/// Beginnings of mangled names (the type of an argument has changed), and cookies.
+const METHODS: [(&str, u32); 2] = [
+    ("_ZN8greenlet12UserGreenletC1EP", GREENLET_BORN),
+    ("_ZN8greenlet8Greenlet21g_switchstack_successEv", GREENLET_RUNS),
+];
 /// Bytes of each function that are disassembled.
 const LOOKED_AT: u64 = 64;
 

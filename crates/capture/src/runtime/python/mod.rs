@@ -13,6 +13,7 @@ use super::{Learn, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::{Image, Place};
 use crate::uprobe::ProbeSet;
+use crate::wire::contract::{PythonFacts, WS_PYTHON_JOB};
 use std::path::{Path, PathBuf};
 
 /// The interpreter.
@@ -21,8 +22,6 @@ use std::path::{Path, PathBuf};
 pub(super) struct Interpreter;
 
 const FACTS: &str = "python_facts";
-/// `WS_PYTHON_JOB`.
-const PYTHON_JOB: u32 = 8;
 const RUNTIME: &str = "_PyRuntime";
 
 /// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
@@ -45,7 +44,7 @@ impl Runtime for Interpreter {
     fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
         let locks = *image.functions(&[RUNTIME]).get(RUNTIME)?;
         let segment = image.code()?;
-        Some(Learn::new(FACTS, 1 << PYTHON_JOB, move |process| Some(range(locks, process.mapped?.bias(segment)))))
+        Some(Learn::runtime(WS_PYTHON_JOB, FACTS, move |process| Some(range(locks, process.mapped?.bias(segment)))))
     }
 
     fn expected(&self, pid: u32, root: &Path) -> Vec<PathBuf> {
@@ -53,10 +52,10 @@ impl Runtime for Interpreter {
     }
 }
 
-/// First and last address of the locks in a process.
-fn range(locks: Place, bias: u64) -> Vec<u8> {
-    let from = locks.address.wrapping_add(bias);
-    [from, from.wrapping_add(locks.size)].into_iter().flat_map(u64::to_ne_bytes).collect()
+/// Where the locks are in a process.
+fn range(locks: Place, bias: u64) -> PythonFacts {
+    let locks_from = locks.address.wrapping_add(bias);
+    PythonFacts { locks_from, locks_to: locks_from.wrapping_add(locks.size) }
 }
 
 /// Modules that are probed and that an interpreter is likely to load: the first requests of a program come soon after.

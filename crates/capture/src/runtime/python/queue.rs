@@ -9,6 +9,7 @@ use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
+use crate::wire::contract::{PYTHON_GOT as GOT, PYTHON_PUT as PUT};
 use std::collections::HashMap;
 
 /// The module `_queue`.
@@ -34,10 +35,8 @@ impl Runtime for Queues {
 
 /// Exported by that module, and by no other file.
 const MODULE: &str = "PyInit__queue";
-/// Cookies, as in `bpf/runtime/python/queue.h`.
-const PUT: u64 = 1;
-const GOT: u64 = 2;
-const METHODS: [(&str, u64); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GOT), ("get_nowait", GOT)];
+/// Methods, and cookies.
+const METHODS: [(&str, u32); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GOT), ("get_nowait", GOT)];
 /// Bytes of each function that are disassembled.
 const LOOKED_AT: u64 = 64;
 

@@ -16,7 +16,7 @@ mod wire;
 
 use crate::object::WirespanSkel;
 use crate::ring::Ring;
-use crate::wire::contract::Flow;
+use crate::wire::contract::{Flow, WS_FLOW_BLOCK};
 use crate::Capture;
 use libbpf_rs::{Btf, MapHandle};
 use rustc_hash::FxHashMap;
@@ -41,8 +41,6 @@ impl Default for FlowOptions {
     }
 }
 
-/// Number of places that share one note whether any of them is in use (`FLOW_BLOCK`).
-const BLOCK: u32 = 64;
 /// A wait that ends earlier than its timeout by more than this was ended by the kernel.
 const EARLY: Duration = Duration::from_millis(5);
 
@@ -55,7 +53,7 @@ fn size(skel: &mut crate::object::OpenWirespanSkel<'static>, options: Option<Flo
     let slots = sizes.sockets.clamp(1, 1 << 24).next_power_of_two() * 2;
     skel.maps.flow_slots.set_max_entries(slots)?;
     skel.maps.flow_sockets.set_max_entries(slots)?;
-    skel.maps.flow_blocks.set_max_entries(slots.div_ceil(BLOCK))?;
+    skel.maps.flow_blocks.set_max_entries(slots.div_ceil(WS_FLOW_BLOCK))?;
     if let Some(rodata) = skel.maps.rodata_data.as_mut() {
         rodata.flow_slot_mask = slots - 1;
         rodata.flow_many = (sizes.bundles / 2).max(1);
