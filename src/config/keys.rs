@@ -1,8 +1,17 @@
-//! The only home of defaults: every key, its description and its default.
+//! Every key, its description and its default.
+//!
+//! A default stands in one place: where a stage has an option for the key, the default of that option is taken; the
+//! others stand here.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use wirespan_capture::FlowOptions;
+use wirespan_join::JoinConfig;
+use wirespan_plugin::Limits;
+use wirespan_trace::SolverConfig;
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// Everything that can be configured. `docs/configuration.md` is generated from this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,18 +76,19 @@ pub(crate) struct Capture {
 
 impl Default for Capture {
     fn default() -> Self {
+        let options = wirespan_capture::Options::default();
         Capture {
-            payload_bytes: 512,
-            young_kib: 256,
-            ring_mib: 8,
-            rung: String::new(),
-            without: Vec::new(),
-            hooks_from_start: false,
-            messages: true,
-            runtimes: true,
-            actors: 65536,
-            propagate: "off".into(),
-            propagate_option: false,
+            payload_bytes: options.payload_bytes,
+            young_kib: options.young_bytes >> 10,
+            ring_mib: options.ring_bytes >> 20,
+            rung: options.rung.unwrap_or_default(),
+            without: options.without,
+            hooks_from_start: options.hooks_from_start,
+            messages: options.messages,
+            runtimes: options.runtimes,
+            actors: options.actors,
+            propagate: options.propagate.as_word().into(),
+            propagate_option: options.propagate_options,
         }
     }
 }
@@ -101,7 +111,9 @@ pub(crate) struct Flows {
 
 impl Default for Flows {
     fn default() -> Self {
-        Flows { enabled: true, drain_ms: 1000, window_s: 10, bundles: 16_384, sockets: 32_768 }
+        let FlowOptions { bundles, sockets } = FlowOptions::default();
+        let enabled = wirespan_capture::Options::default().flows.is_some();
+        Flows { enabled, drain_ms: 1000, window_s: 10, bundles, sockets }
     }
 }
 
@@ -141,13 +153,14 @@ pub(crate) struct Plugin {
 
 impl Default for Plugin {
     fn default() -> Self {
+        let Limits { fuel, memory_bytes, faults } = Limits::default();
         Plugin {
             path: PathBuf::new(),
             name: String::new(),
             ports: Vec::new(),
-            fuel: 1_000_000,
-            memory_mib: 16,
-            faults: 3,
+            fuel,
+            memory_mib: memory_bytes as u64 >> 20,
+            faults,
         }
     }
 }
@@ -199,7 +212,8 @@ pub(crate) struct Join {
 
 impl Default for Join {
     fn default() -> Self {
-        Join { window_s: 30, max_connections: 50_000 }
+        let config = JoinConfig::default();
+        Join { window_s: config.window_ns / NS_PER_S, max_connections: config.max_connections }
     }
 }
 
@@ -218,7 +232,8 @@ pub(crate) struct Inference {
 
 impl Default for Inference {
     fn default() -> Self {
-        Inference { enabled: true, min_confidence: 0.5, max_wait_s: 10 }
+        let SolverConfig { enabled, min_confidence, max_wait_ns, .. } = SolverConfig::default();
+        Inference { enabled, min_confidence, max_wait_s: max_wait_ns / NS_PER_S }
     }
 }
 
@@ -236,7 +251,8 @@ pub(crate) struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Store { dir: PathBuf::new(), max_age_h: 7 * 24, max_mib: 10 * 1024 }
+        let options = wirespan_store::Options::default();
+        Store { dir: PathBuf::new(), max_age_h: options.max_age.as_secs() / 3600, max_mib: options.max_bytes >> 20 }
     }
 }
 
