@@ -11,6 +11,7 @@
 //! that acts by the clock; an agent's out thread ([`feed`]) and a server's loop call it.
 
 mod inference;
+mod record;
 mod stream_clock;
 mod thread;
 mod traces;
@@ -23,6 +24,7 @@ use crate::config::{export_config, metrics_exporter, solver_config, store_option
 use crate::counters::Counters;
 use anyhow::{Context as _, Result};
 use inference::Inference;
+use record::Record;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,6 +58,7 @@ pub(crate) enum Causes {
 pub(crate) struct Pipeline {
     /// `None`: causes are decided before the spans come here.
     inference: Option<Inference>,
+    record: Option<Record>,
     store: Option<Arc<dyn Store>>,
     traces: Option<TraceOutputs>,
     link: Option<Sender>,
@@ -99,6 +102,7 @@ impl Pipeline {
     ) -> Result<Self> {
         Ok(Pipeline {
             inference: (causes == Causes::InferredHere).then(|| Inference::new(solver_config(config))),
+            record: Record::open().filter(|_| causes == Causes::InferredHere),
             store,
             traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?)?,
             link,
@@ -128,6 +132,9 @@ impl Pipeline {
 
     /// Takes finished spans. A span whose cause is to be inferred goes on later, from [`Pipeline::run_due`].
     pub(crate) fn take(&mut self, batch: Vec<Arc<Span>>) {
+        if let Some(record) = &mut self.record {
+            record.take(&batch);
+        }
         let ready = match &mut self.inference {
             Some(inference) => inference.take(batch),
             None => batch,

@@ -1,6 +1,10 @@
 //! Whose turn it is to act, and what may be believed about it before anything is learnt.
 
-/// The position of the request that acts, among those that are open.
+/// The position of the request that acts, among those that are open: in the queue of all that may act, or in the
+/// activation of the thread.
+///
+/// An *activation* of a thread is what it does from one read to the next: it reads one message or several, then it
+/// sends. A request is *fresh* while the activation lasts in which it was read or got an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It acted last, and acts again.
@@ -11,22 +15,58 @@ pub(super) enum Turn {
     Shortest = 2,
     /// Another one that may act.
     Between = 3,
-    /// It waits for the answer to a call of its own.
+    /// It waits for the answer to a call of its own, or is expected to do something else.
     Waits = 4,
     /// Another thread has read it, while each thread acts for the requests that it reads itself.
     Elsewhere = 5,
+    /// Fresh: it acted last, and acts again.
+    Again = 6,
+    /// Fresh, and the next in the order in which the thread has read.
+    Next = 7,
+    /// Fresh, and read later than the next one.
+    Later = 8,
+    /// Fresh, but a request that was read later has acted already.
+    Passed = 9,
+    /// Not fresh, and may act.
+    Before = 10,
+    /// Not fresh, and waits or is expected to do something else.
+    Outside = 11,
+    /// Of another thread, as above.
+    Foreign = 12,
 }
 
-pub(super) const TURNS: usize = 6;
+pub(super) const TURNS: usize = 13;
+
+impl Turn {
+    /// The turn with this number.
+    pub(super) fn of(number: usize) -> Turn {
+        use Turn::*;
+        let all = [
+            GoesOn, Longest, Shortest, Between, Waits, Elsewhere, Again, Next, Later, Passed, Before, Outside, Foreign,
+        ];
+        all[number.min(TURNS - 1)]
+    }
+}
+
+/// What orders the work of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Requests that can go on stand in one queue.
+    #[default]
+    Requests,
+    /// Work queues up as calls: all calls of a request stand in the queue since the request was read.
+    Calls,
+    /// An event loop: some calls are made at once, by the fresh requests in the order in which they were read. Others
+    /// are gathered, and leave in the order of one queue. Which does which is learnt by class.
+    Loop,
+}
 
 /// One way in which a process may order its work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Belief {
     /// By [`Turn`].
     pub(super) turns: [f64; TURNS],
-    /// Work queues up as calls: all calls of a request stand in the queue since the request was read. Else requests
-    /// that can go on stand in the queue.
-    pub(super) of_calls: bool,
+    pub(super) order: Order,
     /// The belief counts only once something is learnt: a queue of calls says little while it is unknown which requests
     /// make which calls.
     pub(super) starts_neutral: bool,
@@ -35,10 +75,14 @@ pub(super) struct Belief {
 }
 
 impl Belief {
-    const fn new(turns: [f64; TURNS - 1]) -> Belief {
+    const fn new(turns: [f64; 5]) -> Belief {
         let [goes_on, longest, shortest, between, waits] = turns;
-        let turns = [goes_on, longest, shortest, between, waits, ELSEWHERE];
-        Belief { turns, of_calls: false, starts_neutral: false, by_thread: false }
+        let [again, next, later, passed, before, outside] = [0.4, 0.6, 0.05, 0.05, 0.1, 0.01];
+        let (elsewhere, foreign) = (ELSEWHERE, ELSEWHERE);
+        let turns = [
+            goes_on, longest, shortest, between, waits, elsewhere, again, next, later, passed, before, outside, foreign,
+        ];
+        Belief { turns, order: Order::Requests, starts_neutral: false, by_thread: false }
     }
 }
 
@@ -47,16 +91,19 @@ const ELSEWHERE: f64 = 0.002;
 const SERIAL: Belief = Belief::new([0.1, 0.6, 0.2, 0.1, 0.01]);
 const AT_ONCE: Belief = Belief::new([0.9, 0.5, 0.1, 0.05, 0.01]);
 const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
-const CALLS: Belief = Belief { of_calls: true, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
+const CALLS: Belief = Belief { order: Order::Calls, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
+const LOOP: Belief = Belief { order: Order::Loop, ..SERIAL };
 
-/// All beliefs: one call after the other; all calls at once; no order; a queue of calls for workers (from the start,
-/// and once something is learnt); and the first three per thread.
-pub(super) const BELIEFS: [Belief; 8] = [
+/// All beliefs: an event loop; one call after the other; all calls at once; no order; a queue of calls for workers (from
+/// the start, and once something is learnt); and some of them per thread.
+pub(super) const BELIEFS: [Belief; 10] = [
+    LOOP,
     SERIAL,
     AT_ONCE,
     UNORDERED,
     CALLS,
     Belief { starts_neutral: true, ..CALLS },
+    Belief { by_thread: true, ..LOOP },
     Belief { by_thread: true, ..SERIAL },
     Belief { by_thread: true, ..AT_ONCE },
     Belief { by_thread: true, ..UNORDERED },

@@ -23,6 +23,8 @@ mod calibration;
 mod chain;
 mod delays;
 mod model;
+mod opinions;
+mod order;
 mod process;
 mod sharing;
 mod threads;
@@ -135,7 +137,10 @@ impl Solver {
         }
         // In a process without uncertain calls, a call without a cause is the process's own and does not wait. In a
         // process that hands work over, some hand-overs are not seen, so such a call may belong to a request.
-        let certain = is_certain(&span) && !process.awaits_trial(&span) && !process.shares_exchange(&span);
+        let certain = is_certain(&span)
+            && !process.doubts(&span)
+            && !process.awaits_trial(&span)
+            && !process.shares_exchange(&span);
         if certain || (span.cause_evidence.is_none() && !process.may_have_unseen_causes()) {
             process.add_call(&span, None);
             return sink(span);
@@ -235,7 +240,10 @@ fn is_certain(span: &Span) -> bool {
 
 fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     let own = Arc::make_mut(&mut span);
-    (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
+    // What confirms the kernel's opinion leaves its evidence.
+    if !(process::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
+        (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
+    }
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
     if let Some(request) = found.request.span {
         own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(request.to_string().into())));
@@ -245,7 +253,7 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
 
 /// Removes a guess that is not likely enough, or a claim of a failed trial; an unknown cause has no evidence.
 fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
-    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) {
+    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) || process::is_opinion(&span) {
         let own = Arc::make_mut(&mut span);
         (own.cause, own.cause_evidence) = (None, None);
     }

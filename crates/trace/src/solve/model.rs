@@ -4,19 +4,29 @@
 //! last event, and on whether it waits for an answer. Old counts fade, so that a new version of a service is learnt,
 //! too.
 
-use super::belief::{Belief, Turn, TURNS};
+use super::belief::{Belief, Order, Turn, TURNS};
 use super::chain::{Act, Done, Last, Made, Place};
 use super::delays::{bucket, Delays, BUCKETS};
-use super::timeline::Class;
+use super::order::Turns;
+use super::timeline::{Class, Opinion, OPINIONS};
 use rustc_hash::FxHashMap;
 
-/// Number of observations that a belief counts as.
-const BELIEF_WEIGHT: f64 = 8.0;
 /// Number of observations that the trial's share of right claims counts as.
 const HINT_WEIGHT: f64 = 16.0;
+/// Number of observations that "any request is as likely" counts as.
+const TOGETHER_WEIGHT: f64 = 8.0;
+/// How often the first request of a loop's turn, or the opener of a connection, is the right one, before that is learnt.
+const UNTRIED: f64 = 0.8;
+/// How likely the order of the queue and that of activations is followed, before anything is learnt.
+const ORDERS: [f64; 2] = [0.1, 0.9];
 /// Answers of a class from which on its calls are known; and the factor for an act that is not expected.
 const FEW: f64 = 4.0;
 const MISFIT: f64 = 0.05;
+/// Least likelihood of a delay: a loop that was kept from running acts late for all its requests.
+const LEAST_SHARE: f64 = 1e-3;
+/// Visits of a place from which on its acts are known, and the least share of an act that is expected there.
+const KNOWN: f64 = 8.0;
+const READY: f64 = 0.1;
 
 /// Most places that are learnt.
 const MAX_PLACES: usize = 4096;
@@ -25,7 +35,7 @@ const FADE_AFTER: f64 = 20_000.0;
 
 /// Acts of requests at one place.
 #[derive(Clone, Debug, Default)]
-struct Next {
+struct Step {
     /// How often a request came to the place, and how often it acted there.
     visits: f64,
     acted: f64,
@@ -86,6 +96,8 @@ pub(super) struct Outlook {
     pub(super) turns: [f64; TURNS],
     /// For a call in a queue of calls: how many such calls a request makes, by the request's class.
     expected: Option<Vec<f64>>,
+    /// How likely the order of the queue is followed, and that of activations.
+    pub(super) orders: [f64; 2],
     /// Only requests that the same thread has read stand in the queue.
     pub(super) by_thread: bool,
 }
@@ -101,7 +113,7 @@ impl Outlook {
 /// Everything that is learnt about a process, under one belief.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
-    next: FxHashMap<(Class, Last, bool), Next>,
+    next: FxHashMap<(Class, Last, bool), Step>,
     stages: FxHashMap<(Class, Done, u8, bool), Stage>,
     /// All acts, by class of the request.
     of_class: Vec<Habits>,
@@ -112,13 +124,17 @@ pub(super) struct Model {
     pub(super) step_weight: f64,
     /// Guesses of the kernel count.
     pub(super) uses_guesses: bool,
-    /// How often each turn acted, and how often it was possible: for calls and for answers, as their queues may differ.
-    chosen: [[f64; TURNS]; 2],
-    possible: [[f64; TURNS]; 2],
+    /// Turns of calls and of answers, as their queues may differ; and of each class of calls: one driver sends at once,
+    /// another gathers what its callers ask for.
+    turns: [Turns; 2],
+    turns_of: FxHashMap<Class, Turns>,
     /// Share of right claims, as the trial has it.
     pub(super) claims: f64,
-    /// How many guesses, and how many claims of a failed trial, were right, and how many there were.
-    hints: [[f64; 2]; 2],
+    /// By [`Opinion`]: how many were right, and how many there were.
+    hints: [[f64; 2]; OPINIONS],
+    /// How often a call was made by the request that used its connection last, and how often that was possible; by its
+    /// class, and the class of the call before in the same write.
+    together: FxHashMap<(Option<Class>, Class), [f64; 2]>,
     /// Calls without a request, and all calls, by class and by whether the kernel knew that there is a request.
     alone: FxHashMap<(Class, bool), [f64; 2]>,
     /// Acts learnt since the counts were halved, and in all.
@@ -151,7 +167,21 @@ impl Model {
             let n = stage.acts.get(&act).copied().unwrap_or(0.0);
             (n + self.step_weight * step) / (stage.visits + self.step_weight)
         });
-        (does.max(1e-6) * self.fits(&place, act) * share.max(1e-6)).ln()
+        (does.max(1e-4) * self.fits(&place, act) * share.max(LEAST_SHARE)).ln()
+    }
+
+    /// Whether the next act of a request at `place` may be this one. Before much is learnt, any request may act that
+    /// waits for nothing.
+    pub(super) fn is_ready(&self, place: Place, act: Act) -> bool {
+        let stage = self.stages.get(&place.stage()).filter(|stage| stage.visits >= KNOWN);
+        let share = match stage {
+            Some(stage) => stage.acts.get(&act).copied().unwrap_or(0.0) / stage.visits,
+            None => match self.next.get(&place.step()).filter(|next| next.visits >= KNOWN) {
+                Some(next) => next.acts.get(&act).map_or(0.0, |d| d.n) / next.visits,
+                None => return !place.waits,
+            },
+        };
+        share >= READY
     }
 
     fn habits(&self, request: Class) -> Option<&Habits> {
@@ -160,15 +190,27 @@ impl Model {
 
     /// The part of the act's likelihood that is the same for all requests.
     pub(super) fn outlook(&self, act: Act) -> Outlook {
-        use Turn::{Between, Elsewhere, GoesOn, Longest, Shortest, Waits};
         let expected = match act {
-            Act::Call(call) if self.belief.of_calls => {
+            Act::Call(call) if self.belief.order == Order::Calls => {
                 Some(self.of_class.iter().map(|d| d.expected(call).unwrap_or(f64::INFINITY)).collect())
             }
             _ => None,
         };
-        let turns = [GoesOn, Longest, Shortest, Between, Waits, Elsewhere].map(|turn| self.turn(turn, act));
-        Outlook { act, turns, expected, by_thread: self.belief.by_thread }
+        let turns = std::array::from_fn(|turn| self.turn(Turn::of(turn), act));
+        let orders = self.orders(act);
+        Outlook { act, turns, orders, expected, by_thread: self.belief.by_thread }
+    }
+
+    /// How likely the order of the queue is followed, and that of activations.
+    fn orders(&self, act: Act) -> [f64; 2] {
+        match (self.belief.order, act) {
+            (Order::Loop, Act::Answer) => self.turns[1].orders(ORDERS),
+            (Order::Loop, Act::Call(class)) => {
+                let any = self.turns[0].orders(ORDERS);
+                self.turns_of.get(&class).map_or(any, |turns| turns.orders(any))
+            }
+            _ => [1.0, 0.0],
+        }
     }
 
     /// A factor below 1 for an act that comes too often or too early.
@@ -200,18 +242,26 @@ impl Model {
         if self.belief.starts_neutral && self.learnt == 0.0 {
             return 1.0;
         }
-        let (t, a) = (turn as usize, usize::from(act == Act::Answer));
-        (self.chosen[a][t] + self.belief.turns[t] * BELIEF_WEIGHT) / (self.possible[a][t] + BELIEF_WEIGHT)
+        let prior = self.belief.turns[turn as usize];
+        match act {
+            Act::Answer => self.turns[1].share(turn, prior),
+            Act::Call(class) => {
+                let any = self.turns[0].share(turn, prior);
+                self.turns_of.get(&class).map_or(any, |turns| turns.share(turn, any))
+            }
+        }
     }
 
     /// ln of the likelihood that the kernel names this request if it is (or is not) the right one of `of`.
-    pub(super) fn hint(&self, claimed: bool, right: bool, of: usize) -> f64 {
-        let [good, all] = self.hints[usize::from(claimed)];
-        if !claimed && !self.uses_guesses {
-            return 0.0;
-        }
-        // A guess has no weight before anything is learnt.
-        let prior = if claimed { self.claims } else { 1.0 / of.max(1) as f64 };
+    pub(super) fn hint(&self, opinion: Opinion, right: bool, of: usize) -> f64 {
+        let [good, all] = self.hints[opinion as usize];
+        let prior = match opinion {
+            Opinion::HandOver => self.claims,
+            Opinion::FirstOfTurn | Opinion::Opener => UNTRIED,
+            Opinion::Guess if !self.uses_guesses => return 0.0,
+            // A guess has no weight before anything is learnt.
+            Opinion::Guess => 1.0 / of.max(1) as f64,
+        };
         let p = (good + prior * HINT_WEIGHT) / (all + HINT_WEIGHT);
         if right {
             p.ln()
@@ -220,21 +270,36 @@ impl Model {
         }
     }
 
-    pub(super) fn learn_hint(&mut self, claimed: bool, right: bool) {
-        let [good, all] = &mut self.hints[usize::from(claimed)];
+    pub(super) fn learn_hint(&mut self, opinion: Opinion, right: bool) {
+        let [good, all] = &mut self.hints[opinion as usize];
         *good += f64::from(u8::from(right));
         *all += 1.0;
+    }
+
+    /// ln of the likelihood that a call is made by the request that used its connection last, and by one certain other
+    /// of `open` requests: statements of a transaction stay together, calls of a multiplexed connection do not.
+    pub(super) fn together(&self, company: (Option<Class>, Class), open: usize) -> [f64; 2] {
+        let [same, all] = self.together.get(&company).copied().unwrap_or_default();
+        let open = open.max(2) as f64;
+        let share = ((same + TOGETHER_WEIGHT / open) / (all + TOGETHER_WEIGHT)).clamp(1e-3, 1.0 - 1e-3);
+        [share.ln(), ((1.0 - share) / (open - 1.0)).ln()]
+    }
+
+    pub(super) fn learn_together(&mut self, company: (Option<Class>, Class), is_same: bool) {
+        let [same, all] = self.together.entry(company).or_default();
+        *all += 1.0;
+        *same += f64::from(u8::from(is_same));
     }
 
     /// ln of the likelihood that a call belongs to no request.
     pub(super) fn alone(&self, class: Class, for_request: bool) -> f64 {
         // If the kernel knew of a request, the call is without one only if that request was not seen.
-        let (prior, most) = if for_request { (0.002, 0.02) } else { (0.1, 0.9) };
+        let (prior, most) = if for_request { (1e-4, 1e-3) } else { (0.02, 0.9) };
         // Before the acts of requests are learnt, all calls would belong to none.
         let known = self.alone.get(&(class, for_request)).filter(|_| self.uses_guesses);
         let [alone, all] = known.copied().unwrap_or_default();
         let share = (alone + prior * 40.0) / (all + 40.0);
-        (share.clamp(1e-4, most) / BUCKETS as f64).ln()
+        (share.clamp(1e-5, most) / BUCKETS as f64).ln()
     }
 
     /// Counts that a request came to a place.
@@ -267,13 +332,17 @@ impl Model {
         self.learnt += 1.0;
     }
 
-    /// Counts the turn that acted, and the turns that were possible.
-    pub(super) fn learn_turn(&mut self, chosen: Turn, act: Act, possible: [bool; TURNS]) {
-        let a = usize::from(act == Act::Answer);
-        for (n, is) in self.possible[a].iter_mut().zip(possible) {
-            *n += f64::from(u8::from(is));
+    /// Counts the turn that acted, and the turns that were possible; `shares`: the likelihood of that turn, by each
+    /// order.
+    pub(super) fn learn_turn(&mut self, act: Act, chosen: [Turn; 2], shares: [f64; 2], possible: [bool; TURNS]) {
+        let [queue, activation] = self.orders(act);
+        let (queue, activation) = (queue * shares[0], activation * shares[1]);
+        let all = (queue + activation).max(1e-12);
+        let weights = [queue / all, activation / all];
+        self.turns[usize::from(act == Act::Answer)].add(chosen, weights, possible);
+        if let Act::Call(class) = act {
+            self.turns_of.entry(class).or_default().add(chosen, weights, possible);
         }
-        self.chosen[a][chosen as usize] += 1.0;
     }
 
     pub(super) fn learn_call(&mut self, class: Class, for_request: bool, is_alone: bool) {
@@ -305,7 +374,7 @@ impl Model {
         self.hints.iter_mut().flatten().for_each(halve);
         self.of_class.iter_mut().for_each(Habits::halve);
         self.acts.values_mut().for_each(halve);
-        self.chosen.iter_mut().chain(&mut self.possible).flatten().for_each(halve);
-        self.alone.values_mut().flatten().for_each(halve);
+        self.turns.iter_mut().chain(self.turns_of.values_mut()).for_each(Turns::halve);
+        self.alone.values_mut().chain(self.together.values_mut()).flatten().for_each(halve);
     }
 }

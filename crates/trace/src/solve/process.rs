@@ -3,19 +3,22 @@
 use super::beam::{Beam, Decision, Effort};
 use super::belief::BELIEFS;
 use super::model::Model;
+use super::opinions::Opinions;
 use super::sharing::Sharing;
 use super::threads::Threads;
-use super::timeline::{Event, Hint, Maker, Timeline};
+use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
 use super::{Found, SolverConfig, Verdict};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 
 /// Acts from which on a model is trained. Until then it goes over the same events several times, but not over more than
 /// `TRAINING_EVENTS`.
-const TRAINED_ACTS: f64 = 2_000.0;
-const TRAINING_EVENTS: usize = 1_600;
+const TRAINED_ACTS: f64 = 1_500.0;
+const TRAINING_EVENTS: usize = 6_400;
+/// Events after which a process is known well enough, whatever it does.
+const MOST_HISTORY: usize = 12_800;
 /// In training, this part of the hypotheses is followed.
 const TRAINING_SHARE: usize = 4;
 /// Most work for one call, and the same in training.
@@ -25,6 +28,9 @@ const TRAINING_WORK: usize = 1_024;
 const SLICE: usize = 2_000;
 /// Events from which on the likelihoods of beliefs can be compared: the two best go on.
 const COMPARABLE_EVENTS: usize = 600;
+/// The first training waits for so many events, up to so long.
+const GATHERED_EVENTS: usize = 2_000;
+const GATHER_NS: u64 = 3_000_000_000;
 /// `Model::step_weight` in each round of training, and after it. In the first rounds only the step counts: what is
 /// learnt of whole sequences of calls would repeat the wrong assignments made so far.
 const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
@@ -39,11 +45,16 @@ pub(super) struct Process {
     timeline: Timeline,
     /// Beliefs about how it orders its work, until one is chosen.
     candidates: Vec<Candidate>,
+    /// The first events, until the candidates are trained; and how many there were when they were trained last.
+    history: Vec<Event>,
+    trained_with: usize,
     waiting: FxHashMap<u32, Arc<Span>>,
     /// The longest recent request, ns.
     longest_ns: u64,
     /// Some call had an uncertain cause.
     pub(super) in_doubt: bool,
+    /// Whether what is no more than an opinion of the kernel has been right of late.
+    opinions: Opinions,
     /// Trial of the kernel's claims by hand-over, if there were any.
     trial: Option<Trial>,
     sharing: Sharing,
@@ -56,13 +67,16 @@ pub(super) struct Process {
 
 impl Default for Process {
     fn default() -> Self {
-        let candidate = |belief| Candidate { beam: Beam::default(), model: Model::new(belief) };
+        let candidate = |belief| Candidate { beam: Beam::default(), model: Model::new(belief), likelihood: 0.0 };
         Process {
             timeline: Timeline::default(),
             candidates: BELIEFS.into_iter().map(candidate).collect(),
+            history: Vec::new(),
+            trained_with: 0,
             waiting: FxHashMap::default(),
             longest_ns: 0,
             in_doubt: false,
+            opinions: Opinions::default(),
             trial: None,
             sharing: Sharing::default(),
             threads: Some(Threads::default()),
@@ -94,6 +108,13 @@ impl Process {
         span.parent_span_id.is_none() && span.cause.is_some_and(|exchange| self.sharing.is_shared(exchange))
     }
 
+    /// Whether the kernel's claim is no more than an opinion that has to be judged first. Where a process has no loop,
+    /// the one that opened a connection also uses it.
+    pub(super) fn doubts(&mut self, span: &Span) -> bool {
+        let is_loop = span.cause_evidence == Some(Evidence::EventLoop);
+        is_opinion(span) && (is_loop || self.in_doubt) && !self.opinions.are_believed()
+    }
+
     /// Whether a call without a cause may still belong to a request.
     pub(super) fn may_have_unseen_causes(&self) -> bool {
         self.in_doubt || self.trial.is_some()
@@ -116,8 +137,13 @@ impl Process {
         }
         let maker = match (&waits, span.cause) {
             (Some(span), Some(exchange)) if is_tried(span) => Maker::Claimed(exchange),
+            (Some(span), Some(exchange)) if is_opinion(span) => {
+                let is_opener = span.cause_evidence == Some(Evidence::Connect);
+                let opinion = if is_opener { Opinion::Opener } else { Opinion::FirstOfTurn };
+                Maker::Unknown(Some(Hint { exchange, opinion }))
+            }
             (Some(span), Some(exchange)) if span.cause_evidence != Some(Evidence::Inferred) => Maker::OneOf(exchange),
-            (Some(_), hint) => Maker::Unknown(hint.map(|exchange| Hint { exchange, claimed: false })),
+            (Some(_), hint) => Maker::Unknown(hint.map(|exchange| Hint { exchange, opinion: Opinion::Guess })),
             (None, Some(exchange)) => Maker::Known(exchange),
             (None, None) => Maker::Other,
         };
@@ -158,9 +184,18 @@ impl Process {
         self.timeline.first_ns().is_some_and(|first| first <= self.goal_ns)
     }
 
+    /// Whether more events shall come first: what is learnt from a few explains them badly.
+    fn gathers(&self) -> bool {
+        if !(self.in_doubt && self.is_training()) || self.goal_ns == u64::MAX || self.lag_ns(self.goal_ns) >= GATHER_NS
+        {
+            return false;
+        }
+        self.history.len() + self.timeline.due(self.goal_ns) < GATHERED_EVENTS
+    }
+
     /// Whether there is something to solve now.
     pub(super) fn is_due(&self) -> bool {
-        self.has_events_due() || (self.waits() && self.timeline.is_empty())
+        (self.has_events_due() && !self.gathers()) || (self.waits() && self.timeline.is_empty())
     }
 
     /// Solves a slice of the due events.
@@ -173,14 +208,13 @@ impl Process {
                 let hypotheses = config.beam.div_ceil(self.slices_behind(&events).max(1));
                 for d in self.decisions(&events, hypotheses) {
                     let Some(span) = self.waiting.remove(&d.call) else { continue };
-                    out(
-                        span,
-                        match d.request {
-                            _ if d.confirmed => Verdict::Kept,
-                            Some(request) => Verdict::Found(Found { request, confidence: d.confidence }),
-                            None => Verdict::Open,
-                        },
-                    );
+                    self.opinions.judge(&span, &d);
+                    let verdict = match d.request {
+                        _ if d.confirmed && keeps_claim(&span) => Verdict::Kept,
+                        Some(request) => Verdict::Found(Found { request, confidence: d.confidence }),
+                        None => Verdict::Open,
+                    };
+                    out(span, verdict);
                 }
             }
         }
@@ -191,7 +225,8 @@ impl Process {
         if self.goal_ns == u64::MAX || self.timeline.is_empty() {
             // Calls that lie within no request.
             for (_, span) in self.waiting.drain() {
-                out(span, Verdict::Open);
+                let verdict = if keeps_claim(&span) { Verdict::Kept } else { Verdict::Open };
+                out(span, verdict);
             }
         }
     }
@@ -214,7 +249,7 @@ impl Process {
             let Maker::Claimed(exchange) = call.maker else { continue };
             if failed {
                 self.in_doubt = true;
-                call.maker = Maker::Unknown(Some(Hint { exchange, claimed: true }));
+                call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));
             } else {
                 call.maker = Maker::Known(exchange);
                 if let Some(span) = self.waiting.remove(&call.id) {
@@ -234,36 +269,75 @@ impl Process {
             self.candidates.retain(|candidate| !candidate.model.belief.by_thread);
         }
         self.candidates.iter_mut().for_each(|candidate| candidate.model.claims = claims);
+        let learns = !self.is_training();
+        if !learns {
+            self.train(events, hypotheses);
+        }
         let mut best: Option<(f64, Vec<Decision>)> = None;
-        let mut trained: Vec<(f64, Candidate, Option<Model>)> = Vec::new();
-        for candidate in std::mem::take(&mut self.candidates) {
-            let (likelihood, trial) = candidate
-                .train(events, Effort { hypotheses: hypotheses.div_ceil(TRAINING_SHARE), work: TRAINING_WORK });
-            trained.push((likelihood, candidate, trial));
-        }
-        if trained.len() > 2 && events.len() >= COMPARABLE_EVENTS {
-            trained.sort_by(|a, b| b.0.total_cmp(&a.0));
-            trained.truncate(2);
-        }
-        for (_, mut candidate, trial) in trained {
-            let decided = candidate.run(events, trial, Effort { hypotheses, work: WORK });
-            if best.as_ref().is_none_or(|b| candidate.beam.likelihood > b.0) {
-                best = Some((candidate.beam.likelihood, decided));
+        for candidate in &mut self.candidates {
+            let decided = candidate.run(events, learns, Effort { hypotheses, work: WORK });
+            if best.as_ref().is_none_or(|b| candidate.likelihood > b.0) {
+                best = Some((candidate.likelihood, decided));
             }
-            self.candidates.push(candidate);
-        }
-        if self.candidates.len() > 1 && self.candidates.iter().all(|m| m.model.learnt >= TRAINED_ACTS) {
-            self.candidates.sort_by(|a, b| b.beam.likelihood.total_cmp(&a.beam.likelihood));
-            self.candidates.truncate(1);
         }
         best.map_or(Vec::new(), |b| b.1)
+    }
+
+    fn is_training(&self) -> bool {
+        self.candidates.len() > 1 || self.candidates.iter().any(|c| c.model.learnt < TRAINED_ACTS)
+    }
+
+    /// Trains the candidates with all events so far, whenever there are half as many again as the last time.
+    fn train(&mut self, events: &[Event], hypotheses: usize) {
+        self.history.extend_from_slice(events);
+        if self.history.len() < self.trained_with + self.trained_with / 2 {
+            return;
+        }
+        self.trained_with = self.history.len();
+        let effort = Effort { hypotheses: hypotheses.div_ceil(TRAINING_SHARE), work: TRAINING_WORK };
+        let events = recent(&self.history);
+        for candidate in &mut self.candidates {
+            candidate.train(&events, effort);
+        }
+        self.candidates.sort_by(|a, b| b.likelihood.total_cmp(&a.likelihood));
+        if self.history.len() >= COMPARABLE_EVENTS {
+            self.candidates.truncate(2);
+        }
+        if self.candidates.iter().all(|c| c.model.learnt >= TRAINED_ACTS) || self.history.len() >= MOST_HISTORY {
+            self.candidates.truncate(1);
+            self.history = Vec::new();
+        }
     }
 }
 
 /// One candidate belief about how the process orders its work, with the model learnt under it and its hypotheses.
+/// Whether the kernel's claim may fail in an event loop: the loop may have read other requests since it read the one
+/// that is named, and a connection may be used first by another request than by the one that opened it.
+pub(super) fn is_opinion(span: &Span) -> bool {
+    matches!(span.cause_evidence, Some(Evidence::EventLoop | Evidence::Connect))
+        && span.cause.is_some()
+        && span.parent_span_id.is_none()
+}
+
+/// Whether a call of which nothing better is known keeps what the kernel says.
+fn keeps_claim(span: &Span) -> bool {
+    span.cause_evidence.is_some_and(|evidence| evidence != Evidence::Inferred) && !is_tried(span)
+}
+
+/// The events to train with: all, or the last ones after the reads of the requests that were open at that time.
+fn recent(history: &[Event]) -> Vec<Event> {
+    let (before, events) = history.split_at(history.len().saturating_sub(TRAINING_EVENTS));
+    let answered: FxHashSet<u32> =
+        before.iter().filter_map(|e| if let Event::Answered(r) = e { Some(r.id) } else { None }).collect();
+    let open = before.iter().filter(|e| matches!(e, Event::Read(r) if !answered.contains(&r.id)));
+    open.chain(events).copied().collect()
+}
+
 struct Candidate {
     beam: Beam,
     model: Model,
+    /// ln of the likelihood of the events that it was trained with, and of those since.
+    likelihood: f64,
 }
 
 impl Candidate {
@@ -276,34 +350,40 @@ impl Candidate {
         makers
     }
 
-    /// Trains a model over the same events several times, unless it is trained. Returns the likelihood of the events,
-    /// and the trained model.
-    fn train(&self, events: &[Event], effort: Effort) -> (f64, Option<Model>) {
-        let seen = &events[..events.len().min(TRAINING_EVENTS)];
-        let (mut likelihood, mut trial) = (self.beam.likelihood, None);
-        if self.model.learnt >= TRAINED_ACTS {
-            return (likelihood, trial);
-        }
+    /// Learns from events anew: goes over them several times, from no knowledge. What was learnt from the first few
+    /// events would repeat their mistakes.
+    fn train(&mut self, events: &[Event], effort: Effort) {
+        let claims = self.model.claims;
+        let start = |belief| {
+            let mut model = Model::new(belief);
+            model.claims = claims;
+            model
+        };
+        let mut trained: Option<Model> = None;
         for (round, weight) in ROUNDS.into_iter().enumerate() {
-            let mut model = trial.unwrap_or_else(|| self.model.clone());
+            let mut model = trained.unwrap_or_else(|| start(self.model.belief));
             (model.step_weight, model.uses_guesses) = (weight, round >= GUESSES_FROM_ROUND);
-            let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
-            beam.run(seen, &model, effort, &mut decided);
-            likelihood = beam.likelihood;
-            let mut next = self.model.clone();
-            self.beam.teach(seen, &Self::makers(&beam, &decided), &mut next);
-            trial = Some(next);
+            let (mut beam, mut decided) = (Beam::default(), Vec::new());
+            beam.run(events, &model, effort, &mut decided);
+            self.likelihood = beam.likelihood;
+            let mut next = start(self.model.belief);
+            Beam::default().teach(events, &Self::makers(&beam, &decided), &mut next);
+            trained = Some(next);
         }
-        (likelihood, trial)
+        self.model = trained.unwrap_or_else(|| start(self.model.belief));
     }
 
-    fn run(&mut self, events: &[Event], trial: Option<Model>, effort: Effort) -> Vec<Decision> {
-        let mut model = trial.unwrap_or_else(|| self.model.clone());
+    /// Solves events; `learns`: they were not in the training.
+    fn run(&mut self, events: &[Event], learns: bool, effort: Effort) -> Vec<Decision> {
+        let mut model = self.model.clone();
         (model.step_weight, model.uses_guesses) = (LAST_WEIGHT, true);
         let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
         beam.run(events, &model, effort, &mut decided);
-        self.beam.teach(events, &Self::makers(&beam, &decided), &mut self.model);
-        self.model.fade();
+        if learns {
+            self.beam.teach(events, &Self::makers(&beam, &decided), &mut self.model);
+            self.model.fade();
+        }
+        self.likelihood += beam.likelihood - self.beam.likelihood;
         self.beam = beam;
         decided
     }

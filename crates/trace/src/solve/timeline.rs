@@ -59,9 +59,23 @@ pub(super) enum Maker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
     pub(super) exchange: u64,
-    /// The kernel claimed it, and the trial of such claims failed; else the kernel only guessed.
-    pub(super) claimed: bool,
+    pub(super) opinion: Opinion,
 }
+
+/// Why the kernel names a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opinion {
+    /// It does not know, and guesses.
+    Guess = 0,
+    /// A hand-over; the trial of such claims failed.
+    HandOver = 1,
+    /// The request was the first that the thread read in this turn of its event loop.
+    FirstOfTurn = 2,
+    /// The request opened the connection; another one may have been the first to use it.
+    Opener = 3,
+}
+
+pub(super) const OPINIONS: usize = 4;
 
 /// A call that the process made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,6 +89,8 @@ pub(super) struct Call {
     pub(super) tid: u32,
     /// The kernel knows that the call was made for some request.
     pub(super) for_request: bool,
+    /// Cookie of its connection.
+    pub(super) socket: u64,
 }
 
 /// An event; the variants stand in the order of events that have the same time.
@@ -172,7 +188,8 @@ impl Timeline {
         let class = self.class(1, span);
         let end_ns = span.end_ns.max(span.start_ns);
         let for_request = span.cause_evidence.is_some();
-        let c = Call { id: self.next, class, start_ns: span.start_ns, end_ns, maker, tid: span.tid, for_request };
+        let (id, start_ns, tid, socket) = (self.next, span.start_ns, span.tid, span.socket);
+        let c = Call { id, class, start_ns, end_ns, maker, tid, for_request, socket };
         self.add([Event::Sent(c), Event::Replied(c)], span).then_some(c.id)
     }
 
@@ -200,6 +217,11 @@ impl Timeline {
     /// Time of the first event that was not taken yet.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse(due)| due.0.at_ns())
+    }
+
+    /// Number of events up to a time that were not taken yet.
+    pub(super) fn due(&self, until_ns: u64) -> usize {
+        self.due.iter().filter(|Reverse(due)| due.0.at_ns() <= until_ns).count()
     }
 
     /// Number of events that were not taken yet.

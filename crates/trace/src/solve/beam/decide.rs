@@ -1,6 +1,6 @@
 //! Decides which request made a call, once every request that might have made it has answered.
 
-use super::{Beam, Decision, Step, MAX_PENDING, MAX_STEPS, TEMPER};
+use super::{Beam, Decision, Pending, Step, MAX_PENDING, MAX_STEPS, TEMPER};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 impl Beam {
@@ -22,7 +22,7 @@ impl Beam {
                 at += 1;
                 continue;
             }
-            let call = self.pending.remove(at).call;
+            let Pending { call, candidates, .. } = self.pending.remove(at);
             let named_makers = self.named_makers(call);
             let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
             let mut all = 0.0;
@@ -37,8 +37,8 @@ impl Beam {
             self.hypotheses.retain(|_| keep.next().unwrap_or(false));
             self.settle();
             let request = self.named.get(&request).copied();
-            let confidence = self.calibration.confidence(share / all) as f32;
-            out.push(Decision { call, request, confidence, confirmed: false });
+            let confidence = self.calibration.confidence(share / all, candidates == 1) as f32;
+            out.push(Decision { call, request, confidence, confirmed: candidates == 0 });
         }
     }
 

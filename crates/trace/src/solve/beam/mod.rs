@@ -5,6 +5,7 @@
 //! in which it was not this request's turn, or in which the request had calls left to make. The likeliest are kept.
 
 mod chains;
+mod connections;
 mod decide;
 mod teach;
 
@@ -12,8 +13,9 @@ use super::calibration::Calibration;
 use super::chain::{Act, Last};
 use super::model::{Model, Outlook};
 use super::timeline::{Call, Event, Hint, Maker, Request};
-use super::turns::{place, Queue, State};
+use super::turns::{place, Acted, Actor, Queue, State};
 use chains::Chains;
+use connections::Connection;
 use rustc_hash::FxHashMap;
 
 /// Exponent that flattens weights before they become a confidence, as the evidence for a hypothesis is not independent.
@@ -55,8 +57,7 @@ struct Hypothesis {
     states: Vec<State>,
     /// Calls that wait for an answer, each with its request.
     calls: Vec<(u32, u32)>,
-    /// Id of the request that acted last.
-    acted: u32,
+    acted: Acted,
     /// Index of the last step, plus one.
     step: u32,
 }
@@ -67,6 +68,8 @@ struct Pending {
     call: u32,
     /// When every request that might have made the call has answered.
     until_ns: u64,
+    /// How many requests can have made it.
+    candidates: usize,
 }
 
 /// The decision on a call: its request, if any, and the confidence.
@@ -75,7 +78,7 @@ pub(super) struct Decision {
     pub(super) call: u32,
     pub(super) request: Option<Request>,
     pub(super) confidence: f32,
-    /// Only one request was possible: the kernel's cause is kept.
+    /// Only one request was possible, or none that was seen: the kernel's cause is kept.
     pub(super) confirmed: bool,
 }
 
@@ -91,10 +94,13 @@ pub(super) struct Beam {
     confirmed: Vec<u32>,
     /// Number of events so far.
     event: u32,
+    connections: FxHashMap<u64, Connection>,
+    /// Of each thread: its activation, and whether it has sent something in it.
+    activations: FxHashMap<u32, (u32, bool)>,
     /// ln of the likelihood of the best hypothesis so far.
     pub(super) likelihood: f64,
     /// How often the best hypothesis was right where that could be tested.
-    calibration: Calibration,
+    pub(super) calibration: Calibration,
 }
 
 /// A call lies within the request for which it was made.
@@ -112,6 +118,8 @@ impl Default for Beam {
             named: FxHashMap::default(),
             confirmed: Vec::new(),
             event: 0,
+            connections: FxHashMap::default(),
+            activations: FxHashMap::default(),
             likelihood: 0.0,
             calibration: Calibration::default(),
         }
@@ -130,6 +138,8 @@ impl Beam {
                 }
                 Event::Sent(c) => {
                     self.sent(&c, model, effort);
+                    self.writes(c.tid);
+                    self.passes(&c);
                     let confirmed = |call| Decision { call, request: None, confidence: 1.0, confirmed: true };
                     out.extend(self.confirmed.drain(..).map(confirmed));
                 }
@@ -145,19 +155,23 @@ impl Beam {
         self.clear_away();
     }
 
-    fn queue<'a>(&self, hypothesis: &Hypothesis, tid: u32, outlook: &'a Outlook) -> Queue<'a> {
-        Queue::of(&hypothesis.states, hypothesis.acted, tid, &self.open, outlook)
+    /// Whose turn it is in a hypothesis when this thread acts.
+    fn queue<'a>(&self, of: &Hypothesis, tid: u32, outlook: &'a Outlook, chains: &mut Chains<'_>) -> Queue<'a> {
+        let actor = Actor { tid, activation: self.activations.get(&tid).map_or(0, |(number, _)| *number) };
+        Queue::of(&of.states, of.acted, actor, &self.open, outlook, |slot, s| chains.look(slot, s).ready)
     }
 
     fn read(&mut self, r: Request) {
         self.open.push(r);
-        let state = State::read(&r, self.event);
+        let activation = self.reads(r.tid);
+        let state = State::read(&r, self.event, activation);
         self.hypotheses.iter_mut().for_each(|w| w.states.push(state));
     }
 
     /// The answer to a call has come. Returns the slot of the call's request, as the last hypothesis has it.
     fn replied(&mut self, c: &Call, model: Option<&Model>) -> Option<usize> {
         let mut found = None;
+        let activation = self.reads(c.tid);
         for hypothesis in &mut self.hypotheses {
             let Some(at) = hypothesis.calls.iter().position(|(call, _)| *call == c.id) else { continue };
             let (_, request) = hypothesis.calls.swap_remove(at);
@@ -165,7 +179,8 @@ impl Beam {
             let Some(slot) = found else { continue };
             let s = &mut hypothesis.states[slot];
             hypothesis.score += model.map_or(0.0, |m| m.rests(place(&self.open[slot], s)));
-            (s.last, s.last_ns, s.last_event) = (Last::Replied(c.class), c.end_ns, self.event);
+            (s.last, s.last_ns, s.trigger) = (Last::Replied(c.class), c.end_ns, self.event);
+            s.activation = activation;
             s.waits = s.waits.saturating_sub(1);
         }
         if model.is_some() {
@@ -180,8 +195,8 @@ impl Beam {
         let outlook = model.outlook(act);
         let mut chains = Chains::new(self, model, act, at_ns);
         let mut score = |hypothesis: &Hypothesis| {
-            let turn = self.queue(hypothesis, tid, &outlook).share(&self.open[slot], &hypothesis.states[slot]);
-            chains.act(slot, &hypothesis.states[slot]) + turn.max(1e-9).ln()
+            let turn = self.queue(hypothesis, tid, &outlook, &mut chains).share(slot);
+            chains.look(slot, &hypothesis.states[slot]).likely + turn.max(1e-9).ln()
         };
         self.hypotheses.iter().map(&mut score).collect()
     }
@@ -218,12 +233,10 @@ impl Beam {
         let Some(hypothesis) = self.hypotheses.first() else { return };
         let act = Act::Call(c.class);
         let outlook = model.outlook(act);
-        let queue = self.queue(hypothesis, c.tid, &outlook);
         let mut chains = Chains::new(self, model, act, c.start_ns);
-        let mut likely = |slot: usize| {
-            let (r, s) = (&self.open[slot], &hypothesis.states[slot]);
-            chains.act(slot, s) + queue.share(r, s).max(1e-9).ln()
-        };
+        let queue = self.queue(hypothesis, c.tid, &outlook, &mut chains);
+        let mut likely =
+            |slot: usize| chains.look(slot, &hypothesis.states[slot]).likely + queue.share(slot).max(1e-9).ln();
         let others = (0..self.open.len()).filter(|s| *s != slot && could_make(&self.open[*s], c));
         let Some(best) = others.map(&mut likely).max_by(f64::total_cmp) else { return };
         let passed = likely(slot) > best;
@@ -234,7 +247,7 @@ impl Beam {
         let fits = |r: &&Request| could_make(r, c) && may(r);
         let of = self.open.iter().filter(fits).count() + 1;
         let named = |slot: Option<usize>| {
-            hint.map_or(0.0, |h| model.hint(h.claimed, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
+            hint.map_or(0.0, |h| model.hint(h.opinion, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
         };
         let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.class, c.for_request);
@@ -247,12 +260,14 @@ impl Beam {
         let mut next: Vec<(f64, usize, Option<usize>)> = Vec::with_capacity(self.hypotheses.len() * of);
         for (w, hypothesis) in self.hypotheses.iter().enumerate() {
             next.push((hypothesis.score + nobody, w, None));
-            let queue = self.queue(hypothesis, c.tid, &outlook);
-            let turns = queue.ln_shares();
+            let queue = self.queue(hypothesis, c.tid, &outlook, &mut chains);
+            let holder = self.holder(hypothesis, c);
+            let [same, other] = model.together(self.company(c), self.open.len());
             for &(slot, hinted) in &slots {
-                let s = &hypothesis.states[slot];
-                let turn = turns[queue.turn(&self.open[slot], s) as usize];
-                next.push((hypothesis.score + chains.act(slot, s) + turn + hinted, w, Some(slot)));
+                let likely = chains.look(slot, &hypothesis.states[slot]).likely;
+                let turn = queue.share(slot).max(1e-9).ln();
+                let together = holder.map_or(0.0, |holder| if holder == slot { same } else { other });
+                next.push((hypothesis.score + likely + turn + hinted + together, w, Some(slot)));
             }
         }
         let likelier = |a: &(f64, usize, Option<usize>), b: &(f64, usize, Option<usize>)| {
@@ -279,7 +294,7 @@ impl Beam {
                 self.sends(self.hypotheses.len() - 1, slot, c);
             }
         }
-        self.pending.push(Pending { call: c.id, until_ns });
+        self.pending.push(Pending { call: c.id, until_ns, candidates: of - 1 });
     }
 
     /// In one hypothesis, a request makes a call.
@@ -288,17 +303,25 @@ impl Beam {
         let s = &mut hypothesis.states[slot];
         s.done = s.done.and(c.class);
         s.made.add(c.class);
-        (s.last, s.last_ns, s.last_event, s.waits) = (Last::Sent(c.class), c.start_ns, self.event, s.waits + 1);
+        s.uses(c.socket, self.event);
+        (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
         hypothesis.calls.push((c.id, r.id));
-        hypothesis.acted = r.id;
+        hypothesis.acted = Acted { request: r.id, trigger: s.trigger, activation: s.activation };
     }
 
     fn answered(&mut self, r: &Request, model: &Model) {
         let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
         if let Some(best) = self.hypotheses.first() {
             let outlook = model.outlook(Act::Answer);
-            let turn = self.queue(best, r.tid, &outlook).share(&self.open[slot], &best.states[slot]);
-            self.calibration.answered(turn);
+            let mut chains = Chains::new(self, model, Act::Answer, r.end_ns);
+            let queue = self.queue(best, r.tid, &outlook, &mut chains);
+            let mut likely =
+                |slot: usize| chains.look(slot, &best.states[slot]).likely + queue.share(slot).max(1e-9).ln();
+            let own = likely(slot);
+            let foretold = (0..self.open.len()).filter(|s| *s != slot).all(|s| likely(s) < own);
+            if self.open.len() > 1 {
+                self.calibration.answered(foretold);
+            }
         }
         if model.belief.by_thread {
             // A belief by thread chooses among the requests of one thread only. Without this term it would always seem
@@ -309,14 +332,15 @@ impl Beam {
         let scores = self.scores(slot, Act::Answer, r.tid, r.end_ns, model);
         self.hypotheses.iter_mut().zip(scores).for_each(|(hypothesis, more)| hypothesis.score += more);
         self.close(slot);
+        self.writes(r.tid);
         self.settle();
     }
 
     fn close(&mut self, slot: usize) {
         let r = self.open.swap_remove(slot);
         for hypothesis in &mut self.hypotheses {
-            hypothesis.states.swap_remove(slot);
-            hypothesis.acted = r.id;
+            let s = hypothesis.states.swap_remove(slot);
+            hypothesis.acted = Acted { request: r.id, trigger: s.trigger, activation: s.activation };
         }
     }
 

@@ -1,7 +1,7 @@
 //! Teaches a model what a process did, given the request of each call.
 
-use super::Beam;
-use crate::solve::belief::TURNS;
+use super::chains::Chains;
+use super::{could_make, Beam};
 use crate::solve::chain::Act;
 use crate::solve::model::Model;
 use crate::solve::timeline::{Event, Maker};
@@ -11,7 +11,9 @@ use rustc_hash::FxHashMap;
 impl Beam {
     /// Teaches a model by these events. `makers` has the request of each call; `self` is the state before the events.
     pub(in crate::solve) fn teach(&self, events: &[Event], makers: &FxHashMap<u32, u32>, model: &mut Model) {
-        let mut one = Beam { hypotheses: self.hypotheses[..1].to_vec(), event: self.event, ..Beam::default() };
+        let hypotheses = self.hypotheses[..1].to_vec();
+        let (activations, connections) = (self.activations.clone(), self.connections.clone());
+        let mut one = Beam { hypotheses, event: self.event, activations, connections, ..Beam::default() };
         one.open.clone_from(&self.open);
         for event in events {
             one.event = one.event.wrapping_add(1);
@@ -37,25 +39,33 @@ impl Beam {
                         Maker::Unknown(hint) => {
                             let maker = makers.get(&c.id).copied().unwrap_or(0);
                             let slot = one.open.iter().position(|r| r.id == maker);
-                            model.learn_call(c.class, c.for_request, slot.is_none());
+                            // Learnt only where it is sure: a process's own calls go on while no request is open.
+                            let is_alone = !one.open.iter().any(|r| could_make(r, &c));
+                            model.learn_call(c.class, c.for_request, is_alone);
                             if let Some(hint) = hint {
                                 let right = slot.is_some_and(|s| one.open[s].owns(hint.exchange));
-                                model.learn_hint(hint.claimed, right);
+                                model.learn_hint(hint.opinion, right);
                             }
                             slot
                         }
                         Maker::Other => None,
                     };
                     if let Some(slot) = request {
+                        if let Some(holder) = one.holder(&one.hypotheses[0], &c).filter(|_| one.open.len() > 1) {
+                            model.learn_together(one.company(&c), holder == slot);
+                        }
                         one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
                         one.sends(0, slot, &c);
                         one.visit(slot, model);
                     }
+                    one.writes(c.tid);
+                    one.passes(&c);
                 }
                 Event::Answered(r) => {
                     if let Some(slot) = one.open.iter().position(|o| o.id == r.id) {
                         one.learn(slot, Act::Answer, r.tid, r.end_ns, model);
                         one.close(slot);
+                        one.writes(r.tid);
                     }
                 }
             }
@@ -65,14 +75,10 @@ impl Beam {
     fn learn(&self, slot: usize, act: Act, tid: u32, at_ns: u64, model: &mut Model) {
         let hypothesis = &self.hypotheses[0];
         let outlook = model.outlook(act);
-        let queue = self.queue(hypothesis, tid, &outlook);
-        let mut possible = [false; TURNS];
-        for (r, s) in self.open.iter().zip(&hypothesis.states) {
-            possible[queue.turn(r, s) as usize] = true;
-        }
+        let mut chains = Chains::new(self, model, act, at_ns);
+        let queue = self.queue(hypothesis, tid, &outlook, &mut chains);
+        model.learn_turn(act, queue.turn(slot), queue.shares(slot), queue.possible());
         let (r, s) = (&self.open[slot], &hypothesis.states[slot]);
-        let turn = queue.turn(r, s);
-        model.learn_turn(turn, act, possible);
         model.learn_act(place(r, s), act, at_ns.saturating_sub(s.last_ns));
     }
 
