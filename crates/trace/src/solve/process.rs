@@ -241,20 +241,29 @@ impl Process {
         }
     }
 
-    /// Turns claims into known causes, or into hints if their trial failed.
+    /// Turns claims into known causes, or into hints if their trial failed. An opinion that names no request of this
+    /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it stands.
     fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let failed = self.trial.as_ref().is_some_and(Trial::has_failed);
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
-            let Maker::Claimed(exchange) = call.maker else { continue };
-            if failed {
-                self.in_doubt = true;
-                call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));
-            } else {
-                call.maker = Maker::Known(exchange);
-                if let Some(span) = self.waiting.remove(&call.id) {
-                    out(span, Verdict::Kept);
+            let exchange = match call.maker {
+                Maker::Claimed(exchange) if failed => {
+                    self.in_doubt = true;
+                    call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));
+                    continue;
                 }
+                Maker::Claimed(exchange) => exchange,
+                Maker::Unknown(Some(Hint { exchange, opinion: Opinion::FirstOfTurn | Opinion::Opener }))
+                    if !self.timeline.has_served(exchange) =>
+                {
+                    exchange
+                }
+                _ => continue,
+            };
+            call.maker = Maker::Known(exchange);
+            if let Some(span) = self.waiting.remove(&call.id) {
+                out(span, Verdict::Kept);
             }
         }
     }

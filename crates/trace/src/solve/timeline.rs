@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::{Hash, Hasher};
+use wirespan_model::event::{exchange_socket, PROVISIONAL};
 use wirespan_model::{ExchangeRange, Span, SpanId};
 
 /// Class of a request or of a call: all that have the same structure. 0 is "any other".
@@ -11,6 +12,8 @@ pub(super) type Class = u16;
 
 /// Most classes of a kind.
 const MAX_CLASSES: usize = 127;
+/// Most connections that are remembered.
+const MAX_SERVED: usize = 65_536;
 /// Parts of a path that count.
 const MAX_PARTS: usize = 8;
 /// Longest part with a digit that may be a name, and the number of values from which on a part holds values.
@@ -156,6 +159,8 @@ pub(super) struct Timeline {
     taken_to: u64,
     next: u32,
     classes: [FxHashMap<u64, Class>; 2],
+    /// Connections on which requests came.
+    served: FxHashSet<u64>,
     /// Values with digits that a part of a path had, by what surrounds it.
     values: FxHashMap<u64, FxHashSet<u64>>,
 }
@@ -164,6 +169,10 @@ impl Timeline {
     /// Adds a request; false if it came too late.
     pub(super) fn request(&mut self, span: &Span) -> bool {
         let Some(exchange) = span.exchange else { return false };
+        if self.served.len() >= MAX_SERVED {
+            self.served.clear();
+        }
+        self.served.insert(exchange_socket(exchange.first));
         self.next = self.next.wrapping_add(1);
         let class = self.class(0, span);
         let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
@@ -180,6 +189,11 @@ impl Timeline {
             span: own,
         };
         self.add([Event::Read(r), Event::Answered(r)], span)
+    }
+
+    /// Whether requests have come on the connection of this exchange.
+    pub(super) fn has_served(&self, exchange: u64) -> bool {
+        self.served.contains(&exchange_socket(exchange & !PROVISIONAL))
     }
 
     /// Adds a call and returns its number; `None` if it came too late.
