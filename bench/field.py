@@ -2,10 +2,11 @@
 
 usage: bench/accuracy --field [--users 1,10,…] [--requests N] [--runs R] [--stack NAME…] [--page-only]
 
-Each stack of tests/apps/field runs under `wirespan run` in a network namespace of its own. The logs of its servers are
-the truth. Of R runs the worst counts. Results go to docs/accuracy/field.json, and from it to docs/accuracy/field.svg and
-the tables between the marks of docs/accuracy.md. The leaf's pause grows with the users (3 ms for each), so that users do
-not merely wait for two processors. Needs root and a built target/release/wirespan (WIRESPAN names another).
+Each stack of tests/apps/field runs under `wirespan run` in a network namespace of its own. The logs of its servers
+are the truth. Of R runs the worst counts. Results go to docs/accuracy/field.json, and from it to
+docs/accuracy/field.svg and the tables between the marks of docs/accuracy.md. The leaf's pause grows with the users
+(3 ms for each), so that users do not merely wait for two processors. Needs root and a built target/release/wirespan
+(WIRESPAN names another).
 """
 
 import argparse

@@ -2,7 +2,8 @@
  * The service that every application of the field suite calls over HTTP/1.1. `GET /anything/ID` is answered after a
  * pause that depends on ID and path, so that answers come in another order than questions.
  *
- * LISTEN: host:port. PAUSE_US: the mean pause. GROUND_TRUTH_DIR gets leaf.jsonl: path, port (the caller's) of each call.
+ * LISTEN: host:port. PAUSE_US: the mean pause. GROUND_TRUTH_DIR gets leaf.jsonl: of each call the path, and the
+ * caller's port.
  */
 #define _GNU_SOURCE
 #include "../shapes/http.h"

@@ -3,9 +3,9 @@
  *
  * usage: load HOST:PORT USERS REQUESTS ROUTE[,ROUTE...]
  *
- * A request is `GET /ROUTE/ID`; ID is twelve hex digits drawn for this request, and the route is drawn, too. One JSON line
- * on stdout: requests, broken (failed ones), seconds. ROUTE/ID of each answered request is a line of load.jsonl in
- * GROUND_TRUTH_DIR.
+ * A request is `GET /ROUTE/ID`; ID is twelve hex digits drawn for this request, and the route is drawn, too. One JSON
+ * line on stdout: requests, broken (failed ones), seconds. ROUTE/ID of each answered request is a line of load.jsonl
+ * in GROUND_TRUTH_DIR.
  */
 #define _GNU_SOURCE
 #include "../shapes/http.h"

@@ -1,4 +1,4 @@
-"""The real servers that the applications use. Each writes down by itself what it was asked, which is the ground truth."""
+"""The real servers that the applications use. Each writes down by itself what it was asked: the ground truth."""
 
 import csv
 import json

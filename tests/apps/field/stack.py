@@ -1,4 +1,4 @@
-"""What describes a stack of the field suite: its applications, what they use, and the share of exact traces aimed at."""
+"""What describes a stack of the field suite: its applications, what they use, and its aims."""
 
 import dataclasses
 import pathlib

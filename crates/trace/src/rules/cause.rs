@@ -13,8 +13,8 @@ const SLACK_NS: u64 = 10_000_000;
 /// Time after a response within which a call still probably belongs to the request, ns.
 const SOON_NS: u64 = 1_000_000_000;
 
-/// Confidence of a cause by its kind of evidence, if it was not judged (see `solve`). What an event loop claims is handed
-/// on without a judgement only where many such claims in a row were right.
+/// Confidence of a cause by its kind of evidence, if it was not judged (see `solve`). What an event loop claims is
+/// handed on without a judgement only where many such claims in a row were right.
 fn trust(evidence: Evidence) -> f32 {
     match evidence {
         Evidence::Thread | Evidence::Coroutine | Evidence::EventLoop => 0.98,

@@ -94,8 +94,8 @@ const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
 const CALLS: Belief = Belief { order: Order::Calls, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
 const LOOP: Belief = Belief { order: Order::Loop, ..SERIAL };
 
-/// All beliefs: an event loop; one call after the other; all calls at once; no order; a queue of calls for workers (from
-/// the start, and once something is learnt); and some of them per thread.
+/// All beliefs: an event loop; one call after the other; all calls at once; no order; a queue of calls for workers
+/// (from the start, and once something is learnt); and some of them per thread.
 pub(super) const BELIEFS: [Belief; 10] = [
     LOOP,
     SERIAL,

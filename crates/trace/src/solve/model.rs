@@ -15,7 +15,8 @@ use rustc_hash::FxHashMap;
 const HINT_WEIGHT: f64 = 16.0;
 /// Number of observations that "any request is as likely" counts as.
 const TOGETHER_WEIGHT: f64 = 8.0;
-/// How often the first request of a loop's turn, or the opener of a connection, is the right one, before that is learnt.
+/// How often the first request of a loop's turn, or the opener of a connection, is the right one, before that is
+/// learnt.
 const UNTRIED: f64 = 0.8;
 /// How likely the order of the queue and that of activations is followed, before anything is learnt.
 const ORDERS: [f64; 2] = [0.1, 0.9];

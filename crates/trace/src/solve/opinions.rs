@@ -1,8 +1,8 @@
 //! Whether opinions of the kernel on an event loop have to be judged, or may be believed at once.
 //!
-//! In a proxy, or in a loop that has one request at a time under way, the request that was read first in a turn is always
-//! the right one. There a judgement would cost time and bring nothing. So opinions are believed for a while after many
-//! were right in a row; then some are judged again.
+//! In a proxy, or in a loop that has one request at a time under way, the request that was read first in a turn is
+//! always the right one. There a judgement would cost time and bring nothing. So opinions are believed for a while
+//! after many were right in a row; then some are judged again.
 
 use super::beam::Decision;
 use super::process::is_opinion;

@@ -242,7 +242,8 @@ impl Process {
     }
 
     /// Turns claims into known causes, or into hints if their trial failed. An opinion that names no request of this
-    /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it stands.
+    /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
+    /// stands.
     fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let failed = self.trial.as_ref().is_some_and(Trial::has_failed);
         for event in events {

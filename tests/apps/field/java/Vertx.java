@@ -37,7 +37,8 @@ public class Vertx extends VerticleBase {
         web = WebClient.create(vertx, new WebClientOptions(), new PoolOptions().setHttp1MaxSize(64));
         database = PgBuilder.pool().connectingTo(System.getenv("DATABASE_URL")).using(vertx).build();
         String url = "redis://127.0.0.1:" + System.getenv("REDIS_PORT");
-        redis = RedisAPI.api(Redis.createClient(vertx, new RedisOptions().setConnectionString(url).setMaxPoolWaiting(256)));
+        var options = new RedisOptions().setConnectionString(url).setMaxPoolWaiting(256);
+        redis = RedisAPI.api(Redis.createClient(vertx, options));
         Router router = Router.router(vertx);
         router.get("/seq/:id").respond(context -> seq(id(context)));
         router.get("/par/:id").respond(context -> par(id(context)));
