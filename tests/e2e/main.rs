@@ -10,6 +10,7 @@ mod causes;
 mod cli;
 mod datagrams;
 mod existing;
+mod field;
 mod flow_edges;
 mod flows;
 mod harness;

@@ -26,7 +26,7 @@ pub(super) struct Request {
     pub(super) id: u32,
     pub(super) class: Class,
     pub(super) start_ns: u64,
-    /// When its answer began to leave; its calls end before that.
+    /// When the last of its answer had left: a streamed answer leaves while its request makes calls.
     pub(super) end_ns: u64,
     pub(super) exchange: ExchangeRange,
     /// The thread that read it.
@@ -175,7 +175,7 @@ impl Timeline {
         self.served.insert(exchange_socket(exchange.first));
         self.next = self.next.wrapping_add(1);
         let class = self.class(0, span);
-        let end_ns = if span.response_ns > span.start_ns { span.response_ns } else { span.end_ns };
+        let end_ns = span.end_ns.max(span.start_ns);
         let own = span.message_id.map(|_| span.id);
         let stream = span.stream_exchange();
         let r = Request {
