@@ -12,13 +12,42 @@ pub(crate) struct Preemption {
     pub(crate) uprobes_share_a_stack: bool,
 }
 
+/// Where the scheduler of a kernel with `PREEMPT_DYNAMIC` says how it preempts tasks: `none voluntary (full) lazy`.
+const SCHEDULER: &str = "/sys/kernel/debug/sched/preempt";
+
 impl Preemption {
     pub(crate) fn of(btf: &Btf<'_>) -> Self {
-        let stack = has_field(btf, "bpf_prog_aux", "priv_stack_ptr");
+        let facts = StackFacts {
+            of_processor: has_field(btf, "bpf_prog_aux", "priv_stack_ptr"),
+            preemptible_rcu: readers_are_preemptible(btf),
+            held_calls: has_field(btf, "bpf_subprog_info", "might_sleep"),
+        };
         Preemption {
             tracepoints: tracepoints_are_preemptible(btf),
-            uprobes_share_a_stack: stack && readers_are_preemptible(btf),
+            uprobes_share_a_stack: facts.must_hold(std::fs::read_to_string(SCHEDULER).ok().as_deref()),
         }
+    }
+}
+
+/// What the kernel's types say about stacks of programs of uprobes.
+#[derive(Clone, Copy)]
+struct StackFacts {
+    /// The stack may belong to the processor (6.13).
+    of_processor: bool,
+    preemptible_rcu: bool,
+    /// A program may call global functions with preemption off (6.15).
+    held_calls: bool,
+}
+
+impl StackFacts {
+    /// Whether programs of uprobes must switch preemption off.
+    ///
+    /// Linux 6.13 and 6.14 refuse to call global functions then, so the programs of Go and tokio would be lost. There
+    /// the programs go without, if the scheduler says that it preempts no task within the kernel. If it says nothing,
+    /// they switch preemption off: a lost program is a row in `wirespan check`, a shared stack is a crash.
+    fn must_hold(self, scheduler: Option<&str>) -> bool {
+        let never_preempts = scheduler.is_some_and(|s| s.contains("(none)") || s.contains("(voluntary)"));
+        self.of_processor && self.preemptible_rcu && (self.held_calls || !never_preempts)
     }
 }
 
@@ -93,6 +122,20 @@ mod tests {
     }
 
     #[test]
+    fn uprobes_are_held_unless_that_loses_programs_for_nothing() {
+        let linux_6_14 = StackFacts { of_processor: true, preemptible_rcu: true, held_calls: false };
+        assert!(linux_6_14.must_hold(Some("none voluntary (full) lazy\n")));
+        assert!(linux_6_14.must_hold(Some("none voluntary full (lazy)\n")));
+        assert!(!linux_6_14.must_hold(Some("none (voluntary) full lazy\n")));
+        assert!(!linux_6_14.must_hold(Some("(none) voluntary full lazy\n")));
+        assert!(linux_6_14.must_hold(None), "not known");
+        let linux_6_18 = StackFacts { held_calls: true, ..linux_6_14 };
+        assert!(linux_6_18.must_hold(Some("none (voluntary) full lazy\n")), "the mode may change later");
+        assert!(!StackFacts { of_processor: false, ..linux_6_18 }.must_hold(None), "6.12");
+        assert!(!StackFacts { preemptible_rcu: false, ..linux_6_18 }.must_hold(None), "no preemption in readers");
+    }
+
+    #[test]
     fn this_kernel_answers_as_its_release_says() {
         let Ok(btf) = Btf::from_vmlinux() else { return };
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -101,6 +144,9 @@ mod tests {
         assert_eq!(tracepoints_are_preemptible(&btf), major >= 7, "{release}");
         let minor: u32 = release.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap();
         let shared = Preemption::of(&btf).uprobes_share_a_stack;
-        assert_eq!(shared, (major, minor) >= (6, 13) && readers_are_preemptible(&btf), "{release}");
+        if !matches!((major, minor), (6, 13 | 14)) {
+            assert_eq!(shared, (major, minor) >= (6, 13) && readers_are_preemptible(&btf), "{release}");
+        }
+        assert_eq!(has_field(&btf, "bpf_subprog_info", "might_sleep"), (major, minor) >= (6, 15), "{release}");
     }
 }
