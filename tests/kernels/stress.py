@@ -12,8 +12,10 @@ import time
 import urllib.request
 
 UI = "127.0.0.1:9473"
-WAIT_S = 30  # until the probes in the TLS library are placed
-COUNTERS = ["records", "plaintext_records", "checked_records", "corrupt_records", "verified_records", "bad_checksums"]
+SIGN = "/tmp/begin"
+STEADY_S, LONGEST_S = 30, 300  # the probes are placed once their number stays; a host that is busy takes long
+COUNTERS = ["records", "plaintext_records", "checked_records", "unchecked_records", "corrupt_records"]
+COUNTERS += ["verified_records", "bad_checksums"]
 KINDS = {2: "server", 3: "client"}
 
 
@@ -29,6 +31,29 @@ def missed(pid):
     """Runs of programs that the kernel left out, because a task on the same processor was within the program."""
     infos = [open(path).read() for path in glob.glob(f"/proc/{pid}/fdinfo/*")]
     return sum(int(n) for info in infos for n in re.findall(r"^recursion_misses:\s*(\d+)", info, re.M))
+
+
+def links(pid):
+    """Probes that wirespan has placed, as links of BPF."""
+    infos = [open(path).read() for path in glob.glob(f"/proc/{pid}/fdinfo/*")]
+    return sum("link_type:" in info for info in infos)
+
+
+def begin(pid):
+    """Lets the load begin once the probes in its TLS library are placed: bytes before that would be ciphertext."""
+    begun = since = time.monotonic()
+    last = 0
+    while time.monotonic() - since < STEADY_S and time.monotonic() - begun < LONGEST_S:
+        time.sleep(1)
+        try:
+            counters()
+            now = links(pid)
+        except OSError:
+            now = 0
+        if now != last or not now:
+            last, since = now, time.monotonic()
+    print(f"{time.monotonic():.0f} s: {last} links; the load begins", flush=True)
+    open(SIGN, "w").close()
 
 
 def preemption():
@@ -66,6 +91,8 @@ def seen(path):
                 for span in scope["spans"]:
                     attributes = {a["key"]: next(iter(a["value"].values()), None) for a in span["attributes"]}
                     place = attributes.get("url.path") or attributes.get("url.full") or span["name"]
+                    if place == "handshake":
+                        continue  # a slow handshake has a span of its own
                     place = place[place.find("/tls/") :] if "/tls/" in place else place
                     times[place, KINDS.get(span["kind"], span["kind"])] += 1
                     told = attributes.get("http.request.body.size")
@@ -96,11 +123,12 @@ def compare(truth, spans):
 def trace(connections, seconds):
     """Runs the load under wirespan; returns what was counted, and how the spans compare with the requests."""
     command = ["wirespan", "run", "--ui", UI, "--keep", "--print=0", "--otlp-file", "/tmp/spans", "--"]
-    command += ["/tls_load", str(connections), str(seconds), str(WAIT_S)]
+    command += ["/tls_load", str(connections), str(seconds), SIGN]
     errors = open("/tmp/stderr", "w+")
     running = subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=errors, text=True)
     done = threading.Event()
     threading.Thread(target=watch, args=[done], daemon=True).start()
+    begin(running.pid)
     said = running.stdout.readline()
     done.set()
     counted = settled() if said else {}

@@ -2,7 +2,7 @@
 /*
  * A client and a server, two processes, that talk HTTP/1.1 over TLS without pause on several connections at once.
  *
- * usage: tls_load CONNECTIONS SECONDS WAIT      WAIT: seconds before the first connection
+ * usage: tls_load CONNECTIONS SECONDS SIGN      SIGN: a file; the first connection waits until it exists
  *
  * Each connection has a client's thread and a server's thread. A request names its connection, its number and the size
  * of its body: POST /tls/3/17/40000. Both bodies vary from none to three records of TLS. At the end the client prints
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 	pid_t server;
 
 	if (argc != 4 || (connections = atoi(argv[1])) < 1 || connections > MOST_CONNECTIONS)
-		fail("usage: tls_load CONNECTIONS SECONDS WAIT");
+		fail("usage: tls_load CONNECTIONS SECONDS SIGN");
 	signal(SIGPIPE, SIG_IGN);
 	context = SSL_CTX_new(TLS_method());
 	SSL_CTX_use_certificate_file(context, "cert.pem", SSL_FILETYPE_PEM);
@@ -172,7 +172,8 @@ int main(int argc, char **argv)
 	if (!server)
 		run_server(listener);
 	close(listener);
-	sleep(atoi(argv[3]));
+	while (access(argv[3], F_OK))
+		usleep(100000);
 	end = time(NULL) + atoi(argv[2]);
 	for (long i = 0; i < connections; i++)
 		if (pthread_create(&threads[i], NULL, ask, (void *)i))

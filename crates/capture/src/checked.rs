@@ -11,6 +11,7 @@ const HEADER: usize = Data::SIZE - 8;
 
 static VERIFIED: AtomicU64 = AtomicU64::new(0);
 static BAD: AtomicU64 = AtomicU64::new(0);
+static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 
 /// Checksum of a header and a payload. Bytes of the payload that fill no word are left out.
 fn checksum(header: &[u8], payload: &[u8]) -> u64 {
@@ -21,17 +22,27 @@ fn checksum(header: &[u8], payload: &[u8]) -> u64 {
     })
 }
 
-/// Counts a data record as verified, and as bad if `told` is not its checksum.
+/// Counts a data record as verified, and as bad if `told` is not its checksum. 0 is no checksum: the kernel had no
+/// storage for the mark and the checksum of this task.
 pub(crate) fn verify(record: &[u8], payload: &[u8], told: u64) {
+    if told == 0 {
+        UNCHECKED.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
     VERIFIED.fetch_add(1, Ordering::Relaxed);
     if record.get(..HEADER).is_none_or(|header| checksum(header, payload) != told) {
         BAD.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Records whose checksum was verified, and those that did not have the checksum that they came with.
-pub(crate) fn counters() -> [(&'static str, u64); 2] {
-    [("verified_records", VERIFIED.load(Ordering::Relaxed)), ("bad_checksums", BAD.load(Ordering::Relaxed))]
+/// Records whose checksum was verified, those that did not have the checksum that they came with, and those that came
+/// with none.
+pub(crate) fn counters() -> [(&'static str, u64); 3] {
+    [
+        ("verified_records", VERIFIED.load(Ordering::Relaxed)),
+        ("bad_checksums", BAD.load(Ordering::Relaxed)),
+        ("unchecked_records", UNCHECKED.load(Ordering::Relaxed)),
+    ]
 }
 
 #[cfg(test)]
@@ -53,5 +64,13 @@ mod tests {
             other[at / 8] ^= 1 << (at % 8);
             assert_eq!(checksum(&header, &other) == whole, at / 8 >= PAYLOAD, "bit {at} of the payload");
         }
+    }
+    #[test]
+    fn a_record_without_checksum_is_unchecked() {
+        let counted = || counters().map(|(_, n)| n);
+        let [verified, bad, unchecked] = counted();
+        verify(&[1; Data::SIZE], &[], 0);
+        verify(&[1; Data::SIZE], &[], 1);
+        assert_eq!(counted(), [verified + 1, bad + 1, unchecked + 1]);
     }
 }

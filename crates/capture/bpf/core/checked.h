@@ -88,6 +88,7 @@ static __always_inline void sign_record(struct ws_data *d, const __u64 *owner)
 {
 	struct record_owner *own = record_owner();
 
+	d->checksum = 0; /* no checksum: the record counts as unchecked */
 	if (!own)
 		return;
 	count(WS_C_CHECKED_RECORDS);
