@@ -14,6 +14,11 @@ const RECENT: f64 = 200.0;
 const PRIOR: [f64; 2] = [10.0, 8.0];
 /// Number of tested calls that weigh as much as the answers.
 const FEW_TESTS: f64 = 10.0;
+/// With fewer of these answers foretold, an explanation is wrong. Right ones foretell nearly all, wrong ones next to
+/// none.
+const LOST: f64 = 0.4;
+/// Number of recent answers from which on this can be said.
+const TELLING_ANSWERS: f64 = 100.0;
 /// Trust lost per failed test of a call. A test counts little, as it is taken before later events, which correct many
 /// mistakes, are known.
 const FAILURE: f64 = 0.4;
@@ -46,6 +51,12 @@ impl Calibration {
         count(&mut self.tested, &mut self.passed, passed);
     }
 
+    /// Whether the explanation is wrong. Where many calls are certain, they keep it right, however answers come.
+    pub(super) fn is_lost(&self) -> bool {
+        let has_tests = self.tested > self.answers / FEW_TESTS;
+        !has_tests && self.answers >= TELLING_ANSWERS && self.foretold < LOST * self.answers
+    }
+
     fn trust(&self) -> f64 {
         let foretold = (self.foretold + PRIOR[1]) / (self.answers + PRIOR[0]);
         let failed = (self.tested - self.passed) / self.tested.max(1.0);
@@ -76,6 +87,16 @@ mod tests {
         assert!(after(100, &[]).confidence(1.0, false) > 0.985);
         assert!((0.75..0.85).contains(&after(80, &[]).confidence(1.0, false)));
         assert!(after(5, &[]).confidence(1.0, false) < 0.15);
+    }
+
+    #[test]
+    fn an_explanation_that_foretells_few_answers_is_lost() {
+        assert!(after(5, &[]).is_lost());
+        assert!(!after(95, &[]).is_lost());
+        assert!(!after(5, &[true; 400]).is_lost());
+        let mut early = Calibration::default();
+        (0..50).for_each(|_| early.answered(false));
+        assert!(!early.is_lost());
     }
 
     #[test]

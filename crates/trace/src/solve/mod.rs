@@ -20,6 +20,7 @@
 mod beam;
 mod belief;
 mod calibration;
+mod candidate;
 mod chain;
 mod delays;
 mod model;

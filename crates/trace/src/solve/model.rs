@@ -22,7 +22,7 @@ const UNTRIED: f64 = 0.8;
 const ORDERS: [f64; 2] = [0.1, 0.9];
 /// Answers of a class from which on its calls are known; and the factor for an act that is not expected.
 const FEW: f64 = 4.0;
-const MISFIT: f64 = 0.05;
+const LEAST_FIT: f64 = 0.05;
 /// Least likelihood of a delay: a loop that was kept from running acts late for all its requests.
 const LEAST_SHARE: f64 = 1e-3;
 /// Visits of a place from which on its acts are known, and the least share of an act that is expected there.
@@ -225,7 +225,7 @@ impl Model {
                 Some(1.0 - calls.sum::<f64>())
             }
         };
-        owed.map_or(1.0, |n| n.clamp(MISFIT, 1.0))
+        owed.map_or(1.0, |n| n.clamp(LEAST_FIT, 1.0))
     }
 
     /// ln of the likelihood that a request leaves a place without an act, because an answer comes first.

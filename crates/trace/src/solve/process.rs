@@ -1,22 +1,19 @@
 //! One process: its timeline, its candidate beliefs with what was learnt, and its spans that wait.
 
 use super::beam::{Beam, Decision, Effort};
-use super::belief::BELIEFS;
-use super::model::Model;
+use super::candidate::{candidates, recent, Candidate};
 use super::opinions::Opinions;
 use super::sharing::Sharing;
 use super::threads::Threads;
 use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
 use super::{Found, SolverConfig, Verdict};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 
-/// Acts from which on a model is trained. Until then it goes over the same events several times, but not over more than
-/// `TRAINING_EVENTS`.
+/// Acts from which on a model is trained. Until then it goes over the same events several times.
 const TRAINED_ACTS: f64 = 1_500.0;
-const TRAINING_EVENTS: usize = 6_400;
 /// Events after which a process is known well enough, whatever it does.
 const MOST_HISTORY: usize = 12_800;
 /// In training, this part of the hypotheses is followed.
@@ -31,12 +28,9 @@ const COMPARABLE_EVENTS: usize = 600;
 /// The first training waits for so many events, up to so long.
 const GATHERED_EVENTS: usize = 2_000;
 const GATHER_NS: u64 = 3_000_000_000;
-/// `Model::step_weight` in each round of training, and after it. In the first rounds only the step counts: what is
-/// learnt of whole sequences of calls would repeat the wrong assignments made so far.
-const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
-const LAST_WEIGHT: f64 = 2.0;
-/// Round from which on guesses of the kernel count: how often they are right is learnt without them.
-const GUESSES_FROM_ROUND: usize = 3;
+/// Events from the end of a training on after which a lost explanation is sought anew for the first time; each time
+/// that it is lost again, twice as many as before.
+const FIRST_RETRAINING: usize = 4_000;
 /// How long a span waits for requests to end, ns, beside one and a half times the longest request: spans whose cause
 /// may still be found come a second late.
 const LEAST_WAIT_NS: u64 = 1_500_000_000;
@@ -48,6 +42,9 @@ pub(super) struct Process {
     /// The first events, until the candidates are trained; and how many there were when they were trained last.
     history: Vec<Event>,
     trained_with: usize,
+    /// Events since the last training ended, and the number from which on another may begin.
+    since_training: usize,
+    next_training: usize,
     waiting: FxHashMap<u32, Arc<Span>>,
     /// The longest recent request, ns.
     longest_ns: u64,
@@ -67,12 +64,13 @@ pub(super) struct Process {
 
 impl Default for Process {
     fn default() -> Self {
-        let candidate = |belief| Candidate { beam: Beam::default(), model: Model::new(belief), likelihood: 0.0 };
         Process {
             timeline: Timeline::default(),
-            candidates: BELIEFS.into_iter().map(candidate).collect(),
+            candidates: candidates(&Beam::default()),
             history: Vec::new(),
             trained_with: 0,
+            since_training: 0,
+            next_training: FIRST_RETRAINING,
             waiting: FxHashMap::default(),
             longest_ns: 0,
             in_doubt: false,
@@ -279,6 +277,8 @@ impl Process {
             self.candidates.retain(|candidate| !candidate.model.belief.by_thread);
         }
         self.candidates.iter_mut().for_each(|candidate| candidate.model.claims = claims);
+        self.since_training += events.len();
+        let given_up = if self.is_lost() { self.begin_anew() } else { Vec::new() };
         let learns = !self.is_training();
         if !learns {
             self.train(events, hypotheses);
@@ -290,11 +290,31 @@ impl Process {
                 best = Some((candidate.likelihood, decided));
             }
         }
-        best.map_or(Vec::new(), |b| b.1)
+        given_up.into_iter().chain(best.into_iter().flat_map(|b| b.1)).collect()
     }
 
     fn is_training(&self) -> bool {
         self.candidates.len() > 1 || self.candidates.iter().any(|c| c.model.learnt < TRAINED_ACTS)
+    }
+
+    /// Whether what was learnt does not explain what the process does. Training with the first requests of many users
+    /// may end so: pools open their connections at that time, and a wrong explanation keeps itself alive.
+    fn is_lost(&self) -> bool {
+        let is_due = self.since_training >= self.next_training && !self.is_training();
+        is_due && self.candidates.iter().all(|c| c.beam.is_lost())
+    }
+
+    /// Forgets what was learnt, but not the requests that are open. Calls that are not decided have no request.
+    fn begin_anew(&mut self) -> Vec<Decision> {
+        let Some(last) = self.candidates.first() else { return Vec::new() };
+        let given_up = last.beam.give_up();
+        let beam = last.beam.without_knowledge();
+        self.history = beam.open().iter().map(|r| Event::Read(*r)).collect();
+        self.candidates = candidates(&beam);
+        self.threads = Some(Threads::default());
+        (self.trained_with, self.since_training) = (0, 0);
+        self.next_training *= 2;
+        given_up
     }
 
     /// Trains the candidates with all events so far, whenever there are half as many again as the last time.
@@ -316,11 +336,11 @@ impl Process {
         if self.candidates.iter().all(|c| c.model.learnt >= TRAINED_ACTS) || self.history.len() >= MOST_HISTORY {
             self.candidates.truncate(1);
             self.history = Vec::new();
+            self.since_training = 0;
         }
     }
 }
 
-/// One candidate belief about how the process orders its work, with the model learnt under it and its hypotheses.
 /// Whether the kernel's claim may fail in an event loop: the loop may have read other requests since it read the one
 /// that is named, and a connection may be used first by another request than by the one that opened it.
 pub(super) fn is_opinion(span: &Span) -> bool {
@@ -332,69 +352,4 @@ pub(super) fn is_opinion(span: &Span) -> bool {
 /// Whether a call of which nothing better is known keeps what the kernel says.
 fn keeps_claim(span: &Span) -> bool {
     span.cause_evidence.is_some_and(|evidence| evidence != Evidence::Inferred) && !is_tried(span)
-}
-
-/// The events to train with: all, or the last ones after the reads of the requests that were open at that time.
-fn recent(history: &[Event]) -> Vec<Event> {
-    let (before, events) = history.split_at(history.len().saturating_sub(TRAINING_EVENTS));
-    let answered: FxHashSet<u32> =
-        before.iter().filter_map(|e| if let Event::Answered(r) = e { Some(r.id) } else { None }).collect();
-    let open = before.iter().filter(|e| matches!(e, Event::Read(r) if !answered.contains(&r.id)));
-    open.chain(events).copied().collect()
-}
-
-struct Candidate {
-    beam: Beam,
-    model: Model,
-    /// ln of the likelihood of the events that it was trained with, and of those since.
-    likelihood: f64,
-}
-
-impl Candidate {
-    /// The request of each call, as the beam has it.
-    fn makers(beam: &Beam, decided: &[Decision]) -> FxHashMap<u32, u32> {
-        let mut makers = FxHashMap::default();
-        beam.guesses(&mut makers);
-        let made = |d: &Decision| (d.call, d.request.map_or(0, |r| r.id));
-        makers.extend(decided.iter().filter(|d| !d.confirmed).map(made));
-        makers
-    }
-
-    /// Learns from events anew: goes over them several times, from no knowledge. What was learnt from the first few
-    /// events would repeat their mistakes.
-    fn train(&mut self, events: &[Event], effort: Effort) {
-        let claims = self.model.claims;
-        let start = |belief| {
-            let mut model = Model::new(belief);
-            model.claims = claims;
-            model
-        };
-        let mut trained: Option<Model> = None;
-        for (round, weight) in ROUNDS.into_iter().enumerate() {
-            let mut model = trained.unwrap_or_else(|| start(self.model.belief));
-            (model.step_weight, model.uses_guesses) = (weight, round >= GUESSES_FROM_ROUND);
-            let (mut beam, mut decided) = (Beam::default(), Vec::new());
-            beam.run(events, &model, effort, &mut decided);
-            self.likelihood = beam.likelihood;
-            let mut next = start(self.model.belief);
-            Beam::default().teach(events, &Self::makers(&beam, &decided), &mut next);
-            trained = Some(next);
-        }
-        self.model = trained.unwrap_or_else(|| start(self.model.belief));
-    }
-
-    /// Solves events; `learns`: they were not in the training.
-    fn run(&mut self, events: &[Event], learns: bool, effort: Effort) -> Vec<Decision> {
-        let mut model = self.model.clone();
-        (model.step_weight, model.uses_guesses) = (LAST_WEIGHT, true);
-        let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
-        beam.run(events, &model, effort, &mut decided);
-        if learns {
-            self.beam.teach(events, &Self::makers(&beam, &decided), &mut self.model);
-            self.model.fade();
-        }
-        self.likelihood += beam.likelihood - self.beam.likelihood;
-        self.beam = beam;
-        decided
-    }
 }

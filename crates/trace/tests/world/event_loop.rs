@@ -142,6 +142,24 @@ pub fn simulate_threads(l: Loop, threads: u64) -> (Vec<Arc<Span>>, HashMap<SpanI
     (all, truth)
 }
 
+/// A process that works in one way, and from some time on in another.
+pub fn simulate_change(first: Loop, then: Loop) -> (Vec<Arc<Span>>, HashMap<SpanId, SpanId>) {
+    let ((mut all, _), (spans, calls)) = (simulate(first), simulate(then));
+    let later = all.last().map_or(0, |s| s.end_ns) - T0 + MS;
+    let own = |id: SpanId| SpanId(id.0 + (1 << 40));
+    all.extend(spans.into_iter().map(|span| {
+        let mut span = Arc::unwrap_or_clone(span);
+        span.id = own(span.id);
+        let moved = |x: u64| x + (1 << 50);
+        span.exchange = span.exchange.map(|x| ExchangeRange { first: moved(x.first), last: moved(x.last) });
+        for at in [&mut span.start_ns, &mut span.end_ns, &mut span.response_ns] {
+            *at += later;
+        }
+        Arc::new(span)
+    }));
+    (all, calls.into_iter().map(|(call, request)| (own(call), own(request))).collect())
+}
+
 /// Pushes all spans as time passes; returns the output in order.
 pub fn solve(spans: &[Arc<Span>], config: SolverConfig) -> Vec<Arc<Span>> {
     let (mut solver, mut out) = (Solver::new(config), Vec::new());

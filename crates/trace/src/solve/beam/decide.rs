@@ -1,6 +1,6 @@
 //! Decides which request made a call, once every request that might have made it has answered.
 
-use super::{Beam, Decision, Pending, Step, MAX_PENDING, MAX_STEPS, TEMPER};
+use super::{Beam, Decision, Pending, Step, MAX_PENDING, MAX_STEPS, WEIGHT_EXPONENT};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 impl Beam {
@@ -27,7 +27,7 @@ impl Beam {
             let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
             let mut all = 0.0;
             for (hypothesis, request) in self.hypotheses.iter().zip(&named_makers) {
-                let weight = (TEMPER * hypothesis.score).exp();
+                let weight = (WEIGHT_EXPONENT * hypothesis.score).exp();
                 *shares.entry(*request).or_default() += weight;
                 all += weight;
             }

@@ -19,9 +19,9 @@ use connections::Connection;
 use rustc_hash::FxHashMap;
 
 /// Exponent that flattens weights before they become a confidence, as the evidence for a hypothesis is not independent.
-const TEMPER: f64 = 0.7;
+const WEIGHT_EXPONENT: f64 = 0.7;
 /// ln of how much less likely than the best a hypothesis may be.
-const HOPELESS: f64 = 18.0;
+const LARGEST_GAP: f64 = 18.0;
 /// Most calls that wait for their decision.
 const MAX_PENDING: usize = 1024;
 /// Most steps before those that lead to no open decision are cleared away.
@@ -100,7 +100,7 @@ pub(super) struct Beam {
     /// ln of the likelihood of the best hypothesis so far.
     pub(super) likelihood: f64,
     /// How often the best hypothesis was right where that could be tested.
-    pub(super) calibration: Calibration,
+    calibration: Calibration,
 }
 
 /// A call lies within the request for which it was made.
@@ -127,6 +127,28 @@ impl Default for Beam {
 }
 
 impl Beam {
+    /// The requests that are open, and nothing of what was believed about them.
+    pub(super) fn without_knowledge(&self) -> Beam {
+        let mut beam = Beam::default();
+        self.open.iter().for_each(|r| beam.read(*r));
+        beam
+    }
+
+    pub(super) fn open(&self) -> &[Request] {
+        &self.open
+    }
+
+    /// The calls that are not decided, without a request.
+    pub(super) fn give_up(&self) -> Vec<Decision> {
+        let none = |p: &Pending| Decision { call: p.call, request: None, confidence: 0.0, confirmed: false };
+        self.pending.iter().map(none).collect()
+    }
+
+    /// Whether the hypotheses explain next to nothing of what the process does.
+    pub(super) fn is_lost(&self) -> bool {
+        self.calibration.is_lost()
+    }
+
     /// Follows events. Decisions go to `out`.
     pub(super) fn run(&mut self, events: &[Event], model: &Model, effort: Effort, out: &mut Vec<Decision>) {
         for event in events {
@@ -279,7 +301,7 @@ impl Beam {
         }
         next.sort_unstable_by(likelier);
         let best = next.first().map_or(0.0, |n| n.0);
-        next.retain(|n| n.0 >= best - HOPELESS);
+        next.retain(|n| n.0 >= best - LARGEST_GAP);
         self.likelihood += best;
         let before = std::mem::take(&mut self.hypotheses);
         for (score, w, slot) in next {
@@ -351,7 +373,7 @@ impl Beam {
         self.likelihood += best;
         self.hypotheses.retain_mut(|w| {
             w.score -= best;
-            w.score >= -HOPELESS
+            w.score >= -LARGEST_GAP
         });
     }
 }

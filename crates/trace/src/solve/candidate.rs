@@ -1,0 +1,88 @@
+//! A belief about how a process orders its work, the model that is learnt under it, and how it is learnt.
+
+use super::beam::{Beam, Decision, Effort};
+use super::belief::BELIEFS;
+use super::model::Model;
+use super::timeline::Event;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Training goes over so many events at most.
+const TRAINING_EVENTS: usize = 6_400;
+/// `Model::step_weight` in each round of training, and after it. In the first rounds only the step counts: what is
+/// learnt of whole sequences of calls would repeat the wrong assignments made so far.
+const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
+const LAST_WEIGHT: f64 = 2.0;
+/// Round from which on guesses of the kernel count: how often they are right is learnt without them.
+const GUESSES_FROM_ROUND: usize = 3;
+
+/// One candidate belief about how the process orders its work, with the model learnt under it and its hypotheses.
+pub(super) struct Candidate {
+    pub(super) beam: Beam,
+    pub(super) model: Model,
+    /// ln of the likelihood of the events that it was trained with, and of those since.
+    pub(super) likelihood: f64,
+}
+
+/// Each belief, with nothing learnt. `beam`: what is known of the open requests.
+pub(super) fn candidates(beam: &Beam) -> Vec<Candidate> {
+    let candidate = |belief| Candidate { beam: beam.clone(), model: Model::new(belief), likelihood: 0.0 };
+    BELIEFS.into_iter().map(candidate).collect()
+}
+
+impl Candidate {
+    /// The request of each call, as the beam has it.
+    fn makers(beam: &Beam, decided: &[Decision]) -> FxHashMap<u32, u32> {
+        let mut makers = FxHashMap::default();
+        beam.guesses(&mut makers);
+        let made = |d: &Decision| (d.call, d.request.map_or(0, |r| r.id));
+        makers.extend(decided.iter().filter(|d| !d.confirmed).map(made));
+        makers
+    }
+
+    /// Learns from events anew: goes over them several times, from no knowledge. What was learnt from the first few
+    /// events would repeat their mistakes.
+    pub(super) fn train(&mut self, events: &[Event], effort: Effort) {
+        let claims = self.model.claims;
+        let start = |belief| {
+            let mut model = Model::new(belief);
+            model.claims = claims;
+            model
+        };
+        let mut trained: Option<Model> = None;
+        for (round, weight) in ROUNDS.into_iter().enumerate() {
+            let mut model = trained.unwrap_or_else(|| start(self.model.belief));
+            (model.step_weight, model.uses_guesses) = (weight, round >= GUESSES_FROM_ROUND);
+            let (mut beam, mut decided) = (Beam::default(), Vec::new());
+            beam.run(events, &model, effort, &mut decided);
+            self.likelihood = beam.likelihood;
+            let mut next = start(self.model.belief);
+            Beam::default().teach(events, &Self::makers(&beam, &decided), &mut next);
+            trained = Some(next);
+        }
+        self.model = trained.unwrap_or_else(|| start(self.model.belief));
+    }
+
+    /// Solves events; `learns`: they were not in the training.
+    pub(super) fn run(&mut self, events: &[Event], learns: bool, effort: Effort) -> Vec<Decision> {
+        let mut model = self.model.clone();
+        (model.step_weight, model.uses_guesses) = (LAST_WEIGHT, true);
+        let (mut beam, mut decided) = (self.beam.clone(), Vec::new());
+        beam.run(events, &model, effort, &mut decided);
+        if learns {
+            self.beam.teach(events, &Self::makers(&beam, &decided), &mut self.model);
+            self.model.fade();
+        }
+        self.likelihood += beam.likelihood - self.beam.likelihood;
+        self.beam = beam;
+        decided
+    }
+}
+
+/// The events to train with: all, or the last ones after the reads of the requests that were open at that time.
+pub(super) fn recent(history: &[Event]) -> Vec<Event> {
+    let (before, events) = history.split_at(history.len().saturating_sub(TRAINING_EVENTS));
+    let answered: FxHashSet<u32> =
+        before.iter().filter_map(|e| if let Event::Answered(r) = e { Some(r.id) } else { None }).collect();
+    let open = before.iter().filter(|e| matches!(e, Event::Read(r) if !answered.contains(&r.id)));
+    open.chain(events).copied().collect()
+}
