@@ -8,8 +8,19 @@ use crate::forest::link;
 use crate::related::{keys, may_join};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use wirespan_model::{Key, KeyKind, Span, SpanId, Trace};
-use wirespan_store::{Store, StoreError, TimeRange};
+use wirespan_model::{Key, KeyKind, Span, SpanId, TimeRange, Trace};
+
+/// Where the spans of a trace are found: a store, as far as it concerns traces.
+pub trait SpanIndex {
+    /// Why a look-up failed.
+    type Error;
+
+    /// The span with this id.
+    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, Self::Error>;
+
+    /// Spans that have one of these keys and start in the range, at most `limit`.
+    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, Self::Error>;
+}
 
 /// Bounds of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,18 +41,18 @@ impl Default for Limits {
 
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
-pub enum AssembleError {
-    /// The store does not have the span: it never had it, or has dropped it.
+pub enum AssembleError<E> {
+    /// The index does not have the span: it never had it, or has dropped it.
     #[error("there is no span {0}")]
     NotFound(SpanId),
-    /// The store failed.
+    /// A look-up failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Index(E),
 }
 
 /// The trace of the span `from`. See [`Limits`] for what bounds it.
-pub fn assemble(store: &dyn Store, from: SpanId, limits: &Limits) -> Result<Trace, AssembleError> {
-    let start = store.span(from)?.ok_or(AssembleError::NotFound(from))?;
+pub fn assemble<I: SpanIndex>(index: &I, from: SpanId, limits: &Limits) -> Result<Trace, AssembleError<I::Error>> {
+    let start = index.span(from).map_err(AssembleError::Index)?.ok_or(AssembleError::NotFound(from))?;
     let mut search = Search::new(limits);
     search.add(start);
     search.accept(0);
@@ -56,7 +67,7 @@ pub fn assemble(store: &dyn Store, from: SpanId, limits: &Limits) -> Result<Trac
         // The answer repeats spans that are known already. Leave room for them, so that a full answer means that there
         // is more.
         let limit = search.spans.len() + room + 1;
-        let answer = store.find(&ask, range, limit)?;
+        let answer = index.find(&ask, range, limit).map_err(AssembleError::Index)?;
         complete &= answer.len() < limit;
         for span in answer {
             search.add(span);

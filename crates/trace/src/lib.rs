@@ -1,6 +1,6 @@
 //! Spans → traces.
 //!
-//! - [`assemble`]: from one span, its whole trace out of a store (DeepFlow's Algorithm 1 as the specification: search
+//! - [`assemble`]: from one span, its whole trace out of an index of spans (DeepFlow's Algorithm 1 as the specification: search
 //!   by keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
@@ -20,7 +20,7 @@ pub mod solve;
 mod stream;
 pub mod tree;
 
-pub use assemble::{assemble, AssembleError, Limits};
+pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
 pub use forest::{derived_trace_id, link};
 pub use links::fill_links;
 pub use solve::{Solver, SolverConfig, SolverStats};

@@ -7,14 +7,13 @@
 //! end may show the first partition only, while the broker's end shows all records, even if the broker sends them
 //! without copying them.
 
-use crate::assemble::{assemble, AssembleError, Limits};
+use crate::assemble::{assemble, AssembleError, Limits, SpanIndex};
 use crate::related::same_bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 use wirespan_model::broker::{message_ranges, MessageRange, Transfer};
-use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, Trace, TraceId};
-use wirespan_store::{Store, TimeRange};
+use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, TimeRange, Trace, TraceId};
 
 /// Longest time that messages may stay at the broker and still be linked, ns.
 const SHELF_NS: u64 = 86_400_000_000_000;
@@ -32,7 +31,7 @@ const SAME_BROKER: f32 = 0.99;
 const OTHER_BROKER: f32 = 0.7;
 
 /// Writes into a trace the links of its spans to other traces.
-pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Result<(), AssembleError> {
+pub fn fill_links<I: SpanIndex>(index: &I, trace: &mut Trace, limits: &Limits) -> Result<(), AssembleError<I::Error>> {
     let own: Vec<Arc<Span>> = trace.spans.iter().map(|s| s.span.clone()).collect();
     let mut keys: Vec<Key> =
         own.iter().flat_map(|s| message_ranges(s)).flat_map(|p| p.keys().collect::<Vec<_>>()).collect();
@@ -43,7 +42,7 @@ pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Resu
     keys.dedup();
     let from_ns = own.iter().map(|s| s.start_ns).min().unwrap_or(0).saturating_sub(SHELF_NS);
     let to_ns = own.iter().map(|s| s.end_ns).max().unwrap_or(0).saturating_add(SHELF_NS);
-    let found = store.find(&keys, TimeRange { from_ns, to_ns }, limits.max_spans)?;
+    let found = index.find(&keys, TimeRange { from_ns, to_ns }, limits.max_spans).map_err(AssembleError::Index)?;
     let mut all = Moves::default();
     found.iter().for_each(|s| all.add(s));
     let mut traces: FxHashMap<SpanId, Option<TraceId>> = own.iter().map(|s| (s.id, Some(trace.id))).collect();
@@ -54,7 +53,7 @@ pub fn fill_links(store: &dyn Store, trace: &mut Trace, limits: &Limits) -> Resu
         s.links = all.links(&s.span, &own);
         for link in &mut s.links {
             if traces.len() < own.len() + MAX_TRACES && !traces.contains_key(&link.span) {
-                let other = assemble(store, link.span, limits)?;
+                let other = assemble(index, link.span, limits)?;
                 traces.extend(other.spans.iter().map(|s| (s.span.id, Some(other.id))));
             }
             link.trace = traces.get(&link.span).copied().flatten();

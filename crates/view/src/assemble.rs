@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wirespan_model::key::hash64;
 use wirespan_model::{Key, KeyKind, Span, SpanId, Trace, TraceId};
-use wirespan_store::{Query, Store, TimeRange};
-use wirespan_trace::{derived_trace_id, AssembleError, Limits};
+use wirespan_store::{Query, Store, StoreError, TimeRange};
+use wirespan_trace::{derived_trace_id, AssembleError, Limits, SpanIndex};
 
 /// Most matching spans read per wanted trace, so that a search for one trace with very many spans ends.
 const SPANS_PER_TRACE: usize = 40;
@@ -29,21 +29,36 @@ pub(crate) struct FoundTraces {
     pub(crate) limited: bool,
 }
 
+/// The spans of a store, to assemble traces from.
+pub struct StoredSpans<'a>(pub &'a dyn Store);
+
+impl SpanIndex for StoredSpans<'_> {
+    type Error = StoreError;
+
+    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, StoreError> {
+        self.0.span(id)
+    }
+
+    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, StoreError> {
+        self.0.find(keys, range, limit)
+    }
+}
+
 /// The trace of a span.
 pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
-    wirespan_trace::assemble(store, from, &Limits::default()).map_err(|e| match e {
+    wirespan_trace::assemble(&StoredSpans(store), from, &Limits::default()).map_err(|e| match e {
         AssembleError::NotFound(id) => ApiError::not_found(format!("the store has no span {id}")),
-        AssembleError::Store(e) => e.into(),
+        AssembleError::Index(e) => e.into(),
     })
 }
 
 /// As above, with links to other traces through the messages of a broker.
 pub(crate) fn assemble_linked(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
     let mut trace = assemble(store, from)?;
-    match wirespan_trace::fill_links(store, &mut trace, &Limits::default()) {
+    match wirespan_trace::fill_links(&StoredSpans(store), &mut trace, &Limits::default()) {
         // Show the trace even if retention removed a linked span in the meantime.
         Ok(()) | Err(AssembleError::NotFound(_)) => Ok(trace),
-        Err(AssembleError::Store(e)) => Err(e.into()),
+        Err(AssembleError::Index(e)) => Err(e.into()),
     }
 }
 

@@ -21,6 +21,7 @@ mod stats;
 mod when;
 
 pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords};
+pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
 pub use guard::Hosts;

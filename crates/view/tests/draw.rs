@@ -3,15 +3,13 @@
 
 #[path = "../../map/tests/documents/mod.rs"]
 mod documents;
-#[path = "../../trace/tests/world/memory.rs"]
-mod memory;
 #[path = "../../trace/tests/world/mod.rs"]
 mod world;
 
 use documents::{document, of_flows, RANGE};
-use memory::Mem;
+use std::time::Duration;
 use wirespan_map::{Diff, DiffLimits, Document, ServiceMap};
-use wirespan_store::TimeRange;
+use wirespan_store::{Embedded, Options, Store, TimeRange};
 use wirespan_view::draw::{diff, dot, svg, text};
 use wirespan_view::service_map;
 use world::{proc, World, MS, T0};
@@ -24,7 +22,10 @@ fn the_map_of_a_store_is_the_map_of_its_spans() {
         let first = w.call(None, proc(1, 1, "web"), proc(2, 2, "cart"), at, at + 20 * MS);
         w.call(Some(first), proc(2, 2, "cart"), proc(3, 3, "db"), at + MS, at + 10 * MS);
     }
-    let map = service_map(&Mem::of(w.arcs()), TimeRange::ALL).unwrap();
+    let years = Duration::from_secs(1000 * 365 * 24 * 3600);
+    let store = Embedded::memory(Options { max_age: years, ..Options::default() }).unwrap();
+    store.append(w.arcs()).unwrap();
+    let map = service_map(&store, TimeRange::ALL).unwrap();
     assert_eq!(map, ServiceMap::of_spans(&w.spans));
     assert_eq!((map.nodes.len(), map.edges.len()), (3, 2));
 }

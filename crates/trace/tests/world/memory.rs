@@ -1,12 +1,13 @@
-//! A small store in memory for the tests.
+//! Spans in memory for the tests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use wirespan_model::{Key, Span, SpanId};
-use wirespan_store::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
+use wirespan_model::{Key, Span, SpanId, TimeRange};
+use wirespan_trace::SpanIndex;
 
-/// A store in memory that counts its look-ups.
+/// Spans in memory; it counts its look-ups.
 #[derive(Default)]
 pub struct Mem {
     spans: BTreeMap<SpanId, Arc<Span>>,
@@ -27,11 +28,10 @@ impl Mem {
     }
 }
 
-impl Store for Mem {
-    fn append(&self, _: Vec<Arc<Span>>) -> Result<(), StoreError> {
-        Err(StoreError::Stopped("a test's store".into()))
-    }
-    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, StoreError> {
+impl SpanIndex for Mem {
+    type Error = Infallible;
+
+    fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, Infallible> {
         self.finds.lock().unwrap().push(keys.to_vec());
         let mut ids: Vec<SpanId> = keys.iter().filter_map(|k| self.keys.get(k)).flatten().copied().collect();
         ids.sort_unstable();
@@ -39,24 +39,8 @@ impl Store for Mem {
         let all = ids.iter().map(|i| self.spans[i].clone());
         Ok(all.filter(|s| s.start_ns >= range.from_ns && s.start_ns < range.to_ns).take(limit).collect())
     }
-    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, StoreError> {
+
+    fn span(&self, id: SpanId) -> Result<Option<Arc<Span>>, Infallible> {
         Ok(self.spans.get(&id).cloned())
-    }
-    fn search(&self, _: &Query) -> Result<Vec<Arc<Span>>, StoreError> {
-        Ok(Vec::new())
-    }
-    fn suggest(&self, _: Field, _: &str, _: TimeRange, _: usize) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
-    }
-    fn scan(&self, range: TimeRange, visit: &mut dyn FnMut(&Span)) -> Result<(), StoreError> {
-        let inside = |s: &&Arc<Span>| s.start_ns >= range.from_ns && s.start_ns < range.to_ns;
-        self.spans.values().filter(inside).for_each(|s| visit(s));
-        Ok(())
-    }
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn status(&self) -> StoreStatus {
-        StoreStatus::default()
     }
 }
