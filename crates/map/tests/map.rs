@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use wirespan_map::{Document, Edge, LiveConfig, LiveMap, NodeKind, ServiceMap, View};
 use wirespan_model::{Endpoint, Flow, FlowCounts, Role, Span, Status, TapSide, Transport};
-use world::{proc, World, MS, T0};
+use world::{failing_shop, proc, World, MS, T0};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -264,28 +264,9 @@ fn a_document_survives_its_file() {
     assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), map);
 }
 
-/// An untraced caller → gateway → cart ×10 → a database that is not observed; the last call to it fails.
-fn world() -> World {
-    let mut w = World::default();
-    let (user, gateway, cart, db) = (proc(9, 1, "user"), proc(1, 2, "gateway"), proc(2, 3, "cart"), proc(3, 4, "db"));
-    for i in 0..10 {
-        let t = T0 + i * 100 * MS;
-        let a = w.call(None, user, gateway, t, t + 20 * MS);
-        let b = w.call(Some(a), gateway, cart, t + 2 * MS, t + 12 * MS);
-        let c = w.call(Some(b), cart, db, t + 3 * MS, t + 4 * MS);
-        w.spans[c.client].protocol = "redis".into();
-        if i == 9 {
-            w.spans[c.client].status = Status::Reset;
-            w.spans[c.client].error = "ECONNRESET".into();
-        }
-    }
-    w.spans.retain(|s| &*s.resource.service != "user" && &*s.resource.service != "db");
-    w
-}
-
 #[test]
 fn the_map_knows_who_calls_whom_and_counts_each_call_once() {
-    let w = world();
+    let w = failing_shop();
     let map = ServiceMap::of_spans(&w.spans);
     let name = |i: usize| (map.nodes[i].name.as_str(), map.nodes[i].kind);
     let edges: Vec<_> = map

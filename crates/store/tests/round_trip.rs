@@ -108,7 +108,7 @@ proptest! {
 
 /// A group whose optional fields are all present, and all zero or empty, is not a group without them.
 #[test]
-fn zero_is_not_absent() {
+fn a_zero_is_kept_apart_from_an_absent_value() {
     let dir = tempfile::tempdir().unwrap();
     let store = Embedded::open(dir.path(), support::options()).unwrap();
     let span = Arc::new(Span {

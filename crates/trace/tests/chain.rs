@@ -180,7 +180,7 @@ fn run(users: usize, rounds: usize, sizes: [usize; 2], jitter: Vec<u64>) {
 }
 
 #[test]
-fn one_user() {
+fn requests_of_one_user_are_exact() {
     run(1, 50, [1, 1], vec![0]);
 }
 

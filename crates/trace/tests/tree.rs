@@ -3,33 +3,14 @@
 
 mod world;
 use std::sync::Arc;
-use wirespan_model::{Span, Status};
+use wirespan_model::Span;
 use wirespan_trace::link;
 use wirespan_trace::tree::{text, trace_json, TextOptions};
-use world::{proc, World, MS, T0, US};
-
-/// An untraced caller → gateway → cart ×10 → a database that is not observed; the last call to it fails.
-fn world() -> World {
-    let mut w = World::default();
-    let (user, gateway, cart, db) = (proc(9, 1, "user"), proc(1, 2, "gateway"), proc(2, 3, "cart"), proc(3, 4, "db"));
-    for i in 0..10 {
-        let t = T0 + i * 100 * MS;
-        let a = w.call(None, user, gateway, t, t + 20 * MS);
-        let b = w.call(Some(a), gateway, cart, t + 2 * MS, t + 12 * MS);
-        let c = w.call(Some(b), cart, db, t + 3 * MS, t + 4 * MS);
-        w.spans[c.client].protocol = "redis".into();
-        if i == 9 {
-            w.spans[c.client].status = Status::Reset;
-            w.spans[c.client].error = "ECONNRESET".into();
-        }
-    }
-    w.spans.retain(|s| &*s.resource.service != "user" && &*s.resource.service != "db");
-    w
-}
+use world::{failing_shop, proc, World, MS, T0, US};
 
 #[test]
 fn a_tree_of_lines() {
-    let w = world();
+    let w = failing_shop();
     let spans: Vec<Arc<Span>> = w.arcs().into_iter().filter(|s| s.start_ns >= T0 + 900 * MS).collect();
     let traces = link(spans);
     let shown = text(&traces[0], TextOptions::default());
@@ -80,7 +61,7 @@ fn very_deep_and_very_wide_trees_stay_readable() {
 
 #[test]
 fn json_uses_opentelemetry_names() {
-    let w = world();
+    let w = failing_shop();
     let traces = link(w.arcs());
     let v = trace_json(traces.last().unwrap());
     let spans = v["spans"].as_array().unwrap();

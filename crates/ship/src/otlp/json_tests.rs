@@ -155,7 +155,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn responses() {
+fn a_partial_success_keeps_its_count_and_message() {
     let partial = PartialSuccess { rejected_spans: 3, error_message: "no".into() };
     let response = ExportResponse { partial_success: Some(partial) };
     let json = write_response(&response);

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn few_strangers_are_met() {
+    fn unknown_keys_rarely_match_a_filter() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
         let mut spill = Spill::create(dir.path()).unwrap();

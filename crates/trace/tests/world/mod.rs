@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use wirespan_model::test_support::SpanBuilder;
-use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, TapSide, Trace, Transport};
+use wirespan_model::{Endpoint, Evidence, ExchangeRange, FiveTuple, Span, SpanId, Status, TapSide, Trace, Transport};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -154,4 +154,23 @@ impl Dice {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % below
     }
+}
+
+/// An untraced caller → gateway → cart ×10 → a database that is not observed; the last call to it fails.
+pub fn failing_shop() -> World {
+    let mut w = World::default();
+    let (user, gateway, cart, db) = (proc(9, 1, "user"), proc(1, 2, "gateway"), proc(2, 3, "cart"), proc(3, 4, "db"));
+    for i in 0..10 {
+        let t = T0 + i * 100 * MS;
+        let a = w.call(None, user, gateway, t, t + 20 * MS);
+        let b = w.call(Some(a), gateway, cart, t + 2 * MS, t + 12 * MS);
+        let c = w.call(Some(b), cart, db, t + 3 * MS, t + 4 * MS);
+        w.spans[c.client].protocol = "redis".into();
+        if i == 9 {
+            w.spans[c.client].status = Status::Reset;
+            w.spans[c.client].error = "ECONNRESET".into();
+        }
+    }
+    w.spans.retain(|s| &*s.resource.service != "user" && &*s.resource.service != "db");
+    w
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn variables() {
+    fn variables_of_opentelemetry_configure_the_export() {
         assert_eq!(env(&[]), Ok(None));
         assert_eq!(env(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), Ok(None));
         let c = env(&[
