@@ -1,11 +1,9 @@
 //! Each message system call, on every kind of socket, on both rungs: the captured messages equal the program's own
 //! report.
 
-use crate::harness::{can_trace, compile, has};
+use crate::harness::{can_trace, captured, compile, has};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Stdio};
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_model::{Direction, Event};
 
@@ -41,26 +39,7 @@ fn every_abi(test: &str, rung: &str) {
         ..Options::default()
     };
     let mut capture = Capture::open(&options, &Targets::default()).unwrap();
-    // The shell waits for a line until its pid is a target; then it executes the program under the same pid.
-    let mut child = Command::new("sh")
-        .args(["-c", "read _; exec \"$0\" --mark WIRE"])
-        .arg(&program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    capture.add_pid(child.id()).unwrap();
-    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let stdout = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || BufReader::new(stdout).lines().map(|l| l.unwrap()).collect::<Vec<_>>());
-    let mut events = Vec::new();
-    while child.try_wait().unwrap().is_none() {
-        capture.drain(&mut events);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    capture.drain(&mut events);
-    assert!(child.wait().unwrap().success());
-    let lines: Vec<Value> = reader.join().unwrap().iter().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let (_, events, lines) = captured(&mut capture, &program, "--mark WIRE");
 
     let inet = |c: &Value| !c["local"].as_str().unwrap().is_empty();
     // splice() out of a Unix socket calls none of the socket tracepoints.

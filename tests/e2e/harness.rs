@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use wirespan_capture::Capture;
+use wirespan_model::Event;
 
 pub(crate) const WIRESPAN: &str = env!("CARGO_BIN_EXE_wirespan");
 
@@ -61,6 +63,31 @@ pub(crate) fn compile_with(source: &str, into: &Path, arguments: &[&str]) -> Pat
         Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).args(arguments).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     program
+}
+
+/// Runs a program of which all is captured. Returns its pid, the events, and the program's report: JSON lines.
+pub(crate) fn captured(capture: &mut Capture, program: &Path, arguments: &str) -> (u32, Vec<Event>, Vec<Value>) {
+    // The shell waits for a line until its pid is a target; then it executes the program under the same pid.
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("read _; exec \"$0\" {arguments}")])
+        .arg(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    capture.add_pid(child.id()).unwrap();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || BufReader::new(stdout).lines().map(|l| l.unwrap()).collect::<Vec<_>>());
+    let mut events = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        capture.drain(&mut events);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    capture.drain(&mut events);
+    assert!(child.wait().unwrap().success());
+    let report = reader.join().unwrap().iter().map(|l| serde_json::from_str(l).unwrap()).collect();
+    (child.id(), events, report)
 }
 
 /// Runs `wirespan ARGS`.

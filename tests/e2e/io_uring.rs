@@ -1,10 +1,7 @@
 //! Messages through io_uring: the captured messages and their bytes equal the program's own report.
 
-use crate::harness::{can_trace, compile_with, has, skip};
-use serde_json::Value;
+use crate::harness::{can_trace, captured, compile_with, has, skip};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Stdio};
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_model::{Direction, Event};
 
@@ -28,29 +25,11 @@ fn every_form(test: &str, arguments: &str, young_bytes: u32) {
     if capture.rung().as_str() != "socket-tracepoints" {
         return skip(test, "this kernel shows io_uring only on the socket-tracepoint rung");
     }
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("read _; exec \"$0\" {arguments}")])
-        .arg(&program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    capture.add_pid(child.id()).unwrap();
-    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let stdout = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || BufReader::new(stdout).lines().map(|l| l.unwrap()).collect::<Vec<_>>());
-    let mut events = Vec::new();
-    while child.try_wait().unwrap().is_none() {
-        capture.drain(&mut events);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    capture.drain(&mut events);
-    assert!(child.wait().unwrap().success());
+    let (pid, events, report) = captured(&mut capture, &program, arguments);
 
     let mut said = Moved::new();
     let mut forms = BTreeMap::new();
-    for line in reader.join().unwrap() {
-        let call: Value = serde_json::from_str(&line).unwrap();
+    for call in &report {
         let end = |key: &str| call[key].as_str().unwrap().to_string();
         let sum = said.entry((end("local"), end("peer"), call["op"] == "send")).or_default();
         *sum = (sum.0 + 1, sum.1 + call["bytes"].as_u64().unwrap());
@@ -75,7 +54,7 @@ fn every_form(test: &str, arguments: &str, young_bytes: u32) {
             (d.payload.is_empty() || d.payload.len() as u64 == d.len) && d.seq.is_some() && d.exchange != 0,
             "{d:?}"
         );
-        assert_eq!(d.actor.pid, child.id(), "{d:?}");
+        assert_eq!(d.actor.pid, pid, "{d:?}");
         let sum = seen.entry((ends.0, ends.1, d.direction == Direction::Egress)).or_default();
         *sum = (sum.0 + 1, sum.1 + d.len);
     }

@@ -3,13 +3,8 @@
  * wait for its end on a condition variable of their own; the workers wait on a condition variable, or read jobs from a
  * pipe. Each worker keeps one connection to the back end. Prints `listening PORT`.
  */
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "serve.h"
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define WORKERS 4
@@ -26,12 +21,6 @@ static unsigned head, tail;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 static int by_pipe, ends[2], back;
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 static void put(struct job *job)
 {
@@ -65,15 +54,9 @@ static struct job *get(void)
 
 static void *work(void *unused)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_port = htons(back),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int to = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	int to = connect_to(back);
 	char text[512];
 
-	if (connect(to, (struct sockaddr *)&at, sizeof(at)))
-		fail("connect");
-	setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	for (;;) {
 		struct job *job = get();
 		int n = snprintf(text, sizeof(text), "GET /u/%d HTTP/1.1\r\nHost: b\r\n\r\n", job->number);
@@ -91,7 +74,6 @@ static void *work(void *unused)
 static void *handle(void *argument)
 {
 	int from = (int)(long)argument;
-	const char *answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 	char text[1024];
 	ssize_t n;
 
@@ -106,7 +88,7 @@ static void *handle(void *argument)
 		while (!job.done)
 			pthread_cond_wait(&job.ended, &job.lock);
 		pthread_mutex_unlock(&job.lock);
-		send(from, answer, strlen(answer), 0);
+		send(from, ANSWER, strlen(ANSWER), 0);
 	}
 	close(from);
 	return NULL;
@@ -114,29 +96,15 @@ static void *handle(void *argument)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	socklen_t size = sizeof(at);
 	pthread_t thread;
 
 	if (argc != 3)
 		return 2;
 	by_pipe = !strcmp(argv[1], "pipe");
 	back = atoi(argv[2]);
-	if (pipe(ends) || bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 64))
-		fail("listen");
+	if (pipe(ends))
+		fail("pipe");
 	for (int i = 0; i < WORKERS; i++)
 		pthread_create(&thread, NULL, work, NULL);
-	getsockname(listener, (struct sockaddr *)&at, &size);
-	printf("listening %d\n", ntohs(at.sin_port));
-	fflush(stdout);
-	for (;;) {
-		int from = accept(listener, NULL, NULL);
-
-		if (from < 0)
-			fail("accept");
-		setsockopt(from, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-		pthread_create(&thread, NULL, handle, (void *)(long)from);
-		pthread_detach(thread);
-	}
+	serve(handle);
 }

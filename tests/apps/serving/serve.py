@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 
+import services
 import stage
 
 
@@ -38,7 +39,7 @@ def main(name, truth):
         if reason := server.missing():
             print(f"skip {reason}", flush=True)
             return
-        stage.own_network()
+        services.own_network()
         if alone:
             sys.stdin = open(server.file("stdin", "go\n"))
         try:

@@ -17,25 +17,23 @@ counted) and `secrets`. Each other line is one operation: `protocol`, `operation
 """
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
 import pathlib
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 
+import services
+
 APPS = pathlib.Path(__file__).resolve().parents[1]
 CACHE = APPS.parents[1] / "target" / "servers"  # fetch/fetch.py fetches and builds these
 READY_SECONDS = 90
-CLONE_NEWNET = 0x40000000
-PR_SET_PDEATHSIG = 1
 
 
 class Server:
@@ -135,7 +133,6 @@ class Server:
 
     def spawn(self, *command, env=None, user=None, cwd=None, stdin=None):
         """Starts a process that ends with this one; its output goes to a log."""
-        libc = ctypes.CDLL(None)
         log = open(self.work / f"{pathlib.Path(str(command[0])).name}.log", "ab")
         child = subprocess.Popen(
             [str(w) for w in command],
@@ -146,7 +143,7 @@ class Server:
             user=user,
             env={**os.environ, **(env or {})},
             start_new_session=True,
-            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+            preexec_fn=services.end_with_parent,
         )
         log.close()
         self.children.append(child)
@@ -341,8 +338,21 @@ class JavaEnds(Client):
         return self.java("client")
 
 
-def own_network():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET):
-        raise SystemExit(f"no network namespace: {os.strerror(ctypes.get_errno())} (run as root)")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+class JavaOrders(JavaEnds):
+    """…that speak of `Orders`: calls, large ones, exceptions."""
+
+    service = ""  # as the protocol names it
+
+    def warm(self, client):
+        self.ask(client, "echo", "x")
+
+    def use(self, client):
+        for method, what, said in (
+            ("echo", "echo", "ok"),
+            ("echo", "large", "ok"),
+            ("list", "list", "ok"),
+            ("missing", "missing", "failed"),
+        ):
+            for _ in range(3):
+                with self.call(method, self.service, "ok" if said == "ok" else "server-error"):
+                    assert self.ask(client, what, self.secret("value")) == said

@@ -9,25 +9,22 @@ WORKDIR/SHAPE gets truth/ (README.md has the format) and logs/.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
-from plan import DOTNET, FPM, MODULES, PROXIES, ROOT, RUNTIMES, SERVERS, SHAPES, VENV
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serving"))
+import services  # noqa: E402 - from tests/apps/serving
+from plan import DOTNET, FPM, MODULES, PROXIES, ROOT, RUNTIMES, SERVERS, SHAPES, VENV  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE / "build"
-READY_SECONDS = 60
 FIRST_PORT = 7000  # of the first shape; one has up to 41
-PR_SET_PDEATHSIG = 1
-CLONE_NEWNET = 0x40000000
 
 
 class Skip(Exception):
@@ -151,52 +148,18 @@ def go_version():
     return said.strip().removeprefix("go")
 
 
-class Run:
+class Run(services.Services):
     """One shape, started and loaded."""
 
     def __init__(self, shape, work, first_port, slower):
-        self.shape, self.work, self.slower = shape, work, slower
+        super().__init__(work, "proxy")
+        self.shape, self.slower = shape, slower
         self.port = {name: first_port + i for i, name in enumerate(("gateway", *shape.tree))}
-        self.children = []
-        for folder in ("truth", "logs", "proxy"):
-            (work / folder).mkdir(parents=True)
-
-    def spawn(self, name, command, **env):
-        libc = ctypes.CDLL(None)
-        with open(self.work / "logs" / f"{name}.log", "ab") as log:
-            child = subprocess.Popen(
-                [str(w) for w in command],
-                cwd=self.work,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if name == "load" else log,
-                stderr=log,
-                env={**os.environ, "GROUND_TRUTH_DIR": str(self.work / "truth"), "PYTHONDONTWRITEBYTECODE": "1", **env},
-                start_new_session=True,
-                preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
-            )
-        self.children.append((name, child))
-        return child
 
     def certificate(self):
         """For the services of a shape with TLS: names of files, in the environment."""
         files = {"TLS_KEY": str(self.work / "key.pem"), "TLS_CERT": str(self.work / "cert.pem")}
-        kind = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=127.0.0.1",
-        ]
-        subprocess.run(
-            [*kind, "-keyout", files["TLS_KEY"], "-out", files["TLS_CERT"]], check=True, stderr=subprocess.DEVNULL
-        )
+        services.certificate(files["TLS_KEY"], files["TLS_CERT"])
         return files
 
     def service(self, name, runtime, how, calls):
@@ -249,27 +212,6 @@ class Run:
             if name != "gateway" or shape.proxy:
                 self.wait_port(name, port)
 
-    def wait_port(self, name, port):
-        deadline = time.monotonic() + READY_SECONDS
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            self.check_alive()
-            if time.monotonic() > deadline:
-                raise SystemExit(f"{name} does not answer on port {port}:\n{self.logs()}")
-            time.sleep(0.02)
-
-    def check_alive(self):
-        for name, child in self.children:
-            if child.poll() is not None:
-                raise SystemExit(f"{name} ended with code {child.returncode}:\n{self.logs()}")
-
-    def logs(self):
-        return "\n".join(
-            f"--- {p.name}\n{p.read_text(errors='replace')[-800:]}" for p in sorted((self.work / "logs").iterdir())
-        )
-
     def load(self, users, requests, seconds):
         entry = self.port["gateway" if self.shape.proxy else "front"]
         child = self.spawn(
@@ -279,24 +221,6 @@ class Run:
         if not out:
             raise SystemExit(f"the users failed:\n{self.logs()}")
         return json.loads(out)
-
-    def end(self):
-        for _, child in reversed(self.children):
-            if child.poll() is None:
-                child.terminate()
-        for _, child in self.children:
-            try:
-                child.wait(10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-
-
-def own_network():
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET):
-        raise SystemExit(f"no network namespace: {os.strerror(ctypes.get_errno())} (run as root)")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def main():
@@ -338,7 +262,7 @@ def main():
         parser.error("--dir is needed")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.netns:
-        own_network()
+        services.own_network()
     for i, name in enumerate(names):
         shape = SHAPES[name]
         run = None
