@@ -36,7 +36,7 @@ deps: ## install what is missing for all of the above
 	@scripts/deps test
 
 bench: ## the benchmark table
-	@scripts/deps demo
+	@scripts/deps bench
 	@scripts/build-ui
 	cargo build --release --bin wirespan
 	@exec bench/run
