@@ -14,7 +14,7 @@ use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::pipeline::{self, Batch, Pipeline};
 use anyhow::{anyhow, Result};
-use crossbeam_channel::{bounded, Sender};
+use crossbeam_channel::{bounded, Sender, TrySendError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_enrich::Enricher;
 use wirespan_join::{JoinConfig, Windows};
+use wirespan_ship::{Sink, SinkError};
 
 /// Orders that may wait for the capture thread.
 const ORDERS: usize = 16;
@@ -34,6 +35,7 @@ pub(crate) struct Agent {
     capture: JoinHandle<Result<()>>,
     flows: Option<(Arc<AtomicBool>, JoinHandle<Result<()>>)>,
     out: JoinHandle<()>,
+    batches: Sender<Batch>,
     /// What this kernel allows.
     pub(crate) features: Vec<Feature>,
 }
@@ -55,7 +57,7 @@ pub(crate) fn start(
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
     let capture_counters = Arc::clone(&counters);
-    let (names, spans_out) = (Arc::clone(&enricher), batches.clone());
+    let (names, spans_out, flows_out) = (Arc::clone(&enricher), batches.clone(), batches.clone());
     let capture = std::thread::Builder::new().name("capture".into()).spawn(move || {
         let mut capture = match Capture::open(&options, &targets) {
             Ok(capture) => capture,
@@ -74,13 +76,13 @@ pub(crate) fn start(
             let thread = FlowThread::new(windows, rhythm);
             let stop = Arc::new(AtomicBool::new(false));
             let stopping = Arc::clone(&stop);
-            let run = move || thread.run(source, &stopping, &batches, &counters);
+            let run = move || thread.run(source, &stopping, &flows_out, &counters);
             Some((stop, std::thread::Builder::new().name("flows".into()).spawn(run)?))
         }
         None => None,
     };
     let out = std::thread::Builder::new().name("out".into()).spawn(move || pipeline::feed(pipeline, &batches_in))?;
-    Ok(Agent { orders, stop, capture, flows, out, features })
+    Ok(Agent { orders, stop, capture, flows, out, batches, features })
 }
 
 impl Agent {
@@ -89,6 +91,17 @@ impl Agent {
         let (answer, answered) = bounded(1);
         self.orders.send(Order::AddPid(pid, program, answer)).map_err(|_| anyhow!("the agent has stopped"))?;
         answered.recv().map_err(|_| anyhow!("the agent has stopped"))?
+    }
+
+    /// Takes spans of SDKs into the pipeline. Must be dropped before [`Agent::stop`], which waits for the last of them.
+    pub(crate) fn sink(&self) -> Sink {
+        let batches = self.batches.clone();
+        Arc::new(move |spans| {
+            batches.try_send(Batch::Reported(spans)).map_err(|error| match error {
+                TrySendError::Full(_) => SinkError::Busy("the pipeline is behind".into()),
+                TrySendError::Disconnected(_) => SinkError::Refused("tracing has ended".into()),
+            })
+        })
     }
 
     /// Whether it still runs.
@@ -105,6 +118,7 @@ impl Agent {
             stop.store(true, Ordering::Relaxed);
             thread.join().unwrap_or_else(|_| Err(anyhow!("the flows thread panicked")))
         });
+        drop(self.batches);
         self.out.join().map_err(|_| anyhow!("the out thread panicked"))?;
         captured.and(drained.unwrap_or(Ok(())))
     }

@@ -9,6 +9,7 @@ mod config;
 mod counters;
 mod flows;
 mod memory;
+mod otlp_receiver;
 mod pipeline;
 mod protocols;
 mod server;

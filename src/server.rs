@@ -3,15 +3,15 @@
 //! A receiver acknowledges a batch when the pipeline has taken it, so nothing is queued here: the receivers' threads
 //! and [`Server::run`] share the pipeline under a lock.
 
-use crate::config::{Config, OutputArgs, Serve};
+use crate::config::{Config, OutputArgs};
 use crate::counters::Counters;
+use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::view::{About, View};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use wirespan_ship::link::{Receiver, ReceiverConfig};
-use wirespan_ship::otlp::receive::{OtlpReceiver, ReceiveConfig};
 use wirespan_ship::{FlowSink, Sink, SinkError};
 
 /// A running server.
@@ -19,7 +19,7 @@ pub(crate) struct Server {
     pipeline: Arc<Mutex<Pipeline>>,
     counters: Arc<Counters>,
     agents: Receiver,
-    otlp: Result<Option<OtlpReceiver>>,
+    otlp: Otlp,
     view: View,
 }
 
@@ -41,7 +41,7 @@ impl Server {
         let limits = ReceiverConfig { token: token.into(), ..ReceiverConfig::default() };
         let agents = Receiver::bind_with_flows(listen, limits, sink(&pipeline), flow_sink(&pipeline))
             .with_context(|| format!("listening for agents on {listen}"))?;
-        let otlp = receive_otlp(&config.serve, sink(&pipeline));
+        let otlp = Otlp::start(&config.serve, sink(&pipeline));
         let view = View::serve(ui, store, Arc::clone(&counters), About { mode: "server", ..About::default() })?;
         Ok(Server { pipeline, counters, agents, otlp, view })
     }
@@ -49,12 +49,7 @@ impl Server {
     /// Says on stderr where the server listens.
     pub(crate) fn announce(&self) {
         eprintln!("wirespan: agents on {}, UI on {}; Ctrl-C ends", self.agents.local_addr(), self.view.url());
-        match &self.otlp {
-            Ok(Some(otlp)) => eprintln!("wirespan: OTLP on {:?}", otlp.local_addrs()),
-            Ok(None) => {}
-            // The port may belong to another collector: a server without OTLP still serves its agents.
-            Err(error) => eprintln!("wirespan: no OTLP is received: {error:#}"),
-        }
+        self.otlp.announce();
     }
 
     /// Does the work that is due by the clock. False if a thread has panicked while it held the pipeline.
@@ -64,9 +59,7 @@ impl Server {
         pipeline.caught_up();
         pipeline.run_due(0);
         self.counters.set("receive", self.agents.status().counters());
-        if let Ok(Some(otlp)) = &self.otlp {
-            self.counters.set("otlp-receive", otlp.status().counters());
-        }
+        self.otlp.publish(&self.counters);
         true
     }
 
@@ -93,20 +86,4 @@ fn flow_sink(pipeline: &Arc<Mutex<Pipeline>>) -> FlowSink {
 
 fn gone() -> SinkError {
     SinkError::Refused("a thread of the server has panicked".into())
-}
-
-/// Receives OTLP where the configuration says; `None` if nowhere. The spans name their parents: no cause is inferred.
-fn receive_otlp(config: &Serve, sink: Sink) -> Result<Option<OtlpReceiver>> {
-    let addresses = [("serve.otlp_grpc", &config.otlp_grpc), ("serve.otlp_http", &config.otlp_http)];
-    let listen = addresses
-        .iter()
-        .filter(|(_, text)| !text.is_empty())
-        .map(|(key, text)| text.parse().with_context(|| format!("{key}: {text} is not an address like 127.0.0.1:4317")))
-        .collect::<Result<Vec<SocketAddr>>>()?;
-    if listen.is_empty() {
-        return Ok(None);
-    }
-    let words: Vec<_> = listen.iter().map(ToString::to_string).collect();
-    let receiver = OtlpReceiver::start(ReceiveConfig::new(listen), sink);
-    Ok(Some(receiver.with_context(|| format!("receiving OTLP on {}", words.join(" and ")))?))
 }

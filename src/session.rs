@@ -3,6 +3,7 @@
 use crate::agent::{self, Agent};
 use crate::config::{capture_options, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
+use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
@@ -32,6 +33,7 @@ pub(crate) struct Request<'a> {
 /// A running agent with its store and its view.
 pub(crate) struct Session {
     agent: Agent,
+    otlp: Option<Otlp>,
     counters: Arc<Counters>,
     view: Option<View>,
     store: Option<Arc<dyn Store>>,
@@ -59,7 +61,20 @@ impl Session {
             (Some(ui), Some(store)) => serve(ui, config, Arc::clone(store), Arc::clone(&counters), about)?,
             _ => None,
         };
-        Ok(Session { agent, counters, view, store })
+        // Who looks at spans here has SDKs send theirs here, too.
+        let otlp = ui.is_some().then(|| Otlp::start(&config.serve, agent.sink()));
+        if let Some(otlp) = &otlp {
+            otlp.announce();
+        }
+        Ok(Session { agent, otlp, counters, view, store })
+    }
+
+    /// Does the work that is due by the clock. False if the agent has ended by itself.
+    pub(crate) fn run_due(&self) -> bool {
+        if let Some(otlp) = &self.otlp {
+            otlp.publish(&self.counters);
+        }
+        self.agent.running()
     }
 
     /// Traces a process and its descendants from now on; `program` is the file that it is about to become.
@@ -79,7 +94,7 @@ impl Session {
 
     /// Traces until a signal comes, or for this many seconds; then ends. An error if the agent ended by itself.
     pub(crate) fn run_until(self, stop: &mut StopSignal, seconds: Option<u64>) -> Result<()> {
-        let healthy = stop.wait(seconds, || self.agent.running());
+        let healthy = stop.wait(seconds, || self.run_due());
         self.close()?.report_losses();
         if !healthy {
             bail!("tracing has ended by itself");
@@ -89,7 +104,9 @@ impl Session {
 
     /// Stops the agent, and takes everything that was captured through all outputs.
     pub(crate) fn close(self) -> Result<Closed> {
-        let Session { agent, counters, view, store } = self;
+        self.run_due();
+        let Session { agent, otlp, counters, view, store } = self;
+        drop(otlp);
         agent.stop()?;
         Ok(Closed { counters, view, store })
     }

@@ -107,7 +107,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
     }
     if shown != Shown::Stopped {
         let left = args.seconds.map(|s| s.saturating_sub(started.elapsed().as_secs()));
-        stop.wait(left, || true);
+        stop.wait(left, || session.run_due());
     }
     end(&mut shop);
     session.close()?.report_losses();

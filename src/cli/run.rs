@@ -57,7 +57,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     session.add_pid(gated.child.id(), gated.program())?;
     let mut child = gated.open()?;
 
-    let code = wait(&mut child, &mut signals)?;
+    let code = wait(&mut child, &mut signals, &session)?;
     let ended = session.close()?;
     if let Some(store) = &ended.store {
         print_traces(store.as_ref(), args.print)?;
@@ -76,7 +76,7 @@ fn describe(command: &[OsString]) -> String {
 }
 
 /// Waits for the command. The first signal is passed on to the command; the second one kills it.
-fn wait(child: &mut Child, signals: &mut Signals) -> Result<ExitCode> {
+fn wait(child: &mut Child, signals: &mut Signals, session: &Session) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt as _;
     let mut seen = 0;
     loop {
@@ -96,6 +96,7 @@ fn wait(child: &mut Child, signals: &mut Signals) -> Result<ExitCode> {
                 let _ = rustix::process::kill_process(pid, signal);
             }
         }
+        session.run_due();
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use wirespan_model::Trace;
 use wirespan_store::{Order, Query, Store};
 use wirespan_trace::{assemble, tree, Limits};
+use wirespan_view::StoredSpans;
 
 #[derive(Args)]
 pub(crate) struct TracesArgs {
@@ -70,24 +71,58 @@ pub(crate) fn traces(args: TracesArgs, config: &Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The slowest traces of a store, each once. Connections whose protocol is unknown come last: their spans last as long
-/// as the connection.
+/// Most traces that are assembled to find the slowest.
+const LOOKED_AT: usize = 200;
+
+/// The slowest traces of a store, each once. A span that nothing joins tells little: such traces come last, and behind
+/// them connections whose protocol is unknown, as their spans last as long as the connection.
 pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits) -> Result<Vec<Trace>> {
     let query = Query { order: Order::Slowest, limit: 2000, ..Query::default() };
     let mut seen = HashSet::new();
-    let mut traces = Vec::new();
+    let (mut joined, mut alone): (Vec<Trace>, Vec<Trace>) = (Vec::new(), Vec::new());
     let mut spans = store.search(&query)?;
     spans.sort_by_key(|s| matches!(&*s.protocol, "tcp" | "udp" | "unix"));
     for span in spans {
-        if traces.len() == limit {
+        if joined.len() == limit || joined.len() + alone.len() == LOOKED_AT.max(limit) {
             break;
         }
         if seen.contains(&span.id) {
             continue;
         }
-        let trace = assemble(store, span.id, limits)?;
+        let trace = assemble(&StoredSpans(store), span.id, limits)?;
         seen.extend(trace.spans.iter().map(|s| s.span.id));
-        traces.push(trace);
+        if trace.spans.len() > 1 { &mut joined } else { &mut alone }.push(trace);
     }
-    Ok(traces)
+    joined.extend(alone);
+    joined.truncate(limit);
+    Ok(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use wirespan_model::{ExchangeRange, Span, SpanId, TapSide};
+    use wirespan_store::{Embedded, Options};
+
+    /// Within the store's retention, ns after the epoch.
+    fn span(id: u64, length_ns: u64) -> Span {
+        let start_ns = crate::clock::now_ns() - 1_000_000_000;
+        let tap = TapSide::ServerProcess;
+        Span { id: SpanId(id), start_ns, end_ns: start_ns + length_ns, protocol: "http".into(), tap, ..Span::default() }
+    }
+
+    #[test]
+    fn whole_traces_come_before_slower_spans_that_nothing_joins() {
+        let store = Embedded::memory(Options::default()).expect("in memory");
+        let exchange = ExchangeRange { first: 7 << 24 | 1, last: 7 << 24 | 1 };
+        let request = Span { exchange: Some(exchange), ..span(1, 1_000_000) };
+        let call = Span { cause: Some(exchange.first), tap: TapSide::ClientProcess, ..span(2, 500_000) };
+        let spans = vec![Arc::new(request), Arc::new(call), Arc::new(span(3, 900_000_000))];
+        store.append(spans).expect("it is stored");
+        let traces = slowest(&store, 5, &Limits::default()).expect("it is searched");
+        let sizes: Vec<usize> = traces.iter().map(|t| t.spans.len()).collect();
+        assert_eq!(sizes, [2, 1]);
+        assert_eq!(slowest(&store, 1, &Limits::default()).expect("it is searched").len(), 1);
+    }
 }

@@ -208,12 +208,15 @@ pub(crate) struct Join {
     pub(crate) window_s: u64,
     /// Most connections followed at once; the least recently used is given up and counted.
     pub(crate) max_connections: usize,
+    /// Keep the calls by which SDKs and agents export telemetry (OTLP, Zipkin, Jaeger); else they are left out and
+    /// counted.
+    pub(crate) telemetry: bool,
 }
 
 impl Default for Join {
     fn default() -> Self {
         let config = JoinConfig::default();
-        Join { window_s: config.window_ns / NS_PER_S, max_connections: config.max_connections }
+        Join { window_s: config.window_ns / NS_PER_S, max_connections: config.max_connections, telemetry: false }
     }
 }
 
@@ -264,9 +267,9 @@ pub(crate) struct Serve {
     pub(crate) ui: SocketAddr,
     /// Agents' spans (`wirespan server`).
     pub(crate) agents: SocketAddr,
-    /// OTLP over gRPC (`wirespan server`); empty string is off.
+    /// OTLP of SDKs over gRPC (`server`, `up`, `run`); empty string is off.
     pub(crate) otlp_grpc: String,
-    /// OTLP over HTTP (`wirespan server`); empty string is off.
+    /// OTLP of SDKs over HTTP (`server`, `up`, `run`); empty string is off.
     pub(crate) otlp_http: String,
 }
 

@@ -1,10 +1,10 @@
 //! The way of a finished span, the same in agent and server: solve → stream → store, export, link.
 //!
 //! ```text
-//! take ──▶ [inference] ──▶ hand_on ──┬─▶ metrics
-//!                                    ├─▶ stream ──▶ OTLP file, OTLP collector     (whole traces)
-//!                                    ├─▶ link ──▶ server
-//!                                    └─▶ store
+//! take ──▶ [without telemetry] ──▶ [inference] ──▶ hand_on ──┬─▶ metrics
+//!                                                            ├─▶ stream ──▶ OTLP file, collector   (whole traces)
+//!                                                            ├─▶ link ──▶ server
+//!                                                            └─▶ store
 //! ```
 //!
 //! Causes are inferred once, where the spans were captured: see [`Causes`]. [`Pipeline::run_due`] is the only place
@@ -13,6 +13,7 @@
 mod inference;
 mod record;
 mod stream_clock;
+mod telemetry;
 mod thread;
 mod traces;
 
@@ -28,6 +29,7 @@ use record::Record;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use telemetry::WithoutTelemetry;
 use traces::TraceOutputs;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
@@ -56,6 +58,8 @@ pub(crate) enum Causes {
 
 /// Every output that was asked for, and the stages before them.
 pub(crate) struct Pipeline {
+    /// `None`: exports of telemetry are kept, or were left out where the spans were captured.
+    without_telemetry: Option<WithoutTelemetry>,
     /// `None`: causes are decided before the spans come here.
     inference: Option<Inference>,
     record: Option<Record>,
@@ -100,9 +104,11 @@ impl Pipeline {
         link: Option<Sender>,
         counters: Arc<Counters>,
     ) -> Result<Self> {
+        let captures = causes == Causes::InferredHere;
         Ok(Pipeline {
-            inference: (causes == Causes::InferredHere).then(|| Inference::new(solver_config(config))),
-            record: Record::open().filter(|_| causes == Causes::InferredHere),
+            without_telemetry: (captures && !config.join.telemetry).then(WithoutTelemetry::default),
+            inference: captures.then(|| Inference::new(solver_config(config))),
+            record: Record::open().filter(|_| captures),
             store,
             traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?)?,
             link,
@@ -132,6 +138,10 @@ impl Pipeline {
 
     /// Takes finished spans. A span whose cause is to be inferred goes on later, from [`Pipeline::run_due`].
     pub(crate) fn take(&mut self, batch: Vec<Arc<Span>>) {
+        let batch = match &mut self.without_telemetry {
+            Some(without) => without.filter(batch),
+            None => batch,
+        };
         if let Some(record) = &mut self.record {
             record.take(&batch);
         }
@@ -263,6 +273,9 @@ impl Pipeline {
         let counters = &self.counters;
         if let Some(inference) = &self.inference {
             counters.set("inference", inference.counters());
+        }
+        if let Some(without) = &self.without_telemetry {
+            counters.set("telemetry", vec![("spans_left_out", without.left_out)]);
         }
         if let Some(store) = &self.store {
             let status = store.status();

@@ -9,6 +9,8 @@ use wirespan_model::{Flow, Span};
 pub(crate) enum Batch {
     /// Finished spans.
     Spans(Vec<Arc<Span>>),
+    /// Spans of SDKs. They say nothing about what the kernel had written at that time.
+    Reported(Vec<Arc<Span>>),
     /// Flows of a window.
     Flows(Vec<Flow>),
     /// Everything that the kernel had written was read, and no span was finished.
@@ -24,6 +26,7 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
                 pipeline.caught_up();
                 pipeline.take(spans);
             }
+            Ok(Batch::Reported(spans)) => pipeline.take(spans),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),
             Err(RecvTimeoutError::Timeout) => {}

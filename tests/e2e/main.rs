@@ -18,6 +18,7 @@ mod io_uring;
 mod map;
 mod masks;
 mod on_demand;
+mod otlp;
 mod plugin;
 mod propagate;
 mod propagate_option;

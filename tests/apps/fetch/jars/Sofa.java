@@ -12,8 +12,8 @@ public class Sofa {
         if (args[0].equals("server")) {
             ServerConfig server = new ServerConfig().setProtocol("bolt").setHost("127.0.0.1").setPort(port)
                 .setDaemon(false);
-            new ProviderConfig<Orders>().setInterfaceId(Orders.class.getName()).setRef(new Orders.Shop()).setServer(server)
-                .setRegister(false).export();
+            new ProviderConfig<Orders>().setInterfaceId(Orders.class.getName()).setRef(new Orders.Shop())
+                .setServer(server).setRegister(false).export();
             Thread.currentThread().join();
         }
         ConsumerConfig<Orders> reference = new ConsumerConfig<Orders>().setInterfaceId(Orders.class.getName())
