@@ -4,7 +4,7 @@
 mod world;
 use std::sync::Arc;
 use wirespan_model::event::by_stream;
-use wirespan_model::{Evidence, ExchangeRange, SpanId, SpanKind, Status, TapSide, TraceId};
+use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, TraceId};
 use wirespan_trace::{derived_trace_id, link};
 use world::{check, link_of, parents, proc, Call, Proc, World, MS, S, T0, US};
 
@@ -308,6 +308,42 @@ fn an_sdk_root_belongs_under_the_request_that_it_served() {
     let n = w.spans.len();
     w.spans[n - 2].parent_span_id = Some(ids[3]);
     link(w.arcs()).iter().for_each(check);
+}
+
+/// A command of Redis carries no context: the SDK's view of it is known by the request, the protocol and the time.
+#[test]
+fn the_sdks_view_of_a_call_stands_above_the_sockets() {
+    for carried in [true, false] {
+        let mut w = World::default();
+        let (trace, user) = (TraceId([7; 16]), Some(SpanId(0xabc)).filter(|_| carried));
+        let a = w.call(None, USER, edge(), T0, T0 + 30 * MS);
+        let mut served = w.blank(edge(), TapSide::App, T0 + MS, T0 + 29 * MS);
+        (served.kind, served.parent_span_id) = (SpanKind::Server, user);
+        let mut view = w.blank(edge(), TapSide::App, T0 + 2 * MS, T0 + 5 * MS);
+        view.kind = SpanKind::Client;
+        let mut http = view.clone();
+        view.protocol = "redis".into();
+        (http.id, http.end_ns) = (SpanId(0xdef), T0 + 28 * MS);
+        (view.parent_span_id, http.parent_span_id) = (Some(served.id), Some(served.id));
+        let seen = w.call(Some(a), edge(), redis(), T0 + 3 * MS, T0 + 4 * MS);
+        let later = w.call(Some(a), edge(), redis(), T0 + 7 * MS, T0 + 8 * MS);
+        let next = w.call(Some(a), edge(), cart(), T0 + 9 * MS, T0 + 27 * MS);
+        for call in [seen, later] {
+            w.spans[call.client].protocol = "redis".into();
+        }
+        for i in [next.client, next.server] {
+            (w.spans[i].parent_span_id, w.spans[i].trace_id) = (Some(http.id), Some(trace));
+        }
+        for i in [a.client, a.server] {
+            (w.spans[i].parent_span_id, w.spans[i].trace_id) = (user, user.map(|_| trace));
+        }
+        let (own, server) = (view.id, w.id(a.server));
+        w.spans.extend([served, view, http].map(|s| Span { trace_id: Some(trace), ..s }));
+        let traces = link(w.arcs());
+        let parent = |i: usize| link_of(&traces, w.id(i)).map(|l| (l.0, l.1));
+        assert_eq!(parent(seen.client), Some((own, Evidence::Thread)), "{carried} {:#?}", parents(&traces));
+        assert_eq!(parent(later.client), Some((server, Evidence::Thread)), "the SDK has no view of it");
+    }
 }
 
 /// A proxy that forwards `traceparent` unchanged: its own span stands between, by thread or by process.

@@ -16,36 +16,51 @@ const CLIMB: usize = 64;
 /// Factor on the confidence of a cause, because the link is indirect.
 const DETOUR: f32 = 0.85;
 
-pub(super) fn propose(spans: &[Arc<Span>], caused: &FxHashMap<u32, u32>, out: &mut Vec<Candidate>) {
-    let apps: FxHashMap<SpanId, u32> =
-        spans.iter().enumerate().filter(|(_, s)| s.tap == TapSide::App).map(|(i, s)| (s.id, i as u32)).collect();
-    if apps.is_empty() {
-        return;
+/// The SDK spans of a set, by id.
+pub(super) struct Sdk(FxHashMap<SpanId, u32>);
+
+impl Sdk {
+    pub(super) fn of(spans: &[Arc<Span>]) -> Self {
+        Sdk(spans.iter().enumerate().filter(|(_, s)| s.tap == TapSide::App).map(|(i, s)| (s.id, i as u32)).collect())
+    }
+
+    /// The highest ancestor of an SDK span within its service.
+    pub(super) fn top_of_service(&self, mut at: u32, spans: &[Arc<Span>]) -> u32 {
+        let service = &spans[at as usize].resource.service;
+        for _ in 0..CLIMB {
+            let up = spans[at as usize].parent_span_id.and_then(|named| self.0.get(&named));
+            match up {
+                Some(up) if spans[*up as usize].resource.service == *service => at = *up,
+                _ => break,
+            }
+        }
+        at
+    }
+}
+
+/// Returns the request below which each of the SDK's roots stands.
+pub(super) fn propose(
+    spans: &[Arc<Span>],
+    sdk: &Sdk,
+    caused: &FxHashMap<u32, u32>,
+    out: &mut Vec<Candidate>,
+) -> FxHashMap<u32, u32> {
+    let mut adopted = FxHashMap::default();
+    if sdk.0.is_empty() {
+        return adopted;
     }
     let mut calls: Vec<(u32, u32)> = caused.iter().map(|(call, request)| (*call, *request)).collect();
     calls.sort_unstable();
     for (call, request) in calls {
         let call = &spans[call as usize];
-        let Some(top) = call.parent_span_id.and_then(|p| apps.get(&p)).and_then(|i| top(*i, spans, &apps)) else {
-            continue;
-        };
-        if contains(&spans[request as usize], &spans[top as usize]) {
+        let Some(view) = call.parent_span_id.and_then(|p| sdk.0.get(&p)) else { continue };
+        let top = sdk.top_of_service(*view, spans);
+        let is_root = spans[top as usize].parent_span_id.is_none();
+        if is_root && contains(&spans[request as usize], &spans[top as usize]) {
             let evidence = call.cause_evidence.unwrap_or(Evidence::Thread);
             out.push(Candidate { child: top, parent: request, rule: Rule::Cause, evidence, confidence: DETOUR });
+            adopted.entry(top).or_insert(request);
         }
     }
-}
-
-/// The highest ancestor of the same service, if it is a root.
-fn top(mut at: u32, spans: &[Arc<Span>], apps: &FxHashMap<SpanId, u32>) -> Option<u32> {
-    let service = spans[at as usize].resource.service.clone();
-    for _ in 0..CLIMB {
-        let Some(named) = spans[at as usize].parent_span_id else { return Some(at) };
-        let up = *apps.get(&named)?;
-        if spans[up as usize].resource.service != service {
-            return None;
-        }
-        at = up;
-    }
-    None
+    adopted
 }

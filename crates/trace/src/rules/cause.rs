@@ -25,6 +25,11 @@ fn trust(evidence: Evidence) -> f32 {
     }
 }
 
+/// The confidence of a cause, if nothing speaks against it.
+pub(super) fn confidence(span: &Span, evidence: Evidence) -> f32 {
+    crate::solve::confidence(span).unwrap_or_else(|| trust(evidence))
+}
+
 /// Proposes parents; returns the proposed parent of each span.
 pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMap<u32, u32> {
     let mut owners: FxHashMap<(u64, u64), Vec<u32>> = FxHashMap::default();
@@ -50,7 +55,7 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
             continue;
         }
         found.insert(i as u32, parent);
-        let confidence = crate::solve::confidence(span).unwrap_or_else(|| trust(evidence)) * factor;
+        let confidence = confidence(span, evidence) * factor;
         out.push(Candidate { child: i as u32, parent, rule: Rule::Cause, evidence, confidence });
     }
     found

@@ -4,6 +4,7 @@ mod adopt;
 mod carried;
 mod cause;
 mod name;
+mod views;
 mod wire;
 
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub(crate) enum Rule {
     Wire,
     /// The message named its parent.
     Carried,
+    /// The SDK's view of the same call.
+    View,
     /// The kernel saw for which request the process acted.
     Cause,
     /// Same X-Request-ID.
@@ -44,7 +47,9 @@ pub(crate) fn candidates(spans: &[Arc<Span>]) -> Vec<Candidate> {
     wire::propose(spans, &mut all);
     let caused = cause::propose(spans, &mut all);
     carried::propose(spans, &caused, &mut all);
-    adopt::propose(spans, &caused, &mut all);
+    let sdk = adopt::Sdk::of(spans);
+    let adopted = adopt::propose(spans, &sdk, &caused, &mut all);
+    views::propose(spans, &sdk, &caused, &adopted, &mut all);
     name::propose(spans, &mut all);
     all
 }
