@@ -9,8 +9,8 @@ use event_loop::{confidence, simulate, simulate_change, simulate_threads, solve,
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, TapSide};
-use wirespan_trace::solve::CONFIDENCE;
+use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, TapSide, Value};
+use wirespan_trace::solve::{CANDIDATES, CONFIDENCE};
 use wirespan_trace::{Solver, SolverConfig};
 use world::{proc, World, MS, S, T0};
 
@@ -83,6 +83,27 @@ fn a_loop_without_order_is_not_claimed_to_be_known() {
     let (_, right, confidence) = measured(Loop { order: Order::Any, ..BUSY });
     assert!(right > 0.5, "{right}");
     assert!(confidence < right + 0.15, "{confidence} {right}");
+}
+
+#[test]
+fn a_call_without_a_parent_names_who_may_have_made_it() {
+    let (spans, truth) = simulate(Loop { users: 12, requests: 1_500, order: Order::Any, ..BUSY });
+    let (mut open, mut named, mut stated) = (0.0, 0.0, 0.0);
+    for span in solve(&spans, SolverConfig::default()) {
+        let text = span.attrs.iter().find_map(|(key, value)| match value {
+            Value::Str(text) if key == CANDIDATES => Some(text),
+            _ => None,
+        });
+        let Some(text) = text else { continue };
+        assert!(span.cause.is_none() && text.split(' ').count() <= 3, "{text}");
+        let probabilities: Vec<f64> = text.split(' ').map(|word| word[17..].parse().unwrap()).collect();
+        assert!(probabilities[0] <= 0.5 && probabilities.is_sorted_by(|a, b| a >= b), "{text}");
+        open += 1.0;
+        stated += probabilities.iter().sum::<f64>();
+        named += f64::from(u8::from(text.contains(&truth[&span.id].to_string())));
+    }
+    println!("{named} of {open}, {stated} stated");
+    assert!(open > 1_000.0 && (stated - named).abs() < 0.15 * open, "{named} of {open}, {stated} stated");
 }
 
 /// What is learnt while nothing has an order explains nothing later.

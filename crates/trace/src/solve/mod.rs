@@ -33,6 +33,7 @@ mod timeline;
 mod trial;
 mod turns;
 
+use beam::OTHERS;
 use process::Process;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
@@ -45,6 +46,12 @@ pub const CONFIDENCE: &str = "wirespan.cause.confidence";
 
 /// Attribute of a span whose cause was inferred, where several requests share the exchange: id of the request's span.
 pub const REQUEST: &str = "wirespan.cause.span";
+
+/// Attribute of a call that has no parent because no request is likely enough: ids of the likeliest requests' spans,
+/// each with its probability, the likeliest first: `0123456789abcdef:0.41 …`.
+pub const CANDIDATES: &str = "wirespan.cause.candidates";
+/// Requests below this probability are no candidates.
+const LEAST_CANDIDATE: f32 = 0.05;
 
 /// Bounds of the inference.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,7 +197,11 @@ impl Solver {
                     stats.inferred += 1;
                     sink(solved(span, f));
                 }
-                Verdict::Found(_) | Verdict::Open => {
+                Verdict::Found(f) => {
+                    stats.open += 1;
+                    sink(with_candidates(unsolved(span), f));
+                }
+                Verdict::Open => {
                     stats.open += 1;
                     sink(unsolved(span));
                 }
@@ -222,6 +233,7 @@ impl Solver {
 struct Found {
     request: timeline::Request,
     confidence: f32,
+    others: [Option<(timeline::Request, f32)>; OTHERS],
 }
 
 /// The outcome for a span that waited.
@@ -246,8 +258,8 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
         (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
     }
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
-    if let Some(request) = found.request.span {
-        own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(request.to_string().into())));
+    if found.request.is_shared {
+        own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(found.request.span.to_string().into())));
     }
     span
 }
@@ -257,6 +269,17 @@ fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
     if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) || process::is_opinion(&span) {
         let own = Arc::make_mut(&mut span);
         (own.cause, own.cause_evidence) = (None, None);
+    }
+    span
+}
+
+/// Says which requests may have made a call that has no parent.
+fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
+    let all = std::iter::once((found.request, found.confidence)).chain(found.others.into_iter().flatten());
+    let likely = all.filter(|(_, confidence)| *confidence >= LEAST_CANDIDATE);
+    let words: Vec<_> = likely.map(|(request, confidence)| format!("{}:{confidence:.2}", request.span)).collect();
+    if !words.is_empty() {
+        Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
     }
     span
 }

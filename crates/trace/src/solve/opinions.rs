@@ -45,13 +45,23 @@ impl Opinions {
 mod tests {
     use super::super::timeline::Request;
     use super::*;
-    use wirespan_model::{Evidence, ExchangeRange};
+    use wirespan_model::{Evidence, ExchangeRange, SpanId};
 
     fn judged(opinions: &mut Opinions, claimed: u64) {
         let span = Span { cause: Some(claimed), cause_evidence: Some(Evidence::EventLoop), ..Span::default() };
         let exchange = ExchangeRange { first: 1, last: 1 };
-        let request = Request { id: 1, class: 1, start_ns: 0, end_ns: 9, exchange, tid: 1, stream: None, span: None };
-        let decision = Decision { call: 1, request: Some(request), confidence: 0.99, confirmed: false };
+        let request = Request {
+            id: 1,
+            class: 1,
+            start_ns: 0,
+            end_ns: 9,
+            exchange,
+            tid: 1,
+            stream: None,
+            span: SpanId(1),
+            is_shared: false,
+        };
+        let decision = Decision { request: Some(request), confidence: 0.99, ..Decision::of(1) };
         opinions.judge(&span, &decision);
     }
 

@@ -209,7 +209,7 @@ impl Process {
                     self.opinions.judge(&span, &d);
                     let verdict = match d.request {
                         _ if d.confirmed && keeps_claim(&span) => Verdict::Kept,
-                        Some(request) => Verdict::Found(Found { request, confidence: d.confidence }),
+                        Some(request) => Verdict::Found(Found { request, confidence: d.confidence, others: d.others }),
                         None => Verdict::Open,
                     };
                     out(span, verdict);

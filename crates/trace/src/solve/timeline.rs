@@ -33,8 +33,9 @@ pub(super) struct Request {
     pub(super) tid: u32,
     /// Its name by its stream, if it has one.
     pub(super) stream: Option<u64>,
-    /// Its span, if other requests may have the same exchange: requests of one connection that were read in one call.
-    pub(super) span: Option<SpanId>,
+    pub(super) span: SpanId,
+    /// Other requests may have the same exchange: requests of one connection that were read in one call.
+    pub(super) is_shared: bool,
 }
 
 impl Request {
@@ -176,7 +177,6 @@ impl Timeline {
         self.next = self.next.wrapping_add(1);
         let class = self.class(0, span);
         let end_ns = span.end_ns.max(span.start_ns);
-        let own = span.message_id.map(|_| span.id);
         let stream = span.stream_exchange();
         let r = Request {
             id: self.next,
@@ -186,7 +186,8 @@ impl Timeline {
             exchange,
             tid: span.tid,
             stream,
-            span: own,
+            span: span.id,
+            is_shared: span.message_id.is_some(),
         };
         self.add([Event::Read(r), Event::Answered(r)], span)
     }

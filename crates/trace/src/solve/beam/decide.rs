@@ -1,6 +1,6 @@
 //! Decides which request made a call, once every request that might have made it has answered.
 
-use super::{Beam, Decision, Pending, Step, MAX_PENDING, MAX_STEPS, WEIGHT_EXPONENT};
+use super::{Beam, Decision, Pending, Step, MAX_PENDING, MAX_STEPS, OTHERS, WEIGHT_EXPONENT};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 impl Beam {
@@ -31,14 +31,18 @@ impl Beam {
                 *shares.entry(*request).or_default() += weight;
                 all += weight;
             }
-            let best = shares.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
-            let Some((&request, &share)) = best else { continue };
+            let mut shares: Vec<(u32, f64)> = shares.into_iter().collect();
+            shares.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            let Some(&(request, share)) = shares.first() else { continue };
             let mut keep = named_makers.iter().map(|s| *s == request);
             self.hypotheses.retain(|_| keep.next().unwrap_or(false));
             self.settle();
+            let confidence = |share: f64| self.calibration.confidence(share / all, candidates == 1) as f32;
+            let named = |(id, share): &(u32, f64)| Some((*self.named.get(id)?, confidence(*share)));
+            let mut others = [None; OTHERS];
+            others.iter_mut().zip(shares[1..].iter().filter_map(named)).for_each(|(to, other)| *to = Some(other));
             let request = self.named.get(&request).copied();
-            let confidence = self.calibration.confidence(share / all, candidates == 1) as f32;
-            out.push(Decision { call, request, confidence, confirmed: candidates == 0 });
+            out.push(Decision { call, request, confidence: confidence(share), others, confirmed: candidates == 0 });
         }
     }
 

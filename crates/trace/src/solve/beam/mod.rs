@@ -78,8 +78,20 @@ pub(super) struct Decision {
     pub(super) call: u32,
     pub(super) request: Option<Request>,
     pub(super) confidence: f32,
+    /// The next likely requests.
+    pub(super) others: [Option<(Request, f32)>; OTHERS],
     /// Only one request was possible, or none that was seen: the kernel's cause is kept.
     pub(super) confirmed: bool,
+}
+
+/// Requests beside the likeliest that a decision names.
+pub(super) const OTHERS: usize = 2;
+
+impl Decision {
+    /// Nothing is known of this call.
+    pub(super) fn of(call: u32) -> Self {
+        Decision { call, request: None, confidence: 0.0, others: [None; OTHERS], confirmed: false }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -140,8 +152,7 @@ impl Beam {
 
     /// The calls that are not decided, without a request.
     pub(super) fn give_up(&self) -> Vec<Decision> {
-        let none = |p: &Pending| Decision { call: p.call, request: None, confidence: 0.0, confirmed: false };
-        self.pending.iter().map(none).collect()
+        self.pending.iter().map(|p| Decision::of(p.call)).collect()
     }
 
     /// Whether the hypotheses explain next to nothing of what the process does.
@@ -162,7 +173,7 @@ impl Beam {
                     self.sent(&c, model, effort);
                     self.writes(c.tid);
                     self.passes(&c);
-                    let confirmed = |call| Decision { call, request: None, confidence: 1.0, confirmed: true };
+                    let confirmed = |call| Decision { confidence: 1.0, confirmed: true, ..Decision::of(call) };
                     out.extend(self.confirmed.drain(..).map(confirmed));
                 }
                 Event::Answered(r) => {
