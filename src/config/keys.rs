@@ -204,7 +204,7 @@ pub(crate) struct Mask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Join {
-    /// Seconds for which a request waits for its response.
+    /// Seconds for which a request waits for its response while its connection is open; datagrams wait 30 s at most.
     pub(crate) window_s: u64,
     /// Most connections followed at once; the least recently used is given up and counted.
     pub(crate) max_connections: usize,

@@ -19,6 +19,7 @@ mod map;
 mod masks;
 mod on_demand;
 mod otlp;
+mod patience;
 mod plugin;
 mod propagate;
 mod propagate_option;

@@ -8,8 +8,11 @@ use wirespan_model::event::{DEFAULT_PAYLOAD_BYTES, MAX_CALL_BYTES, MAX_PAYLOAD_B
 pub struct JoinConfig {
     /// Protocols that can be recognised.
     pub protocols: Registry,
-    /// How long a request waits for its response before it is reported as unanswered.
+    /// How long a request waits for its response before it is reported as unanswered, if its connection stays open: a
+    /// long poll or a slow report is answered after minutes.
     pub window_ns: u64,
+    /// The same for datagrams, which nobody closes.
+    pub datagram_window_ns: u64,
     /// Silence after which a response counts as ended if its end cannot be read (bytes were not captured).
     pub idle_flush_ns: u64,
     /// How long bytes wait for earlier bytes of their stream, and how long a closed connection waits for late events.
@@ -44,7 +47,8 @@ impl Default for JoinConfig {
     fn default() -> Self {
         JoinConfig {
             protocols: Registry::default(),
-            window_ns: 30_000_000_000,
+            window_ns: 900_000_000_000,
+            datagram_window_ns: 30_000_000_000,
             idle_flush_ns: 1_000_000_000,
             reorder_ns: 100_000_000,
             reorder_events: 64,

@@ -22,7 +22,8 @@ use wirespan_model::{Key, KeyKind, Span, SpanId, SpanLink, TapSide, Trace, Trace
 pub struct StreamConfig {
     /// A group is exported when no span has arrived for this long.
     pub idle_ns: u64,
-    /// As above, for a group that misses the span of a request that caused one of its calls.
+    /// As above, for a group that misses the span of a request that caused one of its calls: the request may be
+    /// answered after minutes.
     pub unresolved_ns: u64,
     /// How long an exported group is remembered.
     pub remember_ns: u64,
@@ -37,7 +38,7 @@ impl Default for StreamConfig {
     fn default() -> Self {
         StreamConfig {
             idle_ns: 2_000_000_000,
-            unresolved_ns: 30_000_000_000,
+            unresolved_ns: 900_000_000_000,
             remember_ns: 60_000_000_000,
             max_spans: 100_000,
             max_group: 10_000,

@@ -107,7 +107,10 @@ impl Session {
 
     /// Reports the spans that have waited long enough by `now_ns` (Unix ns).
     pub(crate) fn tick(&mut self, now_ns: u64, ctx: &Ctx<'_>, out: &mut Out<'_>) {
-        let window = ctx.config.window_ns;
+        let window = match ctx.conn.transport.is_stream() {
+            true => ctx.config.window_ns,
+            false => ctx.config.window_ns.min(ctx.config.datagram_window_ns),
+        };
         let due: Vec<u32> = self.queue.queued().collect();
         for slot in due {
             let Some(p) = self.queue.get(slot) else { continue };
