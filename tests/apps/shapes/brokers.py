@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE.parent / folder) for folder in ("serving", "truth")]
 
 import passages  # noqa: E402 - from this folder
 import serve  # noqa: E402 - from serving/
-import stage  # noqa: E402
+import services  # noqa: E402
 
 PORT, CALLED, TOPIC, PARTITIONS = 9092, 8080, "orders", 2
 PROCESSES = 2  # of producers, and of consumers
@@ -185,7 +185,7 @@ def run(work, args):
         return
     truth = work / "truth"
     truth.mkdir(parents=True)
-    stage.own_network()
+    services.own_network()
     children = []
 
     def start(way, **more):

@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE.parent / folder) for folder in ("serving", "truth")]
 
 import check  # noqa: E402 - from truth/
 import serve  # noqa: E402 - from serving/
-import stage  # noqa: E402
+import services  # noqa: E402
 
 CALLED = 8080
 CLIENT, CONSUMER = 3, 5  # SpanKind in OTLP
@@ -124,7 +124,7 @@ def run(broker, work, messages):
     if reason := server.missing():
         print(f"skip {reason}", flush=True)
         return
-    stage.own_network()
+    services.own_network()
     fork = multiprocessing.get_context("fork")
     ready, subscriber = fork.Event(), None
     try:
