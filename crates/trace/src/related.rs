@@ -1,6 +1,6 @@
 //! Time and place: when equal keys may be believed.
 
-use wirespan_model::{Key, KeyKind, Span, Status, TapSide, Transport};
+use wirespan_model::{Key, KeyKind, Span, Status, TapSide, Transport, Value};
 
 /// Clock error allowed between two observation points of one host, ns.
 const SAME_HOST_NS: u64 = 1_000_000;
@@ -41,6 +41,16 @@ pub(crate) fn contains(outer: &Span, inner: &Span) -> bool {
 /// Whether both spans were seen in the same process.
 pub(crate) fn same_process(a: &Span, b: &Span) -> bool {
     a.pid != 0 && a.pid == b.pid && a.host_id == b.host_id
+}
+
+/// Whether this is a connection over datagrams whose protocol is not read, such as QUIC. It carries requests that are
+/// not seen: it is no request itself, makes no call and is made for none. (One datagram and its answer may be a call.)
+pub(crate) fn is_datagram_connection(span: &Span) -> bool {
+    let calls = span.attrs.iter().find_map(|(key, value)| match value {
+        Value::Int(calls) if key == "wirespan.calls" => Some(*calls),
+        _ => None,
+    });
+    span.protocol == "udp" && calls.is_some_and(|calls| calls > 2)
 }
 
 /// Time between two spans, ns; 0 if they overlap.

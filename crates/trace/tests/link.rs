@@ -4,7 +4,7 @@
 mod world;
 use std::sync::Arc;
 use wirespan_model::event::by_stream;
-use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, TraceId};
+use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, SpanKind, Status, TapSide, TraceId, Value};
 use wirespan_trace::{derived_trace_id, link};
 use world::{check, link_of, parents, proc, Call, Proc, World, MS, S, T0, US};
 
@@ -343,6 +343,24 @@ fn the_sdks_view_of_a_call_stands_above_the_sockets() {
         let parent = |i: usize| link_of(&traces, w.id(i)).map(|l| (l.0, l.1));
         assert_eq!(parent(seen.client), Some((own, Evidence::Thread)), "{carried} {:#?}", parents(&traces));
         assert_eq!(parent(later.client), Some((server, Evidence::Thread)), "the SDK has no view of it");
+    }
+}
+
+/// A proxy that speaks HTTP/3 on one side: the requests inside its datagrams are not seen.
+#[test]
+fn datagrams_of_a_connection_make_no_calls_and_one_datagram_may() {
+    for (calls, is_request) in [(40, false), (2, true)] {
+        let mut w = World::default();
+        let a = w.call(None, USER, edge(), T0, T0 + 30 * MS);
+        let b = w.call(Some(a), edge(), cart(), T0 + 3 * MS, T0 + 27 * MS);
+        for i in [a.client, a.server] {
+            let span = &mut w.spans[i];
+            (span.protocol, span.operation, span.target) = ("udp".into(), "".into(), "".into());
+            span.attrs.push(("wirespan.calls".into(), Value::Int(calls)));
+        }
+        let traces = link(w.arcs());
+        let parent = link_of(&traces, w.id(b.client)).map(|l| l.0);
+        assert_eq!(parent, is_request.then_some(w.id(a.server)), "{:#?}", parents(&traces));
     }
 }
 

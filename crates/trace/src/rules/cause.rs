@@ -2,7 +2,7 @@
 //! received the message from a broker.
 
 use super::{Candidate, Rule, LOOK};
-use crate::related::{handled_until, tolerance, AFTERMATH_NS};
+use crate::related::{handled_until, is_datagram_connection, tolerance, AFTERMATH_NS};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::broker::{asks_for_messages, brings_work, is_delivery};
@@ -33,13 +33,13 @@ pub(super) fn confidence(span: &Span, evidence: Evidence) -> f32 {
 /// Proposes parents; returns the proposed parent of each span.
 pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMap<u32, u32> {
     let mut owners: FxHashMap<(u64, u64), Vec<u32>> = FxHashMap::default();
-    for (i, span) in spans.iter().enumerate() {
+    for (i, span) in spans.iter().enumerate().filter(|(_, span)| !is_datagram_connection(span)) {
         for x in span.exchanges() {
             owners.entry((span.host_id, x)).or_default().push(i as u32);
         }
     }
     let mut found = FxHashMap::default();
-    for (i, span) in spans.iter().enumerate() {
+    for (i, span) in spans.iter().enumerate().filter(|(_, span)| !is_datagram_connection(span)) {
         let Some(list) = span.cause.and_then(|c| owners.get(&(span.host_id, c))) else { continue };
         let named = crate::solve::request(span);
         let named = named.and_then(|id| list.iter().find(|p| spans[**p as usize].id == id));

@@ -7,7 +7,7 @@
 //! is certain test a hypothesis in the same way.
 
 /// An inference is never certain.
-const SUREST: f64 = 0.995;
+pub(super) const SUREST: f64 = 0.995;
 /// Number of recent calls, and of recent answers, that count.
 const RECENT: f64 = 200.0;
 /// Before anything is tested, so many answers count as tested, and so many as foretold.

@@ -33,6 +33,7 @@ mod timeline;
 mod trial;
 mod turns;
 
+use crate::related::is_datagram_connection;
 use beam::OTHERS;
 use process::Process;
 use rustc_hash::FxHashMap;
@@ -126,7 +127,10 @@ impl Solver {
 
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
-        let serves = span.tap == TapSide::ServerProcess && span.exchange.is_some() && !is_delivery(&span);
+        let serves = span.tap == TapSide::ServerProcess
+            && span.exchange.is_some()
+            && !is_delivery(&span)
+            && !is_datagram_connection(&span);
         let calls = span.tap == TapSide::ClientProcess;
         if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
             Arc::make_mut(&mut span).cause = None;

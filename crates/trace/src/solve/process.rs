@@ -209,7 +209,11 @@ impl Process {
                     self.opinions.judge(&span, &d);
                     let verdict = match d.request {
                         _ if d.confirmed && keeps_claim(&span) => Verdict::Kept,
-                        Some(request) => Verdict::Found(Found { request, confidence: d.confidence, others: d.others }),
+                        Some(request) => Verdict::Found(Found {
+                            request,
+                            confidence: self.opinions.confidence(&span, &d),
+                            others: d.others,
+                        }),
                         None => Verdict::Open,
                     };
                     out(span, verdict);
