@@ -1,7 +1,7 @@
 //! Spans → traces.
 //!
-//! - [`assemble`]: from one span, its whole trace out of an index of spans (DeepFlow's Algorithm 1 as the specification:
-//!   search by keys until nothing is added, then set parents by rules, then sort).
+//! - [`assemble`]: from one span, its whole trace out of an index of spans (DeepFlow's Algorithm 1 is the
+//!   specification: search by keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`solve`]: the request that a call was made for, by time and structure, where no evidence is certain.

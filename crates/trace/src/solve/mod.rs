@@ -237,7 +237,7 @@ impl Solver {
 struct Found {
     request: timeline::Request,
     confidence: f32,
-    others: [Option<(timeline::Request, f32)>; OTHERS],
+    others: [Option<(SpanId, f32)>; OTHERS],
 }
 
 /// The outcome for a span that waited.
@@ -279,9 +279,9 @@ fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
 
 /// Says which requests may have made a call that has no parent.
 fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
-    let all = std::iter::once((found.request, found.confidence)).chain(found.others.into_iter().flatten());
+    let all = std::iter::once((found.request.span, found.confidence)).chain(found.others.into_iter().flatten());
     let likely = all.filter(|(_, confidence)| *confidence >= LEAST_CANDIDATE);
-    let words: Vec<_> = likely.map(|(request, confidence)| format!("{}:{confidence:.2}", request.span)).collect();
+    let words: Vec<_> = likely.map(|(request, confidence)| format!("{request}:{confidence:.2}")).collect();
     if !words.is_empty() {
         Arc::make_mut(&mut span).attrs.push((Cow::Borrowed(CANDIDATES), Value::Str(words.join(" ").into())));
     }

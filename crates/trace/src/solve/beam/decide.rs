@@ -38,7 +38,7 @@ impl Beam {
             self.hypotheses.retain(|_| keep.next().unwrap_or(false));
             self.settle();
             let confidence = |share: f64| self.calibration.confidence(share / all, candidates == 1) as f32;
-            let named = |(id, share): &(u32, f64)| Some((*self.named.get(id)?, confidence(*share)));
+            let named = |(id, share): &(u32, f64)| Some((self.named.get(id)?.span, confidence(*share)));
             let mut others = [None; OTHERS];
             others.iter_mut().zip(shares[1..].iter().filter_map(named)).for_each(|(to, other)| *to = Some(other));
             let request = self.named.get(&request).copied();

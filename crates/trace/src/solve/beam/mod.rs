@@ -17,6 +17,7 @@ use super::turns::{place, Acted, Actor, Queue, State};
 use chains::Chains;
 use connections::Connection;
 use rustc_hash::FxHashMap;
+use wirespan_model::SpanId;
 
 /// Exponent that flattens weights before they become a confidence, as the evidence for a hypothesis is not independent.
 const WEIGHT_EXPONENT: f64 = 0.7;
@@ -79,7 +80,7 @@ pub(super) struct Decision {
     pub(super) request: Option<Request>,
     pub(super) confidence: f32,
     /// The next likely requests.
-    pub(super) others: [Option<(Request, f32)>; OTHERS],
+    pub(super) others: [Option<(SpanId, f32)>; OTHERS],
     /// Only one request was possible, or none that was seen: the kernel's cause is kept.
     pub(super) confirmed: bool,
 }
