@@ -34,7 +34,8 @@ struct attribution {
 	__u8 reads_answers : 1;	  /* it never sends, and reads answers to requests of other actors */
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
 	__u32 results;		  /* lower half of the place where this actor was given its last result */
-	__u32 pad;
+	__u8 depth;		  /* Java with an agent: how many objects it runs, one inside the other */
+	__u8 pad[3];
 };
 
 struct task_state {
