@@ -292,11 +292,14 @@ impl Beam {
         let outlook = model.outlook(Act::Call(c.class));
         let mut chains = Chains::new(self, model, outlook.act, c.start_ns);
         let mut next: Vec<(f64, usize, Option<usize>)> = Vec::with_capacity(self.hypotheses.len() * of);
+        let [same, other] = model.together(self.company(c), self.open.len());
         for (w, hypothesis) in self.hypotheses.iter().enumerate() {
-            next.push((hypothesis.score + nobody, w, None));
             let queue = self.queue(hypothesis, c.tid, &outlook, &mut chains);
             let holder = self.holder(hypothesis, c);
-            let [same, other] = model.together(self.company(c), self.open.len());
+            // Where the kernel names a request, that the connection goes to another one than before speaks for nobody
+            // as little as for that one.
+            let moved = if hint.is_some() && holder.is_some() { other } else { 0.0 };
+            next.push((hypothesis.score + nobody + moved, w, None));
             for &(slot, hinted) in &slots {
                 let likely = chains.look(slot, &hypothesis.states[slot]).likely;
                 let turn = queue.share(slot).max(1e-9).ln();
