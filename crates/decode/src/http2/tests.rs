@@ -114,6 +114,29 @@ fn grpc_calls_end_with_their_trailers() {
     assert!(said[9].contains("id=5 status=502 ServerError"), "{}", said[9]);
 }
 
+/// gRPC's C library (Python, Ruby, C++, PHP) has a setting of its own, and its servers speak first.
+#[test]
+fn the_answers_of_a_server_with_experimental_settings_are_read_at_once() {
+    let settings = [&[0, 4, 0, 0x40, 0, 0][..], &[0, 5, 0, 0x40, 0, 0], &[0xfe, 3, 0, 0, 0, 1]].concat();
+    let first = [frame(4, 0, 0, &settings), frame(8, 0, 0, &[0, 0x3f, 0, 1])].concat();
+    assert_eq!(Http2.detect(&probe(&first, b"")), Detect::Maybe);
+    let answer = |stream: u32| {
+        s([
+            frame(1, 4, stream, &block(&[0x88], &[("content-type", "application/grpc")])),
+            frame(0, 0, stream, b"\0\0\0\0\x01x"),
+            frame(1, 5, stream, &block(&[], &[("grpc-status", "0")])),
+        ]
+        .concat())
+    };
+    let said = tcp(
+        &Http2,
+        &[s(first), started(&[grpc(1, "/shop.Cart/Add")]), answer(1), c(grpc(3, "/shop.Cart/Get")), answer(3)],
+    );
+    // Each answer comes before the next request.
+    let place = |text: &str| said.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{said:?}"));
+    assert!(place("End Server @141 Some(1)") < place("/shop.Cart/Get"), "{said:?}");
+}
+
 #[test]
 fn padding_priority_continuations_and_interim_responses_are_read() {
     let whole = block(&[0x82, 0x86], &[(":path", "/long"), ("user-agent", "agent")]);
