@@ -177,6 +177,8 @@ fn links(mut program: Command, load: Load) -> Links {
         capture.drain(&mut events);
         std::thread::sleep(Duration::from_millis(1));
     }
+    // Some programs call after their answer.
+    std::thread::sleep(Duration::from_millis(200));
     capture.drain(&mut events);
     drop(ended);
     let _ = child.wait();
@@ -318,6 +320,24 @@ fn an_executor_of_python_hands_over() {
     check(test, 2, LIGHT, 0.98, python());
     check(test, 2, OVERLAPPING, 0.98, python());
     check(test, 2, SATURATED, 0.98, python());
+}
+
+/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next one.
+#[test]
+fn tasks_of_asyncio_call_for_their_request_after_its_answer() {
+    let test = "causes_later";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    for how in ["same", "child", "locked"] {
+        let python = || {
+            let mut command = Command::new("python3");
+            command.arg(app("later.py")).arg(how);
+            command
+        };
+        check(test, 2, LIGHT, 0.98, python());
+        check(test, 2, OVERLAPPING, 0.98, python());
+    }
 }
 
 /// Builds the Go program; `stripped` without symbols.

@@ -77,5 +77,5 @@ fn services_of_go_are_traced_exactly() {
 
 #[test]
 fn services_of_python_with_threads_or_tasks_are_traced_exactly() {
-    stacks(&[("django-gthread", 0.97), ("aiohttp", 0.9)]);
+    stacks(&[("django-gthread", 0.97), ("aiohttp", 0.9), ("starlette", 0.93)]);
 }

@@ -62,11 +62,19 @@ fn many_users_at_once_share_threads_and_processes_but_not_traces() {
 
 #[test]
 fn a_call_after_the_response_is_less_sure_and_long_after_no_link() {
-    for (after, expected) in [(0, Some(0.98)), (500 * MS, Some(0.588)), (20 * S, Some(0.294)), (90 * S, None)] {
+    use Evidence::{Coroutine, Thread};
+    for (after, evidence, expected) in [
+        (0, Thread, Some(0.98)),
+        (500 * MS, Thread, Some(0.588)),
+        (500 * MS, Coroutine, Some(0.882)),
+        (20 * S, Thread, Some(0.294)),
+        (90 * S, Coroutine, None),
+    ] {
         let mut w = World::default();
         let a = w.call(None, USER, edge(), T0, T0 + 20 * MS);
         let t = T0 + 20 * MS + after;
         let b = w.call(Some(a), edge(), cart(), t, t + MS);
+        w.spans[b.client].cause_evidence = Some(evidence);
         let traces = link(w.arcs());
         let got = link_of(&traces, w.id(b.client)).map(|l| l.2);
         match (got, expected) {

@@ -63,7 +63,7 @@ static __always_inline void take(struct attribution *c, __u64 cause, __u8 eviden
 	c->place = c->guess = c->untrusted_cause = 0;
 	c->evidence = evidence;
 	c->state = ACTS_OWN;
-	c->used = c->pending = 0;
+	c->used = c->pending = c->bound = 0;
 }
 
 /* A child borrows the cause of its creator, and may become a worker for others later. */
@@ -76,6 +76,7 @@ static __always_inline void inherit(struct attribution *to, const struct attribu
 	to->evidence = cause ? evidence : WS_EV_NONE;
 	to->state = cause ? ACTS_LENT : ACTS_OWN;
 	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_by_worker = 0;
+	to->bound = 0;
 }
 
 static __always_inline void tell_alias_by(__u64 provisional, __u64 cause, __u8 what, __u8 evidence)

@@ -37,13 +37,14 @@ static __always_inline bool is_over(const struct attribution *c)
 
 /*
  * An actor that has answered its request makes a further call. If its connection has brought another request meanwhile,
- * the call may be for either request, so its cause is not known.
+ * the call may be for either request, so its cause is not known. An actor that was made for one request never serves
+ * another.
  */
 static __always_inline void drop_if_superseded(struct attribution *c)
 {
 	struct progress *p;
 
-	if (!c->cause || c->state != ACTS_ANSWERED)
+	if (!c->cause || c->state != ACTS_ANSWERED || c->bound)
 		return;
 	p = progress_for(c->cause);
 	if (p && p->read > c->cause)

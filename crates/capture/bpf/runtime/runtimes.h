@@ -108,7 +108,7 @@ static __always_inline void runtime_after_message(struct task_struct *task, stru
 	if (has_runtime(t, WS_TOKIO_TASK))
 		tokio_after_message(t, s, a, bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS);
 	if (has_runtime(t, WS_ASYNCIO_TASK) && !(bits & MESSAGE_SENT) && a == &t->acts)
-		asyncio_after_message(task, s, c);
+		asyncio_after_message(task, s, c, bits & MESSAGE_SHORT && s->exchange <= 1);
 }
 
 /* Called when a message is done. `blocked`: there was none, as the call and its actor must wait. */
@@ -149,7 +149,8 @@ static __always_inline bool threads_act(const struct task_state *t)
 static __always_inline struct attribution *waking(struct task_struct *task, struct task_state *t)
 {
 	learn_runtimes(task, t);
-	return has_runtime(t, WS_VIRTUAL_THREAD) || has_runtime(t, WS_TOKIO_TASK) ? acting(task, t) : &t->acts;
+	return t->runs || has_runtime(t, WS_VIRTUAL_THREAD) || has_runtime(t, WS_TOKIO_TASK) ? acting(task, t)
+											   : &t->acts;
 }
 
 /* Whether a runtime uses this futex for itself, so that a wake-up there hands over no work. */

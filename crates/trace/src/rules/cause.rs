@@ -12,6 +12,8 @@ use wirespan_model::{Evidence, Span};
 const SLACK_NS: u64 = 10_000_000;
 /// Time after a response within which a call still probably belongs to the request, ns.
 const SOON_NS: u64 = 1_000_000_000;
+/// How sure that is where the program's runtime says which of its actors calls.
+const SAID: f32 = 0.9;
 
 /// Confidence of a cause by its kind of evidence, if it was not judged (see `solve`). What an event loop claims is
 /// handed on without a judgement only where many such claims in a row were right.
@@ -81,7 +83,8 @@ fn delivery(span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<u32> {
 }
 
 /// Which owner of the exchange is the cause, and how sure that is. Pipelined requests share an exchange. A thread
-/// answers them one after the other, so a call belongs to the request whose answer ends next.
+/// answers them one after the other, so a call belongs to the request whose answer ends next. After the answer, what
+/// the runtime says of its own actor is believed more than what a thread did before.
 fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(u32, f32)> {
     let from = list.partition_point(|i| spans[*i as usize].start_ns <= span.start_ns);
     // Owners read in one call may start within the tolerance behind.
@@ -114,6 +117,7 @@ fn owner(child: u32, span: &Span, list: &[u32], spans: &[Arc<Span>]) -> Option<(
     }
     let (until, p) = past?;
     match span.start_ns - until {
+        late if late <= SOON_NS && span.cause_evidence == Some(Evidence::Coroutine) => Some((p, SAID)),
         late if late <= SOON_NS => Some((p, 0.6)),
         late if late <= AFTERMATH_NS => Some((p, 0.3)),
         _ => None,

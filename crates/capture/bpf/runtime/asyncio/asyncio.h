@@ -83,6 +83,7 @@ static __always_inline void asyncio_born(struct task_state *t, struct asyncio_th
 		born.cause = l->read_for;
 		born.evidence = WS_EV_COROUTINE;
 		born.state = is_provisional(born.cause) ? ACTS_LENT : ACTS_OWN;
+		born.bound = l->fresh == CARRIED_BY_REQUEST;
 	} else if (l->fresh || (asyncio_is_seen(t) && t->loop)) { /* by a callback, for a connection that is new */
 		born.evidence = WS_EV_INFERRED;
 	}
@@ -134,24 +135,29 @@ static __always_inline bool asyncio_awaited(__u64 task)
 static __always_inline void asyncio_passed(struct task_state *t, struct actor_key *key, __u64 future)
 {
 	struct attribution *from, *to;
+	bool other, over, gives;
 
 	from = actor_running(t, key);
 	if (!from)
 		return;
 	drop_if_superseded(from);
 	to = asyncio_waiter(key, t->runs, future);
+	other = to && to->cause != from->cause;
+	over = is_over(from);
+	if (from->place == ASYNCIO_READER)
+		gives = over || (other && to->cause && !asyncio_awaited(t->runs));
+	else
+		gives = from->state == ACTS_LENT && other && (over || to->cause) && !asyncio_awaited(t->runs);
+	if (to && to != from && other && to->cause && !to->bound && is_over(to))
+		actor_pass_cause(to, 0, WS_EV_INFERRED, PASS_OWN);
 	/*
-	 * The task works for other requests than the one for which it was made, or has outlived that: perhaps a worker
-	 * that was made when first needed. Or it gave back a lock.
+	 * The task works for other requests than the one for which it was made: perhaps a worker that was made when
+	 * first needed. Or it gave back a lock.
 	 */
-	if ((from->state == ACTS_LENT || from->place == ASYNCIO_READER) && !is_provisional(from->cause) &&
-	    from->cause &&
-	    (is_over(from) || (to && to->cause && to->cause != from->cause && !asyncio_awaited(t->runs)))) {
+	if (gives && from->cause && !is_provisional(from->cause)) {
 		actor_pass_cause(from, 0, WS_EV_INFERRED, PASS_OWN);
 		from->place = ASYNCIO_WORKER;
 	}
-	if (to && to != from && to->cause && is_over(to))
-		actor_pass_cause(to, 0, WS_EV_INFERRED, PASS_OWN);
 }
 
 static __always_inline void asyncio_settled(struct task_state *t, const struct asyncio_thread *l, struct actor_key *key,
@@ -199,7 +205,7 @@ static __always_inline void asyncio_woken(const struct actor_key *task, struct a
 	actor_drop(future);
 	if (cause && cause == c->cause)
 		return;
-	free = !c->cause || is_over(c);
+	free = !c->cause || (is_over(c) && !c->bound);
 	/* A task without a cause of its own that an answer has woken before reads answers for other tasks. */
 	reader = by == CARRIED_BY_ANSWER && c->place == ASYNCIO_READER;
 	if (by == CARRIED_BY_REQUEST && (is_provisional(c->cause) || socket_of(cause) == socket_of(c->cause)))
@@ -260,14 +266,17 @@ static __always_inline void asyncio_before_message(struct task_struct *task, str
 	note_progress(s, direction);
 }
 
-/* A callback of the loop has read a request (`c->exchange`), or the answer to one (`c->id`). */
+/*
+ * A callback of the loop has read a request (`c->exchange`), or the answer to one (`c->id`). `wakes`: the bytes only
+ * wake the loop, as another thread has something for it.
+ */
 static __always_inline void asyncio_after_message(struct task_struct *task, const struct sock_state *s,
-						  const struct cause *c)
+						  const struct cause *c, bool wakes)
 {
 	struct asyncio_thread *l = bpf_task_storage_get(&asyncio_threads, task, 0, 0);
 	bool begins = brings_work(s);
 
-	if (!l)
+	if (!l || (begins && wakes))
 		return;
 	l->fresh = begins ? CARRIED_BY_REQUEST : c->id || c->evidence == WS_EV_INFERRED ? CARRIED_BY_ANSWER : 0;
 	l->read_for = begins ? c->exchange : c->id;

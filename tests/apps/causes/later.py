@@ -1,0 +1,57 @@
+"""An HTTP server on asyncio that calls after its answer. `later.py HOW BACK`.
+
+HOW is `same`: the task that has answered goes on to call, as background tasks of Starlette do; `child`: it makes a task
+that nobody awaits; `locked`: as `same`, and all tasks want one lock. The next request of the connection comes before
+the calls.
+"""
+
+import asyncio
+import sys
+
+HOW, BACK = sys.argv[1], int(sys.argv[2])
+FREE, JOBS = [], set()
+LOCK = asyncio.Lock()
+
+
+async def call(number):
+    reader, writer = FREE.pop() if FREE else await asyncio.open_connection("127.0.0.1", BACK)
+    writer.write(f"GET /u/{number} HTTP/1.1\r\nHost: t\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(2)
+    FREE.append((reader, writer))
+
+
+async def job(number):
+    await asyncio.sleep(0.005)
+    for _ in range(2):
+        if HOW == "locked":
+            async with LOCK:
+                await asyncio.sleep(0.001)
+        await call(number)
+
+
+class Connection(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        number = data.split()[1].rsplit(b"/", 1)[1].decode()
+        task = asyncio.get_running_loop().create_task(self.serve(number))
+        JOBS.add(task)
+        task.add_done_callback(JOBS.discard)
+
+    async def serve(self, number):
+        await asyncio.sleep(0)
+        self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        if HOW != "child":
+            return await job(number)
+        asyncio.get_running_loop().create_task(job(number))
+
+
+async def main():
+    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0)
+    print("listening", server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+asyncio.run(main())
