@@ -65,8 +65,8 @@ pub(crate) struct Capture {
     /// causes come from threads, from hand-overs between threads, and from inference only.
     pub(crate) runtimes: bool,
     /// Load an agent into the Java machines of the targets, without a restart, as `--attach-java`: tasks of executors,
-    /// event loops and reactors are then told by the machine. Experimental. It changes classes of the running program; see
-    /// docs/java-attach.md.
+    /// event loops and reactors are then told by the machine. Experimental. It changes classes of the running program;
+    /// see docs/java-attach.md.
     pub(crate) attach_java: bool,
     /// Actors of runtimes (goroutines, virtual threads, greenlets, tasks, streams) whose cause is remembered, at least
     /// 512; the actor that was idle longest is forgotten first.
