@@ -329,6 +329,23 @@ fn an_executor_of_python_hands_over() {
     check(test, 2, SATURATED, 0.98, python());
 }
 
+/// A thread that runs a job in a copy of a task's context acts for that task, whichever queue brought the job.
+#[test]
+fn threads_of_python_act_for_the_task_in_whose_context_they_work() {
+    let test = "causes_context";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let python = || {
+        let mut command = Command::new("python3");
+        command.arg(app("context.py"));
+        command
+    };
+    check(test, 2, LIGHT, 0.98, python());
+    check(test, 2, OVERLAPPING, 0.98, python());
+    check(test, 2, SATURATED, 0.98, python());
+}
+
 /// A task that was made for one request acts for it after the answer, too, when its connection has brought the next one.
 #[test]
 fn tasks_of_asyncio_call_for_their_request_after_its_answer() {

@@ -77,5 +77,11 @@ fn services_of_go_are_traced_exactly() {
 
 #[test]
 fn services_of_python_with_threads_or_tasks_are_traced_exactly() {
-    stacks(&[("django-gthread", 0.97), ("aiohttp", 0.9), ("starlette", 0.93)]);
+    stacks(&[("django-gthread", 0.97), ("aiohttp", 0.9), ("starlette", 0.93), ("fastapi-sync", 0.9)]);
+}
+
+/// An executor under gevent has a queue of greenlets.
+#[test]
+fn services_of_python_under_gevent_are_traced_exactly() {
+    stacks(&[("flask-gevent", 0.95)]);
 }

@@ -44,6 +44,19 @@ static __always_inline __u64 object_of_fd(struct task_struct *task, __u32 fd)
 	return (__u64)BPF_CORE_READ(file, private_data);
 }
 
+/*
+ * Whether a thread that waits for events of many sockets is an event loop. The wait may as well be part of a library
+ * call within a request that the thread has read from a blocking socket, or within a job that its runtime has given it.
+ */
+static __always_inline bool waits_as_loop(const struct task_state *w)
+{
+	const struct attribution *a = &w->acts;
+
+	if (!w->loop && a->authoritative && a->state == ACTS_LENT)
+		return false;
+	return !w->blocks || a->state != ACTS_OWN || !a->cause;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *wakee)
 {
@@ -103,7 +116,7 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 	case NR_EPOLL_PWAIT:
 	case NR_EPOLL_PWAIT2:
 	case NR_IO_URING_ENTER:
-		loop = !w->blocks || w->acts.state != ACTS_OWN || !w->acts.cause;
+		loop = waits_as_loop(w);
 		break;
 	case NR_READ:
 	case NR_POLL:

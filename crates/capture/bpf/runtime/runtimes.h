@@ -19,6 +19,7 @@
 #include "node/node.h"
 #include "python/locks.h"
 #include "python/queue.h"
+#include "python/context.h"
 
 /* State of the current thread, looked up once because one message needs it several times. */
 struct runtime_states {

@@ -9,10 +9,14 @@ struct python_facts {
 	__u64 locks_to;
 };
 
-/* Cookies of the probes of SimpleQueue: src/runtime/python/queue.rs. */
+/* Cookies of the probes of SimpleQueue and of contexts: queue.rs and context.rs in src/runtime/python. */
 enum python_point {
-	PYTHON_PUT = 1, /* put(self, arguments, …) */
-	PYTHON_GOT = 2, /* at the return of get(self, …): the item, 0 with an exception */
+	PYTHON_PUT = 1,	   /* put(self, arguments, …) */
+	PYTHON_GOT = 2,	   /* at the return of get(self, …): the item, 0 with an exception */
+	PYTHON_GIVEN = 3,  /* gevent: _put(self, item, …) */
+	PYTHON_TAKEN = 4,  /* gevent: at the return of _get(self, …), in which no other greenlet runs */
+	PYTHON_COPIED = 5, /* at the return of copy_context(): the copy, 0 with an exception */
+	PYTHON_ENTERS = 6, /* context_run(context, …) */
 };
 
 _Static_assert(sizeof(struct python_facts) == 16, "contract");

@@ -1,45 +1,68 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * CPython's SimpleQueue, from which the workers of a ThreadPoolExecutor take their jobs. An item carries the cause of
- * the thread that puts it; the thread that gets the item acts for that cause, whichever thread was woken for it. An
- * item is known by its address, which it keeps while it is in the queue. src/runtime/python/queue.rs finds the
- * functions.
+ * SimpleQueue of CPython and of gevent, from which the workers of a ThreadPoolExecutor take their jobs. An item carries
+ * the cause of the actor that puts it; the thread or greenlet that gets the item acts for that cause, whichever was
+ * woken for it. An item is known by its address, which it keeps while it is in the queue. src/runtime/python/queue.rs
+ * finds the functions.
  */
 #ifndef WS_PYTHON_QUEUE_H
 #define WS_PYTHON_QUEUE_H
 
 #include "contract.h"
 
-static __always_inline void python_put(struct attribution *a, const struct carrier_key *item, __u32 pid)
+/* The cause of a job that this actor gives to another one; no cause and no evidence: the job is for no request. */
+static __always_inline struct carried python_job(struct attribution *a, __u32 pid)
 {
-	struct carried value = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
-
 	drop_if_superseded(a);
 	/* The cause of a worker that has returned its result, or is provisional, does not belong to the next job. */
 	if (a->state == ACTS_RETURNED || is_provisional(a->cause))
-		value.cause = 0;
-	else if (is_untrusted(a, pid))
-		value = (struct carried){ .evidence = WS_EV_INFERRED };
-	if (!value.cause && value.evidence != WS_EV_INFERRED)
-		actor_drop(item); /* of an earlier item at this address */
-	else
-		actor_carry(item, &value);
+		return (struct carried){};
+	if (is_untrusted(a, pid))
+		return (struct carried){ .evidence = WS_EV_INFERRED };
+	return (struct carried){ .cause = a->cause, .evidence = a->cause ? WS_EV_COROUTINE : WS_EV_NONE };
 }
 
-static __always_inline void python_got(struct task_state *t, const struct carrier_key *item)
+/* An actor has taken a job. */
+static __always_inline void python_works(struct attribution *a, struct carried job)
 {
-	struct carried *got = actor_carried(item), value;
-	struct attribution *a = &t->acts;
-
-	if (!got) {
-		if (a->authoritative)
-			actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
-		return;
+	if (job.cause || job.evidence) {
+		actor_pass_cause(a, job.cause, job.evidence, PASS_LENT);
+		a->authoritative = 1;
+	} else if (a->authoritative) {
+		actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
 	}
-	value = *got;
-	actor_drop(item);
-	actor_pass_cause(a, value.cause, value.evidence, PASS_LENT);
-	a->authoritative = 1;
+}
+
+static __always_inline void python_got(struct attribution *a, const struct carrier_key *item)
+{
+	struct carried *got = actor_carried(item), job = {};
+
+	if (got) {
+		job = *got;
+		actor_drop(item);
+	}
+	python_works(a, job);
+}
+
+/* Words of the name "gevent._gevent_cqueue.SimpleQueue", and where the name of the class begins in it. */
+#define GEVENT 0x5f2e746e65766567ULL
+#define SIMPLE_QU 0x7551656c706d6953ULL
+#define EUE 0x00657565U
+#define GEVENT_CLASS 22
+
+#define PY_OBJECT_TYPE 8 /* struct PyObject: ob_type */
+#define PY_TYPE_NAME 24 /* struct PyTypeObject: tp_name */
+
+/*
+ * Whether this object is of gevent's class SimpleQueue, and not of one that inherits from it: those are also used for
+ * connections, which are passed on between requests.
+ */
+static __always_inline bool gevent_is_simple(__u64 object)
+{
+	__u64 name = user_word(user_word(object + PY_OBJECT_TYPE) + PY_TYPE_NAME);
+
+	return user_word(name) == GEVENT && user_word(name + GEVENT_CLASS) == SIMPLE_QU &&
+	       user_int(name + GEVENT_CLASS + 8) == EUE;
 }
 
 SEC("uprobe.multi")
@@ -48,21 +71,35 @@ int WS_UPROBE(python_queue)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = target_task(task);
 	struct carrier_key item = { .pid = task->tgid };
+	struct attribution *a;
+	struct carried job;
 
 	if (!t)
 		return 0;
 	switch (bpf_get_attach_cookie(ctx)) {
 	case PYTHON_PUT:
 		item.object = user_word(WS_FN_ARG2(ctx));
-		if (item.object)
-			python_put(acting(task, t), &item, thread_group(task, t));
+		break;
+	case PYTHON_GIVEN:
+		if (gevent_is_simple(WS_FN_ARG1(ctx)))
+			item.object = WS_FN_ARG2(ctx);
 		break;
 	case PYTHON_GOT:
 		item.object = WS_FN_RESULT(ctx);
 		if (item.object)
-			python_got(t, &item);
-		break;
+			python_got(&t->acts, &item);
+		return 0;
+	case PYTHON_TAKEN: /* perhaps from another queue of gevent, whose items carry nothing */
+		item.object = WS_FN_RESULT(ctx);
+		if (actor_carried(&item))
+			python_got(acting(task, t), &item);
+		return 0;
 	}
+	if (!item.object)
+		return 0;
+	a = acting(task, t);
+	job = python_job(a, thread_group(task, t));
+	actor_carry(&item, &job);
 	return 0;
 }
 

@@ -5,7 +5,9 @@
 //! | here | the interpreter's own locks, and the modules that a program is likely to load |
 //! | [`greenlet`] | greenlets (gevent, eventlet) |
 //! | [`queue`] | jobs of executors |
+//! | [`context`] | jobs that run in a copy of their maker's context |
 
+pub(super) mod context;
 pub(super) mod greenlet;
 pub(super) mod queue;
 
@@ -25,7 +27,12 @@ const FACTS: &str = "python_facts";
 const RUNTIME: &str = "_PyRuntime";
 
 /// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
-const MODULES: [(&str, &str); 1] = [("lib-dynload", "_queue.")];
+const MODULES: [(&str, &str); 4] = [
+    ("lib-dynload", "_queue."),
+    ("lib-dynload", "_contextvars."),
+    ("site-packages/greenlet", "_greenlet."),
+    ("site-packages/gevent", "_gevent_cqueue."),
+];
 
 impl Runtime for Interpreter {
     fn programs(&self) -> &'static [Program] {

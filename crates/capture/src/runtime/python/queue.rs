@@ -1,16 +1,21 @@
-//! CPython's `SimpleQueue` (module `_queue`), from which the workers of executors take their jobs.
+//! `SimpleQueue` of CPython (module `_queue`) and of gevent, from which the workers of executors take their jobs.
 //!
-//! Its functions have no symbols in most builds. But an extension gives the interpreter its methods in a table
-//! (`PyMethodDef`) of names and functions, which the loader fills in: name and function stand next to each other in the
-//! relocations of the file.
+//! The functions of `_queue` have no symbols in most builds. But an extension gives the interpreter its methods in a
+//! table (`PyMethodDef`) of names and functions, which the loader fills in: name and function stand next to each other
+//! in the relocations of the file.
+//!
+//! gevent puts a queue of greenlets in its place. Its `get` waits for an item, and another greenlet runs meanwhile on
+//! the same stack. A return probe would end in the wrong greenlet there. So the function is probed that takes the item
+//! from the list after the wait. Who does not wait calls it from C, and it has no entry in a table; wheels of gevent
+//! keep their symbols. Who has waited calls the method `_get`, which holds the same code once more.
 
 use crate::features::Program;
 use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
 use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
-use crate::wire::contract::{PYTHON_GOT as GOT, PYTHON_PUT as PUT};
-use std::collections::HashMap;
+use crate::wire::contract::{PYTHON_GIVEN as GIVEN, PYTHON_GOT as GOT, PYTHON_PUT as PUT, PYTHON_TAKEN as TAKEN};
+use std::collections::{BTreeSet, HashMap};
 
 /// The module `_queue`.
 pub(in crate::runtime) struct Queues;
@@ -28,7 +33,7 @@ impl Runtime for Queues {
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
-        let queue = plan(image).unwrap_or_default();
+        let queue = plan(image).or_else(|| gevent(image)).unwrap_or_default();
         vec![ProbeSet::new(PROGRAM, queue.put), ProbeSet::at_return(PROGRAM, queue.got)]
     }
 }
@@ -37,6 +42,10 @@ impl Runtime for Queues {
 const MODULE: &str = "PyInit__queue";
 /// Methods, and cookies.
 const METHODS: [(&str, u32); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GOT), ("get_nowait", GOT)];
+/// The same of gevent, and its symbols.
+const GEVENT_MODULE: &str = "PyInit__gevent_cqueue";
+const GIVES: &str = "__pyx_f_6gevent_14_gevent_cqueue_11SimpleQueue__put";
+const TAKES: &str = "__pyx_f_6gevent_14_gevent_cqueue_11SimpleQueue__get";
 /// Bytes of each function that are disassembled.
 const LOOKED_AT: u64 = 64;
 
@@ -72,6 +81,32 @@ fn plan(image: &Image<'_>) -> Option<Queue> {
         }
     }
     Some(queue)
+}
+
+/// The method by which a greenlet that has waited takes its item. Other classes of the module have one, too; their items
+/// carry nothing.
+const TAKES_AFTER_WAIT: &[u8] = b"_get\0";
+
+/// As above, for gevent's module.
+fn gevent(image: &Image<'_>) -> Option<Queue> {
+    let symbols = image.functions(&[GEVENT_MODULE, GIVES, TAKES]);
+    if !image.is_x86_64() || !symbols.contains_key(GEVENT_MODULE) {
+        return None;
+    }
+    let [gives, takes] = [GIVES, TAKES].map(|name| symbols.get(name).map(|place| place.address));
+    let (gives, takes) = (gives?, takes?);
+    let function = |address| Some(Function::new(image.bytes(address, LOOKED_AT)?, address));
+    let probe = |address, cookie| image.offset(address).map(|offset| Probe { offset, cookie });
+    let pointers: HashMap<u64, u64> = image.pointers().into_iter().collect();
+    let named = |name: u64| image.data(name, TAKES_AFTER_WAIT.len() as u64) == Some(TAKES_AFTER_WAIT);
+    let methods = pointers.iter().filter(|(_, name)| named(**name)).filter_map(|(at, _)| pointers.get(&(at + 8)));
+    let takes: BTreeSet<u64> = methods.copied().chain([takes]).collect();
+    let mut queue = Queue { put: vec![probe(function(gives)?.points(false).enter, GIVEN)?], got: Vec::new() };
+    for address in takes {
+        let Exits::Return(at) = function(address)?.return_points().exits else { return None };
+        queue.got.push(probe(at, TAKEN)?);
+    }
+    (queue.got.len() > 1).then_some(queue)
 }
 
 #[cfg(test)]
