@@ -14,10 +14,10 @@
  * What the kernel programs watch. The first instruction is one that the kernel need not run for the probe. The number
  * of the object is the third argument.
  */
-#define WATCHED(name)                                     \
-	EXPORT __attribute__((naked)) void name(void)     \
-	{                                                 \
-		__asm__ volatile(WATCHED_INSTRUCTIONS);   \
+#define WATCHED(name)                                   \
+	EXPORT __attribute__((naked)) void name(void)   \
+	{                                               \
+		__asm__ volatile(WATCHED_INSTRUCTIONS); \
 	}
 
 WATCHED(wirespan_java_submitted)
@@ -28,18 +28,15 @@ WATCHED(wirespan_java_gets)
 WATCHED(wirespan_java_ends)
 
 static const struct native FUNCTIONS[] = {
-	{ "submitted", "(I)V", wirespan_java_submitted },
-	{ "begins", "(I)V", wirespan_java_begins },
-	{ "resumes", "(I)V", wirespan_java_resumes },
-	{ "sends", "(I)V", wirespan_java_sends },
-	{ "gets", "(I)V", wirespan_java_gets },
-	{ "ends", "()V", wirespan_java_ends },
+	{ "submitted", "(I)V", wirespan_java_submitted }, { "begins", "(I)V", wirespan_java_begins },
+	{ "resumes", "(I)V", wirespan_java_resumes },	  { "sends", "(I)V", wirespan_java_sends },
+	{ "gets", "(I)V", wirespan_java_gets },		  { "ends", "()V", wirespan_java_ends },
 };
 
 static volatile bool active;
 
-static void class_loads(interface ti, interface jni, object redefined, object loader, const char *name,
-			object domain, int32_t size, const uint8_t *bytes, int32_t *new_size, uint8_t **new_bytes)
+static void class_loads(interface ti, interface jni, object redefined, object loader, const char *name, object domain,
+			int32_t size, const uint8_t *bytes, int32_t *new_size, uint8_t **new_bytes)
 {
 	size_t changed = 0;
 	uint8_t *to;

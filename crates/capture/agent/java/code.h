@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inserts instructions into the code of a method. What is inserted is four bytes long, so the padding of switches, which
- * goes by four bytes, stays as it is, and no instruction changes its size. A method that cannot be changed so (a branch
- * that would become too long, an unknown instruction) is left alone.
+ * Inserts instructions into the code of a method. What is inserted is four bytes long, so the padding of switches,
+ * which goes by four bytes, stays as it is, and no instruction changes its size. A method that cannot be changed so (a
+ * branch that would become too long, an unknown instruction) is left alone.
  */
 #ifndef AGENT_CODE_H
 #define AGENT_CODE_H
@@ -104,8 +104,8 @@ static bool is_return(uint8_t opcode)
  */
 struct moves {
 	uint16_t *before;
-	uint32_t size;	 /* of the code */
-	size_t start;	 /* where the new code begins in its writer */
+	uint32_t size; /* of the code */
+	size_t start;  /* where the new code begins in its writer */
 	bool wraps;
 	bool bad;
 };
@@ -178,7 +178,8 @@ static void put_switch(struct writer *w, struct moves *m, const uint8_t *code, u
 }
 
 /*
- * Writes the code with what is inserted: `load`, and the call of `first`, at the begin; and if the method is wrapped, the call of `last` before each return, and at the end, where exceptions come.
+ * Writes the code with what is inserted: `load`, and the call of `first`, at the begin; and if the method is wrapped,
+ * the call of `last` before each return, and at the end, where exceptions come.
  */
 static void put_moved(struct writer *w, struct moves *m, const uint8_t *code, uint8_t load, uint32_t first,
 		      uint32_t last)

@@ -199,12 +199,9 @@ static size_t end_class(struct writer *w, const struct pool *pool, uint32_t clas
 static size_t make_facts(uint8_t *bytes)
 {
 	static const struct made NATIVES[] = {
-		{ .name = "submitted", .descriptor = "(I)V" },
-		{ .name = "begins", .descriptor = "(I)V" },
-		{ .name = "resumes", .descriptor = "(I)V" },
-		{ .name = "sends", .descriptor = "(I)V" },
-		{ .name = "gets", .descriptor = "(I)V" },
-		{ .name = "ends", .descriptor = "()V" },
+		{ .name = "submitted", .descriptor = "(I)V" }, { .name = "begins", .descriptor = "(I)V" },
+		{ .name = "resumes", .descriptor = "(I)V" },   { .name = "sends", .descriptor = "(I)V" },
+		{ .name = "gets", .descriptor = "(I)V" },      { .name = "ends", .descriptor = "()V" },
 	};
 	uint8_t room[HELPER_ROOM];
 	struct writer w = { .at = bytes, .room = HELPER_ROOM }, methods = { .at = room, .room = HELPER_ROOM };
@@ -224,8 +221,7 @@ static size_t make_helper(uint8_t *bytes)
 	uint8_t room[HELPER_ROOM];
 	struct writer w = { .at = bytes, .room = HELPER_ROOM }, methods = { .at = room, .room = HELPER_ROOM };
 	struct pool pool = { .to = &w, .count = 1 };
-	uint32_t helper, top, code, facts, hash, submitted, begins, resumes, sends, gets, ends, run, exec,
-		fire;
+	uint32_t helper, top, code, facts, hash, submitted, begins, resumes, sends, gets, ends, run, exec, fire;
 
 	begin_class(&w, &pool, &helper, &top, HELPER);
 	code = add_text(&pool, "Code");

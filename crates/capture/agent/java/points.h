@@ -50,14 +50,16 @@ static const struct point POINTS[] = {
 	{ "org/eclipse/jetty/util/thread/QueuedThreadPool", "runJob", RUNNABLE, RUNS, 0 },
 	/* Netty's loops */
 	{ "*io/netty/util/concurrent/SingleThreadEventExecutor", "addTask", RUNNABLE, SUBMITS, 1 },
-	{ "*io/netty/util/concurrent/AbstractScheduledEventExecutor", "schedule", "*ScheduledFutureTask;)", SUBMITS, 1 },
+	{ "*io/netty/util/concurrent/AbstractScheduledEventExecutor", "schedule", "*ScheduledFutureTask;)", SUBMITS,
+	  1 },
 	{ "*io/netty/util/concurrent/AbstractEventExecutor", "runTask", RUNNABLE, RUNS, 0 },
 	{ "*io/netty/util/concurrent/AbstractEventExecutor", "safeExecute", RUNNABLE, RUNS, 0 },
 	/* Streams of Netty's HTTP/2 */
 	{ "*io/netty/handler/codec/http2/DefaultHttp2ConnectionEncoder", "writeHeaders0", "", STREAMS, 2 },
 	{ "*io/netty/handler/codec/http2/DefaultHttp2ConnectionDecoder$FrameReadListener", "onHeadersRead", "", FRAMES,
 	  2 },
-	{ "*io/netty/handler/codec/http2/DefaultHttp2ConnectionDecoder$FrameReadListener", "onDataRead", "", FRAMES, 2 },
+	{ "*io/netty/handler/codec/http2/DefaultHttp2ConnectionDecoder$FrameReadListener", "onDataRead", "", FRAMES,
+	  2 },
 	/* gRPC: the queue of what is written, and the executors of its calls */
 	{ "*io/grpc/netty/WriteQueue", "enqueue", "", SUBMITS, 1 },
 	{ "*io/grpc/netty/WriteQueue$AbstractQueuedCommand", "run", "", WRAPS, 0 },

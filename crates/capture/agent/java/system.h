@@ -4,9 +4,9 @@
 #define AGENT_SYSTEM_H
 
 #define SYSTEM_INTERRUPTED 4 /* EINTR */
-#define OPEN_FLAGS 02004000 /* to read, without waiting for a writer, closed in programs that the process starts */
+#define OPEN_FLAGS 02004000  /* to read, without waiting for a writer, closed in programs that the process starts */
 #define SET_FLAGS 4
-#define HERE (-100L)	     /* AT_FDCWD */
+#define HERE (-100L) /* AT_FDCWD */
 
 #if defined(__x86_64__)
 enum { SYSTEM_READ = 0, SYSTEM_CLOSE = 3, SYSTEM_FCNTL = 72, SYSTEM_OPENAT = 257 };

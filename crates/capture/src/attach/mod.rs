@@ -114,6 +114,11 @@ impl Agents {
         inner.outcomes.insert(pid, outcome);
     }
 
+    /// Whether the machine of this process has answered that it has loaded the agent.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        matches!(self.inner().outcomes.get(&pid), Some(Outcome::Attached(_)))
+    }
+
     /// Processes that have loaded the agent since the last call.
     pub(crate) fn take_loaded(&self) -> Vec<u32> {
         std::mem::take(&mut self.inner().loaded)

@@ -132,4 +132,6 @@ pub(crate) struct Process<'a> {
     pub(crate) follows_actors: bool,
     /// Whether a kernel program of this name runs at probes in this file.
     pub(crate) is_probed: &'a dyn Fn(&str) -> bool,
+    /// Whether the machine of this process has said that it has loaded the agent ([`crate::attach`]).
+    pub(crate) has_agent: bool,
 }

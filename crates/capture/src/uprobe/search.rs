@@ -284,7 +284,9 @@ impl Search {
     fn learn(&mut self, pid: u32, plan: &Plan, mapped: Option<Mapped>) {
         let Some(followed) = self.processes.get_mut(&pid) else { return };
         let is_probed = |program: &str| plan.probes(program, &self.programs);
-        let process = Process { pid, mapped, follows_actors: self.follows_actors, is_probed: &is_probed };
+        let has_agent = self.agents.as_ref().is_some_and(|agents| agents.has(pid));
+        let follows_actors = self.follows_actors;
+        let process = Process { pid, mapped, follows_actors, is_probed: &is_probed, has_agent };
         for learn in &plan.facts {
             if followed.facts.iter().any(|known| known.map == learn.map) {
                 continue;

@@ -10,6 +10,7 @@
 #ifndef WS_JAVA_AGENT_H
 #define WS_JAVA_AGENT_H
 
+/* Objects that are nested deeper are counted, but change nothing. */
 #define JAVA_MOST_NESTED 255
 
 struct java_outer_key {
@@ -38,18 +39,23 @@ static __always_inline void java_submitted(const struct attribution *a, const st
 	actor_carry(object, &value);
 }
 
+/* One more object runs inside another: keeps what was before. False if it is nested too deep. */
+static __always_inline bool java_nests(struct attribution *a, struct java_outer_key *outer)
+{
+	outer->depth = a->depth;
+	if (outer->depth < JAVA_MOST_NESTED)
+		remember(&java_outer, outer, a);
+	a->depth = outer->depth + 1;
+	return outer->depth < JAVA_MOST_NESTED;
+}
+
 /* An object that was handed over unseen changes nothing. */
 static __always_inline void java_begins(struct attribution *a, const struct carrier_key *object,
 					struct java_outer_key *outer, bool again)
 {
 	struct carried *got = actor_carried(object), value;
 
-	if (a->depth == JAVA_MOST_NESTED)
-		return;
-	outer->depth = a->depth;
-	remember(&java_outer, outer, a);
-	a->depth++;
-	if (!got)
+	if (!java_nests(a, outer) || !got)
 		return;
 	value = *got;
 	if (!again)
@@ -132,13 +138,10 @@ static __always_inline void java_gets(struct task_state *t, struct attribution *
 {
 	struct carried *got, value = { .evidence = WS_EV_COROUTINE };
 
-	if (a->depth == JAVA_MOST_NESTED)
+	if (!java_nests(a, outer))
 		return;
 	stream->object = t->received_from;
 	got = actor_carried(stream);
-	outer->depth = a->depth;
-	remember(&java_outer, outer, a);
-	a->depth++;
 	if (got)
 		value = *got;
 	else
@@ -154,6 +157,8 @@ static __always_inline void java_ends(struct attribution *a, struct java_outer_k
 	if (!a->depth)
 		return;
 	outer->depth = --a->depth;
+	if (outer->depth >= JAVA_MOST_NESTED)
+		return;
 	before = bpf_map_lookup_elem(&java_outer, outer);
 	if (before) {
 		*a = *before;

@@ -39,9 +39,14 @@ impl Runtime for Agent {
     }
 
     fn facts(&self, _: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
-        let is_probed = |process: &Process<'_>| (process.is_probed)(PROGRAM);
-        (!probes.is_empty()).then(|| Learn::bit("java_agent", WS_JAVA_AGENT, is_probed))
+        (!probes.is_empty()).then(|| Learn::bit("java_agent", WS_JAVA_AGENT, speaks))
     }
+}
+
+/// Whether the agent of this process can be believed to tell every task. A library that is mapped is not enough: the
+/// machine may have refused it, or it was left by an earlier run, and changes no class.
+fn speaks(process: &Process<'_>) -> bool {
+    process.has_agent && (process.is_probed)(PROGRAM)
 }
 
 /// Where to probe; `None` unless all functions are found.
@@ -58,6 +63,17 @@ fn plan(image: &Image<'_>) -> Option<Vec<Probe>> {
 mod tests {
     use super::*;
     use crate::uprobe::elf;
+
+    #[test]
+    fn an_agent_is_believed_only_where_the_machine_has_loaded_it_and_its_functions_are_probed() {
+        let speaks = |has_agent: bool, program: &'static str| {
+            let is_probed = |name: &str| name == program;
+            super::speaks(&Process { pid: 1, mapped: None, follows_actors: true, is_probed: &is_probed, has_agent })
+        };
+        assert!(speaks(true, PROGRAM));
+        assert!(!speaks(false, PROGRAM), "mapped, but the machine has not answered, or has refused");
+        assert!(!speaks(true, "another"), "not probed");
+    }
 
     #[test]
     fn every_function_of_the_agent_begins_with_what_is_probed() {
