@@ -21,17 +21,17 @@ use wirespan_model::{Direction, Event, Role};
 
 /// The load on a program.
 #[derive(Clone, Copy)]
-struct Load {
+pub(crate) struct Load {
     users: u32,
     requests: u32,
     /// Time that the back end takes for an answer.
     takes: Duration,
 }
 
-const LIGHT: Load = Load { users: 1, requests: 60, takes: Duration::from_millis(1) };
-const OVERLAPPING: Load = Load { users: 3, requests: 300, takes: Duration::from_millis(3) };
+pub(crate) const LIGHT: Load = Load { users: 1, requests: 60, takes: Duration::from_millis(1) };
+pub(crate) const OVERLAPPING: Load = Load { users: 3, requests: 300, takes: Duration::from_millis(3) };
 /// More users than the programs have workers (4).
-const SATURATED: Load = Load { users: 12, requests: 500, takes: Duration::from_millis(3) };
+pub(crate) const SATURATED: Load = Load { users: 12, requests: 500, takes: Duration::from_millis(3) };
 
 /// The first requests are not judged, because nothing is known yet of threads that slept when tracing began.
 const WARM_UP: u32 = 8;
@@ -262,7 +262,7 @@ fn judge(events: &[Event], port: u16, back: u16) -> Links {
 
 /// At least this share of the links is right. With one user no link may be wrong, because there are no other requests
 /// to confuse.
-fn check(test: &str, calls: u32, load: Load, share: f64, program: Command) {
+pub(crate) fn check(test: &str, calls: u32, load: Load, share: f64, program: Command) {
     let links = links(program, load);
     println!("{test}: {links:?} of {} users", load.users);
     assert_eq!(links.all(), (load.requests - WARM_UP) * calls, "{test}: {links:?}");
@@ -272,7 +272,7 @@ fn check(test: &str, calls: u32, load: Load, share: f64, program: Command) {
     }
 }
 
-fn app(file: &str) -> std::path::PathBuf {
+pub(crate) fn app(file: &str) -> std::path::PathBuf {
     root().join("tests/apps/causes").join(file)
 }
 
@@ -310,58 +310,6 @@ fn a_thread_that_waits_within_its_call_keeps_its_request() {
     let program = compile_with("causes/waits.c", dir.path(), &[]);
     check(test, 1, LIGHT, 0.98, Command::new(&program));
     check(test, 1, OVERLAPPING, 0.98, Command::new(&program));
-}
-
-#[test]
-fn an_executor_of_python_hands_over() {
-    let test = "causes_python";
-    if !can_trace(test) || !has(test, &["python3"]) {
-        return;
-    }
-    let python = || {
-        let mut command = Command::new("python3");
-        command.arg(app("executor.py"));
-        command
-    };
-    // The queue says whose job a worker takes. Wake-ups alone gave 30 to 85 %.
-    check(test, 2, LIGHT, 0.98, python());
-    check(test, 2, OVERLAPPING, 0.98, python());
-    check(test, 2, SATURATED, 0.98, python());
-}
-
-/// A thread that runs a job in a copy of a task's context acts for that task, whichever queue brought the job.
-#[test]
-fn threads_of_python_act_for_the_task_in_whose_context_they_work() {
-    let test = "causes_context";
-    if !can_trace(test) || !has(test, &["python3"]) {
-        return;
-    }
-    let python = || {
-        let mut command = Command::new("python3");
-        command.arg(app("context.py"));
-        command
-    };
-    check(test, 2, LIGHT, 0.98, python());
-    check(test, 2, OVERLAPPING, 0.98, python());
-    check(test, 2, SATURATED, 0.98, python());
-}
-
-/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next.
-#[test]
-fn tasks_of_asyncio_call_for_their_request_after_its_answer() {
-    let test = "causes_later";
-    if !can_trace(test) || !has(test, &["python3"]) {
-        return;
-    }
-    for how in ["same", "child", "locked"] {
-        let python = || {
-            let mut command = Command::new("python3");
-            command.arg(app("later.py")).arg(how);
-            command
-        };
-        check(test, 2, LIGHT, 0.98, python());
-        check(test, 2, OVERLAPPING, 0.98, python());
-    }
 }
 
 /// Builds the Go program; `stripped` without symbols.

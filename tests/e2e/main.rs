@@ -7,6 +7,7 @@ mod abi;
 mod brokers;
 mod bystander;
 mod causes;
+mod causes_python;
 mod cli;
 mod datagrams;
 mod existing;

@@ -34,7 +34,7 @@ struct attribution {
 	__u8 reads_answers : 1;	  /* it never sends, and reads answers to requests of other actors */
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
 	__u32 results;		  /* lower half of the place where this actor was given its last result */
-	__u8 bound;		  /* it was made for this one request, and acts for it until it ends, whenever that is */
+	__u8 bound;		  /* it was made for this one request, and acts for it until it ends */
 	__u8 pad[3];
 };
 

@@ -1,0 +1,57 @@
+//! Causes of calls that programs of Python make, against what they say themselves.
+
+use crate::causes::{app, check, LIGHT, OVERLAPPING, SATURATED};
+use crate::harness::{can_trace, has};
+use std::process::Command;
+
+#[test]
+fn an_executor_of_python_hands_over() {
+    let test = "causes_python";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let python = || {
+        let mut command = Command::new("python3");
+        command.arg(app("executor.py"));
+        command
+    };
+    // The queue says whose job a worker takes. Wake-ups alone gave 30 to 85 %.
+    check(test, 2, LIGHT, 0.98, python());
+    check(test, 2, OVERLAPPING, 0.98, python());
+    check(test, 2, SATURATED, 0.98, python());
+}
+
+/// A thread that runs a job in a copy of a task's context acts for that task, whichever queue brought the job.
+#[test]
+fn threads_of_python_act_for_the_task_in_whose_context_they_work() {
+    let test = "causes_context";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let python = || {
+        let mut command = Command::new("python3");
+        command.arg(app("context.py"));
+        command
+    };
+    check(test, 2, LIGHT, 0.98, python());
+    check(test, 2, OVERLAPPING, 0.98, python());
+    check(test, 2, SATURATED, 0.98, python());
+}
+
+/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next.
+#[test]
+fn tasks_of_asyncio_call_for_their_request_after_its_answer() {
+    let test = "causes_later";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    for how in ["same", "child", "locked"] {
+        let python = || {
+            let mut command = Command::new("python3");
+            command.arg(app("later.py")).arg(how);
+            command
+        };
+        check(test, 2, LIGHT, 0.98, python());
+        check(test, 2, OVERLAPPING, 0.98, python());
+    }
+}
