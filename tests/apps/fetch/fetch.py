@@ -3,7 +3,8 @@
 
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
-       shape_netty, tars, field_node, field_python, field_java_NAME, field_go, grpc_go, shape_grpc, otelcol
+       shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
+       grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -195,6 +196,10 @@ PARTS = {
         for name, sources in FIELD_JAVA.items()
     },
     "field_go": (field_go, sorted(f for f in FIELD_GO.rglob("*.*") if f.is_file())),
+    "field_caddy": (
+        lambda: go("field_caddy", "../field/caddy"),
+        [f"../field/caddy/{file}" for file in ("main.go", "go.mod", "go.sum")],
+    ),
     "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
     "shape_grpc": (
         lambda: go("shape_grpc", "../shapes/grpc"),
@@ -204,7 +209,7 @@ PARTS = {
 }
 
 # Only `bench/accuracy --field` needs these: they are fetched by name.
-MEASURED = {name for name in PARTS if name.startswith("field_java_")}
+MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy"))}
 
 
 def main(names):

@@ -56,4 +56,19 @@ STACKS = {
         proxy=proxies.ENVOY_H2,
         tls=True,
     ),
+    "caddy": stack("Caddy, gin, pgx, go-redis in front of net/http", go("gin"), go("nethttp"), proxy=proxies.CADDY),
+    "caddy-tls": stack(
+        "Caddy, TLS with HTTP/1.1, gin, TLS with HTTP/1.1, net/http",
+        go("gin", HTTP2="off"),
+        go("nethttp"),
+        proxy=proxies.CADDY_TLS,
+        tls=True,
+    ),
+    "caddy-h2": stack(
+        "Caddy, TLS with HTTP/2, gin, TLS with HTTP/2, net/http",
+        go("gin"),
+        go("nethttp"),
+        proxy=proxies.CADDY_H2,
+        tls=True,
+    ),
 }

@@ -1,6 +1,7 @@
 """Node: web frameworks, with drivers that multiplex one connection, pools, and HTTP clients."""
 
 from stack import LOOPS, App, Stack
+from stacks import proxies
 
 
 def node(file, *more, **env):
@@ -20,5 +21,12 @@ STACKS = {
         node("express.mjs"),
         LOOPS,
         back=node("fastify.mjs"),
+    ),
+    "node-nginx": Stack(
+        "Node: nginx, Express, node-redis, pg, axios in front of Fastify, ioredis, pg, undici",
+        node("express.mjs"),
+        LOOPS,
+        back=node("fastify.mjs"),
+        proxy=proxies.NGINX,
     ),
 }

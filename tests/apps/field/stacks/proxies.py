@@ -16,6 +16,13 @@ def envoy(config):
     return App(command, config=f"proxies/{config}", needs=("envoy/envoy/_bin/envoy",))
 
 
+def caddy(config):
+    command = ["{cache}/field_caddy", "run", "--adapter", "caddyfile", "--config", "{config}"]
+    env = {"XDG_DATA_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+    return App(command, env, config=f"proxies/{config}", needs=("field_caddy",))
+
+
 NGINX, NGINX_TLS, NGINX_FPM = nginx("nginx.conf"), nginx("nginx-tls.conf"), nginx("nginx-fpm.conf")
 HAPROXY, HAPROXY_H2 = haproxy("haproxy.cfg"), haproxy("haproxy-h2.cfg")
 ENVOY, ENVOY_H2 = envoy("envoy.yaml"), envoy("envoy-h2.yaml")
+CADDY, CADDY_TLS, CADDY_H2 = caddy("caddy.conf"), caddy("caddy-tls.conf"), caddy("caddy-h2.conf")
