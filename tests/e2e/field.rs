@@ -72,7 +72,13 @@ fn services_of_node_with_one_connection_to_redis_are_traced_exactly() {
 
 #[test]
 fn services_of_go_are_traced_exactly() {
-    stacks(&[("gin", 0.97)]);
+    stacks(&[("gin", 0.97), ("gin-tls", 0.97)]);
+}
+
+/// Envoy's TLS is not read; the service behind it tells what Envoy has asked.
+#[test]
+fn a_proxy_whose_tls_is_not_read_is_joined() {
+    stacks(&[("envoy-h2", 0.95)]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::config::JoinConfig;
 use crate::conn::{Conn, Ctx, Facts};
+use crate::ends::Ends;
 use crate::provisional::ProvisionalCauses;
 use crate::session::Out;
 use crate::settle::Settling;
@@ -53,6 +54,7 @@ struct Waiting {
 pub struct Joiner {
     env: Env,
     table: Table,
+    ends: Ends,
     /// Timers of connections: time (Unix ns), slot, generation of the slot.
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
     now_ns: u64,
@@ -79,6 +81,7 @@ impl Joiner {
                 scratch: [Vec::new(), Vec::new()],
             },
             table: Table::new(),
+            ends: Ends::default(),
             timers: BinaryHeap::new(),
             now_ns: 0,
             ticked_ns: 0,
@@ -137,10 +140,42 @@ impl Joiner {
             }
         };
         self.table.touch(slot);
-        if let Some(conn) = self.table.get_mut(slot) {
-            conn.data(d, &mut self.env, sink);
-        }
+        self.read(slot, d, sink);
         self.arm(slot);
+    }
+
+    /// Gives a call to its connection. The other end of the connection is told of its spans if it cannot read them.
+    fn read(&mut self, slot: u32, d: DataEvent, sink: &mut dyn FnMut(Span)) {
+        let other = d.plaintext.then(|| self.ends.other_of(slot)).flatten();
+        let other = other.filter(|other| self.table.get_mut(*other).is_some_and(|c| c.listens()));
+        let Some(conn) = self.table.get_mut(slot) else { return };
+        let Some(other) = other else {
+            let was_tls = conn.tls_ends().is_some();
+            conn.data(d, &mut self.env, sink);
+            if let Some(ends) = conn.tls_ends().filter(|_| !was_tls) {
+                self.meet(slot, ends);
+            }
+            return;
+        };
+        let mut told = Vec::new();
+        conn.data(d, &mut self.env, &mut |span: Span| {
+            told.push(span.clone());
+            sink(span);
+        });
+        if let Some(conn) = self.table.get_mut(other).filter(|_| !told.is_empty()) {
+            told.into_iter().for_each(|span| conn.hear(span, &mut self.env, sink));
+            self.arm(other);
+        }
+    }
+
+    /// A connection was found to speak TLS. If its other end is on this host, too, each learns of the other.
+    fn meet(&mut self, slot: u32, ends: (Endpoint, Endpoint)) {
+        let Some(other) = self.ends.add(slot, ends) else { return };
+        for slot in [slot, other] {
+            if let Some(conn) = self.table.get_mut(slot) {
+                conn.meet();
+            }
+        }
     }
 
     /// Takes a trace context of a request. A context for an unknown connection is ignored.
@@ -220,6 +255,7 @@ impl Joiner {
     }
 
     fn drop_slot(&mut self, slot: u32, sink: &mut dyn FnMut(Span)) {
+        self.ends.remove(slot);
         if let Some(mut conn) = self.table.remove(slot) {
             conn.finish(&mut self.env, sink);
         }
@@ -274,6 +310,7 @@ impl Joiner {
             let Some(conn) = self.table.get_mut(slot).filter(|c| c.armed_ns == at) else { continue };
             conn.armed_ns = 0;
             if conn.tick(self.now_ns, &mut self.env, sink) {
+                self.ends.remove(slot);
                 self.table.remove(slot);
             } else {
                 self.arm(slot);

@@ -15,6 +15,7 @@
 mod config;
 mod conn;
 mod direction;
+mod ends;
 mod errno;
 mod flow;
 mod infer;

@@ -58,6 +58,10 @@ pub struct JoinStats {
     pub plaintext_connections: u64,
     /// Pieces of plaintext that were dropped because no ciphertext fitted: they may belong to another connection.
     pub plaintext_without_record: u64,
+    /// Spans of an end whose TLS is not read, told by the other end.
+    pub told_spans: u64,
+    /// Spans that the other end told and whose bytes this end was not seen to move.
+    pub untold_spans: u64,
     /// Connections whose protocol was not recognised.
     pub unknown_protocol: u64,
     /// Provisional causes that were resolved to a real cause.
@@ -102,6 +106,8 @@ impl JoinStats {
             ("plaintext_in", self.plaintext_in),
             ("plaintext_connections", self.plaintext_connections),
             ("plaintext_without_record", self.plaintext_without_record),
+            ("told_spans", self.told_spans),
+            ("untold_spans", self.untold_spans),
             ("unknown_protocol", self.unknown_protocol),
             ("resolved_causes", self.resolved_causes),
             ("unresolved_causes", self.unresolved_causes),

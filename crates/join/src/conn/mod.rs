@@ -7,6 +7,7 @@ mod order;
 mod protocol;
 mod reading;
 mod secure;
+mod told;
 mod upgrade;
 
 pub(crate) use facts::{Ctx, Facts};
@@ -155,6 +156,7 @@ impl Conn {
             }
         }
         self.release_plaintext(Some(now_ns), env);
+        self.tell(now_ns.saturating_sub(env.config.reorder_ns), env, sink);
         self.account(env);
         if self.closing.is_ended() {
             let over = self.closing.is_over(now_ns, env.config.reorder_ns);
@@ -187,6 +189,7 @@ impl Conn {
     /// When to call [`Conn::tick`] next, Unix ns; `None` if nothing waits.
     pub(crate) fn deadline(&self, now_ns: u64, config: &JoinConfig) -> Option<u64> {
         let held = self.facts.bytes.streams.iter().any(Stream::has_held) || self.secure.waits_since().is_some();
+        let held = held || self.secure.is_told();
         if self.closing.is_ended() || held {
             Some(now_ns + config.reorder_ns)
         } else if !self.session.is_idle() {
@@ -204,6 +207,7 @@ impl Conn {
     pub(crate) fn finish(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         self.release_all(env, sink);
         self.release_plaintext(None, env);
+        self.tell(u64::MAX, env, sink);
         if let Mode::Probing { calls, seen, .. } = &mut self.protocol.mode {
             env.stats.unknown_protocol += u64::from(*seen > 0);
             for d in std::mem::take(calls) {

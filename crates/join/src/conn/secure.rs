@@ -2,6 +2,7 @@
 
 use super::facts::Bytes;
 use super::protocol::Mode;
+use super::told::Told;
 use super::Conn;
 use crate::flow::Flow;
 use crate::joiner::Env;
@@ -20,9 +21,21 @@ pub(super) struct Secure {
     tls: Option<Box<Tls>>,
     /// Calls examined for the start of a record.
     examined: u8,
+    /// What the other end tells of the bytes; `None` if it is no connection of this host, or this end is read itself.
+    pub(super) told: Option<Box<Told>>,
 }
 
 impl Secure {
+    /// True if the connection speaks TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// True if a span that the other end told waits for its bytes.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.as_ref().is_some_and(|t| t.waits())
+    }
+
     /// True if messages are read from plaintext.
     pub(super) fn is_plaintext(&self) -> bool {
         self.tls.as_ref().is_some_and(|t| t.plaintext)
@@ -61,8 +74,15 @@ impl Conn {
             tls.plaintext(d, &mut ready);
         } else {
             tls.ciphertext(d, &mut ready);
+            if let Some(told) = &mut self.secure.told {
+                told.call(d);
+                let waits = told.waits();
+                if waits {
+                    self.tell(0, env, sink);
+                }
+            }
         }
-        let plaintext = tls.plaintext;
+        let plaintext = self.secure.is_plaintext();
         for d in ready {
             self.next(d, env, sink);
         }
@@ -75,6 +95,7 @@ impl Conn {
             self.wind_up(Ending::Closed, env, sink);
         }
         env.stats.plaintext_connections += 1;
+        self.secure.told = None;
         self.facts.bytes = Bytes::default();
         self.protocol.mode = Mode::undecided();
         self.protocol.copy = None;

@@ -27,7 +27,7 @@ impl Session {
         let one_way = m.kind == Kind::OneWay;
         let mut pending = spans::request(m, &mark, start, end, one_way, ctx);
         spans::touch_by_request(&mut pending, ctx.stream(m.side).mark_before(ctx.stream(m.side).marked_to()));
-        spans::weaken_connect_cause(&mut pending);
+        spans::weaken_connect_cause(&mut pending.span);
         let by_loop = !spans::set_stream_cause(&mut pending, ctx) && mark.cause_evidence == Some(Evidence::EventLoop);
         if self.pairing == Pairing::ById && by_loop {
             // An event loop may send the requests of several causes in one call. The loop's cause is right for one of

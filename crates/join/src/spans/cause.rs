@@ -10,7 +10,7 @@ use wirespan_model::{Carried, Direction, Evidence, Span, SpanId, TraceId, Value}
 
 /// Cause and evidence of a request that the observed process sends with this call: the cause of the call, else of the
 /// thread that connected the socket.
-pub(super) fn cause_of_call(mark: &Mark, ctx: &Ctx<'_>) -> (Option<u64>, Option<Evidence>) {
+pub(crate) fn cause_of_call(mark: &Mark, ctx: &Ctx<'_>) -> (Option<u64>, Option<Evidence>) {
     let connect = ctx.conn.causes.connect;
     if mark.cause != 0 {
         (Some(mark.cause), Some(mark.cause_evidence.unwrap_or(Evidence::Thread)))
@@ -35,8 +35,7 @@ pub(crate) fn set_stream_cause(pending: &mut Pending, ctx: &Ctx<'_>) -> bool {
 
 /// Weakens the evidence of a connecting thread on a protocol with streams. Requests of several causes may wait for one
 /// connection, so that its connecting thread is no more than a guess.
-pub(crate) fn weaken_connect_cause(pending: &mut Pending) {
-    let span = &mut pending.span;
+pub(crate) fn weaken_connect_cause(span: &mut Span) {
     if span.cause_evidence == Some(Evidence::Connect) && matches!(&*span.protocol, "http2" | "grpc") {
         span.cause_evidence = Some(Evidence::Inferred);
     }

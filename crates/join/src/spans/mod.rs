@@ -3,13 +3,13 @@
 mod cause;
 mod identity;
 
-pub(crate) use cause::{leave_cause_to_solver, set_stream_cause, weaken_connect_cause};
+pub(crate) use cause::{cause_of_call, leave_cause_to_solver, set_stream_cause, weaken_connect_cause};
 pub(crate) use identity::{comm, place, span_id};
 
 use crate::conn::Ctx;
 use crate::pending::{Pending, Response, OPEN};
 use crate::stream::Mark;
-use cause::{cause_of_call, set_carried_context, set_context_beside};
+use cause::{set_carried_context, set_context_beside};
 use identity::messaging_kind;
 use std::borrow::Cow;
 use wirespan_model::broker::asks_for_messages;
