@@ -2,8 +2,10 @@
 //!
 //! A worker that is woken does not always do the work it was woken for: another worker may have taken that work from
 //! the queue. Then some calls end after the claimed request was answered. That refutes the claims, unless most calls of
-//! that kind end so late: then the service does not wait for this kind of call, and the claims may be right.
+//! that kind end so late: then the service does not wait for this kind of call, and the claims may be right. A kind is
+//! a class of calls made for a class of requests: a service may wait for a call in one of its routes only.
 
+use super::signature::Signatures;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -25,7 +27,7 @@ const LEAST_SHARE: f64 = 0.02;
 /// Judged claims after which earlier ones count half.
 const FADE_AFTER: u32 = 2_000;
 /// Most kinds of calls, and most claims and answers, that are kept.
-const MAX_KINDS: usize = 256;
+const MAX_KINDS: usize = 512;
 const MAX_KEPT: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,12 +46,13 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(super) struct Trial {
     kinds: FxHashMap<u64, Kind>,
-    /// Claims whose request has not ended: by exchange, the kind of each call and its end.
+    signatures: Signatures,
+    /// Claims whose request has not ended: by exchange, the class of each call and its end.
     claims: FxHashMap<u64, Vec<(u64, u64)>>,
     /// The same exchanges, oldest first.
     order: VecDeque<u64>,
-    /// When requests were answered, by exchange; and these exchanges, oldest first.
-    answers: FxHashMap<u64, u64>,
+    /// When requests were answered and of which class they are, by exchange; and these exchanges, oldest first.
+    answers: FxHashMap<u64, (u64, u64)>,
     answered: VecDeque<u64>,
     held: u32,
     failed: bool,
@@ -65,21 +68,26 @@ pub(super) fn is_tried(span: &Span) -> bool {
     by_thread && span.cause.is_some() && span.parent_span_id.is_none()
 }
 
+/// Calls of this class for requests of that class.
+fn kind(call: u64, request: u64) -> u64 {
+    let mut h = FxHasher::default();
+    (call, request).hash(&mut h);
+    h.finish()
+}
+
 impl Trial {
     /// Adds a call with a cause claimed by the kernel.
     pub(super) fn add_claim(&mut self, span: &Span) {
         let Some(exchange) = span.cause else { return };
-        let mut h = FxHasher::default();
-        (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
-        let kind = h.finish();
-        if let Some(answered_ns) = self.answers.get(&exchange) {
-            return self.judge(kind, span.end_ns <= *answered_ns);
+        let class = self.signatures.of_call(span);
+        if let Some((answered_ns, request)) = self.answers.get(&exchange).copied() {
+            return self.judge(kind(class, request), span.end_ns <= answered_ns);
         }
         let list = self.claims.entry(exchange).or_default();
         if list.is_empty() {
             self.order.push_back(exchange);
         }
-        list.push((kind, span.end_ns));
+        list.push((class, span.end_ns));
         while self.order.len() > MAX_KEPT {
             self.order.pop_front().and_then(|x| self.claims.remove(&x));
         }
@@ -87,11 +95,12 @@ impl Trial {
 
     /// Adds a request that was answered.
     pub(super) fn add_answer(&mut self, span: &Span) {
+        let request = self.signatures.of_request(span);
         for exchange in span.exchanges() {
-            for (kind, end_ns) in self.claims.remove(&exchange).unwrap_or_default() {
-                self.judge(kind, end_ns <= span.end_ns);
+            for (class, end_ns) in self.claims.remove(&exchange).unwrap_or_default() {
+                self.judge(kind(class, request), end_ns <= span.end_ns);
             }
-            self.answers.insert(exchange, span.end_ns);
+            self.answers.insert(exchange, (span.end_ns, request));
             self.answered.push_back(exchange);
             while self.answered.len() > MAX_KEPT {
                 self.answered.pop_front().and_then(|x| self.answers.remove(&x));
@@ -107,7 +116,14 @@ impl Trial {
         if k.judged >= FADE_AFTER {
             (k.judged, k.failed) = (k.judged / 2, k.failed / 2);
         }
-        self.held = if holds { self.held.saturating_add(1) } else { 0 };
+        let tells_nothing = !holds && k.is_asynchronous();
+        self.held = if holds {
+            self.held.saturating_add(1)
+        } else if tells_nothing {
+            self.held
+        } else {
+            0
+        };
         if self.held == FORGIVEN {
             self.kinds.values_mut().for_each(|k| k.failed = 0);
         }
@@ -195,6 +211,23 @@ mod tests {
             trial.add_answer(&request(x, 60));
         }
         assert!(!trial.has_failed());
+    }
+
+    #[test]
+    fn calls_that_only_one_route_does_not_wait_for_refute_nothing() {
+        let mut trial = Trial::default();
+        let to = |path: &str, x: u64, end_ns| Span { target: format!("{path}/{x:012}").into(), ..call(x, end_ns) };
+        let route = |path: &str, x: u64| Span { target: format!("{path}/{x:012}").into(), ..request(x, 60) };
+        for x in 1..=u64::from(PROVEN) {
+            // The same call, and one of another path at the same server: by a route that answers first.
+            for (path, number) in [("/later", 2 * x), ("/part", 2 * x + 1)] {
+                let end_ns = if path == "/later" { 70 } else { 50 };
+                trial.add_claim(&to("/stock", number, end_ns));
+                trial.add_claim(&to(if path == "/later" { "/mail" } else { "/price" }, number, end_ns));
+                trial.add_answer(&route(path, number));
+            }
+        }
+        assert!(!trial.has_failed() && trial.is_over());
     }
 
     #[test]
