@@ -54,7 +54,7 @@ impl View {
         let status = move || AgentStatus {
             mode: about.mode.to_string(),
             targets: about.targets.clone(),
-            notes: about.notes.iter().cloned().chain(counters.notes()).collect(),
+            notes: about.notes.clone(),
             stages: counters.stages(),
         };
         let state =

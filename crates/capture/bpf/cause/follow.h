@@ -64,8 +64,7 @@ static __always_inline bool is_stale(const struct attribution *a)
 {
 	__u64 cookie = socket_of(a->cause), *answered;
 
-	if (!has_others || a->authoritative || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause ||
-	    is_by_stream(a->cause))
+	if (!has_others || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause || is_by_stream(a->cause))
 		return false;
 	answered = bpf_map_lookup_elem(&answered_by_others, &cookie);
 	return answered && *answered >= a->cause;

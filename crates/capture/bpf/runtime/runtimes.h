@@ -11,7 +11,6 @@
 #include "go/connection.h"
 #include "go/http.h"
 #include "java/java.h"
-#include "java/agent.h"
 #include "haproxy/haproxy.h"
 #include "greenlet/greenlet.h"
 #include "asyncio/asyncio.h"
@@ -70,8 +69,6 @@ static __always_inline __u32 runtime_find_task(struct task_struct *task, struct 
 {
 	struct java_thread *j = java_thread(task, t);
 
-	if (has_java_agent(t) && bits & MESSAGE_SENT)
-		return 0; /* the agent names the task */
 	return j ? java_find_task(j, s, bits) : 0;
 }
 
@@ -181,7 +178,7 @@ static __always_inline bool runtime_loop_woken(struct task_struct *task, const s
 	if (j && !j->mounts)
 		java_woken(task, t, j); /* it has made objects that others will send */
 	j = written ? java_seen(wakee, w) : NULL;
-	return j && java_loop_woken(j, w);
+	return j && java_loop_woken(j);
 }
 
 #endif

@@ -30,7 +30,7 @@ static __always_inline struct attribution *java_acting(struct task_struct *task,
 	if (key.id == VIRTUAL_UNKNOWN)
 		take(&t->acts, 0, WS_EV_NONE);
 	if (!key.id)
-		return !has_java_agent(t) && acts_for_task(j) ? &j->job : &t->acts;
+		return acts_for_task(j) ? &j->job : &t->acts;
 	j->mounts = 1;
 	if (key.id == VIRTUAL_UNKNOWN)
 		return &t->acts;
@@ -73,22 +73,12 @@ static __always_inline void java_note_allocations(struct task_struct *task, stru
 	j->allocates = ALLOCATES | (own ? ALLOCATES_OWN : 0);
 }
 
-__noinline int java_sent(__u64 cookie, __u32 requests); /* agent.h */
-
 static __always_inline void java_after_message(struct task_struct *task, struct task_state *t, struct java_thread *j,
 					       const struct sock_state *s, struct attribution *a, const struct cause *c,
 					       __u32 bits)
 {
 	bool sent = bits & MESSAGE_SENT, is_thread = a == &t->acts;
 
-	if (has_java_agent(t)) {
-		if (sent)
-			java_sent(s->cookie, s->request_direction == WS_EGRESS);
-		else
-			a->authoritative = 1;
-		java_note_allocations(task, t, j, a);
-		return;
-	}
 	/* A loop handles at once what it reads. All its other work is tasks, which are found on its stack. */
 	if (!sent && j->loop && j->slot && is_thread && a->cause)
 		a->authoritative = 1;
@@ -136,10 +126,8 @@ static __always_inline void java_woken(struct task_struct *wakee, const struct t
 }
 
 /* A loop is woken. True if its tasks can be found, because they are better evidence than the waker. */
-static __always_inline bool java_loop_woken(struct java_thread *j, const struct task_state *w)
+static __always_inline bool java_loop_woken(struct java_thread *j)
 {
-	if (has_java_agent(w))
-		return true;
 	if (!j->slot)
 		return false;
 	j->called += j->called < JAVA_CALLED;

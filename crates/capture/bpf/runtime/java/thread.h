@@ -5,13 +5,6 @@
 
 #include "contract.h"
 
-#define JAVA_OBJECT (1U << 31) /* in place of a stream in a carrier_key: the object is an identity hash */
-
-static __always_inline bool has_java_agent(const struct task_state *t)
-{
-	return t->process_runtimes & WS_JAVA_AGENT;
-}
-
 /* Facts by thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
