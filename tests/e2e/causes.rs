@@ -346,7 +346,7 @@ fn threads_of_python_act_for_the_task_in_whose_context_they_work() {
     check(test, 2, SATURATED, 0.98, python());
 }
 
-/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next one.
+/// A task that was made for one request acts for it after the answer, too, when its connection has brought the next.
 #[test]
 fn tasks_of_asyncio_call_for_their_request_after_its_answer() {
     let test = "causes_later";

@@ -1,8 +1,8 @@
 //! Contexts of CPython's `contextvars`: where one is copied, and where something is run in one.
 //!
-//! Neither has a symbol in most builds. They are found by name in tables of methods (`PyMethodDef`): `run` behind `copy`
-//! in that of the type, in the interpreter; `copy_context` in that of the module `_contextvars`, which may be a file of
-//! its own.
+//! Neither has a symbol in most builds. They are found by name in tables of methods (`PyMethodDef`): `run` behind
+//! `copy` in that of the type, in the interpreter; `copy_context` in that of the module `_contextvars`, which may be a
+//! file of its own.
 
 use crate::features::Program;
 use crate::runtime::Runtime;

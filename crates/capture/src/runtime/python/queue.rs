@@ -83,8 +83,8 @@ fn plan(image: &Image<'_>) -> Option<Queue> {
     Some(queue)
 }
 
-/// The method by which a greenlet that has waited takes its item. Other classes of the module have one, too; their items
-/// carry nothing.
+/// The method by which a greenlet that has waited takes its item. Other classes of the module have one, too; their
+/// items carry nothing.
 const TAKES_AFTER_WAIT: &[u8] = b"_get\0";
 
 /// As above, for gevent's module.
