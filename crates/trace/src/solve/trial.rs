@@ -93,6 +93,14 @@ impl Trial {
         }
     }
 
+    /// A claim was tested by better evidence.
+    pub(super) fn test(&mut self, span: &Span, holds: bool) {
+        let class = self.signatures.of_call(span);
+        let answer = span.cause.and_then(|exchange| self.answers.get(&exchange));
+        let request = answer.map_or(0, |(_, request)| *request);
+        self.judge(kind(class, request), holds);
+    }
+
     /// Adds a request that was answered.
     pub(super) fn add_answer(&mut self, span: &Span) {
         let request = self.signatures.of_request(span);
