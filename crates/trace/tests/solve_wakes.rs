@@ -75,7 +75,8 @@ fn solved(claimed: bool, with_wakes: bool) -> (f64, f64) {
     let calls: Vec<&Arc<Span>> = out.iter().filter(|s| s.tap == TapSide::ClientProcess).collect();
     assert_eq!(calls.len(), truth.len(), "each call comes out once");
     let right = calls.iter().filter(|s| s.cause == Some(truth[&s.id]));
-    assert!(!with_wakes || right.clone().all(|s| confidence(s) > 0.98));
+    // The read that brought the last answer is followed by none: order alone tells of it.
+    assert!(!with_wakes || right.clone().filter(|s| confidence(s) <= 0.98).count() <= 1);
     let wrong = calls.iter().filter(|s| s.cause.is_some_and(|cause| cause != truth[&s.id]));
     let share = |n: usize| n as f64 / calls.len() as f64;
     (share(right.count()), share(wrong.count()))
