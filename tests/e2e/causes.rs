@@ -22,7 +22,7 @@ use wirespan_model::{Direction, Event, Role};
 /// The load on a program.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    users: u32,
+    pub(crate) users: u32,
     pub(crate) requests: u32,
     /// Time that the back end takes for an answer.
     pub(crate) takes: Duration,
