@@ -1,6 +1,6 @@
 """Node: web frameworks, with drivers that multiplex one connection, pools, and HTTP clients."""
 
-from stack import LOOPS, App, Stack
+from stack import LOOPS, QUEUES, App, Stack
 
 
 def node(file, *more, **env):
@@ -20,5 +20,12 @@ STACKS = {
         node("express.mjs"),
         LOOPS,
         back=node("fastify.mjs"),
+    ),
+    "bullmq": Stack(
+        "Node: Express gives jobs to BullMQ by Redis",
+        node("bull_front.mjs"),
+        QUEUES,
+        routes=("job", "chain", "later", "retry"),
+        jobs=node("bull_jobs.mjs"),
     ),
 }
