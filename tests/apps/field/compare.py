@@ -61,8 +61,9 @@ def read_spans(file):
 
 
 def shape_of(sql):
-    """SQL without its values and spaces: the log and the span may write them differently."""
-    return re.sub(r"\s+", "", re.sub(r"'[^']*'|\$\d+|\?|\b\d+\b", "?", sql)).lower()[:60]
+    """SQL without its values and spaces: the log and the span may write them differently, and lists of values too."""
+    shape = re.sub(r"\s+", "", re.sub(r"'[^']*'|\$\d+|\?|\b\d+\b", "?", sql))
+    return re.sub(r"\?(,\?)+", "?", shape).lower()[:60]
 
 
 def own(spans, work, servers, serving):
