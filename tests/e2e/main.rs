@@ -31,3 +31,4 @@ mod split;
 mod tcp;
 mod tls;
 mod verdicts;
+mod woken;

@@ -28,6 +28,7 @@
 #include "cause/actor.h"
 #include "cause/exchanges.h"
 #include "cause/follow.h"
+#include "cause/answer.h"
 
 /* Which actor a thread runs. */
 #include "runtime/runtimes.h"

@@ -100,13 +100,15 @@ int BPF_PROG(sched_waking, struct task_struct *wakee)
 		if (runtime_is_lock(wakee, w, place))
 			return 0;
 		note_woken(w, place);
-		runtime_woken(wakee, w);
+		runtime_woken(wakee, w, t);
 		how = was_woken_at(t, place) ? HOW_CHAIN : HOW_WAKE_UP;
 		/*
 		 * The waker was woken itself, and has sent nothing since. Perhaps it leaves its work in the queue, and
 		 * wakes another worker for that.
 		 */
 		from = waking(task, t);
+		if (reads_for_others(t))
+			tell_woken(t, task->tgid, runtime_attribution_of(wakee, w));
 		if (from->state == ACTS_LENT && from->place &&
 		    (!from->used || (from->pending && !waits_for_result(&w->acts, place))))
 			how = HOW_CHAIN;

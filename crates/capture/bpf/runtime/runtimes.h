@@ -160,13 +160,23 @@ static __always_inline bool runtime_is_lock(struct task_struct *task, const stru
 	return has_runtime(t, WS_PYTHON_JOB) && python_is_lock(task, t, place);
 }
 
-/* Called when a thread is woken at a futex. */
-static __always_inline void runtime_woken(struct task_struct *wakee, const struct task_state *w)
+/* Called when a thread is woken at a futex, by another thread of its process. */
+static __always_inline void runtime_woken(struct task_struct *wakee, const struct task_state *w,
+					  const struct task_state *by)
 {
 	struct java_thread *j = java_seen(wakee, w);
 
 	if (j)
-		java_woken(wakee, w, j);
+		java_woken(wakee, w, j, by);
+}
+
+/* The attribution of a thread that is woken by another thread of its process; NULL if it is not known. */
+static __always_inline const struct attribution *runtime_attribution_of(struct task_struct *wakee,
+									 const struct task_state *w)
+{
+	struct java_thread *j = java_seen(wakee, w);
+
+	return j ? java_attribution_of(w, j) : &w->acts;
 }
 
 /*
@@ -179,7 +189,7 @@ static __always_inline bool runtime_loop_woken(struct task_struct *task, const s
 	struct java_thread *j = t ? java_seen(task, t) : NULL;
 
 	if (j && !j->mounts)
-		java_woken(task, t, j); /* it has made objects that others will send */
+		java_woken(task, t, j, NULL); /* it has made objects that others will send */
 	j = written ? java_seen(wakee, w) : NULL;
 	return j && java_loop_woken(j, w);
 }

@@ -6,8 +6,7 @@
 
 use super::beam::Decision;
 use super::calibration::SUREST;
-use super::process::is_opinion;
-use wirespan_model::Span;
+use wirespan_model::{Evidence, Span};
 
 /// Number of right opinions in a row after which they are believed, and for how many calls.
 const PROVEN: u32 = 500;
@@ -64,11 +63,19 @@ impl Opinions {
     }
 }
 
+/// Whether the kernel's claim may fail in an event loop: the loop may have read other requests since it read the one
+/// that is named, and a connection may be used first by another request than by the one that opened it.
+pub(super) fn is_opinion(span: &Span) -> bool {
+    matches!(span.cause_evidence, Some(Evidence::EventLoop | Evidence::Connect))
+        && span.cause.is_some()
+        && span.parent_span_id.is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::timeline::Request;
     use super::*;
-    use wirespan_model::{Evidence, ExchangeRange, SpanId};
+    use wirespan_model::{ExchangeRange, SpanId};
 
     fn request() -> Request {
         let exchange = ExchangeRange { first: 1, last: 1 };

@@ -62,8 +62,13 @@ static __always_inline void java_note_allocations(struct task_struct *task, stru
 {
 	bool own;
 
-	if (!(j->serves || j->mounts || j->loop))
+	if (!(j->serves || j->mounts || j->loop)) {
+		if (j->answers) {
+			j->allocates_for = c && c == &j->job ? c->cause : 0;
+			j->allocates = ALLOCATES | ALLOCATES_OWN;
+		}
 		return;
+	}
 	if (c && (c->state == ACTS_RETURNED || is_provisional(c->cause)))
 		c = NULL;
 	/* A thread that runs work of others may take the next piece of work before its next message. */
@@ -97,6 +102,11 @@ static __always_inline void java_after_message(struct task_struct *task, struct 
 		a->authoritative = 0;
 		answers_another(j);
 	}
+	/* A worker that has answered may take its next task before its next message. */
+	if (sent && s->request_direction == WS_INGRESS && a == &j->job && !j->serves && !j->loop) {
+		j->answers |= a->cause == c->exchange;
+		a = NULL;
+	}
 	if (j->inner_runs != RUNS_IN_EVENT)
 		java_note_allocations(task, t, j, a);
 }
@@ -118,9 +128,12 @@ __noinline int java_finish(struct task_state *t, __u32 blocked)
 
 /*
  * A thread is woken at a futex. If it is a carrier, the virtual thread that it mounts next is not known yet. If others
- * send for it, it may fill more than one buffer before its next message, so its mark is renewed here.
+ * send for it, it may fill more than one buffer before its next message, so its mark is renewed here. A worker that
+ * answers requests is woken by the loop that has read the next one, and makes objects before its next message. `by` is
+ * the waking thread.
  */
-static __always_inline void java_woken(struct task_struct *wakee, const struct task_state *w, struct java_thread *j)
+static __always_inline void java_woken(struct task_struct *wakee, const struct task_state *w, struct java_thread *j,
+				       const struct task_state *by)
 {
 	struct allocations *all;
 
@@ -132,7 +145,22 @@ static __always_inline void java_woken(struct task_struct *wakee, const struct t
 		all = allocations_of(wakee->tgid, 0);
 		if (all && all->sent_by_others)
 			allocates_for(j, w->acts.cause, !is_untrusted(&w->acts, wakee->tgid));
+	} else if (j->answers && by && by->loop && !by->answer_ns && by->acts.state == ACTS_OWN) {
+		allocates_for(j, by->acts.cause, 1);
 	}
+}
+
+/*
+ * The attribution of a thread that is woken. Which virtual thread a carrier mounts next is not known. A worker acts for
+ * its task, whose place is on its stack, in the memory that the waking thread shares.
+ */
+static __always_inline const struct attribution *java_attribution_of(const struct task_state *w, struct java_thread *j)
+{
+	if (j->mounts)
+		return NULL;
+	if (j->slot && !j->loop && !j->serves)
+		return same_task(j) ? &j->job : NULL;
+	return &w->acts;
 }
 
 /* A loop is woken. True if its tasks can be found, because they are better evidence than the waker. */

@@ -167,7 +167,7 @@ static __always_inline void take_task(struct java_thread *j, __u64 cause, __u32 
 {
 	j->task_for = cause;
 	j->task_by = by;
-	take(&j->job, cause, !cause ? WS_EV_INFERRED : j->loop || by & WS_MARK_LOOP ? WS_EV_CHILD : WS_EV_COROUTINE);
+	take(&j->job, cause, !cause ? WS_EV_INFERRED : j->loop || by & (WS_MARK_LOOP | WS_MARK_LENT) ? WS_EV_CHILD : WS_EV_COROUTINE);
 	j->job.state = cause ? ACTS_LENT : ACTS_OWN;
 	j->job.authoritative = 1;
 }

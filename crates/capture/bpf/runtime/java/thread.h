@@ -69,6 +69,7 @@ struct java_thread {
 	__u8 loop : 1;	   /* as in its task_state */
 	__u8 mounts : 1;   /* it carries virtual threads */
 	__u8 serves : 1;   /* it reads requests itself */
+	__u8 answers : 1;  /* worker: it answers the requests for which its tasks were made */
 	__u8 allocates;	   /* enum allocates, to be noted by java_finish() */
 	__u64 allocates_for; /* the cause to be noted; 0: not known */
 };
