@@ -51,7 +51,7 @@ static __always_inline void python_got(struct attribution *a, const struct carri
 #define GEVENT_CLASS 22
 
 #define PY_OBJECT_TYPE 8 /* struct PyObject: ob_type */
-#define PY_TYPE_NAME 24 /* struct PyTypeObject: tp_name */
+#define PY_TYPE_NAME 24	 /* struct PyTypeObject: tp_name */
 
 /*
  * Whether this object is of gevent's class SimpleQueue, and not of one that inherits from it: those are also used for
