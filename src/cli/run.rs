@@ -10,10 +10,14 @@ use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::{Child, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wirespan_capture::Targets;
 use wirespan_store::Store;
 use wirespan_trace::Limits;
+
+/// How often the wait looks for the end of the command, and does the work of the session.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const DUE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
@@ -78,7 +82,7 @@ fn describe(command: &[OsString]) -> String {
 /// Waits for the command. The first signal is passed on to the command; the second one kills it.
 fn wait(child: &mut Child, signals: &mut Signals, session: &Session) -> Result<ExitCode> {
     use std::os::unix::process::ExitStatusExt as _;
-    let mut seen = 0;
+    let (mut seen, mut due) = (0, Instant::now());
     loop {
         if let Some(status) = child.try_wait()? {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -96,8 +100,11 @@ fn wait(child: &mut Child, signals: &mut Signals, session: &Session) -> Result<E
                 let _ = rustix::process::kill_process(pid, signal);
             }
         }
-        session.run_due();
-        std::thread::sleep(Duration::from_millis(10));
+        if due.elapsed() >= DUE_EVERY {
+            session.run_due();
+            due = Instant::now();
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Time and place: when equal keys may be believed.
 
-use wirespan_model::{Key, KeyKind, Span, Status, TapSide, Transport, Value};
+use wirespan_model::{Attr, Key, KeyKind, Span, Status, TapSide, Transport, Value};
 
 /// Clock error allowed between two observation points of one host, ns.
 const SAME_HOST_NS: u64 = 1_000_000;
@@ -46,11 +46,8 @@ pub(crate) fn same_process(a: &Span, b: &Span) -> bool {
 /// Whether this is a connection over datagrams whose protocol is not read, such as QUIC. It carries requests that are
 /// not seen: it is no request itself, makes no call and is made for none. (One datagram and its answer may be a call.)
 pub(crate) fn is_datagram_connection(span: &Span) -> bool {
-    let calls = span.attrs.iter().find_map(|(key, value)| match value {
-        Value::Int(calls) if key == "wirespan.calls" => Some(*calls),
-        _ => None,
-    });
-    span.protocol == "udp" && calls.is_some_and(|calls| calls > 2)
+    let has_many = |(key, value): &Attr| key == "wirespan.calls" && matches!(value, Value::Int(calls) if *calls > 2);
+    span.protocol == "udp" && span.attrs.iter().any(has_many)
 }
 
 /// Time between two spans, ns; 0 if they overlap.

@@ -6,19 +6,7 @@ use std::sync::Arc;
 use wirespan_model::event::by_stream;
 use wirespan_model::{Evidence, ExchangeRange, SpanId, Status, TapSide, TraceId, Value};
 use wirespan_trace::{derived_trace_id, link};
-use world::{check, link_of, parents, proc, Call, Proc, World, MS, S, T0, US};
-
-const USER: Proc = Proc { host: 1, pid: 10, name: "curl" };
-
-fn edge() -> Proc {
-    proc(1, 20, "gateway")
-}
-fn cart() -> Proc {
-    proc(2, 30, "cart")
-}
-fn redis() -> Proc {
-    proc(2, 40, "redis")
-}
+use world::{cart, check, edge, link_of, parents, proc, redis, Call, World, MS, S, T0, US, USER};
 
 /// user → gateway → cart → redis twice, one after the other.
 fn shop(w: &mut World, t: u64) -> [Call; 4] {

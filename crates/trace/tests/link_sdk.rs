@@ -4,19 +4,7 @@
 mod world;
 use wirespan_model::{Evidence, Span, SpanId, SpanKind, TapSide, TraceId};
 use wirespan_trace::link;
-use world::{check, link_of, parents, proc, Proc, World, MS, T0};
-
-const USER: Proc = Proc { host: 1, pid: 10, name: "curl" };
-
-fn edge() -> Proc {
-    proc(1, 20, "gateway")
-}
-fn cart() -> Proc {
-    proc(2, 30, "cart")
-}
-fn redis() -> Proc {
-    proc(2, 40, "redis")
-}
+use world::{cart, check, edge, link_of, parents, redis, World, MS, T0, USER};
 
 /// SDK spans in the caller: its client span's id travels in `traceparent`.
 #[test]

@@ -6,21 +6,12 @@ it.
 
 import asyncio
 import contextvars
-import http.client
 import queue
-import sys
 import threading
 
-BACK = int(sys.argv[1])
+from back_end import call
+
 IDLE = []
-HERE = threading.local()
-
-
-def call(number):
-    if not hasattr(HERE, "connection"):
-        HERE.connection = http.client.HTTPConnection("127.0.0.1", BACK)
-    HERE.connection.request("GET", f"/u/{number}")
-    return HERE.connection.getresponse().read()
 
 
 def work(loop, jobs):

@@ -1,21 +1,11 @@
 """A threaded HTTP server whose handlers have two calls made by a ThreadPoolExecutor of four. `executor.py BACK`."""
 
 import concurrent.futures
-import http.client
 import http.server
-import sys
-import threading
 
-BACK = int(sys.argv[1])
+from back_end import call
+
 POOL = concurrent.futures.ThreadPoolExecutor(4)
-HERE = threading.local()
-
-
-def call(number):
-    if not hasattr(HERE, "connection"):
-        HERE.connection = http.client.HTTPConnection("127.0.0.1", BACK)
-    HERE.connection.request("GET", f"/u/{number}")
-    return HERE.connection.getresponse().read()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

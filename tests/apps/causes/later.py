@@ -30,22 +30,27 @@ async def job(number):
         await call(number)
 
 
+def start(coroutine):
+    """A task that nobody awaits. The loop alone would not keep it from being collected."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    JOBS.add(task)
+    task.add_done_callback(JOBS.discard)
+
+
 class Connection(asyncio.Protocol):
     def connection_made(self, transport):
         self.transport = transport
 
     def data_received(self, data):
         number = data.split()[1].rsplit(b"/", 1)[1].decode()
-        task = asyncio.get_running_loop().create_task(self.serve(number))
-        JOBS.add(task)
-        task.add_done_callback(JOBS.discard)
+        start(self.serve(number))
 
     async def serve(self, number):
         await asyncio.sleep(0)
         self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         if HOW != "child":
             return await job(number)
-        asyncio.get_running_loop().create_task(job(number))
+        start(job(number))
 
 
 async def main():

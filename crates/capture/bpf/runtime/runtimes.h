@@ -148,7 +148,7 @@ static __always_inline struct attribution *waking(struct task_struct *task, stru
 {
 	learn_runtimes(task, t);
 	return t->runs || has_runtime(t, WS_VIRTUAL_THREAD) || has_runtime(t, WS_TOKIO_TASK) ? acting(task, t)
-											   : &t->acts;
+											     : &t->acts;
 }
 
 /* Whether a runtime uses this futex for itself, so that a wake-up there hands over no work. */

@@ -2,10 +2,11 @@
 //! woken, where a future is settled, and where an event loop goes from one callback to the next; of uvloop, where
 //! reading from a connection begins.
 //!
-//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names, as
-//! [`super::python::queue`] finds its methods: in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until
-//! Python 3.11) and in the specifications of types (`PyType_Spec`, since 3.12).
+//! Only `PyContext_Exit` is a symbol in every build. The other functions are found by names
+//! ([`super::python::tables`]): in tables of methods (`PyMethodDef`), in types (`PyTypeObject`, until Python 3.11) and
+//! in the specifications of types (`PyType_Spec`, since 3.12).
 
+use super::python::tables::{Tables, LOOKED_AT};
 use super::{python, Runtime};
 use crate::features::Program;
 use crate::uprobe::elf::Image;
@@ -15,7 +16,7 @@ use crate::wire::contract::{
     ASYNCIO_BORN as BORN, ASYNCIO_CALLBACK as CALLBACK, ASYNCIO_END as END, ASYNCIO_READS as READS,
     ASYNCIO_SETTLED as SETTLED, ASYNCIO_STEP as STEP, ASYNCIO_WAKE as WAKE, ASYNCIO_WRAPPED as WRAPPED,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Python's asyncio, and uvloop.
@@ -56,8 +57,6 @@ const UVLOOP: &str = "PyInit_loop";
 const READ_START: &str = "uv_read_start";
 /// Methods of futures, and of tasks, which are futures.
 const SETTLING: [&str; 3] = ["set_result", "set_exception", "cancel"];
-/// `struct PyMethodDef`: its size; the name is followed by the function.
-const METHOD: u64 = 32;
 /// Distances from the name in a `PyTypeObject` to `tp_dealloc`, `tp_call` and `tp_init`. A `PyType_Spec` has the
 /// pointer to its slots in the place of `tp_dealloc`.
 const DEALLOC: u64 = 24;
@@ -67,8 +66,6 @@ const CALL: Slot = (104, 50);
 const INIT: Slot = (272, 60);
 /// Most slots of one type that are read.
 const MAX_SLOTS: u64 = 32;
-/// Bytes of each function that are disassembled.
-const LOOKED_AT: u64 = 64;
 
 /// Where to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +92,7 @@ fn plan(image: &Image<'_>) -> Tasks {
     if !module && !interpreter {
         return tasks;
     }
-    let tables = Tables::of(image);
+    let tables = Tables::of(image, &NAMES);
     if let Some(exit) = symbols.get(LEAVES_CONTEXT).filter(|_| interpreter) {
         tasks.enter.extend(tables.callbacks(exit.address).unwrap_or_default());
     }
@@ -105,13 +102,6 @@ fn plan(image: &Image<'_>) -> Tasks {
         tasks.end.extend(found.end);
     }
     tasks
-}
-
-struct Tables<'a, 'i> {
-    image: &'a Image<'i>,
-    pointers: HashMap<u64, u64>,
-    /// Addresses of each name.
-    names: HashMap<&'static str, HashSet<u64>>,
 }
 
 const NAMES: [&str; 11] = [
@@ -128,25 +118,7 @@ const NAMES: [&str; 11] = [
     "_asyncio.TaskWakeupMethWrapper",
 ];
 
-impl<'a, 'i> Tables<'a, 'i> {
-    fn of(image: &'a Image<'i>) -> Self {
-        let names = NAMES.into_iter().map(|name| (name, image.strings(name).into_iter().collect())).collect();
-        Tables { image, pointers: image.pointers().into_iter().collect(), names }
-    }
-
-    /// Pointers to a name.
-    fn to(&self, name: &str) -> Vec<u64> {
-        let Some(names) = self.names.get(name) else { return Vec::new() };
-        let mut found: Vec<u64> =
-            self.pointers.iter().filter(|(_, to)| names.contains(to)).map(|(at, _)| *at).collect();
-        found.sort_unstable();
-        found
-    }
-
-    fn code(&self, at: u64) -> Option<u64> {
-        self.pointers.get(&at).copied().filter(|to| self.image.offset(*to).is_some())
-    }
-
+impl Tables<'_, '_> {
     /// A function of a type, by the type's name.
     fn slot(&self, name: &str, (place, number): Slot) -> Option<u64> {
         self.to(name).into_iter().find_map(|at| {
@@ -161,32 +133,16 @@ impl<'a, 'i> Tables<'a, 'i> {
         })
     }
 
-    fn probe(&self, address: u64, cookie: u32) -> Option<Probe> {
-        Some(Probe { offset: self.image.offset(address)?, cookie })
-    }
-
-    fn function(&self, address: u64) -> Option<Function> {
-        Some(Function::new(self.image.bytes(address, LOOKED_AT)?, address))
-    }
-
-    fn entry(&self, address: u64, cookie: u32) -> Option<Probe> {
-        self.probe(self.function(address)?.points(false).enter, cookie)
-    }
-
-    /// Where an event loop begins and ends a callback. `run` of contexts follows their `copy` in their table.
+    /// Where an event loop begins and ends a callback.
     fn callbacks(&self, exit: u64) -> Option<Vec<Probe>> {
-        let copies = self.names.get("copy")?;
-        let is_contexts =
-            |at: &u64| self.pointers.get(&(at.wrapping_sub(METHOD))).is_some_and(|to| copies.contains(to));
-        let run = self.to("run").into_iter().find(is_contexts)?;
-        Some(vec![self.entry(self.code(run + 8)?, CALLBACK)?, self.entry(exit, CALLBACK)?])
+        Some(vec![self.entry(self.context_run()?, CALLBACK)?, self.entry(exit, CALLBACK)?])
     }
 
     fn tasks(&self) -> Option<Tasks> {
         let mut tasks = Tasks::default();
         tasks.enter.push(self.entry(self.slot("_asyncio.Task", INIT)?, BORN)?);
         for name in SETTLING {
-            let methods: HashSet<u64> = self.to(name).into_iter().filter_map(|at| self.code(at + 8)).collect();
+            let methods: HashSet<u64> = self.methods(name).collect();
             if methods.is_empty() {
                 return None;
             }
@@ -196,7 +152,7 @@ impl<'a, 'i> Tables<'a, 'i> {
         }
         let either = |names: [&str; 2]| names.into_iter().find_map(|name| self.slot(name, CALL));
         let step = either(["TaskStepMethWrapper", "_asyncio.TaskStepMethWrapper"])?;
-        let woken = self.to("task_wakeup").into_iter().find_map(|at| self.code(at + 8)).map(|at| (at, WAKE));
+        let woken = self.methods("task_wakeup").next().map(|at| (at, WAKE));
         let wrapped = || Some((either(["TaskWakeupMethWrapper", "_asyncio.TaskWakeupMethWrapper"])?, WRAPPED));
         for (address, cookie) in [(step, STEP), woken.or_else(wrapped)?] {
             let points = self.function(address)?.return_points();

@@ -24,6 +24,19 @@ pub fn proc(host: u64, pid: u32, name: &'static str) -> Proc {
     Proc { host, pid, name }
 }
 
+/// The user's client, and the services of a small shop.
+pub const USER: Proc = Proc { host: 1, pid: 10, name: "curl" };
+
+pub fn edge() -> Proc {
+    proc(1, 20, "gateway")
+}
+pub fn cart() -> Proc {
+    proc(2, 30, "cart")
+}
+pub fn redis() -> Proc {
+    proc(2, 40, "redis")
+}
+
 #[derive(Default)]
 pub struct World {
     pub spans: Vec<Span>,

@@ -4,13 +4,12 @@
 //! `copy` in that of the type, in the interpreter; `copy_context` in that of the module `_contextvars`, which may be a
 //! file of its own.
 
+use super::tables::Tables;
 use crate::features::Program;
 use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
-use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{PYTHON_COPIED as COPIED, PYTHON_ENTERS as ENTERS};
-use std::collections::{HashMap, HashSet};
 
 /// Contexts of the interpreter.
 pub(in crate::runtime) struct Contexts;
@@ -37,10 +36,6 @@ impl Runtime for Contexts {
 /// Exported by the interpreter, and by the module; a static interpreter has both.
 const INTERPRETER: &str = "_PyRuntime";
 const MODULE: &str = "PyInit__contextvars";
-/// `struct PyMethodDef`: its size; the name is followed by the function.
-const METHOD: u64 = 32;
-/// Bytes of each function that are disassembled.
-const LOOKED_AT: u64 = 64;
 
 /// Where something is run in a context, and where one is copied (at its return), if this file has that.
 fn plan(image: &Image<'_>) -> (Option<Probe>, Option<Probe>) {
@@ -48,24 +43,9 @@ fn plan(image: &Image<'_>) -> (Option<Probe>, Option<Probe>) {
     if !image.is_x86_64() || symbols.is_empty() {
         return (None, None);
     }
-    let pointers: HashMap<u64, u64> = image.pointers().into_iter().collect();
-    let names = ["copy", "run", "copy_context"].map(|name| image.strings(name).into_iter().collect::<HashSet<u64>>());
-    let [copies, runs, module] = &names;
-    let is = |at: u64, name: &HashSet<u64>| pointers.get(&at).is_some_and(|to| name.contains(to));
-    let method = |found: &dyn Fn(u64) -> bool| {
-        let at = pointers.keys().copied().filter(|at| found(*at)).min()?;
-        let address = *pointers.get(&(at + 8))?;
-        Some(Function::new(image.bytes(address, LOOKED_AT)?, address))
-    };
-    let probe = |address, cookie| image.offset(address).map(|offset| Probe { offset, cookie });
-    let enters = || {
-        let run = method(&|at| is(at, runs) && is(at.wrapping_sub(METHOD), copies))?;
-        probe(run.points(false).enter, ENTERS)
-    };
-    let copied = || {
-        let Exits::Return(at) = method(&|at| is(at, module))?.return_points().exits else { return None };
-        probe(at, COPIED)
-    };
+    let tables = Tables::of(image, &["copy", "run", "copy_context"]);
+    let enters = || tables.entry(tables.context_run()?, ENTERS);
+    let copied = || tables.exit(tables.methods("copy_context").next()?, COPIED);
     let has = |symbol| symbols.contains_key(symbol);
     (has(INTERPRETER).then(enters).flatten(), has(MODULE).then(copied).flatten())
 }

@@ -6,10 +6,12 @@
 //! | [`greenlet`] | greenlets (gevent, eventlet) |
 //! | [`queue`] | jobs of executors |
 //! | [`context`] | jobs that run in a copy of their maker's context |
+//! | [`tables`] | functions without a symbol, by name |
 
 pub(super) mod context;
 pub(super) mod greenlet;
 pub(super) mod queue;
+pub(super) mod tables;
 
 use super::{Learn, Runtime};
 use crate::features::Program;

@@ -1,21 +1,19 @@
 //! `SimpleQueue` of CPython (module `_queue`) and of gevent, from which the workers of executors take their jobs.
 //!
-//! The functions of `_queue` have no symbols in most builds. But an extension gives the interpreter its methods in a
-//! table (`PyMethodDef`) of names and functions, which the loader fills in: name and function stand next to each other
-//! in the relocations of the file.
+//! The functions of `_queue` have no symbols in most builds, and are found by their names ([`super::tables`]).
 //!
 //! gevent puts a queue of greenlets in its place. Its `get` waits for an item, and another greenlet runs meanwhile on
 //! the same stack. A return probe would end in the wrong greenlet there. So the function is probed that takes the item
 //! from the list after the wait. Who does not wait calls it from C, and it has no entry in a table; wheels of gevent
 //! keep their symbols. Who has waited calls the method `_get`, which holds the same code once more.
 
+use super::tables::Tables;
 use crate::features::Program;
 use crate::runtime::Runtime;
 use crate::uprobe::elf::Image;
-use crate::uprobe::points::{Exits, Function};
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{PYTHON_GIVEN as GIVEN, PYTHON_GOT as GOT, PYTHON_PUT as PUT, PYTHON_TAKEN as TAKEN};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// The module `_queue`.
 pub(in crate::runtime) struct Queues;
@@ -46,8 +44,6 @@ const METHODS: [(&str, u32); 4] = [("put", PUT), ("put_nowait", PUT), ("get", GO
 const GEVENT_MODULE: &str = "PyInit__gevent_cqueue";
 const GIVES: &str = "__pyx_f_6gevent_14_gevent_cqueue_11SimpleQueue__put";
 const TAKES: &str = "__pyx_f_6gevent_14_gevent_cqueue_11SimpleQueue__get";
-/// Bytes of each function that are disassembled.
-const LOOKED_AT: u64 = 64;
 
 /// Where to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,20 +60,13 @@ fn plan(image: &Image<'_>) -> Option<Queue> {
     if !image.is_x86_64() || !image.functions(&[MODULE]).contains_key(MODULE) {
         return None;
     }
-    let pointers: HashMap<u64, u64> = image.pointers().into_iter().collect();
+    let tables = Tables::of(image, &METHODS.map(|(name, _)| name));
     let mut queue = Queue::default();
     for (name, cookie) in METHODS {
-        let named = |at: u64| {
-            image.data(at, name.len() as u64 + 1).is_some_and(|b| b.strip_suffix(&[0]) == Some(name.as_bytes()))
-        };
-        let address = pointers.iter().find_map(|(at, to)| named(*to).then(|| pointers.get(&(at + 8)))?)?;
-        let function = Function::new(image.bytes(*address, LOOKED_AT)?, *address);
-        let probe = |address| image.offset(address).map(|offset| Probe { offset, cookie });
-        if cookie == PUT {
-            queue.put.push(probe(function.points(false).enter)?);
-        } else {
-            let Exits::Return(at) = function.return_points().exits else { return None };
-            queue.got.push(probe(at)?);
+        let method = tables.methods(name).next()?;
+        match cookie {
+            PUT => queue.put.push(tables.entry(method, cookie)?),
+            _ => queue.got.push(tables.exit(method, cookie)?),
         }
     }
     Some(queue)
@@ -85,7 +74,7 @@ fn plan(image: &Image<'_>) -> Option<Queue> {
 
 /// The method by which a greenlet that has waited takes its item. Other classes of the module have one, too; their
 /// items carry nothing.
-const TAKES_AFTER_WAIT: &[u8] = b"_get\0";
+const TAKES_AFTER_WAIT: &str = "_get";
 
 /// As above, for gevent's module.
 fn gevent(image: &Image<'_>) -> Option<Queue> {
@@ -95,24 +84,21 @@ fn gevent(image: &Image<'_>) -> Option<Queue> {
     }
     let [gives, takes] = [GIVES, TAKES].map(|name| symbols.get(name).map(|place| place.address));
     let (gives, takes) = (gives?, takes?);
-    let function = |address| Some(Function::new(image.bytes(address, LOOKED_AT)?, address));
-    let probe = |address, cookie| image.offset(address).map(|offset| Probe { offset, cookie });
-    let pointers: HashMap<u64, u64> = image.pointers().into_iter().collect();
-    let named = |name: u64| image.data(name, TAKES_AFTER_WAIT.len() as u64) == Some(TAKES_AFTER_WAIT);
-    let methods = pointers.iter().filter(|(_, name)| named(**name)).filter_map(|(at, _)| pointers.get(&(at + 8)));
-    let takes: BTreeSet<u64> = methods.copied().chain([takes]).collect();
-    let mut queue = Queue { put: vec![probe(function(gives)?.points(false).enter, GIVEN)?], got: Vec::new() };
+    let tables = Tables::of(image, &[TAKES_AFTER_WAIT]);
+    let takes: BTreeSet<u64> = tables.methods(TAKES_AFTER_WAIT).chain([takes]).collect();
+    let mut queue = Queue { put: vec![tables.entry(gives, GIVEN)?], got: Vec::new() };
     for address in takes {
-        let Exits::Return(at) = function(address)?.return_points().exits else { return None };
-        queue.got.push(probe(at, TAKEN)?);
+        queue.got.push(tables.exit(address, TAKEN)?);
     }
     (queue.got.len() > 1).then_some(queue)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tables::LOOKED_AT;
     use super::*;
     use crate::uprobe::elf;
+    use std::collections::HashMap;
     use std::path::Path;
     use std::process::Command;
 
