@@ -86,6 +86,13 @@ fn services_of_python_with_threads_or_tasks_are_traced_exactly() {
     stacks(&[("django-gthread", 0.97), ("aiohttp", 0.9), ("starlette", 0.93), ("fastapi-sync", 0.9)]);
 }
 
+/// From the request that asks for a job to what the job calls: at once, in a chain, and tried again later; in a child
+/// of the worker, and in its threads.
+#[test]
+fn jobs_of_queues_lead_to_the_requests_that_asked_for_them() {
+    stacks(&[("rq", 0.99), ("celery", 0.99), ("celery-threads", 0.99)]);
+}
+
 /// An executor under gevent has a queue of greenlets.
 #[test]
 fn services_of_python_under_gevent_are_traced_exactly() {

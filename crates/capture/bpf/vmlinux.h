@@ -266,6 +266,10 @@ struct socket {
 	struct sock *sk;
 };
 
+struct list_head {
+	struct list_head *next, *prev;
+};
+
 #if defined(__TARGET_ARCH_x86)
 struct thread_struct {
 	unsigned long fsbase;
@@ -283,6 +287,7 @@ struct task_struct {
 	unsigned int flags;
 	struct io_uring_task *io_uring;
 	struct task_struct *real_parent;
+	struct list_head children;
 	struct task_struct *group_leader;
 	char comm[16];
 	struct css_set *cgroups;

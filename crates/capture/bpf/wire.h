@@ -20,10 +20,11 @@ enum ws_size {
 	WS_CHECKED_PAYLOAD = 256, /* bytes of payload that a checksum covers, in a debug build */
 	WS_LOG2_BUCKETS = 24,	  /* of microseconds: 1, 2–3, 4–7, … */
 	WS_FLOW_DROPS = 4,
-	WS_FLOW_BLOCK = 64, /* sockets of flows whose use is noted together */
+	WS_HANDED_BYTES = 1024, /* of what a worker reads from a pipe */
+	WS_FLOW_BLOCK = 64,	/* sockets of flows whose use is noted together */
 };
 
-enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_TROUBLE = 5, WS_CONTEXT = 8 };
+enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_TROUBLE = 5, WS_HANDED = 6, WS_CONTEXT = 8 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
 enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
@@ -68,6 +69,7 @@ enum ws_evidence {
 	WS_EV_CONNECT = 7,
 	WS_EV_WAKE_UP = 8,
 	WS_EV_EVENT_LOOP = 9,
+	WS_EV_BROKER = 12,   /* the id of a message names the job */
 	WS_EV_INFERRED = 11, /* with no cause: for one of several requests, and it is not known for which */
 };
 
@@ -230,6 +232,16 @@ struct ws_alias {
 	__u64 cause;
 };
 
+/* A worker has read a job from a pipe, and acts for it. Followed by `length` bytes of the job. */
+struct ws_handed {
+	__u8 kind;
+	__u8 pad0;
+	__u16 length;
+	__u32 pad1;
+	__u64 time_ns;
+	__u64 provisional;
+};
+
 struct ws_life {
 	__u32 pid;
 	__u32 change; /* enum ws_task_change */
@@ -255,7 +267,7 @@ struct ws_context {
 };
 
 /* Programs that are attached once a target needs them: src/on_demand.rs. */
-enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4 };
+enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4, WS_HOOK_PIPES = 8 };
 
 enum ws_verdict_flag {
 	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
@@ -263,6 +275,7 @@ enum ws_verdict_flag {
 	WS_V_SHARED = 2,   /* carries many requests at a time, answered in any order */
 	WS_V_DELIVERS = 4, /* brings deliveries to its client, which begins the work when it reads one */
 	WS_V_PULLS = 8,	   /* the client asks for these deliveries; such a request has no cause */
+	WS_V_TAKES = 16,   /* it speaks Redis: only some of its commands ask for deliveries */
 };
 
 /* Verdict of user space about a connection. */
@@ -425,6 +438,7 @@ _Static_assert(sizeof(struct ws_socket) == 152, "contract");
 _Static_assert(sizeof(struct ws_trouble) == 32, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
 _Static_assert(sizeof(struct ws_alias) == 32, "contract");
+_Static_assert(sizeof(struct ws_handed) == 24, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
 _Static_assert(sizeof(struct ws_flow_drop) == 8, "contract");

@@ -28,6 +28,7 @@
 #include "cause/actor.h"
 #include "cause/exchanges.h"
 #include "cause/follow.h"
+#include "cause/pipe.h"
 
 /* Which actor a thread runs. */
 #include "runtime/runtimes.h"
@@ -43,6 +44,7 @@
 
 /* One call on one socket. */
 #include "message/locate.h"
+#include "message/redis.h"
 #include "message/io_uring.h"
 #include "message/datagram.h"
 #include "message/message.h"

@@ -8,19 +8,21 @@
 //! |---|---|
 //! | a long send | it seems to begin when its last packet left |
 //! | splice() out of a socket | a gap in the sequence numbers |
+//! | a process that takes messages from a queue and has children | what they read from pipes is not followed |
 //! | an io_uring, in its first 20 ms or so | bytes that cannot be read |
 
 use crate::object::WirespanSkel;
 use crate::targets::Targets;
-use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_SENDS, WS_HOOK_SPLICE};
+use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::Link;
 use std::path::Path;
 
-const PROGRAMS: [(&str, u32); 3] = [
+const PROGRAMS: [(&str, u32); 4] = [
     ("tcp_sendmsg_locked", WS_HOOK_SENDS),
     ("skb_copy_datagram_iovec", WS_HOOK_IO_URING),
     ("tcp_rcv_space_adjust", WS_HOOK_SPLICE),
+    ("pipe_read", WS_HOOK_PIPES),
 ];
 
 /// Whether the program is attached only when a target needs it.
@@ -90,7 +92,7 @@ pub(crate) fn want_sends(skel: &mut WirespanSkel<'static>) {
 
 /// Wants every program, whether needed or not.
 pub(crate) fn want_all(skel: &mut WirespanSkel<'static>) {
-    want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING | WS_HOOK_SPLICE);
+    want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING | WS_HOOK_SPLICE | WS_HOOK_PIPES);
 }
 
 /// Wants the programs for io_uring if one of these processes has an io_uring already.

@@ -12,8 +12,9 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::broker::Delivers;
 use wirespan_model::event::{
-    exchange_socket, Actor, AliasKind, CauseAlias, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTotals,
-    TcpTrouble, TroubleKind, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS, STREAM_BITS,
+    exchange_socket, Actor, AliasKind, CauseAlias, ContextEvent, Handed, SocketChange, StreamCause, TaskChange,
+    TcpTotals, TcpTrouble, TroubleKind, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS,
+    STREAM_BITS,
 };
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
@@ -86,6 +87,7 @@ fn evidence(n: u8) -> Option<Evidence> {
         WS_EV_CONNECT => Evidence::Connect,
         WS_EV_WAKE_UP => Evidence::WakeUp,
         WS_EV_EVENT_LOOP => Evidence::EventLoop,
+        WS_EV_BROKER => Evidence::Broker,
         WS_EV_INFERRED => Evidence::Inferred,
         _ => return None,
     })
@@ -192,6 +194,12 @@ fn alias(record: &[u8], clock: &Clock) -> Option<Event> {
     Some(Event::Alias(CauseAlias { kind, time_ns, provisional: a.provisional, cause: a.cause }))
 }
 
+fn handed(record: &[u8], clock: &Clock) -> Option<Event> {
+    let h = contract::Handed::read(record)?;
+    let bytes = record.get(contract::Handed::SIZE..)?.get(..usize::from(h.length))?.to_vec();
+    Some(Event::Handed(Handed { provisional: h.provisional, time_ns: clock.to_unix(h.time_ns), bytes }))
+}
+
 fn trouble(record: &[u8], clock: &Clock) -> Option<Event> {
     let t = Trouble::read(record)?;
     Some(Event::Trouble(TcpTrouble {
@@ -233,7 +241,8 @@ pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
     let flags = flag(verdict.plaintext, WS_V_PLAINTEXT)
         | flag(verdict.shared, WS_V_SHARED)
         | flag(verdict.delivers.is_some(), WS_V_DELIVERS)
-        | flag(verdict.delivers == Some(Delivers::Pulled), WS_V_PULLS);
+        | flag(matches!(verdict.delivers, Some(Delivers::Pulled | Delivers::Taken)), WS_V_PULLS)
+        | flag(verdict.delivers == Some(Delivers::Taken), WS_V_TAKES);
     let copy = match verdict.copy {
         Copy::Default => WS_COPY_DEFAULT,
         Copy::First => WS_COPY_FIRST,
@@ -278,6 +287,7 @@ fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
         WS_ALIAS => alias(record, clock),
         WS_TROUBLE => trouble(record, clock),
         WS_CONTEXT => context(record, clock),
+        WS_HANDED => handed(record, clock),
         _ => None,
     };
     event.ok_or(BadRecord { kind, len: record.len() })

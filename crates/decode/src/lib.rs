@@ -26,6 +26,7 @@ pub mod dubbo;
 pub mod fastcgi;
 pub mod http1;
 pub mod http2;
+pub mod ids;
 pub mod infer;
 pub mod kafka;
 pub mod krpc;
@@ -144,6 +145,10 @@ pub trait Protocol: Sync {
     fn detect(&self, probe: &Probe<'_>) -> Detect;
     /// How its messages pair.
     fn pairing(&self) -> Pairing;
+    /// Whether its clients usually send several requests in one call, also those that wait for an answer each time.
+    fn pipelines(&self) -> bool {
+        false
+    }
     /// How much of its calls the parser has to see.
     fn need(&self) -> Need {
         match self.pairing() {

@@ -3,6 +3,7 @@
 use crate::config::JoinConfig;
 use crate::conn::{Conn, Ctx, Facts};
 use crate::ends::Ends;
+use crate::named::NamedJobs;
 use crate::provisional::ProvisionalCauses;
 use crate::session::Out;
 use crate::settle::Settling;
@@ -46,6 +47,7 @@ pub(crate) struct Env {
 /// Spans that wait: first for their real cause, then for news of the loss of their bytes.
 #[derive(Default)]
 struct Waiting {
+    named: NamedJobs,
     causes: ProvisionalCauses,
     settling: Settling,
 }
@@ -108,6 +110,13 @@ impl Joiner {
                     self.env.epoch = self.env.epoch.wrapping_add(1);
                 }
             }
+            Event::Handed(h) => {
+                let Waiting { named, causes, .. } = &mut **self.waiting.get_or_insert_default();
+                if let Some(alias) = named.handed(&h) {
+                    self.env.stats.resolved_causes += 1;
+                    causes.resolve(&alias);
+                }
+            }
             Event::Alias(a) => {
                 self.env.stats.resolved_causes += u64::from(a.kind == AliasKind::Name);
                 self.waiting.get_or_insert_default().causes.resolve(&a);
@@ -118,10 +127,13 @@ impl Joiner {
     /// Runs `work`, whose spans may have to wait for their real cause and for news of losses.
     fn with_waiting(&mut self, sink: &mut dyn FnMut(Span), work: impl FnOnce(&mut Self, &mut dyn FnMut(Span))) {
         let mut waiting = self.waiting.take().unwrap_or_default();
-        let Waiting { causes, settling } = &mut *waiting;
+        let Waiting { named, causes, settling } = &mut *waiting;
         let wait_ns = self.env.config.settle_ns;
         let mut settle = |span| settling.pass(span, wait_ns, sink);
-        work(self, &mut |span| causes.pass(span, &mut settle));
+        work(self, &mut |mut span| {
+            named.see(&mut span);
+            causes.pass(span, &mut settle);
+        });
         self.env.stats.unresolved_causes += causes.give_up(self.now_ns, &mut settle);
         settling.release(self.now_ns, sink);
         self.env.stats.settled_spans = settling.waited;
@@ -325,7 +337,7 @@ impl Joiner {
                 joiner.drop_slot(slot, sink);
             }
         });
-        let Waiting { causes, settling } = &mut **self.waiting.get_or_insert_default();
+        let Waiting { causes, settling, .. } = &mut **self.waiting.get_or_insert_default();
         let mut settle = |span| settling.pass(span, 0, sink);
         self.env.stats.unresolved_causes += causes.give_up(u64::MAX, &mut settle);
         settling.release(u64::MAX, sink);

@@ -20,6 +20,7 @@ mod errno;
 mod flow;
 mod infer;
 mod joiner;
+mod named;
 mod pending;
 mod provisional;
 mod resent;

@@ -118,3 +118,17 @@ fn the_verdict_says_that_a_connection_delivers_work_to_a_subscriber() {
     stage.event(Event::Data(e.call(Direction::Ingress, T0 + 5 * MS, PUBLISH)));
     assert_eq!(stage.verdicts().last().unwrap().delivers, Some(Delivers::Pushed));
 }
+
+#[test]
+fn a_client_of_redis_that_takes_elements_is_told_to_the_kernel() {
+    let taken = |command: &[u8]| {
+        let mut stage = Stage::new();
+        let mut e = End::client(1);
+        e.remote = end(2, 6379);
+        stage.event(Event::Data(e.call(Direction::Egress, T0, command)));
+        stage.event(Event::Data(e.call(Direction::Ingress, T0 + MS, b"$2\r\n17\r\n")));
+        stage.verdicts().last().unwrap().delivers
+    };
+    assert_eq!(taken(b"*2\r\n$4\r\nRPOP\r\n$5\r\nqueue\r\n"), Some(Delivers::Taken));
+    assert_eq!(taken(b"*2\r\n$3\r\nGET\r\n$5\r\nqueue\r\n"), None);
+}

@@ -4,6 +4,8 @@ use crate::attr::Value;
 use crate::key::{hash64, Key, KeyKind};
 use crate::span::{Span, SpanKind, Status, TapSide};
 use smallvec::SmallVec;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 
 /// Transfer of messages between a client and a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +23,82 @@ pub enum Delivers {
     Pushed,
     /// When the client asks for more messages. It asks on behalf of no request.
     Pulled,
+    /// As pulled, on a connection of Redis, where some commands ask for elements, and others ask for anything else.
+    Taken,
+}
+
+/// Attribute with the elements that a command puts into Redis: hashes by [`ElementHash`], separated by spaces.
+pub const ELEMENTS_PUT: &str = "wirespan.redis.put";
+/// Attribute with the hash of the id that an entry got in a stream of Redis.
+pub const ENTRY_PUT: &str = "wirespan.redis.entry";
+/// Attribute with the elements that a reply takes out of Redis.
+pub const ELEMENTS_TAKEN: &str = "wirespan.redis.taken";
+
+/// Attribute with the elements that a command strikes off. It stays on this host.
+pub const ELEMENTS_STRUCK: &str = "wirespan.redis.struck";
+/// Attribute with the ids inside of elements that are taken or struck off. It stays on this host.
+pub const ELEMENT_IDS: &str = "wirespan.redis.ids";
+
+/// Whether the reply to a command of Redis takes elements out of it, on which the client works then.
+pub fn takes_elements(command: &str) -> bool {
+    const COMMANDS: [&str; 18] = [
+        "BLMOVE",
+        "BLMPOP",
+        "BLPOP",
+        "BRPOP",
+        "BRPOPLPUSH",
+        "BZMPOP",
+        "BZPOPMAX",
+        "BZPOPMIN",
+        "LMOVE",
+        "LMPOP",
+        "LPOP",
+        "RPOP",
+        "RPOPLPUSH",
+        "XREAD",
+        "XREADGROUP",
+        "ZMPOP",
+        "ZPOPMAX",
+        "ZPOPMIN",
+    ];
+    COMMANDS.binary_search(&command).is_ok()
+}
+
+/// Whether a command of Redis runs a script. It may put elements into Redis, and take some out of it.
+pub fn is_script(command: &str) -> bool {
+    matches!(command, "EVAL" | "EVALSHA" | "EVALSHA_RO" | "EVAL_RO" | "FCALL" | "FCALL_RO")
+}
+
+/// Hash of an element in Redis: FNV-1a over its bytes, mixed with its length.
+///
+/// An element with an id in it (a UUID, say) cannot be guessed, and its hash is the same in every process. Any other
+/// element might be guessed: an address, a number. Its hash depends on a secret that only this process has, so that it
+/// tells nothing to others; two ends that are captured by one process meet by it.
+#[derive(Clone, Copy, Debug)]
+pub struct ElementHash(u64);
+
+impl Default for ElementHash {
+    fn default() -> Self {
+        ElementHash(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl ElementHash {
+    /// Adds the next bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3));
+    }
+
+    /// The hash of a whole element with an id in it. The element has this length.
+    pub fn of_length(self, len: u64) -> u64 {
+        hash64(&[b"element", &len.to_le_bytes(), &self.0.to_le_bytes()])
+    }
+
+    /// The hash of a whole element that might be guessed.
+    pub fn of_guessable(self, len: u64) -> u64 {
+        static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        SECRET.hash_one((len, self.0))
+    }
 }
 
 /// Consecutive messages at one place of a broker: a partition of a Kafka topic, a JetStream stream, or one message by
@@ -67,13 +145,24 @@ pub fn message_ranges(span: &Span) -> SmallVec<[MessageRange; 1]> {
         "kafka" => kafka(span),
         "nats" => jetstream(span).into_iter().collect(),
         "amqp" => by_id(span).into_iter().collect(),
+        "redis" => elements(span),
         _ => SmallVec::new(),
     }
 }
 
 /// True if the span is a client's request for messages. The client works on them after the span.
 pub fn asks_for_messages(span: &Span) -> bool {
-    span.tap == TapSide::ClientProcess && span.protocol == "kafka" && span.operation == "Fetch"
+    span.tap == TapSide::ClientProcess
+        && match &*span.protocol {
+            "kafka" => span.operation == "Fetch",
+            "redis" => takes_elements(&span.operation) || took_by_script(span),
+            _ => false,
+        }
+}
+
+/// True if a script that was called for no request has shown an element.
+pub fn took_by_script(span: &Span) -> bool {
+    is_script(&span.operation) && span.cause.is_none() && hashes(span, ELEMENTS_TAKEN).next().is_some()
 }
 
 /// True if the span is the delivery of messages to a subscriber.
@@ -84,7 +173,11 @@ pub fn is_delivery(span: &Span) -> bool {
 /// True if the span brought its client messages to work on.
 pub fn brings_work(span: &Span) -> bool {
     is_delivery(span)
-        || asks_for_messages(span) && message_ranges(span).iter().any(|p| p.transfer == Transfer::Received)
+        || asks_for_messages(span)
+            && match &*span.protocol {
+                "redis" => text(span, ELEMENTS_TAKEN).is_some(),
+                _ => message_ranges(span).iter().any(|p| p.transfer == Transfer::Received),
+            }
 }
 
 fn text<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
@@ -151,6 +244,24 @@ fn jetstream(span: &Span) -> Option<MessageRange> {
 fn by_id(span: &Span) -> Option<MessageRange> {
     let place = hash64(&[span.protocol.as_bytes(), b"id", text(span, "messaging.message.id")?.as_bytes()]);
     Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: 0, last: 0 })
+}
+
+/// The hashes that an attribute lists.
+pub fn hashes<'a>(span: &'a Span, key: &str) -> impl Iterator<Item = u64> + 'a {
+    text(span, key).unwrap_or_default().split(' ').filter_map(|h| u64::from_str_radix(h, 16).ok())
+}
+
+/// Elements of Redis, each known by its content; an entry of a stream also by its id, which the reply to `XADD` tells.
+fn elements(span: &Span) -> SmallVec<[MessageRange; 1]> {
+    let at = |transfer, hash: u64| MessageRange {
+        transfer,
+        place: hash64(&[b"redis", &hash.to_le_bytes()]),
+        first: 0,
+        last: 0,
+    };
+    let listed = |key, transfer| hashes(span, key).map(move |h| at(transfer, h));
+    let put = [ENTRY_PUT, ELEMENTS_PUT].into_iter().flat_map(|key| listed(key, Transfer::Sent));
+    put.chain(listed(ELEMENTS_TAKEN, Transfer::Received)).collect()
 }
 
 #[cfg(test)]

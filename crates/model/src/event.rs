@@ -41,6 +41,8 @@ pub enum Event {
     Task(TaskEvent),
     /// The real cause behind a provisional one, or a guess at it.
     Alias(CauseAlias),
+    /// A worker has read a job from a pipe.
+    Handed(Handed),
     /// The cause of a request on one stream of a shared connection, named by the program itself.
     Stream(StreamCause),
     /// A trace context that travels beside a request's bytes. The event comes before the bytes.
@@ -166,6 +168,17 @@ pub struct CauseAlias {
     pub kind: AliasKind,
     /// When it was observed, Unix ns.
     pub time_ns: u64,
+}
+
+/// A worker has read a job from a pipe of the process that takes messages from a queue, and acts for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The provisional cause for which it acts.
+    pub provisional: u64,
+    /// When it had read the job, Unix ns.
+    pub time_ns: u64,
+    /// First bytes of the job, among which the id of its message may be.
+    pub bytes: Vec<u8>,
 }
 
 /// Bit of a cause that names a request by its HTTP/2 stream, if the other bit of [`PROVISIONAL`] is clear. The rest is

@@ -29,6 +29,8 @@ const LONGEST: u64 = 4096;
 const SAME_BROKER: f32 = 0.99;
 /// Confidence if the brokers differ but have the place's name in common: they may be of one cluster, or of two.
 const OTHER_BROKER: f32 = 0.7;
+/// Confidence if several messages had the content by which the two ends were found.
+const SAME_CONTENT: f32 = 0.6;
 
 /// Writes into a trace the links of its spans to other traces.
 pub fn fill_links<I: SpanIndex>(index: &I, trace: &mut Trace, limits: &Limits) -> Result<(), AssembleError<I::Error>> {
@@ -98,19 +100,24 @@ impl Moves {
         let mut found: Vec<Arc<Span>> = Vec::new();
         let mut seen = FxHashSet::default();
         let also = own.iter().filter(|o| o.id != span.id && same_bytes(o, span).is_some());
+        let mut doubtful = FxHashSet::default();
         for mine in message_ranges(span).into_iter().chain(also.flat_map(|o| message_ranges(o))) {
             let range = (mine.place, mine.first.saturating_sub(LONGEST))..=(mine.place, mine.last);
-            for (other, o) in self.0.range(range).flat_map(|(_, list)| list) {
-                if other.transfer != mine.transfer
-                    && other.overlaps(&mine)
-                    && in_order(&mine, span, o)
-                    && seen.insert(o.id)
-                {
-                    found.push(o.clone());
-                }
+            let moved = self.0.range(range).flat_map(|(_, list)| list);
+            let fits = |other: &MessageRange, o: &Span| {
+                other.transfer != mine.transfer && other.overlaps(&mine) && in_order(&mine, span, o)
+            };
+            let mut here: Vec<_> = moved.filter(|(other, o)| fits(other, o)).map(|(_, o)| o.clone()).collect();
+            if is_named_by_content(span) {
+                one_of(&mut here, mine.transfer, &mut doubtful);
             }
+            found.extend(here.into_iter().filter(|o| seen.insert(o.id)));
         }
         let mut found = ends(&found);
+        // What has a name of its own tells more than a text that several messages have in common.
+        if found.iter().any(|o| !doubtful.contains(&o.id)) {
+            found.retain(|o| !doubtful.contains(&o.id));
+        }
         found.sort_by_key(|o| (o.start_ns.abs_diff(span.start_ns), o.id));
         found.truncate(MAX_LINKS);
         found.sort_by_key(|o| (o.start_ns, o.id));
@@ -120,10 +127,35 @@ impl Moves {
             trace: None,
             sent: sent(o),
             evidence: Evidence::Broker,
-            confidence: if o.tuple.server == span.tuple.server { SAME_BROKER } else { OTHER_BROKER },
+            confidence: if doubtful.contains(&o.id) {
+                SAME_CONTENT
+            } else if o.tuple.server == span.tuple.server {
+                SAME_BROKER
+            } else {
+                OTHER_BROKER
+            },
         };
         found.into_iter().map(link).collect()
     }
+}
+
+/// Whether the messages of this span have no number at their broker.
+fn is_named_by_content(span: &Span) -> bool {
+    span.protocol == "redis"
+}
+
+/// One sender has put a message, and one taker gets it. Of several senders of the same content, the last one before it
+/// was taken is kept: what failed is put back with the same content. Of several takers it is the first one.
+fn one_of(all: &mut Vec<Arc<Span>>, transfer: Transfer, doubtful: &mut FxHashSet<SpanId>) {
+    let ends = ends(all);
+    let several = ends.len() > 1;
+    let one = match transfer {
+        Transfer::Received => ends.into_iter().max_by_key(|o| (o.start_ns, o.id)),
+        Transfer::Sent => ends.into_iter().min_by_key(|o| (o.end_ns, o.id)),
+    };
+    let one = one.cloned();
+    doubtful.extend(one.as_ref().filter(|_| several).map(|o| o.id));
+    *all = one.into_iter().collect();
 }
 
 /// The spans that saw their request nearest to its sender. Spans that saw the same bytes have the same sequence number,

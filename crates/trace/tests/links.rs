@@ -171,3 +171,46 @@ fn what_a_consumer_calls_belongs_to_the_fetch_that_brought_its_work_last() {
     assert_eq!(parent(4), None, "more work is asked for by nobody");
     assert_eq!(parent(14), None, "long after");
 }
+
+fn redis(id: u64, operation: &'static str, key: &'static str, elements: &'static str, at: u64) -> Span {
+    SpanBuilder::client(id)
+        .request("redis", operation, "")
+        .status(Status::Ok, None)
+        .time(at, at + MS)
+        .process(id as u32, 0, "")
+        .host(1)
+        .sequence(id as u32 * 1000, id as u32 * 1000 + 1)
+        .attr(key, elements)
+        .build()
+}
+
+#[test]
+fn an_element_of_redis_has_one_sender_and_one_taker() {
+    let (put, taken) = ("wirespan.redis.put", "wirespan.redis.taken");
+    let mut spans = vec![
+        redis(1, "LPUSH", put, "a1", T0),
+        redis(2, "LPUSH", put, "b2 c3", T0 + 10 * MS),
+        redis(3, "BRPOP", taken, "a1", T0 + 20 * MS),
+        // Failed, put aside until later, and tried again.
+        redis(4, "ZADD", put, "a1", T0 + 30 * MS),
+        redis(5, "ZPOPMIN", taken, "a1", T0 + 40 * MS),
+        // A batch; its members have a text in common with one that came before.
+        redis(6, "XADD", put, "d4 e5", T0 + 50 * MS),
+        redis(7, "XADD", put, "d4 f6", T0 + 60 * MS),
+        redis(8, "XREADGROUP", taken, "d4 e5", T0 + 70 * MS),
+        redis(9, "BRPOP", taken, "", T0 + 80 * MS),
+    ];
+    let servers: Vec<Span> = spans.iter().map(|s| at_broker(s.id.0 + 20, s)).collect();
+    spans.extend(servers);
+    let store = Mem::of(arcs(spans));
+    let links = |id| {
+        let mut trace = assemble(&store, SpanId(id), &Limits::default()).unwrap();
+        fill_links(&store, &mut trace, &Limits::default()).unwrap();
+        linked(&trace, id)
+    };
+    assert_eq!(links(3), [1]);
+    assert_eq!(links(5), [4], "the last one that has put it");
+    assert_eq!(links(1), [3], "the first one that has taken it");
+    assert_eq!(links(8), [6], "a text that several have in common tells nothing");
+    assert!(links(9).is_empty() && links(2).is_empty());
+}

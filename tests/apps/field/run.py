@@ -25,6 +25,7 @@ from servers import SERVERS  # noqa: E402
 from stack import CACHE, HERE  # noqa: E402
 from stacks import STACKS  # noqa: E402
 
+AMQP_URL = f"amqp://127.0.0.1:{SERVERS['rabbitmq'].port}"
 USERS, BACK, BEHIND = 7000, 7001, 7002  # where users come, the back, the front if a proxy is before it
 
 
@@ -66,6 +67,7 @@ class Run(services.Services):
             "MYSQL_URL": f"mysql://app:app@127.0.0.1:{SERVERS['mariadb'].port}/app",
             "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
             "BACK_URL": f"http{'s' if self.stack.tls else ''}://127.0.0.1:{BACK}",
+            **({"AMQP_URL": AMQP_URL} if "rabbitmq" in self.stack.servers else {}),
             **(self.certificate() if self.stack.tls else {}),
         }
         front = BEHIND if self.stack.proxy else USERS
@@ -111,10 +113,11 @@ class Run(services.Services):
         return said
 
     def wait_for_jobs(self):
-        """Jobs go on after the answers: until the leaf has not been asked for a while."""
-        asked, seen = self.work / "truth" / "leaf.jsonl", -1
-        for _ in range(20):
-            if seen == (seen := asked.stat().st_size):
+        """Jobs go on after the answers, some of them later: until the leaf has not been asked for a while."""
+        asked, seen, quiet = self.work / "truth" / "leaf.jsonl", -1, 0
+        for _ in range(30):
+            quiet = quiet + 1 if seen == (seen := asked.stat().st_size) else 0
+            if quiet == 2:
                 return
             time.sleep(2)
 

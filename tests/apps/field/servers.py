@@ -218,4 +218,38 @@ class Leaf(Server):
             yield {"port": said["port"], "text": said["path"], "id": said["path"].rpartition("/")[2]}
 
 
-SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Leaf)}
+class Rabbitmq(Server):
+    """A queue only: what it was asked is not the truth of anything."""
+
+    name, port = "rabbitmq", 5672
+    PROGRAM = pathlib.Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+    def missing(self):
+        return None if Rabbitmq.PROGRAM.exists() else "needs rabbitmq-server"
+
+    def start(self):
+        self.work.mkdir()
+        conf = self.work / "rabbitmq.conf"
+        conf.write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\nloopback_users = none\nlog.console = true\n")
+        env = {
+            "HOME": self.work,
+            "RABBITMQ_BASE": self.work,
+            "RABBITMQ_CONFIG_FILE": conf,
+            "RABBITMQ_MNESIA_BASE": self.work / "mnesia",
+            "RABBITMQ_LOG_BASE": self.work,
+            "RABBITMQ_NODENAME": "wirespan@localhost",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self.work / "plugins",
+            "RABBITMQ_PID_FILE": self.work / "pid",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +S 2:2 -start_epmd true",
+            "RABBITMQ_LOGS": "-",
+        }
+        self.run.spawn("epmd", ["epmd", "-address", "127.0.0.1"])
+        self.run.spawn("rabbitmq", [self.PROGRAM], **{k: str(v) for k, v in env.items()})
+        self.run.wait_port("rabbitmq", self.port)
+
+    @staticmethod
+    def asked(work):
+        return []
+
+
+SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Rabbitmq, Leaf)}

@@ -52,13 +52,14 @@ enum overlap { ALONE = 0, SEVERAL = 1, MIXED = 2 };
 /* The actor owns this cause from now on. No cause and WS_EV_INFERRED: it acts for a request that is not known. */
 static __always_inline void take(struct attribution *c, __u64 cause, __u8 evidence)
 {
-	bool busy = c->state == ACTS_OWN && (c->cause || c->evidence == WS_EV_INFERRED);
+	/* Nothing answers a delivery, so the actor may be done with it as soon as it reads on. */
+	bool busy = c->state == ACTS_OWN && (c->cause || c->evidence == WS_EV_INFERRED) && !c->delivery;
 
 	if (!cause && evidence == WS_EV_NONE)
 		c->overlap = ALONE;
 	else if (busy && c->cause != cause && c->overlap != MIXED)
 		c->overlap = c->acted ? SEVERAL : MIXED;
-	c->acted = c->framed = c->authoritative = c->woken_by_worker = 0;
+	c->acted = c->framed = c->authoritative = c->woken_by_worker = c->delivery = 0;
 	c->cause = cause;
 	c->place = c->guess = c->untrusted_cause = 0;
 	c->evidence = evidence;

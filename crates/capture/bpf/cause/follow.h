@@ -29,8 +29,7 @@ struct cause {
 /* Whether reading this socket brings work (a request or a delivery), not an answer. */
 static __always_inline bool brings_work(const struct sock_state *s)
 {
-	return s->request_direction == WS_INGRESS ||
-	       (s->delivers && (!s->cause || s->cause >> WS_NUMBER_BITS == s->cookie));
+	return s->request_direction == WS_INGRESS || brings_delivery(s);
 }
 
 /*
@@ -128,6 +127,9 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 	bool untrusted;
 	__u64 rule;
 
+	/* While it handles a request, an actor asks for the answer to what it has put into a queue itself. */
+	if (s->takes && s->asking && a->state == ACTS_OWN && a->cause && !a->delivery)
+		s->asking = 0;
 	if (s->exchange == 1 && !s->pulls && is_opened_by_another(s, a, tid, pid)) {
 		s->cause = opened_for(s, a);
 		s->evidence = s->cause ? WS_EV_CONNECT : WS_EV_INFERRED;
@@ -141,7 +143,7 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 	}
 	untrusted = is_untrusted(a, pid);
 	rule = by_rule(a);
-	if (s->pulls) {
+	if (asks_for_deliveries(s)) {
 		s->cause = 0;
 		s->evidence = WS_EV_NONE;
 		return;
@@ -160,6 +162,7 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 	if (s->shared && s->cause && s->cause != a->cause)
 		s->mixed = 1;
 	s->cause = untrusted ? 0 : a->cause;
+	s->for_delivery = a->delivery;
 	s->untrusted_cause = untrusted ? rule : 0;
 	s->evidence = untrusted ? WS_EV_INFERRED : a->evidence;
 	if (a->authoritative && a->cause && a->state == ACTS_LENT)
@@ -180,6 +183,7 @@ static __always_inline void follow_delivery(struct sock_state *s, struct attribu
 	if (a->state == ACTS_OWN && a->cause >> WS_NUMBER_BITS == s->cookie)
 		a->state = ACTS_ANSWERED;
 	take(a, exchange_id(s), how);
+	a->delivery = 1;
 }
 
 /* Facts about a message that are known before its cause is. */
@@ -252,7 +256,7 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		 */
 		if (first || s->shared || (!pid && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
-	} else if (s->delivers && (!s->cause || s->cause >> WS_NUMBER_BITS == s->cookie)) {
+	} else if (brings_delivery(s)) {
 		follow_delivery(s, a, how);
 		return 0;
 	} else if (s->shared && s->mixed) {
@@ -273,7 +277,9 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		}
 	} else if (s->cause && s->cause != a->cause) {
 		take(a, s->cause, s->evidence);
-		if (is_provisional(s->cause))
+		a->delivery = s->for_delivery;
+		a->authoritative = s->evidence == WS_EV_BROKER; /* a job from a pipe: no other work is found */
+		if (is_provisional(s->cause) && !a->authoritative)
 			a->state = ACTS_LENT;
 	} else {
 		a->acted = 0;

@@ -178,12 +178,27 @@ static __always_inline void take_verdict(struct sock_state *s)
 		s->shared = !!(v->flags & WS_V_SHARED);
 		s->delivers = !!(v->flags & WS_V_DELIVERS);
 		s->pulls = !!(v->flags & WS_V_PULLS);
+		/* The command that told user space this may still wait for its reply. */
+		if (v->flags & WS_V_TAKES && !s->takes)
+			s->asking = s->run == WS_EGRESS;
+		s->takes = !!(v->flags & WS_V_TAKES);
 	}
 }
 
 static __always_inline __u64 exchange_id(const struct sock_state *s)
 {
 	return exchange_of(s->cookie, s->exchange);
+}
+
+/* Whether the last request on this socket asks for deliveries, and whether what is read next is one. */
+static __always_inline bool asks_for_deliveries(const struct sock_state *s)
+{
+	return s->pulls && (!s->takes || s->asking);
+}
+
+static __always_inline bool brings_delivery(const struct sock_state *s)
+{
+	return s->delivers && (s->takes ? s->asking : (!s->cause || s->cause >> WS_NUMBER_BITS == s->cookie));
 }
 
 /*

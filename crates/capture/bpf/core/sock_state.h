@@ -53,6 +53,9 @@ struct sock_state {
 	__u8 mixed : 1;		   /* its requests have different causes (shared connections) */
 	__u8 delivers : 1;	   /* it brings deliveries (of a broker) to its client */
 	__u8 pulls : 1;		   /* the client sends requests for these deliveries */
+	__u8 takes : 1;		   /* only some of its requests ask for deliveries: `asking` */
+	__u8 for_delivery : 1;	   /* `cause` is a delivery that its actor had read itself */
+	__u8 asking : 1;	   /* its last request does */
 	__u8 overtaken : 1;	   /* its answer was read, and the record of this request is still to come */
 	__u8 tls;		   /* carries records of TLS, of a thread or Go program that calls a TLS library */
 	struct tls_half halves[2]; /* by ws_direction */

@@ -32,6 +32,7 @@ struct attribution {
 	__u8 writes : 1;	  /* it has sent something itself, ever */
 	__u8 answers : 1;	  /* it has answered requests that other actors have read: it gives no results back */
 	__u8 reads_answers : 1;	  /* it never sends, and reads answers to requests of other actors */
+	__u8 delivery : 1;	  /* its cause is a delivery that it has read itself */
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
 	__u32 results;		  /* lower half of the place where this actor was given its last result */
 	__u8 bound;		  /* it was made for this one request, and acts for it until it ends */

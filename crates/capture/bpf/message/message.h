@@ -137,12 +137,16 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	if (!s || !c || !t)
 		return 0;
 	a = acting_with(task, t, &runtimes);
+	if (s->takes && (bits & (MESSAGE_SENT | MESSAGE_FIRST)) == (MESSAGE_SENT | MESSAGE_FIRST))
+		s->asking = !!redis_asks(at);
 	runtime_before_message(task, t, s, a, bits, at);
 	id = bits & MESSAGE_BY_OPENER ? s->connect_tid : actor_id(task, t);
 	follow_cause(s, a, c, (__u64)id << 32 | thread_group(task, t),
 		     bits | (uses_tls(t) && tls_begins_run(task, t, s, direction) ? MESSAGE_FIRST : 0) |
 			     (t->loop && !t->runs && !t->actor ? MESSAGE_LOOP : 0));
 	runtime_after_message(task, t, s, a, c, bits, &runtimes);
+	if (s->delivers && bits & MESSAGE_FIRST)
+		note_taker();
 	if (direction == WS_INGRESS)
 		t->received_from = s->cookie;
 	return 0;
@@ -206,9 +210,9 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		note_blocks(sk, s, t, direction);
 		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number: global functions take no such pointer */
 		follow_message(s, &c,
-			       !runtime_reads_bytes(t) ? 0
-			       : where.vector	       ? user_word(where.vector)
-						       : where.buffer.base,
+			       !runtime_reads_bytes(t) && !s->takes ? 0
+			       : where.vector			    ? user_word(where.vector)
+								    : where.buffer.base,
 			       bits);
 		runtime_finish_message(t, false);
 		if (s->calls < 0xffffffff)

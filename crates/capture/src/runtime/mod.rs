@@ -25,6 +25,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &go::Go,
     &node::Node,
     &python::queue::Queues,
+    &python::heap::Heaps,
     &python::context::Contexts,
     &python::greenlet::Greenlets,
     &haproxy::HaProxy,

@@ -132,6 +132,13 @@ const PROGRAMS: &[Program] = &[
     .at("cgroup/recvmsg6")
     .on(SOCKET)
     .always(),
+    Program::tracepoint(
+        "pipe_read",
+        "Linux 2.6",
+        "jobs that a queue's worker gives to its children by a pipe",
+        "the calls of such a job are not linked with the message that asked for it",
+    )
+    .at("sys_exit"),
     Program::tracepoint("sys_exit", "Linux 2.6", "messages sent and received", "no message is seen")
         .on(SYSCALL)
         .required(),

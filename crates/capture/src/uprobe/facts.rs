@@ -24,6 +24,8 @@ pub(super) struct Facts {
 pub(crate) struct FactMaps {
     processes: MapHandle,
     epoch: MapHandle,
+    /// Processes that take messages from a queue. The kernel programs write it.
+    takers: MapHandle,
     /// Maps of runtimes, by name.
     own: HashMap<&'static str, MapHandle>,
 }
@@ -41,12 +43,17 @@ impl FactMaps {
         for name in RUNTIMES.iter().flat_map(|runtime| runtime.maps()) {
             own.insert(*name, required(name)?);
         }
-        Ok(FactMaps { processes, epoch: required("facts_epoch")?, own })
+        Ok(FactMaps { processes, epoch: required("facts_epoch")?, takers: required("takers")?, own })
     }
 
     /// A map that a runtime has named ([`crate::runtime::Runtime::maps`]).
     pub(crate) fn of_runtime(&self, name: &str) -> Option<&MapHandle> {
         self.own.get(name)
+    }
+
+    /// Whether a process was seen to take messages from a queue.
+    pub(super) fn takes(&self, pid: u32) -> bool {
+        matches!(self.takers.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
     }
 
     /// Writes new facts about a process; `all` holds them as well.

@@ -28,12 +28,14 @@ pub(crate) struct ProbeSet {
     pub(crate) at_return: bool,
     /// Another program without which this one is of no use; the program itself if there is none.
     pub(crate) needs: &'static str,
+    /// Whether only processes that take messages from a queue are probed, because the functions are called often.
+    pub(crate) for_takers: bool,
 }
 
 impl ProbeSet {
     /// Probes that run at their own addresses.
     pub(crate) fn new(program: &'static str, probes: Vec<Probe>) -> Self {
-        ProbeSet { program, probes, at_return: false, needs: program }
+        ProbeSet { program, probes, at_return: false, needs: program, for_takers: false }
     }
 
     /// Probes that run when the functions at these addresses return.
@@ -44,6 +46,11 @@ impl ProbeSet {
     /// The same set, attached only if that program is loaded as well.
     pub(crate) fn with(self, needs: &'static str) -> Self {
         ProbeSet { needs, ..self }
+    }
+
+    /// The same set, attached once a process takes messages from a queue.
+    pub(crate) fn for_takers(self) -> Self {
+        ProbeSet { for_takers: true, ..self }
     }
 }
 

@@ -36,6 +36,8 @@ struct Followed {
     born: Instant,
     look_at: Instant,
     attached: HashSet<FileId>,
+    /// Files with probes that wait until the process takes messages from a queue.
+    waiting: Vec<(CString, Arc<Plan>)>,
     links: Vec<OwnedFd>,
     facts: Vec<Facts>,
 }
@@ -90,6 +92,7 @@ impl Search {
             born: now,
             look_at: now,
             attached: HashSet::new(),
+            waiting: Vec::new(),
             links: Vec::new(),
             facts: Vec::new(),
         });
@@ -170,6 +173,12 @@ impl Search {
             let mapped = Mapped { start: mapping.start, offset: mapping.offset };
             self.attach(pid, &mapping.file, id, Some(mapped));
         }
+        if self.processes.get(&pid).is_some_and(|p| !p.waiting.is_empty()) && self.facts.takes(pid) {
+            let waiting = self.processes.get_mut(&pid).map(|p| std::mem::take(&mut p.waiting));
+            for (path, plan) in waiting.into_iter().flatten() {
+                self.attach_sets(pid, &path, &plan, true);
+            }
+        }
         let p = self.processes.get_mut(&pid)?;
         let now = Instant::now();
         p.look_at = now + if now.duration_since(p.born) < YOUNG { LOOK_YOUNG } else { LOOK };
@@ -204,7 +213,10 @@ impl Search {
                 count.fetch_add(1, Ordering::Relaxed);
             }
             if let Ok(path) = CString::new(file.as_os_str().as_bytes()) {
-                self.attach_sets(pid, &path, &plan);
+                self.attach_sets(pid, &path, &plan, false);
+                if plan.sets.iter().any(|set| set.for_takers) {
+                    self.processes.entry(pid).and_modify(|p| p.waiting.push((path, Arc::clone(&plan))));
+                }
             }
         }
         // The kernel programs follow actors once they have the facts. So facts are written after all probes are
@@ -234,9 +246,10 @@ impl Search {
         plan
     }
 
-    fn attach_sets(&mut self, pid: u32, path: &CString, plan: &Plan) {
+    /// Attaches the probes of one file: those for processes that take messages, or all others.
+    fn attach_sets(&mut self, pid: u32, path: &CString, plan: &Plan, for_takers: bool) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        for set in &plan.sets {
+        for set in plan.sets.iter().filter(|set| set.for_takers == for_takers) {
             let Some(program) = self.programs.of(set) else { continue };
             match link::attach(program, path, &set.probes, set.at_return, pid) {
                 Ok(link) => process.links.push(link),

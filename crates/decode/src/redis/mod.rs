@@ -19,6 +19,7 @@
 
 pub mod commands;
 pub mod detect;
+mod elements;
 mod emit;
 mod head;
 pub mod parse;
@@ -61,6 +62,11 @@ impl Protocol for Redis {
 
     fn pairing(&self) -> Pairing {
         Pairing::InOrder
+    }
+
+    /// `MULTI` and what follows it leave in one call.
+    fn pipelines(&self) -> bool {
+        true
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {

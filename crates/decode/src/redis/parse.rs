@@ -1,5 +1,6 @@
 //! The state machine of one Redis connection: finds heads and hands them on.
 
+use super::elements::{self, Elements, Which};
 use super::emit;
 use super::head::{command, Stop, MAX_HEAD};
 use super::reason;
@@ -23,6 +24,8 @@ pub struct RedisParser {
     text: String,
     /// The first key of a command may be shown.
     keys: bool,
+    /// The connection moves elements, which have to be seen whole.
+    moves: bool,
 }
 
 /// Where the bytes of a step lie.
@@ -32,6 +35,11 @@ struct Place {
     first: bool,
     /// Bytes are missing behind them.
     cut: bool,
+}
+
+/// Whether nothing of the reply may be kept but its code.
+fn is_secret(asked: Option<Asked>) -> bool {
+    matches!(asked, None | Some(Asked::Secret | Asked::Script))
 }
 
 impl Parser for RedisParser {
@@ -60,6 +68,10 @@ impl Parser for RedisParser {
             self.broken_off(side, out);
             self.stream(side).buf = Vec::new();
         }
+    }
+
+    fn needs_whole(&self) -> bool {
+        self.moves
     }
 
     fn buffered(&self) -> usize {
@@ -146,7 +158,7 @@ impl RedisParser {
         if lost && head.name.is_none() {
             return Err(Stop::Bad);
         }
-        let Self { client, session, text, .. } = self;
+        let Self { client, session, text, moves, .. } = self;
         if head.name.is_none() && head.tail == 0 && head.left == 0 {
             // An empty array asks nothing.
             client.begin_silent(len, 0);
@@ -156,7 +168,12 @@ impl RedisParser {
         let operation = emit::query_text(&head, text);
         let kind = session.ask(&head, text.get(..operation).unwrap_or_default(), out);
         let mut message = emit::command(&head, client.offset, kind, text, operation, session.db());
-        client.begin(&mut message, len, head.left);
+        let name = head.name.unwrap_or_default();
+        let puts = elements::puts(name.as_str());
+        *moves |= puts.is_some() || session.takes();
+        let which = puts.or_else(|| elements::strikes(name.as_str()));
+        let elements = which.map(|which| Elements::new(which, head.arguments));
+        client.begin(&mut message, len, head.left, elements);
         out(Item::Message(&message));
         drop(message);
         if head.db.is_some() {
@@ -175,8 +192,13 @@ impl RedisParser {
             return Ok(len);
         }
         let (kind, asked) = session.answer(&head);
-        let mut message = emit::reply(&head, server.offset, kind, asked.is_none_or(|a| a == Asked::Secret));
-        server.begin(&mut message, len, head.left);
+        let mut message = emit::reply(&head, server.offset, kind, is_secret(asked));
+        let elements = match asked {
+            Some(Asked::Elements | Asked::Script) => Some(Elements::new(Which::Reply, 0)),
+            Some(Asked::Entry) => Some(Elements::new(Which::Entry, 0)),
+            _ => None,
+        };
+        server.begin(&mut message, len, head.left, elements);
         out(Item::Message(&message));
         if asked == Some(Asked::Replicate) && !matches!(head.shape, Shape::Error(_)) {
             session.upgraded = true;
@@ -204,10 +226,11 @@ impl RedisParser {
         match stream.state {
             State::Skip { left } if missing < left => {
                 stream.state = State::Skip { left: left.saturating_sub(missing) };
-                return stream.pass(missing);
+                return stream.miss(missing);
             }
             State::Skip { left } if missing == left => {
-                stream.pass(missing);
+                stream.miss(missing);
+                stream.end_string();
                 return stream.next(side, out);
             }
             State::Start { .. } if !stream.buf.is_empty() => {

@@ -5,6 +5,7 @@ use super::reason;
 use super::reply::{Reply, Shape};
 use std::collections::VecDeque;
 use std::fmt::Write;
+use wirespan_model::broker::is_script;
 use wirespan_model::{Item, Kind, Side};
 
 /// Unanswered commands that are remembered.
@@ -25,6 +26,17 @@ pub(super) struct Session {
     subscribed: bool,
     monitor: bool,
     resp3: bool,
+    transaction: Transaction,
+}
+
+/// Commands between `MULTI` and `EXEC` are queued, and the reply to `EXEC` holds all of theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Transaction {
+    #[default]
+    No,
+    Open,
+    /// One of its commands takes elements.
+    Takes,
 }
 
 /// Whether commands get replies (`CLIENT REPLY`).
@@ -52,6 +64,12 @@ pub(super) enum Asked {
     Monitor,
     Replicate,
     Reset,
+    /// Its reply holds elements.
+    Elements,
+    /// So may its. Its errors are the texts of its author.
+    Script,
+    /// Its reply is the id of an entry of a stream.
+    Entry,
 }
 
 impl Session {
@@ -73,6 +91,11 @@ impl Session {
     pub(super) fn wants_first(&self) -> bool {
         let expected = matches!(self.asked.front(), None | Some(Asked::Subscribe { .. }));
         !self.resp3 && (self.subscribed || expected)
+    }
+
+    /// Whether the last command takes elements.
+    pub(super) fn takes(&self) -> bool {
+        self.asked.back() == Some(&Asked::Elements)
     }
 
     /// Takes note of a command and says whether it gets a reply.
@@ -108,10 +131,14 @@ impl Session {
             self.asked.pop_front();
             out(Item::Malformed { side: Side::Client, reason: reason::TOO_MANY_OUTSTANDING });
         }
+        let takes = super::elements::takes(name);
+        let queued = self.transaction != Transaction::No;
+        if queued && takes {
+            self.transaction = Transaction::Takes;
+        }
         self.asked.push_back(match name {
             "AUTH" | "HELLO" => Asked::Secret,
-            // The errors of scripts are the texts of their authors.
-            "EVAL" | "EVALSHA" | "EVALSHA_RO" | "EVAL_RO" | "FCALL" | "FCALL_RO" => Asked::Secret,
+            name if is_script(name) => Asked::Script,
             "SELECT" => Asked::Select(self.db),
             "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => {
                 Asked::Subscribe { left: head.arguments.max(1), answered: false }
@@ -119,6 +146,16 @@ impl Session {
             "MONITOR" => Asked::Monitor,
             "SYNC" | "PSYNC" => Asked::Replicate,
             "RESET" => Asked::Reset,
+            "MULTI" => {
+                self.transaction = Transaction::Open;
+                Asked::Plain
+            }
+            "DISCARD" | "EXEC" => match std::mem::take(&mut self.transaction) {
+                Transaction::Takes if name == "EXEC" => Asked::Elements,
+                _ => Asked::Plain,
+            },
+            "XADD" if !queued => Asked::Entry,
+            _ if takes && !queued => Asked::Elements,
             _ => Asked::Plain,
         });
         Kind::Request

@@ -1,5 +1,6 @@
 //! One direction of a Redis connection: where it is, and how to get past the bytes behind a head.
 
+use super::elements::Elements;
 use super::head::{Cursor, MAX_COUNT_LINE, MAX_ELEMENTS};
 use super::reason;
 use crate::framing::Out;
@@ -32,11 +33,13 @@ pub(super) struct Stream {
     left: u64,
     /// The message asks for an [`Item::End`].
     end: bool,
+    /// Elements of the message, if it moves any.
+    elements: Option<Box<Elements>>,
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Stream { offset: 0, state: State::Start { lost: false }, buf: Vec::new(), left: 0, end: false }
+        Stream { offset: 0, state: State::Start { lost: false }, buf: Vec::new(), left: 0, end: false, elements: None }
     }
 }
 
@@ -46,18 +49,23 @@ impl Stream {
         self.offset = self.offset.saturating_add(n);
     }
 
-    /// A message of this head length begins here, and so many elements follow.
-    pub(super) fn begin(&mut self, message: &mut Message<'_>, len: usize, left: u64) {
+    /// A message of this head length begins here, and so many strings follow. Those that are `elements` are told at its
+    /// end.
+    pub(super) fn begin(&mut self, message: &mut Message<'_>, len: usize, left: u64, elements: Option<Elements>) {
         message.head_len = len64(len);
         self.pass(message.head_len);
         self.left = left;
+        self.elements = elements.filter(|_| message.body != Body::None).map(Box::new);
+        if self.elements.is_some() {
+            message.body = Body::Open;
+        }
         self.end = message.body == Body::Open;
     }
 
     /// Elements follow that belong to no message of their own.
     pub(super) fn begin_silent(&mut self, len: usize, left: u64) {
         self.pass(len64(len));
-        (self.left, self.end) = (left, false);
+        (self.left, self.end, self.elements) = (left, false, None);
     }
 
     /// Goes on behind a head: first the rest of its line, or the `tail` of its string, then the elements.
@@ -66,6 +74,10 @@ impl Stream {
             self.state = State::Line;
         } else if tail > 0 {
             self.state = State::Skip { left: tail };
+            // Of a command, the head ends in its key.
+            if let Some(elements) = self.elements.as_mut().filter(|_| side == Side::Server) {
+                elements.begin(tail.saturating_sub(2), self.left);
+            }
         } else {
             self.next(side, out);
         }
@@ -79,7 +91,11 @@ impl Stream {
         }
         self.state = State::Start { lost: false };
         if std::mem::take(&mut self.end) {
-            out(Item::End { side, id: None, offset: self.offset, late: &Late::default() });
+            let mut late = Late::default();
+            if let Some(elements) = self.elements.take() {
+                elements.tell(&mut late.attrs);
+            }
+            out(Item::End { side, id: None, offset: self.offset, late: &late });
         }
     }
 
@@ -92,7 +108,7 @@ impl Stream {
     /// Looks for the next message.
     pub(super) fn lose(&mut self) {
         self.state = State::Start { lost: true };
-        (self.left, self.end) = (0, false);
+        (self.left, self.end, self.elements) = (0, false, None);
         self.buf.clear();
     }
 
@@ -118,7 +134,11 @@ impl Stream {
         let behind = left.saturating_sub(len64(taken));
         self.pass(len64(taken));
         self.state = State::Skip { left: behind };
+        if let Some(elements) = &mut self.elements {
+            elements.pass(bytes.get(..taken).unwrap_or_default());
+        }
         if behind == 0 {
+            self.end_string();
             if taken.checked_sub(1).and_then(|i| bytes.get(i)) == Some(&b'\n') {
                 self.next(side, out);
             } else {
@@ -174,12 +194,30 @@ impl Stream {
         line.len()
     }
 
+    /// Passes bytes inside a string that were not captured.
+    pub(super) fn miss(&mut self, missing: u64) {
+        self.pass(missing);
+        if let Some(elements) = &mut self.elements {
+            elements.lose();
+        }
+    }
+
+    /// A string inside a message is over.
+    pub(super) fn end_string(&mut self) {
+        if let Some(elements) = &mut self.elements {
+            elements.end();
+        }
+    }
+
     /// Acts on the length of a string or the count of an aggregate inside a message.
     fn counted(&mut self, side: Side, sigil: u8, count: Option<u64>, out: Out<'_>) {
         let Some(count) = count else { return self.next(side, out) };
         let elements = match sigil {
             b'$' | b'=' | b'!' => {
                 self.state = State::Skip { left: count.saturating_add(2) };
+                if let Some(elements) = &mut self.elements {
+                    elements.begin(count, self.left);
+                }
                 return;
             }
             _ if count > MAX_ELEMENTS => return self.bad(side, reason::BAD_ELEMENT, out),

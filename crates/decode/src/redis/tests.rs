@@ -1,5 +1,6 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
+mod elements;
 mod gaps;
 
 use super::commands::{Name, NAMES};

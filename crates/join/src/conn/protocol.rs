@@ -113,6 +113,10 @@ impl Conn {
         }
         self.start(protocol, env);
         let copy = match protocol.need() {
+            // Of the first such call, the rest would be lost: the kernel is told of a connection's manner too late.
+            Need::FirstCall if protocol.pipelines() => {
+                CopyRule::FirstCallOnly(env.config.copy_bytes.max(env.config.pipelined_bytes))
+            }
             Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
             Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
             Need::WholeCalls => CopyRule::EveryCall(env.config.whole_bytes),

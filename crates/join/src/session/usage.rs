@@ -1,7 +1,7 @@
 //! How a connection is used, as far as the kernel must know.
 
 use crate::conn::Ctx;
-use wirespan_model::broker::Delivers;
+use wirespan_model::broker::{takes_elements, Delivers};
 use wirespan_model::{AttrVal, Kind, Message, Side};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,9 @@ impl Usage {
         self.delivers = match (m.side, m.kind) {
             // A consumer of Kafka has connections of its own.
             (Side::Client, Kind::Request) if m.protocol == "kafka" && m.operation == "Fetch" => Some(Delivers::Pulled),
+            (Side::Client, Kind::Request) if m.protocol == "redis" && takes_elements(m.operation) => {
+                Some(Delivers::Taken)
+            }
             (Side::Server, Kind::OneWay | Kind::Request) if attr("messaging.operation.type") == Some("process") => {
                 Some(Delivers::Pushed)
             }

@@ -19,7 +19,7 @@ const SAID: f32 = 0.9;
 /// handed on without a judgement only where many such claims in a row were right.
 fn trust(evidence: Evidence) -> f32 {
     match evidence {
-        Evidence::Thread | Evidence::Coroutine | Evidence::EventLoop => 0.98,
+        Evidence::Thread | Evidence::Coroutine | Evidence::EventLoop | Evidence::Broker => 0.98,
         Evidence::ChildTask => 0.92,
         Evidence::Connect => 0.95,
         Evidence::WakeUp => 0.8,

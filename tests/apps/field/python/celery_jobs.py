@@ -1,11 +1,13 @@
-"""Celery over Redis: jobs that call a database and the leaf, one of which asks for another."""
+"""Celery over Redis or RabbitMQ: jobs that call a database and the leaf, one of which asks for another."""
+
+import os
 
 import psycopg
 import requests
 from celery import Celery
 from shared import DATABASE_URL, LEAF, REDIS_PORT
 
-app = Celery("shop", broker=f"redis://127.0.0.1:{REDIS_PORT}/1")
+app = Celery("shop", broker=os.environ.get("AMQP_URL", f"redis://127.0.0.1:{REDIS_PORT}/1"))
 
 
 @app.task

@@ -1,6 +1,6 @@
 """Node: web frameworks, with drivers that multiplex one connection, pools, and HTTP clients."""
 
-from stack import LOOPS, App, Stack
+from stack import LOOPS, QUEUES, App, Stack
 from stacks import proxies
 
 
@@ -28,5 +28,12 @@ STACKS = {
         LOOPS,
         back=node("fastify.mjs"),
         proxy=proxies.NGINX,
+    ),
+    "bullmq": Stack(
+        "Node: Express gives jobs to BullMQ by Redis",
+        node("bull_front.mjs"),
+        QUEUES,
+        routes=("job", "chain", "later", "retry"),
+        jobs=node("bull_jobs.mjs"),
     ),
 }

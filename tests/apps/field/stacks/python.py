@@ -164,6 +164,14 @@ STACKS = {
         routes=("job", "chain", "retry"),
         jobs=CELERY_THREADS,
     ),
+    "celery-rabbitmq": Stack(
+        "Python: Flask on gunicorn gthread gives jobs to Celery by RabbitMQ, in processes",
+        FLASK_CELERY,
+        QUEUES,
+        routes=("job", "chain", "retry"),
+        servers=("leaf", "redis", "postgresql", "rabbitmq"),
+        jobs=CELERY,
+    ),
     "rq": Stack(
         "Python: Flask on gunicorn gthread gives jobs to RQ by Redis", FLASK_RQ, QUEUES, routes=("job", "two"), jobs=RQ
     ),

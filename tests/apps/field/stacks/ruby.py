@@ -1,6 +1,8 @@
 """Ruby: Sinatra on Puma, with packages of the system."""
 
-from stack import THREADS, App, Stack
+import dataclasses
+
+from stack import QUEUES, THREADS, App, Stack
 from stacks.go import go
 
 ROUTES = ("seq", "par", "tx", "nest", "deep", "later", "stream")
@@ -16,6 +18,16 @@ def puma(*options, **env):
     )
 
 
+SIDEKIQ_PACKAGES = ("ruby-sinatra", "ruby-sidekiq", "ruby-pg")
+SIDEKIQ_FRONT = App(
+    ["puma", "-q", "-b", "tcp://127.0.0.1:{port}", "-e", "production", "-t", "8:8", "{here}/ruby/sidekiq_front.ru"],
+    programs=("puma",),
+    packages=SIDEKIQ_PACKAGES,
+)
+SIDEKIQ = dataclasses.replace(
+    SIDEKIQ_FRONT, command=["sidekiq", "-c", "4", "-r", "{here}/ruby/sidekiq_jobs.rb"], programs=("sidekiq",)
+)
+
 STACKS = {
     "sinatra": Stack(
         "Ruby: Sinatra on Puma, Sequel, redis-rb, Net::HTTP in front of Go's net/http",
@@ -30,5 +42,12 @@ STACKS = {
         THREADS,
         routes=ROUTES,
         back=puma("-t", "1:16"),
+    ),
+    "sidekiq": Stack(
+        "Ruby: Sinatra on Puma gives jobs to Sidekiq by Redis",
+        SIDEKIQ_FRONT,
+        QUEUES,
+        routes=("job", "chain", "later", "retry"),
+        jobs=SIDEKIQ,
     ),
 }

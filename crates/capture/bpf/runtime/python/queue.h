@@ -4,6 +4,9 @@
  * the cause of the actor that puts it; the thread or greenlet that gets the item acts for that cause, whichever was
  * woken for it. An item is known by its address, which it keeps while it is in the queue. src/runtime/python/queue.rs
  * finds the functions.
+ *
+ * A list that heapq keeps in order is such a queue, too: that of timers of an event loop, and of jobs with a priority.
+ * The work that a process has taken from a broker and puts off waits there. Only such processes are asked (heap.rs).
  */
 #ifndef WS_PYTHON_QUEUE_H
 #define WS_PYTHON_QUEUE_H
@@ -42,6 +45,20 @@ static __always_inline void python_got(struct attribution *a, const struct carri
 		actor_drop(item);
 	}
 	python_works(a, job);
+}
+
+#define PY_LIST_ITEMS 24 /* struct PyListObject: ob_item */
+
+/*
+ * An actor pops the first item of a heap. If the item carries nothing, the timer of an event loop is for no delivery:
+ * without this, a timer that sets itself anew would carry the last delivery for ever.
+ */
+static __always_inline void python_popped(struct task_state *t, struct attribution *a, const struct carrier_key *item)
+{
+	if (actor_carried(item) || a->authoritative)
+		python_got(a, item);
+	else if (t->loop && a == &t->acts && a->delivery)
+		actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
 }
 
 /* Words of the name "gevent._gevent_cqueue.SimpleQueue", and where the name of the class begins in it. */
@@ -84,6 +101,14 @@ int WS_UPROBE(python_queue)
 		if (gevent_is_simple(WS_FN_ARG1(ctx)))
 			item.object = WS_FN_ARG2(ctx);
 		break;
+	case PYTHON_PUSHED:
+		item.object = user_word(WS_FN_ARG2(ctx) + sizeof(__u64));
+		break;
+	case PYTHON_POPPED:
+		item.object = user_word(user_word(WS_FN_ARG2(ctx) + PY_LIST_ITEMS));
+		if (item.object)
+			python_popped(t, acting(task, t), &item);
+		return 0;
 	case PYTHON_GOT:
 		item.object = WS_FN_RESULT(ctx);
 		if (item.object)

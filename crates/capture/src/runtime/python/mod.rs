@@ -5,11 +5,13 @@
 //! | here | the interpreter's own locks, and the modules that a program is likely to load |
 //! | [`greenlet`] | greenlets (gevent, eventlet) |
 //! | [`queue`] | jobs of executors |
+//! | [`heap`] | timers, and jobs with a priority |
 //! | [`context`] | jobs that run in a copy of their maker's context |
 //! | [`tables`] | functions without a symbol, by name |
 
 pub(super) mod context;
 pub(super) mod greenlet;
+pub(super) mod heap;
 pub(super) mod queue;
 pub(super) mod tables;
 
@@ -29,8 +31,9 @@ const FACTS: &str = "python_facts";
 const RUNTIME: &str = "_PyRuntime";
 
 /// Modules that are probed: their folder below that of the interpreter's version, and how their file names begin.
-const MODULES: [(&str, &str); 4] = [
+const MODULES: [(&str, &str); 5] = [
     ("lib-dynload", "_queue."),
+    ("lib-dynload", "_heapq."),
     ("lib-dynload", "_contextvars."),
     ("site-packages/greenlet", "_greenlet."),
     ("site-packages/gevent", "_gevent_cqueue."),
