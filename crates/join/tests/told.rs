@@ -90,6 +90,34 @@ fn a_server_that_is_not_read_gets_its_span_from_the_client() {
 }
 
 #[test]
+fn a_library_met_in_the_middle_of_an_exchange_costs_no_span() {
+    let mut stage = Stage::new();
+    let (mut c, mut s) = (End::client(1), End::server(2));
+    shake_hands(&mut stage, &mut c, &mut s);
+    // The client's library is read from its first answer on.
+    for (n, at) in (0..3).map(|n| (n, T0 + 10 * n * MS)) {
+        let (request, answer) = (get("/told"), ok(300));
+        let (asked, answered) = (record(23, request.len()), record(23, answer.len()));
+        let seqs = [c.seq[1], s.seq[1]];
+        stage.event(c.send(at, &asked));
+        if n > 0 {
+            stage.event(plain(&c, Direction::Egress, at, &request, seqs[0]));
+        }
+        stage.event(s.recv(at + MS, &asked));
+        stage.event(plain(&s, Direction::Ingress, at + MS, &request, seqs[0]));
+        stage.event(s.send(at + 2 * MS, &answered));
+        stage.event(plain(&s, Direction::Egress, at + 2 * MS, &answer, seqs[1]));
+        stage.event(c.recv(at + 3 * MS, &answered));
+        stage.event(plain(&c, Direction::Ingress, at + 3 * MS, &answer, seqs[1]));
+    }
+    stage.finish();
+    let clients = of(&stage.spans, TapSide::ClientProcess);
+    let told = |s: &&Span| s.attrs.iter().any(|(key, _)| key == "wirespan.read_at");
+    assert_eq!(clients.iter().map(told).collect::<Vec<_>>(), [true, false, false], "{clients:#?}");
+    assert_eq!(of(&stage.spans, TapSide::ServerProcess).len(), 3);
+}
+
+#[test]
 fn bytes_that_this_end_did_not_move_make_no_span() {
     let mut stage = Stage::new();
     let (mut c, mut s) = (End::client(1), End::server(2));

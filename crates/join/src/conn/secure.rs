@@ -9,7 +9,7 @@ use crate::joiner::Env;
 use crate::session::{Ending, Session};
 use crate::tls::{starts_record, Tls};
 use wirespan_decode::Pairing;
-use wirespan_model::{DataEvent, Span, Transport};
+use wirespan_model::{DataEvent, Direction, Span, Transport};
 
 /// First calls of a connection that are examined for the start of a TLS record.
 const MAX_EXAMINED: u8 = 4;
@@ -57,7 +57,7 @@ impl Conn {
     pub(super) fn secure(&mut self, d: &mut DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) -> bool {
         if d.plaintext {
             if !self.secure.is_plaintext() {
-                self.begin_plaintext(env, sink);
+                self.begin_plaintext(d.direction, env, sink);
             }
         } else if self.secure.tls.is_none() {
             let examined = &mut self.secure.examined;
@@ -84,18 +84,19 @@ impl Conn {
         }
         let plaintext = self.secure.is_plaintext();
         for d in ready {
+            self.reads(&d);
             self.next(d, env, sink);
         }
         plaintext
     }
 
     /// Starts anew with the first plaintext: anything read from the ciphertext no longer matters.
-    fn begin_plaintext(&mut self, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+    fn begin_plaintext(&mut self, direction: Direction, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         if self.protocol.is_reading() {
             self.wind_up(Ending::Closed, env, sink);
         }
         env.stats.plaintext_connections += 1;
-        self.secure.told = None;
+        self.begins_to_read(direction);
         self.facts.bytes = Bytes::default();
         self.protocol.mode = Mode::undecided();
         self.protocol.copy = None;

@@ -32,6 +32,8 @@ pub(super) struct Told {
     waiting: VecDeque<Span>,
     /// The other end has told a span.
     heard: bool,
+    /// Plaintext of this end is read now: requests from this sequence number on are read here.
+    until: Option<u32>,
 }
 
 impl Told {
@@ -52,6 +54,11 @@ impl Told {
 
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether a request that begins at this sequence number is read at this end.
+    fn is_read_here(&self, seq: u32) -> bool {
+        self.until.is_some_and(|until| seq.wrapping_sub(until) as i32 >= 0)
     }
 
     /// The span of this end, from that of the other end. `None` if this end did not move the request, or, unless it is
@@ -133,11 +140,41 @@ impl Conn {
         self.secure.told.is_some()
     }
 
+    /// The first plaintext of this end was read, of a message in this direction. The library may have been met in the
+    /// middle of an exchange: its request was sent unread, and only the other end can tell of it.
+    pub(super) fn begins_to_read(&mut self, direction: Direction) {
+        if direction == self.of_requests() {
+            self.secure.told = None;
+        }
+    }
+
+    /// A piece of plaintext of this end was read, and has a place among the ciphertext if that is known.
+    pub(super) fn reads(&mut self, d: &DataEvent) {
+        if self.secure.told.is_none() || d.direction != self.of_requests() {
+            return;
+        }
+        match (&mut self.secure.told, d.seq) {
+            (Some(told), Some(seq)) => told.until = told.until.or(Some(seq)),
+            (told, _) => *told = None,
+        }
+    }
+
+    /// In which direction the requests of this end go.
+    fn of_requests(&self) -> Direction {
+        if self.facts.role == Role::Client {
+            Direction::Egress
+        } else {
+            Direction::Ingress
+        }
+    }
+
     /// Takes a span of the other end.
     pub(crate) fn hear(&mut self, span: Span, env: &mut Env, sink: &mut dyn FnMut(Span)) {
         let Some(told) = &mut self.secure.told else { return };
         // The messages of a handshake were in clear, and this end has read them itself.
-        if span.request_seq.is_none() || span.protocol == "tls" {
+        let Some(seq) = span.request_seq.filter(|_| span.protocol != "tls") else { return };
+        if told.is_read_here(seq) {
+            self.secure.told = None;
             return;
         }
         told.heard = true;
