@@ -312,6 +312,22 @@ fn a_thread_that_waits_within_its_call_keeps_its_request() {
     check(test, 1, OVERLAPPING, 0.98, Command::new(&program));
 }
 
+/// What is read after the answer, on a socket that can send nothing more, is not the next request.
+#[test]
+fn the_rest_of_a_request_is_no_request() {
+    let test = "causes_rest";
+    if !can_trace(test) || !has(test, &["python3"]) {
+        return;
+    }
+    let python = || {
+        let mut command = Command::new("python3");
+        command.arg(app("rest.py"));
+        command
+    };
+    check(test, 1, LIGHT, 0.98, python());
+    check(test, 1, OVERLAPPING, 0.98, python());
+}
+
 /// Builds the Go program; `stripped` without symbols.
 fn go(dir: &Path, stripped: bool) -> std::path::PathBuf {
     let program = dir.join(if stripped { "go-stripped" } else { "go" });

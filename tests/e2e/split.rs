@@ -104,9 +104,9 @@ fn an_agent_sends_to_a_server_that_answers() {
     server.end();
 }
 
-/// The shapes: a saturated thread pool, whose claims by wake-up are on trial; an event loop; and nginx before PHP
-/// processes, which read several requests before they act for one, so that their causes are inferred.
-const SHAPES: &[&str] = &["c-pool-full", "node", "php-fpm"];
+/// The shapes: a saturated thread pool, whose claims by wake-up are on trial; an event loop; and a reactor, most of
+/// whose causes are inferred.
+const SHAPES: &[&str] = &["c-pool-full", "node", "java-reactor"];
 const REQUESTS: u32 = 60;
 /// Longest wait for a call's span: at most ten seconds for its cause, then the link and the store.
 const SECONDS: Duration = Duration::from_secs(20);
@@ -210,7 +210,7 @@ fn a_server_has_the_traces_of_its_agent_while_both_run_and_after_a_kill() {
         whole(&servers)
     });
     println!("after {:?}: {}", ended.elapsed(), compare(&servers, &work, "text"));
-    if let Some(kinds) = reports["php-fpm"]["evidence"].as_array() {
+    if let Some(kinds) = reports["java-reactor"]["evidence"].as_array() {
         assert!(kinds.iter().any(|kind| kind["evidence"] == "inferred"), "no cause was inferred: {reports}");
     }
     let own = dir.path().join("own.jsonl");

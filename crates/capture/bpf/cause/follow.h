@@ -11,6 +11,8 @@
  *  - An actor that reads a delivery of a broker acts for it as for a request. A request for more deliveries has no
  *    cause.
  *  - A message of very few bytes is no request: a loop may wake itself by sending such bytes to its own socket.
+ *  - What is received on a socket that was shut down for sending is no request: PHP-FPM reads the rest of a request
+ *    after its answer.
  *  - If another actor has answered the request that this actor had read, then later calls of this actor belong to
  *    another request: the process hands work from actor to actor.
  *
@@ -198,6 +200,7 @@ enum message_bits {
 	MESSAGE_GOES_ON = 64,	/* more of the last send */
 	MESSAGE_BEGINS = 128,	/* the first request */
 	MESSAGE_CONNECTS = 256, /* no message: the connection is being opened */
+	MESSAGE_REST = 512,	/* the socket can send no answer any more, so what it receives is no request */
 };
 
 #define MESSAGE_NEXT (MESSAGE_ANSWERS | MESSAGE_GOES_ON | MESSAGE_BEGINS | MESSAGE_CONNECTS)
@@ -240,7 +243,7 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 			follow_answer(s, a, c, first, pid);
 			return 0;
 		}
-		if (bits & MESSAGE_SHORT && s->exchange <= 1)
+		if (bits & MESSAGE_REST || (bits & MESSAGE_SHORT && s->exchange <= 1))
 			return 0;
 		/* A client that sends the next request has got its answer, maybe from another actor. */
 		if (!s->shared && a->cause >> WS_NUMBER_BITS == s->cookie && a->state == ACTS_OWN)

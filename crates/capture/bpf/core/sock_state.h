@@ -4,6 +4,7 @@
 #define WS_SOCK_STATE_H
 
 #define WS_NO_DIRECTION 0xff
+#define SEND_SHUTDOWN 2 /* of sock.sk_shutdown: this end has said that it sends nothing more */
 #define WS_YOUNG_CIPHERTEXT_CALLS 32
 #define WS_CIPHERTEXT_BYTES 16 /* of each call, once its plaintext is read: the header of a TLS record */
 

@@ -60,8 +60,6 @@ struct flow_tcp {
 #define FLOW_FIELD(p, field) ((p)->field)
 #define FLOW_PROBE(p, field) BPF_CORE_READ(p, field)
 
-#define SEND_SHUTDOWN 2
-
 /*
  * Reads the counts of a socket that the verifier knows, while TCP holds its lock or is idle. Bytes handed to TCP count,
  * even if they are not sent yet.

@@ -165,6 +165,14 @@ static __always_inline void note_blocks(struct sock *sk, const struct sock_state
 		t->blocks = !(BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK);
 }
 
+/* MESSAGE_REST if this socket, on which requests come, was shut down for sending. */
+static __always_inline __u32 rest_of_request(struct sock *sk, const struct sock_state *s, __u8 direction)
+{
+	if (!sk || direction != WS_INGRESS || s->request_direction != WS_INGRESS)
+		return 0;
+	return BPF_CORE_READ(sk, sk_shutdown) & SEND_SHUTDOWN ? MESSAGE_REST : 0;
+}
+
 /*
  * Makes the record of a call. `sk` is NULL on the rung that has no pointer trusted by the verifier; then calls are not
  * paired. `seq` is the sequence number of the first byte if `flags` has WS_F_HAS_SEQ. `enter_ns` is 0 if it was not
@@ -206,7 +214,7 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 
 		first = turn(s, direction); /* before the actor is found: another thread may read the answer */
 		bits |= runtime_find_task(task, t, s, bits) | (first ? MESSAGE_FIRST : 0) | (uring ? MESSAGE_LOOP : 0) |
-			(ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0);
+			(ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0) | rest_of_request(sk, s, direction);
 		note_blocks(sk, s, t, direction);
 		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number: global functions take no such pointer */
 		follow_message(s, &c,
