@@ -155,7 +155,8 @@ impl CaptureThread {
         let CaptureThread { joiner, batch, nat, .. } = &mut self;
         joiner.finish(&mut |span| keep(batch, nat, span));
         self.publish();
-        // The last batch waits for room in the queue: dropping it would gain nothing now.
+        // The last batches wait for room in the queue: dropping them would gain nothing now.
+        let _ = out.send(Batch::Wakes(self.enricher.host_id(), self.joiner.wakes()));
         let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
     }
 
@@ -194,6 +195,11 @@ impl CaptureThread {
 
     /// Sends the batch, or the report that there is none.
     fn send(&mut self, out: &Sender<Batch>) {
+        let wakes = self.joiner.wakes();
+        if !wakes.is_empty() {
+            // If the queue is full, the spans are dropped, too, and counted.
+            let _ = out.try_send(Batch::Wakes(self.enricher.host_id(), wakes));
+        }
         if self.batch.is_empty() {
             let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports
             return;

@@ -7,6 +7,7 @@ use super::QUEUE;
 use crate::clock::now_ns;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wirespan_model::event::Wake;
 use wirespan_model::Span;
 use wirespan_trace::{Solver, SolverConfig};
 
@@ -34,6 +35,11 @@ impl Inference {
             self.solver.push(span, &mut |s| ready.push(s));
         }
         ready
+    }
+
+    /// Takes which threads were woken by which answers.
+    pub(super) fn take_wakes(&mut self, host_id: u64, wakes: &[Wake]) {
+        wakes.iter().for_each(|wake| self.solver.wake(host_id, wake));
     }
 
     /// Wall time passed: some of the spans that wait may be due.

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use telemetry::WithoutTelemetry;
 use traces::TraceOutputs;
+use wirespan_model::event::Wake;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::MetricsExporter;
@@ -150,6 +151,16 @@ impl Pipeline {
             None => batch,
         };
         self.hand_on(ready);
+    }
+
+    /// Takes what the kernel tells of threads that were woken by answers, for the inference.
+    pub(crate) fn take_wakes(&mut self, host_id: u64, wakes: &[Wake]) {
+        if let Some(record) = &mut self.record {
+            record.take_wakes(host_id, wakes);
+        }
+        if let Some(inference) = &mut self.inference {
+            inference.take_wakes(host_id, wakes);
+        }
     }
 
     /// Takes flows of a window.

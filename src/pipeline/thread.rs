@@ -3,6 +3,7 @@
 use super::Pipeline;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
+use wirespan_model::event::Wake;
 use wirespan_model::{Flow, Span};
 
 /// What the other threads send to the out thread.
@@ -11,6 +12,8 @@ pub(crate) enum Batch {
     Spans(Vec<Arc<Span>>),
     /// Spans of SDKs. They say nothing about what the kernel had written at that time.
     Reported(Vec<Arc<Span>>),
+    /// Which threads of this host were woken by which answers.
+    Wakes(u64, Vec<Wake>),
     /// Flows of a window.
     Flows(Vec<Flow>),
     /// Everything that the kernel had written was read, and no span was finished.
@@ -27,6 +30,7 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
                 pipeline.take(spans);
             }
             Ok(Batch::Reported(spans)) => pipeline.take(spans),
+            Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),
             Err(RecvTimeoutError::Timeout) => {}

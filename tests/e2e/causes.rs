@@ -22,10 +22,10 @@ use wirespan_model::{Direction, Event, Role};
 /// The load on a program.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    users: u32,
-    requests: u32,
+    pub(crate) users: u32,
+    pub(crate) requests: u32,
     /// Time that the back end takes for an answer.
-    takes: Duration,
+    pub(crate) takes: Duration,
 }
 
 pub(crate) const LIGHT: Load = Load { users: 1, requests: 60, takes: Duration::from_millis(1) };
@@ -34,22 +34,22 @@ pub(crate) const OVERLAPPING: Load = Load { users: 3, requests: 300, takes: Dura
 pub(crate) const SATURATED: Load = Load { users: 12, requests: 500, takes: Duration::from_millis(3) };
 
 /// The first requests are not judged, because nothing is known yet of threads that slept when tracing began.
-const WARM_UP: u32 = 8;
+pub(crate) const WARM_UP: u32 = 8;
 
 /// Numbers of right, lost and wrong links.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-struct Links {
-    right: u32,
-    wrong: u32,
-    lost: u32,
+pub(crate) struct Links {
+    pub(crate) right: u32,
+    pub(crate) wrong: u32,
+    pub(crate) lost: u32,
 }
 
 impl Links {
-    fn all(self) -> u32 {
+    pub(crate) fn all(self) -> u32 {
         self.right + self.wrong + self.lost
     }
 
-    fn share(self) -> f64 {
+    pub(crate) fn share(self) -> f64 {
         f64::from(self.right) / f64::from(self.all().max(1))
     }
 }
@@ -127,7 +127,7 @@ fn ask(port: u16, next: &AtomicU32, until: u32) {
 }
 
 /// The number behind `/KIND/` in the first line of a payload.
-fn number(payload: &[u8], kind: &str) -> Option<u32> {
+pub(crate) fn number(payload: &[u8], kind: &str) -> Option<u32> {
     let text = std::str::from_utf8(payload.get(..payload.len().min(40))?).ok()?;
     let rest = &text[text.find(&format!("/{kind}/"))? + 3..];
     rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()
@@ -149,7 +149,13 @@ fn listening(child: &mut Child) -> u16 {
 }
 
 /// Starts a program with the back end's port as its last argument, and sends it requests.
-fn links(mut program: Command, load: Load) -> Links {
+fn links(program: Command, load: Load) -> Links {
+    let (events, port, back) = events(program, load);
+    judge(&events, port, back)
+}
+
+/// The same; returns what was captured, and the ports of the program and of the back end.
+pub(crate) fn events(mut program: Command, load: Load) -> (Vec<Event>, u16, u16) {
     let back = back_end(load.takes);
     let options = Options { young_bytes: u32::MAX, ..Options::default() };
     let mut capture = Capture::open(&options, &Targets::default()).unwrap();
@@ -192,7 +198,7 @@ fn links(mut program: Command, load: Load) -> Links {
     assert!(load_thread.join().unwrap(), "a request failed");
     let lost = capture.counters().into_iter().find(|c| c.0 == "lost_ring_full").unwrap().1;
     assert_eq!(lost, 0, "records were lost");
-    judge(&events, port, back)
+    (events, port, back)
 }
 
 struct KillAtEnd(u32);

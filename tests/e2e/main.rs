@@ -32,3 +32,4 @@ mod split;
 mod tcp;
 mod tls;
 mod verdicts;
+mod woken;

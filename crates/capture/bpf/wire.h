@@ -24,7 +24,16 @@ enum ws_size {
 	WS_FLOW_BLOCK = 64,	/* sockets of flows whose use is noted together */
 };
 
-enum ws_kind { WS_DATA = 1, WS_SOCKET = 2, WS_TASK = 3, WS_ALIAS = 4, WS_TROUBLE = 5, WS_HANDED = 6, WS_CONTEXT = 8 };
+enum ws_kind {
+	WS_DATA = 1,
+	WS_SOCKET = 2,
+	WS_TASK = 3,
+	WS_ALIAS = 4,
+	WS_TROUBLE = 5,
+	WS_HANDED = 6,
+	WS_WAKE = 7,
+	WS_CONTEXT = 8,
+};
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
 enum ws_transport { WS_TCP = 1, WS_UDP = 2, WS_UNIX_STREAM = 3, WS_UNIX_DGRAM = 4 };
@@ -242,6 +251,20 @@ struct ws_handed {
 	__u64 provisional;
 };
 
+/*
+ * An event loop that has read an answer wakes a thread that waits in the middle of a request: probably with that
+ * answer. `socket` and `read_ns` are those of the read (`exit_ns` of its record), `cause` is that of the woken thread.
+ */
+struct ws_wake {
+	__u8 kind;
+	__u8 pad[3];
+	__u32 pid;
+	__u64 time_ns;
+	__u64 socket;
+	__u64 read_ns;
+	__u64 cause;
+};
+
 struct ws_life {
 	__u32 pid;
 	__u32 change; /* enum ws_task_change */
@@ -439,6 +462,7 @@ _Static_assert(sizeof(struct ws_trouble) == 32, "contract");
 _Static_assert(sizeof(struct ws_task) == 64, "contract");
 _Static_assert(sizeof(struct ws_alias) == 32, "contract");
 _Static_assert(sizeof(struct ws_handed) == 24, "contract");
+_Static_assert(sizeof(struct ws_wake) == 40, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
 _Static_assert(sizeof(struct ws_flow_drop) == 8, "contract");

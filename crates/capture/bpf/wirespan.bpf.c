@@ -29,6 +29,7 @@
 #include "cause/exchanges.h"
 #include "cause/follow.h"
 #include "cause/pipe.h"
+#include "cause/answer.h"
 
 /* Which actor a thread runs. */
 #include "runtime/runtimes.h"

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::broker::Delivers;
 use wirespan_model::event::{
     exchange_socket, Actor, AliasKind, CauseAlias, ContextEvent, Handed, SocketChange, StreamCause, TaskChange,
-    TcpTotals, TcpTrouble, TroubleKind, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS,
+    TcpTotals, TcpTrouble, TroubleKind, Wake, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS,
     STREAM_BITS,
 };
 use wirespan_model::{
@@ -214,6 +214,12 @@ fn trouble(record: &[u8], clock: &Clock) -> Option<Event> {
     }))
 }
 
+fn wake(record: &[u8], clock: &Clock) -> Option<Event> {
+    let w = contract::Wake::read(record)?;
+    let (read_ns, time_ns) = (clock.to_unix(w.read_ns), clock.to_unix(w.time_ns));
+    Some(Event::Wake(Wake { pid: w.pid, socket: SocketId(w.socket), read_ns, cause: w.cause, time_ns }))
+}
+
 fn context(record: &[u8], clock: &Clock) -> Option<Event> {
     let c = Context::read(record)?;
     Some(Event::Context(ContextEvent {
@@ -286,6 +292,7 @@ fn read_one(record: &[u8], clock: &Clock) -> Result<Event, BadRecord> {
         WS_TASK => task(record, clock),
         WS_ALIAS => alias(record, clock),
         WS_TROUBLE => trouble(record, clock),
+        WS_WAKE => wake(record, clock),
         WS_CONTEXT => context(record, clock),
         WS_HANDED => handed(record, clock),
         _ => None,
@@ -301,13 +308,13 @@ mod tests {
     fn short_and_unknown_records_are_errors() {
         let clock = Clock::now();
         for kind in 0..=255u8 {
-            for len in [0usize, 1, 8, 31, 32, 63, 64, 151, 152, 200] {
+            for len in [0usize, 1, 8, 31, 32, 39, 40, 63, 64, 151, 152, 200] {
                 let mut record = vec![0xffu8; len];
                 if let Some(first) = record.first_mut() {
                     *first = kind;
                 }
                 let read = read(&record, &clock, &mut Vec::new());
-                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4 | 5, 32..) | (8, 63..));
+                let long_enough = matches!((kind, len), (2, 152..) | (3, 64..) | (4 | 5, 32..) | (7, 40..) | (8, 63..));
                 // A data record full of 0xff claims 65535 payload bytes that are not there.
                 assert_eq!(read.is_ok(), long_enough, "kind {kind}, {len} bytes");
             }

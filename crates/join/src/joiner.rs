@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTrouble};
+use wirespan_model::event::{Actor, AliasKind, ContextEvent, SocketChange, StreamCause, TaskChange, TcpTrouble, Wake};
 use wirespan_model::{DataEvent, Endpoint, Event, Resource, SocketEvent, SocketId, Span, Transport};
 
 /// Most verdicts kept while none are fetched.
@@ -121,6 +121,7 @@ impl Joiner {
                 self.env.stats.resolved_causes += u64::from(a.kind == AliasKind::Name);
                 self.waiting.get_or_insert_default().causes.resolve(&a);
             }
+            Event::Wake(wake) => self.waiting.get_or_insert_default().causes.wake(wake),
         }
     }
 
@@ -347,6 +348,11 @@ impl Joiner {
     /// Takes the verdicts since the last call, oldest first, for the kernel's table of connections.
     pub fn verdicts(&mut self) -> Vec<(SocketId, Verdict)> {
         std::mem::take(&mut self.env.verdicts)
+    }
+
+    /// Takes the wake-ups whose cause is known since the last call: evidence for the inference, which has the spans.
+    pub fn wakes(&mut self) -> Vec<Wake> {
+        self.waiting.as_mut().map_or(Vec::new(), |waiting| waiting.causes.wakes())
     }
 
     /// Counters.

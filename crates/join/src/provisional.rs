@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::event::{is_provisional, AliasKind, CauseAlias};
+use wirespan_model::event::{is_provisional, AliasKind, CauseAlias, Wake};
 use wirespan_model::{Evidence, Span};
 
 /// How long a span waits for its real cause after its end, ns. A trace waits equally long for its spans.
@@ -36,6 +36,10 @@ pub(crate) struct ProvisionalCauses {
     before: FxHashMap<u64, u64>,
     /// Provisional causes with an entry above and the time of the entry (Unix ns), oldest first.
     known: VecDeque<(u64, u64)>,
+    /// Wake-ups of threads with a provisional cause, and when they came (Unix ns), oldest first; and those that need
+    /// not wait any longer.
+    waking: VecDeque<(u64, Wake)>,
+    woken: Vec<Wake>,
     /// Number of waiting spans.
     held: usize,
     last_ns: u64,
@@ -55,6 +59,21 @@ impl ProvisionalCauses {
         }
         list.push(span);
         self.held += 1;
+    }
+
+    /// Takes a wake-up. It waits if the woken thread has a provisional cause.
+    pub(crate) fn wake(&mut self, wake: Wake) {
+        self.last_ns = self.last_ns.max(wake.time_ns);
+        if is_provisional(wake.cause) {
+            self.waking.push_back((self.last_ns, wake));
+        } else if self.woken.len() < MAX_KEPT {
+            self.woken.push(wake);
+        }
+    }
+
+    /// Takes the wake-ups that need not wait any longer. Without a real cause they have the provisional one.
+    pub(crate) fn wakes(&mut self) -> Vec<Wake> {
+        std::mem::take(&mut self.woken)
     }
 
     /// Takes what is known of a provisional cause.
@@ -113,6 +132,16 @@ impl ProvisionalCauses {
                 sink(span);
             }
         }
+        while let Some((since, mut wake)) = self.waking.front().copied() {
+            if now_ns.saturating_sub(since) < WAIT_NS && self.waking.len() <= MAX_KEPT {
+                break;
+            }
+            self.waking.pop_front();
+            wake.cause = self.real.get(&wake.cause).copied().filter(|real| *real != 0).unwrap_or(wake.cause);
+            if self.woken.len() < MAX_KEPT {
+                self.woken.push(wake);
+            }
+        }
         while let Some((since, provisional)) = self.known.front().copied() {
             if now_ns.saturating_sub(since) < KNOWN_NS && self.known.len() <= MAX_KEPT {
                 break;
@@ -161,6 +190,7 @@ fn set_real_cause(span: &mut Span, cause: u64) {
 mod tests {
     use super::*;
     use wirespan_model::event::PROVISIONAL;
+    use wirespan_model::SocketId;
 
     fn span(cause: u64, end_ns: u64) -> Span {
         Span { cause: Some(cause), cause_evidence: Some(Evidence::WakeUp), end_ns, ..Span::default() }
@@ -223,6 +253,21 @@ mod tests {
         assert_eq!(causes.give_up(100 + WAIT_NS, &mut |s| out.push(s)), 1);
         let expected = [(Some(9), Some(Evidence::WakeUp)), (Some(9), Some(Evidence::Inferred)), (None, None)];
         assert_eq!(causes_of(&out), expected);
+    }
+
+    #[test]
+    fn a_wake_up_of_a_worker_waits_for_its_real_cause() {
+        let wake = |cause| Wake { pid: 1, socket: SocketId(7), read_ns: 90, cause, time_ns: 100 };
+        let mut causes = ProvisionalCauses::default();
+        causes.wake(wake(7));
+        (1..=3).for_each(|n| causes.wake(wake(PROVISIONAL | n)));
+        assert_eq!(causes.wakes(), [wake(7)]);
+        causes.resolve(&alias(AliasKind::Name, 1, 8));
+        causes.resolve(&alias(AliasKind::Woken, 2, 9));
+        causes.give_up(100 + WAIT_NS - 1, &mut |_| {});
+        assert_eq!(causes.wakes(), []);
+        causes.give_up(100 + WAIT_NS, &mut |_| {});
+        assert_eq!(causes.wakes(), [wake(8), wake(PROVISIONAL | 2), wake(PROVISIONAL | 3)]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub enum Event {
     Context(ContextEvent),
     /// A retransmission or a reset of a TCP connection.
     Trouble(TcpTrouble),
+    /// An event loop that had read an answer woke a thread.
+    Wake(Wake),
 }
 
 /// The process and thread behind an event. All fields are zero for a capture file.
@@ -207,6 +209,22 @@ pub struct StreamCause {
     pub cause: u64,
     /// As in [`DataEvent`].
     pub evidence: Option<Evidence>,
+    /// When it was observed, Unix ns.
+    pub time_ns: u64,
+}
+
+/// An event loop that reads answers for others woke a thread that acts for a request: probably with the answer that it
+/// had read last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wake {
+    /// Process id (thread group) in the root pid namespace.
+    pub pid: u32,
+    /// The socket that the loop had read last.
+    pub socket: SocketId,
+    /// When that read returned ([`DataEvent::exit_ns`]), Unix ns.
+    pub read_ns: u64,
+    /// Cause of the woken thread, as in [`DataEvent::cause`]; never 0.
+    pub cause: u64,
     /// When it was observed, Unix ns.
     pub time_ns: u64,
 }

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use wirespan_model::event::Wake;
 use wirespan_model::{Span, Trace};
 use wirespan_ship::otlp::OtlpFile;
 use wirespan_trace::{Solver, SolverConfig, Stream, StreamConfig};
@@ -20,6 +21,10 @@ use wirespan_trace::{Solver, SolverConfig, Stream, StreamConfig};
 struct Batch {
     now_ns: u64,
     spans: Vec<Span>,
+    #[serde(default)]
+    host_id: u64,
+    #[serde(default)]
+    wakes: Vec<Wake>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,6 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for line in BufReader::new(File::open(record)?).lines() {
         let batch: Batch = serde_json::from_str(&line?)?;
         let mut ready: Vec<Arc<Span>> = Vec::new();
+        batch.wakes.iter().for_each(|wake| solver.wake(batch.host_id, wake));
         for span in batch.spans {
             solver.push(Arc::new(span), &mut |s| ready.push(s));
         }

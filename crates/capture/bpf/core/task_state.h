@@ -45,6 +45,7 @@ struct task_state {
 	__u8 inherited;	 /* child of a target: stays one */
 	__u8 loop : 1;	 /* has waited for events of many sockets */
 	__u8 blocks : 1; /* its last request came from a blocking socket */
+	__u8 serves : 1; /* has read a request */
 	__u8 tls;	 /* has called a TLS library */
 	struct attribution acts;
 	__u64 actor;		/* id of the actor that made the last call; 0: the thread itself */
@@ -55,6 +56,7 @@ struct task_state {
 	__u32 facts_epoch;	/* of `process_runtimes`, and of the facts of its runtimes */
 	__u64 woken[WS_WOKEN];	/* futexes at which it was woken lately */
 	__u64 received_from;	/* cookie of the socket that it read last */
+	__u64 answer_ns;	/* when it read that socket, if what it read was an answer; else 0 */
 	__u64 socket;		/* address of the socket that it reads or writes now, as a number */
 	__u64 enter_sk;		/* socket whose call was timed from its entry */
 	__u64 enter_ns;

@@ -259,6 +259,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	r->data.seq = seq;
 	r->data.socket = s->cookie;
 	r->data.exit_ns = bpf_ktime_get_ns();
+	if (ret > 0)
+		note_answer(t, s, direction, r->data.exit_ns);
 	r->data.enter_ns = enter_ns ? enter_ns : r->data.exit_ns;
 	r->data.len = parts ? WS_MAX_PAYLOAD : ret > 0 ? ret : 0;
 	r->data.srtt_us = s->srtt_us;

@@ -157,13 +157,22 @@ static __always_inline bool runtime_is_lock(struct task_struct *task, const stru
 	return has_runtime(t, WS_PYTHON_JOB) && python_is_lock(task, t, place);
 }
 
-/* Called when a thread is woken at a futex. */
+/* Called when a thread is woken at a futex, by another thread of its process. */
 static __always_inline void runtime_woken(struct task_struct *wakee, const struct task_state *w)
 {
 	struct java_thread *j = java_seen(wakee, w);
 
 	if (j)
 		java_woken(wakee, w, j);
+}
+
+/* The attribution of a thread that is woken by another thread of its process; NULL if it is not known. */
+static __always_inline const struct attribution *runtime_attribution_of(struct task_struct *wakee,
+									const struct task_state *w)
+{
+	struct java_thread *j = java_seen(wakee, w);
+
+	return j ? java_attribution_of(w, j) : &w->acts;
 }
 
 /*

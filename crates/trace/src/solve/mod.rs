@@ -32,6 +32,7 @@ mod threads;
 mod timeline;
 mod trial;
 mod turns;
+mod wakes;
 
 use crate::related::is_datagram_connection;
 use beam::OTHERS;
@@ -40,6 +41,7 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
 use wirespan_model::broker::is_delivery;
+use wirespan_model::event::Wake;
 use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
 /// Attribute of a span whose cause was inferred: the confidence, 0–1.
@@ -152,8 +154,10 @@ impl Solver {
         let certain = is_certain(&span)
             && !process.doubts(&span)
             && !process.awaits_trial(&span)
+            && !process.awaits_wake(&span)
             && !process.shares_exchange(&span);
-        if certain || (span.cause_evidence.is_none() && !process.may_have_unseen_causes()) {
+        let is_own = span.cause_evidence.is_none() && !process.may_have_unseen_causes() && !process.awaits_wake(&span);
+        if certain || is_own {
             process.add_call(&span, None);
             return sink(span);
         }
@@ -167,6 +171,15 @@ impl Solver {
                 self.stats.late += 1;
                 sink(late);
             }
+        }
+    }
+
+    /// Takes which thread was woken by an answer, if possible before the spans.
+    pub fn wake(&mut self, host_id: u64, wake: &Wake) {
+        if self.config.enabled {
+            let process = self.processes.entry((host_id, wake.pid)).or_default();
+            process.last_ns = process.last_ns.max(self.now_ns.max(wake.time_ns));
+            process.wakes.add(wake);
         }
     }
 
@@ -197,6 +210,10 @@ impl Solver {
             *waiting -= 1;
             match found {
                 Verdict::Kept => sink(span),
+                Verdict::Named(named) => {
+                    stats.inferred += 1;
+                    sink(with_cause(span, named));
+                }
                 Verdict::Found(f) if f.confidence >= config.min_confidence => {
                     stats.inferred += 1;
                     sink(solved(span, f));
@@ -240,12 +257,22 @@ struct Found {
     others: [Option<(SpanId, f32)>; OTHERS],
 }
 
+/// The exchange of the request that made a call, and how that is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Named {
+    exchange: u64,
+    evidence: Evidence,
+    confidence: f64,
+}
+
 /// The outcome for a span that waited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     /// The cause that the kernel claims is kept.
     Kept,
     Found(Found),
+    /// A fact names the request.
+    Named(Named),
     /// No request is likely enough.
     Open,
 }
@@ -258,7 +285,7 @@ fn is_certain(span: &Span) -> bool {
 fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     let own = Arc::make_mut(&mut span);
     // What confirms the kernel's opinion leaves its evidence.
-    if !(process::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
+    if !(opinions::is_opinion(own) && own.cause.is_some_and(|claimed| found.request.owns(claimed))) {
         (own.cause, own.cause_evidence) = (Some(found.request.exchange.first), Some(Evidence::Inferred));
     }
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
@@ -268,9 +295,19 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     span
 }
 
+/// What confirms the kernel's claim leaves its evidence.
+fn with_cause(mut span: Arc<Span>, named: Named) -> Arc<Span> {
+    let own = Arc::make_mut(&mut span);
+    if own.cause != Some(named.exchange) {
+        (own.cause, own.cause_evidence) = (Some(named.exchange), Some(named.evidence));
+    }
+    own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(named.confidence)));
+    span
+}
+
 /// Removes a guess that is not likely enough, or a claim of a failed trial; an unknown cause has no evidence.
 fn unsolved(mut span: Arc<Span>) -> Arc<Span> {
-    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) || process::is_opinion(&span) {
+    if span.cause_evidence == Some(Evidence::Inferred) || trial::is_tried(&span) || opinions::is_opinion(&span) {
         let own = Arc::make_mut(&mut span);
         (own.cause, own.cause_evidence) = (None, None);
     }

@@ -2,12 +2,13 @@
 
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
-use super::opinions::Opinions;
+use super::opinions::{is_opinion, Opinions, Weighed};
 use super::sharing::Sharing;
 use super::threads::Threads;
 use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
-use super::{Found, SolverConfig, Verdict};
+use super::wakes::Wakes;
+use super::{Found, Named, SolverConfig, Verdict};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
@@ -35,6 +36,9 @@ const FIRST_RETRAINING: usize = 4_000;
 /// may still be found come a second late.
 const LEAST_WAIT_NS: u64 = 1_500_000_000;
 
+/// Confidence that an answer was for the thread that it woke: 385 of 389 were, of Lettuce under Tomcat.
+const WOKEN: f64 = 0.99;
+
 pub(super) struct Process {
     timeline: Timeline,
     /// Beliefs about how it orders its work, until one is chosen.
@@ -55,6 +59,7 @@ pub(super) struct Process {
     /// Trial of the kernel's claims by hand-over, if there were any.
     trial: Option<Trial>,
     sharing: Sharing,
+    pub(super) wakes: Wakes,
     /// Whether each thread may act for the requests that it reads; gone once that is decided.
     threads: Option<Threads>,
     pub(super) last_ns: u64,
@@ -77,6 +82,7 @@ impl Default for Process {
             opinions: Opinions::default(),
             trial: None,
             sharing: Sharing::default(),
+            wakes: Wakes::default(),
             threads: Some(Threads::default()),
             last_ns: 0,
             goal_ns: 0,
@@ -99,6 +105,7 @@ impl Process {
             trial.add_answer(span);
         }
         self.sharing.add_answer(span);
+        self.wakes.add_request(span);
     }
 
     /// Whether the cause of a call may be one of several requests that were read together.
@@ -128,10 +135,18 @@ impl Process {
         !trial.is_over()
     }
 
+    /// Whether a wake-up may tell the cause of a call, and nothing better than a claim by hand-over is known of it.
+    pub(super) fn awaits_wake(&self, span: &Span) -> bool {
+        span.parent_span_id.is_none() && (span.cause.is_none() || is_tried(span)) && self.wakes.tell_of(span.socket)
+    }
+
     /// Adds a call. A span that shall be solved waits here; it is given back if it came too late.
     pub(super) fn add_call(&mut self, span: &Span, waits: Option<Arc<Span>>) -> Option<Arc<Span>> {
-        if waits.is_none() && !self.in_doubt {
-            return None;
+        if waits.is_none() {
+            self.wakes.add_answer(span, None);
+            if !self.in_doubt {
+                return None;
+            }
         }
         let maker = match (&waits, span.cause) {
             (Some(span), Some(exchange)) if is_tried(span) => Maker::Claimed(exchange),
@@ -151,6 +166,7 @@ impl Process {
         let id = self.timeline.call(span, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {
+                self.wakes.add_answer(&span, Some(id));
                 self.in_doubt |= !matches!(maker, Maker::Claimed(_));
                 self.waiting.insert(id, span);
                 None
@@ -200,6 +216,7 @@ impl Process {
     pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let mut events = self.timeline.take(self.goal_ns, SLICE);
         if !events.is_empty() {
+            self.name_by_wakes(&mut events, out);
             self.judge(&mut events, out);
             // A process without uncertain calls needs no model.
             if self.in_doubt {
@@ -209,11 +226,12 @@ impl Process {
                     self.opinions.judge(&span, &d);
                     let verdict = match d.request {
                         _ if d.confirmed && keeps_claim(&span) => Verdict::Kept,
-                        Some(request) => Verdict::Found(Found {
-                            request,
-                            confidence: self.opinions.confidence(&span, &d),
-                            others: d.others,
-                        }),
+                        Some(request) => match self.opinions.weigh(&span, &request, d.confidence) {
+                            Weighed::Judged(confidence) => {
+                                Verdict::Found(Found { request, confidence, others: d.others })
+                            }
+                            Weighed::Claimed(named) => Verdict::Named(named),
+                        },
                         None => Verdict::Open,
                     };
                     out(span, verdict);
@@ -240,6 +258,22 @@ impl Process {
         match self.goal_ns {
             u64::MAX => self.timeline.len() / SLICE,
             goal => (goal.saturating_sub(last) / (last - first).max(1)) as usize,
+        }
+    }
+
+    /// Turns calls of which a wake-up tells the request into calls with a known cause. This also tests what was claimed
+    /// of them.
+    fn name_by_wakes(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        for event in events {
+            let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
+            let (Maker::Unknown(_) | Maker::Claimed(_)) = call.maker else { continue };
+            let Some(exchange) = self.wakes.maker(call.id, call.socket, call.end_ns) else { continue };
+            let claimed = std::mem::replace(&mut call.maker, Maker::Known(exchange));
+            let Some(span) = self.waiting.remove(&call.id) else { continue };
+            if let (Maker::Claimed(claimed), Some(trial)) = (claimed, &mut self.trial) {
+                trial.test(&span, claimed == exchange);
+            }
+            out(span, Verdict::Named(Named { exchange, evidence: Evidence::WakeUp, confidence: WOKEN }));
         }
     }
 
@@ -343,14 +377,6 @@ impl Process {
             self.since_training = 0;
         }
     }
-}
-
-/// Whether the kernel's claim may fail in an event loop: the loop may have read other requests since it read the one
-/// that is named, and a connection may be used first by another request than by the one that opened it.
-pub(super) fn is_opinion(span: &Span) -> bool {
-    matches!(span.cause_evidence, Some(Evidence::EventLoop | Evidence::Connect))
-        && span.cause.is_some()
-        && span.parent_span_id.is_none()
 }
 
 /// Whether a call of which nothing better is known keeps what the kernel says.

@@ -65,13 +65,18 @@ pub(super) fn is_tried(span: &Span) -> bool {
     by_thread && span.cause.is_some() && span.parent_span_id.is_none()
 }
 
+/// All calls of a kind succeed and fail alike.
+fn kind_of(span: &Span) -> u64 {
+    let mut h = FxHasher::default();
+    (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
+    h.finish()
+}
+
 impl Trial {
     /// Adds a call with a cause claimed by the kernel.
     pub(super) fn add_claim(&mut self, span: &Span) {
         let Some(exchange) = span.cause else { return };
-        let mut h = FxHasher::default();
-        (span.tuple.server, &*span.protocol, &*span.operation).hash(&mut h);
-        let kind = h.finish();
+        let kind = kind_of(span);
         if let Some(answered_ns) = self.answers.get(&exchange) {
             return self.judge(kind, span.end_ns <= *answered_ns);
         }
@@ -83,6 +88,11 @@ impl Trial {
         while self.order.len() > MAX_KEPT {
             self.order.pop_front().and_then(|x| self.claims.remove(&x));
         }
+    }
+
+    /// A claim was tested by better evidence.
+    pub(super) fn test(&mut self, span: &Span, holds: bool) {
+        self.judge(kind_of(span), holds);
     }
 
     /// Adds a request that was answered.

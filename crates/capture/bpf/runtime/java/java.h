@@ -125,6 +125,19 @@ static __always_inline void java_woken(struct task_struct *wakee, const struct t
 	}
 }
 
+/*
+ * The attribution of a thread that is woken. Which virtual thread a carrier mounts next is not known. A worker acts for
+ * its task, whose place is on its stack, in the memory that the waking thread shares.
+ */
+static __always_inline const struct attribution *java_attribution_of(const struct task_state *w, struct java_thread *j)
+{
+	if (j->mounts)
+		return NULL;
+	if (j->slot && !j->loop && !j->serves)
+		return same_task(j) ? &j->job : NULL;
+	return &w->acts;
+}
+
 /* A loop is woken. True if its tasks can be found, because they are better evidence than the waker. */
 static __always_inline bool java_loop_woken(struct java_thread *j)
 {
