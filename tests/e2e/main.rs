@@ -31,5 +31,6 @@ mod spaces;
 mod split;
 mod tcp;
 mod tls;
+mod unseen;
 mod verdicts;
 mod woken;

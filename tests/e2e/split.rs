@@ -13,7 +13,7 @@ use wirespan_ship::otlp::{encode_traces, json::write_request};
 
 const TOKEN: &str = "s3cret";
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -22,7 +22,7 @@ fn piped(command: &mut Command) -> Running {
 }
 
 /// Where a server listens, and its files.
-struct Place {
+pub(crate) struct Place {
     ui: String,
     link: String,
     config: PathBuf,
@@ -30,7 +30,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(dir: &Path) -> Self {
+    pub(crate) fn new(dir: &Path) -> Self {
         let config = dir.join("wirespan.toml");
         std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n").unwrap();
         let port = || format!("127.0.0.1:{}", free_port());
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// Starts a server in this folder; it listens when this returns.
-    fn serve(&self, more: &[&Path]) -> Running {
+    pub(crate) fn serve(&self, more: &[&Path]) -> Running {
         let mut command = Command::new(WIRESPAN);
         command.args(["server", "--token", TOKEN, "--listen", &self.link, "--ui", &self.ui, "--config"]);
         let mut server = piped(command.arg(&self.config).arg("--store").arg(&self.store).args(more));
@@ -47,7 +47,7 @@ impl Place {
     }
 
     /// Starts an agent of this server; it traces the process when this returns.
-    fn trace(&self, pid: u32, more: &[&Path]) -> Running {
+    pub(crate) fn trace(&self, pid: u32, more: &[&Path]) -> Running {
         let mut command = Command::new(WIRESPAN);
         command.args(["agent", "--token", TOKEN, "--server", &self.link, "--pid", &pid.to_string()]);
         let mut agent = piped(command.args(more));

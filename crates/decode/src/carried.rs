@@ -1,13 +1,15 @@
-//! Trace context in header fields: W3C `traceparent`, B3 (single and multi), SkyWalking `sw8`, request ids.
+//! Trace context in header fields: W3C `traceparent`, B3 (single and multi), Jaeger's `uber-trace-id`, SkyWalking's
+//! `sw8`, request ids.
 //!
-//! Sources: W3C Trace Context (level 1, section 3.2), openzipkin/b3-propagation, SkyWalking Cross Process Propagation
-//! Headers v3. What does not validate is ignored, never repaired.
+//! Sources: W3C Trace Context (level 1, section 3.2), openzipkin/b3-propagation, Jaeger's client libraries (Propagation
+//! Format), SkyWalking Cross Process Propagation Headers v3. What does not validate is ignored, never repaired.
 
 #[cfg(test)]
 mod tests;
 
 use crate::text::visible;
 use std::borrow::Cow;
+use wirespan_model::key::hash64;
 use wirespan_model::Carried;
 
 /// Longest request id that is kept, bytes.
@@ -19,6 +21,16 @@ type Ids = ([u8; 16], [u8; 8], Option<bool>);
 /// Ids, if any, and the sampling flag, if stated.
 type B3 = (Option<([u8; 16], [u8; 8])>, Option<bool>);
 
+/// What an `sw8` header says.
+#[derive(Clone, Copy, Debug)]
+struct Sw8<'a> {
+    /// Base64.
+    trace: &'a [u8],
+    /// The caller's span. SkyWalking numbers the spans of a segment, so this is a hash of segment and number.
+    span: [u8; 8],
+    sampled: bool,
+}
+
 /// Collects the context of one message field by field.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
@@ -28,7 +40,8 @@ pub struct Context<'a> {
     b3_trace: Option<[u8; 16]>,
     b3_span: Option<[u8; 8]>,
     b3_sampled: Option<bool>,
-    sw8: Option<(&'a [u8], bool)>,
+    jaeger: Option<Ids>,
+    sw8: Option<Sw8<'a>>,
     request_id: Option<&'a str>,
     correlation_id: Option<&'a str>,
 }
@@ -51,15 +64,17 @@ impl<'a> Context<'a> {
             12 if is("x-b3-traceid") => self.b3_trace = b3_trace_id(value),
             12 if is("x-b3-sampled") => self.b3_sampled = b3_flag(value).or(self.b3_sampled),
             12 if is("x-request-id") => self.request_id = visible(value, MAX_REQUEST_ID),
+            13 if is("uber-trace-id") => self.jaeger = jaeger(value),
             16 if is("x-correlation-id") => self.correlation_id = visible(value, MAX_REQUEST_ID),
             _ => {}
         }
     }
 
-    /// The context: `traceparent` before `b3` before `X-B3-*`; `sw8` and the request id stand beside them.
+    /// The context: `traceparent` before `b3` before `X-B3-*` before `uber-trace-id` before `sw8`. SkyWalking's trace
+    /// id and the request id stand beside them.
     pub fn finish(self) -> Carried<'a> {
         let mut carried = Carried {
-            foreign_trace_id: self.sw8.and_then(|(id, _)| base64_text(id)).map(Cow::Owned),
+            foreign_trace_id: self.sw8.and_then(|sw8| base64_text(sw8.trace)).map(Cow::Owned),
             request_id: self.request_id.or(self.correlation_id),
             ..Carried::default()
         };
@@ -74,8 +89,12 @@ impl<'a> Context<'a> {
             (carried.trace_id, carried.span_id) = multi.unzip();
             carried.sampled = self.b3_sampled;
         }
-        if carried.sampled.is_none() && carried.trace_id.is_none() {
-            carried.sampled = self.sw8.map(|(_, sampled)| sampled);
+        if let Some((trace, span, sampled)) = self.jaeger.filter(|_| carried.trace_id.is_none()) {
+            (carried.trace_id, carried.span_id, carried.sampled) = (Some(trace), Some(span), sampled);
+        }
+        if let Some(sw8) = self.sw8.filter(|_| carried.trace_id.is_none()) {
+            carried.sampled = carried.sampled.or(Some(sw8.sampled));
+            carried.span_id = carried.foreign_trace_id.is_some().then_some(sw8.span);
         }
         carried
     }
@@ -135,8 +154,29 @@ fn b3_trace_id(value: &[u8]) -> Option<[u8; 16]> {
     (id != [0; 16]).then_some(id)
 }
 
-/// Trace id (base64) and sampling flag of an `sw8` header: eight parts separated by dashes.
-fn sw8(value: &[u8]) -> Option<(&[u8], bool)> {
+/// Reads Jaeger's context: `{trace}:{span}:{parent}:{flags}` in hexadecimal, leading zeros left out. Some libraries
+/// write the colons as in a URL.
+fn jaeger(value: &[u8]) -> Option<Ids> {
+    let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= 96)?;
+    let text = if text.contains(':') { Cow::Borrowed(text) } else { Cow::Owned(text.replace("%3A", ":")) };
+    let parts: Vec<&str> = text.split(':').collect();
+    let [trace, span, parent, flags] = parts.as_slice() else { return None };
+    let trace: [u8; 16] = short_hex(trace)?;
+    let span: [u8; 8] = short_hex(span)?;
+    let [flags] = short_hex(flags)?;
+    short_hex::<8>(parent)?;
+    (trace != [0; 16] && span != [0; 8]).then_some((trace, span, Some(flags & 1 == 1)))
+}
+
+/// Hexadecimal digits, filled up with zeros from the left.
+fn short_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = N.checked_mul(2)?;
+    (!text.is_empty() && text.len() <= digits).then(|| hex(format!("{text:0>digits$}").as_bytes()))?
+}
+
+/// Reads an `sw8` header: sampling flag, trace id, segment, span, service, instance, endpoint and address, separated by
+/// dashes. All but the flag and the span's number are base64.
+fn sw8(value: &[u8]) -> Option<Sw8<'_>> {
     let mut parts = value.split(|b| *b == b'-');
     let sampled = match parts.next()? {
         b"1" => true,
@@ -144,7 +184,10 @@ fn sw8(value: &[u8]) -> Option<(&[u8], bool)> {
         _ => return None,
     };
     let trace = parts.next().filter(|t| !t.is_empty() && t.len() <= MAX_SW8_TRACE_ID)?;
-    (parts.count() == 6).then_some((trace, sampled))
+    let segment = parts.next().filter(|s| !s.is_empty())?;
+    let number = parts.next().filter(|n| !n.is_empty() && n.iter().all(u8::is_ascii_digit))?;
+    let span = hash64(&[b"sw8", segment, number]).to_be_bytes();
+    (parts.count() == 4).then_some(Sw8 { trace, span, sampled })
 }
 
 /// Decodes standard base64 (padding optional) to visible ASCII.

@@ -1,6 +1,6 @@
 //! A span: one request and its response at one tap side.
 
-use crate::attr::{Attr, Text};
+use crate::attr::{Attr, Text, Value};
 use crate::key::{hash64, Key, KeyKind};
 use crate::listed::listed_enum;
 use crate::net::{Endpoint, FiveTuple};
@@ -24,6 +24,19 @@ impl fmt::Display for SpanId {
 /// Id of a trace: 128 bits (W3C Trace Context). Written as 32 hex digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TraceId(pub [u8; 16]);
+
+/// Attribute with a trace id that is not 128-bit hexadecimal (SkyWalking's and others), as the message carried it.
+pub const FOREIGN_TRACE_ID: &str = "wirespan.foreign_trace_id";
+
+impl TraceId {
+    /// The id for a trace whose own id is not 128-bit hexadecimal: a hash.
+    pub fn of_foreign(text: &str) -> Self {
+        let mut id = [0u8; 16];
+        id[..8].copy_from_slice(&hash64(&[b"foreign", text.as_bytes()]).to_be_bytes());
+        id[8..].copy_from_slice(&hash64(&[text.as_bytes(), b"foreign"]).to_be_bytes());
+        TraceId(id)
+    }
+}
 
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -305,6 +318,16 @@ impl Span {
     pub fn stream_exchange(&self) -> Option<u64> {
         let named = self.tap == TapSide::ServerProcess && matches!(&*self.protocol, "http2" | "grpc");
         crate::event::by_stream(self.socket, self.message_id.filter(|_| named && self.exchange.is_some())?)
+    }
+
+    /// Whether the trace id that the message carried was made from that of another system. The parent that it names is
+    /// then a hash, too.
+    pub fn carries_foreign_trace(&self) -> bool {
+        let text = self.attrs.iter().find_map(|(k, v)| match v {
+            Value::Str(text) if k == FOREIGN_TRACE_ID => Some(text),
+            _ => None,
+        });
+        text.is_some_and(|text| self.trace_id == Some(TraceId::of_foreign(text)))
     }
 
     /// Every causal id of this request: its first [`MAX_EXCHANGES`] exchanges, and its stream.

@@ -36,6 +36,9 @@ listed_enum! {
         Inferred = 11,
         /// The same messages at a broker, by place and offset (links between traces).
         Broker = 12,
+        /// The same trace context or X-Request-ID at the caller and at the called process. What forwarded the request
+        /// was not seen.
+        Forwarded = 13,
     }
 }
 
@@ -55,6 +58,7 @@ impl Evidence {
             Evidence::TraceId => "trace-id",
             Evidence::Inferred => "inferred",
             Evidence::Broker => "broker",
+            Evidence::Forwarded => "forwarded",
         }
     }
 }
@@ -113,9 +117,12 @@ pub struct Trace {
 impl Trace {
     /// The parent id of each span, in the order of `spans`, for export to other systems. A linked span has the parent
     /// of its link. A root has the parent that it carried, unless that span is in this trace: then the parent is a span
-    /// of an SDK, or a span that another agent exports.
+    /// of an SDK, or a span that another agent exports. SkyWalking's spans have no id that another system knows.
     pub fn parents(&self) -> impl Iterator<Item = Option<SpanId>> + '_ {
-        let carried = |s: &TraceSpan| s.span.parent_span_id.filter(|_| s.span.trace_id == Some(self.id));
+        let carried = |s: &TraceSpan| {
+            let named = s.span.parent_span_id.filter(|_| s.span.trace_id == Some(self.id));
+            named.filter(|_| !s.span.carries_foreign_trace())
+        };
         let roots_carry = self.spans.iter().any(|s| s.link.is_none() && carried(s).is_some());
         let seen: HashSet<SpanId> =
             if roots_carry { self.spans.iter().map(|s| s.span.id).collect() } else { HashSet::new() };

@@ -13,6 +13,7 @@ const EVIDENCE = [
   "wake-up",
   "event-loop",
   "trace-id",
+  "forwarded",
   "inferred",
 ];
 

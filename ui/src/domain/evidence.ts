@@ -22,6 +22,10 @@ const WORDS: Record<string, Words> = {
     title: "A broker's own name of the message: topic, partition and offset, stream sequence or message id",
   },
   "trace-id": { label: "trace id", title: "Both carry the same trace id" },
+  forwarded: {
+    label: "forwarded",
+    title: "Caller and called carry the same trace context or X-Request-ID; what lies between was not seen",
+  },
   inferred: { label: "inferred", title: "Timing and call structure only" },
 };
 
@@ -84,7 +88,12 @@ export function explain(item: TraceSpan, parent: SpanView | undefined): string {
       return `The message carried a trace context that names span ${link.span_id} as its parent.`;
     case "request-id": {
       const id = span.request_id ? ` (${span.request_id})` : "";
-      return `${request} and this request carry the same X-Request-ID${id}.`;
+      return `${request} and this request of the same process carry the same X-Request-ID${id}.`;
+    }
+    case "forwarded": {
+      const id = span.request_id ? `X-Request-ID (${span.request_id})` : "trace context";
+      const same = `${request} and this request carry the same ${id}, and no other call fits.`;
+      return `${same} What lies between was not seen.`;
     }
     case "trace-id": {
       const id = span.carried_trace_id ? ` (${span.carried_trace_id})` : "";

@@ -86,6 +86,44 @@ fn skywalking_trace_ids_are_decoded() {
 }
 
 #[test]
+fn skywalking_names_a_span_by_segment_and_number() {
+    let sw8 =
+        |trace: &str, segment: &str, span: &str| format!("1-{trace}-{segment}-{span}-c3Zj-aW5zdA==-L2VuZA==-YTo4MA==");
+    let span = |text: &str| carried(&[("sw8", text)]).span_id;
+    let one = span(&sw8("YWJjLjEuMg==", "c2VnbWVudA==", "3"));
+    assert!(one.is_some());
+    assert_eq!(one, span(&sw8("YWJjLjEuMg==", "c2VnbWVudA==", "3")));
+    assert_ne!(one, span(&sw8("YWJjLjEuMg==", "c2VnbWVudA==", "4")));
+    assert_ne!(one, span(&sw8("YWJjLjEuMg==", "b3RoZXI=", "3")));
+    for bad in [sw8("YWJjLjEuMg==", "", "3"), sw8("YWJjLjEuMg==", "c2VnbWVudA==", "x"), sw8("Y*", "c2VnbWVudA==", "3")]
+    {
+        assert_eq!(span(&bad), None, "{bad}");
+    }
+    // A W3C context counts more.
+    let w3c = format!("00-{TRACE}-{SPAN}-01");
+    let text = sw8("YWJjLjEuMg==", "c2VnbWVudA==", "3");
+    let both = carried(&[("sw8", &text), ("traceparent", &w3c)]);
+    assert_eq!(both.span_id, traceparent(w3c.as_bytes()).map(|ids| ids.1));
+}
+
+#[test]
+fn jaegers_context_is_read() {
+    let full = format!("{TRACE}:{SPAN}:0:1");
+    let w3c = traceparent(format!("00-{TRACE}-{SPAN}-01").as_bytes()).unwrap();
+    for text in [full.clone(), full.replace(':', "%3A")] {
+        let c = carried(&[("Uber-Trace-Id", &text)]);
+        assert_eq!((c.trace_id, c.span_id, c.sampled), (Some(w3c.0), Some(w3c.1), Some(true)));
+    }
+    let c = carried(&[("uber-trace-id", "abc:1:1:0")]);
+    assert_eq!((c.trace_id.unwrap()[14..].to_vec(), c.sampled), (vec![0x0a, 0xbc], Some(false)));
+    assert_eq!(carried(&[("uber-trace-id", &full), ("b3", &format!("{SPAN}-{SPAN}-0"))]).sampled, Some(false));
+    let long = format!("{TRACE}1:{SPAN}:0:1");
+    for bad in ["1:1:0", "0:1:0:1", "1:0:0:1", "1:x:0:1", "1:1:0:", "1:1:0:1:1", &long] {
+        assert_eq!(carried(&[("uber-trace-id", bad)]), Carried::default(), "{bad}");
+    }
+}
+
+#[test]
 fn request_ids_are_read() {
     assert_eq!(carried(&[("X-Correlation-ID", "c"), ("X-Request-Id", "r")]).request_id, Some("r"));
     assert_eq!(carried(&[("X-Correlation-ID", "c")]).request_id, Some("c"));
@@ -95,7 +133,7 @@ fn request_ids_are_read() {
 
 proptest! {
     #[test]
-    fn no_value_panics(name in "(traceparent|b3|sw8|x-b3-traceid|x-request-id)", value in ".{0,80}") {
+    fn no_value_panics(name in "(traceparent|b3|sw8|uber-trace-id|x-b3-traceid|x-request-id)", value in ".{0,80}") {
         carried(&[(&name, &value)]);
     }
 }

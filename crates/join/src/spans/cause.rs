@@ -5,7 +5,7 @@ use crate::pending::Pending;
 use crate::stream::Mark;
 use std::borrow::Cow;
 use wirespan_model::event::ContextEvent;
-use wirespan_model::key::hash64;
+use wirespan_model::span::FOREIGN_TRACE_ID;
 use wirespan_model::{Carried, Direction, Evidence, Span, SpanId, TraceId, Value};
 
 /// Cause and evidence of a request that the observed process sends with this call: the cause of the call, else of the
@@ -54,12 +54,9 @@ pub(super) fn set_carried_context(span: &mut Span, carried: &Carried<'_>) {
     span.request_id = carried.request_id.map(Into::into);
     if let Some(text) = &carried.foreign_trace_id {
         if span.trace_id.is_none() {
-            let mut id = [0u8; 16];
-            id[..8].copy_from_slice(&hash64(&[b"foreign", text.as_bytes()]).to_be_bytes());
-            id[8..].copy_from_slice(&hash64(&[text.as_bytes(), b"foreign"]).to_be_bytes());
-            span.trace_id = Some(TraceId(id));
+            span.trace_id = Some(TraceId::of_foreign(text));
         }
-        span.attrs.push((Cow::Borrowed("wirespan.foreign_trace_id"), Value::Str(text.as_ref().into())));
+        span.attrs.push((Cow::Borrowed(FOREIGN_TRACE_ID), Value::Str(text.as_ref().into())));
     }
 }
 

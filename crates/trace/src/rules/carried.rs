@@ -59,8 +59,24 @@ fn same_trace(a: &Span, b: &Span) -> bool {
 
 /// The latest of a list that contains the span and satisfies `fits`.
 pub(super) fn innermost(list: &[u32], span: &Span, spans: &[Arc<Span>], fits: impl Fn(&Span) -> bool) -> Option<u32> {
+    latest_first(list, span, spans, fits).next()
+}
+
+/// Those of a list that contain the span and satisfy `fits`, in order of start.
+pub(super) fn around(list: &[u32], span: &Span, spans: &[Arc<Span>], fits: impl Fn(&Span) -> bool) -> Vec<u32> {
+    let mut all: Vec<u32> = latest_first(list, span, spans, fits).collect();
+    all.reverse();
+    all
+}
+
+fn latest_first<'a>(
+    list: &'a [u32],
+    span: &'a Span,
+    spans: &'a [Arc<Span>],
+    fits: impl Fn(&Span) -> bool + 'a,
+) -> impl Iterator<Item = u32> + 'a {
     let until = span.start_ns.saturating_add(100_000_000);
-    before(list, spans, until).iter().rev().copied().find(|p| {
+    before(list, spans, until).iter().rev().copied().filter(move |p| {
         let parent = &spans[*p as usize];
         parent.id != span.id
             && parent.start_ns <= span.start_ns.saturating_add(tolerance(parent, span))

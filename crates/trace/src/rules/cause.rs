@@ -58,7 +58,8 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) -> FxHashMa
         }
         found.insert(i as u32, parent);
         let confidence = confidence(span, evidence) * factor;
-        out.push(Candidate { child: i as u32, parent, rule: Rule::Cause, evidence, confidence });
+        let rule = if evidence == Evidence::Inferred { Rule::Guess } else { Rule::Cause };
+        out.push(Candidate { child: i as u32, parent, rule, evidence, confidence });
     }
     found
 }

@@ -3,7 +3,9 @@
 mod adopt;
 mod carried;
 mod cause;
+mod choose;
 mod name;
+mod unseen;
 mod views;
 mod wire;
 
@@ -15,6 +17,8 @@ use wirespan_model::{Evidence, Span};
 pub(crate) enum Rule {
     /// Same bytes, one observation point earlier.
     Wire,
+    /// The message named the same parent as a call whose other end was not seen.
+    Forwarded,
     /// The message named its parent.
     Carried,
     /// The SDK's view of the same call.
@@ -23,6 +27,8 @@ pub(crate) enum Rule {
     Cause,
     /// Same X-Request-ID.
     RequestId,
+    /// A request was inferred for which the process acted.
+    Guess,
     /// Same trace id.
     TraceId,
 }
@@ -51,6 +57,7 @@ pub(crate) fn candidates(spans: &[Arc<Span>]) -> Vec<Candidate> {
     let adopted = adopt::propose(spans, &sdk, &caused, &mut all);
     views::propose(spans, &sdk, &caused, &adopted, &mut all);
     name::propose(spans, &mut all);
+    unseen::propose(spans, &mut all);
     all
 }
 

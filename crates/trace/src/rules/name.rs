@@ -1,6 +1,7 @@
 //! The same name on both sides of a process: X-Request-ID, or a trace id without a parent.
 
-use super::carried::innermost;
+use super::carried::{around, innermost};
+use super::choose::{choose, Chosen};
 use super::{Candidate, Rule};
 use crate::related::{same_bytes, same_process};
 use rustc_hash::FxHashMap;
@@ -39,29 +40,34 @@ pub(super) fn propose(spans: &[Arc<Span>], out: &mut Vec<Candidate>) {
 struct Trust {
     /// A process received one and sent the other.
     process: f32,
+    /// The same, of several requests with this name the one with the same operation and target.
+    same_call: f32,
     /// A host received one and sent the other, as far as a capture shows.
     address: f32,
-    /// A process that was not observed lies between.
-    between: f32,
+    /// A span of an SDK within a request that was observed.
+    reported: f32,
 }
 
-const REQUEST_ID: Trust = Trust { process: 0.9, address: 0.7, between: 0.6 };
-const TRACE_ID: Trust = Trust { process: 0.6, address: 0.5, between: 0.4 };
+const REQUEST_ID: Trust = Trust { process: 0.95, same_call: 0.85, address: 0.7, reported: 0.6 };
+const TRACE_ID: Trust = Trust { process: 0.6, same_call: 0.6, address: 0.5, reported: 0.4 };
 
-/// The innermost span that contains this one and can be its parent.
+/// The span that contains this one and can be its parent. Callers in other processes: see [`super::unseen`].
 fn best(span: &Span, list: &[u32], spans: &[Arc<Span>], trust: &Trust) -> Option<(u32, f32)> {
     let other = |p: &Span| same_bytes(p, span).is_none();
     match span.tap {
-        TapSide::ClientProcess => innermost(list, span, spans, |p| {
-            matches!(p.tap, TapSide::ServerProcess | TapSide::App) && same_process(p, span) && other(p)
-        })
-        .map(|p| (p, trust.process)),
-        TapSide::ServerProcess => innermost(list, span, spans, |p| {
-            // The caller was not observed; a proxy that was not observed forwarded the name.
-            p.tap == TapSide::ClientProcess && !same_process(p, span) && p.socket != span.socket && other(p)
-        })
-        .map(|p| (p, trust.between)),
-        TapSide::App => innermost(list, span, spans, |p| p.tap == TapSide::ServerProcess).map(|p| (p, trust.between)),
+        TapSide::ClientProcess => {
+            let fits = |p: &Span| same_process(p, span) && other(p);
+            // The SDK's view of a request lies within the request.
+            innermost(list, span, spans, |p| p.tap == TapSide::App && fits(p)).map(|p| (p, trust.process)).or_else(
+                || {
+                    let all = around(list, span, spans, |p| p.tap == TapSide::ServerProcess && fits(p));
+                    let (p, chosen) = choose(span, &all, spans)?;
+                    Some((p, if chosen == Chosen::Only { trust.process } else { trust.same_call }))
+                },
+            )
+        }
+        TapSide::ServerProcess => None,
+        TapSide::App => innermost(list, span, spans, |p| p.tap == TapSide::ServerProcess).map(|p| (p, trust.reported)),
         _ => innermost(list, span, spans, |p| {
             p.tap == span.tap && p.tuple != span.tuple && p.tuple.server.ip == span.tuple.client.ip && other(p)
         })

@@ -18,6 +18,7 @@ pub(crate) enum Field {
     GrpcMessage,
     Traceparent,
     B3,
+    UberTraceId,
     Sw8,
     B3Flags,
     B3SpanId,
@@ -51,6 +52,7 @@ const NAMES: [(&str, Field); FIELDS] = [
     ("grpc-message", Field::GrpcMessage),
     ("traceparent", Field::Traceparent),
     ("b3", Field::B3),
+    ("uber-trace-id", Field::UberTraceId),
     ("sw8", Field::Sw8),
     ("x-b3-flags", Field::B3Flags),
     ("x-b3-spanid", Field::B3SpanId),
@@ -63,9 +65,10 @@ const NAMES: [(&str, Field); FIELDS] = [
 ];
 
 /// Fields of the trace context.
-pub(crate) const CONTEXT: [Field; 9] = [
+pub(crate) const CONTEXT: [Field; 10] = [
     Field::Traceparent,
     Field::B3,
+    Field::UberTraceId,
     Field::Sw8,
     Field::B3Flags,
     Field::B3SpanId,
