@@ -42,7 +42,8 @@ impl Server {
         let agents = Receiver::bind_with_flows(listen, limits, sink(&pipeline), flow_sink(&pipeline))
             .with_context(|| format!("listening for agents on {listen}"))?;
         let otlp = Otlp::start(&config.serve, sink(&pipeline));
-        let view = View::serve(ui, store, Arc::clone(&counters), About { mode: "server", ..About::default() })?;
+        let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
+        let view = View::serve(ui, store, Arc::clone(&counters), about)?;
         Ok(Server { pipeline, counters, agents, otlp, view })
     }
 

@@ -56,7 +56,7 @@ impl Session {
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));
-        let about = About { mode, targets: described, notes };
+        let about = About { mode, targets: described, notes, housekeeping: config.traces.housekeeping };
         let view = match (ui, &store) {
             (Some(ui), Some(store)) => serve(ui, config, Arc::clone(store), Arc::clone(&counters), about)?,
             _ => None,

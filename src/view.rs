@@ -21,7 +21,7 @@ pub(crate) struct View {
     addr: SocketAddr,
 }
 
-/// Contents of the status page besides counters.
+/// What the view shows besides counters and the store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
     /// Subcommand.
@@ -30,6 +30,8 @@ pub(crate) struct About {
     pub(crate) targets: String,
     /// Missing features.
     pub(crate) notes: Vec<String>,
+    /// Whether traces show drivers' housekeeping.
+    pub(crate) housekeeping: bool,
 }
 
 impl View {
@@ -57,8 +59,10 @@ impl View {
             notes: about.notes.clone(),
             stages: counters.stages(),
         };
-        let state =
-            ViewState::new(store).with_status(Arc::new(status)).with_metrics(Arc::new(move || metrics.prometheus()));
+        let state = ViewState::new(store)
+            .with_housekeeping(about.housekeeping)
+            .with_status(Arc::new(status))
+            .with_metrics(Arc::new(move || metrics.prometheus()));
         let (stop, stopped) = oneshot::channel();
         runtime.spawn(async move {
             let shutdown = async {

@@ -169,7 +169,7 @@ fn show_one(
         }
         let late = seconds.is_some_and(|s| started.elapsed() + Duration::from_secs(2) >= Duration::from_secs(s));
         if late || enough_since.is_some_and(|t: Instant| t.elapsed() > Duration::from_secs(2)) {
-            let traces = super::traces::slowest(store, 50, &wirespan_trace::Limits::default())?;
+            let traces = super::traces::slowest(store, 50, &wirespan_trace::Limits::default(), false)?;
             let Some(trace) = traces.iter().max_by_key(|t| t.spans.len()) else { return Ok(Shown::Nothing) };
             use std::io::IsTerminal as _;
             println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));

@@ -84,7 +84,7 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     }
     if args.serve {
         let mut stop = StopSignal::catch()?;
-        let about = About { mode: "replay", ..About::default() };
+        let about = About { mode: "replay", housekeeping: config.traces.housekeeping, ..About::default() };
         let view = View::serve(args.ui.ui.unwrap_or(config.serve.ui), store, counters, about)?;
         eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
         stop.wait(None, || true);
@@ -126,7 +126,7 @@ fn line(span: &Span) -> String {
 
 /// The spans as JSON, each with its place in its trace, in the order of their start.
 fn traced(spans: &[Arc<Span>]) -> Vec<Value> {
-    let mut stream = Stream::new(StreamConfig { max_spans: usize::MAX, ..StreamConfig::default() });
+    let mut stream = Stream::new(StreamConfig { max_spans: usize::MAX, housekeeping: true, ..StreamConfig::default() });
     let mut placed = Vec::with_capacity(spans.len());
     let mut place = |trace: Trace| {
         let times = trace.spans.iter().map(|s| (s.span.start_ns, s.span.end_ns));

@@ -64,7 +64,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     let code = wait(&mut child, &mut signals, &session)?;
     let ended = session.close()?;
     if let Some(store) = &ended.store {
-        print_traces(store.as_ref(), args.print)?;
+        print_traces(store.as_ref(), args.print, config.traces.housekeeping)?;
     }
     ended.report_losses();
     if let (true, Some(view)) = (args.keep, &ended.view) {
@@ -109,9 +109,9 @@ fn wait(child: &mut Child, signals: &mut Signals, session: &Session) -> Result<E
 }
 
 /// Prints the slowest traces of the store as trees.
-fn print_traces(store: &dyn Store, limit: usize) -> Result<()> {
+fn print_traces(store: &dyn Store, limit: usize, housekeeping: bool) -> Result<()> {
     let colour = std::io::stdout().is_terminal();
-    let traces = super::traces::slowest(store, limit, &Limits::default())?;
+    let traces = super::traces::slowest(store, limit, &Limits::default(), housekeeping)?;
     if traces.is_empty() && limit > 0 {
         eprintln!("wirespan: no request was seen");
     }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::process::ExitCode;
 use wirespan_model::Trace;
 use wirespan_store::{Order, Query, Store};
-use wirespan_trace::{assemble, tree, Limits};
+use wirespan_trace::{assemble, fold, is_noise, tree, Limits};
 use wirespan_view::StoredSpans;
 
 #[derive(Args)]
@@ -76,10 +76,13 @@ const LOOKED_AT: usize = 200;
 
 /// The slowest traces of a store, each once. A span that nothing joins tells little: such traces come last, and behind
 /// them connections whose protocol is unknown, as their spans last as long as the connection.
-pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits) -> Result<Vec<Trace>> {
+///
+/// Unless `housekeeping` is wanted, that of drivers is folded, and traces of nothing but housekeeping or port probes
+/// are given only if there is nothing else.
+pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits, housekeeping: bool) -> Result<Vec<Trace>> {
     let query = Query { order: Order::Slowest, limit: 2000, ..Query::default() };
     let mut seen = HashSet::new();
-    let (mut joined, mut alone): (Vec<Trace>, Vec<Trace>) = (Vec::new(), Vec::new());
+    let (mut joined, mut alone, mut noise) = (Vec::new(), Vec::new(), Vec::new());
     let mut spans = store.search(&query)?;
     spans.sort_by_key(|s| matches!(&*s.protocol, "tcp" | "udp" | "unix"));
     for span in spans {
@@ -89,11 +92,21 @@ pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits) -> Resul
         if seen.contains(&span.id) {
             continue;
         }
-        let trace = assemble(&StoredSpans(store), span.id, limits)?;
+        let mut trace = assemble(&StoredSpans(store), span.id, limits)?;
         seen.extend(trace.spans.iter().map(|s| s.span.id));
+        if !housekeeping && is_noise(&trace) {
+            noise.push(trace);
+            continue;
+        }
+        if !housekeeping {
+            fold(&mut trace);
+        }
         if trace.spans.len() > 1 { &mut joined } else { &mut alone }.push(trace);
     }
     joined.extend(alone);
+    if joined.is_empty() {
+        joined = noise;
+    }
     joined.truncate(limit);
     Ok(joined)
 }
@@ -102,7 +115,7 @@ pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits) -> Resul
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use wirespan_model::{ExchangeRange, Span, SpanId, TapSide};
+    use wirespan_model::{ExchangeRange, Span, SpanId, Status, TapSide};
     use wirespan_store::{Embedded, Options};
 
     /// Within the store's retention, ns after the epoch.
@@ -120,9 +133,27 @@ mod tests {
         let call = Span { cause: Some(exchange.first), tap: TapSide::ClientProcess, ..span(2, 500_000) };
         let spans = vec![Arc::new(request), Arc::new(call), Arc::new(span(3, 900_000_000))];
         store.append(spans).expect("it is stored");
-        let traces = slowest(&store, 5, &Limits::default()).expect("it is searched");
+        let traces = slowest(&store, 5, &Limits::default(), false).expect("it is searched");
         let sizes: Vec<usize> = traces.iter().map(|t| t.spans.len()).collect();
         assert_eq!(sizes, [2, 1]);
-        assert_eq!(slowest(&store, 1, &Limits::default()).expect("it is searched").len(), 1);
+        assert_eq!(slowest(&store, 1, &Limits::default(), false).expect("it is searched").len(), 1);
+    }
+
+    #[test]
+    fn housekeeping_is_shown_only_if_there_is_nothing_else() {
+        let of = |id, protocol: &'static str, operation: &str| {
+            let operation = operation.into();
+            Arc::new(Span { protocol: protocol.into(), operation, status: Status::Ok, ..span(id, 1_000_000) })
+        };
+        let store = Embedded::memory(Options::default()).expect("in memory");
+        store.append(vec![of(1, "redis", "PING")]).expect("it is stored");
+        let printed = |housekeeping| -> Vec<SpanId> {
+            let traces = slowest(&store, 5, &Limits::default(), housekeeping).expect("it is searched");
+            traces.iter().map(|t| t.spans[0].span.id).collect()
+        };
+        assert_eq!(printed(false), [SpanId(1)], "all that `redis-cli ping` did");
+        store.append(vec![of(2, "http", "GET")]).expect("it is stored");
+        assert_eq!(printed(false), [SpanId(2)]);
+        assert_eq!(printed(true).len(), 2);
     }
 }

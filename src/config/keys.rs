@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) join: Join,
     /// Causes of calls that are inferred from time and structure only.
     pub(crate) inference: Inference,
+    /// What a trace shows.
+    pub(crate) traces: Traces,
     /// Where spans are kept.
     pub(crate) store: Store,
     /// Addresses on which wirespan listens.
@@ -238,6 +240,16 @@ impl Default for Inference {
         let SolverConfig { enabled, min_confidence, max_wait_ns, .. } = SolverConfig::default();
         Inference { enabled, min_confidence, max_wait_s: max_wait_ns / NS_PER_S }
     }
+}
+
+/// What a trace shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Traces {
+    /// Show what drivers do for their connections (set-up, prepares, resets, pings), and connections without a byte, as
+    /// spans and traces of their own; else they are counted, and calls say how much of it they had. See
+    /// docs/housekeeping.md.
+    pub(crate) housekeeping: bool,
 }
 
 /// Where spans are kept.

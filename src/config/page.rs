@@ -12,6 +12,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Mask", &["mask.PROTOCOL"]),
     ("Join", &["join"]),
     ("Inference", &["inference"]),
+    ("Traces", &["traces"]),
     ("Store", &["store"]),
     ("Serve", &["serve"]),
     ("Export", &["export"]),

@@ -55,6 +55,11 @@ pub(crate) fn store_options(config: &Config) -> wirespan_store::Options {
     }
 }
 
+/// What whole traces show.
+pub(crate) fn stream_config(config: &Config) -> wirespan_trace::StreamConfig {
+    wirespan_trace::StreamConfig { housekeeping: config.traces.housekeeping, ..wirespan_trace::StreamConfig::default() }
+}
+
 /// Bounds of the inference.
 pub(crate) fn solver_config(config: &Config) -> wirespan_trace::SolverConfig {
     let c = &config.inference;

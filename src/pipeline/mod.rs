@@ -21,7 +21,7 @@ pub(crate) use stream_clock::REPORT_EVERY;
 pub(crate) use thread::{feed, Batch};
 
 use crate::clock::now_ns;
-use crate::config::{export_config, metrics_exporter, solver_config, store_options, Config, OutputArgs};
+use crate::config::{export_config, metrics_exporter, solver_config, store_options, stream_config, Config, OutputArgs};
 use crate::counters::Counters;
 use anyhow::{Context as _, Result};
 use inference::Inference;
@@ -111,7 +111,7 @@ impl Pipeline {
             inference: captures.then(|| Inference::new(solver_config(config))),
             record: Record::open().filter(|_| captures),
             store,
-            traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?)?,
+            traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?, stream_config(config))?,
             link,
             metrics_out: metrics_exporter(args, config, &counters.spans)?,
             map: None,

@@ -39,7 +39,11 @@ struct Ends {
 
 impl TraceOutputs {
     /// Opens the outputs that are given; `None` if none is.
-    pub(super) fn open(file: Option<&Path>, export: Option<ExportConfig>) -> Result<Option<Self>> {
+    pub(super) fn open(
+        file: Option<&Path>,
+        export: Option<ExportConfig>,
+        stream: StreamConfig,
+    ) -> Result<Option<Self>> {
         let file = match file {
             Some(path) => Some(OtlpFile::create(path).with_context(|| format!("--otlp-file {}", path.display()))?),
             None => None,
@@ -55,7 +59,7 @@ impl TraceOutputs {
             return Ok(None);
         }
         Ok(Some(TraceOutputs {
-            stream: Stream::new(StreamConfig::default()),
+            stream: Stream::new(stream),
             clock: StreamClock::new(Instant::now()),
             ends: Ends { file, file_failed: 0, exporter },
             synced: (Instant::now(), 0),

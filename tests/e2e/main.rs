@@ -15,6 +15,7 @@ mod field;
 mod flow_edges;
 mod flows;
 mod harness;
+mod housekeeping;
 mod io_uring;
 mod map;
 mod masks;

@@ -88,7 +88,8 @@ impl Tracer {
     fn start(pid: u32, dir: &Path) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (log, config, ui) = (dir.join("wirespan.log"), dir.join("w.toml"), format!("127.0.0.1:{port}"));
-        std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n").unwrap();
+        std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n[traces]\nhousekeeping = true\n")
+            .unwrap();
         let file = std::fs::File::create(&log).unwrap();
         let child = Command::new(WIRESPAN)
             .env("WIRESPAN_LOG", "trace")

@@ -3,6 +3,7 @@
 //! - [`assemble`]: from one span, its whole trace out of an index of spans (DeepFlow's Algorithm 1 is the
 //!   specification: search by keys until nothing is added, then set parents by rules, then sort).
 //! - [`link`]: the rules. Each link says its evidence and its confidence; the links of any set of spans form a forest.
+//! - [`fold`]: drivers' housekeeping out of the tree, into the calls to which it belongs.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`solve`]: the request that a call was made for, by time and structure, where no evidence is certain.
 //! - [`Stream`]: assembles traces from a live stream of spans, for export.
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod fold;
 mod forest;
 mod links;
 mod related;
@@ -21,6 +23,7 @@ mod stream;
 pub mod tree;
 
 pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
+pub use fold::{fold, is_noise};
 pub use forest::{derived_trace_id, link};
 pub use links::fill_links;
 pub use solve::{Solver, SolverConfig, SolverStats};

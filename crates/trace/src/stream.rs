@@ -7,6 +7,11 @@
 //! A call waits with the request that caused it. Two requests with the same name do not wait together: on a shared
 //! connection every request under way has that name, one after the other, and the group would never be idle.
 
+mod config;
+
+pub use config::{StreamConfig, StreamStats};
+
+use crate::fold::{fold, is_noise};
 use crate::forest::link;
 use crate::links::{nearest, Moves};
 use crate::related::{keys, own_names};
@@ -16,66 +21,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use wirespan_model::broker::{message_ranges, Transfer};
 use wirespan_model::{Key, KeyKind, Span, SpanId, SpanLink, TapSide, Trace, TraceId};
-
-/// Windows and bounds. Times are ns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamConfig {
-    /// A group is exported when no span has arrived for this long.
-    pub idle_ns: u64,
-    /// As above, for a group that misses the span of a request that caused one of its calls: the request may be
-    /// answered after minutes.
-    pub unresolved_ns: u64,
-    /// How long an exported group is remembered.
-    pub remember_ns: u64,
-    /// Most spans kept, including those of exported groups. Beyond it the group that was exported first is forgotten;
-    /// if no group was exported, the group that is due next goes early.
-    pub max_spans: usize,
-    /// Most spans of one group; beyond it the group is exported as not complete.
-    pub max_group: usize,
-}
-
-impl Default for StreamConfig {
-    fn default() -> Self {
-        StreamConfig {
-            idle_ns: 2_000_000_000,
-            unresolved_ns: 900_000_000_000,
-            remember_ns: 60_000_000_000,
-            max_spans: 100_000,
-            max_group: 10_000,
-        }
-    }
-}
-
-/// Counters; all only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStats {
-    /// Spans in.
-    pub spans_in: u64,
-    /// Spans that came a second time (same id); dropped.
-    pub duplicates: u64,
-    /// Spans out.
-    pub spans_out: u64,
-    /// Traces out; a trace with late spans counts each time.
-    pub traces_out: u64,
-    /// Spans that came after their trace was exported.
-    pub late_spans: u64,
-    /// Groups exported early because too many spans waited.
-    pub early_groups: u64,
-}
-
-impl StreamStats {
-    /// All counters with their names, for `/metrics` and `wirespan status`.
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("spans_in", self.spans_in),
-            ("duplicates", self.duplicates),
-            ("spans_out", self.spans_out),
-            ("traces_out", self.traces_out),
-            ("late_spans", self.late_spans),
-            ("early_groups", self.early_groups),
-        ]
-    }
-}
 
 struct Kept {
     span: Arc<Span>,
@@ -308,6 +253,9 @@ impl Stream {
             let known = trace.spans.iter().find_map(|s| before.get(&s.span.id).copied());
             trace.id = known.unwrap_or(trace.id);
             trace.complete = complete;
+            if !self.config.housekeeping && !self.keeps(&mut trace) {
+                continue;
+            }
             trace.spans.retain(|s| !before.contains_key(&s.span.id));
             if trace.spans.is_empty() {
                 continue;
@@ -327,6 +275,16 @@ impl Stream {
             kept.exported = kept.exported.or_else(|| now.get(&kept.span.id).copied());
         }
         group.fresh = 0;
+    }
+
+    /// Folds the housekeeping of a trace. False if the trace has nothing else.
+    fn keeps(&mut self, trace: &mut Trace) -> bool {
+        if is_noise(trace) {
+            self.stats.noise_spans += trace.spans.len() as u64;
+            return false;
+        }
+        self.stats.folded_spans += fold(trace) as u64;
+        true
     }
 
     /// Links to the spans that sent the messages of this span, with their traces if these were exported already.

@@ -3,7 +3,7 @@
 use crate::ahead::Ahead;
 use crate::error::ApiError;
 use crate::filter::Search;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wirespan_model::key::hash64;
@@ -44,8 +44,16 @@ impl SpanIndex for StoredSpans<'_> {
     }
 }
 
-/// The trace of a span.
-pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
+/// The trace of a span. `housekeeping`: that of drivers stays in the tree.
+pub(crate) fn assemble(store: &dyn Store, from: SpanId, housekeeping: bool) -> Result<Trace, ApiError> {
+    let mut trace = whole(store, from)?;
+    if !housekeeping {
+        wirespan_trace::fold(&mut trace);
+    }
+    Ok(trace)
+}
+
+fn whole(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
     wirespan_trace::assemble(&StoredSpans(store), from, &Limits::default()).map_err(|e| match e {
         AssembleError::NotFound(id) => ApiError::not_found(format!("the store has no span {id}")),
         AssembleError::Index(e) => e.into(),
@@ -53,8 +61,8 @@ pub(crate) fn assemble(store: &dyn Store, from: SpanId) -> Result<Trace, ApiErro
 }
 
 /// As above, with links to other traces through the messages of a broker.
-pub(crate) fn assemble_linked(store: &dyn Store, from: SpanId) -> Result<Trace, ApiError> {
-    let mut trace = assemble(store, from)?;
+pub(crate) fn assemble_linked(store: &dyn Store, from: SpanId, housekeeping: bool) -> Result<Trace, ApiError> {
+    let mut trace = assemble(store, from, housekeeping)?;
     match wirespan_trace::fill_links(&StoredSpans(store), &mut trace, &Limits::default()) {
         // Show the trace even if retention removed a linked span in the meantime.
         Ok(()) | Err(AssembleError::NotFound(_)) => Ok(trace),
@@ -64,18 +72,27 @@ pub(crate) fn assemble_linked(store: &dyn Store, from: SpanId) -> Result<Trace, 
 
 /// Traces that have a matching span; `query.limit` counts traces. Each span belongs to one trace, so a span of a listed
 /// trace needs no assembly. After [`LIST_TIME`] the search ends early, and the result says so.
-pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, ApiError> {
+///
+/// Unless `housekeeping` is wanted, traces of nothing but housekeeping or port probes are left out of a list that does
+/// not ask for certain calls.
+pub(crate) fn traces_of(store: &dyn Store, query: Query, housekeeping: bool) -> Result<FoundTraces, ApiError> {
     let began = Instant::now();
     let limit = query.limit;
+    let leaves_out_noise = !housekeeping && !asks_for_calls(&query);
+    let mut noise: FxHashSet<SpanId> = FxHashSet::default();
     let hits = Search::from(query).run(store, limit * SPANS_PER_TRACE)?;
     let mut limited = hits.limited;
     let mut traces: Vec<Found> = Vec::new();
     let mut seen: FxHashMap<SpanId, usize> = FxHashMap::default();
     // Most traces have several matching spans. Fetch a few spans at a time, so that few spans are fetched in vain.
     'list: for some in hits.spans.chunks(limit.clamp(16, 256) * 2) {
-        let new: Vec<Arc<Span>> = some.iter().filter(|s| !seen.contains_key(&s.id)).cloned().collect();
+        let is_new = |s: &&Arc<Span>| !seen.contains_key(&s.id) && !noise.contains(&s.id);
+        let new: Vec<Arc<Span>> = some.iter().filter(is_new).cloned().collect();
         let ahead = Ahead::of(store, &new, Limits::default().window_ns)?;
         for span in some {
+            if noise.contains(&span.id) {
+                continue;
+            }
             if let Some(found) = seen.get(&span.id).and_then(|at| traces.get_mut(*at)) {
                 found.matched.push(span.id);
                 continue;
@@ -84,13 +101,25 @@ pub(crate) fn traces_of(store: &dyn Store, query: Query) -> Result<FoundTraces, 
                 limited = true;
                 break 'list;
             }
-            let trace = assemble(&ahead, span.id)?;
+            let mut trace = whole(&ahead, span.id)?;
+            if leaves_out_noise && wirespan_trace::is_noise(&trace) {
+                noise.extend(trace.spans.iter().map(|s| s.span.id));
+                continue;
+            }
             seen.insert(span.id, traces.len());
             seen.extend(trace.spans.iter().map(|s| (s.span.id, traces.len())));
+            if !housekeeping {
+                wirespan_trace::fold(&mut trace);
+            }
             traces.push(Found { trace, matched: vec![span.id] });
         }
     }
     Ok(FoundTraces { traces, limited })
+}
+
+/// Whether the search is for certain calls, and not for whatever a service did.
+fn asks_for_calls(query: &Query) -> bool {
+    query.operation.is_some() || query.endpoint.is_some() || query.protocol.is_some() || !query.attributes.is_empty()
 }
 
 /// Finds a span by an id of its trace: a span id, a carried trace id, or a trace id derived from a root's span id.

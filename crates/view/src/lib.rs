@@ -66,6 +66,7 @@ pub struct ViewState {
     hosts: Hosts,
     stats: Arc<stats::Stats>,
     gate: Arc<Semaphore>,
+    housekeeping: bool,
 }
 
 impl ViewState {
@@ -78,6 +79,7 @@ impl ViewState {
             hosts: Hosts::loopback(),
             stats: Arc::default(),
             gate: Arc::new(Semaphore::new(MAX_QUERIES)),
+            housekeeping: false,
         }
     }
 
@@ -92,6 +94,13 @@ impl ViewState {
     #[must_use]
     pub fn with_metrics(mut self, source: Arc<MetricsSource>) -> Self {
         self.metrics = source;
+        self
+    }
+
+    /// Shows drivers' housekeeping and port probes as spans and traces of their own ([`wirespan_trace::fold`]).
+    #[must_use]
+    pub fn with_housekeeping(mut self, shown: bool) -> Self {
+        self.housekeeping = shown;
         self
     }
 

@@ -34,8 +34,9 @@ pub(super) async fn traces(
     RawQuery(raw): RawQuery,
 ) -> Result<Json<TraceList>, ApiError> {
     let query = params::<SearchParams>(raw.as_deref())?.query(TRACES, MAX_TRACES)?;
+    let housekeeping = state.housekeeping;
     let list = state.query(move |store| {
-        let found = traces_of(store, query)?;
+        let found = traces_of(store, query, housekeeping)?;
         let traces = found.traces.iter().filter_map(|t| summarise(&t.trace, &t.matched)).collect();
         Ok(TraceList { traces, limited: found.limited })
     });

@@ -13,9 +13,10 @@ use wirespan_model::Trace;
     params(("id" = String, Path, description = "span id (16 hex digits) or trace id (32 hex digits)")),
     responses((status = 200, body = TraceView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<TraceView>, ApiError> {
+    let housekeeping = state.housekeeping;
     let trace = state.query(move |store| {
         let from = find_trace(store, &id)?;
-        Ok(TraceView::from(&assemble_linked(store, from)?))
+        Ok(TraceView::from(&assemble_linked(store, from, housekeeping)?))
     });
     Ok(Json(trace.await?))
 }
@@ -23,7 +24,8 @@ pub(super) async fn trace(State(state): State<ViewState>, Path(id): Path<String>
 /// The same trace as the model's own structure, for clients of the same version (`wirespan trace`). Not part of the
 /// OpenAPI description.
 pub(super) async fn model(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Json<Trace>, ApiError> {
-    let trace = state.query(move |store| assemble_linked(store, find_trace(store, &id)?));
+    let housekeeping = state.housekeeping;
+    let trace = state.query(move |store| assemble_linked(store, find_trace(store, &id)?, housekeeping));
     Ok(Json(trace.await?))
 }
 

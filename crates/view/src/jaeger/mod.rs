@@ -95,12 +95,13 @@ async fn operation_kinds(State(state): State<ViewState>, RawQuery(raw): RawQuery
 
 async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<TraceJson> {
     let params = Params::read(raw.as_deref())?;
+    let housekeeping = state.housekeeping;
     if !params.trace_id.is_empty() {
         let found = state.query(move |store| {
             let mut found = Vec::new();
             for id in &params.trace_id {
                 match find_trace(store, &pad(id)) {
-                    Ok(from) => found.push(trace_json(&assemble(store, from)?)),
+                    Ok(from) => found.push(trace_json(&assemble(store, from, housekeeping)?)),
                     Err(e) if e.status == StatusCode::NOT_FOUND => {}
                     Err(e) => return Err(e),
                 }
@@ -111,16 +112,17 @@ async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answ
     }
     let query = params.query(now_ns())?;
     let found = state.query(move |store| {
-        let found = traces_of(store, query)?;
+        let found = traces_of(store, query, housekeeping)?;
         Ok(found.traces.iter().map(|f| trace_json(&f.trace)).collect())
     });
     Ok(Json(Envelope::of(found.await?)))
 }
 
 async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Answer<TraceJson> {
+    let housekeeping = state.housekeeping;
     let found = state.query(move |store| {
         let from = find_trace(store, &pad(&id))?;
-        Ok(vec![trace_json(&assemble(store, from)?)])
+        Ok(vec![trace_json(&assemble(store, from, housekeeping)?)])
     });
     Ok(Json(Envelope::of(found.await?)))
 }

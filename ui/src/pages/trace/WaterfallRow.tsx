@@ -1,6 +1,7 @@
 import { memo } from "react";
 import { formatDuration } from "../../domain/duration";
 import { tapLabel, tapWords } from "../../domain/evidence";
+import { housekeeping, statement } from "../../domain/housekeeping";
 import { isNetworkTap, place, type Row, type TimeWindow } from "../../domain/waterfall";
 import { hueStyle } from "../../parts/Service";
 import { Evidence } from "./Evidence";
@@ -35,6 +36,7 @@ export const WaterfallRow = memo(function WaterfallRow({
   const { item, depth, children, collapsed, below, hop } = row;
   const { span } = item;
   const bar = place(item, window);
+  const driver = housekeeping(span);
   const network = isNetworkTap(span.tap);
   const end = bar.left + bar.width;
   return (
@@ -82,9 +84,14 @@ export const WaterfallRow = memo(function WaterfallRow({
           </span>
         )}
         <span className={css.service}>{span.service || (network ? "" : span.protocol)}</span>
-        <span className={css.text} title={span.name}>
+        <span className={css.text} title={statement(span)}>
           {span.name}
         </span>
+        {driver && (
+          <span className={css.driver} role="img" aria-label={driver.words} title={driver.words}>
+            ⚙ {driver.count}
+          </span>
+        )}
         {collapsed && (
           <span className={css.below} data-error={row.hiddenError || undefined}>
             +{below}
