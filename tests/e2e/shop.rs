@@ -18,12 +18,15 @@ fn exact_with(test: &str, requests: u32, users: u32, rung: Option<&str>, parts: 
     }
     let dir = tempfile::tempdir().unwrap();
     let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("shop"));
+    // The services write down each call that they make, log-ins too.
+    let config = dir.path().join("wirespan.toml");
+    std::fs::write(&config, "[traces]\nhousekeeping = true\n").unwrap();
     let shop = root().join("tests/apps/shop/run.py");
     let built = Command::new("python3").arg(&shop).arg("--build-only").output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let mut run = Command::new(crate::harness::WIRESPAN);
-    run.args(["run", "--no-ui", "--print", "0", "--otlp-file"]).arg(&spans).args(["--", "python3"]).arg(&shop);
-    run.args(["--netns", "--with", parts, "--dir"]).arg(&work);
+    run.args(["run", "--no-ui", "--print", "0", "--config"]).arg(&config).arg("--otlp-file").arg(&spans);
+    run.args(["--", "python3"]).arg(&shop).args(["--netns", "--with", parts, "--dir"]).arg(&work);
     run.args(["--load", &requests.to_string(), "--users", &users.to_string()]);
     if let Some(rung) = rung {
         run.env("WIRESPAN_RUNG", rung);

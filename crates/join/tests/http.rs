@@ -5,7 +5,7 @@ mod common;
 use common::{get, ok, End, Stage, MS, S, T0};
 use wirespan_join::{CopyRule, JoinConfig};
 use wirespan_model::event::SocketChange;
-use wirespan_model::{Direction, Event, Evidence, ExchangeRange, SpanKind, Status, TapSide};
+use wirespan_model::{Direction, Event, Evidence, ExchangeRange, SpanKind, Status, TapSide, TraceId};
 
 #[test]
 fn client_and_server_see_the_same_bytes() {
@@ -326,6 +326,18 @@ fn the_carried_context_and_request_id_stand_on_the_span() {
     assert_eq!(span.trace_id.unwrap().to_string(), "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(span.parent_span_id.unwrap().to_string(), "b7ad6b7169203331");
     assert_eq!(span.request_id.as_deref(), Some("r-1"));
+}
+
+#[test]
+fn the_context_of_skywalking_names_a_span_and_keeps_its_own_trace_id() {
+    let mut stage = Stage::new();
+    let mut s = End::server(2);
+    let q = b"GET / HTTP/1.1\r\nsw8: 1-YWJjLjEuMg==-c2VnbWVudA==-3-c3Zj-aW5zdA==-L2VuZA==-YTo4MA==\r\n\r\n";
+    stage.event(s.recv(T0, q));
+    stage.event(s.send(T0 + MS, &ok(10)));
+    let [span] = &stage.spans[..] else { panic!("{:#?}", stage.spans) };
+    assert_eq!(span.trace_id, Some(TraceId::of_foreign("abc.1.2")));
+    assert!(span.parent_span_id.is_some() && span.carries_foreign_trace());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod world;
+use wirespan_model::span::FOREIGN_TRACE_ID;
 use wirespan_model::{Evidence, SpanId, TapSide, TraceId};
 use wirespan_trace::link;
 use world::{cart, check, edge, link_of, proc, Call, Proc, World, MS, T0, US, USER};
@@ -214,6 +215,28 @@ fn a_context_that_an_unseen_proxy_forwards_joins_the_call_and_not_only_the_sdk()
         assert_eq!((parent, evidence), (w.id(call.client), Evidence::Forwarded));
         assert!(confidence > 0.9);
     }
+}
+
+/// SkyWalking's agents forward its header through proxies; its spans do not come here.
+#[test]
+fn skywalkings_context_joins_and_its_parent_is_not_exported() {
+    let mut w = World::default();
+    let calls = [0, 1].map(|_| through_proxy(&mut w, None, edge(), cart(), T0, T0 + 20 * MS));
+    for (n, call) in calls.iter().enumerate() {
+        for i in [call.client, call.server] {
+            let span = &mut w.spans[i];
+            span.trace_id = Some(TraceId::of_foreign("abc.1.2"));
+            span.parent_span_id = Some(SpanId(70 + n as u64));
+            span.attrs.push((FOREIGN_TRACE_ID.into(), "abc.1.2".into()));
+        }
+    }
+    let traces = link(w.arcs());
+    assert_eq!(traces.len(), 1);
+    for call in calls {
+        assert_eq!(link_of(&traces, w.id(call.server)), Some((w.id(call.client), Evidence::Forwarded, 0.97)));
+    }
+    let roots = traces[0].parents().filter(Option::is_none).count();
+    assert_eq!(roots, 2, "no span of SkyWalking is named");
 }
 
 #[test]
