@@ -36,14 +36,15 @@ impl Sets {
     }
 }
 
-/// A canonical order of spans: by time, then place on the path, then id. It does not depend on how the spans were
-/// found.
+/// A canonical order of spans: by time, then place on the path, then by the order of bytes and streams on the
+/// connection (of calls that left in one write), then id. It does not depend on how the spans were found.
 fn canonical(spans: &mut Vec<Arc<Span>>) {
-    spans.sort_unstable_by_key(|s| (s.start_ns, s.tap, s.id));
+    let order = |s: &Arc<Span>| (s.start_ns, s.tap, s.socket, s.request_seq, s.message_id, s.id);
+    spans.sort_unstable_by_key(order);
     // The same span twice is one span. The longer record is an update, so it is kept.
     spans.sort_by_key(|s| (s.id, std::cmp::Reverse(s.end_ns)));
     spans.dedup_by_key(|s| s.id);
-    spans.sort_unstable_by_key(|s| (s.start_ns, s.tap, s.id));
+    spans.sort_unstable_by_key(order);
 }
 
 /// Sets the parents of a set of spans and splits it into traces, earliest first.

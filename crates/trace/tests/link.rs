@@ -36,6 +36,23 @@ fn nested_and_sequential_calls_are_exact() {
 }
 
 #[test]
+fn calls_of_one_write_stand_in_the_order_of_their_bytes() {
+    let mut w = World::default();
+    let a = w.call(None, USER, cart(), T0, T0 + 20 * MS);
+    let calls = [0, 1, 2, 3].map(|_| w.call(Some(a), cart(), redis(), T0 + 4 * MS, T0 + 6 * MS));
+    // Ids are hashes: they do not grow with the bytes.
+    for (place, call) in [2usize, 0, 3, 1].into_iter().zip(calls) {
+        for (i, socket) in [(call.client, 71), (call.server, 72)] {
+            let span = &mut w.spans[i];
+            (span.socket, span.request_seq, span.exchange) = (socket, Some(5000 + 30 * place as u32), None);
+        }
+    }
+    let traces = link(w.arcs());
+    let order: Vec<SpanId> = traces[0].spans.iter().filter(|s| s.span.socket == 71).map(|s| s.span.id).collect();
+    assert_eq!(order, [1, 3, 0, 2].map(|i: usize| w.id(calls[i].client)));
+}
+
+#[test]
 fn many_users_at_once_share_threads_and_processes_but_not_traces() {
     let mut w = World::default();
     for user in 0..200 {
