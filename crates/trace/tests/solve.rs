@@ -198,10 +198,46 @@ fn too_many_go_on_as_they_came_and_are_counted() {
     assert!(solver.stats().overflow > 0);
 }
 
+/// Requests of one user, each answered at once; its call comes after the answer. With `busy`, another request lies
+/// around all of them. The kernel guesses the request that the thread read last. Returns the shares of calls with the
+/// right cause, and with another one.
+fn guessed_after_answers(busy: bool) -> (usize, usize) {
+    let (mut world, app) = (World::default(), proc(1, 5, "app"));
+    let (mut spans, mut truth) = (Vec::new(), HashMap::new());
+    let served = |number: u64, from: u64, to: u64, spans: &mut Vec<Span>, world: &mut World| {
+        let mut server = world.blank(app, TapSide::ServerProcess, from, to);
+        server.exchange = Some(ExchangeRange { first: number << 24 | 1, last: number << 24 | 1 });
+        spans.push(server);
+    };
+    for n in 1..=40 {
+        let at = T0 + n * 10 * MS;
+        served(n, at, at + MS, &mut spans, &mut world);
+        let mut call = world.blank(app, TapSide::ClientProcess, at + 2 * MS, at + 3 * MS);
+        (call.cause, call.cause_evidence) = (Some(n << 24 | 1), Some(Evidence::Inferred));
+        truth.insert(call.id, n << 24 | 1);
+        spans.push(call);
+    }
+    if busy {
+        served(99, T0, T0 + 900 * MS, &mut spans, &mut world);
+    }
+    spans.sort_by_key(|s| (s.end_ns, s.id));
+    let out = solve(&spans.into_iter().map(Arc::new).collect::<Vec<_>>(), SolverConfig::default());
+    let calls = || out.iter().filter(|s| s.tap == TapSide::ClientProcess);
+    let right = calls().filter(|s| s.cause == Some(truth[&s.id]) && confidence(s) == 0.95).count();
+    (right, calls().filter(|s| s.cause.is_some()).count() - right)
+}
+
+#[test]
+fn a_guess_is_kept_if_no_other_request_can_have_made_the_call() {
+    assert_eq!(guessed_after_answers(false), (40, 0));
+    assert_eq!(guessed_after_answers(true).0, 0, "the open request may have made each of the calls");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// For any spans in any order: each span goes out once, and an inferred cause encloses its call.
+    /// For any spans in any order: each span goes out once, and an inferred cause encloses its call, or was read before
+    /// it and is what the kernel guessed.
     #[test]
     fn every_span_goes_out_once(
         facts in prop::collection::vec((any::<bool>(), 0u64..5_000, 0u64..3_000, 0u16..3, 0u8..4, any::<bool>()),
@@ -240,7 +276,9 @@ proptest! {
         let owners: HashMap<u64, Arc<Span>> = out.iter().filter_map(|s| Some((s.exchange?.first, s.clone()))).collect();
         for span in out.iter().filter(|s| s.attrs.iter().any(|(k, _)| k == CONFIDENCE)) {
             let parent = &owners[&span.cause.unwrap()];
-            prop_assert!(parent.start_ns <= span.start_ns && span.end_ns <= parent.end_ns);
+            prop_assert!(parent.start_ns <= span.start_ns);
+            let guess = spans.iter().find(|(s, _)| s.id == span.id).and_then(|(s, _)| s.cause);
+            prop_assert!(span.end_ns <= parent.end_ns || guess == span.cause);
         }
         prop_assert_eq!(solver.delay_ns(), 0);
     }

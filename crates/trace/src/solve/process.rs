@@ -38,6 +38,9 @@ const LEAST_WAIT_NS: u64 = 1_500_000_000;
 
 /// Confidence that an answer was for the thread that it woke: 385 of 389 were, of Lettuce under Tomcat.
 const WOKEN: f64 = 0.99;
+/// Confidence that a call was made for the request that the kernel guesses, if no other one was open: 240 of 240 were,
+/// of Fiber, PHP-FPM and Puma. Most of those calls came after their request's answer.
+const ALONE: f64 = 0.95;
 
 pub(super) struct Process {
     timeline: Timeline,
@@ -225,7 +228,7 @@ impl Process {
                     let Some(span) = self.waiting.remove(&d.call) else { continue };
                     self.opinions.judge(&span, &d);
                     let verdict = match d.request {
-                        _ if d.confirmed && keeps_claim(&span) => Verdict::Kept,
+                        _ if d.confirmed => self.kept(&span),
                         Some(request) => match self.opinions.weigh(&span, &request, d.confidence) {
                             Weighed::Judged(confidence) => {
                                 Verdict::Found(Found { request, confidence, others: d.others })
@@ -244,8 +247,8 @@ impl Process {
         self.longest_ns -= self.longest_ns / 64;
         if self.goal_ns == u64::MAX || self.timeline.is_empty() {
             // Calls that lie within no request.
-            for (_, span) in self.waiting.drain() {
-                let verdict = if keeps_claim(&span) { Verdict::Kept } else { Verdict::Open };
+            for (_, span) in std::mem::take(&mut self.waiting) {
+                let verdict = self.kept(&span);
                 out(span, verdict);
             }
         }
@@ -258,6 +261,17 @@ impl Process {
         match self.goal_ns {
             u64::MAX => self.timeline.len() / SLICE,
             goal => (goal.saturating_sub(last) / (last - first).max(1)) as usize,
+        }
+    }
+
+    /// A call that no other request can have made keeps what the kernel says, or guesses.
+    fn kept(&self, span: &Span) -> Verdict {
+        match (span.cause, span.cause_evidence) {
+            (Some(exchange), Some(Evidence::Inferred)) if self.wakes.was_read(exchange, span.start_ns) => {
+                Verdict::Named(Named { exchange, evidence: Evidence::Inferred, confidence: ALONE })
+            }
+            (_, Some(evidence)) if evidence != Evidence::Inferred && !is_tried(span) => Verdict::Kept,
+            _ => Verdict::Open,
         }
     }
 
@@ -377,9 +391,4 @@ impl Process {
             self.since_training = 0;
         }
     }
-}
-
-/// Whether a call of which nothing better is known keeps what the kernel says.
-fn keeps_claim(span: &Span) -> bool {
-    span.cause_evidence.is_some_and(|evidence| evidence != Evidence::Inferred) && !is_tried(span)
 }

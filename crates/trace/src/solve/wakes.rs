@@ -102,6 +102,11 @@ impl Wakes {
         self.lived.extend(span.exchanges().map(|exchange| (exchange, (span.start_ns, span.end_ns))));
     }
 
+    /// Whether this request is known, and was read before this time.
+    pub(super) fn was_read(&self, exchange: u64, at_ns: u64) -> bool {
+        self.lived.get(&exchange).is_some_and(|(read_ns, _)| *read_ns <= at_ns)
+    }
+
     /// Adds a call; `id` is its number, if its maker is asked for.
     pub(super) fn add_answer(&mut self, span: &Span, id: Option<u32>) {
         if !self.tell_of(span.socket) {

@@ -38,7 +38,7 @@ impl Beam {
                         }
                         Maker::Unknown(hint) => {
                             let maker = makers.get(&c.id).copied().unwrap_or(0);
-                            let slot = one.open.iter().position(|r| r.id == maker);
+                            let slot = one.guessed(&c, hint).or_else(|| one.open.iter().position(|r| r.id == maker));
                             // Learnt only where it is sure: a process's own calls go on while no request is open.
                             let is_alone = !one.open.iter().any(|r| could_make(r, &c));
                             model.learn_call(c.class, c.for_request, is_alone);
