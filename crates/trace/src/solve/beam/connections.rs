@@ -1,8 +1,8 @@
 //! What the order of reads and sends tells, whatever the hypothesis: activations of threads, and calls that follow each
 //! other on a connection.
 
-use super::{Beam, Hypothesis};
-use crate::solve::timeline::{Call, Class};
+use super::{could_make, Beam, Hypothesis};
+use crate::solve::timeline::{Call, Class, Hint, Opinion};
 
 /// Most connections that are followed.
 const MAX_CONNECTIONS: usize = 8192;
@@ -39,6 +39,13 @@ impl Beam {
         if let Some((_, sent)) = self.activations.get_mut(&tid) {
             *sent = true;
         }
+    }
+
+    /// The only request that can have made a call, if the kernel guesses the same.
+    pub(super) fn guessed(&self, c: &Call, hint: Option<Hint>) -> Option<usize> {
+        let hint = hint.filter(|h| h.opinion == Opinion::Guess)?;
+        let mut may = (0..self.open.len()).filter(|s| could_make(&self.open[*s], c));
+        may.next().filter(|s| may.next().is_none() && self.open[*s].owns(hint.exchange))
     }
 
     /// The open request to which a call may belong because of the call before it on its connection: the one that made

@@ -12,7 +12,7 @@ mod teach;
 use super::calibration::Calibration;
 use super::chain::{Act, Last};
 use super::model::{Model, Outlook};
-use super::timeline::{Call, Event, Hint, Maker, Opinion, Request};
+use super::timeline::{Call, Event, Hint, Maker, Request};
 use super::turns::{place, Acted, Actor, Queue, State};
 use chains::Chains;
 use connections::Connection;
@@ -254,13 +254,6 @@ impl Beam {
                 None => self.split(c, hint, &|_| true, model, effort),
             },
         }
-    }
-
-    /// The only request that can have made a call, if the kernel guesses the same.
-    fn guessed(&self, c: &Call, hint: Option<Hint>) -> Option<usize> {
-        let hint = hint.filter(|h| h.opinion == Opinion::Guess)?;
-        let mut may = (0..self.open.len()).filter(|s| could_make(&self.open[*s], c));
-        may.next().filter(|s| may.next().is_none() && self.open[*s].owns(hint.exchange))
     }
 
     fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
