@@ -98,7 +98,7 @@ impl Elements {
         self.counts_keys = self.which == Which::Script && index == 1;
         let wanted = match self.which {
             Which::BehindKey | Which::Struck => index > 0,
-            Which::EveryOther => index > 1 && behind % 2 == 0,
+            Which::EveryOther => index > 1 && behind.is_multiple_of(2),
             Which::Script => index > self.keys.saturating_add(1),
             Which::Reply | Which::Entry => true,
         };
