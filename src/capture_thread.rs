@@ -213,6 +213,7 @@ impl CaptureThread {
 
     fn publish(&self) {
         self.counters.set("capture", self.capture.counters());
+        self.counters.note(self.capture.notes());
         self.counters.set("join", self.joiner.stats().counters());
         self.counters.set("plugin", self.protocols.counters());
         let mut own = vec![("spans_dropped_queue_full", self.dropped)];

@@ -30,6 +30,8 @@ const LOSS: &[&str] = &[
 #[derive(Default)]
 pub(crate) struct Counters {
     stages: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
+    /// Sentences about single processes, for the status page.
+    notes: Mutex<Vec<String>>,
     /// Metrics of the spans and flows that passed.
     pub(crate) spans: Arc<SpanMetrics>,
 }
@@ -45,6 +47,18 @@ impl Counters {
         if let Ok(mut all) = self.stages.lock() {
             all.insert(stage, values.into_iter().map(|(n, v)| (n.into(), v)).collect());
         }
+    }
+
+    /// Replaces the sentences about single processes.
+    pub(crate) fn note(&self, notes: Vec<String>) {
+        if let Ok(mut all) = self.notes.lock() {
+            *all = notes;
+        }
+    }
+
+    /// The sentences about single processes.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().map(|notes| notes.clone()).unwrap_or_default()
     }
 
     /// All of them, for the status page.

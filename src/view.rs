@@ -56,7 +56,7 @@ impl View {
         let status = move || AgentStatus {
             mode: about.mode.to_string(),
             targets: about.targets.clone(),
-            notes: about.notes.clone(),
+            notes: about.notes.iter().cloned().chain(counters.notes()).collect(),
             stages: counters.stages(),
         };
         let state = ViewState::new(store)

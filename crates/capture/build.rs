@@ -11,6 +11,7 @@ const FLAGS: [&str; 6] = ["-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-changed=build");
+    println!("cargo:rerun-if-changed=agent");
     let flags = flags();
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let built = libbpf_cargo::SkeletonBuilder::new()
@@ -23,10 +24,45 @@ fn main() {
         eprintln!("clang 14 or newer and libelf are needed: `make deps` installs them");
         std::process::exit(1);
     }
+    if let Err(error) = build_java_agent(&out) {
+        eprintln!("the agent for Java machines (agent/java) was not built: {error}");
+        eprintln!("clang and a linker are needed: `make deps` installs them");
+        std::process::exit(1);
+    }
     if let Err(error) = generate_contract(&out, &flags) {
         eprintln!("the contract with the kernel programs (bpf/wire.h) was not understood: {error}");
         std::process::exit(1);
     }
+}
+
+/// The library that `--attach-java` loads into Java machines. It uses no other library, not even that of C.
+const AGENT_FLAGS: [&str; 13] = [
+    "-std=gnu11",
+    "-Os",
+    "-fPIC",
+    "-shared",
+    "-nostdlib",
+    "-ffreestanding",
+    "-fno-stack-protector",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wl,-z,noexecstack",
+    "-s",
+];
+
+fn build_java_agent(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let compiler = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
+    let target = std::env::var("TARGET")?;
+    let built = std::process::Command::new(&compiler)
+        .args(AGENT_FLAGS)
+        .arg(format!("--target={target}"))
+        .arg("-o")
+        .args([&out.join("java_agent.so"), Path::new("agent/java/agent.c")])
+        .status()
+        .map_err(|error| format!("{}: {error}", compiler.display()))?;
+    built.success().then_some(()).ok_or_else(|| built.to_string().into())
 }
 
 /// With the defines of a debug build, if this is one (docs/preemption.md).

@@ -1,7 +1,7 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use crate::config::{Config, MapFileArgs, OutputArgs, PropagateArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs};
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
@@ -25,6 +25,8 @@ pub(crate) struct AgentArgs {
     map: MapFileArgs,
     #[command(flatten)]
     propagate: PropagateArgs,
+    #[command(flatten)]
+    attach: AttachArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -32,6 +34,7 @@ pub(crate) struct AgentArgs {
 
 pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
+    args.attach.apply(&mut config);
     let targets = args.targets.resolve()?;
     let o = &args.outputs;
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {

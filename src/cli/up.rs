@@ -1,7 +1,7 @@
 //! `wirespan up TARGETS`: agent, store and UI on this machine, until a signal.
 
 use super::targets::TargetArgs;
-use crate::config::{Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::Result;
@@ -19,6 +19,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     propagate: PropagateArgs,
     #[command(flatten)]
+    attach: AttachArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -27,6 +29,7 @@ pub(crate) struct UpArgs {
 
 pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
+    args.attach.apply(&mut config);
     let targets = args.targets.resolve()?;
     let mut stop = StopSignal::catch()?;
     let request = Request {

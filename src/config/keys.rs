@@ -66,6 +66,10 @@ pub(crate) struct Capture {
     /// Follow the actors of the targets' runtimes (goroutines, virtual threads, asyncio, tokio, Node, …); without it
     /// causes come from threads, from hand-overs between threads, and from inference only.
     pub(crate) runtimes: bool,
+    /// Load an agent into the Java machines of the targets, without a restart, as `--attach-java`: tasks of executors,
+    /// event loops and reactors are then told by the machine. It changes classes of the running program;
+    /// see docs/java-attach.md.
+    pub(crate) attach_java: bool,
     /// Actors of runtimes (goroutines, virtual threads, greenlets, tasks, streams) whose cause is remembered, at least
     /// 512; the actor that was idle longest is forgotten first.
     pub(crate) actors: u32,
@@ -88,6 +92,7 @@ impl Default for Capture {
             hooks_from_start: options.hooks_from_start,
             messages: options.messages,
             runtimes: options.runtimes,
+            attach_java: options.attach_java,
             actors: options.actors,
             propagate: options.propagate.as_word().into(),
             propagate_option: options.propagate_options,

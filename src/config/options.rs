@@ -52,6 +52,21 @@ impl PropagateArgs {
     }
 }
 
+/// Whether agents are loaded into targets.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AttachArgs {
+    /// Load a small agent into each Java machine of the targets, without a restart. It changes some classes of the
+    /// running program (executors, Netty), so that they tell which task runs, and changes them back at the end
+    #[arg(long)]
+    attach_java: bool,
+}
+
+impl AttachArgs {
+    pub(crate) fn apply(&self, config: &mut Config) {
+        config.capture.attach_java |= self.attach_java;
+    }
+}
+
 /// Where the UI and the query API are served.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct UiArgs {

@@ -22,6 +22,7 @@ pub(crate) fn capture_options(config: &Config) -> Result<wirespan_capture::Optio
         hooks_from_start: c.hooks_from_start,
         propagate_options: c.propagate_option,
         runtimes: c.runtimes,
+        attach_java: c.attach_java,
         actors: c.actors,
         propagate: Propagate::from_word(&c.propagate).map_err(|why| anyhow!("capture.propagate: {why}"))?,
     })

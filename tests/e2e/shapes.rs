@@ -47,12 +47,17 @@ const FEW: u64 = 40;
 /// A shape below its bar is printed, tried once more, and its files are kept: a shared machine may stop for a long
 /// time.
 fn run(test: &str, bars: &[Bar], requests: u32, users: u32) {
+    run_with(test, bars, requests, users, &[]);
+}
+
+/// The same with further arguments for wirespan.
+fn run_with(test: &str, bars: &[Bar], requests: u32, users: u32, settings: &[&OsStr]) {
     if !can_trace(test) {
         return;
     }
-    let Err(short) = attempt(test, bars, requests, users) else { return };
+    let Err(short) = attempt(test, bars, requests, users, settings) else { return };
     println!("{test}: tried once more, as it fell short:\n{short}");
-    if let Err(short) = attempt(test, bars, requests, users) {
+    if let Err(short) = attempt(test, bars, requests, users, settings) {
         panic!("{short}");
     }
 }
@@ -115,10 +120,10 @@ pub(crate) fn compare(spans: &Path, work: &Path, format: &str) -> String {
     String::from_utf8_lossy(&done.stdout).to_string()
 }
 
-fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32) -> Result<(), String> {
+fn attempt(test: &str, bars: &[Bar], requests: u32, users: u32, settings: &[&OsStr]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<&str> = bars.iter().map(|b| b.shape).collect();
-    let Some(said) = trace(test, &names, dir.path(), requests, users, &[]) else { return Ok(()) };
+    let Some(said) = trace(test, &names, dir.path(), requests, users, settings) else { return Ok(()) };
     let (spans, work) = (dir.path().join("spans.jsonl"), dir.path().join("work"));
     let text = compare(&spans, &work, "text");
     println!("{text}");
@@ -268,6 +273,18 @@ fn a_reactor_thread_does_not_act_for_the_request_that_it_read_last() {
 fn a_task_of_an_event_loop_acts_for_the_request_that_made_it() {
     let bars = [bar("netty", 0.75, WIRE).claimed(0.95), bar("netty-fanout", 0.75, WIRE).claimed(0.95)];
     run("shapes_netty", &bars, 2000, USERS);
+}
+
+/// The same, and threads that hand over everything, where an agent in the machine says which task runs: from the first
+/// second on, whatever is compiled, and also by workers that were there before the agent.
+#[test]
+fn an_agent_in_the_machine_names_each_task() {
+    let bars = [
+        bar("netty-fanout", 0.97, WIRE).claimed(0.99),
+        bar("java-fanout", 0.97, WIRE).claimed(0.99),
+        bar("java-reactor", 0.93, WIRE).claimed(0.98),
+    ];
+    run_with("shapes_java_agent", &bars, 1000, USERS, &[OsStr::new("--attach-java")]);
 }
 
 /// Two cases that go wrong only after hundreds of requests: the JDK's client, where a worker asks a connection's object

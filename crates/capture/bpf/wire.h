@@ -56,7 +56,8 @@ enum ws_actor_kind {
 
 /* Further bits in the set of a process's runtimes. */
 enum ws_process_bit {
-	WS_GO_TLS = 1U << 31, /* Go's crypto/tls is probed */
+	WS_GO_TLS = 1U << 31,	  /* Go's crypto/tls is probed */
+	WS_JAVA_AGENT = 1U << 30, /* the agent of --attach-java is loaded and probed */
 };
 
 /* What user space has found in a process; each runtime has a map of its own for more. */

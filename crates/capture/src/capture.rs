@@ -148,7 +148,7 @@ impl Capture {
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let facts = FactMaps::open(skel.object()).map_err(bpf("opening the maps of facts"))?;
             let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the ring of processes"))?;
-            Watcher::start(uprobes, lives, facts, targets, options.runtimes).ok()
+            Watcher::start(uprobes, lives, facts, targets, options.runtimes, options.attach_java).ok()
         } else {
             None
         };
@@ -287,6 +287,11 @@ impl Capture {
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("bad_records", self.bad));
         out
+    }
+
+    /// What became of each process that was asked to load an agent ([`Options::attach_java`]), in words.
+    pub fn notes(&self) -> Vec<String> {
+        self.watcher.as_ref().map(Watcher::notes).unwrap_or_default()
     }
 
     /// Detaches every program. Records in the ring buffer can still be drained.

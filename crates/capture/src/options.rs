@@ -29,6 +29,8 @@ pub struct Options {
     pub propagate_options: bool,
     /// Look into the runtimes of targets: which goroutine, virtual thread, task or stream acts.
     pub runtimes: bool,
+    /// Load an agent into the Java machines of targets, which tells which task runs.
+    pub attach_java: bool,
     /// Goroutines, virtual threads, greenlets, tasks and streams that are remembered.
     pub actors: u32,
 }
@@ -47,6 +49,7 @@ impl Default for Options {
             hooks_from_start: false,
             propagate_options: false,
             runtimes: true,
+            attach_java: false,
             actors: 65536,
         }
     }

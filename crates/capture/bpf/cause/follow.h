@@ -47,15 +47,20 @@ struct {
 
 __u32 has_others; /* not 0 if the map has an entry; otherwise look-ups are skipped */
 
+/* Whether the runtime itself says for which other actor this one works now. */
+static __always_inline bool is_job(const struct attribution *a)
+{
+	return a->authoritative && a->state == ACTS_LENT;
+}
+
 static __always_inline void answer_for_another(const struct sock_state *s, const struct attribution *a, __u64 exchange)
 {
-	bool is_handed_over = a->authoritative && a->state == ACTS_LENT;
 	__u64 cookie = s->cookie;
 
-	if (!s->exchange || (seems_to_act_for(a, exchange) && !is_handed_over))
-		return;
-	has_others = 1;
-	remember(&answered_by_others, &cookie, &exchange);
+	if (s->exchange && (!seems_to_act_for(a, exchange) || is_job(a))) {
+		has_others = 1;
+		remember(&answered_by_others, &cookie, &exchange);
+	}
 }
 
 /* Whether another actor has answered the request that this actor has read. Asked when the actor calls. */
@@ -63,7 +68,8 @@ static __always_inline bool is_stale(const struct attribution *a)
 {
 	__u64 cookie = socket_of(a->cause), *answered;
 
-	if (!has_others || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause || is_by_stream(a->cause))
+	if (!has_others || a->authoritative || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause ||
+	    is_by_stream(a->cause))
 		return false;
 	answered = bpf_map_lookup_elem(&answered_by_others, &cookie);
 	return answered && *answered >= a->cause;
@@ -167,7 +173,7 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 	s->for_delivery = a->delivery;
 	s->untrusted_cause = untrusted ? rule : 0;
 	s->evidence = untrusted ? WS_EV_INFERRED : a->evidence;
-	if (a->authoritative && a->cause && a->state == ACTS_LENT)
+	if (is_job(a) && a->cause)
 		return; /* the runtime names the job, so the cause of the connect does not matter */
 	if (s->exchange == 1 && s->connect_tid == tid && s->connect_untrusted) {
 		s->cause = s->untrusted_cause = 0;
@@ -201,6 +207,7 @@ enum message_bits {
 	MESSAGE_BEGINS = 128,	/* the first request */
 	MESSAGE_CONNECTS = 256, /* no message: the connection is being opened */
 	MESSAGE_REST = 512,	/* the socket can send no answer any more, so what it receives is no request */
+	MESSAGE_JOBS = 1024,	/* the runtime names each job of its threads */
 };
 
 #define MESSAGE_NEXT (MESSAGE_ANSWERS | MESSAGE_GOES_ON | MESSAGE_BEGINS | MESSAGE_CONNECTS)
@@ -233,10 +240,8 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 	if (!s || !a || !c)
 		return 0;
 	c->exchange = exchange_id(s);
-	c->id = 0;
-	c->evidence = 0;
-	if (direction == WS_EGRESS)
-		a->writes = 1;
+	c->id = c->evidence = 0;
+	a->writes |= direction == WS_EGRESS;
 	a->reads_answers = !a->writes && s->request_direction == WS_EGRESS && !s->delivers;
 	if (s->request_direction == WS_INGRESS) { /* this process serves on the socket */
 		if (direction == WS_EGRESS) {
@@ -254,10 +259,10 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 	}
 	if (direction == WS_EGRESS) {
 		/*
-		 * Actors that are no threads share the connection: a request of one may follow that of another without
-		 * an answer in between. A change of the cause then shows the new request.
+		 * Actors that are no threads, or whose runtime names their job, share the connection: a request of one
+		 * may follow that of another with no answer in between. A change of the cause shows the new request.
 		 */
-		if (first || s->shared || (!pid && a->cause != s->cause))
+		if (first || s->shared || ((!pid || (bits & MESSAGE_JOBS && is_job(a))) && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
 	} else if (brings_delivery(s)) {
 		follow_delivery(s, a, how);

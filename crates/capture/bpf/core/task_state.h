@@ -35,8 +35,9 @@ struct attribution {
 	__u8 delivery : 1;	  /* its cause is a delivery that it has read itself */
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
 	__u32 results;		  /* lower half of the place where this actor was given its last result */
+	__u16 depth;		  /* Java with an agent: how many objects it runs, one inside the other */
 	__u8 bound;		  /* it was made for this one request, and acts for it until it ends */
-	__u8 pad[3];
+	__u8 pad;
 };
 
 struct task_state {

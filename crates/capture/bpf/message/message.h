@@ -143,6 +143,7 @@ __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, _
 	id = bits & MESSAGE_BY_OPENER ? s->connect_tid : actor_id(task, t);
 	follow_cause(s, a, c, (__u64)id << 32 | thread_group(task, t),
 		     bits | (uses_tls(t) && tls_begins_run(task, t, s, direction) ? MESSAGE_FIRST : 0) |
+			     (runtime_names_jobs(t) ? MESSAGE_JOBS : 0) |
 			     (t->loop && !t->runs && !t->actor ? MESSAGE_LOOP : 0));
 	runtime_after_message(task, t, s, a, c, bits, &runtimes);
 	if (s->delivers && bits & MESSAGE_FIRST)

@@ -11,6 +11,7 @@
 #include "go/connection.h"
 #include "go/http.h"
 #include "java/java.h"
+#include "java/agent.h"
 #include "haproxy/haproxy.h"
 #include "greenlet/greenlet.h"
 #include "asyncio/asyncio.h"
@@ -69,7 +70,13 @@ static __always_inline __u32 runtime_find_task(struct task_struct *task, struct 
 {
 	struct java_thread *j = java_thread(task, t);
 
-	return j ? java_find_task(j, s, bits) : 0;
+	return j && !j->told ? java_find_task(j, s, bits) : 0;
+}
+
+/* Whether the runtime itself says for which other actor a thread works, each time. */
+static __always_inline bool runtime_names_jobs(const struct task_state *t)
+{
+	return has_java_agent(t);
 }
 
 /* Whether runtime_before_message() wants the address of the first bytes. */
@@ -114,6 +121,8 @@ static __always_inline void runtime_finish_message(struct task_state *t, bool bl
 {
 	if (t->process_runtimes & 1U << WS_VIRTUAL_THREAD)
 		java_finish(t, blocked);
+	if (has_java_agent(t))
+		java_sent();
 }
 
 /* An actor opens a connection. Called before the cause of the connection is decided. */

@@ -99,7 +99,8 @@ mod tests {
     fn addresses_of_a_process_are_those_of_the_file_moved() {
         let functions = Functions { stream: 0xfc6f0, end: 0x1acee0, made: 0, context: 0x180u64.wrapping_sub(0xa850) };
         let mapped = Some(Mapped { start: 0x5555_5559_f000, offset: 0x4f000 });
-        let process = Process { pid: 1, mapped, follows_actors: true, is_probed: &|name| name == PROGRAM };
+        let is_probed = |name: &str| name == PROGRAM;
+        let process = Process { pid: 1, mapped, follows_actors: true, is_probed: &is_probed, has_agent: false };
         let facts = functions.facts((0x4f000, 0x4f000), &process).expect("facts");
         let HaproxyFacts { stream, end, context } = facts;
         assert_eq!([stream, end, context], [0x5555_5564_c6f0, 0x5555_556f_cee0, functions.context]);

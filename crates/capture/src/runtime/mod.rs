@@ -33,6 +33,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &tokio::Tokio,
     &python::Interpreter,
     &java::Java,
+    &java::agent::Agent,
 ];
 
 /// A runtime: which of its functions are probed, and what the kernel programs must know about a process of it.
@@ -58,6 +59,13 @@ pub(crate) trait Runtime: Sync {
     /// Whether a new process of this program must be probed before anything else is done: its first message would be
     /// given to the wrong actor.
     fn is_urgent(&self, image: &Image<'_>) -> bool {
+        let _ = image;
+        false
+    }
+
+    /// Whether a process that has mapped the file is a machine into which an agent can be loaded
+    /// ([`crate::attach`]).
+    fn takes_agent(&self, image: &Image<'_>) -> bool {
         let _ = image;
         false
     }
@@ -125,4 +133,6 @@ pub(crate) struct Process<'a> {
     pub(crate) follows_actors: bool,
     /// Whether a kernel program of this name runs at probes in this file.
     pub(crate) is_probed: &'a dyn Fn(&str) -> bool,
+    /// Whether the machine of this process has said that it has loaded the agent ([`crate::attach`]).
+    pub(crate) has_agent: bool,
 }

@@ -10,6 +10,7 @@ use super::link;
 use super::maps::{self, FileId};
 use super::plan::{self, Mapped, Plan, Programs};
 use super::watcher::Counts;
+use crate::attach::Agents;
 use crate::runtime::{Process, RUNTIMES};
 use crate::targets::Targets;
 use crate::tls;
@@ -54,10 +55,15 @@ pub(super) struct Search {
     known: HashMap<FileId, Option<Arc<Plan>>>,
     discovered: Option<Instant>,
     detacher: Detacher,
+    /// Agents in machines; `None` if the user does not want any.
+    agents: Option<Agents>,
 }
 
 impl Drop for Search {
     fn drop(&mut self) {
+        if let Some(agents) = &self.agents {
+            agents.end();
+        }
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         pids.into_iter().for_each(|pid| self.ended(pid));
     }
@@ -70,10 +76,20 @@ impl Search {
         facts: FactMaps,
         targets: Targets,
         follows_actors: bool,
+        agents: Option<Agents>,
     ) -> std::io::Result<Self> {
-        let (processes, known) = (HashMap::new(), HashMap::new());
-        let detacher = Detacher::start()?;
-        Ok(Search { counts, programs, facts, targets, follows_actors, processes, known, discovered: None, detacher })
+        Ok(Search {
+            counts,
+            programs,
+            facts,
+            targets,
+            follows_actors,
+            processes: HashMap::new(),
+            known: HashMap::new(),
+            discovered: None,
+            detacher: Detacher::start()?,
+            agents,
+        })
     }
 
     /// How long no process is due.
@@ -98,6 +114,9 @@ impl Search {
         });
         (p.born, p.look_at) = (now, now);
         let old = std::mem::take(&mut p.facts);
+        if let Some(agents) = &self.agents {
+            agents.ended(pid); // what it was before
+        }
         self.forget(pid, &old);
         self.attach_at_once(pid);
         self.expect(pid);
@@ -105,6 +124,9 @@ impl Search {
 
     /// A process has ended. Removes its probes.
     pub(super) fn ended(&mut self, pid: u32) {
+        if let Some(agents) = &self.agents {
+            agents.ended(pid);
+        }
         if let Some(process) = self.processes.remove(&pid) {
             self.forget(pid, &process.facts);
             self.detacher.close(process.links);
@@ -159,6 +181,11 @@ impl Search {
     /// Searches every process that is due.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
+        for pid in self.agents.iter().flat_map(Agents::take_loaded) {
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.look_at = now;
+            }
+        }
         let due: Vec<u32> = self.processes.iter().filter(|(_, p)| p.look_at <= now).map(|(pid, _)| *pid).collect();
         for pid in due {
             if self.look_at(pid).is_none() {
@@ -222,6 +249,9 @@ impl Search {
         // The kernel programs follow actors once they have the facts. So facts are written after all probes are
         // attached: with half of the probes, half of the hand-overs would be missed.
         self.learn(pid, &plan, mapped);
+        if let Some(agents) = self.agents.as_ref().filter(|_| plan.takes_agent && mapped.is_some()) {
+            agents.ask(pid);
+        }
     }
 
     fn plan(&mut self, pid: u32, file: &Path, id: FileId) -> Option<Arc<Plan>> {
@@ -267,7 +297,9 @@ impl Search {
     fn learn(&mut self, pid: u32, plan: &Plan, mapped: Option<Mapped>) {
         let Some(followed) = self.processes.get_mut(&pid) else { return };
         let is_probed = |program: &str| plan.probes(program, &self.programs);
-        let process = Process { pid, mapped, follows_actors: self.follows_actors, is_probed: &is_probed };
+        let has_agent = self.agents.as_ref().is_some_and(|agents| agents.has(pid));
+        let follows_actors = self.follows_actors;
+        let process = Process { pid, mapped, follows_actors, is_probed: &is_probed, has_agent };
         for learn in &plan.facts {
             if followed.facts.iter().any(|known| known.map == learn.map) {
                 continue;

@@ -4,6 +4,7 @@
 use super::facts::FactMaps;
 use super::plan::Programs;
 use super::search::{Search, LOOK};
+use crate::attach::Agents;
 use crate::ring::Ring;
 use crate::targets::Targets;
 use crate::tls;
@@ -40,7 +41,7 @@ struct Shared {
     inbox: Mutex<Inbox>,
     answered: Condvar,
     /// Wakes the thread.
-    bell: OwnedFd,
+    bell: Arc<OwnedFd>,
     counts: Arc<Counts>,
 }
 
@@ -50,36 +51,42 @@ impl Shared {
     }
 
     fn ring(&self) {
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 }
 
 /// The watching thread. Dropping it detaches every probe.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
+    agents: Option<Agents>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Watcher {
     /// Starts watching. The programs must outlive it; `lives` reports the processes of targets that are born, change
-    /// their program, and end. `follows_actors` is false if only TLS is wanted.
+    /// their program, and end. `follows_actors` is false if only TLS is wanted; `attach_java`: agents are loaded into
+    /// Java machines.
     pub(crate) fn start(
         programs: Programs,
         lives: MapHandle,
         facts: FactMaps,
         targets: &Targets,
         follows_actors: bool,
+        attach_java: bool,
     ) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let counts = Arc::new(Counts::default());
-        let mut search = Search::new(Arc::clone(&counts), programs, facts, targets.clone(), follows_actors)?;
+        let bell = Arc::new(bell);
+        let agents = attach_java.then(|| Agents::new(Arc::clone(&bell)));
+        let (told, chosen) = (Arc::clone(&counts), targets.clone());
+        let mut search = Search::new(told, programs, facts, chosen, follows_actors, agents.clone())?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell, counts });
         // Processes that live already are probed before [`Watcher::start`] returns.
         search.discover();
         search.look();
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("uprobe".into()).spawn(move || run(search, &lives, &theirs))?;
-        Ok(Watcher { shared, thread: Some(thread) })
+        Ok(Watcher { shared, agents, thread: Some(thread) })
     }
 
     /// Probes a process that was chosen, and the program that it is about to run. Returns when the probes are in place.
@@ -100,7 +107,13 @@ impl Watcher {
         let counts = &self.shared.counts;
         let refused = ("probes_refused", counts.refused.load(Ordering::Relaxed));
         let unread = tls::UNREAD.into_iter().zip(counts.unread.iter().map(|n| n.load(Ordering::Relaxed)));
-        std::iter::once(refused).chain(unread)
+        let agents = self.agents.iter().flat_map(Agents::counters);
+        std::iter::once(refused).chain(unread).chain(agents)
+    }
+
+    /// A sentence about each machine that was asked to load an agent.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.agents.as_ref().map(Agents::notes).unwrap_or_default()
     }
 }
 
@@ -155,10 +168,10 @@ fn run(mut search: Search, lives: &MapHandle, shared: &Shared) {
 /// Waits for the bell, for a change of a process, or until a process is to be looked at again.
 fn wait(pause: Duration, ring: Option<&Ring>, shared: &Shared) {
     let pause = Timespec::try_from(pause).ok();
-    let mut fds = vec![PollFd::new(&shared.bell, PollFlags::IN)];
+    let mut fds = vec![PollFd::new(&*shared.bell, PollFlags::IN)];
     if let Some(ring) = ring {
         fds.push(PollFd::new(ring, PollFlags::IN));
     }
     let _ = poll(&mut fds, pause.as_ref());
-    let _ = rustix::io::read(&shared.bell, &mut [0u8; 8]);
+    let _ = rustix::io::read(&*shared.bell, &mut [0u8; 8]);
 }

@@ -30,6 +30,19 @@ struct allocations_key {
 	__u32 chunk;
 };
 
+/* Cookies of the probes in the agent's functions: src/runtime/java/agent.rs. */
+enum java_agent_point {
+	JAVA_SUBMITTED = 1, /* an object is handed over */
+	JAVA_BEGINS = 2,    /* it is run, once */
+	JAVA_RESUMES = 3,   /* it is told something, maybe not for the last time */
+	JAVA_ENDS = 4,	    /* what began last has ended */
+	JAVA_SENDS = 5,	    /* a request on a stream of HTTP/2 is about to be written */
+	JAVA_GETS = 6,	    /* a frame of a stream was read; it ends as the others do */
+	JAVA_TAKES = 7,	    /* a worker has taken an object, which it runs until it is idle */
+	JAVA_IDLE = 8,	    /* a worker looks for the next object */
+	JAVA_TURNS = 9,	    /* what the thread runs turns to an object */
+};
+
 /* Chunks of marks that a process has. User space removes them when the process has ended. */
 enum java_size { WS_MARK_CHUNKS = 4 };
 

@@ -30,7 +30,7 @@ static __always_inline struct attribution *java_acting(struct task_struct *task,
 	if (key.id == VIRTUAL_UNKNOWN)
 		take(&t->acts, 0, WS_EV_NONE);
 	if (!key.id)
-		return acts_for_task(j) ? &j->job : &t->acts;
+		return !j->told && acts_for_task(j) ? &j->job : &t->acts;
 	j->mounts = 1;
 	if (key.id == VIRTUAL_UNKNOWN)
 		return &t->acts;
@@ -79,6 +79,14 @@ static __always_inline void java_after_message(struct task_struct *task, struct 
 {
 	bool sent = bits & MESSAGE_SENT, is_thread = a == &t->acts;
 
+	if (!sent && has_java_agent(t))
+		a->authoritative = 1;
+	if (j->told) {
+		j->sent = sent;
+		j->sent_on = s->request_direction == WS_EGRESS ? s->cookie : 0;
+		java_note_allocations(task, t, j, a);
+		return;
+	}
 	/* A loop handles at once what it reads. All its other work is tasks, which are found on its stack. */
 	if (!sent && j->loop && j->slot && is_thread && a->cause)
 		a->authoritative = 1;
@@ -141,6 +149,8 @@ static __always_inline const struct attribution *java_attribution_of(const struc
 /* A loop is woken. True if its tasks can be found, because they are better evidence than the waker. */
 static __always_inline bool java_loop_woken(struct java_thread *j)
 {
+	if (j->told)
+		return true;
 	if (!j->slot)
 		return false;
 	j->called += j->called < JAVA_CALLED;

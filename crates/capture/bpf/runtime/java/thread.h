@@ -5,6 +5,13 @@
 
 #include "contract.h"
 
+#define JAVA_OBJECT (1U << 31) /* in place of a stream in a carrier_key: the object is an identity hash */
+
+static __always_inline bool has_java_agent(const struct task_state *t)
+{
+	return t->process_runtimes & WS_JAVA_AGENT;
+}
+
 /* Facts by thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -62,7 +69,10 @@ struct java_thread {
 	__u8 loop : 1;	   /* as in its task_state */
 	__u8 mounts : 1;   /* it carries virtual threads */
 	__u8 serves : 1;   /* it reads requests itself */
+	__u8 told : 1;	   /* the agent says what it runs */
+	__u8 sent : 1;	   /* java_sent() is to be called */
 	__u8 allocates;	   /* enum allocates, to be noted by java_finish() */
+	__u64 sent_on;	   /* cookie of the socket, 0 if no requests were sent */
 	__u64 allocates_for; /* the cause to be noted; 0: not known */
 };
 

@@ -8,6 +8,7 @@
 //! coloured references (ZGC) there is no such field, so the machine is not followed. A machine without virtual threads
 //! (before Java 19) is followed as well, because its workers run tasks, too.
 
+pub(super) mod agent;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,10 @@ impl Runtime for Java {
     fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
         let library = Library::of(image)?;
         Some(Learn::runtime(WS_VIRTUAL_THREAD, FACTS, move |process| library.learn(process)))
+    }
+
+    fn takes_agent(&self, image: &Image<'_>) -> bool {
+        Library::of(image).is_some()
     }
 
     fn ended(&self, maps: &FactMaps, pid: u32) {

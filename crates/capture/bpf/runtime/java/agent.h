@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What the agent of `--attach-java` tells (crates/capture/agent/java): an object is handed over; a thread begins to run
+ * it, and ends. An object is known by its identity hash, which the machine keeps with it wherever it moves. Its thread
+ * acts meanwhile for the cause that acted when the object was handed over, whoever has woken that thread. Then it acts
+ * again for what it did before.
+ *
+ * In a machine with an agent the threads deal at once with what they read, and nothing is read from stacks.
+ */
+#ifndef WS_JAVA_AGENT_H
+#define WS_JAVA_AGENT_H
+
+/* Objects that are nested deeper are counted, but change nothing. */
+#define JAVA_MOST_NESTED 255
+
+struct java_outer_key {
+	__u64 actor;
+	__u32 pid;
+	__u32 depth;
+};
+
+/* The attribution of an actor before it began an object, to which it returns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct java_outer_key);
+	__type(value, struct attribution);
+} java_outer SEC(".maps");
+
+/* The object carries the cause of the actor. It is known, too, if that has none. */
+static __always_inline void java_submitted(const struct attribution *a, const struct carrier_key *object, __u32 pid)
+{
+	struct carried value = { .cause = a->cause, .evidence = WS_EV_COROUTINE };
+
+	if (is_untrusted(a, pid))
+		value = (struct carried){ .evidence = WS_EV_INFERRED };
+	else if (!a->cause || a->state == ACTS_RETURNED || is_provisional(a->cause))
+		value = (struct carried){ .evidence = WS_EV_NONE };
+	actor_carry(object, &value);
+}
+
+/* One more object runs inside another: keeps what was before. False if it is nested too deep. */
+static __always_inline bool java_nests(struct attribution *a, struct java_outer_key *outer)
+{
+	outer->depth = a->depth;
+	if (outer->depth < JAVA_MOST_NESTED)
+		remember(&java_outer, outer, a);
+	a->depth = outer->depth + 1;
+	return outer->depth < JAVA_MOST_NESTED;
+}
+
+/* An object that was handed over unseen changes nothing. */
+static __always_inline void java_begins(struct attribution *a, const struct carrier_key *object,
+					struct java_outer_key *outer, bool again)
+{
+	struct carried *got = actor_carried(object), value;
+
+	if (!java_nests(a, outer) || !got)
+		return;
+	value = *got;
+	if (!again)
+		actor_drop(object);
+	actor_pass_cause(a, value.cause, value.evidence, PASS_LENT);
+	a->authoritative = 1;
+}
+
+/*
+ * What the thread runs turns to an object: a loop over a queue of those that wait. The cause of the object acts until
+ * the loop turns to another, or ends.
+ */
+static __always_inline void java_turns(struct attribution *a, const struct carrier_key *object)
+{
+	struct carried *got = actor_carried(object);
+
+	if (!got || !a->depth)
+		return;
+	actor_pass_cause(a, got->cause, got->evidence, PASS_LENT);
+	a->authoritative = 1;
+}
+
+/* A worker looks for its next object: it runs none, and acts for no cause. */
+static __always_inline void java_idles(struct attribution *a)
+{
+	a->depth = 0;
+	actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
+	a->authoritative = 1;
+}
+
+/*
+ * A worker is about to run an object from its queue. A worker's loop that began before the agent came runs the code
+ * from before until it ends, but calls methods as they are now.
+ */
+static __always_inline void java_takes(struct attribution *a, const struct carrier_key *object)
+{
+	struct carried *got = actor_carried(object), value;
+
+	java_idles(a);
+	if (!got)
+		return;
+	value = *got;
+	actor_drop(object);
+	actor_pass_cause(a, value.cause, value.evidence, PASS_LENT);
+	a->authoritative = 1;
+}
+
+/*
+ * Requests on streams of HTTP/2 that this thread is about to write, perhaps together. Netty writes them to one
+ * connection, and sends them at once: the thread's next send is theirs.
+ */
+#define JAVA_STREAMS 64
+
+struct java_streams {
+	__u32 count;
+	__u32 number[JAVA_STREAMS];
+	__u8 evidence[JAVA_STREAMS];
+	__u64 cause[JAVA_STREAMS];
+	struct carrier_key name; /* room of java_sent(), which has little stack */
+	struct carried value;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct java_streams);
+} java_streams SEC(".maps");
+
+static __always_inline void java_sends(struct task_struct *task, struct attribution *a, __u32 number)
+{
+	struct java_streams *all = bpf_task_storage_get(&java_streams, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u32 at;
+
+	if (!all || all->count >= JAVA_STREAMS)
+		return;
+	at = all->count & (JAVA_STREAMS - 1);
+	all->number[at] = number;
+	all->cause[at] = is_provisional(a->cause) ? 0 : a->cause;
+	all->evidence[at] = a->cause ? WS_EV_COROUTINE : a->evidence;
+	all->count = at + 1;
+}
+
+/*
+ * The thread has sent requests on a socket: the streams that wait are its streams. Their answers come as frames of the
+ * same numbers. A global function, to be verified once; called when the message is done, because more stack is free
+ * there.
+ */
+__noinline int java_sent(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct java_streams *all = bpf_task_storage_get(&java_streams, task, 0, 0);
+	struct java_thread *j = bpf_task_storage_get(&java_threads, task, 0, 0);
+	__u64 cookie, name;
+
+	if (!j || !j->sent)
+		return 0;
+	cookie = j->sent_on;
+	j->sent = 0;
+	if (!all || !all->count)
+		return 0;
+	all->name = (struct carrier_key){ .object = cookie, .pid = task->tgid };
+	all->value = (struct carried){};
+	for (__u32 i = 0; i < JAVA_STREAMS; i++) {
+		if (!cookie || i >= all->count)
+			break;
+		all->name.stream = all->number[i];
+		all->value.cause = all->cause[i];
+		all->value.evidence = all->evidence[i];
+		name = by_stream(cookie, all->number[i]);
+		count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
+		if (!name)
+			continue;
+		tell_alias_by(name, all->cause[i], WS_ALIAS_STREAM, all->evidence[i]);
+		actor_carry(&all->name, &all->value);
+	}
+	all->count = 0;
+	return 0;
+}
+
+/*
+ * A frame came on a stream of the socket that the thread has read last. It is the answer to a request of this process,
+ * or else a request.
+ */
+static __always_inline void java_gets(struct task_state *t, struct attribution *a, struct carrier_key *stream,
+				      struct java_outer_key *outer)
+{
+	struct carried *got, value = { .evidence = WS_EV_COROUTINE };
+
+	if (!java_nests(a, outer))
+		return;
+	stream->object = t->received_from;
+	got = actor_carried(stream);
+	if (got)
+		value = *got;
+	else
+		value.cause = by_stream(t->received_from, stream->stream);
+	actor_pass_cause(a, value.cause, value.evidence, got ? PASS_LENT : PASS_OWN);
+	a->authoritative = 1;
+}
+
+/* The agent has spoken of this thread, so it speaks of all that the thread runs. */
+static __always_inline void java_told(struct task_struct *task, const struct task_state *t)
+{
+	struct java_thread *j = java_seen(task, t);
+
+	if (j)
+		j->told = 1;
+}
+
+static __always_inline void java_ends(struct attribution *a, struct java_outer_key *outer)
+{
+	struct attribution *before;
+
+	if (!a->depth)
+		return;
+	outer->depth = --a->depth;
+	if (outer->depth >= JAVA_MOST_NESTED)
+		return;
+	before = bpf_map_lookup_elem(&java_outer, outer);
+	if (before) {
+		*a = *before;
+		bpf_map_delete_elem(&java_outer, outer);
+	} else {
+		actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
+	}
+}
+
+SEC("uprobe.multi")
+int WS_UPROBE(java_agent)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *t = target_task(task);
+	struct carrier_key object = { .object = (__u32)WS_FN_ARG3(ctx), .pid = task->tgid, .stream = JAVA_OBJECT };
+	struct java_outer_key outer = { .pid = task->tgid };
+	struct attribution *a;
+
+	if (!t)
+		return 0;
+	a = acting(task, t);
+	if (!has_java_agent(t))
+		return 0;
+	java_told(task, t);
+	outer.actor = t->actor ? t->actor : task->pid;
+	switch (bpf_get_attach_cookie(ctx)) {
+	case JAVA_SUBMITTED:
+		java_submitted(a, &object, thread_group(task, t));
+		break;
+	case JAVA_BEGINS:
+		java_begins(a, &object, &outer, false);
+		break;
+	case JAVA_RESUMES:
+		java_begins(a, &object, &outer, true);
+		break;
+	case JAVA_SENDS:
+		java_sends(task, a, (__u32)WS_FN_ARG3(ctx));
+		break;
+	case JAVA_GETS:
+		object.stream = (__u32)WS_FN_ARG3(ctx);
+		java_gets(t, a, &object, &outer);
+		break;
+	case JAVA_TAKES:
+		java_takes(a, &object);
+		break;
+	case JAVA_TURNS:
+		java_turns(a, &object);
+		break;
+	case JAVA_IDLE:
+		java_idles(a);
+		break;
+	case JAVA_ENDS:
+		java_ends(a, &outer);
+		break;
+	}
+	return 0;
+}
+
+#endif
