@@ -28,6 +28,7 @@ mod opinions;
 mod order;
 mod process;
 mod sharing;
+mod signature;
 mod threads;
 mod timeline;
 mod trial;

@@ -1,9 +1,9 @@
 //! The events of a process in order of time: requests read and answered, calls sent and answered.
 
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use super::signature::Signatures;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{Hash, Hasher};
 use wirespan_model::event::{exchange_socket, PROVISIONAL};
 use wirespan_model::{ExchangeRange, Span, SpanId};
 
@@ -14,11 +14,6 @@ pub(super) type Class = u16;
 const MAX_CLASSES: usize = 127;
 /// Most connections that are remembered.
 const MAX_SERVED: usize = 65_536;
-/// Parts of a path that count.
-const MAX_PARTS: usize = 8;
-/// Longest part with a digit that may be a name, and the number of values from which on a part holds values.
-const MAX_VALUE: usize = 4;
-const FEW_VALUES: usize = 12;
 
 /// A request that the process served.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,8 +157,7 @@ pub(super) struct Timeline {
     classes: [FxHashMap<u64, Class>; 2],
     /// Connections on which requests came.
     served: FxHashSet<u64>,
-    /// Values with digits that a part of a path had, by what surrounds it.
-    values: FxHashMap<u64, FxHashSet<u64>>,
+    signatures: Signatures,
 }
 
 impl Timeline {
@@ -249,7 +243,7 @@ impl Timeline {
     }
 
     fn class(&mut self, kind: usize, span: &Span) -> Class {
-        let signature = self.signature(kind, span);
+        let signature = if kind == 0 { self.signatures.of_request(span) } else { self.signatures.of_call(span) };
         let known = &mut self.classes[kind];
         let next = known.len() + 1;
         match known.get(&signature) {
@@ -260,38 +254,5 @@ impl Timeline {
                 next as Class
             }
         }
-    }
-
-    /// A hash of what is the same in all requests of a class: protocol, operation, the fixed parts of the path, and for
-    /// a call the server's address.
-    fn signature(&mut self, kind: usize, span: &Span) -> u64 {
-        let mut h = FxHasher::default();
-        (kind, &*span.protocol, &*span.operation).hash(&mut h);
-        if kind == 1 {
-            span.tuple.server.hash(&mut h);
-        }
-        let path = span.target.split(['?', '#']).next().unwrap_or_default();
-        for part in path.split('/').take(MAX_PARTS) {
-            self.is_name(h.finish(), part).then_some(part).hash(&mut h);
-        }
-        h.finish()
-    }
-
-    /// Whether a part of a path is a name. A part with a digit is a value, unless it is short and one of a few (`v1`).
-    fn is_name(&mut self, before: u64, part: &str) -> bool {
-        if !part.bytes().any(|b| b.is_ascii_digit()) {
-            return true;
-        }
-        let room = self.values.len() < MAX_CLASSES;
-        if part.len() > MAX_VALUE || !(room || self.values.contains_key(&before)) {
-            return false;
-        }
-        let mut h = FxHasher::default();
-        part.hash(&mut h);
-        let seen = self.values.entry(before).or_default();
-        if seen.len() < FEW_VALUES {
-            seen.insert(h.finish());
-        }
-        seen.len() < FEW_VALUES
     }
 }

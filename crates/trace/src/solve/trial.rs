@@ -2,9 +2,12 @@
 //!
 //! A worker that is woken does not always do the work it was woken for: another worker may have taken that work from
 //! the queue. Then some calls end after the claimed request was answered. That refutes the claims, unless most calls of
-//! that kind end so late: then the service does not wait for this kind of call, and the claims may be right.
+//! that kind end so late: then the service does not wait for this kind of call, and the claims may be right. A service
+//! may wait for a call in all its routes but one, which answers first: a class of requests of which no claim holds says
+//! nothing, either.
 
-use rustc_hash::{FxHashMap, FxHasher};
+use super::signature::Signatures;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use wirespan_model::{Evidence, Span};
@@ -16,16 +19,20 @@ const PROVEN: u32 = 200;
 const FAILURES: u32 = 2;
 const RARE: u32 = 500;
 const ASYNCHRONOUS_SHARE: f64 = 0.7;
+/// Share of failed claims from which on the requests of a class answer before such calls.
+const ANSWERS_FIRST_SHARE: f64 = 0.95;
 /// Number of right claims in a row after which earlier failures are forgiven: they were of a virtual machine that had
 /// not compiled its methods yet.
 const FORGIVEN: u32 = 1_000;
 /// Wrong claims per failed claim, as only one in so many shows; and the least share of right, and of wrong, claims.
 const UNNOTICED: f64 = 3.0;
 const LEAST_SHARE: f64 = 0.02;
+/// Judged claims of a class from which on it can be said that its requests answer first.
+const TELLING: u32 = 4;
 /// Judged claims after which earlier ones count half.
 const FADE_AFTER: u32 = 2_000;
 /// Most kinds of calls, and most claims and answers, that are kept.
-const MAX_KINDS: usize = 256;
+const MAX_KINDS: usize = 512;
 const MAX_KEPT: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,20 +46,54 @@ impl Kind {
     fn is_asynchronous(&self) -> bool {
         f64::from(self.failed) >= ASYNCHRONOUS_SHARE * f64::from(self.judged)
     }
+
+    /// Requests of this class answer before they make calls of this kind.
+    fn answers_first(&self) -> bool {
+        self.judged >= TELLING && f64::from(self.failed) >= ANSWERS_FIRST_SHARE * f64::from(self.judged)
+    }
+
+    fn add(&mut self, other: &Kind) {
+        self.judged += other.judged;
+        self.failed += other.failed;
+    }
+}
+
+/// All calls of a kind, and those that tell something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    all: Kind,
+    telling: Kind,
+}
+
+impl Calls {
+    fn add(&mut self, kind: &Kind) {
+        self.all.add(kind);
+        if !kind.answers_first() {
+            self.telling.add(kind);
+        }
+    }
+
+    fn fail(&self) -> bool {
+        let Kind { judged, failed } = self.telling;
+        failed >= FAILURES && failed > judged / RARE && !self.all.is_asynchronous()
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Trial {
-    kinds: FxHashMap<u64, Kind>,
+    /// By kind of call and class of request.
+    kinds: FxHashMap<(u64, u64), Kind>,
+    /// Kinds of calls whose claims have failed.
+    failing: FxHashSet<u64>,
+    signatures: Signatures,
     /// Claims whose request has not ended: by exchange, the kind of each call and its end.
     claims: FxHashMap<u64, Vec<(u64, u64)>>,
     /// The same exchanges, oldest first.
     order: VecDeque<u64>,
-    /// When requests were answered, by exchange; and these exchanges, oldest first.
-    answers: FxHashMap<u64, u64>,
+    /// When requests were answered, and their class, by exchange; and these exchanges, oldest first.
+    answers: FxHashMap<u64, (u64, u64)>,
     answered: VecDeque<u64>,
     held: u32,
-    failed: bool,
 }
 
 /// Whether a claim may fail: it is of a thread that was woken, or that was started and may be a worker by now.
@@ -77,8 +118,8 @@ impl Trial {
     pub(super) fn add_claim(&mut self, span: &Span) {
         let Some(exchange) = span.cause else { return };
         let kind = kind_of(span);
-        if let Some(answered_ns) = self.answers.get(&exchange) {
-            return self.judge(kind, span.end_ns <= *answered_ns);
+        if let Some((answered_ns, request)) = self.answers.get(&exchange).copied() {
+            return self.judge((kind, request), span.end_ns <= answered_ns);
         }
         let list = self.claims.entry(exchange).or_default();
         if list.is_empty() {
@@ -92,16 +133,17 @@ impl Trial {
 
     /// A claim was tested by better evidence.
     pub(super) fn test(&mut self, span: &Span, holds: bool) {
-        self.judge(kind_of(span), holds);
+        self.judge((kind_of(span), 0), holds);
     }
 
     /// Adds a request that was answered.
     pub(super) fn add_answer(&mut self, span: &Span) {
+        let request = self.signatures.of_request(span);
         for exchange in span.exchanges() {
             for (kind, end_ns) in self.claims.remove(&exchange).unwrap_or_default() {
-                self.judge(kind, end_ns <= span.end_ns);
+                self.judge((kind, request), end_ns <= span.end_ns);
             }
-            self.answers.insert(exchange, span.end_ns);
+            self.answers.insert(exchange, (span.end_ns, request));
             self.answered.push_back(exchange);
             while self.answered.len() > MAX_KEPT {
                 self.answered.pop_front().and_then(|x| self.answers.remove(&x));
@@ -109,37 +151,49 @@ impl Trial {
         }
     }
 
-    fn judge(&mut self, kind: u64, holds: bool) {
-        let kind = if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind) { kind } else { 0 };
+    fn judge(&mut self, kind: (u64, u64), holds: bool) {
+        let kind = if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind) { kind } else { (0, 0) };
         let k = self.kinds.entry(kind).or_default();
         k.judged += 1;
         k.failed += u32::from(!holds);
         if k.judged >= FADE_AFTER {
             (k.judged, k.failed) = (k.judged / 2, k.failed / 2);
         }
-        self.held = if holds { self.held.saturating_add(1) } else { 0 };
+        if holds {
+            self.held = self.held.saturating_add(1);
+        } else if !k.answers_first() {
+            self.held = 0;
+        }
         if self.held == FORGIVEN {
             self.kinds.values_mut().for_each(|k| k.failed = 0);
+            self.failing.clear();
         }
-        let fails = |k: &Kind| k.failed >= FAILURES && k.failed > k.judged / RARE && !k.is_asynchronous();
-        self.failed = self.kinds.values().any(fails);
+        let mut calls = Calls::default();
+        self.kinds.iter().filter(|((call, _), _)| *call == kind.0).for_each(|(_, k)| calls.add(k));
+        if calls.fail() {
+            self.failing.insert(kind.0);
+        } else {
+            self.failing.remove(&kind.0);
+        }
     }
 
     /// Whether claims are not believed in this process.
     pub(super) fn has_failed(&self) -> bool {
-        self.failed
+        !self.failing.is_empty()
     }
 
     /// About which share of the claims is right.
     pub(super) fn share(&self) -> f64 {
-        let counted = self.kinds.values().filter(|k| !k.is_asynchronous());
-        let (judged, failed) = counted.fold((0, 0), |(j, f), k| (j + k.judged, f + k.failed));
+        let mut by_call: FxHashMap<u64, Calls> = FxHashMap::default();
+        self.kinds.iter().for_each(|((call, _), k)| by_call.entry(*call).or_default().add(k));
+        let counted = by_call.values().filter(|calls| !calls.all.is_asynchronous());
+        let (judged, failed) = counted.fold((0, 0), |(j, f), c| (j + c.telling.judged, f + c.telling.failed));
         (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
 
     /// Whether claims are believed at once.
     pub(super) fn is_over(&self) -> bool {
-        !self.failed && self.held >= PROVEN
+        !self.has_failed() && self.held >= PROVEN
     }
 }
 
@@ -205,6 +259,24 @@ mod tests {
             trial.add_answer(&request(x, 60));
         }
         assert!(!trial.has_failed());
+    }
+
+    #[test]
+    fn a_route_that_answers_first_refutes_nothing() {
+        let of = |route: &str, x| Span { operation: "GET".into(), target: route.into(), ..request(x, 60) };
+        let mut trial = Trial::default();
+        for x in 1..=300 {
+            let late = x % 5 == 0;
+            trial.add_claim(&call(x, if late { 70 } else { 50 }));
+            trial.add_answer(&of(if late { "/later" } else { "/seq" }, x));
+        }
+        assert!(!trial.has_failed() && trial.is_over() && trial.share() > 0.9, "{}", trial.share());
+        // One of the other routes fails, too: the claims are wrong.
+        for x in 301..=310 {
+            trial.add_claim(&call(x, if x % 2 == 0 { 70 } else { 50 }));
+            trial.add_answer(&of("/seq", x));
+        }
+        assert!(trial.has_failed());
     }
 
     #[test]
