@@ -39,6 +39,9 @@ pub const ELEMENTS_STRUCK: &str = "wirespan.redis.struck";
 /// Attribute with the ids inside of elements that are taken or struck off. It stays on this host.
 pub const ELEMENT_IDS: &str = "wirespan.redis.ids";
 
+const MESSAGE_ID: &str = "messaging.message.id";
+const CONVERSATION_ID: &str = "messaging.message.conversation_id";
+
 /// Whether the reply to a command of Redis takes elements out of it, on which the client works then.
 pub fn takes_elements(command: &str) -> bool {
     const COMMANDS: [&str; 18] = [
@@ -160,6 +163,14 @@ pub fn asks_for_messages(span: &Span) -> bool {
         }
 }
 
+/// True if the span may be a client's request for messages, whatever its cause.
+pub fn may_ask_for_messages(span: &Span) -> bool {
+    asks_for_messages(span)
+        || span.tap == TapSide::ClientProcess
+            && is_script(&span.operation)
+            && hashes(span, ELEMENTS_TAKEN).next().is_some()
+}
+
 /// True if a script that was called for no request has shown an element.
 pub fn took_by_script(span: &Span) -> bool {
     is_script(&span.operation) && span.cause.is_none() && hashes(span, ELEMENTS_TAKEN).next().is_some()
@@ -241,9 +252,30 @@ fn jetstream(span: &Span) -> Option<MessageRange> {
 }
 
 /// A message with an id from its sender.
+/// One message by its id; else by the id of its conversation and its destination, as Celery names its jobs.
 fn by_id(span: &Span) -> Option<MessageRange> {
-    let place = hash64(&[span.protocol.as_bytes(), b"id", text(span, "messaging.message.id")?.as_bytes()]);
+    let place = match text(span, MESSAGE_ID) {
+        Some(id) => hash64(&[span.protocol.as_bytes(), b"id", id.as_bytes()]),
+        None => {
+            let (id, to) = (text(span, CONVERSATION_ID)?, text(span, "messaging.destination.name").unwrap_or_default());
+            hash64(&[span.protocol.as_bytes(), b"conversation", to.as_bytes(), id.as_bytes()])
+        }
+    };
     Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: 0, last: 0 })
+}
+
+/// True if several messages may have the name by which [`message_ranges`] finds the messages of this span.
+pub fn may_share_names(span: &Span) -> bool {
+    match &*span.protocol {
+        "redis" => true,
+        "amqp" => text(span, MESSAGE_ID).is_none(),
+        _ => false,
+    }
+}
+
+/// The ids that name a message which was delivered to a subscriber.
+pub fn delivered_ids(span: &Span) -> impl Iterator<Item = &str> {
+    [MESSAGE_ID, CONVERSATION_ID].into_iter().filter_map(|key| text(span, key))
 }
 
 /// The hashes that an attribute lists.
@@ -315,5 +347,26 @@ mod tests {
         assert!(message_ranges(&failed).is_empty());
         let huge = message_ranges(&span("Fetch", &at("orders", "0", 0, i64::MAX)))[0];
         assert_eq!(huge.keys().count() as u64, MAX_KEYS);
+    }
+
+    #[test]
+    fn a_message_without_an_id_is_known_by_its_conversation_and_destination() {
+        let said = |operation_type: &str, to: &str, id: Option<&str>| {
+            let mut attrs = vec![
+                ("messaging.operation.type", Value::from(operation_type)),
+                ("messaging.destination.name", to.into()),
+                ("messaging.message.conversation_id", "task".into()),
+            ];
+            attrs.extend(id.map(|id| ("messaging.message.id", id.into())));
+            Span { protocol: "amqp".into(), ..span("", &attrs) }
+        };
+        let place = |span: &Span| message_ranges(span)[0].place;
+        let sent = said("send", "jobs", None);
+        assert_eq!(place(&sent), place(&said("process", "jobs", None)));
+        assert!(may_share_names(&sent));
+        assert_ne!(place(&sent), place(&said("process", "replies", None)), "the answer has the same conversation");
+        let named = said("send", "jobs", Some("m1"));
+        assert_ne!(place(&named), place(&said("process", "jobs", Some("m2"))));
+        assert!(!may_share_names(&named));
     }
 }

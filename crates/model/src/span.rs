@@ -283,6 +283,9 @@ fn end_bytes(end: Endpoint) -> [u8; 18] {
 /// Most exchange ids of one span that are indexed.
 pub const MAX_EXCHANGES: u64 = 8;
 
+/// Attribute of a span whose cause shares its exchange with others: id of the span of that request or message.
+pub const CAUSE_SPAN: &str = "wirespan.cause.span";
+
 impl Span {
     /// Duration, ns.
     pub fn duration_ns(&self) -> u64 {

@@ -12,7 +12,7 @@ use crate::related::same_bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
-use wirespan_model::broker::{message_ranges, MessageRange, Transfer};
+use wirespan_model::broker::{may_share_names, message_ranges, MessageRange, Transfer};
 use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, TimeRange, Trace, TraceId};
 
 /// Longest time that messages may stay at the broker and still be linked, ns.
@@ -108,7 +108,7 @@ impl Moves {
                 other.transfer != mine.transfer && other.overlaps(&mine) && in_order(&mine, span, o)
             };
             let mut here: Vec<_> = moved.filter(|(other, o)| fits(other, o)).map(|(_, o)| o.clone()).collect();
-            if is_named_by_content(span) {
+            if may_share_names(span) {
                 one_of(&mut here, mine.transfer, &mut doubtful);
             }
             found.extend(here.into_iter().filter(|o| seen.insert(o.id)));
@@ -137,11 +137,6 @@ impl Moves {
         };
         found.into_iter().map(link).collect()
     }
-}
-
-/// Whether the messages of this span have no number at their broker.
-fn is_named_by_content(span: &Span) -> bool {
-    span.protocol == "redis"
 }
 
 /// One sender has put a message, and one taker gets it. Of several senders of the same content, the last one before it

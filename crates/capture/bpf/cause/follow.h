@@ -251,10 +251,10 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 	}
 	if (direction == WS_EGRESS) {
 		/*
-		 * Actors that are no threads share the connection: a request of one may follow that of another without
-		 * an answer in between. A change of the cause then shows the new request.
+		 * Actors that are no threads share the connection, or requests are not answered: one request may follow
+		 * another without an answer in between. A change of the cause then shows the new request.
 		 */
-		if (first || s->shared || (!pid && a->cause != s->cause))
+		if (first || s->shared || ((!pid || s->one_way) && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
 	} else if (brings_delivery(s)) {
 		follow_delivery(s, a, how);

@@ -96,6 +96,7 @@ impl RedisParser {
     fn start(&mut self, side: Side, bytes: &[u8], lost: bool, place: Place, out: Out<'_>) -> usize {
         let stream = self.stream(side);
         let before = stream.buf.len();
+        stream.heads_call = place.first && before == 0;
         if before == 0 {
             if lost && !place.first {
                 stream.pass(len64(bytes.len()));
@@ -232,6 +233,9 @@ impl RedisParser {
                 stream.miss(missing);
                 stream.end_string();
                 return stream.next(side, out);
+            }
+            State::Skip { left } if side == Side::Client && stream.is_rest_of_command(missing.saturating_sub(left)) => {
+                return stream.end_unseen(missing, side, out);
             }
             State::Start { .. } if !stream.buf.is_empty() => {
                 self.broken_off(side, out);

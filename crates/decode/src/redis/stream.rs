@@ -21,6 +21,10 @@ pub(super) enum State {
     Line,
 }
 
+/// Length of an empty string, and of a usual key or argument, with its head and line ends, bytes.
+const SHORTEST: u64 = 6;
+const USUAL: u64 = 256;
+
 /// One direction.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -33,13 +37,23 @@ pub(super) struct Stream {
     left: u64,
     /// The message asks for an [`Item::End`].
     end: bool,
+    /// The message begins where a call begins.
+    pub(super) heads_call: bool,
     /// Elements of the message, if it moves any.
     elements: Option<Box<Elements>>,
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Stream { offset: 0, state: State::Start { lost: false }, buf: Vec::new(), left: 0, end: false, elements: None }
+        Stream {
+            offset: 0,
+            state: State::Start { lost: false },
+            buf: Vec::new(),
+            left: 0,
+            end: false,
+            heads_call: false,
+            elements: None,
+        }
     }
 }
 
@@ -200,6 +214,20 @@ impl Stream {
         if let Some(elements) = &mut self.elements {
             elements.lose();
         }
+    }
+
+    /// Whether the lost end of a call is no more than the end of its one command. `behind` bytes follow the string that
+    /// was cut. A long script is followed by its keys and arguments, and is sent alone.
+    pub(super) fn is_rest_of_command(&self, behind: u64) -> bool {
+        let (least, most) = (self.left.saturating_mul(SHORTEST), self.left.saturating_mul(USUAL));
+        self.heads_call && behind >= least && behind <= most && self.left > 0
+    }
+
+    /// The message ends here, though its last strings were not captured.
+    pub(super) fn end_unseen(&mut self, missing: u64, side: Side, out: Out<'_>) {
+        self.miss(missing);
+        self.left = 0;
+        self.next(side, out);
     }
 
     /// A string inside a message is over.

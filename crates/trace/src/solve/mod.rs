@@ -40,13 +40,11 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
 use wirespan_model::broker::is_delivery;
+use wirespan_model::span::CAUSE_SPAN;
 use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
 /// Attribute of a span whose cause was inferred: the confidence, 0–1.
 pub const CONFIDENCE: &str = "wirespan.cause.confidence";
-
-/// Attribute of a span whose cause was inferred, where several requests share the exchange: id of the request's span.
-pub const REQUEST: &str = "wirespan.cause.span";
 
 /// Attribute of a call that has no parent because no request is likely enough: ids of the likeliest requests' spans,
 /// each with its probability, the likeliest first: `0123456789abcdef:0.41 …`.
@@ -263,7 +261,7 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     }
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
     if found.request.is_shared {
-        own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(found.request.span.to_string().into())));
+        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(found.request.span.to_string().into())));
     }
     span
 }
@@ -288,10 +286,10 @@ fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     span
 }
 
-/// The span of the request, if it was inferred here and its exchange names several requests.
+/// The span of the request, if its exchange names several requests and it is known which of them counts.
 pub(crate) fn request(span: &Span) -> Option<SpanId> {
     span.attrs.iter().find_map(|(key, value)| match value {
-        Value::Str(id) if key == REQUEST => u64::from_str_radix(id, 16).ok().map(SpanId),
+        Value::Str(id) if key == CAUSE_SPAN => u64::from_str_radix(id, 16).ok().map(SpanId),
         _ => None,
     })
 }

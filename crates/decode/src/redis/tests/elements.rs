@@ -129,3 +129,18 @@ fn pieces_and_lost_bytes() {
     assert_eq!(lost(whole.len() - 4000), [hash(&long)], "the beginning and the length are enough");
     assert_eq!(lost(1000), [""], "without the beginning it has no name");
 }
+
+/// Two libraries send a script whole the first time. Its reply must not be taken for that of a lost command.
+#[test]
+fn the_end_of_a_long_script_may_be_lost() {
+    let script = "return 1 ".repeat(1000);
+    let whole = cmd(&["EVAL", &script, "1", "bull:shop:wait", JOB]);
+    let sent = |begin: &str| {
+        let call = format!("{begin}{whole}");
+        let lost = (call.len() - 4096) as u64;
+        tcp(&Redis, &[(wirespan_model::Side::Client, call[..4096].into(), lost), s(":1\r\n")])
+    };
+    let is_gap = |line: &String| line.contains("gap");
+    assert!(!sent("").iter().any(is_gap), "{:?}", sent(""));
+    assert!(sent(&cmd(&["MULTI"])).iter().any(is_gap), "more commands may be lost");
+}
