@@ -6,9 +6,10 @@
 //! it), so a link needs exactly one caller that fits in time, by its call, or as the nearest of a chain
 //! ([`super::choose`]). Where two callers fit equally well there is no link.
 
+use super::carried::around;
 use super::choose::{choose, is_other_method, is_same_call, Chosen};
-use super::{before, Candidate, Rule};
-use crate::related::{contains, handled_until, same_bytes, same_process, tolerance};
+use super::{Candidate, Rule};
+use crate::related::{handled_until, same_bytes, same_process};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -155,20 +156,15 @@ fn caller(child: u32, span: &Span, name: Name, list: &[u32], spans: &[Arc<Span>]
     {
         return Found::Nothing;
     }
-    let until = span.start_ns.saturating_add(100_000_000);
-    let fits = |p: &u32| {
-        let parent = &spans[*p as usize];
-        *p != child
-            && parent.start_ns <= span.start_ns.saturating_add(tolerance(parent, span))
-            && contains(parent, span)
-            // Whatever the clocks of two hosts say, the caller waits longer than the called process works.
-            && handled_until(parent).saturating_sub(parent.start_ns) >= span.duration_ns()
+    let fits = |parent: &Span| {
+        // Whatever the clocks of two hosts say, the caller waits longer than the called process works.
+        handled_until(parent).saturating_sub(parent.start_ns) >= span.duration_ns()
             && !same_process(parent, span)
             && (parent.socket != span.socket || parent.host_id != span.host_id)
             && same_bytes(parent, span).is_none()
             && !is_other_method(parent, span)
     };
-    let all: Vec<u32> = before(list, spans, until).iter().copied().filter(fits).collect();
+    let all = around(list, span, spans, fits);
     let is_call = |p: &u32| spans[*p as usize].tap == TapSide::ClientProcess;
     let calls: Vec<u32> = all.iter().copied().filter(|p| is_call(p) && !known.arrived.contains(p)).collect();
     let of_calls = !calls.is_empty();
