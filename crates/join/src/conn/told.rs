@@ -65,8 +65,7 @@ impl Told {
     /// `late`, has not moved all of the answer yet.
     fn span(&self, other: &Span, late: bool, ctx: &Ctx<'_>) -> Option<Span> {
         let asks = ctx.conn.role == Role::Client;
-        let (out, back) =
-            if asks { (Direction::Egress, Direction::Ingress) } else { (Direction::Ingress, Direction::Egress) };
+        let [out, back] = directions(ctx.conn.role);
         let request = self.of_byte(out, other.request_seq?)?;
         let answer = other.response_seq.and_then(|seq| self.of_byte(back, seq));
         let rest = u32::try_from(other.response_bytes.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -109,6 +108,14 @@ impl Told {
     }
 }
 
+/// In which direction requests and answers go at this end.
+fn directions(role: Role) -> [Direction; 2] {
+    match role {
+        Role::Client => [Direction::Egress, Direction::Ingress],
+        Role::Unknown | Role::Server => [Direction::Ingress, Direction::Egress],
+    }
+}
+
 /// The same exchange, seen from the other end.
 fn opposite(kind: SpanKind) -> SpanKind {
     match kind {
@@ -143,28 +150,19 @@ impl Conn {
     /// The first plaintext of this end was read, of a message in this direction. The library may have been met in the
     /// middle of an exchange: its request was sent unread, and only the other end can tell of it.
     pub(super) fn begins_to_read(&mut self, direction: Direction) {
-        if direction == self.of_requests() {
+        if direction == directions(self.facts.role)[0] {
             self.secure.told = None;
         }
     }
 
     /// A piece of plaintext of this end was read, and has a place among the ciphertext if that is known.
     pub(super) fn reads(&mut self, d: &DataEvent) {
-        if self.secure.told.is_none() || d.direction != self.of_requests() {
+        if self.secure.told.is_none() || d.direction != directions(self.facts.role)[0] {
             return;
         }
         match (&mut self.secure.told, d.seq) {
             (Some(told), Some(seq)) => told.until = told.until.or(Some(seq)),
             (told, _) => *told = None,
-        }
-    }
-
-    /// In which direction the requests of this end go.
-    fn of_requests(&self) -> Direction {
-        if self.facts.role == Role::Client {
-            Direction::Egress
-        } else {
-            Direction::Ingress
         }
     }
 
