@@ -175,16 +175,9 @@ pub fn brings_work(span: &Span) -> bool {
     is_delivery(span)
         || asks_for_messages(span)
             && match &*span.protocol {
-                "redis" => text(span, ELEMENTS_TAKEN).is_some(),
+                "redis" => span.text(ELEMENTS_TAKEN).is_some(),
                 _ => message_ranges(span).iter().any(|p| p.transfer == Transfer::Received),
             }
-}
-
-fn text<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
-    span.attrs.iter().find_map(|(k, v)| match v {
-        Value::Str(s) if k == key => Some(&**s),
-        _ => None,
-    })
 }
 
 fn number(span: &Span, key: &str) -> Option<u64> {
@@ -204,7 +197,7 @@ fn kafka(span: &Span) -> SmallVec<[MessageRange; 1]> {
         let place = hash64(&[b"kafka", topic.as_bytes(), partition.as_bytes()]);
         MessageRange { transfer, place, first, last: last.max(first) }
     };
-    if let Some(list) = text(span, "wirespan.kafka.partitions") {
+    if let Some(list) = span.text("wirespan.kafka.partitions") {
         // `topic/partition:first-last …`; the last is empty if it is not known.
         return list
             .split(' ')
@@ -218,16 +211,16 @@ fn kafka(span: &Span) -> SmallVec<[MessageRange; 1]> {
             .collect();
     }
     let one = || {
-        let topic = text(span, "messaging.destination.name").or_else(|| text(span, "wirespan.kafka.topic_id"))?;
+        let topic = span.text("messaging.destination.name").or_else(|| span.text("wirespan.kafka.topic_id"))?;
         let first = number(span, "kafka.offset")?;
         let last = number(span, "wirespan.kafka.last_offset").unwrap_or(first);
-        Some(range(topic, text(span, "messaging.destination.partition.id")?, first, last))
+        Some(range(topic, span.text("messaging.destination.partition.id")?, first, last))
     };
     one().into_iter().collect()
 }
 
 fn transfer_of_operation(span: &Span) -> Option<Transfer> {
-    match text(span, "messaging.operation.type")? {
+    match span.text("messaging.operation.type")? {
         "create" | "send" => Some(Transfer::Sent),
         "process" | "receive" => Some(Transfer::Received),
         _ => None,
@@ -235,20 +228,20 @@ fn transfer_of_operation(span: &Span) -> Option<Transfer> {
 }
 
 fn jetstream(span: &Span) -> Option<MessageRange> {
-    let place = hash64(&[b"nats", text(span, "wirespan.nats.stream")?.as_bytes()]);
+    let place = hash64(&[b"nats", span.text("wirespan.nats.stream")?.as_bytes()]);
     let sequence = number(span, "wirespan.nats.stream_sequence")?;
     Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: sequence, last: sequence })
 }
 
 /// A message with an id from its sender.
 fn by_id(span: &Span) -> Option<MessageRange> {
-    let place = hash64(&[span.protocol.as_bytes(), b"id", text(span, "messaging.message.id")?.as_bytes()]);
+    let place = hash64(&[span.protocol.as_bytes(), b"id", span.text("messaging.message.id")?.as_bytes()]);
     Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: 0, last: 0 })
 }
 
 /// The hashes that an attribute lists.
 pub fn hashes<'a>(span: &'a Span, key: &str) -> impl Iterator<Item = u64> + 'a {
-    text(span, key).unwrap_or_default().split(' ').filter_map(|h| u64::from_str_radix(h, 16).ok())
+    span.text(key).unwrap_or_default().split(' ').filter_map(|h| u64::from_str_radix(h, 16).ok())
 }
 
 /// Elements of Redis, each known by its content; an entry of a stream also by its id, which the reply to `XADD` tells.

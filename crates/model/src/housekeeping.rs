@@ -32,17 +32,9 @@ impl Housekeeping {
     }
 }
 
-fn text(span: &Span) -> &str {
-    let found = span.attrs.iter().find_map(|(key, value)| match value {
-        Value::Str(text) if key == "db.query.text" => Some(text.as_str()),
-        _ => None,
-    });
-    found.unwrap_or_default()
-}
-
 fn sql(span: &Span) -> Option<Housekeeping> {
     use Housekeeping::{After, Before, Ping};
-    let text = || text(span);
+    let text = || span.text("db.query.text").unwrap_or_default();
     match &*span.operation {
         "SSL REQUEST" | "GSS REQUEST" | "STARTUP" | "LOGIN" | "PRELOGIN" | "OPTIONS" | "AUTH RESPONSE" | "INIT DB"
         | "USE" | "PREPARE" | "DESCRIBE" | "SET OPTION" => Some(Before),
@@ -117,8 +109,7 @@ fn mongodb(operation: &str) -> Option<Housekeeping> {
 /// driver goes on without the option.
 pub fn is_unknown_option(span: &Span) -> bool {
     let offered = span.protocol == "redis" && (span.operation == "HELLO" || span.operation.starts_with("CLIENT "));
-    let code = span.attrs.iter().find(|(key, _)| key == "error.type").map(|(_, value)| value);
-    offered && matches!(code, Some(Value::Str(code)) if matches!(&**code, "ERR" | "NOPROTO"))
+    offered && matches!(span.text("error.type"), Some("ERR" | "NOPROTO"))
 }
 
 /// Whether the span is a message that nobody asked for and that says nothing of itself: a line that Redis sends to a

@@ -323,11 +323,15 @@ impl Span {
     /// Whether the trace id that the message carried was made from that of another system. The parent that it names is
     /// then a hash, too.
     pub fn carries_foreign_trace(&self) -> bool {
-        let text = self.attrs.iter().find_map(|(k, v)| match v {
-            Value::Str(text) if k == FOREIGN_TRACE_ID => Some(text),
+        self.text(FOREIGN_TRACE_ID).is_some_and(|text| self.trace_id == Some(TraceId::of_foreign(text)))
+    }
+
+    /// The text of an attribute.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.attrs.iter().find_map(|(k, v)| match v {
+            Value::Str(text) if k == key => Some(text.as_str()),
             _ => None,
-        });
-        text.is_some_and(|text| self.trace_id == Some(TraceId::of_foreign(text)))
+        })
     }
 
     /// Every causal id of this request: its first [`MAX_EXCHANGES`] exchanges, and its stream.
