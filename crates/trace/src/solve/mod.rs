@@ -23,6 +23,7 @@ mod calibration;
 mod candidate;
 mod chain;
 mod delays;
+mod lives;
 mod model;
 mod opinions;
 mod order;
@@ -328,10 +329,7 @@ fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
 
 /// The span of the request, if it was inferred here and its exchange names several requests.
 pub(crate) fn request(span: &Span) -> Option<SpanId> {
-    span.attrs.iter().find_map(|(key, value)| match value {
-        Value::Str(id) if key == REQUEST => u64::from_str_radix(id, 16).ok().map(SpanId),
-        _ => None,
-    })
+    span.text(REQUEST).and_then(|id| u64::from_str_radix(id, 16).ok()).map(SpanId)
 }
 
 /// Confidence of the cause of a span, if it was inferred here.

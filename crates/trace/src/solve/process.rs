@@ -2,8 +2,10 @@
 
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
+use super::lives::Lives;
 use super::opinions::{is_opinion, Opinions, Weighed};
 use super::sharing::Sharing;
+use super::signature::Signatures;
 use super::threads::Threads;
 use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
@@ -63,6 +65,8 @@ pub(super) struct Process {
     trial: Option<Trial>,
     sharing: Sharing,
     pub(super) wakes: Wakes,
+    lives: Lives,
+    signatures: Signatures,
     /// Whether each thread may act for the requests that it reads; gone once that is decided.
     threads: Option<Threads>,
     pub(super) last_ns: u64,
@@ -86,6 +90,8 @@ impl Default for Process {
             trial: None,
             sharing: Sharing::default(),
             wakes: Wakes::default(),
+            lives: Lives::default(),
+            signatures: Signatures::default(),
             threads: Some(Threads::default()),
             last_ns: 0,
             goal_ns: 0,
@@ -99,16 +105,13 @@ impl Process {
         self.longest_ns = self.longest_ns.max(span.duration_ns());
         // A request ends after its calls. A request that ended before the first uncertain call did not make that call.
         if self.in_doubt || self.trial.is_some() {
-            self.timeline.request(span);
-            if let Some(threads) = &mut self.threads {
-                threads.add_request(span);
-            }
-        }
-        if let Some(trial) = &mut self.trial {
-            trial.add_answer(span);
+            let signature = self.signatures.of_request(span);
+            self.timeline.request(span, signature);
+            self.threads.iter_mut().for_each(|threads| threads.add_request(span));
+            self.trial.iter_mut().for_each(|trial| trial.add_answer(span, signature));
         }
         self.sharing.add_answer(span);
-        self.wakes.add_request(span);
+        self.lives.add(span);
     }
 
     /// Whether the cause of a call may be one of several requests that were read together.
@@ -166,7 +169,8 @@ impl Process {
         if let Some(threads) = &mut self.threads {
             threads.add_call(span);
         }
-        let id = self.timeline.call(span, maker);
+        let signature = self.signatures.of_call(span);
+        let id = self.timeline.call(span, signature, maker);
         match (id, waits) {
             (Some(id), Some(span)) => {
                 self.wakes.add_answer(&span, Some(id));
@@ -267,7 +271,7 @@ impl Process {
     /// A call that no other request can have made keeps what the kernel says, or guesses.
     fn kept(&self, span: &Span) -> Verdict {
         match (span.cause, span.cause_evidence) {
-            (Some(exchange), Some(Evidence::Inferred)) if self.wakes.was_read(exchange, span.start_ns) => {
+            (Some(exchange), Some(Evidence::Inferred)) if self.lives.was_read(exchange, span.start_ns) => {
                 Verdict::Named(Named { exchange, evidence: Evidence::Inferred, confidence: ALONE })
             }
             (_, Some(evidence)) if evidence != Evidence::Inferred && !is_tried(span) => Verdict::Kept,
@@ -281,7 +285,7 @@ impl Process {
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
             let (Maker::Unknown(_) | Maker::Claimed(_)) = call.maker else { continue };
-            let Some(exchange) = self.wakes.maker(call.id, call.socket, call.end_ns) else { continue };
+            let Some(exchange) = self.wakes.maker(call.id, (call.socket, call.end_ns), &self.lives) else { continue };
             let claimed = std::mem::replace(&mut call.maker, Maker::Known(exchange));
             let Some(span) = self.waiting.remove(&call.id) else { continue };
             if let (Maker::Claimed(claimed), Some(trial)) = (claimed, &mut self.trial) {

@@ -1,6 +1,5 @@
 //! The events of a process in order of time: requests read and answered, calls sent and answered.
 
-use super::signature::Signatures;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -157,19 +156,18 @@ pub(super) struct Timeline {
     classes: [FxHashMap<u64, Class>; 2],
     /// Connections on which requests came.
     served: FxHashSet<u64>,
-    signatures: Signatures,
 }
 
 impl Timeline {
     /// Adds a request; false if it came too late.
-    pub(super) fn request(&mut self, span: &Span) -> bool {
+    pub(super) fn request(&mut self, span: &Span, signature: u64) -> bool {
         let Some(exchange) = span.exchange else { return false };
         if self.served.len() >= MAX_SERVED {
             self.served.clear();
         }
         self.served.insert(exchange_socket(exchange.first));
         self.next = self.next.wrapping_add(1);
-        let class = self.class(0, span);
+        let class = self.class(0, signature);
         let end_ns = span.end_ns.max(span.start_ns);
         let stream = span.stream_exchange();
         let r = Request {
@@ -192,9 +190,9 @@ impl Timeline {
     }
 
     /// Adds a call and returns its number; `None` if it came too late.
-    pub(super) fn call(&mut self, span: &Span, maker: Maker) -> Option<u32> {
+    pub(super) fn call(&mut self, span: &Span, signature: u64, maker: Maker) -> Option<u32> {
         self.next = self.next.wrapping_add(1);
-        let class = self.class(1, span);
+        let class = self.class(1, signature);
         let end_ns = span.end_ns.max(span.start_ns);
         let for_request = span.cause_evidence.is_some();
         let (id, start_ns, tid, socket) = (self.next, span.start_ns, span.tid, span.socket);
@@ -242,8 +240,7 @@ impl Timeline {
         self.due.is_empty()
     }
 
-    fn class(&mut self, kind: usize, span: &Span) -> Class {
-        let signature = if kind == 0 { self.signatures.of_request(span) } else { self.signatures.of_call(span) };
+    fn class(&mut self, kind: usize, signature: u64) -> Class {
         let known = &mut self.classes[kind];
         let next = known.len() + 1;
         match known.get(&signature) {

@@ -10,15 +10,15 @@
 //! act for requests that do not lie so around any of the calls, they did not wait for answers (the loops of a reactor),
 //! and no wake-up of that process is believed.
 
+use super::lives::Lives;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use wirespan_model::event::{exchange_socket, is_provisional, Wake};
 use wirespan_model::Span;
 
-/// Most reads, connections and requests that are remembered.
+/// Most reads and connections that are remembered.
 const MAX_READS: usize = 16_384;
 const MAX_SOCKETS: usize = 4_096;
-const MAX_REQUESTS: usize = 65_536;
 /// Most answers of one read that are matched.
 const MAX_ANSWERS: usize = 256;
 
@@ -28,8 +28,6 @@ const RARE: u32 = 20;
 
 /// A connection, and when it was read, Unix ns.
 type At = (u64, u64);
-/// When requests were read and answered, Unix ns, by exchange.
-type Lived = FxHashMap<u64, (u64, u64)>;
 
 /// An answer that a read has completed.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +68,6 @@ pub(super) struct Wakes {
     order: VecDeque<At>,
     /// Connections whose reader wakes threads.
     sockets: FxHashSet<u64>,
-    lived: Lived,
     /// Woken threads whose request is known, and those of them whose request does not lie around any call.
     tested: u32,
     failed: u32,
@@ -92,19 +89,6 @@ impl Wakes {
         if read.woken.len() < MAX_ANSWERS {
             read.woken.push(Woken { time_ns: wake.time_ns, exchange: wake.cause });
         }
-    }
-
-    /// Adds a request that the process has answered.
-    pub(super) fn add_request(&mut self, span: &Span) {
-        if self.lived.len() >= MAX_REQUESTS {
-            self.lived.clear();
-        }
-        self.lived.extend(span.exchanges().map(|exchange| (exchange, (span.start_ns, span.end_ns))));
-    }
-
-    /// Whether this request is known, and was read before this time.
-    pub(super) fn was_read(&self, exchange: u64, at_ns: u64) -> bool {
-        self.lived.get(&exchange).is_some_and(|(read_ns, _)| *read_ns <= at_ns)
     }
 
     /// Adds a call; `id` is its number, if its maker is asked for.
@@ -132,15 +116,15 @@ impl Wakes {
     }
 
     /// The request that made this call, if the wake-ups tell. Everything that came with the answer must have come.
-    pub(super) fn maker(&mut self, call: u32, socket: u64, end_ns: u64) -> Option<u64> {
-        let Wakes { reads, lived, tested, failed, .. } = self;
+    pub(super) fn maker(&mut self, call: u32, (socket, end_ns): At, lives: &Lives) -> Option<u64> {
+        let Wakes { reads, tested, failed, .. } = self;
         let Read { answers, woken, named } = reads.get_mut(&(socket, end_ns))?;
         let named = named.get_or_insert_with(|| {
-            for w in woken.iter().filter(|w| lived.contains_key(&w.exchange)) {
+            for w in woken.iter().filter(|w| lives.has(w.exchange)) {
                 *tested += 1;
-                *failed += u32::from(!answers.iter().any(|answer| fits(answer, w.exchange, lived)));
+                *failed += u32::from(!answers.iter().any(|answer| fits(answer, w.exchange, lives)));
             }
-            matched(answers, woken, lived)
+            matched(answers, woken, lives)
         });
         if *failed > ALLOWED && *failed > *tested / RARE {
             return None;
@@ -150,24 +134,24 @@ impl Wakes {
 }
 
 /// Whether this request may have made the call: it had been read before, and was answered after.
-fn fits(answer: &Answer, cause: u64, lived: &Lived) -> bool {
+fn fits(answer: &Answer, cause: u64, lives: &Lives) -> bool {
     if is_provisional(cause) {
         return true;
     }
     answer.known.is_none_or(|known| exchange_socket(known) == exchange_socket(cause))
-        && lived.get(&cause).is_none_or(|(read_ns, end_ns)| *read_ns <= answer.start_ns && answer.end_ns <= *end_ns)
+        && lives.may_enclose(cause, answer.start_ns, answer.end_ns)
 }
 
 /// Matches woken threads with answers, both in order. Named are the pairs that every such match has.
-fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lived: &Lived) -> Vec<(u32, u64)> {
+fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lives: &Lives) -> Vec<(u32, u64)> {
     let first = answers.first().map_or(0, |a| a.seq);
     // Sequence numbers wrap around.
     answers.sort_by_key(|a| a.seq.wrapping_sub(first) as i32);
     woken.sort_by_key(|w| w.time_ns);
     // A thread may be woken several times for one answer.
     woken.dedup_by_key(|w| w.exchange);
-    let earliest = embed(woken.iter(), answers.iter(), lived);
-    let latest = embed(woken.iter().rev(), answers.iter().rev(), lived);
+    let earliest = embed(woken.iter(), answers.iter(), lives);
+    let latest = embed(woken.iter().rev(), answers.iter().rev(), lives);
     let (Some(earliest), Some(latest)) = (earliest, latest) else { return Vec::new() };
     let pairs = woken.iter().zip(earliest).zip(latest.into_iter().rev().map(|at| answers.len() - 1 - at));
     let sure = pairs.filter(|((w, first), last)| first == last && !is_provisional(w.exchange));
@@ -178,11 +162,11 @@ fn matched(answers: &mut [Answer], woken: &mut Vec<Woken>, lived: &Lived) -> Vec
 fn embed<'a>(
     mut woken: impl Iterator<Item = &'a Woken>,
     mut answers: impl Iterator<Item = &'a Answer>,
-    lived: &Lived,
+    lives: &Lives,
 ) -> Option<Vec<usize>> {
     let (mut places, mut next) = (Vec::new(), 0);
     woken.try_for_each(|w| {
-        let at = next + answers.position(|answer| fits(answer, w.exchange, lived))?;
+        let at = next + answers.position(|answer| fits(answer, w.exchange, lives))?;
         next = at + 1;
         places.push(at);
         Some(())
@@ -203,13 +187,13 @@ mod tests {
 
     /// Wakes after one read, and the makers of the calls that it answered.
     fn makers(woken: &[u64], starts: &[u64]) -> Vec<Option<u64>> {
-        let mut wakes = Wakes::default();
+        let (mut wakes, mut lives) = (Wakes::default(), Lives::default());
         for number in 1..=4 {
             let exchange = Some(ExchangeRange { first: request(number), last: request(number) });
-            wakes.add_request(&Span { exchange, start_ns: 100 * number, end_ns: 1_000 + number, ..Span::default() });
+            lives.add(&Span { exchange, start_ns: 100 * number, end_ns: 1_000 + number, ..Span::default() });
         }
         let answered = Some(ExchangeRange { first: request(5), last: request(5) });
-        wakes.add_request(&Span { exchange: answered, start_ns: 100, end_ns: READ - 1, ..Span::default() });
+        lives.add(&Span { exchange: answered, start_ns: 100, end_ns: READ - 1, ..Span::default() });
         // Wake-ups of workers come later.
         for (n, cause) in woken.iter().enumerate().rev() {
             let (socket, time_ns) = (SocketId(7), READ + n as u64);
@@ -222,7 +206,7 @@ mod tests {
                 Span { socket: 7, start_ns: *start_ns, end_ns: READ, response_seq: Some(seq(n)), ..Span::default() };
             wakes.add_answer(&span, Some(n as u32));
         }
-        (0..starts.len() as u32).map(|n| wakes.maker(n, 7, READ)).collect()
+        (0..starts.len() as u32).map(|n| wakes.maker(n, (7, READ), &lives)).collect()
     }
 
     #[test]
@@ -262,14 +246,14 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_no_answer_are_not_believed() {
-        let mut wakes = Wakes::default();
+        let (mut wakes, mut lives) = (Wakes::default(), Lives::default());
         // Every other thread that is woken acts for a request that was answered before.
         let named: Vec<Option<u64>> = (0..40)
             .map(|n| {
                 let at = 10_000 * (n + 1);
                 let exchange = Some(ExchangeRange { first: request(n), last: request(n) });
                 let end_ns = if n % 2 == 0 { at + 5_000 } else { at + 50 };
-                wakes.add_request(&Span { exchange, start_ns: at, end_ns, ..Span::default() });
+                lives.add(&Span { exchange, start_ns: at, end_ns, ..Span::default() });
                 wakes.add(&Wake {
                     pid: 1,
                     socket: SocketId(7),
@@ -278,7 +262,7 @@ mod tests {
                     time_ns: at + 901,
                 });
                 wakes.add_answer(&Span { socket: 7, start_ns: at + 20, end_ns: at + 900, ..Span::default() }, Some(1));
-                wakes.maker(1, 7, at + 900)
+                wakes.maker(1, (7, at + 900), &lives)
             })
             .collect();
         assert_eq!(named[..3], [Some(request(0)), None, Some(request(2))]);
