@@ -4,16 +4,12 @@
  * in the queue. It lets answers gather for a while, reads them in one call, and wakes the threads in the order of their
  * answers. Prints `listening PORT`.
  */
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
+#include "serve.h"
+
 #include <semaphore.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define GATHER_US 4000
@@ -28,25 +24,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call *calls[MOST]; /* in the order in which they are sent */
 static unsigned queued, sent, answered;
 static int back, wake;
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static int back_end(void)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_port = htons(back),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int to = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-
-	if (connect(to, (struct sockaddr *)&at, sizeof(at)))
-		fail("connect");
-	setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	return to;
-}
 
 static void send_queued(int to)
 {
@@ -73,7 +50,7 @@ static void read_answers(int to)
 {
 	static char text[1 << 16];
 	static size_t kept;
-	const size_t length = strlen("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+	const size_t length = strlen(ANSWER);
 	ssize_t n = recv(to, text, sizeof(text), 0);
 
 	if (n <= 0)
@@ -84,7 +61,7 @@ static void read_answers(int to)
 
 static void *run_loop(void *argument)
 {
-	int to = back_end(), loop = epoll_create1(0);
+	int to = connect_to(back), loop = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN, .data.fd = wake };
 	unsigned long long times;
 
@@ -109,7 +86,6 @@ static void *run_loop(void *argument)
 
 static void *handle(void *argument)
 {
-	const char *answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 	unsigned long long once = 1;
 	int from = (int)(long)argument;
 	struct call call;
@@ -128,7 +104,7 @@ static void *handle(void *argument)
 			fail("write");
 		while (sem_wait(&call.answered))
 			;
-		send(from, answer, strlen(answer), 0);
+		send(from, ANSWER, strlen(ANSWER), 0);
 	}
 	close(from);
 	return NULL;
@@ -136,28 +112,12 @@ static void *handle(void *argument)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	socklen_t size = sizeof(at);
-	pthread_t thread;
+	pthread_t loop;
 
 	if (argc != 2)
 		return 2;
 	back = atoi(argv[1]);
 	wake = eventfd(0, 0);
-	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 64))
-		fail("listen");
-	getsockname(listener, (struct sockaddr *)&at, &size);
-	pthread_create(&thread, NULL, run_loop, NULL);
-	printf("listening %d\n", ntohs(at.sin_port));
-	fflush(stdout);
-	for (;;) {
-		int from = accept(listener, NULL, NULL);
-
-		if (from < 0)
-			fail("accept");
-		setsockopt(from, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-		pthread_create(&thread, NULL, handle, (void *)(long)from);
-		pthread_detach(thread);
-	}
+	pthread_create(&loop, NULL, run_loop, NULL);
+	serve(handle);
 }
