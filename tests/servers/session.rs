@@ -77,6 +77,9 @@ impl Script {
     }
 }
 
+/// Nothing of SDKs is received, and log-ins are shown: they are housekeeping, and may tell secrets, too.
+pub(crate) const CONFIG: &str = "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n[traces]\nhousekeeping = true\n";
+
 /// `wirespan up` on the script and its descendants.
 struct Tracer {
     process: Ended,
@@ -88,8 +91,7 @@ impl Tracer {
     fn start(pid: u32, dir: &Path) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (log, config, ui) = (dir.join("wirespan.log"), dir.join("w.toml"), format!("127.0.0.1:{port}"));
-        std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n[traces]\nhousekeeping = true\n")
-            .unwrap();
+        std::fs::write(&config, CONFIG).unwrap();
         let file = std::fs::File::create(&log).unwrap();
         let child = Command::new(WIRESPAN)
             .env("WIRESPAN_LOG", "trace")

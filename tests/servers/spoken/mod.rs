@@ -17,6 +17,7 @@ mod wires;
 
 use crate::harness::{otlp, within, Running, WIRESPAN};
 use crate::leak;
+use crate::session::CONFIG;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -97,9 +98,7 @@ fn packets(n: u16, talk: &Talk) -> Vec<build::Packet> {
 fn replay(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (config, ui) = (dir.join("w.toml"), format!("127.0.0.1:{port}"));
-    // Log-ins are housekeeping, and may tell secrets, too.
-    let text = "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n[traces]\nhousekeeping = true\n";
-    std::fs::write(&config, text).unwrap();
+    std::fs::write(&config, CONFIG).unwrap();
     let file = |name: &str| std::fs::File::create(dir.join(name)).unwrap();
     let child = Command::new(WIRESPAN)
         .env("WIRESPAN_LOG", "trace")
