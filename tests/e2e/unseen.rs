@@ -11,11 +11,12 @@ use std::path::Path;
 const REQUESTS: usize = 30;
 
 /// nginx as a proxy: on the first port it names each request and tells the caller, on the second it keeps the name.
+/// One process, so that none is left however the test ends.
 fn nginx(dir: &Path, new: u16, kept: u16, behind: u16) -> Running {
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {}/{kind};", dir.display()));
     let conf = format!(
-        "daemon off; pid {0}/nginx.pid; error_log {0}/nginx.log; events {{}}
+        "daemon off; master_process off; pid {0}/nginx.pid; error_log {0}/nginx.log; events {{}}
         http {{
             {1} access_log off;
             server {{
