@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use wirespan_capture::Targets;
+use wirespan_model::{Evidence, Trace};
 use wirespan_store::Store;
 
 #[derive(Args)]
@@ -36,6 +37,9 @@ pub(crate) struct DemoArgs {
 
 /// Parts of the shop that the demo adds: a TLS hop with PostgreSQL, and Kafka, as far as they are installed.
 const PARTS: &str = "payment,shipping";
+/// How long spans are let come before a trace is printed, and how long its last ones are waited for.
+const SETTLING: Duration = Duration::from_secs(2);
+const LONGEST_SETTLING: Duration = Duration::from_secs(15);
 
 /// A cgroup; when dropped, its processes are killed and it is removed.
 struct Cgroup(PathBuf);
@@ -148,6 +152,12 @@ enum Shown {
     Stopped,
 }
 
+/// Whether each hop was seen. Calls whose cause is inferred come later; meanwhile only what a request carried joins its
+/// ends.
+fn is_whole(trace: &Trace) -> bool {
+    trace.spans.iter().all(|s| s.link.is_none_or(|link| link.evidence != Evidence::Forwarded))
+}
+
 /// Waits until spans have come, then prints the trace with most spans.
 fn show_one(
     store: &dyn Store,
@@ -168,12 +178,16 @@ fn show_one(
             enough_since.get_or_insert_with(Instant::now);
         }
         let late = seconds.is_some_and(|s| started.elapsed() + Duration::from_secs(2) >= Duration::from_secs(s));
-        if late || enough_since.is_some_and(|t: Instant| t.elapsed() > Duration::from_secs(2)) {
+        let enough_for = enough_since.map_or(Duration::ZERO, |t: Instant| t.elapsed());
+        if late || enough_for > SETTLING {
             let traces = super::traces::slowest(store, 50, &wirespan_trace::Limits::default(), false)?;
             let Some(trace) = traces.iter().max_by_key(|t| t.spans.len()) else { return Ok(Shown::Nothing) };
-            use std::io::IsTerminal as _;
-            println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
-            return Ok(Shown::Trace);
+            if late || enough_for > LONGEST_SETTLING || is_whole(trace) {
+                use std::io::IsTerminal as _;
+                println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
+                return Ok(Shown::Trace);
+            }
+            std::thread::sleep(Duration::from_millis(500));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
