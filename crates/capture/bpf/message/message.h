@@ -163,7 +163,7 @@ static __always_inline void note_blocks(struct sock *sk, const struct sock_state
 					__u8 direction)
 {
 	if (sk && direction == WS_INGRESS && s->request_direction == WS_INGRESS)
-		t->blocks = !(BPF_CORE_READ(sk, sk_socket, file, f_flags) & O_NONBLOCK);
+		t->blocks = !(sk->sk_socket->file->f_flags & O_NONBLOCK);
 }
 
 /* MESSAGE_REST if this socket, on which requests come, was shut down for sending. */
@@ -171,7 +171,7 @@ static __always_inline __u32 rest_of_request(struct sock *sk, const struct sock_
 {
 	if (!sk || direction != WS_INGRESS || s->request_direction != WS_INGRESS)
 		return 0;
-	return BPF_CORE_READ(sk, sk_shutdown) & SEND_SHUTDOWN ? MESSAGE_REST : 0;
+	return sk->sk_shutdown & SEND_SHUTDOWN ? MESSAGE_REST : 0;
 }
 
 /*
