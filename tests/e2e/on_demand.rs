@@ -81,3 +81,31 @@ fn programs_that_no_target_needs_are_not_attached() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// Instructions that the kernel went through to verify each loaded program of this process.
+fn verified() -> Vec<(String, u64)> {
+    let files = std::fs::read_dir("/proc/self/fdinfo").unwrap().filter_map(|entry| entry.ok());
+    let read = |text: String| {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        Some((format!("program {}", field("prog_id:")?), field("verified_insns:")?.parse().ok()?))
+    };
+    files.filter_map(|file| read(std::fs::read_to_string(file.path()).ok()?)).collect()
+}
+
+/// The kernel refuses a program of which it has to follow a million instructions, and each of them delays the start.
+#[test]
+fn the_kernel_verifies_the_programs_quickly() {
+    let test = "verified";
+    if !can_trace(test) {
+        return;
+    }
+    let _capture = Capture::open(&Options::default(), &Targets::default()).unwrap();
+    let programs = verified();
+    if programs.is_empty() {
+        return skip(test, "this kernel does not say how much it verified (Linux 5.16)");
+    }
+    let longest = programs.iter().max_by_key(|(_, count)| *count).unwrap();
+    assert!(longest.1 < 300_000, "{longest:?}");
+    let all: u64 = programs.iter().map(|(_, count)| count).sum();
+    assert!(all < 1_200_000, "{all} in {} programs", programs.len());
+}

@@ -48,6 +48,7 @@
 #include "message/redis.h"
 #include "message/io_uring.h"
 #include "message/datagram.h"
+#include "message/record.h"
 #include "message/message.h"
 
 /* Connections, bundled. */

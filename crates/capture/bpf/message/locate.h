@@ -127,6 +127,34 @@ __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
 	return 0;
 }
 
+#define NOTHING_COPIED (~0ULL)
+
+/*
+ * Copies one buffer of a vector, from offset `skip` on, behind the `off` bytes that the record has. Returns the new
+ * values of both, `skip` in the upper half. A function of its own, so that the verifier knows as little of each round
+ * of the loop as of the first one.
+ */
+__noinline __u64 copy_segment(__u64 segment, __u32 skip, __u32 off, __u32 want)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), len = want - off;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+	struct user_iovec at;
+
+	if (!r || bpf_probe_read_user(&at, sizeof(at), (void *)segment))
+		return NOTHING_COPIED;
+	if (skip >= at.len)
+		return (__u64)(skip - (__u32)at.len) << 32 | off;
+	if (at.len - skip < len)
+		len = at.len - skip;
+	barrier_var(off);
+	barrier_var(len); /* otherwise the compiler checks copies of both */
+	if (off >= WS_MAX_PAYLOAD || len > WS_MAX_PAYLOAD)
+		return NOTHING_COPIED;
+	if (bpf_probe_read_user(r->payload + off, len, (void *)(at.base + skip)))
+		return NOTHING_COPIED;
+	return off + len;
+}
+
 /*
  * Copies `want` bytes of a vector of buffers, from offset `skip` on, into the record under construction. Returns the
  * number of bytes copied. A global function, so that the verifier does not follow each of its exits through its
@@ -134,37 +162,15 @@ __noinline int locate(struct location *l, struct task_state *t, __s64 ret)
  */
 __noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 want)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), off = 0;
-	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
-	struct user_iovec at;
+	__u32 off = 0;
 
-	if (!r)
-		return 0;
-	for (__u32 i = 0; i < WS_SEGMENTS; i++) {
-		__u32 len;
+	for (__u32 i = 0; i < WS_SEGMENTS && i < segments && off < want; i++) {
+		__u64 now = copy_segment(vector + i * sizeof(struct user_iovec), skip, off, want);
 
-		if (i >= segments || off >= want)
+		if (now == NOTHING_COPIED)
 			break;
-		if (bpf_probe_read_user(&at, sizeof(at), (void *)(vector + i * sizeof(at))))
-			break;
-		if (skip >= at.len) {
-			skip -= at.len;
-			continue;
-		}
-		at.base += skip;
-		at.len -= skip;
-		skip = 0;
-		len = want - off;
-		if (at.len < len)
-			len = at.len;
-		if (off >= WS_MAX_PAYLOAD || len > WS_MAX_PAYLOAD)
-			break;
-		if (bpf_probe_read_user(r->payload + off, len, (void *)at.base))
-			break;
-		off += len;
-		/* Hides the value, so that the verifier sees all rounds of the loop as equal. */
-		barrier_var(off);
-		off &= 2 * WS_MAX_PAYLOAD - 1;
+		skip = now >> 32;
+		off = now;
 	}
 	return off;
 }

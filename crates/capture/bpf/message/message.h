@@ -3,38 +3,9 @@
 #ifndef WS_MESSAGE_H
 #define WS_MESSAGE_H
 
-/*
- * Whether all bytes of the connection are copied, because user space has given no verdict yet. The limit counts bytes
- * of records, not calls: a peer that reads byte by byte makes a hundred calls before user space on a busy machine can
- * answer. After a verdict, only the first few calls count as young, so that the first TLS records are copied whole.
- */
-static __always_inline bool is_young(const struct sock_state *s)
-{
-	return s->verdict ? s->calls <= WS_YOUNG_CIPHERTEXT_CALLS : s->shown < young_bytes;
-}
-
-/*
- * A run may begin with a call that is too short to tell the protocol: Go's net/http waits with a read of one byte while
- * a handler runs, and gets the first byte of the next request. The call that follows is then copied like a first one.
- */
-#define SHORT_CALL 16
-
-static __always_inline bool begins(struct sock_state *s, bool first, __s64 ret)
-{
-	bool begins = first || s->begun_short;
-
-	s->begun_short = begins && ret < SHORT_CALL;
-	return begins;
-}
-
 static __always_inline bool would_block(__s64 ret)
 {
 	return ret == -EAGAIN || ret == -EINTR || ret <= -ERESTARTSYS;
-}
-
-static __always_inline bool is_stream(const struct sock_state *s)
-{
-	return s->tuple.transport == WS_TCP || s->tuple.transport == WS_UNIX_STREAM;
 }
 
 /*
@@ -128,6 +99,7 @@ static __always_inline void release_held(struct sock *sk)
 __noinline int follow_message(struct sock_state *s, struct cause *c, __u64 at, __u32 bits)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	/* Before Linux 6.2 no key is read where an argument points, so the state is looked up. */
 	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
 	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS;
 	struct runtime_states runtimes;
@@ -186,13 +158,14 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	struct location where = {};
 	struct scratch *r;
 	struct cause c;
-	__u32 cpu = bpf_get_smp_processor_id(), want, copied = 0;
-	bool first, paired, uring, asks, parts;
+	struct call call = { .ret = ret, .enter_ns = enter_ns, .seq = seq, .direction = direction };
+	__u32 cpu = bpf_get_smp_processor_id(), copied;
+	bool first, paired;
 
 	if (!s)
 		return;
-	uring = sk && uses_io_uring(task) && !called_directly(task, sk);
-	if (uring)
+	call.uring = sk && uses_io_uring(task) && !called_directly(task, sk);
+	if (call.uring)
 		where = (struct location){ .abi = WS_ABI_IO_URING };
 	else
 		locate(&where, t, ret);
@@ -214,8 +187,9 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		__u32 bits = direction == WS_EGRESS ? MESSAGE_SENT | next_send(s) : 0;
 
 		first = turn(s, direction); /* before the actor is found: another thread may read the answer */
-		bits |= runtime_find_task(task, t, s, bits) | (first ? MESSAGE_FIRST : 0) | (uring ? MESSAGE_LOOP : 0) |
-			(ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0) | rest_of_request(sk, s, direction);
+		bits |= runtime_find_task(task, t, s, bits) | (first ? MESSAGE_FIRST : 0) |
+			(call.uring ? MESSAGE_LOOP : 0) | (ret < SHORTEST_REQUEST ? MESSAGE_SHORT : 0) |
+			rest_of_request(sk, s, direction);
 		note_blocks(sk, s, t, direction);
 		*(volatile __u64 *)&t->socket = (__u64)sk; /* a number: global functions take no such pointer */
 		follow_message(s, &c,
@@ -231,62 +205,24 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		count(WS_C_IGNORED_CALLS);
 		return;
 	}
+	call.flags = flags;
+	call.first = first;
+	if (make_record(s, t, &c, &where, &call))
+		return;
 	r = bpf_map_lookup_elem(&scratches, &cpu);
 	if (!r)
 		return;
-
-	asks = direction == s->request_direction;
-	want = ret > 0 ? wanted(s->copy, s->bytes, is_young(s), begins(s, first, ret), asks, s->run_shown) : 0;
-	if (!want && s->tls && ret > 0)
-		want = WS_CIPHERTEXT_BYTES;
-	if (want && (where.segments || uring)) {
-		copied = uring ? take_held(task, r->payload, ret, want) : copy_payload(r, &where, ret, want);
-		if (!copied) {
-			flags |= WS_F_UNREADABLE;
-			count(WS_C_UNREADABLE_PAYLOADS);
-		}
-	}
-	if (s->copy == WS_COPY_DEFAULT && s->shown < young_bytes)
-		s->shown += sizeof(r->data) + copied;
-	parts = copied == WS_MAX_PAYLOAD && ret > WS_MAX_PAYLOAD && is_stream(s) && s->copy != WS_COPY_PAIR;
-	s->run_shown = first ? copied : s->run_shown + copied;
-	r->data.kind = WS_DATA;
-	r->data.direction = direction;
-	r->data.abi = where.abi;
-	r->data.evidence = c.evidence;
-	r->data.flags = flags | (first ? WS_F_FIRST : 0);
-	r->data.payload_len = copied;
-	r->data.error = ret < 0 ? -ret : 0;
-	r->data.seq = seq;
-	r->data.socket = s->cookie;
-	r->data.exit_ns = bpf_ktime_get_ns();
-	if (ret > 0)
-		note_answer(t, s, direction, r->data.exit_ns);
-	r->data.enter_ns = enter_ns ? enter_ns : r->data.exit_ns;
-	r->data.len = parts ? WS_MAX_PAYLOAD : ret > 0 ? ret : 0;
-	r->data.srtt_us = s->srtt_us;
-	r->data.exchange = c.exchange;
-	r->data.cause = c.id;
-	r->data.tuple = s->tuple;
-	if (s->tuple.transport == WS_UDP && !s->tuple.remote_port)
-		datagram_peer(&r->data.tuple, t, direction, where.name);
-	r->data.actor = s->actor;
-	if (s->actor.tid != task->pid) {
-		r->data.actor.pid = task->tgid;
-		r->data.actor.tid = task->pid;
-		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
-	}
-	r->data.actor.coroutine = t->actor;
 	seal_scratch();
 	if (uses_tls(t) && ret > 0)
 		tls_note(task, t, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, first))
 		return;
 	if (s->tls && ret > 0 && where.buffer.base && !where.vector)
-		tls_emit_records(&s->halves[direction & 1], where.buffer.base, ret, parts ? ret : copied);
+		tls_emit_records(&s->halves[direction & 1], where.buffer.base, ret,
+				 call.parts ? ret : r->data.payload_len);
 	else
 		emit_record(r, r->data.payload_len, 0);
-	if (parts) {
+	if (call.parts) {
 		copied = emit_rest(where.vector ? where.vector : where.buffer.base, where.vector ? where.segments : 0,
 				   ret);
 		s->run_shown += copied;

@@ -39,8 +39,24 @@ __noinline __u64 tls_header(__u64 header, __u32 had, __u64 base, __u32 left)
 	return header | more << (8 * had);
 }
 
-/* Lower half of the result of tls_follow(). The upper half is the offset behind the last record that was followed. */
+/* Lower half of the result of tls_step(). The upper half is the offset behind the last record that was followed. */
 enum tls_found { TLS_LOST = 0, TLS_FRAMED = 1, TLS_CUT = 2, TLS_BROKEN = 3 };
+
+/*
+ * Goes on from the record at offset `at` to the next one. TLS_FRAMED: the offset behind this record is known. A
+ * function of its own, so that the verifier knows as little of each round of the loop as of the first one.
+ */
+__noinline __u64 tls_step(__u64 base, __u32 at, __u32 total, __u32 shown)
+{
+	__u32 left = total - at, seen = left < TLS_HEADER ? left : TLS_HEADER, length;
+
+	if (at && at + seen > shown)
+		return (__u64)at << 32 | TLS_CUT;
+	if (seen < TLS_HEADER)
+		return (__u64)at << 32 | TLS_BROKEN;
+	length = tls_length(tls_header(0, 0, base + at, left));
+	return length ? (__u64)(at + length) << 32 | TLS_FRAMED : TLS_LOST;
+}
 
 /*
  * Follows the records of a call of `total` bytes, from the record at offset `at` on:
@@ -52,18 +68,38 @@ enum tls_found { TLS_LOST = 0, TLS_FRAMED = 1, TLS_CUT = 2, TLS_BROKEN = 3 };
 __noinline __u64 tls_follow(__u64 base, __u32 at, __u32 total, __u32 shown)
 {
 	for (int i = 0; i < 2 * TLS_PIECES && at < total; i++) {
-		__u32 left = total - at, seen = left < TLS_HEADER ? left : TLS_HEADER, length;
+		__u64 found = tls_step(base, at, total, shown);
 
-		if (at && at + seen > shown)
-			return (__u64)at << 32 | TLS_CUT;
-		if (seen < TLS_HEADER)
-			return (__u64)at << 32 | TLS_BROKEN;
-		length = tls_length(tls_header(0, 0, base + at, left));
-		if (!length)
-			return TLS_LOST;
-		at += length;
+		if ((__u8)found != TLS_FRAMED)
+			return found;
+		at = found >> 32;
 	}
 	return at < total ? TLS_LOST : (__u64)at << 32 | TLS_FRAMED;
+}
+
+/*
+ * Emits the record of a call at offset `at`. `seq` is the position of the call. The last piece of a call stands for all
+ * that are left. Returns what tls_step() returns.
+ */
+__noinline __u64 tls_piece(__u64 base, __u32 at, __u32 total, __u32 seq, bool last)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), left = total - at, length, end;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+	__u64 header = tls_header(0, 0, base + at, left);
+
+	if (!r)
+		return TLS_LOST;
+	length = left < TLS_HEADER ? left : tls_length(header);
+	end = length && !last ? at + length : total;
+	r->data.seq = seq + at;
+	r->data.len = (end < total ? end : total) - at;
+	r->data.payload_len = !length ? 0 : left < TLS_HEADER ? left : TLS_HEADER;
+	__builtin_memcpy(r->payload, &header, sizeof(header));
+	seal_scratch();
+	emit_record(r, r->data.payload_len, 0);
+	if (left < TLS_HEADER)
+		return (__u64)at << 32 | TLS_BROKEN;
+	return length ? (__u64)(at + length) << 32 | TLS_FRAMED : TLS_LOST;
 }
 
 /*
@@ -72,7 +108,7 @@ __noinline __u64 tls_follow(__u64 base, __u32 at, __u32 total, __u32 shown)
  */
 __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), seq, length = 0, end;
+	__u32 cpu = bpf_get_smp_processor_id(), seq;
 	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
 
 	if (!r)
@@ -80,22 +116,11 @@ __noinline __u64 tls_pieces(__u64 base, __u32 at, __u32 total)
 	seq = r->data.seq;
 	r->data.flags &= ~WS_F_FIRST;
 	for (int i = 0; i < TLS_PIECES && at < total; i++) {
-		__u32 left = total - at;
-		__u64 header = tls_header(0, 0, base + at, left);
+		__u64 found = tls_piece(base, at, total, seq, i + 1 == TLS_PIECES);
 
-		length = left < TLS_HEADER ? left : tls_length(header);
-		end = length && i + 1 < TLS_PIECES ? at + length : total;
-		r->data.seq = seq + at;
-		r->data.len = (end < total ? end : total) - at;
-		r->data.payload_len = !length ? 0 : left < TLS_HEADER ? left : TLS_HEADER;
-		__builtin_memcpy(r->payload, &header, sizeof(header));
-		seal_scratch();
-		emit_record(r, r->data.payload_len, 0);
-		if (left < TLS_HEADER)
-			return (__u64)at << 32 | TLS_BROKEN;
-		if (!length)
-			return TLS_LOST;
-		at += length;
+		if ((__u8)found != TLS_FRAMED)
+			return found;
+		at = found >> 32;
 	}
 	return at < total ? TLS_LOST : (__u64)at << 32 | TLS_FRAMED;
 }

@@ -139,6 +139,26 @@ static __always_inline void java_sends(struct task_struct *task, struct attribut
 	all->count = at + 1;
 }
 
+/* Names the request of one stream by its cause. Before Linux 6.2 no key is read where an argument points. */
+__noinline int java_names(__u64 cookie, __u32 i)
+{
+	struct java_streams *all = bpf_task_storage_get(&java_streams, bpf_get_current_task_btf(), 0, 0);
+	__u64 name;
+
+	if (!all || i >= JAVA_STREAMS)
+		return 0;
+	all->name.stream = all->number[i];
+	all->value.cause = all->cause[i];
+	all->value.evidence = all->evidence[i];
+	name = by_stream(cookie, all->number[i]);
+	count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
+	if (!name)
+		return 0;
+	tell_alias_by(name, all->cause[i], WS_ALIAS_STREAM, all->evidence[i]);
+	actor_carry(&all->name, &all->value);
+	return 0;
+}
+
 /*
  * The thread has sent requests on a socket: the streams that wait are its streams. Their answers come as frames of the
  * same numbers. A global function, to be verified once; called when the message is done, because more stack is free
@@ -149,7 +169,7 @@ __noinline int java_sent(void)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct java_streams *all = bpf_task_storage_get(&java_streams, task, 0, 0);
 	struct java_thread *j = bpf_task_storage_get(&java_threads, task, 0, 0);
-	__u64 cookie, name;
+	__u64 cookie;
 
 	if (!j || !j->sent)
 		return 0;
@@ -159,19 +179,8 @@ __noinline int java_sent(void)
 		return 0;
 	all->name = (struct carrier_key){ .object = cookie, .pid = task->tgid };
 	all->value = (struct carried){};
-	for (__u32 i = 0; i < JAVA_STREAMS; i++) {
-		if (!cookie || i >= all->count)
-			break;
-		all->name.stream = all->number[i];
-		all->value.cause = all->cause[i];
-		all->value.evidence = all->evidence[i];
-		name = by_stream(cookie, all->number[i]);
-		count(name ? WS_C_STREAMS_NAMED : WS_C_STREAMS_UNKNOWN);
-		if (!name)
-			continue;
-		tell_alias_by(name, all->cause[i], WS_ALIAS_STREAM, all->evidence[i]);
-		actor_carry(&all->name, &all->value);
-	}
+	for (__u32 i = 0; i < JAVA_STREAMS && cookie && i < all->count; i++)
+		java_names(cookie, i);
 	all->count = 0;
 	return 0;
 }

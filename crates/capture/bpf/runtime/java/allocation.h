@@ -265,7 +265,12 @@ static __always_inline struct java_search *java_search(void)
 	return bpf_task_storage_get(&java_searches, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* Finds the newest mark whose part of a buffer contains the object, among the `count` marks before number `end`. */
+#define JAVA_MARKS_AT_ONCE 64 /* divides WS_MARKS */
+
+/*
+ * Finds the newest mark whose part of a buffer contains the object, among the `count` marks before number `end`. The
+ * verifier goes through a loop round by round. So the marks are searched in two loops, and this function has the inner.
+ */
 __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __u32 end, __u32 count)
 {
 	__u64 object;
@@ -273,7 +278,7 @@ __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __
 	if (!chunk || !s)
 		return 0;
 	object = s->object;
-	for (__u32 i = 0; i < WS_MARKS && i < count; i++) {
+	for (__u32 i = 0; i < JAVA_MARKS_AT_ONCE && i < count; i++) {
 		const struct allocation *mark = &chunk->marks[(end - 1 - i) % WS_MARKS];
 
 		if (mark->from <= object && object - mark->from < (mark->bytes & ~WS_MARK_FLAGS)) {
@@ -285,22 +290,31 @@ __noinline int nearest_mark(struct allocations *chunk, struct java_search *s, __
 	return 0;
 }
 
-/* The same for buffers without a mark: their threads have sent and read nothing since they got the buffer. */
-__noinline int nearest_buffer(struct allocations *all, struct java_search *s)
+/* Whether the buffer of this thread, behind its marks, contains the object. */
+__noinline int buffer_holds(struct allocations *all, struct java_search *s, __u32 i)
 {
-	if (!all || !s)
+	struct allocation *thread;
+
+	if (!all || !s || i >= WS_ALLOCATORS)
 		return 0;
+	thread = &all->marks[i];
+	if (!thread->from)
+		return 0;
+	s->found.cause = *(volatile __u64 *)&thread->cause;
+	s->found.bytes = thread->bytes;
+	s->found.tick = thread->tick;
+	s->found.buffer = thread->from;
+	s->found.from = user_word(thread->from + s->start_at);
+	return s->object >= s->found.from && s->object < user_word(thread->from + s->end_at);
+}
+
+/* The same for buffers without a mark: their threads have sent and read nothing since they got the buffer. */
+static __always_inline int nearest_buffer(struct allocations *all, struct java_search *s)
+{
 	for (__u32 i = 0; i < WS_ALLOCATORS && i < all->allocators; i++) {
 		struct allocation *thread = &all->marks[i];
 
-		if (!thread->from)
-			continue;
-		s->found.cause = *(volatile __u64 *)&thread->cause;
-		s->found.bytes = thread->bytes;
-		s->found.tick = thread->tick;
-		s->found.buffer = thread->from;
-		s->found.from = user_word(thread->from + s->start_at);
-		if (s->object < s->found.from || s->object >= user_word(thread->from + s->end_at))
+		if (!buffer_holds(all, s, i))
 			continue;
 		/* In the buffer of the thread's last mark, the object is older than the thread's first mark. */
 		return *(volatile __u64 *)&thread->buffer != s->found.from &&
@@ -437,8 +451,8 @@ __noinline int find_mark(struct java_thread *j, struct java_search *s)
 	kept = end - all->first;
 	if (s->most && kept > s->most)
 		kept = s->most;
-	for (__u32 i = 0; i < WS_MARK_CHUNKS && kept && !found; i++) {
-		__u32 count = end % WS_MARKS ?: WS_MARKS;
+	for (__u32 i = 0; i < WS_MARK_CHUNKS * (WS_MARKS / JAVA_MARKS_AT_ONCE) && kept && !found; i++) {
+		__u32 count = end % JAVA_MARKS_AT_ONCE ?: JAVA_MARKS_AT_ONCE;
 
 		if (count > kept)
 			count = kept;
