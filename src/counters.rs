@@ -97,6 +97,14 @@ impl Counters {
                     w.counter("wirespan_counter_total", "What each stage counted since the start", &labels, c.value);
                 }
             }
+            let memory = crate::memory::taken();
+            for (part, bytes) in [
+                ("kernel-tables", memory.kernel_tables),
+                ("kernel-programs", memory.kernel_programs),
+                ("resident", memory.resident),
+            ] {
+                w.gauge("wirespan_memory_bytes", "Memory that wirespan takes", &[("part", part)], bytes as f64);
+            }
             spans.write(w);
         });
         registry.render()
@@ -119,6 +127,8 @@ mod tests {
         let names: Vec<_> = counters.stages().into_iter().map(|s| s.name).collect();
         assert_eq!(names, ["capture", "store"]);
         assert_eq!(counters.losses(), [("capture lost_ring_full".to_string(), 2)]);
-        assert!(counters.prometheus().contains("counter=\"lost_ring_full\""));
+        let text = counters.prometheus();
+        assert!(text.contains("counter=\"lost_ring_full\""));
+        assert!(text.contains("wirespan_memory_bytes{part=\"resident\"}"), "{text}");
     }
 }

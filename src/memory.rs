@@ -1,7 +1,10 @@
-//! How this process uses memory: sparingly, because it runs beside the programs that it traces.
+//! How this process uses memory: sparingly, because it runs beside the programs that it traces; and how much, with its
+//! part in the kernel, which no tool counts as the process's.
 
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+use std::collections::HashMap;
 use std::sync::OnceLock;
+use wirespan_view::Memory;
 
 /// Whether huge pages were disabled for this process when it started.
 static HUGE_PAGES_WERE_DISABLED: OnceLock<bool> = OnceLock::new();
@@ -39,4 +42,63 @@ pub(crate) fn spared<T>(start: impl FnOnce() -> T) -> T {
     let started = start();
     let _ = disable_transparent_huge_pages(true);
     started
+}
+
+/// Memory at present; zeros where the kernel does not say.
+pub(crate) fn taken() -> Memory {
+    let descriptors = std::fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();
+    let parts = descriptors.filter_map(|entry| kernel_part(&std::fs::read_to_string(entry.path()).ok()?));
+    // Several descriptors may stand for one table.
+    let parts: HashMap<Part, u64> = parts.collect();
+    let sum = |wanted: fn(&Part) -> bool| parts.iter().filter(|(part, _)| wanted(part)).map(|(_, bytes)| bytes).sum();
+    Memory {
+        kernel_tables: sum(|part| matches!(part, Part::Table(_))),
+        kernel_programs: sum(|part| matches!(part, Part::Program(_))),
+        resident: resident(),
+    }
+}
+
+/// A part of the kernel that belongs to this process, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    Table(u64),
+    Program(u64),
+}
+
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    number(&status, "VmRSS:").unwrap_or(0) * 1024
+}
+
+/// What a descriptor stands for, and its bytes. A link names its program, too, but no size.
+fn kernel_part(text: &str) -> Option<(Part, u64)> {
+    let bytes = number(text, "memlock:")?;
+    let table = number(text, "map_id:").map(Part::Table);
+    Some((table.or_else(|| number(text, "prog_id:").map(Part::Program))?, bytes))
+}
+
+fn number(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_what_a_descriptor_takes() {
+        let table = "pos:\t0\nmap_type:\t9\nmax_entries:\t16\nmemlock:\t4096\nmap_id:\t7\nfrozen:\t0\n";
+        let program = "prog_type:\t26\nmemlock:\t8192\nprog_id:\t9\nrun_time_ns:\t0\n";
+        let link = "link_type:\ttracing\nlink_id:\t3\nprog_id:\t9\n";
+        assert_eq!(kernel_part(table), Some((Part::Table(7), 4096)));
+        assert_eq!(kernel_part(program), Some((Part::Program(9), 8192)));
+        assert_eq!(kernel_part(link), None);
+        assert_eq!(kernel_part("pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn this_process_is_resident() {
+        assert!(taken().resident > 1 << 20);
+    }
 }

@@ -58,6 +58,7 @@ impl View {
             targets: about.targets.clone(),
             notes: about.notes.iter().cloned().chain(counters.notes()).collect(),
             stages: counters.stages(),
+            memory: crate::memory::taken(),
         };
         let state = ViewState::new(store)
             .with_housekeeping(about.housekeeping)

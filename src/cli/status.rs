@@ -30,6 +30,18 @@ pub(crate) fn status(args: StatusArgs, config: &Config) -> Result<ExitCode> {
     if let Some(why) = store["stopped"].as_str() {
         println!("         NOT WRITING: {why}");
     }
+    let bytes = |part: &str| agent["memory"][part].as_u64().unwrap_or(0);
+    let [tables, programs, resident] = ["kernel_tables", "kernel_programs", "resident"].map(bytes);
+    if resident > 0 {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        println!(
+            "memory   {:.1} MiB: {:.1} resident, {:.1} in tables and {:.1} in programs of the kernel",
+            mib(tables + programs + resident),
+            mib(resident),
+            mib(tables),
+            mib(programs)
+        );
+    }
     for note in agent["notes"].as_array().into_iter().flatten() {
         println!("note     {}", text(note));
     }

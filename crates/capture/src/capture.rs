@@ -11,7 +11,7 @@ use crate::preemption::Preemption;
 use crate::ring::Ring;
 use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
-use crate::uprobe::{FactMaps, Watcher};
+use crate::uprobe::{FactMaps, Tables, Watcher};
 use crate::wire;
 use crate::Options;
 use crate::Verdict;
@@ -77,7 +77,7 @@ impl Capture {
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
-        let Loaded { mut skel, mut programs, mut refused } =
+        let Loaded { mut skel, mut programs, mut refused, shapes } =
             load_survivors(options, targets, &wanted, Preemption::of(&btf)).map_err(blame_age)?;
         choose(&mut skel, targets)?;
         let mut ring =
@@ -148,7 +148,9 @@ impl Capture {
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let facts = FactMaps::open(skel.object()).map_err(bpf("opening the maps of facts"))?;
             let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the ring of processes"))?;
-            Watcher::start(uprobes, lives, facts, targets, options.runtimes, options.attach_java).ok()
+            let tables = Tables::open(skel.object(), &shapes, options.actors).map_err(bpf("opening tables"))?;
+            let maps = (facts, tables);
+            Watcher::start(uprobes, lives, maps, targets, options.runtimes, options.attach_java).ok()
         } else {
             None
         };

@@ -8,7 +8,7 @@ use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::preemption::Preemption;
 use crate::source::{Source, SOURCES};
 use crate::targets::{descendants, Targets};
-use crate::uprobe::Programs;
+use crate::uprobe::{shapes, Programs, Shapes};
 use crate::Options;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject, ProgramMut};
@@ -86,6 +86,8 @@ pub(crate) struct Loaded {
     pub(crate) skel: WirespanSkel<'static>,
     pub(crate) programs: Vec<&'static Program>,
     pub(crate) refused: Vec<(&'static str, String)>,
+    /// The shapes of tables that are made later.
+    pub(crate) shapes: Shapes,
 }
 
 /// Loads as many programs as the kernel takes: leaves out each program that it refuses, and tries the rest again.
@@ -99,8 +101,10 @@ pub(crate) fn load_survivors(
     let mut refused = Vec::new();
     loop {
         clear_log();
-        let error = match open(options, targets, &programs, preemption)?.load() {
-            Ok(skel) => return Ok(Loaded { skel, programs, refused }),
+        let mut open = open(options, targets, &programs, preemption)?;
+        let shapes = shapes(open.open_object_mut()).map_err(bpf("leaving out tables"))?;
+        let error = match open.load() {
+            Ok(skel) => return Ok(Loaded { skel, programs, refused, shapes }),
             Err(error) => error,
         };
         let failed = failed_program();

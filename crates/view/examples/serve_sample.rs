@@ -7,7 +7,7 @@ mod sample;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use wirespan_view::{serve, AgentStatus, Counter, Stage, ViewState};
+use wirespan_view::{serve, AgentStatus, Counter, Memory, Stage, ViewState};
 
 fn status() -> AgentStatus {
     let counter = |name: &str, value, loss| Counter { name: name.into(), value, loss };
@@ -15,6 +15,7 @@ fn status() -> AgentStatus {
         mode: "sample".into(),
         targets: "a made-up shop".into(),
         notes: vec!["these spans are made up".into()],
+        memory: Memory { kernel_tables: 43 << 20, kernel_programs: 2 << 20, resident: 31 << 20 },
         stages: vec![
             Stage {
                 name: "capture".into(),

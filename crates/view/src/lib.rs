@@ -26,7 +26,7 @@ pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
 pub use guard::Hosts;
 pub use map_file::{MapFile, MapFileError};
-pub use shape::{attributes, AgentStatus, Counter, SpanView, Stage, TraceView};
+pub use shape::{attributes, AgentStatus, Counter, Memory, SpanView, Stage, TraceView};
 pub use when::{parse_duration, parse_time};
 
 use axum::Router;

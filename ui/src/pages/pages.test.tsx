@@ -36,6 +36,7 @@ const status = (store: Partial<StatusView["store"]> = {}): StatusView => ({
     targets: "pid 7",
     notes: ["no kprobes here"],
     stages: [{ name: "capture", counters: [{ name: "ring full", value: 3, loss: true }] }],
+    memory: { kernel_tables: 45_000_000, kernel_programs: 1_500_000, resident: 32_000_000 },
   },
 });
 const here = () => window.location.pathname + window.location.search;

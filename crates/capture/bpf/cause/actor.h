@@ -13,19 +13,14 @@ struct actor_key {
 	__u32 kind; /* enum ws_actor_kind */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* set by user space */
-	__type(key, struct actor_key);
-	__type(value, struct attribution);
-} actors SEC(".maps");
+WS_TABLE(actors, struct actor_key, struct attribution);
 
 /* The actor that makes the current call: chosen by the runtimes of its process (runtime/runtimes.h). */
 static __always_inline struct attribution *acting(struct task_struct *task, struct task_state *t);
 
 static __always_inline struct attribution *actor_find(const struct actor_key *key)
 {
-	return bpf_map_lookup_elem(&actors, key);
+	return table_find(&actors, key);
 }
 
 /* The actor that runs on this thread according to its runtime; NULL if there is none, or it is no longer known. */
@@ -41,7 +36,7 @@ static __always_inline struct attribution *actor_running(const struct task_state
 /* Born: an actor is made, with this attribution. */
 static __always_inline long actor_born_with(const struct actor_key *key, const struct attribution *born)
 {
-	return remember(&actors, key, born);
+	return table_remember(&actors, key, born);
 }
 
 /* Born of another actor: it acts for the request of `from`. If that is NULL, its cause is not known. */
@@ -63,7 +58,7 @@ __noinline int actor_met(__u64 id, __u32 pid, __u32 kind, __u64 cause, __u32 evi
 	struct actor_key key = { .id = id, .pid = pid, .kind = kind };
 	struct attribution born = { .cause = cause, .evidence = evidence, .state = cause ? ACTS_LENT : ACTS_OWN };
 
-	return bpf_map_update_elem(&actors, &key, &born, BPF_ANY);
+	return table_put(&actors, &key, &born, BPF_ANY);
 }
 
 /* Runs: this thread runs the actor with this id from now on; 0: no actor that is known. */
@@ -76,7 +71,7 @@ static __always_inline void actor_runs(struct task_state *t, enum ws_actor_kind 
 /* Ends: the actor does not exist any more. */
 static __always_inline void actor_ends(struct task_state *t, const struct actor_key *key)
 {
-	bpf_map_delete_elem(&actors, key);
+	table_drop(&actors, key);
 	t->runs = 0;
 }
 
@@ -123,29 +118,24 @@ struct carried {
 	__u8 pad[6];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct carrier_key);
-	__type(value, struct carried);
-} carriers SEC(".maps");
+WS_TABLE(carriers, struct carrier_key, struct carried);
 
 /* Carries: this object carries a cause from now on. */
 static __always_inline void actor_carry(const struct carrier_key *object, const struct carried *value)
 {
-	remember(&carriers, object, value);
+	table_remember(&carriers, object, value);
 }
 
 /* The cause that this object carries; NULL if none is known. */
 static __always_inline struct carried *actor_carried(const struct carrier_key *object)
 {
-	return bpf_map_lookup_elem(&carriers, object);
+	return table_find(&carriers, object);
 }
 
 /* The object carries nothing any more, because another object may get its address. */
 static __always_inline void actor_drop(const struct carrier_key *object)
 {
-	bpf_map_delete_elem(&carriers, object);
+	table_drop(&carriers, object);
 }
 
 /*

@@ -15,7 +15,7 @@ struct progress {
 /* The progress of each connection, by the cookie of its socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 32768);
 	__type(key, __u64);
 	__type(value, struct progress);
 } progress_of SEC(".maps");

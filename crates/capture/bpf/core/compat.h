@@ -118,6 +118,7 @@
 #define TCP_CLOSING 11
 #define TCP_LISTEN 10
 #define TCP_NEW_SYN_RECV 12
+#define ENOENT 2
 #define EINTR 4
 #define EAGAIN 11
 #define ECONNRESET 104

@@ -60,6 +60,62 @@ static __always_inline long remember(void *map, const void *key, const void *val
 }
 
 /*
+ * A large table that few hosts need: of a runtime, or of one kind of TLS. It is in a box. The box is empty until user
+ * space puts a table into it, before the first probe or fact that needs the table. src/uprobe/tables.rs has the number
+ * of entries. NAME_shape is never made: it tells user space the sizes.
+ */
+#define WS_TABLE(name, key_type, value_type)                                                            \
+	struct name##_table {                                                                           \
+		__uint(type, BPF_MAP_TYPE_LRU_HASH);                                                    \
+		__uint(max_entries, 1);                                                                 \
+		__uint(key_size, sizeof(key_type)); /* clang only declares types that are named here */ \
+		__uint(value_size, sizeof(value_type));                                                 \
+	} name##_shape SEC(".maps");                                                                    \
+	struct {                                                                                        \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                               \
+		__uint(max_entries, 1);                                                                 \
+		__type(key, __u32);                                                                     \
+		__array(values, struct name##_table);                                                   \
+	} name SEC(".maps")
+
+static __always_inline void *table_in(void *box)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(box, &first);
+}
+
+static __always_inline void *table_find(void *box, const void *key)
+{
+	void *table = table_in(box);
+
+	return table ? bpf_map_lookup_elem(table, key) : NULL;
+}
+
+static __always_inline long table_put(void *box, const void *key, const void *value, __u64 flags)
+{
+	void *table = table_in(box);
+
+	return table ? bpf_map_update_elem(table, key, value, flags) : -ENOENT;
+}
+
+/* As remember(). */
+static __always_inline long table_remember(void *box, const void *key, const void *value)
+{
+	void *table = table_in(box);
+
+	return table ? remember(table, key, value) : -ENOENT;
+}
+
+static __always_inline void table_drop(void *box, const void *key)
+{
+	void *table = table_in(box);
+
+	if (table)
+		bpf_map_delete_elem(table, key);
+}
+
+/*
  * A record under construction. Message programs run in process context with preemption off (hold_processor()): one
  * record per processor is enough. A value of a per-CPU array is limited to 32 KiB, so this is an array with one entry
  * per processor.

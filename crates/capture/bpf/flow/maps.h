@@ -125,6 +125,7 @@ struct {
 struct flow_bundles {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* set by user space */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct ws_flow_key);
 	__type(value, struct ws_flow_counts);
 } flow_bundles_a SEC(".maps"), flow_bundles_b SEC(".maps");

@@ -20,12 +20,8 @@ struct go_call {
 	__u8 pad[2];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct tls_key); /* ssl: address of the goroutine */
-	__type(value, struct go_call);
-} go_calls SEC(".maps");
+/* The key's `ssl` is the address of the goroutine. */
+WS_TABLE(go_calls, struct tls_key, struct go_call);
 
 /* Forgets an older connection that had this address, if its socket was another one. */
 static __always_inline void go_forget(const struct tls_key *key, __u64 cookie)
@@ -84,7 +80,7 @@ int WS_UPROBE(tls_go_enter)
 	if (call.cookie)
 		go_begin(task, k, call.cookie, call.op == TLS_WRITE ? WS_EGRESS : WS_INGRESS);
 	key.ssl = WS_GO_G(ctx);
-	remember(&go_calls, &key, &call);
+	table_remember(&go_calls, &key, &call);
 	return 0;
 }
 
@@ -154,7 +150,7 @@ int WS_UPROBE(tls_go_exit)
 		return 0;
 	key.ssl = WS_GO_G(ctx);
 	key.pid = conn.pid = task->tgid;
-	call = bpf_map_lookup_elem(&go_calls, &key);
+	call = table_find(&go_calls, &key);
 	k = bpf_task_storage_get(&tls_tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!call || !k || call->op != (bpf_get_attach_cookie(ctx) & TLS_COOKIE_OP))
 		return 0;

@@ -86,7 +86,7 @@ struct tls_conn {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 32768);
 	__type(key, struct tls_key);
 	__type(value, struct tls_conn);
 } tls_conns SEC(".maps");

@@ -30,6 +30,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 )];
 
 impl Runtime for Asyncio {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors", "carriers"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

@@ -24,6 +24,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 const FACTS: &str = "haproxy_facts";
 
 impl Runtime for HaProxy {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

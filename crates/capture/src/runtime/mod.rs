@@ -56,6 +56,11 @@ pub(crate) trait Runtime: Sync {
         &[]
     }
 
+    /// Large tables that the kernel programs need for processes of this runtime (`WS_TABLE` in bpf/core/maps.h).
+    fn tables(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether a new process of this program must be probed before anything else is done: its first message would be
     /// given to the wrong actor.
     fn is_urgent(&self, image: &Image<'_>) -> bool {

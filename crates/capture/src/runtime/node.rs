@@ -22,6 +22,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 const TRUST: &str = "trust";
 
 impl Runtime for Node {
+    fn tables(&self) -> &'static [&'static str] {
+        &["carriers", "node_rounds"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

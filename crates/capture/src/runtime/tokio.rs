@@ -27,6 +27,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 )];
 
 impl Runtime for Tokio {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors", "carriers"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

@@ -2,6 +2,7 @@
 
 use super::Source;
 use crate::features::{MessageRung, Program};
+use crate::inject::Propagate;
 use crate::object::{OpenWirespanSkel, WirespanSkel};
 use crate::wire::{self, contract};
 use crate::{runtime, tls, Options};
@@ -11,8 +12,6 @@ const SYSCALL: MessageRung = MessageRung::SyscallTracepoints;
 
 /// Size of the ring if it carries no messages, only the starts and ends of tasks.
 const TASKS_RING_BYTES: u32 = 256 << 10;
-/// Smallest table of actors. In a smaller one nearly no entry is free: the kernel sets some aside for each processor.
-const LEAST_ACTORS: u32 = 512;
 
 /// The source of messages. The programs of TLS libraries and of runtimes serve it alone.
 pub(super) struct Messages;
@@ -43,21 +42,14 @@ impl Source for Messages {
         let ring = if options.messages { options.ring_bytes } else { options.ring_bytes.min(TASKS_RING_BYTES) };
         let m = &mut skel.maps;
         m.events.set_max_entries(ring)?;
-        m.actors.set_max_entries(options.actors.max(LEAST_ACTORS))?;
         if !options.messages {
-            let only_of_messages = [
-                &mut m.verdicts,
-                &mut m.tls_conns,
-                &mut m.actors,
-                &mut m.carriers,
-                &mut m.node_rounds,
-                &mut m.go_calls,
-                &mut m.contexts,
-                &mut m.trust,
-            ];
+            let only_of_messages = [&mut m.verdicts, &mut m.tls_conns, &mut m.trust];
             for map in only_of_messages {
                 map.set_max_entries(1)?;
             }
+        }
+        if options.propagate == Propagate::Off && !options.propagate_options {
+            m.contexts.set_max_entries(1)?;
         }
         if !by_syscalls {
             m.socks_by_address.set_max_entries(1)?;

@@ -56,6 +56,15 @@ pub(crate) fn plan(image: &Image<'_>) -> Vec<ProbeSet> {
     go().or_else(library).or_else(rust).unwrap_or_default()
 }
 
+/// Large tables that the kernel programs need for these probes.
+pub(crate) fn tables(sets: &[ProbeSet]) -> &'static [&'static str] {
+    if sets.iter().any(|set| set.program == "tls_go_enter") {
+        &["go_calls"]
+    } else {
+        &[]
+    }
+}
+
 /// The fact for the kernel programs that a process's `crypto/tls` is probed. Any goroutine may call it on any thread,
 /// so no state of a single thread could show this.
 pub(crate) fn facts(probes: &[ProbeSet]) -> Option<Learn> {

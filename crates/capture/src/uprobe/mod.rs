@@ -6,6 +6,7 @@
 //! | [`search`] | which processes are looked at when, and which probes each one has |
 //! | [`plan`] | what [TLS](crate::tls) and [runtimes](crate::runtime) want of one file |
 //! | [`facts`] | what the kernel programs are told about a process |
+//! | [`tables`] | large tables that are made when a process needs them |
 //! | [`maps`] | which files a process has mapped |
 //! | [`elf`], [`go_functions`] | symbols and code of a file |
 //! | [`points`] | the cheapest places in a function for its probes |
@@ -20,8 +21,10 @@ mod maps;
 mod plan;
 pub(crate) mod points;
 mod search;
+mod tables;
 mod watcher;
 
 pub(crate) use facts::FactMaps;
 pub(crate) use plan::{Mapped, Probe, ProbeSet, Programs};
+pub(crate) use tables::{shapes, Shapes, Tables};
 pub(crate) use watcher::Watcher;

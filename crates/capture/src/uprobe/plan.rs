@@ -92,6 +92,8 @@ pub(super) struct Plan {
     pub(super) unread: Option<usize>,
     /// Whether a new process of this program must be probed before anything else is done.
     pub(super) is_urgent: bool,
+    /// Tables that the kernel programs need for such a process.
+    pub(super) tables: Vec<&'static str>,
     /// Whether a process that has mapped the file can be given an agent.
     pub(super) takes_agent: bool,
 }
@@ -109,11 +111,16 @@ pub(super) fn plan(path: &Path, follows_actors: bool) -> Option<Plan> {
         let sets = tls::plan(image);
         let unread = if sets.is_empty() { tls::unread(image, path) } else { None };
         let facts = tls::facts(&sets).into_iter().collect();
-        let mut plan = Plan { sets, facts, unread, is_urgent: false, takes_agent: false };
+        let mut plan = Plan { sets, facts, unread, is_urgent: false, tables: Vec::new(), takes_agent: false };
+        plan.tables.extend(tls::tables(&plan.sets));
         for runtime in RUNTIMES {
             let mut sets = if follows_actors { runtime.plan(image) } else { Vec::new() };
             sets.retain(|set| !set.probes.is_empty());
-            plan.facts.extend(runtime.facts(image, &sets));
+            let facts = runtime.facts(image, &sets);
+            if facts.is_some() || !sets.is_empty() {
+                plan.tables.extend(runtime.tables());
+            }
+            plan.facts.extend(facts);
             plan.sets.extend(sets);
             plan.is_urgent |= runtime.is_urgent(image);
             plan.takes_agent |= runtime.takes_agent(image);

@@ -9,6 +9,7 @@ use super::facts::{FactMaps, Facts};
 use super::link;
 use super::maps::{self, FileId};
 use super::plan::{self, Mapped, Plan, Programs};
+use super::tables::Tables;
 use super::watcher::Counts;
 use crate::attach::Agents;
 use crate::runtime::{Process, RUNTIMES};
@@ -48,6 +49,7 @@ pub(super) struct Search {
     counts: Arc<Counts>,
     programs: Programs,
     facts: FactMaps,
+    tables: Tables,
     targets: Targets,
     follows_actors: bool,
     processes: HashMap<u32, Followed>,
@@ -73,7 +75,7 @@ impl Search {
     pub(super) fn new(
         counts: Arc<Counts>,
         programs: Programs,
-        facts: FactMaps,
+        (facts, tables): (FactMaps, Tables),
         targets: Targets,
         follows_actors: bool,
         agents: Option<Agents>,
@@ -82,6 +84,7 @@ impl Search {
             counts,
             programs,
             facts,
+            tables,
             targets,
             follows_actors,
             processes: HashMap::new(),
@@ -235,6 +238,7 @@ impl Search {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let is_new = process.attached.insert(id);
         let Some(plan) = plan else { return };
+        self.tables.make(&plan.tables);
         if is_new {
             if let Some(count) = plan.unread.and_then(|kind| self.counts.unread.get(kind)) {
                 count.fetch_add(1, Ordering::Relaxed);

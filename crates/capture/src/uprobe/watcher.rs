@@ -4,6 +4,7 @@
 use super::facts::FactMaps;
 use super::plan::Programs;
 use super::search::{Search, LOOK};
+use super::tables::Tables;
 use crate::attach::Agents;
 use crate::ring::Ring;
 use crate::targets::Targets;
@@ -69,7 +70,7 @@ impl Watcher {
     pub(crate) fn start(
         programs: Programs,
         lives: MapHandle,
-        facts: FactMaps,
+        maps: (FactMaps, Tables),
         targets: &Targets,
         follows_actors: bool,
         attach_java: bool,
@@ -79,7 +80,7 @@ impl Watcher {
         let bell = Arc::new(bell);
         let agents = attach_java.then(|| Agents::new(Arc::clone(&bell)));
         let (told, chosen) = (Arc::clone(&counts), targets.clone());
-        let mut search = Search::new(told, programs, facts, chosen, follows_actors, agents.clone())?;
+        let mut search = Search::new(told, programs, maps, chosen, follows_actors, agents.clone())?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell, counts });
         // Processes that live already are probed before [`Watcher::start`] returns.
         search.discover();

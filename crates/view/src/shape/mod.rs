@@ -12,6 +12,6 @@ pub use attributes::attributes;
 pub use span::SpanView;
 pub(crate) use span::{kind, LinkView, SpanLinkView, SpanList};
 pub(crate) use status::StatusView;
-pub use status::{AgentStatus, Counter, Stage};
+pub use status::{AgentStatus, Counter, Memory, Stage};
 pub use trace::TraceView;
 pub(crate) use trace::{summarise, TraceList};

@@ -62,6 +62,19 @@ pub struct AgentStatus {
     pub notes: Vec<String>,
     /// Stages in the order of the data flow.
     pub stages: Vec<Stage>,
+    /// Memory that the process takes.
+    pub memory: Memory,
+}
+
+/// Memory that a process takes, bytes. Together it is what the machine loses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Memory {
+    /// Tables and rings of the kernel programs.
+    pub kernel_tables: u64,
+    /// The kernel programs.
+    pub kernel_programs: u64,
+    /// The process itself, its program file included.
+    pub resident: u64,
 }
 
 /// Counters of one stage.

@@ -48,6 +48,12 @@ function Shown({ status }: { status: StatusView }) {
         </Card>
         <Card name="Spans in the store">{store.spans.toLocaleString("en")}</Card>
         <Card name="On disk">{formatSize(store.disk_bytes)}</Card>
+        {agent.memory.resident > 0 && (
+          <Card name="In memory">
+            {formatSize(agent.memory.resident + agent.memory.kernel_tables + agent.memory.kernel_programs)}{" "}
+            <small>{formatSize(agent.memory.kernel_tables + agent.memory.kernel_programs)} in the kernel</small>
+          </Card>
+        )}
         {store.newest_ns && (
           <Card name="Newest span">
             <time dateTime={formatExact(store.newest_ns)}>{formatAgo(store.newest_ns, now)}</time>

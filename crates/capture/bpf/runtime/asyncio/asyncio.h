@@ -100,7 +100,7 @@ static __always_inline struct attribution *asyncio_found(struct actor_key *key)
 {
 	struct attribution unknown = { .evidence = WS_EV_INFERRED };
 
-	bpf_map_update_elem(&actors, key, &unknown, BPF_NOEXIST);
+	table_put(&actors, key, &unknown, BPF_NOEXIST);
 	return actor_find(key);
 }
 

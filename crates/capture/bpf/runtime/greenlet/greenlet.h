@@ -26,7 +26,7 @@ int WS_UPROBE(greenlet)
 	case GREENLET_BORN:
 		key.id = WS_FN_ARG1(ctx);
 		if (t->runs && t->runs_kind != WS_GREENLET) {
-			bpf_map_delete_elem(&actors, &key); /* an older greenlet at this address */
+			table_drop(&actors, &key); /* an older greenlet at this address */
 			break;
 		}
 		actor_born(&key, acting(task, t), WS_EV_COROUTINE);

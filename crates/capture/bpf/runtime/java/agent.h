@@ -20,12 +20,7 @@ struct java_outer_key {
 };
 
 /* The attribution of an actor before it began an object, to which it returns. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct java_outer_key);
-	__type(value, struct attribution);
-} java_outer SEC(".maps");
+WS_TABLE(java_outer, struct java_outer_key, struct attribution);
 
 /* The object carries the cause of the actor. It is known, too, if that has none. */
 static __always_inline void java_submitted(const struct attribution *a, const struct carrier_key *object, __u32 pid)
@@ -44,7 +39,7 @@ static __always_inline bool java_nests(struct attribution *a, struct java_outer_
 {
 	outer->depth = a->depth;
 	if (outer->depth < JAVA_MOST_NESTED)
-		remember(&java_outer, outer, a);
+		table_remember(&java_outer, outer, a);
 	a->depth = outer->depth + 1;
 	return outer->depth < JAVA_MOST_NESTED;
 }
@@ -224,10 +219,10 @@ static __always_inline void java_ends(struct attribution *a, struct java_outer_k
 	outer->depth = --a->depth;
 	if (outer->depth >= JAVA_MOST_NESTED)
 		return;
-	before = bpf_map_lookup_elem(&java_outer, outer);
+	before = table_find(&java_outer, outer);
 	if (before) {
 		*a = *before;
-		bpf_map_delete_elem(&java_outer, outer);
+		table_drop(&java_outer, outer);
 	} else {
 		actor_pass_cause(a, 0, WS_EV_NONE, PASS_OWN);
 	}

@@ -201,12 +201,7 @@ struct moved_key {
 	__u32 collections;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
-	__type(key, struct moved_key);
-	__type(value, struct allocation);
-} java_moved SEC(".maps");
+WS_TABLE(java_moved, struct moved_key, struct allocation);
 
 #define JAVA_MOVED_PIECES 6   /* pieces of nearly JAVA_FIRST_FRAMES bytes that are searched behind a mark */
 #define JAVA_FILLER_MORE 1024 /* the memory of a buffer ends at most so many bytes behind the buffer */
@@ -367,7 +362,7 @@ __noinline int note_moved_word(struct java_thread *j, __u32 i)
 	s->moved.object = s->words[i] - JAVA_HAS_MOVED;
 	/* BPF_NOEXIST: a later mark of the same buffer has noted the object already, and is right. */
 	if (s->noted < JAVA_MOVED_MOST && !(s->moved.object & 7) && in_heap(j, s->moved.object))
-		s->noted += !bpf_map_update_elem(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
+		s->noted += !table_put(&java_moved, &s->moved, &s->found, BPF_NOEXIST);
 	return 0;
 }
 
@@ -429,7 +424,7 @@ __noinline int find_moved(struct java_thread *j, struct allocations *all)
 	}
 	all->moved = 0;
 	s->moved.object = s->object;
-	mark = bpf_map_lookup_elem(&java_moved, &s->moved);
+	mark = table_find(&java_moved, &s->moved);
 	if (mark)
 		s->found = *mark;
 	return mark != NULL;

@@ -57,12 +57,7 @@ __noinline int look_at_event(struct java_thread *j, __u32 brings_work)
  * Tasks that loops have run (java_ran), and the classes of tasks that were run again (java_recycled): one object of
  * such a class serves many requests.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct moved_key);
-	__type(value, __u8);
-} java_ran SEC(".maps");
+WS_TABLE(java_ran, struct moved_key, __u8);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -89,8 +84,8 @@ static __always_inline bool is_first_run(struct java_thread *j, __u64 object)
 	s->moved.object = object;
 	s->moved.pid = bpf_get_current_task_btf()->tgid;
 	s->moved.collections = j->collections;
-	return !bpf_map_update_elem(&java_ran, &s->moved, &s->moved,
-				    BPF_NOEXIST); /* the value has no meaning; a zero would need room on the stack */
+	/* The value has no meaning; a zero would need room on the stack. */
+	return !table_put(&java_ran, &s->moved, &s->moved, BPF_NOEXIST);
 }
 
 static __always_inline bool is_of_recycled(const struct java_class_key *class)

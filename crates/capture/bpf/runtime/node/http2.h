@@ -31,14 +31,14 @@ static __always_inline void node_written(struct task_struct *task, struct node_t
 	__u64 thread = bpf_get_current_pid_tgid();
 	__u32 cpu = 0;
 
-	r = bpf_map_lookup_elem(&node_rounds, &thread);
+	r = table_find(&node_rounds, &thread);
 	if (r && (n->turn == NODE_OVER || (n->turn == NODE_AFTER && r->made_count)))
 		node_settle(n);
 	if (!r) {
 		r = bpf_map_lookup_elem(&node_empty, &cpu);
 		if (r)
-			bpf_map_update_elem(&node_rounds, &thread, r, BPF_ANY);
-		r = bpf_map_lookup_elem(&node_rounds, &thread);
+			table_put(&node_rounds, &thread, r, BPF_ANY);
+		r = table_find(&node_rounds, &thread);
 		if (!r)
 			return;
 	}

@@ -61,12 +61,7 @@ struct node_turns {
 };
 
 /* Rounds by thread (`pid_tgid`). */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 512);
-	__type(key, __u64);
-	__type(value, struct node_turns);
-} node_rounds SEC(".maps");
+WS_TABLE(node_rounds, __u64, struct node_turns);
 
 /* The initial value of a round. */
 struct {
@@ -80,7 +75,7 @@ static __always_inline struct node_turns *node_round(void)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 
-	return bpf_map_lookup_elem(&node_rounds, &thread);
+	return table_find(&node_rounds, &thread);
 }
 
 /* Notes an effect: an answer (`answered` is its request), or a request. */

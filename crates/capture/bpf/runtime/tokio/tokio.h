@@ -248,7 +248,7 @@ int WS_UPROBE(tokio)
 		from = acting(task, t);
 		if (!to && !waits && from->cause) {
 			unreceived.object = from->cause;
-			bpf_map_update_elem(&carriers, &unreceived, &none, BPF_NOEXIST);
+			table_put(&carriers, &unreceived, &none, BPF_NOEXIST);
 			sent = actor_carried(&unreceived);
 			if (sent)
 				__sync_fetch_and_add(&sent->cause, 1);

@@ -21,6 +21,10 @@ pub(super) struct Go;
 const LOST_HAND_OVER: &str = "what a goroutine sends for a request that another one read is not joined to it";
 
 impl Runtime for Go {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors", "carriers"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         const {
             &[

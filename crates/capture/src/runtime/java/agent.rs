@@ -34,6 +34,10 @@ const FUNCTIONS: [(&str, u32); 9] = [
 ];
 
 impl Runtime for Agent {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors", "carriers", "java_outer"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

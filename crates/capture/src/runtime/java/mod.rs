@@ -41,6 +41,10 @@ const FACTS: &str = "java_facts";
 const ALLOCATIONS: &str = "java_allocations";
 
 impl Runtime for Java {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors", "java_moved", "java_ran"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         &[]
     }

@@ -22,6 +22,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 )];
 
 impl Runtime for Greenlets {
+    fn tables(&self) -> &'static [&'static str] {
+        &["actors"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }

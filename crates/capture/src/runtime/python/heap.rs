@@ -22,6 +22,10 @@ const MODULE: &str = "PyInit__heapq";
 const FUNCTIONS: [(&str, u32); 2] = [("heappush", PUSHED), ("heappop", POPPED)];
 
 impl Runtime for Heaps {
+    fn tables(&self) -> &'static [&'static str] {
+        &["carriers"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         &[]
     }

@@ -26,6 +26,10 @@ const PROGRAMS: &[Program] = &[Program::uprobe(
 )];
 
 impl Runtime for Queues {
+    fn tables(&self) -> &'static [&'static str] {
+        &["carriers"]
+    }
+
     fn programs(&self) -> &'static [Program] {
         PROGRAMS
     }
