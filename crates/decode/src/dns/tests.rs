@@ -212,6 +212,45 @@ fn queries_are_recognised_and_other_bytes_are_not() {
     assert_eq!(stream(b"GET / HTTP/1.1\r\n\r\n"), Detect::No);
 }
 
+/// Each oddity is met in real captures (RFC 1996, RFC 3425, RFC 6762, section 18.5); two together are no DNS.
+#[test]
+fn one_oddity_is_dns_and_two_are_not() {
+    let ask = |bytes: &[u8]| Dns.detect(&Probe { transport: Transport::Udp, ..probe(bytes, b"") });
+    let yes = Detect::Yes { first_is_client: true };
+    let with = |flags: u16, qtype: u16| [header(7, flags, [1, 0, 0, 0]), question("zone.example", qtype)].concat();
+    let odd_name = [header(7, 0x0100, [1, 0, 0, 0]), vec![3, 0xe5, 0xb0, 0x8f, 0, 0, 255, 0, 1]].concat();
+    let inverse = [header(7, 0x0900, [0, 1, 0, 0]), record(&wire_name("192.0.2.1"), 1, 0, b"")].concat();
+    let notify = with(0x2400, 6);
+    let (status, reserved, code, cut) = (with(0x1000, 1), with(0x0140, 1), with(0x0105, 1), with(0x0200, 12));
+    for message in
+        [&notify, &status, &reserved, &code, &cut, &with(0x0100, 65534), &with(0x0100, 11), &odd_name, &inverse]
+    {
+        assert_eq!(ask(message), yes, "{message:02x?}");
+    }
+    for message in [with(0x0140, 65534), with(0x0145, 1), with(0x1140, 1), with(0x0141, 4321), with(0x1800, 1)] {
+        assert_eq!(ask(&message), Detect::No, "{message:02x?}");
+    }
+    let odd_twice = [odd_name.as_slice(), &[0]].concat();
+    assert_eq!(ask(&odd_twice), Detect::No);
+}
+
+/// RFC 1002, section 4.2: a query, a registration with its name's scope, and the answer to a query of a node's state.
+#[test]
+fn names_of_netbios_are_not_dns() {
+    let ask = |bytes: &[u8]| Dns.detect(&Probe { transport: Transport::Udp, ..probe(bytes, b"") });
+    let (name, scope) = ("FHEPFCELEHFCEPFFFACACACACACACABL", "FHEPFCELEHFCEPFFFACACACACACACABL.shop.test");
+    let query = [header(7, 0x0110, [1, 0, 0, 0]), question(name, 32)].concat();
+    let registers = record(QNAME, 32, 300_000, &[0, 0, 10, 0, 0, 1]);
+    let registration = [header(7, 0x2910, [1, 0, 0, 1]), question(scope, 32), registers].concat();
+    let state = [header(7, 0x8400, [0, 1, 0, 0]), record(&wire_name(name), 33, 0, &[0; 47])].concat();
+    let waits = [header(7, 0xbc00, [0, 1, 0, 0]), record(&wire_name(name), 10, 5, &[0x29, 0x10])].concat();
+    for message in [query, registration, state, waits] {
+        assert_eq!(ask(&message), Detect::No, "{message:02x?}");
+    }
+    let service = [header(7, 0x0100, [1, 0, 0, 0]), question("_ldap._tcp.shop.test", 33)].concat();
+    assert_eq!(ask(&service), Detect::Yes { first_is_client: true });
+}
+
 proptest! {
     #[test]
     fn chunking_does_not_matter_over_tcp(cuts in prop::collection::vec(1usize..80, 1..20)) {

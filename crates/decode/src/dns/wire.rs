@@ -18,7 +18,7 @@ pub struct Header {
     pub authoritative: bool,
     /// Cut to fit a datagram; the client will ask again over TCP.
     pub truncated: bool,
-    /// The reserved bit, which has to be zero.
+    /// The reserved bit, which should be zero.
     pub reserved: bool,
     /// Response code, low four bits.
     pub rcode: u8,
