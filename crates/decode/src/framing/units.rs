@@ -153,6 +153,11 @@ impl Lane {
                     // The peer's bytes have changed the meaning of the buffered ones: they are more than one unit.
                     buf.truncate(before);
                     buf.drain(..head);
+                    // Bytes to skip may be among them.
+                    let passed = at_most(self.skip, buf.len());
+                    buf.drain(..passed);
+                    self.skip = self.skip.saturating_sub(len64(passed));
+                    self.pass(len64(passed));
                     self.buf = buf;
                     return 0;
                 }

@@ -4,6 +4,7 @@
 //! operation must begin as it has to. Other requests need an answer with their id.
 
 use super::emit;
+use super::layer::{self, Token};
 use super::parse::{envelope, first_number};
 use crate::ber::{elements, Stop};
 use crate::{Detect, Probe};
@@ -23,6 +24,11 @@ fn looks(bytes: &[u8]) -> Looks {
     if bytes.is_empty() {
         return Looks::Silent;
     }
+    // The first message of a token whose layer only signs.
+    let bytes = match layer::token(bytes, bytes.len() >= 1024) {
+        Ok(Token { before: Some(before), total }) => bytes.get(before..total.min(bytes.len())).unwrap_or_default(),
+        _ => bytes,
+    };
     let e = match envelope(bytes) {
         Ok(e) if e.exact => e,
         Ok(_) | Err(Stop::Bad) => return Looks::Other,
@@ -36,7 +42,7 @@ fn looks(bytes: &[u8]) -> Looks {
             let name = parts.next().is_some_and(|(tag, _)| tag == 4);
             let how = parts.next().map(|(tag, _)| tag);
             match how {
-                Some(0x80 | 0xa3) if version && name && e.id > 0 => Looks::Surely,
+                Some(0x80 | 0xa3 | 0x89..=0x8b) if version && name && e.id > 0 => Looks::Surely,
                 _ => Looks::Other,
             }
         }

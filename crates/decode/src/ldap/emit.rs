@@ -13,6 +13,8 @@ pub(super) const DONE: u8 = 0x65;
 pub(super) const REFERENCE: u8 = 0x73;
 pub(super) const INTERMEDIATE: u8 = 0x79;
 const EXTENDED: u8 = 0x78;
+/// How a client authenticates.
+pub(super) const MECHANISM: &str = "wirespan.ldap.mechanism";
 
 /// Masked texts of the last request; kept for their memory only.
 #[derive(Debug, Default)]
@@ -81,10 +83,12 @@ pub(super) fn request<'a>(envelope: &Envelope<'a>, offset: u64, scratch: &'a mut
                     .and_then(|(_, text)| visible(text, 20))
                     .filter(|t| is_mechanism(t))
                     .unwrap_or("sasl"),
+                // NTLM without SASL (MS-ADTS, section 5.1.1.1.3).
+                Some((0x89..=0x8b, _)) => "sicily",
                 _ => "",
             };
             if !mechanism.is_empty() {
-                m.attrs.push(("wirespan.ldap.mechanism", AttrVal::from(mechanism)));
+                m.attrs.push((MECHANISM, AttrVal::from(mechanism)));
             }
         }
         0x63 => {

@@ -10,7 +10,7 @@
 //! - **errors**: named after RFC 4511, appendix A; referrals, comparisons, and the steps of a bind are none
 //! - **one-way**: `unbind`, `abandon`, notices of disconnection
 //! - **StartTLS**: behind its granted answer: an upgrade to `tls`
-//! - **SASL layers**: sign or encrypt the messages behind a bind; these are not read
+//! - **SASL layers**: what they sign behind a bind is read, what they encrypt is stepped over
 //! - **after a gap**: the next chunk that starts with a whole message of a known operation
 //!
 //! Need: whole calls. Answers come in any order, and one answer holds many entries.
@@ -18,6 +18,7 @@
 pub mod detect;
 mod emit;
 mod filter;
+mod layer;
 pub mod parse;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Envelopes: length, message id, operation.
 
+use super::layer::{self, Token};
 use super::{emit, reason};
 use crate::ber::{elements, head, unsigned, Stop};
 use crate::framing::units::{Reader, Step, Unit};
-use crate::framing::Out;
+use crate::framing::{Out, PerSide};
 use crate::text::len64;
 use wirespan_model::{AttrVal, Body, Item, Kind, Late, Side};
 
@@ -74,6 +75,10 @@ struct Search {
 #[derive(Debug, Default)]
 pub struct Messages {
     searches: Vec<Search>,
+    /// Bytes of a token of a SASL layer that were not read, by side.
+    token: PerSide<u64>,
+    /// A bind with a mechanism that may bring a layer was seen.
+    sasl: bool,
     /// Id of a StartTLS that was not answered.
     start_tls: Option<u64>,
     over: bool,
@@ -86,6 +91,58 @@ impl Reader for Messages {
     const BAD: &'static str = reason::BAD_MESSAGE;
 
     fn read(&mut self, unit: Unit<'_>, out: Out<'_>) -> Step {
+        let left = std::mem::take(self.token.of(unit.side));
+        if left == 0 && unit.bytes.first() == Some(&0) {
+            return self.token(&unit);
+        }
+        let step = self.message(&unit, out);
+        if left == 0 {
+            return step;
+        }
+        match step {
+            Step::More => {
+                *self.token.of(unit.side) = left;
+                Step::More
+            }
+            // What is no message belongs to the token all the same.
+            Step::Bad => stepped_over(&unit, left),
+            Step::Took { head, skip } => {
+                let left = left.saturating_sub(len64(head).saturating_add(skip));
+                // Too little for a message: a checksum.
+                let rest = if left <= len64(layer::MAX_BEHIND) { left } else { 0 };
+                *self.token.of(unit.side) = left.saturating_sub(rest);
+                Step::Took { head, skip: skip.saturating_add(rest) }
+            }
+        }
+    }
+
+    fn lost(&mut self, side: Side, _out: Out<'_>) {
+        *self.token.of(side) = 0;
+        if side == Side::Server {
+            self.searches.clear();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Messages {
+    /// The head of a token of a SASL layer; the messages inside are the next units.
+    fn token(&mut self, unit: &Unit<'_>) -> Step {
+        match layer::token(unit.bytes, unit.cut || unit.bytes.len() >= MAX_HEAD) {
+            Ok(Token { total, before: Some(before) }) => {
+                *self.token.of(unit.side) = len64(total).saturating_sub(len64(before));
+                Step::Took { head: before, skip: 0 }
+            }
+            Ok(Token { total, before: None }) if self.sasl && !unit.lost => stepped_over(unit, len64(total)),
+            Err(Stop::More) => Step::More,
+            _ => Step::Bad,
+        }
+    }
+
+    fn message(&mut self, unit: &Unit<'_>, out: Out<'_>) -> Step {
         let envelope = match envelope(unit.bytes) {
             Ok(envelope) => envelope,
             Err(Stop::More) => return Step::More,
@@ -109,16 +166,12 @@ impl Reader for Messages {
         }
         Step::Took { head: seen.len(), skip }
     }
+}
 
-    fn lost(&mut self, side: Side, _out: Out<'_>) {
-        if side == Side::Server {
-            self.searches.clear();
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.over
-    }
+/// Takes this many bytes without reading them.
+fn stepped_over(unit: &Unit<'_>, len: u64) -> Step {
+    let head = crate::text::at_most(len, unit.bytes.len());
+    Step::Took { head, skip: len.saturating_sub(len64(head)) }
 }
 
 /// Where a message lies.
@@ -146,6 +199,8 @@ impl Messages {
         if m.operation == "startTLS" {
             self.start_tls = m.id;
         }
+        let simple = m.attrs.iter().any(|(key, value)| *key == emit::MECHANISM && *value == AttrVal::from("simple"));
+        self.sasl |= m.operation == "bind" && !simple;
         out(Item::Message(&m));
     }
 

@@ -99,6 +99,80 @@ fn start_tls_gives_way_to_tls() {
     assert!(said[2].contains("id=2 bind"), "{said:?}");
 }
 
+/// Binds with SASL or NTLM, and what a layer makes of the messages behind them.
+#[test]
+fn what_a_layer_signs_is_read_and_what_it_encrypts_is_stepped_over() {
+    let sasl = |mechanism: &[u8]| ber(0xa3, &[ber(4, mechanism), ber(4, b"geheim")].concat());
+    let bind = |id: u8, how: &[u8]| message(id, 0x60, &[&ber(2, &[3]), &ber(4, b""), how]);
+    let token = |parts: &[&[u8]]| {
+        let body = parts.concat();
+        [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+    };
+    // RFC 4121: the flags, and the lengths of checksum and rotation.
+    let kerberos = |flags: u8, rotated: u8, text: &[u8]| {
+        let head = [5, 4, flags, 0xff, 0, 12, 0, rotated, 0, 0, 0, 0, 0, 0, 0, 9];
+        let sum = [0x5a; 12];
+        if rotated == 0 {
+            token(&[&head, text, &sum])
+        } else {
+            token(&[&head, &sum, text])
+        }
+    };
+    let ntlm = |text: &[u8]| token(&[&[1, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 2, 0, 0, 0], text]);
+    let digest = |text: &[u8]| token(&[text, &[7; 10], &[0, 1, 0, 0, 0, 3]]);
+    let oid = b"\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02";
+    let old = |text: &[u8]| {
+        let rest = [&oid[..], &[2, 1, 0, 0, 0xff, 0xff, 0xff, 0xff], &[8; 24], text, &[1]].concat();
+        token(&[&ber(0x60, &rest)])
+    };
+    let done = |id| [entry(id), result(id, 0x65, 0)].concat();
+    let turns = [
+        c(bind(1, &sasl(b"GSSAPI"))),
+        s(result(1, 0x61, 14)),
+        c(bind(2, &ber(0x8a, b"NTLMSSP geheim"))),
+        s(result(2, 0x61, 0)),
+        c([kerberos(0, 0, &search(3)), kerberos(2, 28, b"geheim geheim geheim geheim geheim")].concat()),
+        s([kerberos(1, 12, &done(3)), kerberos(3, 28, &[b'x'; 3000])].concat()),
+        c([ntlm(&search(4)), digest(&search(5)), old(&search(6))].concat()),
+        s([ntlm(&done(4)), digest(&done(5)), old(&result(6, 0x65, 32))].concat()),
+        c(message(7, 0x42, &[])),
+    ];
+    let said = cutting_changes_nothing(&Ldap, &turns, "geheim");
+    let short: Vec<String> = said
+        .iter()
+        .map(|line| {
+            let words = line.split(' ').filter(|w| !w.starts_with(['@', 'o', 'w']) && !w.starts_with("error"));
+            words.collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    assert_eq!(
+        short,
+        [
+            "C req id=1 bind",
+            "S resp id=1 status=14 Ok",
+            "C req id=2 bind",
+            "S resp id=2 status=0 Ok",
+            "C req id=3 search",
+            "S resp body=open id=3",
+            "End Server Some(3) status=0 Ok",
+            "C req id=4 search",
+            "C req id=5 search",
+            "C req id=6 search",
+            "S resp body=open id=4",
+            "End Server Some(4) status=0 Ok",
+            "S resp body=open id=5",
+            "End Server Some(5) status=0 Ok",
+            "S resp id=6 status=32 ClientError",
+            "C unbind",
+        ]
+    );
+    assert!(said[0].ends_with("=GSSAPI") && said[2].ends_with("=sicily"), "{said:?}");
+    // A token that cannot be read is no message unless a bind announced it.
+    assert_eq!(tcp(&Ldap, &[c(kerberos(2, 28, &[7; 99]))]), ["Malformed Client ldap_bad_message"]);
+    assert_eq!(claimed(&ntlm(&search(4)), &ntlm(&done(4))), Some(("ldap", true)));
+    assert_eq!(claimed(&kerberos(1, 12, &search(3)), b""), Some(("ldap", true)));
+}
+
 #[test]
 fn connections_are_recognised_and_others_are_not() {
     assert_eq!(claimed(&bind(1), b""), Some(("ldap", true)));
