@@ -195,6 +195,8 @@ impl Lines {
             // A greeting, or a goodbye.
             (None, 220 | 421 | 554) if !self.heard => Kind::OneWay,
             (None, 421) => Kind::OneWay,
+            // The greeting of a server whose client did not wait for it: it answers nothing.
+            (Some(asked), 220) if offset == 0 && asked != Asked::StartTls => Kind::OneWay,
             _ => Kind::Response,
         };
         let mut m = Message::new("smtp", Side::Server, kind, offset);
@@ -236,11 +238,18 @@ impl Lines {
     }
 }
 
-/// The domain of `FROM:<someone@domain>`.
+/// The domain of `FROM:<someone@domain>`; some clients leave the brackets out.
 fn domain(rest: &[u8]) -> Option<&str> {
-    let open = memchr::memchr(b'<', rest)?;
-    let address = rest.get(open.saturating_add(1)..)?;
-    let address = address.get(..memchr::memchr(b'>', address)?)?;
+    let address = match memchr::memchr(b'<', rest) {
+        Some(open) => {
+            let address = rest.get(open.saturating_add(1)..)?;
+            address.get(..memchr::memchr(b'>', address)?)?
+        }
+        None => {
+            let address = rest.get(memchr::memchr(b':', rest)?.saturating_add(1)..)?.trim_ascii_start();
+            address.split(|b| *b == b' ').next()?
+        }
+    };
     let at = memchr::memrchr(b'@', address)?;
     let ok = |t: &&str| t.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
     visible(address.get(at.saturating_add(1)..)?, 255).filter(ok)

@@ -88,6 +88,44 @@ fn start_tls_gives_way_to_tls() {
 }
 
 #[test]
+fn a_greeting_behind_an_impatient_client_answers_nothing() {
+    let said = tcp(
+        &Smtp,
+        &[
+            c("EHLO me\r\nMAIL FROM: geheim@shop.test SIZE=9\r\n"),
+            s("220 mx.test ready\r\n"),
+            s("250 mx.test\r\n250 ok\r\n"),
+        ],
+    );
+    assert_eq!(
+        said,
+        [
+            "C req @0+9 EHLO",
+            "C req @9+36 MAIL shop.test wirespan.smtp.domain=shop.test",
+            "S oneway @0+19 greeting status=220 Ok",
+            "S resp @19+13 status=250 Ok",
+            "S resp @32+8 status=250 Ok",
+        ]
+    );
+}
+
+#[test]
+fn sessions_of_other_kinds_are_recognised() {
+    let banner = b"220 mx.test ESMTP ready\r\n".as_slice();
+    for command in ["QUIT\r\n", "NOOP\r\n", "ehlo\r\n", "STARTTLS\r\n", "MAIL FROM:a@b\r\n", "RCPT TO: a@b\r\n"] {
+        assert_eq!(claimed(banner, command.as_bytes()), Some(("smtp", false)), "{command}");
+    }
+    let long = format!("EHLO {}\r\n", "x".repeat(1500));
+    assert_eq!(claimed(b"220 hello\r\n", long.as_bytes()), Some(("smtp", false)));
+    let longer = format!("EHLO {}", "x".repeat(3000));
+    assert_eq!(claimed(b"220 hello\r\n", longer.as_bytes()), Some(("smtp", false)));
+    assert_eq!(claimed(b"MAIL FROM:a@b\r\n", b"250 ok\r\n"), Some(("smtp", true)));
+    assert_eq!(claimed(b"NOOP\r\n", banner), Some(("smtp", true)));
+    assert_eq!(claimed(b"220 ftp.test ready\r\n", b"QUIT\r\n"), None, "FTP");
+    assert_eq!(claimed(b"220 ftp.test ready\r\n", b"AUTH TLS\r\n"), None, "FTP");
+}
+
+#[test]
 fn connections_are_recognised_and_others_are_not() {
     let banner = b"220 mx.test ESMTP\r\n".as_slice();
     assert_eq!(claimed(banner, b""), None);
