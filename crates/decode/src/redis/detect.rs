@@ -33,7 +33,9 @@ fn looks(bytes: &[u8]) -> Looks {
     match bytes.first() {
         None => Looks::Silent,
         Some(b'*') => array(bytes),
-        Some(b'+' | b'-' | b':' | b'$' | b'%' | b'~' | b'_' | b'#' | b',' | b'(' | b'>' | b'=') => as_reply(bytes),
+        Some(b'+' | b'-' | b':' | b'$' | b'%' | b'~' | b'_' | b'#' | b',' | b'(' | b'>' | b'=' | b'!' | b'|') => {
+            as_reply(bytes)
+        }
         Some(b) if b.is_ascii_alphabetic() => as_line(bytes),
         _ => Looks::Other,
     }
@@ -98,6 +100,12 @@ fn fits(line: &[u8], reply: &[u8]) -> bool {
     }
 }
 
+/// Whether a reply to one line or to several says nothing but OK. POP3 and NATS say more, or less.
+fn are_okays(reply: &[u8]) -> bool {
+    let mut lines = reply.split_inclusive(|b| *b == b'\n');
+    lines.clone().count() > 0 && lines.all(|line| line == b"+OK\r\n")
+}
+
 pub(super) fn detect(probe: &Probe<'_>) -> Detect {
     if !probe.transport.is_stream() {
         return Detect::No;
@@ -121,7 +129,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         (Looks::Shaped, Looks::Silent) if probe.first_is_client == Some(true) => client(true),
         (Looks::Inline, Looks::Reply | Looks::WeakReply) if !fits(probe.first, probe.second) => Detect::No,
         (Looks::Inline, Looks::Reply) => client(true),
-        (Looks::Inline, Looks::WeakReply) if probe.second == b"+OK\r\n" => client(true),
+        (Looks::Inline, Looks::WeakReply) if are_okays(probe.second) => client(true),
         (
             Looks::Shaped | Looks::Start | Looks::Inline | Looks::Reply | Looks::WeakReply,
             Looks::Silent | Looks::Start,

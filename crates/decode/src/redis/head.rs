@@ -233,6 +233,34 @@ fn reply_mode(word: &[u8]) -> Option<ReplyMode> {
     MODES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name)).map(|(_, mode)| *mode)
 }
 
+/// The words of a line as Redis splits it: quotes hold a word together, a backslash protects a quote. The quotes stay.
+#[derive(Clone, Copy, Debug)]
+struct Words<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest.trim_ascii_start();
+        let (mut quote, mut protected) = (None, false);
+        let end = rest.iter().position(|b| {
+            let protects = *b == b'\\' && quote.is_some() && !protected;
+            match quote {
+                Some(q) if *b == q && !protected => quote = None,
+                None if matches!(b, b'"' | b'\'') => quote = Some(*b),
+                _ => {}
+            }
+            protected = protects;
+            quote.is_none() && b.is_ascii_whitespace()
+        });
+        let (word, rest) = rest.split_at_checked(end.unwrap_or(rest.len()))?;
+        self.rest = rest;
+        (!word.is_empty()).then_some(word)
+    }
+}
+
 /// A command typed as a line.
 fn inline(bytes: &[u8]) -> Result<(Command, usize), Stop> {
     let window = bytes.get(..MAX_HEAD).unwrap_or(bytes);
@@ -241,15 +269,15 @@ fn inline(bytes: &[u8]) -> Result<(Command, usize), Stop> {
         return Err(if text && window.len() < MAX_HEAD { Stop::More } else { Stop::Bad });
     };
     let line = window.get(..end).unwrap_or_default().trim_ascii();
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+    let mut words = Words { rest: line };
     let name = Name::new(words.next().unwrap_or_default()).filter(Name::is_known).ok_or(Stop::Bad)?;
     let mut command = Command { name: Some(name), ..Command::default() };
-    let mut arguments = words.clone();
+    let mut arguments = words;
     if name.as_str() == "SELECT" {
         command.db = arguments.next().and_then(decimal).and_then(|n| u32::try_from(n).ok());
     } else if is_container(name.as_str()) {
         command.sub = words.next().and_then(Name::new);
-        arguments = words.clone();
+        arguments = words;
         if name.as_str() == "CLIENT" && command.sub.is_some_and(|s| s.as_str() == "REPLY") {
             command.mode = arguments.next().and_then(reply_mode);
         }

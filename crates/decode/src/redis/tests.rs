@@ -2,6 +2,7 @@
 
 mod elements;
 mod gaps;
+mod lines;
 
 use super::commands::{Name, NAMES};
 use super::{head, Redis};
