@@ -132,6 +132,11 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
             return Detect::Yes { first_is_client };
         }
     }
+    // Joined in the middle of a response, whose bytes then tell nothing: the next request decides.
+    let inside = matches!(first, Looks::Other) && probe.first_is_client != Some(true);
+    if inside && matches!(second, Looks::Asks { certain: true, .. }) {
+        return Detect::Yes { first_is_client: false };
+    }
     match (first, second) {
         (Looks::Asks { .. } | Looks::Start, Looks::Silent) => Detect::Maybe,
         (Looks::Other, Looks::Silent) if could_answer(probe.first) => Detect::Maybe,

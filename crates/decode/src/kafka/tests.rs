@@ -247,6 +247,9 @@ fn connections_are_recognised_and_others_are_not() {
     assert_eq!(Kafka.detect(&probe(&big[..300], &produced9(78, &[(0, 0, 5)]))), Detect::No);
     // Joined while a fetch was waiting.
     assert_eq!(Kafka.detect(&probe(&produced9(76, &[(0, 0, 5)]), &big[..300])), yes(false));
+    // Joined in the middle of a response.
+    assert_eq!(Kafka.detect(&probe(b"records that began before", &ask)), yes(false));
+    assert_eq!(Kafka.detect(&probe(b"records that began before", &big[..300])), Detect::No);
     // The capture source knows better.
     let known = Probe { first_is_client: Some(false), ..probe(&ask, b"") };
     assert_ne!(Kafka.detect(&known), yes(true));

@@ -74,18 +74,38 @@ fn looks(side: Side, bytes: &[u8]) -> Looks {
             _ => Looks::Other,
         },
         (Side::Client, kind::BATCH) if packet.number <= 1 && (whole || cut) => {
+            // Up to TDS 7.1 there are no headers before the text.
             let text = behind_headers(body);
-            if text.len() < body.len() && is_statement(text) {
+            if (text.len() < body.len() || is_ascii(text, 8)) && is_statement(text) {
                 Looks::Sure
             } else {
                 Looks::Other
             }
+        }
+        (Side::Client, kind::RPC) if packet.number <= 1 && (whole || cut) && names_procedure(behind_headers(body)) => {
+            Looks::Sure
         }
         (Side::Client, kind::RPC | kind::TRANSACTION | kind::LOGIN) if packet.number <= 1 && (whole || cut) => {
             Looks::Shaped
         }
         _ => Looks::Other,
     }
+}
+
+/// Whether text begins with so many characters of UTF-16 that ASCII has, and can be seen.
+fn is_ascii(text: &[u8], chars: usize) -> bool {
+    let mut pairs = text.chunks_exact(2).take(chars);
+    text.len() >= chars.saturating_mul(2)
+        && pairs.all(|p| matches!(p, [b, 0] if b.is_ascii_graphic() || b.is_ascii_whitespace()))
+}
+
+/// Whether a call begins with the name of its procedure: a length, and letters that a name may have.
+fn names_procedure(body: &[u8]) -> bool {
+    let Some((count, text)) = body.split_first_chunk::<2>() else { return false };
+    let count = usize::from(u16::from_le_bytes(*count));
+    let Some(name) = text.get(..count.saturating_mul(2)).filter(|_| (4..=256).contains(&count)) else { return false };
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b"_.[]@$#;".contains(&b);
+    name.chunks_exact(2).all(|p| matches!(p, [b, 0] if letter(*b)))
 }
 
 fn is_statement(text: &[u8]) -> bool {
@@ -117,6 +137,11 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         return Detect::Yes { first_is_client: true };
     }
     if probe.first_is_client != Some(true) && ask(probe.second, probe.first) {
+        return Detect::Yes { first_is_client: false };
+    }
+    // Joined in the middle of an answer, whose bytes then tell nothing: the next request decides.
+    let rows = !probe.first.is_empty() && looks(Side::Client, probe.first) == Looks::Other;
+    if rows && probe.first_is_client != Some(true) && looks(Side::Client, probe.second) == Looks::Sure {
         return Detect::Yes { first_is_client: false };
     }
     let half = |client: &[u8], server: &[u8]| {

@@ -213,6 +213,25 @@ fn connections_are_recognised_and_others_are_not() {
     assert_eq!(ask(b"\x01\x01\0\x10\0\0\x01\0hello wo", b""), Detect::No);
 }
 
+/// A connection joined late: calls by name, statements without headers (TDS 7.1), and rows whose packet began before.
+#[test]
+fn connections_joined_late_are_recognised() {
+    let yes = |first_is_client| Detect::Yes { first_is_client };
+    let ask = |first: &[u8], second: &[u8]| Tds.detect(&probe(first, second));
+    let named = |headers: &[u8]| {
+        let name = "p_GetOrders";
+        let mut packet = packet(3, true, 1, [headers, &[name.len() as u8, 0], &wide(name), &[0, 0]].concat());
+        packet[1] |= 8; // the connection came from a pool
+        packet
+    };
+    for call in [named(HEADERS), named(b""), packet(1, true, 1, wide("COMMIT TRANSACTION"))] {
+        assert_eq!(ask(&call, b""), yes(true), "{call:02x?}");
+        assert_eq!(ask(b"rows that began before", &call), yes(false), "{call:02x?}");
+    }
+    assert_eq!(ask(&packet(3, true, 1, [&[9, 0][..], &[7; 18]].concat()), b""), Detect::Maybe);
+    assert_eq!(ask(b"rows that began before", &rpc(10, &[text("SELECT 1")])), Detect::No);
+}
+
 #[test]
 fn no_canary_gets_out() {
     let said = tcp_to_the_end(&Tds, &session()).join("\n");
