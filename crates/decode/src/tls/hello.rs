@@ -32,6 +32,19 @@ const RETRY: [u8; 32] = [
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
+/// Length of a hello in the form of SSL 2.0 that offers a newer version (RFC 5246, appendix E.2); none if it is no
+/// such hello.
+///
+/// Its head has no fixed bytes but a type and a version, so that all lengths must fit.
+pub(super) fn old_form(bytes: &[u8]) -> Option<usize> {
+    let [high @ 0x80..=0xff, low, 1, 3, minor, c0, c1, s0, s1, r0, r1, ..] = *bytes else { return None };
+    let total = usize::from(u16::from_be_bytes([high & 0x7f, low]));
+    let [ciphers, session, random] = [[c0, c1], [s0, s1], [r0, r1]].map(|b| usize::from(u16::from_be_bytes(b)));
+    let sum = ciphers.saturating_add(session).saturating_add(random).saturating_add(9);
+    let fits = ciphers > 0 && ciphers.is_multiple_of(3) && session <= 32 && (16..=32).contains(&random);
+    (sum == total && fits && minor <= 4).then(|| total.saturating_add(2))
+}
+
 /// Each extension's number and content; the last may be cut.
 fn extensions(rest: &[u8]) -> impl Iterator<Item = (u16, Cursor<'_>)> {
     let mut at = Cursor::new(rest);

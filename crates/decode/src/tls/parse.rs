@@ -18,6 +18,8 @@ pub(super) const DATA: u8 = 23;
 const MAX_RECORD: u16 = 16_384 + 2048;
 /// Length of the head of a record.
 pub(super) const HEAD: usize = 5;
+/// Bytes of a hello in the form of SSL 2.0 that tell its length.
+const OLD_HEAD: usize = 11;
 /// Length of an encrypted alert in 1.3: level, description, inner type, authentication tag of 16 bytes.
 const ENCRYPTED_ALERT: usize = 19;
 
@@ -39,6 +41,18 @@ struct Answer {
     end: u64,
 }
 
+/// The beginning of a hello, and where its first record lies.
+#[derive(Debug)]
+struct Part {
+    bytes: Vec<u8>,
+    offset: u64,
+    /// Bytes of its records so far.
+    len: u64,
+}
+
+/// Longest hello that is put together, bytes. Those with keys that withstand quantum computers have about 2 KiB.
+const MAX_HELLO: usize = 8 * 1024;
+
 /// Reads records until the handshake is done.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -50,6 +64,8 @@ pub struct Records {
     secret: PerSide<bool>,
     /// Bytes of a handshake message that goes on in the next record, by side.
     rest: PerSide<usize>,
+    /// The beginning of a hello that goes on in the next record, by side.
+    part: PerSide<Option<Part>>,
     over: bool,
 }
 
@@ -61,6 +77,9 @@ impl Reader for Records {
     fn read(&mut self, unit: Unit<'_>, out: Out<'_>) -> Step {
         if unit.bytes.len() < HEAD {
             return Step::More;
+        }
+        if unit.side == Side::Client && !self.asked && unit.bytes.first().is_some_and(|b| *b >= 0x80) {
+            return self.old_hello(&unit, out);
         }
         let Some((kind, len)) = record(unit.bytes) else { return Step::Bad };
         let total = len.saturating_add(HEAD);
@@ -94,6 +113,20 @@ impl Reader for Records {
 
     fn lost(&mut self, side: Side, _out: Out<'_>) {
         *self.rest.of(side) = 0;
+        *self.part.of(side) = None;
+    }
+
+    fn finish(&mut self, out: Out<'_>) {
+        let Some(part) = self.part.client.take() else { return };
+        let place = Place { side: Side::Client, offset: part.offset, len: part.len, total: part.len };
+        if let [1, _, _, _, body @ ..] = part.bytes.as_slice() {
+            self.client_hello(body, place, out);
+        }
+    }
+
+    fn buffered(&self) -> usize {
+        let len = |part: &Option<Part>| part.as_ref().map_or(0, |p| p.bytes.len());
+        len(&self.part.client).saturating_add(len(&self.part.server))
     }
 }
 
@@ -107,14 +140,47 @@ struct Place {
 }
 
 impl Records {
-    /// The messages of a record in clear.
+    /// A hello in the form of SSL 2.0: it names no server and has no extensions.
+    fn old_hello(&mut self, unit: &Unit<'_>, out: Out<'_>) -> Step {
+        if unit.bytes.len() < OLD_HEAD && !unit.cut {
+            return Step::More;
+        }
+        let Some(total) = hello::old_form(unit.bytes) else { return Step::Bad };
+        let want = total.min(MAX_BUFFERED);
+        if unit.bytes.len() < want && !unit.cut {
+            return Step::More;
+        }
+        let seen = unit.bytes.len().min(want);
+        let place = Place { side: unit.side, offset: unit.offset, len: len64(seen), total: len64(total) };
+        self.asked = true;
+        let mut m = Message::new("tls", Side::Client, Kind::Request, place.offset);
+        m.head_len = place.len;
+        m.body = length(place);
+        m.operation = "handshake";
+        out(Item::Message(&m));
+        Step::Took { head: seen, skip: place.total.saturating_sub(place.len) }
+    }
+
+    /// The messages of a record in clear, behind the beginning of a hello if one waits.
     fn handshake(&mut self, body: &[u8], place: Place, out: Out<'_>) {
+        let Some(part) = self.part.of(place.side).take() else { return self.messages(body, place, out) };
+        let mut bytes = part.bytes;
+        bytes.extend_from_slice(body);
+        let before = place.offset.saturating_sub(part.offset);
+        let (len, total) = (place.len.saturating_add(before), place.total.saturating_add(before));
+        self.messages(&bytes, Place { offset: part.offset, len, total, ..place }, out);
+    }
+
+    fn messages(&mut self, body: &[u8], place: Place, out: Out<'_>) {
         let rest = self.rest.of(place.side);
         let known = (*rest).min(body.len());
         *rest = rest.saturating_sub(known);
         let mut at = body.get(known..).unwrap_or_default();
         while let [kind, a, b, c, message @ ..] = at {
             let len = usize::try_from(u32::from_be_bytes([0, *a, *b, *c])).unwrap_or(usize::MAX);
+            if matches!(kind, 1 | 2) && message.len() < len && self.keep(at, place) {
+                return;
+            }
             let seen = message.get(..len).unwrap_or(message);
             match (kind, place.side) {
                 (1, Side::Client) => self.client_hello(seen, place, out),
@@ -129,6 +195,20 @@ impl Records {
             *self.rest.of(place.side) = len.saturating_sub(message.len());
             at = message.get(len..).unwrap_or_default();
         }
+        if !at.is_empty() {
+            self.keep(at, place);
+        }
+    }
+
+    /// Keeps the beginning of a message for the next record. False if it is known to be no hello that can be put
+    /// together: too long, or the end of the record was not seen.
+    fn keep(&mut self, beginning: &[u8], place: Place) -> bool {
+        let hello = !self.asked || place.side == Side::Server && self.answer.is_none();
+        let keeps = hello && place.len == place.total && beginning.len() < MAX_HELLO;
+        if keeps {
+            *self.part.of(place.side) = Some(Part { bytes: beginning.to_vec(), offset: place.offset, len: place.len });
+        }
+        keeps
     }
 
     fn client_hello(&mut self, body: &[u8], place: Place, out: Out<'_>) {

@@ -190,3 +190,46 @@ fn connections_are_recognised_and_others_are_not() {
     assert_eq!(claimed(&data, b"no record at all"), None);
     assert_eq!(claimed(&[&data[..], b"no record here"].concat(), &data), None);
 }
+
+/// A hello may be cut into any number of records (RFC 8446, section 5.1).
+#[test]
+fn a_hello_in_several_records_is_put_together() {
+    let hello = client_hello(b"geheim");
+    let body = &hello[5..];
+    for size in [1, 3, 4, 5, 20, 40, 80] {
+        let pieces: Vec<u8> = body.chunks(size).flat_map(|piece| record(22, piece)).collect();
+        let answer = server_hello(b"", [0x13, 1], &extension(43, &[3, 4]));
+        let answer: Vec<u8> = answer.chunks(size + 7).flat_map(|piece| record(22, piece)).collect();
+        let turns = [c(&pieces), s([answer.as_slice(), &record(23, &[7; 60])].concat()), c(record(23, &[1; 60]))];
+        let said = cutting_changes_nothing(&Tls, &turns, "geheim");
+        let first = format!(
+            "C req @0+{} handshake shop.test server.address=shop.test wirespan.tls.offered_protocols=h2,http/1.1",
+            pieces.len()
+        );
+        assert_eq!(said[0], first);
+        assert!(said[1].contains("tls.protocol.version=1.3"), "{said:?}");
+        assert!(said[2].starts_with("End Server"), "{said:?}");
+        assert_eq!(claimed(&pieces, b""), Some(("tls", true)), "pieces of {size}");
+    }
+    // The end did not come: what there is is told.
+    let said = crate::testing::tcp_to_the_end(&Tls, &[c(record(22, &body[..80]))]);
+    assert_eq!(said, ["C req @0+85 handshake shop.test server.address=shop.test"]);
+}
+
+/// RFC 5246, appendix E.2.
+#[test]
+fn a_hello_in_the_form_of_ssl_2_is_read() {
+    let ciphers = [0, 0, 0x2f, 1, 0, 0x80];
+    let body = [&[1, 3, 1, 0, 6, 0, 0, 0, 16][..], &ciphers, b"geheim geheim ge"].concat();
+    let hello = [&[0x80, body.len() as u8][..], &body].concat();
+    let old = record(22, &server_hello(b"x", [0, 0x2f], b""));
+    let turns = [c(&hello), s([old, CHANGE.to_vec(), record(22, &[5; 40])].concat()), c(record(23, &[1; 40]))];
+    let said = cutting_changes_nothing(&Tls, &turns, "geheim");
+    assert_eq!(said[0], format!("C req @0+{} handshake", hello.len()));
+    assert!(said[1].contains("tls.protocol.version=1.2"), "{said:?}");
+    assert_eq!(claimed(&hello, b""), Some(("tls", true)));
+    let mut wrong = hello;
+    wrong[4] = 2;
+    wrong[6] = 7;
+    assert_eq!(claimed(&wrong, b""), None);
+}
