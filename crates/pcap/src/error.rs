@@ -1,5 +1,7 @@
 //! Errors of capture files, in words for users.
 
+use crate::packet::KNOWN;
+
 /// Reason for which a capture could not be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
@@ -22,9 +24,7 @@ pub enum PcapError {
         looks_like: &'static str,
     },
     /// A capture of packets with an unknown link type.
-    #[error(
-        "{file}: link type {link} cannot be read; known are Ethernet, Linux cooked (SLL, SLL2), raw IP and loopback"
-    )]
+    #[error("{file}: link type {link} cannot be read; known are {KNOWN}")]
     LinkType {
         /// File.
         file: String,

@@ -119,6 +119,36 @@ fn vxlan(inside: &[u8]) -> Vec<u8> {
     [&[8, 0, 0, 0, 0, 0, 42, 0], inside].concat()
 }
 
+/// LLC and SNAP of IPv4.
+const SNAP: [u8; 8] = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+
+/// A data frame of 802.11 with these first two bytes and a header of this length.
+fn wifi(first: &[u8; 2], header: usize, ip: &[u8]) -> Vec<u8> {
+    [&first[..], &vec![0; header - 2], &SNAP, ip].concat()
+}
+
+#[test]
+fn several_packets_in_one_frame_of_wifi_are_read() {
+    let part = |padding: usize| {
+        let content = [&SNAP[..], &inner()].concat();
+        [&[0; 12][..], &(content.len() as u16).to_be_bytes(), &content, &vec![0; padding]].concat()
+    };
+    let mut frame = [&[0x88, 1][..], &[0; 22], &[0x80, 0]].concat();
+    let padding = part(0).len().next_multiple_of(4) - part(0).len();
+    frame.extend([part(padding), part(0)].concat());
+    let seen = replay(&pcap(105, &[packet(frame)], 65_535));
+    assert_eq!(seen.data().count(), 2);
+}
+
+#[test]
+fn encrypted_and_damaged_frames_of_wifi_are_counted() {
+    let damaged = [&[0, 0, 9, 0, 2, 0, 0, 0, 0x50][..], &wifi(&[0x08, 1], 24, &inner())].concat();
+    let secret = [&[0, 0, 8, 0, 0, 0, 0, 0][..], &wifi(&[0x08, 0x41], 24, &inner())].concat();
+    let seen = replay(&pcap(127, &[packet(damaged), packet(secret)], 65_535));
+    assert_eq!((seen.data().count(), seen.stats.count("link_bad_checksum")), (0, 1));
+    assert_eq!(seen.stats.count("link_encrypted"), 1);
+}
+
 #[test]
 fn every_link_and_tunnel_gives_the_same_datagram() {
     let ip = inner();
@@ -130,6 +160,11 @@ fn every_link_and_tunnel_gives_the_same_datagram() {
     ipv6.extend([60, 64]);
     ipv6.extend([0xfe; 32]);
     let ip_in_ipv6 = [&ipv6[..], &[4, 0, 1, 4, 0, 0, 0, 0], &ip].concat(); // behind destination options
+    let in_vxlan = |frame: &[u8]| outer(17, &udp_bytes(9999, 4789, &vxlan(frame)));
+    let flagged = |flags: [u8; 4], reserved: u8| [&flags[..], &[0, 0, 42, reserved], &frame].concat();
+    let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 7, 0x81, 0, 0, 8], &frame[12..]].concat();
+    let thrice = tagged(&in_vxlan(&tagged(&in_vxlan(&tagged(&in_vxlan(&tagged(&frame)))))));
+    let attribute = |ip: &[u8], order: fn(u16) -> [u8; 2]| [&order(4 + ip.len() as u16)[..], &order(9), ip].concat();
     let cases: Vec<(&str, u32, Vec<u8>)> = vec![
         ("raw", 101, ip.clone()),
         ("null", 0, [&[2, 0, 0, 0][..], &ip].concat()),
@@ -154,6 +189,39 @@ fn every_link_and_tunnel_gives_the_same_datagram() {
             1,
             outer(17, &udp_bytes(9999, 6081, &[&[1, 0, 0x65, 0x58, 0, 0, 1, 0, 1, 2, 3, 4][..], &frame].concat())),
         ),
+        ("VXLAN with a group policy", 1, outer(17, &udp_bytes(9999, 4789, &flagged([0x88, 0x48, 1, 2], 0)))),
+        ("VXLAN with a group policy, odd port", 1, outer(17, &udp_bytes(9999, 7777, &flagged([0x88, 0, 1, 2], 0)))),
+        ("VXLAN with reserved bits", 1, outer(17, &udp_bytes(9999, 8472, &flagged([0x0c, 1, 0, 9], 7)))),
+        ("VXLAN-GPE", 1, outer(17, &udp_bytes(9999, 4790, &[&[0x0c, 0, 0, 1, 0, 0, 42, 0][..], &ip].concat()))),
+        ("VXLAN in GRE", 1, gre(0, 0x0800, &in_vxlan(&frame)[14..])),
+        ("VXLAN in ERSPAN", 1, gre(0x10, 0x88be, &[&[0; 12][..], &in_vxlan(&frame)].concat())),
+        ("VXLAN three times", 1, in_vxlan(&in_vxlan(&in_vxlan(&frame)))),
+        ("VXLAN three times, in ERSPAN, with tags", 1, gre(0x10, 0x88be, &[&[0; 12][..], &thrice].concat())),
+        ("802.3 with SNAP", 1, ethernet(8 + ip.len() as u16, &[&SNAP[..], &ip].concat())),
+        ("PPP", 9, [&[0, 0x21][..], &ip].concat()),
+        ("PPP with HDLC", 50, [&[0xff, 3, 0, 0x21][..], &ip].concat()),
+        ("PPP with a short protocol", 9, [&[0xff, 3, 0x21][..], &ip].concat()),
+        ("PPP of pppd", 166, [&[1, 3, 0, 0x21][..], &ip].concat()),
+        ("PPP with a direction", 204, [&[1, 0xff, 3, 0, 0x21][..], &ip].concat()),
+        ("PPPoE alone", 51, [&[0x11, 0, 0, 1, 0, 0, 0, 0x21][..], &ip].concat()),
+        ("Cisco HDLC", 104, [&[0x0f, 0, 8, 0][..], &ip].concat()),
+        ("802.11", 105, wifi(&[0x08, 1], 24, &ip)),
+        ("radiotap", 127, [&[0, 0, 9, 0, 2, 0, 0, 0, 0x10][..], &wifi(&[0x88, 1], 26, &ip), &[1, 2, 3, 4]].concat()),
+        ("radiotap, four addresses, padded", 127, {
+            let header = [0, 0, 24, 0, 3, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+            let mut header = [&header[..], &[0x20, 0]].concat();
+            header[2] = 26;
+            [&header[..], &wifi(&[0x88, 3], 32, &ip)].concat()
+        }),
+        ("PPI", 192, [&[0, 0, 8, 0, 105, 0, 0, 0][..], &wifi(&[0x08, 2], 24, &ip)].concat()),
+        ("NFLOG", 239, [&[2, 0, 0, 5, 8, 0, 10, 0][..], &[0; 4], &attribute(&ip, u16::to_le_bytes)].concat()),
+        (
+            "NFLOG, big-endian",
+            239,
+            [&[2, 0, 0, 5, 0, 5, 0, 10, 0, 0, 0, 0][..], &attribute(&ip, u16::to_be_bytes)].concat(),
+        ),
+        ("PFLOG", 117, [&[61, 2][..], &[0; 62], &ip].concat()),
+        ("PKTAP", 258, [&[108, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0][..], &[0; 96], &frame].concat()),
         ("Ethernet with padding", 1, [&frame[..], &[0; 20]].concat()),
     ];
     for (name, link, frame) in cases {
@@ -226,7 +294,9 @@ proptest! {
 
     #[test]
     fn any_frame_of_any_link_ends_well(
-        link in prop::sample::select(vec![0u32, 1, 101, 113, 276]),
+        link in prop::sample::select(vec![
+            0u32, 1, 9, 50, 51, 101, 104, 105, 113, 117, 127, 192, 204, 239, 258, 276,
+        ]),
         kind in prop::sample::select(vec![0x0800u16, 0x86dd, 0x8100, 0x8847, 0x8864]),
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {

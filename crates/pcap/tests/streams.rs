@@ -171,6 +171,24 @@ fn keep_alives_and_packets_captured_twice_are_no_retransmissions() {
     assert_eq!(seen.sockets().last().unwrap().totals.retransmits, 0);
 }
 
+/// The capture begins while the connection rests: the first segment repeats the last byte that was sent before.
+#[test]
+fn a_keep_alive_before_everything_is_no_data() {
+    const PUSH: u8 = 8;
+    let ask = tcp(10_001, true, 105, 501, ACK | PUSH, b"GET / HTTP/1.1");
+    let seen = replay_packets(&[
+        tcp(10_000, true, 104, 501, ACK, b"\0"),
+        tcp(10_000, false, 501, 105, ACK, b""),
+        ask.clone(),
+        tcp(10_002, false, 501, 119, ACK | PUSH, b"HTTP/1.1 200 OK"),
+    ]);
+    assert_eq!(seen.stream(Direction::Egress), (b"GET / HTTP/1.1".to_vec(), 14));
+    assert_eq!(seen.stats.count("tcp_keep_alive"), 1);
+    // A write of one byte is pushed.
+    let seen = replay_packets(&[tcp(10_000, true, 104, 501, ACK | PUSH, b"\n"), ask]);
+    assert_eq!(seen.stream(Direction::Egress).1, 15);
+}
+
 #[test]
 fn round_trips_are_those_of_the_packets() {
     let mut p = handshake(100, 500);
@@ -187,7 +205,7 @@ fn round_trips_are_those_of_the_packets() {
 fn a_torrent_of_connections_stays_within_its_limit() {
     let mut p = Vec::new();
     for port in 1024..3024u16 {
-        let mut packet = tcp(u64::from(port), true, 1, 1, ACK, b"x");
+        let mut packet = tcp(u64::from(port), true, 1, 1, ACK, b"xy");
         packet.frame[34..36].copy_from_slice(&port.to_be_bytes());
         p.push(packet);
     }

@@ -9,16 +9,19 @@ mod ip;
 mod link;
 mod transport;
 mod tunnel;
+mod wifi;
+mod wrapped;
 
-pub(crate) use link::Link;
+pub(crate) use link::{Link, KNOWN};
 pub(crate) use transport::{Datagram, Segment, Transported};
 
 use crate::file::Frame;
 use crate::stats::Stats;
 use fragment::Fragments;
 
-/// Most headers inside headers that are followed. A deeper packet is an attack or a loop.
-const MAX_DEPTH: u32 = 16;
+/// Most headers inside headers that are followed. A deeper packet is an attack or a loop. A mirrored packet (ERSPAN) of
+/// a tunnel in a tunnel in a tunnel has about 16, and each may have VLAN tags.
+const MAX_DEPTH: u32 = 32;
 
 /// Bytes of a packet that may be cut: `data` holds the first of `wire` bytes.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Tunnels: GRE (with Ethernet, IP or ERSPAN inside), VXLAN, Geneve. The IP reader handles IP in IP.
+//! Tunnels: GRE (with Ethernet, IP or ERSPAN inside), VXLAN and its extensions, Geneve. The IP reader handles IP in IP.
 
 use super::ip::Packet;
 use super::{Dissector, Out, Taken, View};
@@ -8,8 +8,13 @@ const CUT: &str = "tunnel_cut";
 const VXLAN: u64 = 1;
 const GENEVE: u64 = 2;
 const GRE: u64 = 3;
-/// UDP ports of VXLAN: RFC 7348, and the port that Linux used before a number was assigned.
+/// UDP ports of VXLAN: RFC 7348, the port that Linux used before a number was assigned, and VXLAN-GPE.
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
+const VXLAN_GPE_PORT: u16 = 4790;
+/// The flag that the network's id is valid. All other bits are reserved or an extension's, and receivers must ignore
+/// them (RFC 7348, section 5). Group policies use the bits of [`VXLAN_POLICY`] and the two bytes behind the flags.
+const VXLAN_ID: u8 = 0x08;
+const VXLAN_POLICY: u16 = 0x8048;
 const GENEVE_PORT: u16 = 6081;
 
 impl Dissector {
@@ -52,11 +57,23 @@ impl Dissector {
         if port == GENEVE_PORT {
             return self.geneve(body, stats, out);
         }
-        // Flags and reserved bytes are fixed. On another port, VXLAN is recognised by them and by a valid payload.
-        let (Some(0x0800_0000), Some(vni)) = (body.u32(0), body.u32(4)) else { return Ok(false) };
-        let Some(inner) = body.skip(8).filter(|_| vni & 0xff == 0) else { return Ok(false) };
-        if VXLAN_PORTS.contains(&port) || holds_ipv4(inner) {
-            self.tunnelled_ethernet(inner.inside(VXLAN, vni >> 8), stats, out)?;
+        let (Some([flags, more, _, next]), Some(vni)) = (body.array::<4>(0), body.u32(4)) else { return Ok(false) };
+        let Some(inner) = body.skip(8).filter(|_| flags & VXLAN_ID != 0) else { return Ok(false) };
+        let inside = inner.inside(VXLAN, vni >> 8);
+        if port == VXLAN_GPE_PORT {
+            // The flag that the next protocol is told (draft-ietf-nvo3-vxlan-gpe).
+            let next = if flags & 4 != 0 { next } else { 3 };
+            match next {
+                1 | 2 => self.ip(inside, stats, out)?,
+                3 => self.tunnelled_ethernet(inside, stats, out)?,
+                _ => return Err("tunnel_unsupported"),
+            }
+            return Ok(true);
+        }
+        // On another port, VXLAN is recognised by its flags and by a valid payload.
+        let plain = u16::from_be_bytes([flags & !VXLAN_ID, more]) & !VXLAN_POLICY == 0 && vni & 0xff == 0;
+        if VXLAN_PORTS.contains(&port) || plain && holds_ipv4(inner) {
+            self.tunnelled_ethernet(inside, stats, out)?;
             return Ok(true);
         }
         Ok(false)

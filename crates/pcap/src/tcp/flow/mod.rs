@@ -146,7 +146,10 @@ impl Flow {
         if segment.syn {
             self.handshake(segment, from, stats);
         } else if !self.halves[from].is_joined() {
-            self.halves[from].join(segment.seq);
+            // A connection joined while it rests begins with a keep-alive: one byte that was sent before, or none
+            // (RFC 9293, section 3.8.4). A write of one byte would be pushed.
+            let known = u32::from(segment.len == 1 && !segment.psh && !segment.fin);
+            self.halves[from].join(segment.seq.wrapping_add(known));
         }
         if let Some(ack) = segment.ack {
             self.acknowledge(from, ack, now_ns, stats, out);
