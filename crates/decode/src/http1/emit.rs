@@ -190,7 +190,7 @@ pub(super) fn response(
     let bodyless = interim || matches!(status, 204 | 304) || request == Some(Asked::Head);
     let framing = match (fields.transfer, fields.length) {
         _ if status == 101 => Framing::Upgrade(upgrade_name(fields.upgrade)),
-        _ if success && request == Some(Asked::Connect) => Framing::Upgrade("tunnel"),
+        _ if success && request == Some(Asked::Connect) => Framing::Upgrade(""),
         _ if bodyless => Framing::None,
         (Transfer::Chunked, _) => Framing::Chunked,
         (Transfer::Other, _) => Framing::UntilClose,

@@ -6,6 +6,9 @@ use crate::url::without_user;
 /// Longest method that is accepted, bytes.
 pub const MAX_METHOD: usize = 32;
 
+/// Longest version that is accepted, with the space behind it, bytes.
+const MAX_VERSION: usize = 16;
+
 /// Methods that are shown as they are; others become `_OTHER`. RFC 9110, RFC 5789, WebDAV (RFC 4918, 3253, 3648, 3744,
 /// 5323, 5842), and `QUERY`.
 pub const METHODS: &[&str] = &[
@@ -108,14 +111,29 @@ fn target_ok(target: &[u8]) -> bool {
     !target.is_empty() && !has_control(target)
 }
 
+/// Reads a version that no standard has but programs send: another minor version (`HTTP/1.2`), or more numbers behind
+/// it (`HTTP/1.0.8`). The first digit behind the point counts.
+fn odd_version(text: &[u8]) -> Option<Minor> {
+    let (first, more) = text.strip_prefix(b"HTTP/1.")?.split_first()?;
+    let numbers = more.len() <= 6 && more.iter().all(|b| b.is_ascii_digit() || *b == b'.');
+    match first {
+        b'0' if numbers => Some(Minor::Zero),
+        b'1'..=b'9' if numbers => Some(Minor::One),
+        _ => None,
+    }
+}
+
 /// Reads a whole request line without its line end.
 pub fn request_line(line: &[u8]) -> Option<RequestLine<'_>> {
     let line = trim_cr(line);
     let (rest, version) = line.split_at_checked(line.len().checked_sub(9)?)?;
-    let minor = match version {
-        b" HTTP/1.1" => Minor::One,
-        b" HTTP/1.0" => Minor::Zero,
-        _ => return None,
+    let (rest, minor) = match version {
+        b" HTTP/1.1" => (rest, Minor::One),
+        b" HTTP/1.0" => (rest, Minor::Zero),
+        _ => {
+            let (rest, version) = line.split_at_checked(memchr::memrchr(b' ', line)?)?;
+            (rest, odd_version(version.get(1..)?)?)
+        }
     };
     let (method_token, target) = split_space(rest)?;
     let method = method(method_token)?;
@@ -134,10 +152,14 @@ pub fn cut_request_line(line: &[u8]) -> Option<RequestLine<'_>> {
 pub fn status_line(line: &[u8]) -> Option<StatusLine> {
     let line = trim_cr(line);
     let (version, rest) = line.split_at_checked(9)?;
-    let minor = match version {
-        b"HTTP/1.1 " => Minor::One,
-        b"HTTP/1.0 " => Minor::Zero,
-        _ => return None,
+    let (rest, minor) = match version {
+        b"HTTP/1.1 " => (rest, Minor::One),
+        b"HTTP/1.0 " => (rest, Minor::Zero),
+        _ => {
+            let end = line.get(..MAX_VERSION).unwrap_or(line).iter().position(|b| *b == b' ')?;
+            let (version, rest) = line.split_at_checked(end)?;
+            (rest.get(1..)?, odd_version(version)?)
+        }
     };
     let (digits, reason) = rest.split_at_checked(3)?;
     let status = crate::text::decimal(digits).and_then(|n| u16::try_from(n).ok()).filter(|n| *n >= 100)?;
@@ -154,13 +176,11 @@ pub fn maybe_request_line(line: &[u8]) -> bool {
 
 /// Whether an incomplete line can still become a status line.
 pub fn maybe_status_line(line: &[u8]) -> bool {
-    match line.split_at_checked(12) {
-        Some((head, _)) => status_line(head).is_some(),
-        None => [b"HTTP/1.0 ", b"HTTP/1.1 "].iter().any(|v| {
-            let n = line.len().min(v.len());
-            line.get(..n) == v.get(..n) && line.get(n..).is_some_and(|d| d.iter().all(u8::is_ascii_digit))
-        }),
-    }
+    const START: &[u8] = b"HTTP/1.";
+    let n = line.len().min(START.len());
+    let rest = line.get(n..).unwrap_or_default();
+    let begins = line.get(..n) == START.get(..n) && line.len() <= MAX_VERSION.saturating_add(3);
+    status_line(line).is_some() || begins && rest.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b' '))
 }
 
 fn split_space(line: &[u8]) -> Option<(&[u8], &[u8])> {

