@@ -14,11 +14,12 @@ use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::pipeline::{self, Batch, Pipeline};
 use anyhow::{anyhow, Result};
-use crossbeam_channel::{bounded, Sender, TrySendError};
+use crossbeam_channel::{bounded, RecvTimeoutError, Sender, TrySendError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wirespan_capture::features::Feature;
 use wirespan_capture::{Capture, Options, Targets};
 use wirespan_enrich::Enricher;
@@ -27,6 +28,8 @@ use wirespan_ship::{Sink, SinkError};
 
 /// Orders that may wait for the capture thread.
 const ORDERS: usize = 16;
+/// Longest time for which an SDK waits until its spans are stored.
+const LONGEST_ANSWER: Duration = Duration::from_secs(6);
 
 /// A running agent.
 pub(crate) struct Agent {
@@ -97,10 +100,16 @@ impl Agent {
     pub(crate) fn sink(&self) -> Sink {
         let batches = self.batches.clone();
         Arc::new(move |spans| {
-            batches.try_send(Batch::Reported(spans)).map_err(|error| match error {
+            let (answer, answered) = bounded(1);
+            batches.try_send(Batch::Reported(spans, answer)).map_err(|error| match error {
                 TrySendError::Full(_) => SinkError::Busy("the pipeline is behind".into()),
                 TrySendError::Disconnected(_) => SinkError::Refused("tracing has ended".into()),
-            })
+            })?;
+            match answered.recv_timeout(LONGEST_ANSWER) {
+                Ok(taken) => taken,
+                Err(RecvTimeoutError::Timeout) => Err(SinkError::Busy("the pipeline is behind".into())),
+                Err(RecvTimeoutError::Disconnected) => Err(SinkError::Refused("tracing has ended".into())),
+            }
         })
     }
 

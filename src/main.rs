@@ -7,6 +7,7 @@ mod cli;
 mod clock;
 mod config;
 mod counters;
+mod descriptors;
 mod flows;
 mod memory;
 mod otlp_receiver;

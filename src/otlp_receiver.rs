@@ -2,18 +2,19 @@
 
 use crate::config::Serve;
 use crate::counters::Counters;
+use crate::descriptors::Slots;
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use wirespan_ship::otlp::receive::{OtlpReceiver, ReceiveConfig};
-use wirespan_ship::Sink;
+use wirespan_ship::{Hosts, Sink};
 
 /// A receiver, none as none was asked for, or why there is none: the port may belong to a collector, and tracing
 /// matters more.
 pub(crate) struct Otlp(Result<Option<OtlpReceiver>>);
 
 impl Otlp {
-    pub(crate) fn start(config: &Serve, sink: Sink) -> Self {
-        Otlp(receive(config, sink))
+    pub(crate) fn start(config: &Serve, slots: &Slots, sink: Sink) -> Self {
+        Otlp(receive(config, slots, sink))
     }
 
     /// Says on stderr where it listens.
@@ -35,7 +36,7 @@ impl Otlp {
     }
 }
 
-fn receive(config: &Serve, sink: Sink) -> Result<Option<OtlpReceiver>> {
+fn receive(config: &Serve, slots: &Slots, sink: Sink) -> Result<Option<OtlpReceiver>> {
     let addresses = [("serve.otlp_grpc", &config.otlp_grpc), ("serve.otlp_http", &config.otlp_http)];
     let listen = addresses
         .iter()
@@ -46,6 +47,8 @@ fn receive(config: &Serve, sink: Sink) -> Result<Option<OtlpReceiver>> {
         return Ok(None);
     }
     let words: Vec<_> = listen.iter().map(ToString::to_string).collect();
-    let receiver = OtlpReceiver::start(ReceiveConfig::new(listen), sink);
+    let hosts = Hosts::named(config.hosts.iter().cloned());
+    let limits = ReceiveConfig { max_connections: slots.otlp, hosts, ..ReceiveConfig::new(listen) };
+    let receiver = OtlpReceiver::start(limits, sink);
     Ok(Some(receiver.with_context(|| format!("receiving OTLP on {}", words.join(" and ")))?))
 }

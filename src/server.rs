@@ -1,12 +1,14 @@
 //! The server on one screen: receive → pipeline → view.
 //!
-//! A receiver acknowledges a batch when the pipeline has taken it, so nothing is queued here: the receivers' threads
-//! and [`Server::run`] share the pipeline under a lock.
+//! A receiver acknowledges a batch when the store has it, so nothing is queued here: the receivers' threads and
+//! [`Server::run_due`] share the pipeline under a lock. If the store cannot take a batch, its sender is told so and
+//! keeps it.
 
 use crate::config::{Config, OutputArgs};
 use crate::counters::Counters;
+use crate::descriptors::Slots;
 use crate::otlp_receiver::Otlp;
-use crate::pipeline::{open_store, Causes, Pipeline};
+use crate::pipeline::{open_or_look, Causes, Pipeline};
 use crate::view::{About, View};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
@@ -34,16 +36,17 @@ impl Server {
         config: &Config,
     ) -> Result<Server> {
         let counters = Arc::new(Counters::new(config));
-        let store = open_store(outputs, config)?;
+        let store = open_or_look(outputs, config)?;
         let (kept, counted) = (Some(Arc::clone(&store)), Arc::clone(&counters));
         let pipeline = Pipeline::open(Causes::Decided, outputs, config, kept, None, counted)?;
         let pipeline = Arc::new(Mutex::new(pipeline));
-        let limits = ReceiverConfig { token: token.into(), ..ReceiverConfig::default() };
+        let slots = Slots::of_this_process();
+        let limits = ReceiverConfig { token: token.into(), max_connections: slots.agents, ..ReceiverConfig::default() };
         let agents = Receiver::bind_with_flows(listen, limits, sink(&pipeline), flow_sink(&pipeline))
             .with_context(|| format!("listening for agents on {listen}"))?;
-        let otlp = Otlp::start(&config.serve, sink(&pipeline));
+        let otlp = Otlp::start(&config.serve, &slots, sink(&pipeline));
         let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
-        let view = View::serve(ui, store, Arc::clone(&counters), about)?;
+        let view = View::serve(ui, store, Arc::clone(&counters), about, &slots, &config.serve.hosts)?;
         Ok(Server { pipeline, counters, agents, otlp, view })
     }
 
@@ -76,13 +79,13 @@ impl Server {
 /// Takes spans into the pipeline.
 fn sink(pipeline: &Arc<Mutex<Pipeline>>) -> Sink {
     let pipeline = Arc::clone(pipeline);
-    Arc::new(move |spans| pipeline.lock().map(|mut p| p.take(spans)).map_err(|_| gone()))
+    Arc::new(move |spans| pipeline.lock().map_err(|_| gone())?.offer(spans))
 }
 
 /// Takes flows into the pipeline.
 fn flow_sink(pipeline: &Arc<Mutex<Pipeline>>) -> FlowSink {
     let pipeline = Arc::clone(pipeline);
-    Arc::new(move |flows| pipeline.lock().map(|mut p| p.take_flows(flows)).map_err(|_| gone()))
+    Arc::new(move |flows| pipeline.lock().map_err(|_| gone())?.offer_flows(flows))
 }
 
 fn gone() -> SinkError {

@@ -3,6 +3,7 @@
 use crate::agent::{self, Agent};
 use crate::config::{capture_options, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
+use crate::descriptors::Slots;
 use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
@@ -10,9 +11,14 @@ use crate::view::{About, View};
 use anyhow::{bail, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use wirespan_capture::Targets;
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
+
+/// How long captured spans wait for a store that is behind. Nobody else has them, so waiting is better than losing
+/// them.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The session that a command asks for.
 pub(crate) struct Request<'a> {
@@ -45,7 +51,7 @@ impl Session {
         let Request { mode, targets, described, outputs, map_file, link, ui } = request;
         let counters = Arc::new(Counters::new(config));
         let store = match ui.is_some() || outputs.store.is_some() {
-            true => Some(open_store(outputs, config)?),
+            true => Some(open_store(outputs, config, PATIENCE)?),
             false => None,
         };
         let (kept, counted) = (store.clone(), Arc::clone(&counters));
@@ -62,7 +68,7 @@ impl Session {
             _ => None,
         };
         // Who looks at spans here has SDKs send theirs here, too.
-        let otlp = ui.is_some().then(|| Otlp::start(&config.serve, agent.sink()));
+        let otlp = ui.is_some().then(|| Otlp::start(&config.serve, &Slots::of_this_process(), agent.sink()));
         if let Some(otlp) = &otlp {
             otlp.announce();
         }
@@ -140,7 +146,8 @@ fn serve(
     if ui.no_ui {
         return Ok(None);
     }
-    match View::serve(ui.ui.unwrap_or(config.serve.ui), store, counters, about) {
+    let (addr, slots) = (ui.ui.unwrap_or(config.serve.ui), Slots::of_this_process());
+    match View::serve(addr, store, counters, about, &slots, &config.serve.hosts) {
         Ok(view) => Ok(Some(view)),
         // The default port may be another wirespan's: tracing matters more than the UI.
         Err(error) if ui.ui.is_none() => {

@@ -1,14 +1,16 @@
 //! The view in a process that has a store: the UI and the query API, served over HTTP.
 
 use crate::counters::Counters;
+use crate::descriptors::Slots;
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use wirespan_ship::http::{Connections, Limits};
 use wirespan_store::Store;
-use wirespan_view::{AgentStatus, ViewState};
+use wirespan_view::{AgentStatus, Hosts, ViewState};
 
 /// How long the end waits for requests that are being answered.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -41,6 +43,8 @@ impl View {
         store: Arc<dyn Store>,
         counters: Arc<Counters>,
         about: About,
+        slots: &Slots,
+        hosts: &[String],
     ) -> Result<View> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -63,14 +67,20 @@ impl View {
         let state = ViewState::new(store)
             .with_housekeeping(about.housekeeping)
             .with_status(Arc::new(status))
-            .with_metrics(Arc::new(move || metrics.prometheus()));
-        let (stop, stopped) = oneshot::channel();
+            .with_metrics(Arc::new(move || metrics.prometheus()))
+            .with_hosts(Hosts::named(hosts.iter().cloned()))
+            .for_listener(addr);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let connections = Connections::new(Limits::new(slots.ui));
+        let router = wirespan_view::router(state);
         runtime.spawn(async move {
-            let shutdown = async {
-                let _ = stopped.await;
+            let answer = move |request| {
+                let router = router.clone();
+                async move { wirespan_view::answer(&router, request).await }
             };
-            if let Err(error) = wirespan_view::serve(listener, state, shutdown).await {
-                tracing::error!(%error, "the UI has stopped");
+            tokio::select! {
+                () = wirespan_ship::http::serve(listener, connections, answer) => {}
+                _ = stopped => {}
             }
         });
         Ok(View { runtime: Some(runtime), stop: Some(stop), addr })

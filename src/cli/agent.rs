@@ -33,6 +33,7 @@ pub(crate) struct AgentArgs {
 }
 
 pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
+    crate::descriptors::raise_limit();
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
     let targets = args.targets.resolve()?;

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wirespan_store::{Embedded, Options, TimeRange};
+use wirespan_store::{Embedded, TimeRange};
 use wirespan_view::{flow_records, FlowFilter, FlowRecord, FlowRecords};
 
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub(crate) fn flows(args: FlowsArgs, config: &Config) -> Result<ExitCode> {
             if !dir.is_dir() {
                 bail!("--store {}: no such directory", dir.display());
             }
-            let store = Embedded::open(dir, Options::default()).with_context(|| format!("store {}", dir.display()))?;
+            let store = Embedded::look(dir).with_context(|| format!("store {}", dir.display()))?;
             let filter =
                 FlowFilter { service: args.service.clone(), remote: args.remote, port: args.port, pid: args.pid };
             flow_records(&store, TimeRange::ALL, &filter, args.limit.unwrap_or(usize::MAX))?

@@ -3,7 +3,9 @@
 use super::Format;
 use crate::config::{join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
+use crate::descriptors::Slots;
 use crate::pipeline::{open_store, Causes, Pipeline};
+use crate::session::PATIENCE;
 use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
 use anyhow::{bail, Context as _, Result};
@@ -47,7 +49,7 @@ impl Resources for Nobody {
 
 pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     let counters = Arc::new(Counters::new(&config));
-    let store = open_store(&args.outputs, &config)?;
+    let store = open_store(&args.outputs, &config, PATIENCE)?;
     let (kept, counted) = (Some(Arc::clone(&store)), Arc::clone(&counters));
     // A capture file knows no process: there are no causes to infer.
     let mut pipeline = Pipeline::open(Causes::Decided, &args.outputs, &config, kept, None, counted)?;
@@ -85,7 +87,8 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     if args.serve {
         let mut stop = StopSignal::catch()?;
         let about = About { mode: "replay", housekeeping: config.traces.housekeeping, ..About::default() };
-        let view = View::serve(args.ui.ui.unwrap_or(config.serve.ui), store, counters, about)?;
+        let ui = args.ui.ui.unwrap_or(config.serve.ui);
+        let view = View::serve(ui, store, counters, about, &Slots::of_this_process(), &config.serve.hosts)?;
         eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
         stop.wait(None, || true);
     }

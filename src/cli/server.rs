@@ -27,6 +27,7 @@ pub(crate) struct ServerArgs {
 
 pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
     crate::memory::sparing();
+    crate::descriptors::raise_limit();
     let listen = args.listen.unwrap_or(config.serve.agents);
     if !listen.ip().is_loopback() && args.token.is_empty() {
         eprintln!("wirespan: {listen} is open to the network and takes spans from anyone: set a secret with --token");

@@ -28,6 +28,7 @@ pub(crate) struct UpArgs {
 }
 
 pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
+    crate::descriptors::raise_limit();
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
     let targets = args.targets.resolve()?;

@@ -12,16 +12,18 @@
 
 mod inference;
 mod record;
+mod stored;
 mod stream_clock;
 mod telemetry;
 mod thread;
 mod traces;
 
+pub(crate) use stored::{open_or_look, open_store};
 pub(crate) use stream_clock::REPORT_EVERY;
 pub(crate) use thread::{feed, Batch};
 
 use crate::clock::now_ns;
-use crate::config::{export_config, metrics_exporter, solver_config, store_options, stream_config, Config, OutputArgs};
+use crate::config::{export_config, metrics_exporter, solver_config, stream_config, Config, OutputArgs};
 use crate::counters::Counters;
 use anyhow::{Context as _, Result};
 use inference::Inference;
@@ -29,13 +31,15 @@ use record::Record;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stored::Failures;
 use telemetry::WithoutTelemetry;
 use traces::TraceOutputs;
 use wirespan_model::event::Wake;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::MetricsExporter;
-use wirespan_store::{Embedded, Store};
+use wirespan_ship::SinkError;
+use wirespan_store::Store;
 use wirespan_view::MapFile;
 
 /// Batches that may wait for an agent's out thread.
@@ -73,26 +77,6 @@ pub(crate) struct Pipeline {
     ticked: Instant,
     published: Option<Instant>,
     failures: Failures,
-}
-
-/// Failures of the store to take spans.
-#[derive(Default)]
-struct Failures {
-    /// Batches of spans one after the other.
-    in_a_row: u64,
-    spans: u64,
-    flows: u64,
-}
-
-/// Opens the store: in memory, or in the directory given.
-pub(crate) fn open_store(args: &OutputArgs, config: &Config) -> Result<Arc<dyn Store>> {
-    let dir = args.store.as_deref().unwrap_or(&config.store.dir);
-    let options = store_options(config);
-    Ok(if dir == Path::new("") {
-        Arc::new(Embedded::memory(options)?)
-    } else {
-        Arc::new(Embedded::open(dir, options).with_context(|| format!("store {}", dir.display()))?)
-    })
 }
 
 impl Pipeline {
@@ -153,6 +137,40 @@ impl Pipeline {
         self.hand_on(ready);
     }
 
+    /// Takes finished spans whose sender keeps them until they are taken: all of them, or none. Their causes are
+    /// decided. The store comes first, so that spans which are offered again have left nothing behind.
+    pub(crate) fn offer(&mut self, batch: Vec<Arc<Span>>) -> Result<(), SinkError> {
+        let batch = match &mut self.without_telemetry {
+            Some(without) => without.filter(batch),
+            None => batch,
+        };
+        if let Some(record) = &mut self.record {
+            record.take(&batch);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if let Some(store) = &self.store {
+            let stored = store.append(batch.clone());
+            self.failures.hear(stored.as_ref().err(), &mut |failures| failures.deferred += batch.len() as u64);
+            stored.map_err(|e| SinkError::Busy(e.to_string()))?;
+        }
+        self.give_out(batch);
+        Ok(())
+    }
+
+    /// As [`Pipeline::offer`], for flows.
+    pub(crate) fn offer_flows(&mut self, flows: Vec<Flow>) -> Result<(), SinkError> {
+        if let Some(store) = &self.store {
+            if let Err(error) = store.append_flows(&flows) {
+                self.failures.deferred += flows.len() as u64;
+                return Err(SinkError::Busy(error.to_string()));
+            }
+        }
+        self.give_out_flows(flows);
+        Ok(())
+    }
+
     /// Takes what the kernel tells of threads that were woken by answers, for the inference.
     pub(crate) fn take_wakes(&mut self, host_id: u64, wakes: &[Wake]) {
         if let Some(record) = &mut self.record {
@@ -165,10 +183,6 @@ impl Pipeline {
 
     /// Takes flows of a window.
     pub(crate) fn take_flows(&mut self, flows: Vec<Flow>) {
-        self.counters.spans.observe_flows(&flows);
-        if let Some(map) = &mut self.map {
-            map.take(&flows);
-        }
         if let Some(store) = &self.store {
             if let Err(error) = store.append_flows(&flows) {
                 if self.failures.flows == 0 {
@@ -176,6 +190,15 @@ impl Pipeline {
                 }
                 self.failures.flows += flows.len() as u64;
             }
+        }
+        self.give_out_flows(flows);
+    }
+
+    /// Gives flows to every output but the store.
+    fn give_out_flows(&mut self, flows: Vec<Flow>) {
+        self.counters.spans.observe_flows(&flows);
+        if let Some(map) = &mut self.map {
+            map.take(&flows);
         }
         if let Some(link) = &self.link {
             link.send_flows(flows);
@@ -217,28 +240,21 @@ impl Pipeline {
         if batch.is_empty() {
             return;
         }
+        if let Some(store) = &self.store {
+            let stored = store.append(batch.clone());
+            self.failures.hear(stored.err().as_ref(), &mut |failures| failures.spans += batch.len() as u64);
+        }
+        self.give_out(batch);
+    }
+
+    /// Gives spans to every output but the store.
+    fn give_out(&mut self, batch: Vec<Arc<Span>>) {
         self.counters.spans.observe(&batch);
         if let Some(traces) = &mut self.traces {
             traces.take(&batch);
         }
         if let Some(link) = &self.link {
-            link.send(batch.clone());
-        }
-        self.keep(batch);
-    }
-
-    fn keep(&mut self, batch: Vec<Arc<Span>>) {
-        let Some(store) = &self.store else { return };
-        let spans = batch.len() as u64;
-        if let Err(error) = store.append(batch) {
-            if self.failures.in_a_row == 0 {
-                tracing::error!(%error, "spans are not stored");
-            }
-            self.failures.in_a_row += 1;
-            self.failures.spans += spans;
-        } else if self.failures.in_a_row > 0 {
-            tracing::warn!("spans are stored again");
-            self.failures.in_a_row = 0;
+            link.send(batch);
         }
     }
 
@@ -293,6 +309,8 @@ impl Pipeline {
             let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
             values.push(("spans_dropped".into(), self.failures.spans));
             values.push(("flows_dropped".into(), self.failures.flows));
+            values.push(("deferred".into(), self.failures.deferred));
+            values.push(("damaged_files".into(), status.damaged.len() as u64));
             values.extend(status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n)));
             counters.set("store", values);
         }
@@ -316,7 +334,7 @@ mod tests {
     /// How many spans are stored at once, and at the end, of a call whose cause is inferred.
     fn stored(causes: Causes) -> (u64, u64) {
         let (args, config) = (OutputArgs::default(), Config::default());
-        let store = open_store(&args, &config).expect("in memory");
+        let store = open_store(&args, &config, Duration::ZERO).expect("in memory");
         let counters = Arc::new(Counters::new(&config));
         let kept = Some(Arc::clone(&store));
         let mut pipeline = Pipeline::open(causes, &args, &config, kept, None, counters).expect("it opens");

@@ -1,17 +1,19 @@
 //! The out thread of an agent: takes batches from the capture thread and the flows thread into the pipeline.
 
 use super::Pipeline;
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use wirespan_model::event::Wake;
 use wirespan_model::{Flow, Span};
+use wirespan_ship::SinkError;
 
 /// What the other threads send to the out thread.
 pub(crate) enum Batch {
     /// Finished spans.
     Spans(Vec<Arc<Span>>),
-    /// Spans of SDKs. They say nothing about what the kernel had written at that time.
-    Reported(Vec<Arc<Span>>),
+    /// Spans of SDKs, and where to say whether they were taken. They say nothing about what the kernel had written at
+    /// that time.
+    Reported(Vec<Arc<Span>>, Sender<Result<(), SinkError>>),
     /// Which threads of this host were woken by which answers.
     Wakes(u64, Vec<Wake>),
     /// Flows of a window.
@@ -29,7 +31,8 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
                 pipeline.caught_up();
                 pipeline.take(spans);
             }
-            Ok(Batch::Reported(spans)) => pipeline.take(spans),
+            // Nobody waits any longer if the answer took too long.
+            Ok(Batch::Reported(spans, answer)) => drop(answer.try_send(pipeline.offer(spans))),
             Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),

@@ -28,6 +28,7 @@ mod propagate_option;
 mod service_graph;
 mod shapes;
 mod shop;
+mod siege;
 mod spaces;
 mod split;
 mod tcp;

@@ -89,7 +89,7 @@ fn a_server_exports_spans_of_sdks() {
     let mut to = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(
         to,
-        "POST /v1/traces HTTP/1.1\r\nHost: wirespan\r\nConnection: close\r\nContent-Type: application/json\r\n\
+        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )

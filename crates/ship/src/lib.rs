@@ -1,16 +1,19 @@
 //! Transport of spans into and out of a machine.
 //!
+//! - [`http`]: a server that slow clients cannot fill.
 //! - [`link`]: agent → server, framed and acknowledged.
 //! - [`otlp`]: OpenTelemetry's protocol, out (file, gRPC, HTTP) and in (gRPC, HTTP).
 //! - [`metrics`]: counters of every stage and RED metrics of spans, as Prometheus text.
 #![forbid(unsafe_code)]
 
+pub mod http;
 pub mod link;
 pub mod metrics;
 pub mod otlp;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+pub use wirespan_model::Hosts;
 use wirespan_model::{Flow, Span};
 
 /// Why a sink did not take spans.

@@ -247,8 +247,8 @@ fn clients_of_other_protocols_get_a_reason_and_disturb_no_agent() {
     assert!(said.contains("not a wirespan link"), "{said:?}");
     let said = String::from_utf8_lossy(&raw(r.local_addr(), b"WSPN\x63\x00\x00\x00\x00\x00\x06")).into_owned();
     assert!(said.contains("version 99"), "{said:?}");
-    raw(r.local_addr(), b"WSPN\x03\x00\xff\xff\xff\xff\x01");
-    raw(r.local_addr(), b"WSPN\x03\x00\x04\x00\x00\x00\x01\xff\xff\xff\xff");
+    raw(r.local_addr(), b"WSPN\x04\x00\xff\xff\xff\xff\x01");
+    raw(r.local_addr(), b"WSPN\x04\x00\x04\x00\x00\x00\x01\xff\xff\xff\xff");
     raw(r.local_addr(), b"");
     let s = Sender::start(config(r.local_addr())).unwrap();
     s.send(spans(0..10));
@@ -272,7 +272,7 @@ fn a_server_of_another_version_and_a_wrong_token_are_clear_errors() {
     let waits = |s: &Sender, text: &str| {
         eventually(text, || matches!(s.status().state, SenderState::Waiting(why) if why.contains(text)));
     };
-    waits(&s, "link version 7, but this program speaks version 3");
+    waits(&s, "link version 7, but this program speaks version 4");
 
     let secret = ReceiverConfig { token: "right".into(), ..ReceiverConfig::default() };
     let taken = Taken::default();

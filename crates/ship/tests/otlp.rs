@@ -245,7 +245,7 @@ fn a_batch_that_is_never_taken_is_given_up() {
 fn http(addr: SocketAddr, head: &str, body: &[u8]) -> String {
     let mut c = TcpStream::connect(addr).unwrap();
     c.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    write!(c, "{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+    write!(c, "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
     let _ = c.write_all(body);
     let mut answer = Vec::new();
     let _ = c.read_to_end(&mut answer);
@@ -301,7 +301,7 @@ fn slow_clients_do_not_hold_the_receiver() {
     let mut slow = TcpStream::connect(r.local_addrs()[0]).unwrap();
     write!(
         slow,
-        "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
+        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
     )
     .unwrap();
     slow.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

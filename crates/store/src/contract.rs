@@ -92,8 +92,12 @@ pub struct StoreStatus {
     pub newest_ns: u64,
     /// Why nothing is written at present (`disk full: …`), if so.
     pub stopped: Option<String>,
-    /// Spans refused since the start, by reason.
+    /// Spans that [`Store::append`] refused since the start. Its caller knows which of them it offered again.
+    pub refused: u64,
+    /// Spans forgotten since the start, by reason.
     pub dropped: Vec<(String, u64)>,
+    /// Files that are missing or damaged, with what is wrong. Everything else can be read.
+    pub damaged: Vec<String>,
 }
 
 /// Errors of a store.
@@ -107,7 +111,7 @@ pub enum StoreError {
         /// The error.
         source: std::io::Error,
     },
-    /// Writing has stopped until there is room again; the spans were counted as dropped.
+    /// Nothing is written until there is room again. None of the spans was taken: the caller may offer them again.
     #[error("the store is not writing: {0}")]
     Stopped(String),
     /// A file is damaged.
@@ -125,7 +129,8 @@ pub enum StoreError {
 
 /// Keeps spans and finds them again. All methods may be called from several threads.
 pub trait Store: Send + Sync {
-    /// Adds spans. They can be found when this returns; they survive a crash at most one second later.
+    /// Adds all of these spans, or none if this returns an error. They can be found when this returns; they survive a
+    /// crash at most one second later.
     fn append(&self, spans: Vec<Arc<Span>>) -> Result<(), StoreError>;
     /// Spans that have any of the keys and start in the range, no duplicates, at most `limit`.
     fn find(&self, keys: &[Key], range: TimeRange, limit: usize) -> Result<Vec<Arc<Span>>, StoreError>;

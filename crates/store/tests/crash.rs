@@ -103,7 +103,7 @@ fn damaged(from: &Path, len: usize, flip: Option<usize>) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_torn_tail_is_cut_off_wherever_it_is_torn() {
+fn a_torn_tail_costs_itself_wherever_it_is_torn() {
     let original = tempfile::tempdir().unwrap();
     let store = Embedded::open(original.path(), support::options()).unwrap();
     let first: Vec<_> = (1..=20).map(|n| support::plain(n, n)).collect();
@@ -175,6 +175,4 @@ fn another_format_is_refused() {
     std::fs::write(&manifest, text.replace("\"format\":3", "\"format\":99")).unwrap();
     let error = Embedded::open(dir.path(), support::options()).err().unwrap().to_string();
     assert!(error.contains("format 99") && error.contains("manifest.json"), "{error}");
-    std::fs::write(&manifest, "{").unwrap();
-    assert!(Embedded::open(dir.path(), support::options()).is_err());
 }

@@ -190,11 +190,9 @@ fn fill_and_recover(dir: &Path, ballast: &Path, min_free_bytes: u64) {
     let status = store.status();
     println!("min_free {min_free_bytes}: {} spans, {}", status.spans, status.stopped.clone().unwrap_or_default());
     assert!(status.stopped.is_some_and(|s| s.contains("disk full")));
-    let dropped: u64 = status.dropped.iter().map(|d| d.1).sum();
     let found = ids(&store).len() as u64 - before.len() as u64;
-    assert!(dropped > 0);
-    // Part of a refused batch may have been taken. Each span is in exactly one of the two counts.
-    assert_eq!(dropped + found, taken.len() as u64 + refused.get(), "every span was either taken or counted");
+    assert_eq!((status.refused, found), (refused.get(), taken.len() as u64), "a batch is taken whole or refused whole");
+    assert!(refused.get() > 0);
     // There is room again, and the store continues by itself.
     std::fs::remove_file(ballast).unwrap();
     let mut after = Vec::new();
@@ -208,4 +206,68 @@ fn fill_and_recover(dir: &Path, ballast: &Path, min_free_bytes: u64) {
     for n in before.iter().chain(&taken).chain(&after) {
         assert!(have.binary_search(n).is_ok(), "span {n} was taken and is gone");
     }
+}
+
+#[test]
+fn a_store_that_is_behind_refuses_whole_batches_and_takes_them_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { flush_rows: 2_000, patience: Duration::ZERO, merge_count: 1_000, ..support::options() };
+    let store = Embedded::open(dir.path(), options).unwrap();
+    let mut refused = 0;
+    for batch in 0..200u64 {
+        let spans: Vec<_> = (batch * 500 + 1..=batch * 500 + 500).map(|n| support::plain(n, n)).collect();
+        wait("the batch is taken", || match store.append(spans.clone()) {
+            Ok(()) => true,
+            Err(StoreError::Stopped(why)) => {
+                assert!(why.contains("not written as fast"), "{why}");
+                refused += 500;
+                false
+            }
+            Err(other) => panic!("{other}"),
+        });
+    }
+    assert!(refused > 0, "the flusher was never behind");
+    assert_eq!(store.status().refused, refused);
+    assert!(ids(&store).into_iter().eq(1..=100_000), "each span is there once");
+}
+
+#[test]
+fn all_files_together_stay_below_the_limit_also_while_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let max_bytes = 6 << 20;
+    let options = Options { max_bytes, merge_rows: 60_000, merge_count: 3, ..support::options() };
+    let store = Embedded::open(dir.path(), options).unwrap();
+    let noisy = |n: u64| {
+        let text: String =
+            (0..300).map(|i| char::from(b'a' + (n.wrapping_mul(0x9e37_79b9 + i * 7) >> 13) as u8 % 26)).collect();
+        Arc::new(Span { target: text.into(), ..(*support::plain(n, now_ns())).clone() })
+    };
+    let (mut most, mut last) = (0, 0);
+    for batch in 0..200u64 {
+        last = batch * 500 + 500;
+        store.append((batch * 500 + 1..=last).map(noisy).collect()).unwrap();
+        most = most.max(bytes_of(dir.path()));
+    }
+    println!("at most {most} bytes of {max_bytes}");
+    assert!(most <= max_bytes, "{most} bytes");
+    store.compact().unwrap();
+    let ids = ids(&store);
+    assert!(ids.last() == Some(&last) && ids.len() > 2_000, "the newest stay: {} spans", ids.len());
+}
+
+#[test]
+fn a_clock_that_jumped_while_the_store_was_closed_deletes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let week = 7 * 24 * 3_600_000_000_000;
+    let store = Embedded::open(dir.path(), support::options()).unwrap();
+    store.append((1..=10).map(|n| support::plain(n, now_ns() - week + n)).collect()).unwrap();
+    store.compact().unwrap();
+    drop(store);
+    // Seen from these spans, the clock has jumped by a week.
+    let options = Options { max_age: Duration::from_secs(24 * 3600), ..support::options() };
+    let store = Embedded::open(dir.path(), options).unwrap();
+    store.append((11..=20).map(|n| support::plain(n, now_ns())).collect()).unwrap();
+    store.compact().unwrap();
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(ids(&store).len(), 20);
 }

@@ -7,7 +7,7 @@ mod sample;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use wirespan_view::{serve, AgentStatus, Counter, Memory, Stage, ViewState};
+use wirespan_view::{router, AgentStatus, Counter, Memory, Stage, ViewState};
 
 fn status() -> AgentStatus {
     let counter = |name: &str, value, loss| Counter { name: name.into(), value, loss };
@@ -41,10 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("http://{}/", listener.local_addr()?);
-    let state = ViewState::new(store).with_status(Arc::new(status));
-    serve(listener, state, async {
-        let _ = tokio::signal::ctrl_c().await;
-    })
-    .await?;
+    let state = ViewState::new(store).with_status(Arc::new(status)).for_listener(listener.local_addr()?);
+    axum::serve(listener, router(state)).await?;
     Ok(())
 }

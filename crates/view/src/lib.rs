@@ -24,17 +24,20 @@ pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords};
 pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
-pub use guard::Hosts;
 pub use map_file::{MapFile, MapFileError};
 pub use shape::{attributes, AgentStatus, Counter, Memory, SpanView, Stage, TraceView};
 pub use when::{parse_duration, parse_time};
+pub use wirespan_model::Hosts;
 
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
 use axum::Router;
-use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tower_service::Service as _;
 use wirespan_store::Store;
 
 /// Most queries that run at once.
@@ -111,6 +114,15 @@ impl ViewState {
         self
     }
 
+    /// Adapts the accepted names to a listener: one that is not on loopback accepts any, unless some are named.
+    #[must_use]
+    pub fn for_listener(mut self, addr: SocketAddr) -> Self {
+        if !addr.ip().is_loopback() {
+            self.hosts = self.hosts.for_public_bind();
+        }
+        self
+    }
+
     /// Runs a query on a blocking thread once a thread is free.
     async fn query<T: Send + 'static>(
         &self,
@@ -138,18 +150,12 @@ pub fn router(state: ViewState) -> Router {
     guard::protect(routes, state)
 }
 
-/// Serves until `shutdown` is done. The caller binds, by default to 127.0.0.1; a listener on another address accepts
-/// any `Host` unless the state names some.
-///
-/// # Errors
-/// The error of the listener.
-pub async fn serve(
-    listener: TcpListener,
-    mut state: ViewState,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    if !listener.local_addr()?.ip().is_loopback() {
-        state.hosts = state.hosts.for_public_bind();
-    }
-    axum::serve(listener, router(state)).with_graceful_shutdown(shutdown).await
+/// Answers one request, with the routes of [`router`].
+pub async fn answer<B>(router: &Router, request: Request<B>) -> Response
+where
+    B: axum::body::HttpBody<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    let Ok(response) = router.clone().call(request.map(Body::new)).await;
+    response
 }

@@ -21,6 +21,8 @@ pub(super) enum News {
     Up { generation: u64, stream: TcpStream, stored: u64 },
     /// The server has taken every batch up to `number`.
     Ack { generation: u64, number: u64 },
+    /// The server cannot take batches now.
+    Busy { generation: u64, why: String },
     /// The connection has ended.
     Down { generation: u64, error: FrameError },
 }
@@ -98,6 +100,11 @@ fn serve(
             match Frame::read(&mut reader) {
                 Ok(Frame::Ack(number)) => {
                     if news.send(News::Ack { generation, number }).is_err() {
+                        break io::Error::from(io::ErrorKind::ConnectionAborted).into();
+                    }
+                }
+                Ok(Frame::Busy(why)) => {
+                    if news.send(News::Busy { generation, why }).is_err() {
                         break io::Error::from(io::ErrorKind::ConnectionAborted).into();
                     }
                 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wirespan_model::{Flow, Resource, Span};
 
 /// Version of the link and of the encoding of spans.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 const MAGIC: &[u8; 4] = b"WSPN";
 /// Largest body of a frame, bytes.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -96,6 +96,8 @@ pub(crate) enum Frame {
     Ping,
     /// Counters of the agent.
     Report(Vec<(String, u64)>),
+    /// The server cannot take the next batch now, and why; it goes on trying.
+    Busy(String),
 }
 
 /// Writes magic and version.
@@ -132,6 +134,7 @@ impl Frame {
             Frame::Ping => 6,
             Frame::Report(_) => 7,
             Frame::Flows(..) => FLOWS,
+            Frame::Busy(_) => 9,
         }
     }
 
@@ -142,7 +145,7 @@ impl Frame {
             Frame::Hello(hello) => out = encode(hello, out)?,
             Frame::Report(counters) => out = encode(counters, out)?,
             Frame::Welcome(n) | Frame::Ack(n) => out.extend_from_slice(&n.to_le_bytes()),
-            Frame::Refused(why) => out.extend_from_slice(why.as_bytes()),
+            Frame::Refused(why) | Frame::Busy(why) => out.extend_from_slice(why.as_bytes()),
             Frame::Spans(n, batch) | Frame::Flows(n, batch) => return write_batch(w, self.kind(), *n, batch),
             Frame::Ping => {}
         }
@@ -201,6 +204,7 @@ impl Frame {
                 }
                 Frame::Report(counters)
             }
+            9 => Frame::Busy(String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]).into_owned()),
             kind => return Err(FrameError::Kind(kind)),
         })
     }

@@ -7,6 +7,7 @@
 //!                                   ←   "WSPN" version, Welcome {stored} or Refused "why"
 //!   Spans #1, #2, … (window)        →
 //!                                   ←   Ack 2         (everything up to #2 was taken)
+//!                                   ←   Busy "why"    (the batch after the last acknowledged one has to wait)
 //!   Ping                            →
 //!                                   ←   Ack 2
 //! ```
@@ -21,12 +22,15 @@
 
 mod connection;
 mod frame;
+mod in_time;
+mod received;
 mod receiver;
 mod sender;
 mod status;
 
 pub use frame::{FrameError, MAX_BATCH, MAX_FRAME, MAX_RAW, VERSION};
-pub use receiver::{AgentStatus, Receiver, ReceiverConfig, ReceiverStatus};
+pub use received::{AgentStatus, ReceiverConfig, ReceiverStatus};
+pub use receiver::Receiver;
 pub use sender::{Sender, SenderConfig};
 pub use status::{SenderState, SenderStatus};
 

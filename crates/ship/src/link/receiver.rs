@@ -1,86 +1,24 @@
 //! The server's end: one thread per agent; a batch is acknowledged when the sink has taken it.
 
 use super::frame::{decode_batch, decode_flows, read_preamble, write_preamble, Frame, FrameError, Hello};
-use super::AgentInfo;
+use super::in_time::InTime;
+use super::received::{AgentStatus, ReceiverConfig, ReceiverStatus};
 use crate::{lock, now_ns, FlowSink, Sink, SinkError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::BufReader;
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest silence of an agent. Agents send something at least every ten seconds.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time between two whole frames of an agent. Agents send something at least every ten seconds.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(60);
 const BUSY_RETRY: Duration = Duration::from_millis(50);
 /// While the sink is busy, the server sends to the agent this often.
 const BUSY_HEARTBEAT: Duration = Duration::from_secs(5);
 /// Sessions remembered, connected or not.
 const MAX_SESSIONS: usize = 4096;
-
-/// Limits of a receiver.
-#[derive(Clone, Debug)]
-pub struct ReceiverConfig {
-    /// Most agents connected at once; each costs a thread and up to about 10 MB while a batch is decoded.
-    pub max_connections: usize,
-    /// Shared secret that agents must present; empty for none.
-    pub token: String,
-}
-
-impl Default for ReceiverConfig {
-    fn default() -> Self {
-        ReceiverConfig { max_connections: 512, token: String::new() }
-    }
-}
-
-/// One agent, connected or not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentStatus {
-    /// The agent's description of itself.
-    pub agent: AgentInfo,
-    /// Address of its last connection.
-    pub peer: Option<SocketAddr>,
-    /// Whether it is connected.
-    pub connected: bool,
-    /// Spans taken.
-    pub spans: u64,
-    /// Time of its last message, Unix ns.
-    pub last_seen_ns: u64,
-    /// Its own counters, as last reported.
-    pub report: Vec<(String, u64)>,
-}
-
-/// Counts since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverStatus {
-    /// Agents, by host name.
-    pub agents: Vec<AgentStatus>,
-    /// Spans that the sink took.
-    pub spans: u64,
-    /// Flows that the sink took.
-    pub flows: u64,
-    /// Batches that were sent twice, and skipped.
-    pub repeated_batches: u64,
-    /// Batches and connections dropped, by reason; `sink` counts spans that the sink refused for good.
-    pub dropped: Vec<(&'static str, u64)>,
-}
-
-impl ReceiverStatus {
-    /// All counters with their names, for `/metrics` and `wirespan status`.
-    pub fn counters(&self) -> Vec<(String, u64)> {
-        let connected = self.agents.iter().filter(|a| a.connected).count() as u64;
-        let mut all = vec![
-            ("agents_connected".to_string(), connected),
-            ("spans".to_string(), self.spans),
-            ("flows".to_string(), self.flows),
-            ("repeated_batches".to_string(), self.repeated_batches),
-        ];
-        all.extend(self.dropped.iter().map(|(reason, n)| (format!("dropped_{reason}"), *n)));
-        all
-    }
-}
 
 struct Session {
     /// Number of the last batch taken. The lock is held while the sink works, so that a second connection of the
@@ -90,17 +28,25 @@ struct Session {
     connection: AtomicU64,
 }
 
+struct Connection {
+    stream: TcpStream,
+    ip: IpAddr,
+    /// Whether it has presented the secret.
+    known: bool,
+}
+
 struct Inner {
     config: ReceiverConfig,
     sink: Sink,
     flows: FlowSink,
     sessions: Mutex<FxHashMap<u64, Arc<Session>>>,
-    connections: Mutex<FxHashMap<u64, TcpStream>>,
+    connections: Mutex<FxHashMap<u64, Connection>>,
     next_connection: AtomicU64,
     stop: AtomicBool,
     spans: AtomicU64,
     flows_taken: AtomicU64,
     repeated: AtomicU64,
+    deferred: AtomicU64,
     dropped: Mutex<Vec<(&'static str, u64)>>,
 }
 
@@ -138,6 +84,7 @@ impl Receiver {
             stop: AtomicBool::new(false),
             spans: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
+            deferred: AtomicU64::new(0),
             dropped: Mutex::default(),
         });
         let accepting = inner.clone();
@@ -160,6 +107,7 @@ impl Receiver {
             spans: self.inner.spans.load(Relaxed),
             flows: self.inner.flows_taken.load(Relaxed),
             repeated_batches: self.inner.repeated.load(Relaxed),
+            deferred: self.inner.deferred.load(Relaxed),
             dropped: lock(&self.inner.dropped).clone(),
         }
     }
@@ -168,8 +116,8 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.inner.stop.store(true, Relaxed);
-        for stream in lock(&self.inner.connections).values() {
-            let _ = stream.shutdown(Shutdown::Both);
+        for connection in lock(&self.inner.connections).values() {
+            let _ = connection.stream.shutdown(Shutdown::Both);
         }
         // `accept` has no timeout, so a connection to ourselves wakes it.
         let mut addr = self.addr;
@@ -202,11 +150,14 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
         };
         {
             let mut connections = lock(&inner.connections);
-            if connections.len() >= inner.config.max_connections {
-                inner.drop_one("too_many_connections");
-                continue;
+            let strangers: Vec<u64> = connections.iter().filter(|(_, c)| !c.known).map(|(id, _)| *id).collect();
+            let oldest = strangers.iter().min().filter(|_| strangers.len() >= inner.config.max_strangers);
+            if let Some(oldest) = oldest.and_then(|id| connections.remove(id)) {
+                // Its thread ends when the stream does.
+                let _ = oldest.stream.shutdown(Shutdown::Both);
+                inner.drop_one("displaced");
             }
-            connections.insert(id, handle);
+            connections.insert(id, Connection { stream: handle, ip: peer.ip(), known: false });
         }
         // The receiver was stopped meanwhile, perhaps before this connection was registered.
         if inner.stop.load(Relaxed) {
@@ -235,9 +186,9 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
 impl Inner {
     fn serve(&self, id: u64, mut stream: &TcpStream, peer: SocketAddr) -> Result<(), FrameError> {
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
-        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
-        let mut reader = BufReader::with_capacity(64 * 1024, stream);
+        stream.set_write_timeout(Some(self.config.hello_timeout))?;
+        // Small until the secret was presented.
+        let mut reader = BufReader::with_capacity(1024, InTime::new(stream, self.config.hello_timeout));
         // The server's version goes out first, so that a client of another version can report the difference.
         write_preamble(&mut stream)?;
         read_preamble(&mut reader)?;
@@ -245,14 +196,19 @@ impl Inner {
         if !same(hello.token.as_bytes(), self.config.token.as_bytes()) {
             return Err(FrameError::Refused("wrong token".into()));
         }
+        self.admit(id, peer.ip())?;
+        let mut reader = BufReader::with_capacity(64 * 1024, reader);
         let session = self.session(&hello);
         session.connection.store(id, Relaxed);
         {
             let mut status = lock(&session.status);
             *status = AgentStatus { agent: hello.agent, peer: Some(peer), connected: true, ..status.clone() };
         }
-        stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
-        let stored = *lock(&session.stored);
+        let stored = match session.stored.try_lock() {
+            Ok(stored) => *stored,
+            // An earlier connection of this session still waits for the sink. Its batch is taken, or comes again.
+            Err(_) => return Err(FrameError::Refused("the store does not answer".into())),
+        };
         Frame::Welcome(stored).write(&mut stream)?;
         let result = self.receive(&session, &mut reader, stream);
         if session.connection.load(Relaxed) == id {
@@ -264,11 +220,12 @@ impl Inner {
     fn receive(
         &self,
         session: &Session,
-        reader: &mut BufReader<&TcpStream>,
+        reader: &mut BufReader<BufReader<InTime<'_>>>,
         mut stream: &TcpStream,
     ) -> Result<(), FrameError> {
         let mut resources = FxHashSet::default();
         loop {
+            reader.get_mut().get_mut().allow(FRAME_TIMEOUT);
             match Frame::read(reader)? {
                 frame @ (Frame::Spans(number, _) | Frame::Flows(number, _)) => {
                     let mut stored = lock(&session.stored);
@@ -278,12 +235,12 @@ impl Inner {
                         let taken = match &frame {
                             Frame::Flows(_, batch) => decode_flows(batch).map(|flows| {
                                 let n = flows.len() as u64;
-                                self.deliver(n, *stored, stream, &mut || (self.flows)(flows.clone()))
+                                self.deliver(n, stream, &mut || (self.flows)(flows.clone()))
                                     .map(|taken| self.flows_taken.fetch_add(taken, Relaxed))
                             }),
                             Frame::Spans(_, batch) => decode_batch(batch, &mut resources).map(|spans| {
                                 let n = spans.len() as u64;
-                                let taken = self.deliver(n, *stored, stream, &mut || (self.sink)(spans.clone()))?;
+                                let taken = self.deliver(n, stream, &mut || (self.sink)(spans.clone()))?;
                                 lock(&session.status).spans += taken;
                                 Ok(self.spans.fetch_add(taken, Relaxed))
                             }),
@@ -312,11 +269,10 @@ impl Inner {
     fn deliver(
         &self,
         n: u64,
-        stored: u64,
         mut stream: &TcpStream,
         give: &mut dyn FnMut() -> Result<(), SinkError>,
     ) -> Result<u64, FrameError> {
-        let mut heard = Instant::now();
+        let mut said: Option<Instant> = None;
         loop {
             match give() {
                 Ok(()) => return Ok(n),
@@ -328,12 +284,39 @@ impl Inner {
                     if self.stop.load(Relaxed) {
                         return Err(FrameError::Refused(why));
                     }
-                    if heard.elapsed() >= BUSY_HEARTBEAT {
-                        Frame::Ack(stored).write(&mut stream)?;
-                        heard = Instant::now();
+                    if said.is_none() {
+                        self.deferred.fetch_add(n, Relaxed);
+                    }
+                    if said.is_none_or(|at| at.elapsed() >= BUSY_HEARTBEAT) {
+                        Frame::Busy(why).write(&mut stream)?;
+                        said = Some(Instant::now());
                     }
                     thread::sleep(BUSY_RETRY);
                 }
+            }
+        }
+    }
+
+    /// Gives a connection that has presented the secret the place of an agent.
+    fn admit(&self, id: u64, ip: IpAddr) -> Result<(), FrameError> {
+        let mut connections = lock(&self.connections);
+        let known = || connections.values().filter(|c| c.known);
+        let of_address = known().filter(|c| c.ip == ip).count();
+        let full = if known().count() >= self.config.max_connections {
+            Some(format!("{} agents are connected, and no more are allowed", self.config.max_connections))
+        } else if !ip.to_canonical().is_loopback() && of_address >= self.config.max_per_address {
+            Some(format!("{of_address} agents of {ip} are connected, and no more are allowed"))
+        } else {
+            None
+        };
+        match (full, connections.get_mut(&id)) {
+            (None, Some(connection)) => {
+                connection.known = true;
+                Ok(())
+            }
+            (why, _) => {
+                self.drop_one("too_many_connections");
+                Err(FrameError::Refused(why.unwrap_or_else(|| "too many connections".into())))
             }
         }
     }

@@ -11,6 +11,8 @@ pub enum SenderState {
     Connecting,
     /// Connected and welcome.
     Connected,
+    /// Connected, but the server cannot take batches now; says why. They are kept and sent as soon as it can.
+    Held(String),
     /// The last attempt or connection failed; says why. Another attempt follows.
     Waiting(String),
     /// Closed by the caller.
@@ -34,6 +36,8 @@ pub struct SenderStatus {
     pub sent_bytes: u64,
     /// Connections made.
     pub connects: u64,
+    /// How often the server said that it cannot take batches now.
+    pub busy: u64,
     /// Spans lost because the queue in front of the encoder was full.
     pub dropped_queue: u64,
     /// Spans lost because the server was away for longer than the backlog lasts (oldest first).
@@ -65,6 +69,7 @@ impl SenderStatus {
             ("backlog_bytes", self.backlog_bytes),
             ("sent_bytes", self.sent_bytes),
             ("connects", self.connects),
+            ("server_busy", self.busy),
             ("spans_dropped_queue", self.dropped_queue),
             ("spans_dropped_backlog", self.dropped_backlog),
             ("spans_dropped_too_big", self.dropped_too_big),
@@ -84,6 +89,7 @@ pub(super) struct Shared {
     pub(super) backlog_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     pub(super) connects: AtomicU64,
+    pub(super) busy: AtomicU64,
     pub(super) dropped_queue: AtomicU64,
     pub(super) dropped_backlog: AtomicU64,
     pub(super) dropped_too_big: AtomicU64,
@@ -98,6 +104,14 @@ impl Shared {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
+    /// The server has taken a batch.
+    pub(super) fn no_longer_held(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, SenderState::Held(_)) {
+            *state = SenderState::Connected;
+        }
+    }
+
     pub(super) fn status(&self) -> SenderStatus {
         let mut s = SenderStatus {
             state: self.state.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -106,6 +120,7 @@ impl Shared {
             backlog_bytes: self.backlog_bytes.load(Relaxed),
             sent_bytes: self.sent_bytes.load(Relaxed),
             connects: self.connects.load(Relaxed),
+            busy: self.busy.load(Relaxed),
             dropped_queue: self.dropped_queue.load(Relaxed),
             dropped_backlog: self.dropped_backlog.load(Relaxed),
             dropped_too_big: self.dropped_too_big.load(Relaxed),

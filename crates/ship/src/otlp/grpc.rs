@@ -17,6 +17,7 @@ pub(crate) const CANCELLED: i32 = 1;
 pub(crate) const UNKNOWN: i32 = 2;
 pub(crate) const INVALID_ARGUMENT: i32 = 3;
 pub(crate) const DEADLINE_EXCEEDED: i32 = 4;
+pub(crate) const PERMISSION_DENIED: i32 = 7;
 pub(crate) const RESOURCE_EXHAUSTED: i32 = 8;
 pub(crate) const ABORTED: i32 = 10;
 pub(crate) const OUT_OF_RANGE: i32 = 11;

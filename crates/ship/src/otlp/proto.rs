@@ -268,4 +268,42 @@ pub struct RpcStatus {
     /// Text for people.
     #[prost(string, tag = "2")]
     pub message: String,
+    /// Further facts, each a message with its type.
+    #[prost(message, repeated, tag = "3")]
+    pub details: Vec<Any>,
+}
+
+/// `google.protobuf.Any`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Any {
+    /// Type of the message.
+    #[prost(string, tag = "1")]
+    pub type_url: String,
+    /// The message, encoded.
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+/// `google.rpc.RetryInfo`: the client may try again.
+#[derive(Clone, PartialEq, Message)]
+pub struct RetryInfo {
+    /// After this pause.
+    #[prost(message, optional, tag = "1")]
+    pub retry_delay: Option<Delay>,
+}
+
+impl RetryInfo {
+    /// Its name in [`Any`].
+    pub const TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
+}
+
+/// `google.protobuf.Duration`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Delay {
+    /// Seconds.
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    /// Nanoseconds.
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
 }

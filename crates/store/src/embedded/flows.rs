@@ -2,17 +2,19 @@
 //!
 //! `flows/N.log` is [`MAGIC`], then frames: `length u32 | crc32 u32 | first ns u64 | last ns u64 | flows u32 | payload`
 //! (little endian; the checksum is over all behind it; the payload is LZ4 of postcard). The heads are kept in memory. A
-//! torn frame ends a file, as in the log of spans. Whole files are dropped by age, and the oldest when all are too
+//! damaged frame costs itself, as in the log of spans. Whole files are dropped by age, and the oldest when all are too
 //! large.
 
-use super::{corrupt, io};
+use super::age::Age;
+use super::damage::{is_damage, Damage};
+use super::{corrupt, io, Options};
 use crate::{StoreError, TimeRange};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use wirespan_model::Flow;
 
 const MAGIC: &[u8; 8] = b"WSFLOW01";
@@ -46,6 +48,8 @@ struct Part {
     file: Option<(u64, Arc<Path>, Arc<File>)>,
     len: u64,
     blocks: Vec<Block>,
+    /// Whether this process made the file. A file of an earlier one is only read.
+    writable: bool,
 }
 
 #[derive(Default)]
@@ -60,31 +64,47 @@ pub(crate) struct FlowLog {
     dir: Option<PathBuf>,
     max_age: Duration,
     max_bytes: u64,
+    /// Longest file, bytes.
+    max_file: u64,
     state: Mutex<State>,
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+    age: Arc<Age>,
+    damage: Arc<Damage>,
 }
 
 impl FlowLog {
-    /// Opens the flows of a store's directory, or keeps them in memory.
-    pub(crate) fn open(dir: Option<&Path>, max_age: Duration, max_bytes: u64) -> Result<FlowLog, StoreError> {
+    /// Opens the flows of a store's directory, or keeps them in memory. If they are only `looked` at, no file is
+    /// changed.
+    pub(crate) fn open(
+        dir: Option<&Path>,
+        options: &Options,
+        age: &Arc<Age>,
+        damage: &Arc<Damage>,
+        looked: bool,
+    ) -> Result<FlowLog, StoreError> {
         let mut state = State::default();
         let dir = dir.map(|d| d.join("flows"));
-        let max_bytes = if dir.is_some() { max_bytes / SHARE } else { (max_bytes / SHARE).min(MAX_MEMORY) };
-        if let Some(dir) = &dir {
-            fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
+        let share = options.max_bytes / SHARE;
+        let max_bytes = if dir.is_some() { share } else { share.min(MAX_MEMORY) };
+        if let Some(dir) = dir.as_ref().filter(|dir| !looked || dir.is_dir()) {
+            if !looked {
+                fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
+            }
             let entries = fs::read_dir(dir).map_err(|e| io("read", dir, e))?;
             let mut numbers: Vec<u64> =
                 entries.flatten().filter_map(|e| e.file_name().to_str()?.strip_suffix(".log")?.parse().ok()).collect();
             numbers.sort_unstable();
             for number in numbers {
-                state.parts.push_back(read_part(dir, number)?);
+                state.parts.push_back(read_part(dir, number, damage)?);
             }
         }
-        let log = FlowLog { dir, max_age, max_bytes, state: Mutex::new(state) };
-        log.retain(&mut log.lock());
+        let (age, damage) = (age.clone(), damage.clone());
+        // Files are dropped as a whole, and the one that is being written never: each is a small part of the share.
+        let max_file = (max_bytes / 4).clamp(4096, MAX_FILE);
+        let max_age = options.max_age;
+        let log = FlowLog { dir, max_age, max_bytes, max_file, state: Mutex::new(state), age, damage };
+        if !looked {
+            log.retain(&mut log.lock());
+        }
         Ok(log)
     }
 
@@ -106,7 +126,7 @@ impl FlowLog {
                     part.len += payload.len() as u64;
                     Place::Memory(payload.into())
                 }
-                Some(dir) => state.write(dir, first_ns, last_ns, flows.len() as u32, &payload)?,
+                Some(dir) => state.write(dir, self.max_file, first_ns, last_ns, flows.len() as u32, &payload)?,
             };
             if let Some(part) = state.parts.back_mut() {
                 part.blocks.push(Block { first_ns, last_ns, place });
@@ -125,7 +145,14 @@ impl FlowLog {
             all.filter(|b| touches(b.first_ns, b.last_ns)).cloned().collect()
         };
         for block in blocks {
-            let flows = block.read()?;
+            let flows = match block.read() {
+                Ok(flows) => flows,
+                Err(e) if is_damage(&e) => {
+                    self.damage.report(block.path(), &e);
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
             flows.iter().filter(|f| touches(f.start_ns, f.end_ns)).for_each(&mut *visit);
         }
         Ok(())
@@ -155,7 +182,8 @@ impl FlowLog {
     /// Drops files that are too old, and the oldest while all are too large; never the file that is being written,
     /// unless it is in memory.
     fn retain(&self, state: &mut State) {
-        let oldest_ns = now_ns().saturating_sub(self.max_age.as_nanos() as u64);
+        let max_age = u64::try_from(self.max_age.as_nanos()).unwrap_or(u64::MAX);
+        let oldest_ns = self.age.now_ns().saturating_sub(max_age);
         let mut total: u64 = state.parts.iter().map(|p| p.len).sum();
         while state.parts.len() > 1 {
             let Some(part) = state.parts.front() else { return };
@@ -178,18 +206,26 @@ impl FlowLog {
 impl State {
     fn memory_part(&mut self) -> &mut Part {
         if self.parts.back().is_none_or(|p| p.len >= MAX_FILE / 4) {
-            self.parts.push_back(Part { file: None, len: 0, blocks: Vec::new() });
+            self.parts.push_back(Part { file: None, len: 0, blocks: Vec::new(), writable: true });
         }
         let last = self.parts.len() - 1;
         &mut self.parts[last]
     }
 
     /// Appends a frame to the last file, or to a new one. After an error the file is as it was.
-    fn write(&mut self, dir: &Path, first: u64, last: u64, count: u32, payload: &[u8]) -> Result<Place, StoreError> {
-        if self.parts.back().is_none_or(|p| p.len >= MAX_FILE) {
+    fn write(
+        &mut self,
+        dir: &Path,
+        max_file: u64,
+        first: u64,
+        last: u64,
+        count: u32,
+        payload: &[u8],
+    ) -> Result<Place, StoreError> {
+        if self.parts.back().is_none_or(|p| p.len >= max_file || !p.writable) {
             let full = self.parts.back().and_then(|p| p.file.clone());
             let number = full.as_ref().map_or(0, |f| f.0 + 1);
-            if let Some((_, path, file)) = full {
+            if let Some((_, path, file)) = full.filter(|_| self.dirty) {
                 file.sync_data().map_err(|e| io("sync", &path, e))?;
             }
             let path: Arc<Path> = dir.join(format!("{number:08}.log")).into();
@@ -200,6 +236,7 @@ impl State {
                 file: Some((number, path, file)),
                 len: MAGIC.len() as u64,
                 blocks: Vec::new(),
+                writable: true,
             });
         }
         let Some(Part { file: Some((_, path, file)), len, .. }) = self.parts.back_mut() else {
@@ -226,6 +263,13 @@ impl State {
 }
 
 impl Block {
+    fn path(&self) -> &Path {
+        match &self.place {
+            Place::Memory(_) => Path::new("flows in memory"),
+            Place::File { path, .. } => path,
+        }
+    }
+
     fn read(&self) -> Result<Vec<Flow>, StoreError> {
         let decode = |bytes: &[u8], path: &Path| {
             let raw = lz4_flex::block::decompress_size_prepended(bytes).map_err(|e| corrupt(path, e))?;
@@ -245,128 +289,55 @@ impl Block {
     }
 }
 
-/// Reads the heads of a file, checks its frames, and cuts a torn tail off.
-fn read_part(dir: &Path, number: u64) -> Result<Part, StoreError> {
+/// Reads the heads of a file and checks its frames. A frame that is damaged costs itself; the file is not changed.
+fn read_part(dir: &Path, number: u64, damage: &Damage) -> Result<Part, StoreError> {
     let path: Arc<Path> = dir.join(format!("{number:08}.log")).into();
-    let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|e| io("open", &path, e))?;
-    let file = Arc::new(file);
-    let bytes = fs::read(&path).map_err(|e| io("read", &path, e))?;
-    let mut part =
-        Part { file: Some((number, path.clone(), file.clone())), len: MAGIC.len() as u64, blocks: Vec::new() };
-    if bytes.len() < MAGIC.len() {
-        // The machine stopped before the first byte was on the disk.
-        file.write_all_at(MAGIC, 0).map_err(|e| io("write", &path, e))?;
+    let file = Arc::new(File::open(&path).map_err(|e| io("open", &path, e))?);
+    let bytes = match fs::read(&path).map_err(|e| io("read", &path, e)) {
+        Ok(bytes) => bytes,
+        Err(e) if is_damage(&e) => {
+            damage.report(&path, &e);
+            Vec::new()
+        }
+        Err(e) => return Err(e),
+    };
+    let (len, blocks) = (bytes.len() as u64, Vec::new());
+    let mut part = Part { file: Some((number, path.clone(), file.clone())), len, blocks, writable: false };
+    if bytes.len() >= MAGIC.len() && !bytes.starts_with(MAGIC) {
+        damage.report(&path, &"these are no flows of this version of wirespan");
         return Ok(part);
-    }
-    if !bytes.starts_with(MAGIC) {
-        return Err(corrupt(&path, "not flows of this version of wirespan"));
     }
     let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let frame = |at: usize| {
         let (len, crc) = (u32_at(at)?, u32_at(at + 4)?);
         let (first_ns, last_ns) = (u64_at(at + 8)?, u64_at(at + 16)?);
-        let body = bytes.get(at + 8..at + HEAD + len as usize)?;
-        let whole = u64::from(len) <= MAX_FRAME && crc32fast::hash(body) == crc;
+        // Checked first: a damaged frame is looked through byte by byte.
+        let plausible = u64::from(len) <= MAX_FRAME && u32_at(at + 24)? as usize <= BLOCK;
+        let body = bytes.get(at + 8..at + HEAD + len as usize).filter(|_| plausible)?;
         let place = Place::File { file: file.clone(), path: path.clone(), at: at as u64, len, crc };
-        whole.then_some(Block { first_ns, last_ns, place })
+        let next = at + HEAD + len as usize;
+        (crc32fast::hash(body) == crc).then_some((next, Block { first_ns, last_ns, place }))
     };
-    while let Some(block) = frame(part.len as usize) {
-        if let Place::File { len, .. } = &block.place {
-            part.len += HEAD as u64 + u64::from(*len);
+    let (mut at, mut lost) = (MAGIC.len(), 0);
+    while at < bytes.len() {
+        if let Some((next, block)) = frame(at) {
+            part.blocks.push(block);
+            at = next;
+        } else if let Some(whole) = (at + 1..bytes.len()).find(|at| frame(*at).is_some()) {
+            lost += whole - at;
+            at = whole;
+        } else {
+            // The frame that was being written when the machine stopped.
+            break;
         }
-        part.blocks.push(block);
     }
-    if part.len < bytes.len() as u64 {
-        file.set_len(part.len).map_err(|e| io("truncate", &path, e))?;
+    if lost > 0 {
+        damage.report(&path, &format!("{lost} bytes are damaged and left out"));
     }
     Ok(part)
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use std::net::{IpAddr, Ipv4Addr};
-    use wirespan_model::{FlowCounts, FlowKey, Role, Transport};
-
-    const AGE: Duration = Duration::from_secs(1 << 32);
-
-    fn flow(n: u64) -> Flow {
-        let ip = IpAddr::V4(Ipv4Addr::from(n as u32));
-        let key = FlowKey {
-            host_id: 1,
-            role: Role::Client,
-            transport: Transport::Tcp,
-            local: ip,
-            remote: ip,
-            port: 80,
-            pid: n as u32,
-            process_start_ns: n,
-            netns: 1,
-        };
-        let counts = FlowCounts { bytes_sent: n, drops: [("NO_SOCKET".into(), n)].into(), ..FlowCounts::default() };
-        let (comm, resource) = ("c".into(), Arc::default());
-        Flow { start_ns: n * 10, end_ns: n * 10 + 10, key, comm, cgroup_id: 0, client_port: 1, resource, counts }
-    }
-
-    fn scan(log: &FlowLog, from_ns: u64, to_ns: u64) -> Vec<u64> {
-        let mut found = Vec::new();
-        log.scan(TimeRange { from_ns, to_ns }, &mut |f| found.push(f.counts.bytes_sent)).unwrap();
-        found
-    }
-
-    #[test]
-    fn windows_that_touch_the_range_are_found_also_after_a_restart() {
-        let dir = tempfile::tempdir().unwrap();
-        for dir in [None, Some(dir.path())] {
-            let log = FlowLog::open(dir, AGE, 1 << 30).unwrap();
-            (0..100).for_each(|n| log.append(&[flow(n), flow(n)]).unwrap());
-            assert_eq!(scan(&log, 505, 520), [50, 50, 51, 51]);
-            assert_eq!(scan(&log, 0, u64::MAX).len(), 200);
-        }
-        let log = FlowLog::open(Some(dir.path()), AGE, 1 << 30).unwrap();
-        assert_eq!(scan(&log, 505, 520), [50, 50, 51, 51]);
-        assert!(log.sync().is_ok() && log.disk_bytes() > 1000);
-    }
-
-    #[test]
-    fn a_torn_tail_costs_only_itself() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = FlowLog::open(Some(dir.path()), AGE, 1 << 30).unwrap();
-        log.append(&[flow(1)]).unwrap();
-        let whole = log.disk_bytes();
-        log.append(&[flow(2)]).unwrap();
-        let end = log.disk_bytes();
-        drop(log);
-        let path = dir.path().join("flows/00000000.log");
-        let bytes = fs::read(&path).unwrap();
-        for cut in [whole, whole + 3, whole + HEAD as u64, end - 1] {
-            fs::write(&path, &bytes[..cut as usize]).unwrap();
-            let log = FlowLog::open(Some(dir.path()), AGE, 1 << 30).unwrap();
-            assert_eq!(scan(&log, 0, u64::MAX), [1], "cut at {cut}");
-            log.append(&[flow(3)]).unwrap();
-            assert_eq!(scan(&log, 0, u64::MAX), [1, 3]);
-        }
-        let mut damaged = bytes.clone();
-        damaged[whole as usize + HEAD] ^= 1;
-        fs::write(&path, &damaged).unwrap();
-        assert_eq!(scan(&FlowLog::open(Some(dir.path()), AGE, 1 << 30).unwrap(), 0, u64::MAX), [1]);
-        fs::write(&path, b"something else").unwrap();
-        assert!(FlowLog::open(Some(dir.path()), AGE, 1 << 30).is_err());
-    }
-
-    #[test]
-    fn memory_is_bounded_and_the_newest_stay() {
-        let log = FlowLog::open(None, AGE, 16 << 20).unwrap();
-        for n in 0..4000u64 {
-            let many: Vec<Flow> =
-                (0..100u64).map(|i| flow((n * 100 + i).wrapping_mul(2_654_435_761) % (1 << 40))).collect();
-            log.append(&many).unwrap();
-        }
-        log.append(&[flow(7)]).unwrap();
-        let total: u64 = log.lock().parts.iter().map(|p| p.len).sum();
-        assert!(total <= (2 << 20) + MAX_FILE / 4, "{total}");
-        assert_eq!(scan(&log, 70, 80).last(), Some(&7));
-    }
-}
+#[path = "flows_tests.rs"]
+mod tests;

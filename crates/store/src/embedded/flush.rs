@@ -1,8 +1,9 @@
 //! Memory segment → segment, and segments → one segment. Both stream: a window of rows is in memory at a time.
 
 use super::memory::{each_key, MemoryView};
+use super::open::{Batches, Open};
 use super::schema::{Col, ALL, WIDE};
-use super::segment::{Batches, Open, Segment, SegmentWriter};
+use super::segment::{Segment, SegmentWriter};
 use super::sidecar::{entry, first_of, Keys};
 use super::spill::Spill;
 use super::view::View;

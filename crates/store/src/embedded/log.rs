@@ -2,11 +2,14 @@
 //! the last second.
 //!
 //! A file is [`MAGIC`], then frames: `length u32 | crc32 u32 | kind u8 | payload` (little endian; the checksum is over
-//! kind and payload). A frame of kind *names* adds texts to the dictionary. A frame of kind *batch* has two Arrow IPC
-//! record batch messages, the columns that searches look at and the others, each as one LZ4 block behind its length.
-//! (The LZ4 of Arrow itself works buffer by buffer, about 60 of them here: half again as dear, and dearer still to
-//! read.) The first frame that is short or does not match its checksum ends the file: it was being written when the
-//! machine stopped.
+//! kind and payload). A frame of kind [`NAMED`] has the texts that are new since the frame before, behind the place of
+//! the first of them in the dictionary, and a batch: two Arrow IPC record batch messages, the columns that searches
+//! look at and the others, each as one LZ4 block behind its length. (The LZ4 of Arrow itself works buffer by buffer,
+//! about 60 of them here: half again as dear, and dearer still to read.) Earlier versions wrote names and batches as
+//! frames of their own; these are still read.
+//!
+//! A frame that does not match its checksum costs itself: reading goes on at the next whole frame. Logs are written by
+//! one process only; the next start reads them and writes a new one. So nothing is ever cut off a log.
 
 use super::schema::{Col, HOT, NARROW};
 use crate::StoreError;
@@ -27,6 +30,13 @@ const MAGIC: &[u8; 8] = b"WSLOG001";
 const HEADER: usize = 9;
 const NAMES: u8 = 1;
 const BATCH: u8 = 2;
+const NAMED: u8 = 3;
+/// Most texts of a log.
+const MAX_NAMES: usize = 1 << 26;
+/// Bytes that are read at a time to find the next whole frame.
+const WINDOW: usize = 1 << 20;
+/// Most bytes whose checksum is computed to find it.
+const MAX_SEARCHED: u64 = 4 << 30;
 /// Longest frame that is accepted when a log is read, bytes.
 const MAX_FRAME: u64 = 256 << 20;
 
@@ -136,21 +146,24 @@ impl Log {
         self.len
     }
 
-    /// Appends new names and a batch; returns where its payload starts. After an error the log is as it was.
-    pub(crate) fn append(&mut self, names: &[Arc<str>], batch: &[u8]) -> Result<u64, StoreError> {
-        let mut out = Vec::with_capacity(batch.len() + 64);
-        if !names.is_empty() {
-            let mut payload = Vec::new();
-            for name in names {
-                payload.extend_from_slice(&(name.len() as u32).to_le_bytes());
-                payload.extend_from_slice(name.as_bytes());
-            }
-            frame(&mut out, NAMES, &payload);
+    /// Appends a batch and its new names, the first of which has the place `base`; returns where the batch starts.
+    /// After an error the log is as it was.
+    pub(crate) fn append(&mut self, base: usize, names: &[Arc<str>], batch: &[u8]) -> Result<u64, StoreError> {
+        let mut payload = Vec::with_capacity(batch.len() + 8 + names.iter().map(|n| n.len() + 4).sum::<usize>());
+        payload.extend_from_slice(&(base as u32).to_le_bytes());
+        payload.extend_from_slice(&[0; 4]);
+        for name in names {
+            payload.extend_from_slice(&(name.len() as u32).to_le_bytes());
+            payload.extend_from_slice(name.as_bytes());
         }
-        let at = self.len + (out.len() + HEADER) as u64;
-        frame(&mut out, BATCH, batch);
+        let names_len = payload.len() - 8;
+        payload[4..8].copy_from_slice(&(names_len as u32).to_le_bytes());
+        payload.extend_from_slice(batch);
+        let at = self.len + (HEADER + 8 + names_len) as u64;
+        let mut out = Vec::with_capacity(payload.len() + HEADER);
+        frame(&mut out, NAMED, &payload);
         if let Err(e) = self.file.write_all_at(&out, self.len) {
-            // The next start would cut the half-written frame anyway. Truncating now only gives the room back early.
+            // The next frame overwrites the half-written one. Truncating now only gives the room back early.
             let _ = self.file.set_len(self.len);
             return Err(super::io("write", &self.path, e));
         }
@@ -160,59 +173,132 @@ impl Log {
 }
 
 /// A frame of an old log.
-pub(crate) enum Replayed {
-    /// Texts that follow those already known.
-    Names(Vec<String>),
-    /// The payload of a batch, and where it starts.
-    Batch(Vec<u8>, u64),
+pub(crate) struct Replayed {
+    /// The place of the first new text; `None`: behind those already known.
+    pub(crate) base: Option<usize>,
+    /// New texts.
+    pub(crate) names: Vec<String>,
+    /// The payload of the batch, and where it starts.
+    pub(crate) batch: Option<(Vec<u8>, u64)>,
 }
 
-/// Reads a log from its start, cuts a torn tail off, and returns the file with the number of bytes that were cut.
-pub(crate) fn replay(
-    path: &Path,
-    visit: &mut dyn FnMut(Replayed) -> Result<(), StoreError>,
-) -> Result<(Arc<File>, u64), StoreError> {
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(|e| super::io("open", path, e))?;
+/// What was wrong with an old log.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Bytes within the log that belong to no whole frame.
+    pub(crate) inside: u64,
+    /// Frames of these, as far as their number can be known.
+    pub(crate) places: u64,
+    /// Bytes behind the last whole frame: a crash cuts off what was being written.
+    pub(crate) torn: u64,
+}
+
+/// Reads a log from its start. `visit` says whether it could use the frame.
+pub(crate) fn replay(path: &Path, visit: &mut dyn FnMut(Replayed) -> bool) -> Result<(Arc<File>, Damage), StoreError> {
+    let file = File::open(path).map_err(|e| super::io("open", path, e))?;
     let size = file.metadata().map_err(|e| super::io("read", path, e))?.len();
-    let read = |at: u64, len: usize| {
-        let mut buf = vec![0; len];
-        file.read_exact_at(&mut buf, at).map(|()| buf).map_err(|e| super::io("read", path, e))
-    };
+    let mut damage = Damage::default();
     let mut at = MAGIC.len() as u64;
     if size < at {
         // The machine stopped before the first byte was safe.
-        return Ok((Arc::new(file), size));
+        return Ok((Arc::new(file), Damage { torn: size, ..damage }));
     }
-    if read(0, MAGIC.len())? != MAGIC {
+    let mut magic = [0; MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).map_err(|e| super::io("read", path, e))?;
+    if &magic != MAGIC {
         return Err(super::corrupt(path, "not a log of this version of wirespan"));
     }
-    while size - at >= HEADER as u64 {
-        let head = read(at, HEADER)?;
-        let len = u64::from(u32::from_le_bytes([head[0], head[1], head[2], head[3]]));
-        let crc = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        let kind = head[8];
-        let body = at + HEADER as u64;
-        if len > MAX_FRAME || size - body < len {
-            break;
+    while at < size {
+        if let Some((kind, payload)) = read_frame(&file, at, size) {
+            let next = at + HEADER as u64 + payload.len() as u64;
+            // Names of earlier versions have no place of their own: a lost frame would shift those behind it.
+            let usable = kind == NAMED || damage.places == 0;
+            if !(usable && parse(kind, payload, at + HEADER as u64).is_some_and(&mut *visit)) {
+                damage.inside += next - at;
+                damage.places += 1;
+            }
+            at = next;
+            continue;
         }
-        let payload = read(body, len as usize)?;
-        let mut actual = crc32fast::Hasher::new();
-        actual.update(&[kind]);
-        actual.update(&payload);
-        if actual.finalize() != crc {
-            break;
+        match next_frame(&file, at, size) {
+            Some(next) => {
+                damage.inside += next - at;
+                damage.places += 1;
+                at = next;
+            }
+            None => {
+                damage.torn = size - at;
+                break;
+            }
         }
-        match kind {
-            NAMES => visit(Replayed::Names(parse_names(&payload).ok_or_else(|| super::corrupt(path, "bad names"))?))?,
-            BATCH => visit(Replayed::Batch(payload, body))?,
-            _ => return Err(super::corrupt(path, "unknown kind of frame; written by a newer wirespan?")),
-        }
-        at = body + len;
     }
-    if at < size {
-        file.set_len(at).map_err(|e| super::io("truncate", path, e))?;
+    Ok((Arc::new(file), damage))
+}
+
+/// The kind and the payload of the frame at a place, if there is a whole one.
+fn read_frame(file: &File, at: u64, size: u64) -> Option<(u8, Vec<u8>)> {
+    let mut head = [0; HEADER];
+    file.read_exact_at(&mut head, at).ok()?;
+    let (len, crc, kind) = header(&head, at, size)?;
+    let mut payload = vec![0; len];
+    file.read_exact_at(&mut payload, at + HEADER as u64).ok()?;
+    let mut actual = crc32fast::Hasher::new();
+    actual.update(&[kind]);
+    actual.update(&payload);
+    (actual.finalize() == crc).then_some((kind, payload))
+}
+
+/// Length, checksum and kind of a header that may be one.
+fn header(head: &[u8], at: u64, size: u64) -> Option<(usize, u32, u8)> {
+    let word = |i: usize| Some(u32::from_le_bytes(head.get(i..i + 4)?.try_into().ok()?));
+    let (len, crc, kind) = (word(0)?, word(4)?, *head.get(8)?);
+    let fits = u64::from(len) <= MAX_FRAME && at + HEADER as u64 + u64::from(len) <= size;
+    (fits && matches!(kind, NAMES | BATCH | NAMED)).then_some((len as usize, crc, kind))
+}
+
+/// The first whole frame behind a place.
+fn next_frame(file: &File, at: u64, size: u64) -> Option<u64> {
+    let mut searched = 0;
+    let mut from = at + 1;
+    while from + HEADER as u64 <= size {
+        let mut window = vec![0; WINDOW.min((size - from) as usize)];
+        if file.read_exact_at(&mut window, from).is_err() {
+            // A place of the disk that cannot be read: look behind it.
+            from += window.len() as u64;
+            continue;
+        }
+        for (i, head) in window.windows(HEADER).enumerate() {
+            let at = from + i as u64;
+            let Some((len, ..)) = header(head, at, size) else { continue };
+            searched += len as u64;
+            if searched > MAX_SEARCHED {
+                return None;
+            }
+            if read_frame(file, at, size).is_some() {
+                return Some(at);
+            }
+        }
+        from += (window.len() + 1 - HEADER.min(window.len())) as u64;
     }
-    Ok((Arc::new(file), size - at))
+    None
+}
+
+fn parse(kind: u8, mut payload: Vec<u8>, body: u64) -> Option<Replayed> {
+    match kind {
+        NAMES => Some(Replayed { base: None, names: parse_names(&payload)?, batch: None }),
+        BATCH => Some(Replayed { base: None, names: Vec::new(), batch: Some((payload, body)) }),
+        _ => {
+            let base = u32::from_le_bytes(*payload.first_chunk()?) as usize;
+            let len = u32::from_le_bytes(payload.get(4..8)?.try_into().ok()?) as usize;
+            let names = parse_names(payload.get(8..8usize.checked_add(len)?)?)?;
+            payload.drain(..8 + len);
+            (base <= MAX_NAMES).then_some(Replayed {
+                base: Some(base),
+                names,
+                batch: Some((payload, body + 8 + len as u64)),
+            })
+        }
+    }
 }
 
 fn parse_names(mut payload: &[u8]) -> Option<Vec<String>> {

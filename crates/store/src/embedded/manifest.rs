@@ -2,6 +2,7 @@
 
 use super::segment::Segment;
 use crate::StoreError;
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -27,18 +28,25 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest of a directory; a directory without one is a new store.
-    pub(crate) fn load(dir: &Path) -> Result<Manifest, StoreError> {
+    /// The manifest of a store without any file.
+    pub(crate) fn new() -> Manifest {
+        Manifest { format: FORMAT, next: 1, ..Manifest::default() }
+    }
+
+    /// Reads the manifest of a directory. `Ok(Err(why))`: it is missing or damaged.
+    pub(crate) fn load(dir: &Path) -> Result<Result<Manifest, String>, StoreError> {
         let path = dir.join("manifest.json");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Manifest { format: FORMAT, next: 1, ..Manifest::default() });
-            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Err("it is missing".into())),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => return Ok(Err(e.to_string())),
             Err(e) => return Err(super::io("read", &path, e)),
         };
         // Check the version first: a newer manifest may have other members.
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| super::corrupt(&path, e))?;
+        let value: serde_json::Value = match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(e) => return Ok(Err(e.to_string())),
+        };
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(f) if f == u64::from(FORMAT) => {}
             Some(f) => {
@@ -50,10 +58,10 @@ impl Manifest {
                     ),
                 ));
             }
-            None => return Err(super::corrupt(&path, "no format version; is this a store of wirespan?")),
+            None => return Ok(Err("no format version".into())),
         }
-        let manifest: Manifest = serde_json::from_value(value).map_err(|e| super::corrupt(&path, e))?;
-        Ok(Manifest { bytes: text.len() as u64, ..manifest })
+        let manifest: Result<Manifest, _> = serde_json::from_value(value);
+        Ok(manifest.map(|m| Manifest { bytes: text.len() as u64, ..m }).map_err(|e| e.to_string()))
     }
 
     /// Replaces the manifest of a directory; durable when this returns.
@@ -77,14 +85,24 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-fn try_lock(file: &File) -> rustix::io::Result<()> {
+fn try_lock(file: &File, how: FlockOperation) -> rustix::io::Result<()> {
     for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(&*file, how) {
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
             other => return other,
         }
     }
     Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Locks the directory against writers, for a process that only reads. `None`: there is no lock file.
+pub(crate) fn lock_to_look(dir: &Path) -> Result<Option<File>, StoreError> {
+    let path = dir.join("lock");
+    match File::open(&path) {
+        Ok(mut file) => held(&mut file, FlockOperation::NonBlockingLockShared, &path).map(|()| Some(file)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(super::io("open", &path, e)),
+    }
 }
 
 /// Locks the directory for this process. The lock is released with the returned file.
@@ -97,9 +115,18 @@ pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
         .truncate(false)
         .open(&path)
         .map_err(|e| super::io("open", &path, e))?;
-    if let Err(e) = try_lock(&file) {
+    held(&mut file, FlockOperation::NonBlockingLockExclusive, &path)?;
+    // The number is only for the message of another process.
+    let _ = file.set_len(0);
+    let _ = write!(file, "{}", std::process::id());
+    Ok(file)
+}
+
+/// Takes the lock. Errors: another process has it, and which.
+fn held(file: &mut File, how: FlockOperation, path: &Path) -> Result<(), StoreError> {
+    if let Err(e) = try_lock(file, how) {
         if e != rustix::io::Errno::WOULDBLOCK {
-            return Err(super::io("lock", &path, e.into()));
+            return Err(super::io("lock", path, e.into()));
         }
         let mut owner = String::new();
         let _ = file.read_to_string(&mut owner);
@@ -107,10 +134,7 @@ pub(crate) fn lock(dir: &Path) -> Result<File, StoreError> {
             std::io::ErrorKind::ResourceBusy,
             format!("process {} is writing to this store; stop it or use another directory", owner.trim()),
         );
-        return Err(super::io("lock", &path, source));
+        return Err(super::io("lock", path, source));
     }
-    // The number is only for the message above.
-    let _ = file.set_len(0);
-    let _ = write!(file, "{}", std::process::id());
-    Ok(file)
+    Ok(())
 }

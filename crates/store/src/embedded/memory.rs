@@ -11,6 +11,7 @@ use super::view::View;
 use crate::{StoreError, TimeRange};
 use arrow_array::{RecordBatch, StringArray};
 use arrow_schema::ArrowError;
+use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -79,7 +80,12 @@ impl KeyIndex {
 }
 
 enum Bytes {
-    Log { at: u64, len: usize },
+    /// In the log, with the checksums of its two parts.
+    Log {
+        at: u64,
+        len: usize,
+        crcs: [u32; 2],
+    },
     Memory(Vec<u8>),
 }
 
@@ -123,19 +129,7 @@ impl MemoryView {
     pub(crate) fn narrow(&self, chunk: &Chunk, columns: Option<&[Col]>) -> Result<RecordBatch, StoreError> {
         let broken = |e| super::broken("log", e);
         let hot_only = columns.is_some_and(|c| c.iter().all(|c| (*c as usize) < HOT));
-        let len = if hot_only { chunk.hot } else { chunk.len() };
-        let read;
-        let bytes = match (&chunk.bytes, &self.file) {
-            (Bytes::Memory(bytes), _) => &bytes[..len],
-            (Bytes::Log { at, .. }, Some(file)) => {
-                let mut bytes = vec![0; len];
-                file.read_exact_at(&mut bytes, *at)
-                    .map_err(|source| StoreError::Io { context: "read the log".into(), source })?;
-                read = bytes;
-                &read[..]
-            }
-            (Bytes::Log { .. }, None) => return Err(super::broken("log", "a chunk has lost its file")),
-        };
+        let bytes = self.bytes(chunk, hot_only)?;
         let (hot, cold) = (&bytes[4..chunk.hot], &bytes[chunk.hot..]);
         if hot_only {
             return log::read_block(hot, true, columns).map_err(broken);
@@ -150,6 +144,25 @@ impl MemoryView {
         log::beside(&hot.map_err(broken)?, &cold.map_err(broken)?).map_err(broken)
     }
 
+    /// Encoded bytes of a chunk, or of its hot columns, checked if they come from the log.
+    fn bytes<'a>(&self, chunk: &'a Chunk, hot_only: bool) -> Result<Cow<'a, [u8]>, StoreError> {
+        let len = if hot_only { chunk.hot } else { chunk.len() };
+        match (&chunk.bytes, &self.file) {
+            (Bytes::Memory(bytes), _) => Ok(bytes[..len].into()),
+            (Bytes::Log { at, crcs, .. }, Some(file)) => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, *at)
+                    .map_err(|source| StoreError::Io { context: "read the log".into(), source })?;
+                let (hot, cold) = bytes.split_at(chunk.hot);
+                if crc32fast::hash(hot) != crcs[0] || !(hot_only || crc32fast::hash(cold) == crcs[1]) {
+                    return Err(super::broken("log", format!("the batch at {at} does not match its checksum")));
+                }
+                Ok(bytes.into())
+            }
+            (Bytes::Log { .. }, None) => Err(super::broken("log", "a chunk has lost its file")),
+        }
+    }
+
     /// Columns of a chunk, names as dictionaries.
     pub(crate) fn wide(&self, chunk: &Chunk, columns: Option<&[Col]>) -> Result<RecordBatch, StoreError> {
         self.widen(&self.narrow(chunk, columns)?)
@@ -160,16 +173,26 @@ impl MemoryView {
         encode::widen(batch, &self.texts).map_err(|e| super::broken("log", e))
     }
 
+    /// The same without the chunks that can no longer be read; with the number of spans that are lost with them.
+    pub(crate) fn intact(&self) -> (MemoryView, usize) {
+        let mut view = self.clone();
+        view.chunks.retain(|chunk| self.bytes(chunk, false).is_ok());
+        let lost = self.rows() - view.rows();
+        (view, lost)
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.chunks.iter().map(|c| c.rows).sum()
     }
 
-    /// Spans that have one of the keys and start in the range. Stops when `found` returns false.
+    /// Spans that have one of the keys and start in the range. Stops when `found` returns false. `lost` decides about a
+    /// chunk that cannot be read.
     pub(crate) fn find(
         &self,
         keys: &[Key],
         range: TimeRange,
+        lost: &mut dyn FnMut(StoreError) -> Result<(), StoreError>,
         found: &mut dyn FnMut(Arc<Span>) -> bool,
     ) -> Result<bool, StoreError> {
         let mut rows = Vec::new();
@@ -181,7 +204,14 @@ impl MemoryView {
             }
             rows.sort_unstable();
             rows.dedup();
-            let mut view = View::new(&self.wide(chunk, None)?);
+            let batch = match self.wide(chunk, None) {
+                Ok(batch) => batch,
+                Err(e) => {
+                    lost(e)?;
+                    continue;
+                }
+            };
+            let mut view = View::new(&batch);
             for row in &rows {
                 let span = view.span(usize::from(*row));
                 if super::has_key(&span, keys, range) && !found(Arc::new(span)) {
@@ -238,8 +268,8 @@ impl Memory {
         let hot = log::hot_len(&payload).unwrap_or(len);
         let bytes = match &mut self.log {
             None => Bytes::Memory(payload),
-            Some(log) => match log.append(self.names.since(self.logged), &payload) {
-                Ok(at) => Bytes::Log { at, len },
+            Some(log) => match log.append(self.logged, self.names.since(self.logged), &payload) {
+                Ok(at) => Bytes::Log { at, len, crcs: crcs(&payload, hot) },
                 Err(e) => {
                     self.names.truncate(self.logged);
                     return Err(e);
@@ -261,24 +291,24 @@ impl Memory {
         self.chunks.push(Arc::new(chunk));
     }
 
-    /// Rebuilds a memory segment from a log that was left behind; returns it with the number of bytes cut off its end.
-    pub(crate) fn replay(path: &std::path::Path) -> Result<(MemoryView, u64), StoreError> {
+    /// Rebuilds a memory segment from a log that was left behind; returns it with what was wrong with the log.
+    pub(crate) fn replay(path: &std::path::Path) -> Result<(MemoryView, log::Damage), StoreError> {
         let mut memory = Memory::new(None)?;
-        let (file, cut) = log::replay(path, &mut |frame| {
-            match frame {
-                log::Replayed::Names(names) => names.iter().for_each(|n| {
-                    memory.names.id(n);
-                }),
-                log::Replayed::Batch(payload, at) => {
-                    let texts = memory.names.array();
-                    memory.add(rebuild(&payload, at, &texts).map_err(|e| super::corrupt(path, e))?);
+        let (file, damage) = log::replay(path, &mut |frame| {
+            memory.names.replay(frame.base.unwrap_or(memory.names.len()), frame.names);
+            let Some((payload, at)) = frame.batch else { return true };
+            let texts = memory.names.array();
+            match rebuild(&payload, at, &texts) {
+                Ok(chunk) => {
+                    memory.add(chunk);
+                    true
                 }
+                Err(_) => false,
             }
-            Ok(())
         })?;
         let mut view = memory.view();
         view.file = Some(file);
-        Ok((view, cut))
+        Ok((view, damage))
     }
 
     /// The snapshot that queries see now.
@@ -289,6 +319,12 @@ impl Memory {
             file: self.log.as_ref().map(|l| l.file.clone()),
         }
     }
+}
+
+/// Checksums of the two parts of a payload.
+fn crcs(payload: &[u8], hot: usize) -> [u32; 2] {
+    let (hot, cold) = payload.split_at(hot.min(payload.len()));
+    [crc32fast::hash(hot), crc32fast::hash(cold)]
 }
 
 /// The chunk of a batch found in a log.
@@ -314,7 +350,7 @@ fn rebuild(payload: &[u8], at: u64, texts: &Arc<StringArray>) -> Result<Chunk, A
         starts: (first, last),
         longest_ns,
         index: KeyIndex::new(&mut keys),
-        bytes: Bytes::Log { at, len: payload.len() },
+        bytes: Bytes::Log { at, len: payload.len(), crcs: crcs(payload, hot) },
         hot,
     })
 }

@@ -8,7 +8,9 @@
 //! Two threads work in the background: one writes and syncs the log, the other turns full memory segments into files,
 //! merges and drops them.
 
+mod age;
 mod attrs;
+mod damage;
 mod encode;
 mod flows;
 mod flush;
@@ -16,24 +18,30 @@ mod log;
 mod manifest;
 mod memory;
 mod names;
+mod open;
 mod options;
 mod pages;
 mod query;
 mod read;
+mod recover;
 mod schema;
 mod segment;
 mod sidecar;
 mod spill;
 mod state;
+mod sums;
 mod view;
 mod worker;
 
 pub use options::Options;
 
 use crate::{Field, Query, Store, StoreError, StoreStatus, TimeRange};
+use age::Age;
+use damage::Damage;
 use flows::FlowLog;
 use memory::Memory;
-use segment::Open;
+use open::Open;
+use segment::Segment;
 use state::State;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -63,6 +71,8 @@ struct Inner {
     /// Signals that a memory segment has become a file, or could not become one.
     flushed: Condvar,
     open: Mutex<VecDeque<(u64, Arc<Open>)>>,
+    damage: Arc<Damage>,
+    age: Arc<Age>,
     closing: AtomicBool,
     /// Wakes the log thread when the store closes.
     closed: Condvar,
@@ -80,9 +90,7 @@ impl Embedded {
     pub fn open(dir: &Path, options: Options) -> Result<Embedded, StoreError> {
         std::fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
         let lock = manifest::lock(dir)?;
-        let state = State::recover(dir)?;
-        let flows = FlowLog::open(Some(dir), options.max_age, options.max_bytes)?;
-        let inner = Arc::new(Inner::new(Some(dir.to_owned()), options, state, flows, Some(lock)));
+        let inner = Arc::new(Inner::of_dir(dir, options, Some(lock), None)?);
         let threads = [("store-log", worker::log as fn(&Inner)), ("store-flush", worker::flush)]
             .into_iter()
             .map(|(name, run)| {
@@ -94,15 +102,30 @@ impl Embedded {
         Ok(Embedded { inner, threads })
     }
 
+    /// Opens the store of a directory only to look at it: no file is changed, nothing is dropped by age or size, and
+    /// [`Store::append`] refuses. The directory may be read-only.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the directory cannot be read, or another process writes to it; [`StoreError::Corrupt`] if
+    /// it is no store.
+    pub fn look(dir: &Path) -> Result<Embedded, StoreError> {
+        let lock = manifest::lock_to_look(dir)?;
+        let why = format!("{} is only looked at", dir.display());
+        let inner = Inner::of_dir(dir, Options::default(), lock, Some(why))?;
+        Ok(Embedded { inner: Arc::new(inner), threads: Vec::new() })
+    }
+
     /// A store without a directory, for tests and for captures that are only looked at. It forgets its oldest spans
     /// when they exceed [`Options::max_bytes`]; their age does not matter.
     ///
     /// # Errors
     /// None that depend on the machine.
     pub fn memory(options: Options) -> Result<Embedded, StoreError> {
+        let (age, damage) = (Arc::new(Age::new(None)), Arc::new(Damage::default()));
+        let flows = FlowLog::open(None, &options, &age, &damage, false)?;
         let state = State::new(Memory::new(None)?);
-        let flows = FlowLog::open(None, options.max_age, options.max_bytes)?;
-        Ok(Embedded { inner: Arc::new(Inner::new(None, options, state, flows, None)), threads: Vec::new() })
+        let inner = Inner::new(None, options, state, flows, None, age, damage);
+        Ok(Embedded { inner: Arc::new(inner), threads: Vec::new() })
     }
 
     /// Turns everything in memory into segments, and merges small ones; returns when this is done.
@@ -127,6 +150,9 @@ impl Drop for Embedded {
         for thread in self.threads.drain(..) {
             // The panic was reported already by the thread itself.
             let _ = thread.join();
+        }
+        if self.inner.lock().looked_at.is_some() {
+            return;
         }
         if let Err(e) = self.inner.sync().and(self.inner.flows.sync()) {
             tracing::warn!("the last spans may be lost: {e}");
@@ -158,8 +184,9 @@ impl Store for Embedded {
         self.inner.scan(range, Some(schema::OUTLINE_COLUMNS), visit)
     }
     fn append_flows(&self, flows: &[Flow]) -> Result<(), StoreError> {
-        if self.inner.dir.is_some() {
-            self.inner.check_space()?;
+        let stopped = self.inner.lock().stopped().cloned();
+        if let Some(why) = stopped {
+            return Err(StoreError::Stopped(why));
         }
         self.inner.flows.append(flows)
     }
@@ -167,17 +194,46 @@ impl Store for Embedded {
         self.inner.flows.scan(range, visit)
     }
     fn flush(&self) -> Result<(), StoreError> {
+        if self.inner.lock().looked_at.is_some() {
+            return Ok(());
+        }
         self.inner.sync().and(self.inner.flows.sync())
     }
     fn status(&self) -> StoreStatus {
         let mut status = self.inner.lock().status();
         status.disk_bytes += self.inner.flows.disk_bytes();
+        status.damaged = self.inner.damage.list();
         status
     }
 }
 
 impl Inner {
-    fn new(dir: Option<PathBuf>, options: Options, state: State, flows: FlowLog, lock: Option<std::fs::File>) -> Inner {
+    /// The store of a directory; `looked_at` says why nothing is written, if that is so.
+    fn of_dir(
+        dir: &Path,
+        options: Options,
+        lock: Option<std::fs::File>,
+        looked_at: Option<String>,
+    ) -> Result<Inner, StoreError> {
+        let damage = Arc::new(Damage::default());
+        let mut state = recover::recover(dir, &damage, looked_at.is_some())?;
+        let chunks = state.frozen.iter().flat_map(|f| &f.view.chunks).map(|c| c.starts.1);
+        let newest = state.segments.iter().map(|s| s.last_ns).chain(chunks).max();
+        let age = Arc::new(Age::new(newest));
+        let flows = FlowLog::open(Some(dir), &options, &age, &damage, looked_at.is_some())?;
+        state.looked_at = looked_at;
+        Ok(Inner::new(Some(dir.to_owned()), options, state, flows, lock, age, damage))
+    }
+
+    fn new(
+        dir: Option<PathBuf>,
+        options: Options,
+        state: State,
+        flows: FlowLog,
+        lock: Option<std::fs::File>,
+        age: Arc<Age>,
+        damage: Arc<Damage>,
+    ) -> Inner {
         Inner {
             dir,
             options,
@@ -186,6 +242,8 @@ impl Inner {
             work: Condvar::new(),
             flushed: Condvar::new(),
             open: Mutex::new(VecDeque::new()),
+            damage,
+            age,
             closing: AtomicBool::new(false),
             closed: Condvar::new(),
             _lock: lock,
@@ -202,7 +260,8 @@ impl Inner {
     }
 
     /// An open segment; the least recently used is closed when there are too many.
-    fn segment(&self, dir: &Path, id: u64) -> Result<Arc<Open>, StoreError> {
+    fn segment(&self, dir: &Path, segment: &Segment) -> Result<Arc<Open>, StoreError> {
+        let id = segment.id;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = open.iter().position(|(i, _)| *i == id) {
             if let Some(entry) = open.remove(at) {
@@ -212,15 +271,21 @@ impl Inner {
             }
         }
         drop(open);
-        let segment = Arc::new(Open::new(dir, id)?);
+        let segment = Arc::new(Open::new(dir, segment, self.damage.clone())?);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.push_front((id, segment.clone()));
         open.truncate(OPEN_SEGMENTS);
         Ok(segment)
     }
 
-    fn forget(&self, ids: &[u64]) {
+    /// Removes the files of segments that count no more.
+    fn remove(&self, dir: &Path, ids: &[u64]) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| !ids.contains(id));
+        for id in ids {
+            segment::remove(dir, *id);
+            let paths = [segment::data_path(dir, *id), segment::keys_path(dir, *id), segment::sums_path(dir, *id)];
+            paths.iter().for_each(|path| self.damage.forget(path));
+        }
     }
 }
 

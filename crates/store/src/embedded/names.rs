@@ -5,6 +5,9 @@ use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Stands for a text that a damaged frame of the log had.
+const LOST: &str = "(lost)";
+
 /// Texts of one memory segment and their integers, in the order of their first use.
 #[derive(Default)]
 pub(crate) struct Names {
@@ -40,6 +43,21 @@ impl Names {
         self.bytes += 32;
         self.addresses.insert(ip, id);
         id
+    }
+
+    /// Adds texts at their own places, as a log has them. Places that no frame filled get a text that says so.
+    pub(crate) fn replay(&mut self, base: usize, texts: Vec<String>) {
+        while self.texts.len() < base {
+            self.bytes += 64;
+            self.texts.push(LOST.into());
+        }
+        for text in texts {
+            let text: Arc<str> = text.into();
+            self.bytes += text.len() + 64;
+            self.ids.insert(text.clone(), self.texts.len() as u32);
+            self.texts.push(text);
+        }
+        self.array = None;
     }
 
     /// Number of texts.

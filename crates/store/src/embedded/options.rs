@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Options {
     /// Segments whose newest span is older are dropped.
     pub max_age: Duration,
-    /// Oldest segments are dropped when all files together are larger, bytes.
+    /// Most that all files take together, bytes, logs included. Oldest segments are dropped before it is reached.
     pub max_bytes: u64,
     /// A memory segment becomes a file at this number of spans.
     pub flush_rows: usize,
@@ -16,6 +16,8 @@ pub struct Options {
     pub flush_memory_bytes: usize,
     /// A memory segment also becomes a file at this age.
     pub flush_interval: Duration,
+    /// Longest time that an append waits for segments that are not written as fast as spans arrive.
+    pub patience: Duration,
     /// At most this much is lost in a crash. The log is written and synced twice as often.
     pub sync_interval: Duration,
     /// Segments with less than half of this many spans are merged with their neighbours, up to this many.
@@ -34,6 +36,7 @@ impl Default for Options {
             flush_rows: 256 * 1024,
             flush_memory_bytes: 24 << 20,
             flush_interval: Duration::from_secs(60),
+            patience: Duration::from_secs(5),
             sync_interval: Duration::from_secs(1),
             merge_rows: 256 * 1024,
             merge_count: 8,

@@ -1,10 +1,12 @@
 //! Queries: over the tail, the memory segments and the segments, newest first.
 
 use super::attrs;
+use super::damage::is_damage;
 use super::memory::{Chunk, MemoryView};
+use super::open::{Open, Page};
 use super::query::{Best, Filter};
 use super::schema::{Col, NameKey, PAGE_ROWS};
-use super::segment::{Open, Page, Segment};
+use super::segment::{self, Segment};
 use super::view::View;
 use super::Inner;
 use crate::{Field, Order, Query, StoreError, TimeRange};
@@ -12,6 +14,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use wirespan_model::{Key, Span};
 
@@ -42,7 +45,7 @@ enum Source {
 }
 
 impl Inner {
-    fn snapshot(&self, range: TimeRange, tail: impl Fn(&[Arc<Span>], &[(Key, u16)]) -> Vec<Arc<Span>>) -> Snapshot {
+    fn snapshot(&self, range: TimeRange, tail: impl Fn(&[Arc<Span>], &[(Key, u32)]) -> Vec<Arc<Span>>) -> Snapshot {
         let mut state = self.lock();
         let tail = tail(&state.tail, &state.tail_keys);
         let memory =
@@ -54,12 +57,29 @@ impl Inner {
         Snapshot { tail, memory, segments }
     }
 
-    /// Opens a segment of a snapshot; `None` if it was merged or dropped meanwhile.
-    fn open_segment(&self, id: u64) -> Result<Option<Arc<Open>>, StoreError> {
+    /// Opens a segment of a snapshot; `None` if it was merged or dropped meanwhile, or cannot be read.
+    fn open_segment(&self, segment: &Segment) -> Result<Option<Arc<Open>>, StoreError> {
         let Some(dir) = &self.dir else { return Ok(None) };
-        match self.segment(dir, id) {
+        match self.segment(dir, segment) {
             Ok(open) => Ok(Some(open)),
-            Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) if is_damage(&e) => {
+                if self.lock().segments.iter().any(|s| s.id == segment.id) {
+                    self.damage.report(&segment::data_path(dir, segment.id), &e);
+                }
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What was read of a chunk; `None` if the log has lost it.
+    fn readable<T>(&self, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(e) if is_damage(&e) => {
+                self.damage.report(Path::new("log"), &e);
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
@@ -72,10 +92,10 @@ impl Inner {
             return Ok(Vec::new());
         }
         let snapshot = self.snapshot(range, |tail, tail_keys| {
-            let mut rows: Vec<u16> =
+            let mut rows: Vec<u32> =
                 tail_keys.iter().filter(|(k, _)| keys.binary_search(k).is_ok()).map(|(_, row)| *row).collect();
             rows.dedup();
-            rows.into_iter().map(|row| tail[usize::from(row)].clone()).collect()
+            rows.into_iter().map(|row| tail[row as usize].clone()).collect()
         });
         let mut seen = FxHashSet::default();
         let mut out = Vec::new();
@@ -88,13 +108,13 @@ impl Inner {
         let in_range = |s: &Span| range.from_ns <= s.start_ns && s.start_ns < range.to_ns;
         let mut more = snapshot.tail.into_iter().filter(|s| in_range(s)).all(&mut found);
         for view in snapshot.memory {
-            more = more && view.find(&keys, range, &mut found)?;
+            more = more && view.find(&keys, range, &mut |e| self.readable::<()>(Err(e)).map(drop), &mut found)?;
         }
         for segment in snapshot.segments {
             if !more {
                 break;
             }
-            if let Some(open) = self.open_segment(segment.id)? {
+            if let Some(open) = self.open_segment(&segment)? {
                 more = open.find(&keys, range, &mut found)?;
             }
         }
@@ -121,7 +141,7 @@ impl Inner {
                 if !may || !best.wants(top(chunk.starts.1, chunk.longest_ns)) {
                     continue;
                 }
-                let batch = view.wide(chunk, Some(filter.columns()))?;
+                let Some(batch) = self.readable(view.wide(chunk, Some(filter.columns())))? else { continue };
                 let floor = best.floor();
                 filter.rows(&batch, floor, &mut |row, rank| best.offer(rank, sources.len(), row));
                 sources.push(Source::Chunk(view.clone(), chunk.clone()));
@@ -132,12 +152,12 @@ impl Inner {
             if !may || !best.wants(top(segment.last_ns, segment.longest_ns)) {
                 continue;
             }
-            if let Some(open) = self.open_segment(segment.id)? {
+            if let Some(open) = self.open_segment(&segment)? {
                 search_segment(&open, query, &filter, sources.len(), &mut best)?;
                 sources.push(Source::Segment(open));
             }
         }
-        fetch(best, &sources, &snapshot.tail)
+        self.fetch(best, &sources, &snapshot.tail)
     }
 
     /// Visits the spans of a range, with some columns or with all.
@@ -172,19 +192,18 @@ impl Inner {
     ) -> Result<(), StoreError> {
         for view in &snapshot.memory {
             for chunk in view.chunks.iter().rev().filter(|c| c.overlaps(range)) {
-                if !visit(&view.wide(chunk, columns)?) {
+                let Some(batch) = self.readable(view.wide(chunk, columns))? else { continue };
+                if !visit(&batch) {
                     return Ok(());
                 }
             }
         }
         for segment in snapshot.segments {
-            let Some(open) = self.open_segment(segment.id)? else { continue };
+            let Some(open) = self.open_segment(&segment)? else { continue };
             for pages in open.pages(range).chunk_by(|a, b| a.group == b.group).rev_groups() {
                 let rows = ranges(&pages);
-                for batch in open.read(pages[0].group, Some(&rows), columns, 4 * PAGE_ROWS)? {
-                    if !visit(&batch?) {
-                        return Ok(());
-                    }
+                if !open.each(pages[0].group, &rows, columns, 4 * PAGE_ROWS, &mut |_, batch| visit(batch))? {
+                    return Ok(());
                 }
             }
         }
@@ -254,6 +273,28 @@ impl Inner {
         values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         Ok(values.into_iter().take(limit).map(|(value, _)| value).collect())
     }
+
+    /// Second pass of a search: the whole spans, best first.
+    fn fetch(&self, best: Best, sources: &[Source], tail: &[Arc<Span>]) -> Result<Vec<Arc<Span>>, StoreError> {
+        let winners = best.into_sorted();
+        let mut out: Vec<Option<Arc<Span>>> = vec![None; winners.len()];
+        // (source, row, place in the answer)
+        let mut wanted: Vec<(usize, usize, usize)> =
+            winners.into_iter().enumerate().map(|(i, (_, s, r))| (s, r, i)).collect();
+        wanted.sort_unstable();
+        for rows in wanted.chunk_by(|a, b| a.0 == b.0) {
+            match &sources[rows[0].0] {
+                Source::Tail => rows.iter().for_each(|(_, row, i)| out[*i] = Some(tail[*row].clone())),
+                Source::Chunk(view, chunk) => {
+                    let Some(batch) = self.readable(view.wide(chunk, None))? else { continue };
+                    let mut view = View::new(&batch);
+                    rows.iter().for_each(|(_, row, i)| out[*i] = Some(Arc::new(view.span(*row))));
+                }
+                Source::Segment(open) => fetch_rows(open, rows, &mut out)?,
+            }
+        }
+        Ok(out.into_iter().flatten().collect())
+    }
 }
 
 /// Groups of a `chunk_by`, last first.
@@ -300,60 +341,38 @@ fn search_segment(
             let inside = filter.contains(group[0].times);
             let columns = if inside { filter.columns_inside() } else { filter.columns() };
             let rows = ranges(group);
-            // Places, within the group, of the rows that the read returns.
-            let mut places = rows.iter().cloned().flatten();
             let base = open.group_start(group[0].group);
-            for batch in open.read(group[0].group, Some(&rows), Some(columns), SEARCH_ROWS)? {
-                let batch = batch?;
-                let at: Vec<usize> = places.by_ref().take(batch.num_rows()).collect();
+            open.each(group[0].group, &rows, Some(columns), SEARCH_ROWS, &mut |at, batch| {
                 let floor = best.floor();
-                filter.rows(&batch, floor, &mut |row, rank| best.offer(rank, source, base + at[row]));
-            }
+                filter.rows(batch, floor, &mut |row, rank| best.offer(rank, source, base + at[row]));
+                true
+            })?;
         }
     }
     Ok(())
 }
 
-/// Second pass: the whole spans, best first.
-fn fetch(best: Best, sources: &[Source], tail: &[Arc<Span>]) -> Result<Vec<Arc<Span>>, StoreError> {
-    let winners = best.into_sorted();
-    let mut out: Vec<Option<Arc<Span>>> = vec![None; winners.len()];
-    // (source, row, place in the answer)
-    let mut wanted: Vec<(usize, usize, usize)> =
-        winners.into_iter().enumerate().map(|(i, (_, s, r))| (s, r, i)).collect();
-    wanted.sort_unstable();
-    for rows in wanted.chunk_by(|a, b| a.0 == b.0) {
-        match &sources[rows[0].0] {
-            Source::Tail => rows.iter().for_each(|(_, row, i)| out[*i] = Some(tail[*row].clone())),
-            Source::Chunk(view, chunk) => {
-                let mut view = View::new(&view.wide(chunk, None)?);
-                rows.iter().for_each(|(_, row, i)| out[*i] = Some(Arc::new(view.span(*row))));
-            }
-            Source::Segment(open) => {
-                let mut rows = rows.iter().peekable();
-                for group in 0..open.group_count() {
-                    let (from, to) = (open.group_start(group), open.group_start(group + 1));
-                    let mut ranges = Vec::new();
-                    let mut places = Vec::new();
-                    while let Some((_, row, i)) = rows.next_if(|(_, row, _)| *row < to) {
-                        ranges.push(row - from..row - from + 1);
-                        places.push(*i);
-                    }
-                    if ranges.is_empty() {
-                        continue;
-                    }
-                    let mut places = places.into_iter();
-                    for batch in open.read(group, Some(&ranges), None, PAGE_ROWS)? {
-                        let mut view = View::new(&batch?);
-                        for row in 0..view.rows() {
-                            if let Some(i) = places.next() {
-                                out[i] = Some(Arc::new(view.span(row)));
-                            }
-                        }
-                    }
+/// Fetches rows of a segment: each has its row and its place in the answer.
+fn fetch_rows(open: &Open, rows: &[(usize, usize, usize)], out: &mut [Option<Arc<Span>>]) -> Result<(), StoreError> {
+    let mut rows = rows.iter().peekable();
+    for group in 0..open.group_count() {
+        let (from, to) = (open.group_start(group), open.group_start(group + 1));
+        let wanted: Vec<(usize, usize)> = std::iter::from_fn(|| rows.next_if(|(_, row, _)| *row < to))
+            .map(|(_, row, place)| (row - from, *place))
+            .collect();
+        let ranges: Vec<Range<usize>> = wanted.iter().map(|(row, _)| *row..row + 1).collect();
+        if ranges.is_empty() {
+            continue;
+        }
+        open.each(group, &ranges, None, PAGE_ROWS, &mut |at, batch| {
+            let mut view = View::new(batch);
+            for (row, at) in at.iter().enumerate() {
+                if let Ok(i) = wanted.binary_search_by_key(at, |(row, _)| *row) {
+                    out[wanted[i].1] = Some(Arc::new(view.span(row)));
                 }
             }
-        }
+            true
+        })?;
     }
-    Ok(out.into_iter().flatten().collect())
+    Ok(())
 }

@@ -6,10 +6,9 @@
 //! group's first number and the place of its bits, so that a look-up reads the directory and one or two groups.
 
 use super::memory::hash32;
+use super::sums::{Checked, Sums};
 use crate::StoreError;
-use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use wirespan_model::{Key, KeyKind};
 
@@ -221,7 +220,7 @@ struct Table {
 
 /// A sidecar, open.
 pub(crate) struct Sidecar {
-    file: File,
+    file: Checked,
     hash_bits: u32,
     block_bits: u32,
     tables: [Table; KINDS],
@@ -230,11 +229,11 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     /// Opens a sidecar; its header is checked.
-    pub(crate) fn open(path: &Path) -> Result<Sidecar, StoreError> {
-        let file = File::open(path).map_err(|e| super::io("open", path, e))?;
+    pub(crate) fn open(path: &Path, sums: Option<&Sums>) -> Result<Sidecar, StoreError> {
+        let file = Checked::open(path, sums)?;
         let mut header = [0; MAGIC.len() + 8 + KINDS * TABLE];
         file.read_exact_at(&mut header, 0).map_err(|e| super::io("read", path, e))?;
-        let end = file.metadata().map_err(|e| super::io("read", path, e))?.len().saturating_sub(4);
+        let end = file.len().saturating_sub(4);
         let (magic, rest) = header.split_at(MAGIC.len());
         if magic != MAGIC {
             return Err(super::corrupt(path, "not a key sidecar of this version of wirespan"));
@@ -339,6 +338,7 @@ mod tests {
     use super::super::spill::Spill;
     use super::*;
     use proptest::prelude::*;
+    use std::fs::File;
 
     proptest! {
         #[test]
@@ -354,7 +354,7 @@ mod tests {
                 spill.push(kind(*k), entry(hash32(value(*v)), *row)).unwrap();
             }
             write(&mut File::create(&path).unwrap(), 100_000, &spill).unwrap();
-            let sidecar = Sidecar::open(&path).unwrap();
+            let sidecar = Sidecar::open(&path, None).unwrap();
             for (k, v, row) in &keys {
                 let blocks = sidecar.blocks(&[Key { kind: kind(*k), value: value(*v) }]).unwrap();
                 prop_assert!(blocks.contains(&(row >> BLOCK_SHIFT)));
@@ -373,7 +373,7 @@ mod tests {
         let bytes = write(&mut File::create(&path).unwrap(), 100_000, &spill).unwrap();
         assert_eq!(bytes, std::fs::metadata(&path).unwrap().len());
         assert!(bytes < 100_000 * 3, "{bytes} bytes");
-        let sidecar = Sidecar::open(&path).unwrap();
+        let sidecar = Sidecar::open(&path, None).unwrap();
         let strangers = (1_000_000..1_010_000u64)
             .filter(|v| !sidecar.blocks(&[Key { kind: KeyKind::Wire, value: *v }]).unwrap().is_empty())
             .count();

@@ -3,20 +3,20 @@
 use super::log::Log;
 use super::manifest::Manifest;
 use super::memory::{pack, Memory, MemoryView, CHUNK_ROWS};
-use super::segment::{self, Segment};
-use super::{io, Inner};
+use super::segment::Segment;
+use super::Inner;
 use crate::{StoreError, StoreStatus};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wirespan_model::{Key, Span};
 
 /// Full memory segments that may wait to become files.
 const MAX_FROZEN: usize = 2;
-/// How long an append waits for them.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Why spans are refused when the flusher is too slow.
+const BEHIND: &str = "segments are not written as fast as spans arrive";
 /// Text of the spans of a tail, bytes, at which it becomes a chunk early.
 const TAIL_BYTES: usize = 2 << 20;
 
@@ -34,7 +34,7 @@ pub(crate) struct Frozen {
 pub(crate) struct State {
     /// Spans that are not encoded yet, with their keys.
     pub(crate) tail: Vec<Arc<Span>>,
-    pub(crate) tail_keys: Vec<(Key, u16)>,
+    pub(crate) tail_keys: Vec<(Key, u32)>,
     /// The same keys, packed for the index.
     packed: Vec<u64>,
     tail_bytes: usize,
@@ -49,9 +49,14 @@ pub(crate) struct State {
     pub(crate) log_trouble: Option<String>,
     /// Why segments cannot be written.
     pub(crate) flush_trouble: Option<String>,
+    /// Why the directory is only looked at, if it is.
+    pub(crate) looked_at: Option<String>,
+    /// Whether segments are not written as fast as spans arrive.
+    pub(crate) behind: bool,
+    pub(crate) refused: u64,
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     /// Segments that were merged into others, and when. Older queries may still open their files.
-    pub(crate) merged: Vec<(Instant, u64)>,
+    pub(crate) merged: Vec<(Instant, Segment)>,
     /// Logs with bytes that may not be on the disk yet.
     pub(crate) unsynced: Vec<Arc<File>>,
 }
@@ -72,77 +77,33 @@ impl State {
             manifest: Manifest::default(),
             log_trouble: None,
             flush_trouble: None,
+            looked_at: None,
+            behind: false,
+            refused: 0,
             dropped: BTreeMap::new(),
             merged: Vec::new(),
             unsynced: Vec::new(),
         }
     }
 
-    /// The state that a directory describes. Leftovers of a crash are removed, logs are taken over.
-    pub(crate) fn recover(dir: &Path) -> Result<State, StoreError> {
-        let mut manifest = Manifest::load(dir)?;
-        let mut logs = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(|e| io("list", dir, e))? {
-            let name = entry.map_err(|e| io("list", dir, e))?.file_name();
-            let Some((kind, id)) = parse_name(&name.to_string_lossy()) else { continue };
-            manifest.next = manifest.next.max(id + 1);
-            match kind {
-                "log" if id >= manifest.first_log => logs.push(id),
-                "log" => drop(std::fs::remove_file(log_path(dir, id))),
-                _ if manifest.segments.iter().any(|s| s.id == id) => {}
-                _ => segment::remove(dir, id),
-            }
-        }
-        for s in &manifest.segments {
-            for path in [segment::data_path(dir, s.id), segment::keys_path(dir, s.id)] {
-                path.metadata().map_err(|e| io("read", &path, e))?;
-            }
-        }
-        logs.sort_unstable();
-        let mut frozen = VecDeque::new();
-        for id in logs {
-            let path = log_path(dir, id);
-            let (view, cut) = Memory::replay(&path)?;
-            if cut > 0 {
-                tracing::info!("{}: {cut} bytes that were being written at the crash were cut off", path.display());
-            }
-            let rows = view.rows();
-            if rows == 0 {
-                std::fs::remove_file(&path).map_err(|e| io("remove", &path, e))?;
-                continue;
-            }
-            let data_bytes = view.chunks.iter().map(|c| c.len() as u64).sum();
-            let file = Arc::new(File::open(&path).map_err(|e| io("open", &path, e))?);
-            frozen.push_back(Arc::new(Frozen { view, rows, data_bytes, log_id: id, log: Some((path, file)) }));
-        }
-        let id = manifest.next;
-        manifest.next += 1;
-        let log = Log::create(&log_path(dir, id))?;
-        manifest.save(dir)?;
-        let mut state = State::new(Memory::new(Some(log))?);
-        state.active_id = id;
-        state.frozen = frozen;
-        state.segments = Arc::new(manifest.segments.clone());
-        state.manifest = manifest;
-        Ok(state)
-    }
-
-    /// Turns the tail into a chunk. After an error the tail is as it was.
+    /// Turns the tail into chunks. After an error the tail has what is not in a chunk.
     pub(crate) fn seal(&mut self) -> Result<(), StoreError> {
-        if self.tail.is_empty() {
-            return Ok(());
-        }
-        self.packed.clear();
-        self.packed.extend(self.tail_keys.iter().map(|(key, row)| pack(*key, *row)));
-        self.active.push(&self.tail, &mut self.packed)?;
-        self.tail.clear();
-        self.tail_keys.clear();
-        self.tail_bytes = 0;
-        if let Some(log) = &self.active.log {
-            if !self.unsynced.iter().any(|f| Arc::ptr_eq(f, &log.file)) {
-                self.unsynced.push(log.file.clone());
+        while !self.tail.is_empty() {
+            let rows = self.tail.len().min(CHUNK_ROWS);
+            let keys = self.tail_keys.partition_point(|(_, row)| (*row as usize) < rows);
+            self.packed.clear();
+            self.packed.extend(self.tail_keys[..keys].iter().map(|(key, row)| pack(*key, *row as u16)));
+            self.active.push(&self.tail[..rows], &mut self.packed)?;
+            self.tail.drain(..rows);
+            self.tail_keys.drain(..keys);
+            self.tail_keys.iter_mut().for_each(|(_, row)| *row -= rows as u32);
+            if let Some(log) = &self.active.log {
+                if !self.unsynced.iter().any(|f| Arc::ptr_eq(f, &log.file)) {
+                    self.unsynced.push(log.file.clone());
+                }
             }
         }
+        self.tail_bytes = 0;
         Ok(())
     }
 
@@ -165,9 +126,14 @@ impl State {
         Ok(())
     }
 
+    fn tail_is_full(&self) -> bool {
+        self.tail.len() >= CHUNK_ROWS || self.tail_bytes >= TAIL_BYTES
+    }
+
     /// Bytes of all files, or of all chunks of a store in memory.
     pub(crate) fn bytes(&self) -> u64 {
-        let segments: u64 = self.segments.iter().map(|s| s.bytes).sum();
+        let merged = self.merged.iter().map(|(_, s)| s.bytes);
+        let segments: u64 = self.segments.iter().map(|s| s.bytes).chain(merged).sum();
         let frozen: u64 = self.frozen.iter().map(|f| f.data_bytes).sum();
         let active = self.active.log.as_ref().map_or(self.active.data_bytes, Log::len);
         segments + frozen + active + self.manifest.bytes
@@ -175,7 +141,13 @@ impl State {
 
     /// The reason for refusing spans, if there is one.
     pub(crate) fn stopped(&self) -> Option<&String> {
-        self.log_trouble.as_ref().or(self.flush_trouble.as_ref())
+        self.looked_at.as_ref().or(self.log_trouble.as_ref()).or(self.flush_trouble.as_ref())
+    }
+
+    /// Refuses this many spans.
+    fn refuse(&mut self, count: usize, why: String) -> StoreError {
+        self.refused += count as u64;
+        StoreError::Stopped(why)
     }
 
     pub(crate) fn drop_spans(&mut self, reason: &'static str, count: usize) {
@@ -194,10 +166,12 @@ impl State {
             spans: self.segments.iter().map(|s| s.rows).sum::<u64>()
                 + chunks.iter().map(|c| c.rows as u64).sum::<u64>()
                 + self.tail.len() as u64,
-            disk_bytes: if self.active.log.is_some() { self.bytes() } else { 0 },
+            disk_bytes: if self.active.log.is_some() || self.looked_at.is_some() { self.bytes() } else { 0 },
             oldest_ns: if oldest == u64::MAX { 0 } else { oldest },
             newest_ns: newest,
-            stopped: self.stopped().cloned(),
+            stopped: self.stopped().cloned().or_else(|| self.behind.then(|| BEHIND.into())),
+            refused: self.refused,
+            damaged: Vec::new(),
             dropped: self.dropped.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect(),
         }
     }
@@ -209,7 +183,7 @@ pub(crate) fn log_path(dir: &Path, id: u64) -> PathBuf {
 }
 
 /// Kind and number of a file of the store.
-fn parse_name(name: &str) -> Option<(&'static str, u64)> {
+pub(super) fn parse_name(name: &str) -> Option<(&'static str, u64)> {
     let (kind, rest) = match name.split_once('-')? {
         ("log", rest) => ("log", rest),
         ("segment", rest) => ("segment", rest),
@@ -219,75 +193,69 @@ fn parse_name(name: &str) -> Option<(&'static str, u64)> {
 }
 
 impl Inner {
-    /// Takes spans in. Searches find them as soon as this returns.
+    /// Takes all spans in, or none. Searches find them as soon as this returns.
     pub(crate) fn append(&self, spans: Vec<Arc<Span>>) -> Result<(), StoreError> {
         // Making the keys costs most, so it happens before the lock is taken.
         let mut keys: Vec<(Key, u32)> = Vec::with_capacity(spans.len() * 6);
         for (i, span) in (0..).zip(&spans) {
             keys.extend(span.keys().into_iter().map(|k| (k, i)));
         }
-        let mut keys = keys.into_iter().peekable();
-        let mut state = self.lock();
-        let count = spans.len();
-        for (i, span) in (0u32..).zip(spans) {
-            if state.tail.len() >= CHUNK_ROWS || state.tail_bytes >= TAIL_BYTES {
-                state = self.make_room(state, count - i as usize)?;
-            } else if i == 0 {
-                self.check_writable(&mut state, count)?;
+        let mut state = self.make_room(self.lock(), spans.len())?;
+        // From here on the spans are taken, whatever happens to the log: the tail is as long as a batch at most.
+        let first = state.tail.len() as u32;
+        state.tail_keys.extend(keys.into_iter().map(|(key, i)| (key, first + i)));
+        state.tail_bytes += spans.iter().map(|s| s.target.len() + s.error.len() + s.attrs.len() * 48).sum::<usize>();
+        state.tail.extend(spans);
+        if state.tail_is_full() && state.stopped().is_none() {
+            // Encode now rather than at the next append, so that the tail stays short.
+            let sealed = state.seal().and_then(|()| match self.full(&state) && state.frozen.len() < MAX_FROZEN {
+                true => self.rotate(&mut state),
+                false => Ok(()),
+            });
+            if let Err(e) = sealed {
+                state.log_trouble = Some(trouble(&e));
             }
-            let row = state.tail.len() as u16;
-            while let Some((key, _)) = keys.next_if(|(_, of)| *of == i) {
-                state.tail_keys.push((key, row));
-            }
-            state.tail_bytes += span.target.len() + span.error.len() + span.attrs.len() * 48;
-            state.tail.push(span);
-        }
-        if state.tail.len() >= CHUNK_ROWS && state.stopped().is_none() {
-            // Encode now rather than at the next append, so that the tail stays short. The next append meets the same
-            // error again.
-            drop(self.make_room(state, 0));
         }
         Ok(())
     }
 
-    fn check_writable(&self, state: &mut State, count: usize) -> Result<(), StoreError> {
-        match &state.log_trouble {
-            Some(trouble) => {
-                let error = StoreError::Stopped(trouble.clone());
-                state.drop_spans("stopped", count);
-                Err(error)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Empties the tail. If too many memory segments wait, it waits a while for the flusher. After a failure `count`
-    /// spans are counted as dropped.
+    /// Makes room for `count` spans: if the tail is full it is emptied, and if too many memory segments wait it waits a
+    /// while for the flusher. After a failure the spans count as refused.
     fn make_room<'a>(
         &'a self,
         mut state: std::sync::MutexGuard<'a, State>,
         count: usize,
     ) -> Result<std::sync::MutexGuard<'a, State>, StoreError> {
-        self.check_writable(&mut state, count)?;
-        let until = Instant::now() + PATIENCE;
-        while self.dir.is_some() && self.full(&state) && state.frozen.len() >= MAX_FROZEN {
+        let until = Instant::now() + self.options.patience;
+        loop {
+            if let Some(why) = state.looked_at.as_ref().or(state.log_trouble.as_ref()).cloned() {
+                return Err(state.refuse(count, why));
+            }
+            if self.dir.is_none() || !self.full(&state) || state.frozen.len() < MAX_FROZEN {
+                break;
+            }
             let left = until.saturating_duration_since(Instant::now());
-            let behind = || "segments are not written as fast as spans arrive".to_owned();
-            if let Some(trouble) = state.flush_trouble.clone().or_else(|| left.is_zero().then(behind)) {
-                state.drop_spans("stopped", count);
-                return Err(StoreError::Stopped(trouble));
+            if let Some(why) = state.flush_trouble.clone() {
+                return Err(state.refuse(count, why));
+            }
+            if left.is_zero() {
+                state.behind = true;
+                return Err(state.refuse(count, BEHIND.into()));
             }
             self.work.notify_one();
             state = self.flushed.wait_timeout(state, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
-        let done = state.seal().and_then(|()| if self.full(&state) { self.rotate(&mut state) } else { Ok(()) });
-        match done {
+        state.behind = false;
+        let done = match state.tail_is_full() {
+            true => state.seal(),
+            false => Ok(()),
+        };
+        match done.and_then(|()| if self.full(&state) { self.rotate(&mut state) } else { Ok(()) }) {
             Ok(()) => Ok(state),
             Err(e) => {
                 let trouble = trouble(&e);
                 state.log_trouble = Some(trouble.clone());
-                state.drop_spans("stopped", count);
-                Err(StoreError::Stopped(trouble))
+                Err(state.refuse(count, trouble))
             }
         }
     }
@@ -298,7 +266,11 @@ impl Inner {
             // A full store in memory drops whole memory segments, so each should be a small part of the store.
             None => (self.options.max_bytes / 8) as usize,
         };
-        state.active.rows >= self.options.flush_rows || state.active.memory_bytes() >= memory.max(1)
+        // The same holds for a small store on a disk: up to three logs are there beside the segments.
+        let log = state.active.log.as_ref().map_or(0, Log::len);
+        state.active.rows >= self.options.flush_rows
+            || state.active.memory_bytes() >= memory.max(1)
+            || (log >= self.options.max_bytes / 8 && state.active.rows > 0)
     }
 
     /// Puts the active memory segment aside, and wakes the flusher.

@@ -1,17 +1,20 @@
 //! The two threads of a store: one keeps the log safe, one keeps the files in order.
 
+use super::damage::is_damage;
 use super::segment::{self, Segment};
-use super::state::{trouble, State};
+use super::state::{trouble, Frozen, State};
 use super::{flush as write, Inner};
 use crate::StoreError;
 use std::path::Path;
-use std::sync::PoisonError;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How often the flusher checks without being woken.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a query may run before the files that it started with are removed.
 const LONGEST_QUERY: Duration = Duration::from_secs(30);
+/// Most room that is kept free below [`Options::max_bytes`](super::Options::max_bytes), bytes.
+const MOST_RESERVED: u64 = 512 << 20;
 
 /// Writes and syncs the log until the store closes.
 pub(crate) fn log(inner: &Inner) {
@@ -126,25 +129,42 @@ impl Inner {
             let Some(frozen) = state.frozen.front().cloned() else { return Ok(false) };
             (frozen, next_id(&mut state))
         };
-        let segment = match apart(|| write::write_memory(&frozen.view, dir, id)) {
+        let (view, lost) = frozen.view.intact();
+        if let (Some((path, _)), true) = (&frozen.log, lost > 0) {
+            self.damage.report(path, &format!("{lost} spans can no longer be read"));
+        }
+        if view.chunks.is_empty() {
+            return self.drop_front(&frozen, dir, None);
+        }
+        let segment = match apart(|| write::write_memory(&view, dir, id)) {
             Ok(segment) => segment,
             Err(e) => {
                 segment::remove(dir, id);
                 return Err(e);
             }
         };
+        self.drop_front(&frozen, dir, Some(segment))
+    }
+
+    /// The oldest memory segment has become a segment, if anything was left of it.
+    fn drop_front(&self, frozen: &Frozen, dir: &Path, segment: Option<Segment>) -> Result<bool, StoreError> {
+        let id = segment.as_ref().map(|s| s.id);
         let mut state = self.lock();
+        let before = state.manifest.first_log;
         state.manifest.first_log = frozen.log_id + 1;
-        state.manifest.segments.push(segment);
+        state.manifest.segments.extend(segment);
         if let Err(e) = state.manifest.save(dir) {
-            state.manifest.segments.pop();
-            segment::remove(dir, id);
+            state.manifest.first_log = before;
+            if let Some(id) = id {
+                state.manifest.segments.pop();
+                segment::remove(dir, id);
+            }
             return Err(e);
         }
         state.segments = state.manifest.segments.clone().into();
         state.frozen.pop_front();
         if let Some((path, file)) = &frozen.log {
-            state.unsynced.retain(|f| !std::sync::Arc::ptr_eq(f, file));
+            state.unsynced.retain(|f| !Arc::ptr_eq(f, file));
             // A file left behind has a number below `first_log`, and is removed at the next start.
             let _ = std::fs::remove_file(path);
         }
@@ -154,15 +174,17 @@ impl Inner {
 
     /// Drops segments that are too old, and the oldest ones while all files together are too large.
     fn retain(&self, dir: &Path) -> Result<(), StoreError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let oldest = now.saturating_sub(self.options.max_age).as_nanos() as u64;
+        let max_age = u64::try_from(self.options.max_age.as_nanos()).unwrap_or(u64::MAX);
+        let oldest = self.age.now_ns().saturating_sub(max_age);
+        // Room for what is written until the next look: logs, a segment, its parts.
+        let most = self.options.max_bytes - (self.options.max_bytes / 4).min(MOST_RESERVED);
         let mut state = self.lock();
         let mut kept = state.manifest.segments.clone();
         kept.sort_by_key(|s| s.last_ns);
         let mut bytes = state.bytes();
         let mut dropped = Vec::new();
         while let Some(first) = kept.first() {
-            if first.last_ns >= oldest && bytes <= self.options.max_bytes {
+            if first.last_ns >= oldest && bytes <= most {
                 break;
             }
             bytes = bytes.saturating_sub(first.bytes);
@@ -170,8 +192,7 @@ impl Inner {
         }
         self.replace(&mut state, dir, kept, &dropped)?;
         drop(state);
-        self.forget(&dropped);
-        dropped.iter().for_each(|id| segment::remove(dir, *id));
+        self.remove(dir, &dropped);
         Ok(())
     }
 
@@ -193,13 +214,12 @@ impl Inner {
     fn bury(&self, dir: &Path) {
         let mut state = self.lock();
         // When room is short, it matters more than a query that has been running for a long time.
-        let now = self.closing() || state.stopped().is_some();
+        let now = self.closing() || state.stopped().is_some() || state.bytes() > self.options.max_bytes / 2;
         let old = |at: &Instant| now || at.elapsed() >= LONGEST_QUERY;
-        let gone: Vec<u64> = state.merged.iter().filter(|(at, _)| old(at)).map(|(_, id)| *id).collect();
+        let gone: Vec<u64> = state.merged.iter().filter(|(at, _)| old(at)).map(|(_, s)| s.id).collect();
         state.merged.retain(|(at, _)| !old(at));
         drop(state);
-        self.forget(&gone);
-        gone.iter().for_each(|id| segment::remove(dir, *id));
+        self.remove(dir, &gone);
     }
 
     /// Merges some small segments that are neighbours in time, if there are enough of them.
@@ -210,19 +230,28 @@ impl Inner {
                 // Merging needs room for both.
                 return Ok(false);
             }
-            let run = merge_run(&state.segments, self.options.merge_rows, self.options.merge_count);
-            if run.is_empty() {
+            let run = self.merge_run(dir, &state);
+            let room = self.options.max_bytes.saturating_sub(state.bytes());
+            if run.is_empty() || run.iter().map(|s| s.bytes).sum::<u64>() > room {
                 return Ok(false);
             }
             let id = next_id(&mut state);
             (run, id)
         };
-        let inputs = run.iter().map(|s| self.segment(dir, s.id)).collect::<Result<Vec<_>, _>>();
+        let inputs = run.iter().map(|s| self.segment(dir, s)).collect::<Result<Vec<_>, _>>();
         let merged = match inputs.and_then(|inputs| apart(|| write::merge(&inputs, dir, id))) {
             Ok(merged) => merged,
             Err(e) => {
                 segment::remove(dir, id);
-                return Err(e);
+                // A damaged segment stays as it is: merging it would lose what can still be read.
+                let damaged = run.iter().map(|s| segment::data_path(dir, s.id)).find(|path| is_about(&e, path));
+                return match damaged.filter(|_| is_damage(&e)) {
+                    Some(path) => {
+                        self.damage.report(&path, &e);
+                        Ok(true)
+                    }
+                    None => Err(e),
+                };
             }
         };
         let gone: Vec<u64> = run.iter().map(|s| s.id).collect();
@@ -231,8 +260,18 @@ impl Inner {
         kept.retain(|s| !gone.contains(&s.id));
         kept.push(merged);
         self.replace(&mut state, dir, kept, &gone)?;
-        state.merged.extend(gone.into_iter().map(|id| (Instant::now(), id)));
+        state.merged.extend(run.into_iter().map(|segment| (Instant::now(), segment)));
         Ok(true)
+    }
+
+    /// Small segments that are worth merging.
+    fn merge_run(&self, dir: &Path, state: &State) -> Vec<Segment> {
+        let whole = |s: &&Segment| {
+            ![segment::data_path(dir, s.id), segment::keys_path(dir, s.id)].iter().any(|path| self.damage.has(path))
+        };
+        let segments: Vec<Segment> = state.segments.iter().filter(whole).cloned().collect();
+        // Segments are dropped as a whole, so each should be a small part of the store.
+        merge_run(&segments, self.options.merge_rows, self.options.max_bytes / 8, self.options.merge_count)
     }
 
     /// Makes segments of everything, and merges; waits for the flusher.
@@ -242,8 +281,8 @@ impl Inner {
         if state.active.rows > 0 {
             self.rotate(&mut state)?;
         }
-        while self.dir.is_some() && !self.closing() {
-            let small = merge_run(&state.segments, self.options.merge_rows, self.options.merge_count);
+        while let (Some(dir), false) = (&self.dir, self.closing()) {
+            let small = self.merge_run(dir, &state);
             if state.frozen.is_empty() && small.is_empty() {
                 break;
             }
@@ -273,14 +312,24 @@ fn next_id(state: &mut State) -> u64 {
     id
 }
 
+/// Whether an error is about the files of a segment.
+fn is_about(e: &StoreError, path: &Path) -> bool {
+    let path = path.with_extension("");
+    match e {
+        StoreError::Corrupt { file, .. } => Path::new(file).with_extension("") == path,
+        StoreError::Io { context, .. } => context.contains(&*path.to_string_lossy()),
+        _ => false,
+    }
+}
+
 /// The first run of small segments, by time, that is worth merging: at least `count` of them, or enough rows.
-fn merge_run(segments: &[Segment], rows: u64, count: usize) -> Vec<Segment> {
+fn merge_run(segments: &[Segment], rows: u64, bytes: u64, count: usize) -> Vec<Segment> {
     let mut sorted: Vec<_> = segments.iter().collect();
     sorted.sort_by_key(|s| (s.first_ns, s.id));
     let mut run: Vec<Segment> = Vec::new();
     let mut sum = 0;
     for s in sorted {
-        if s.rows >= rows / 2 {
+        if s.rows >= rows / 2 || s.bytes >= bytes / 2 {
             // A large neighbour is left alone; the run before it may be merged.
             if run.len() >= count {
                 return run;
@@ -289,7 +338,8 @@ fn merge_run(segments: &[Segment], rows: u64, count: usize) -> Vec<Segment> {
             sum = 0;
             continue;
         }
-        if sum + s.rows > rows && run.len() > 1 {
+        let size: u64 = run.iter().map(|s| s.bytes).sum();
+        if (sum + s.rows > rows || size + s.bytes > bytes) && run.len() > 1 {
             return run;
         }
         sum += s.rows;

@@ -33,8 +33,12 @@ pub(crate) struct StoreView {
     /// Why the store does not write at present; absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stopped: Option<String>,
-    /// Spans refused since the start, by reason.
+    /// Spans that the store refused since the start; most senders keep them and try again.
+    pub(crate) refused: u64,
+    /// Spans forgotten since the start, by reason.
     pub(crate) dropped: Vec<Counter>,
+    /// Files of the store that are missing or damaged, one line each. Everything else can be read.
+    pub(crate) damaged: Vec<String>,
 }
 
 impl From<StoreStatus> for StoreView {
@@ -46,6 +50,8 @@ impl From<StoreStatus> for StoreView {
             oldest_ns: time(s.oldest_ns),
             newest_ns: time(s.newest_ns),
             stopped: s.stopped,
+            refused: s.refused,
+            damaged: s.damaged,
             dropped: s.dropped.into_iter().map(|(name, value)| Counter { name, value, loss: true }).collect(),
         }
     }

@@ -190,6 +190,10 @@ impl Worker {
                 }
             }
             News::Ack { generation, number } if generation == self.generation => self.acked(number),
+            News::Busy { generation, why } if generation == self.generation => {
+                self.shared.busy.fetch_add(1, Relaxed);
+                self.shared.set_state(SenderState::Held(why));
+            }
             News::Down { generation, error } if generation == self.generation => {
                 self.hang_up();
                 self.backlog.nothing_in_flight();
@@ -204,12 +208,15 @@ impl Worker {
             }
             // The report comes from an abandoned connection.
             News::Up { stream, .. } => drop(stream.shutdown(Shutdown::Both)),
-            News::Ack { .. } | News::Down { .. } => {}
+            News::Ack { .. } | News::Busy { .. } | News::Down { .. } => {}
         }
     }
 
     /// The server has taken everything up to this batch.
     fn acked(&mut self, number: u64) {
+        if self.backlog.batches().next().is_some_and(|oldest| oldest.number <= number) {
+            self.shared.no_longer_held();
+        }
         while let Some(batch) = self.backlog.pop_acked(number) {
             match batch.kind {
                 FLOWS => self.shared.flows_acked.fetch_add(batch.items as u64, Relaxed),

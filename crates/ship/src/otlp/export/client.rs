@@ -3,7 +3,7 @@
 use super::{ExportConfig, Protocol};
 use crate::otlp::json::{read_response, unbase64, write_metrics, write_request};
 use crate::otlp::proto::metrics::ExportMetrics;
-use crate::otlp::proto::{ExportRequest, ExportResponse, PartialSuccess, RpcStatus};
+use crate::otlp::proto::{ExportRequest, ExportResponse, PartialSuccess, RetryInfo, RpcStatus};
 use crate::otlp::{grpc, gzip};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -191,33 +191,9 @@ fn retryable_http(status: StatusCode) -> bool {
 
 /// `google.rpc.RetryInfo` in the details of the status.
 fn retry_info(trailers: &HeaderMap) -> Option<Duration> {
-    #[derive(Clone, PartialEq, Message)]
-    struct Details {
-        #[prost(message, repeated, tag = "3")]
-        details: Vec<Any>,
-    }
-    #[derive(Clone, PartialEq, Message)]
-    struct Any {
-        #[prost(string, tag = "1")]
-        type_url: String,
-        #[prost(bytes = "vec", tag = "2")]
-        value: Vec<u8>,
-    }
-    #[derive(Clone, PartialEq, Message)]
-    struct RetryInfo {
-        #[prost(message, optional, tag = "1")]
-        retry_delay: Option<Delay>,
-    }
-    #[derive(Clone, PartialEq, Message)]
-    struct Delay {
-        #[prost(int64, tag = "1")]
-        seconds: i64,
-        #[prost(int32, tag = "2")]
-        nanos: i32,
-    }
     let bytes = unbase64(trailers.get("grpc-status-details-bin")?.to_str().ok()?)?;
-    let details = Details::decode(&*bytes).ok()?.details;
-    let any = details.into_iter().find(|d| d.type_url == "type.googleapis.com/google.rpc.RetryInfo")?;
+    let details = RpcStatus::decode(&*bytes).ok()?.details;
+    let any = details.into_iter().find(|d| d.type_url == RetryInfo::TYPE)?;
     let delay = RetryInfo::decode(&*any.value).ok()?.retry_delay.unwrap_or_default();
     let seconds = u64::try_from(delay.seconds).unwrap_or(0);
     let nanos = u32::try_from(delay.nanos).unwrap_or(0).min(999_999_999);

@@ -1,7 +1,8 @@
 //! Bytes of requests and answers, in each of the three encodings.
 
 use super::Encoding;
-use crate::otlp::proto::{ExportRequest, ExportResponse, RpcStatus};
+use crate::otlp::json::base64;
+use crate::otlp::proto::{Any, Delay, ExportRequest, ExportResponse, RetryInfo, RpcStatus};
 use crate::otlp::{grpc, gzip, json};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -10,6 +11,9 @@ use hyper::{header, Response, StatusCode};
 use prost::Message;
 use std::borrow::Cow;
 use std::convert::Infallible;
+
+/// Pause before a client tries again, s.
+const RETRY_AFTER_S: i64 = 1;
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -25,6 +29,7 @@ pub(super) enum Failure {
     Broken,
     Malformed(String),
     Busy(String),
+    Host,
 }
 
 impl Failure {
@@ -40,6 +45,7 @@ impl Failure {
             Failure::Broken => "broken",
             Failure::Malformed(_) => "malformed",
             Failure::Busy(_) => "busy",
+            Failure::Host => "host",
         }
     }
 
@@ -53,8 +59,10 @@ impl Failure {
             Failure::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, grpc::RESOURCE_EXHAUSTED),
             Failure::Timeout => (StatusCode::REQUEST_TIMEOUT, grpc::DEADLINE_EXCEEDED),
             Failure::Broken => (StatusCode::BAD_REQUEST, grpc::CANCELLED),
+            Failure::Host => (StatusCode::FORBIDDEN, grpc::PERMISSION_DENIED),
             Failure::Malformed(_) => (StatusCode::BAD_REQUEST, grpc::INVALID_ARGUMENT),
-            Failure::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, grpc::UNAVAILABLE),
+            // With RetryInfo: the client keeps the spans and tries again.
+            Failure::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, grpc::RESOURCE_EXHAUSTED),
         }
     }
 
@@ -71,6 +79,7 @@ impl Failure {
             Failure::Broken => "the request could not be read".into(),
             Failure::Malformed(what) => what.clone(),
             Failure::Busy(why) => why.clone(),
+            Failure::Host => "requests for this host are not answered: use 127.0.0.1 or localhost".into(),
         }
     }
 }
@@ -131,21 +140,36 @@ pub(super) fn failure(failure: &Failure, encoding: Encoding) -> Response<Body> {
     let mut response = match encoding {
         Encoding::Grpc => {
             let mut r = with_type(Full::default().boxed_unsync(), StatusCode::OK, grpc::CONTENT_TYPE);
-            r.headers_mut().extend(grpc::trailers(&grpc::Status::new(code, message)));
+            r.headers_mut().extend(grpc::trailers(&grpc::Status::new(code, message.clone())));
+            if matches!(failure, Failure::Busy(_)) {
+                let details = base64(&RpcStatus { code, message, details: vec![retry_info()] }.encode_to_vec());
+                if let Ok(details) = header::HeaderValue::try_from(details) {
+                    r.headers_mut().insert("grpc-status-details-bin", details);
+                }
+            }
             r
         }
-        Encoding::Protobuf => plain(RpcStatus { code, message }.encode_to_vec(), http, "application/x-protobuf"),
+        Encoding::Protobuf => {
+            let details = if matches!(failure, Failure::Busy(_)) { vec![retry_info()] } else { Vec::new() };
+            plain(RpcStatus { code, message, details }.encode_to_vec(), http, "application/x-protobuf")
+        }
         Encoding::Json => {
             plain(serde_json::json!({"code": code, "message": message}).to_string().into(), http, "application/json")
         }
     };
     if matches!(failure, Failure::Busy(_)) {
-        response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from(RETRY_AFTER_S));
     }
     if matches!(failure, Failure::Method) {
         response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
     }
     response
+}
+
+/// Says when to try again.
+fn retry_info() -> Any {
+    let info = RetryInfo { retry_delay: Some(Delay { seconds: RETRY_AFTER_S, nanos: 0 }) };
+    Any { type_url: RetryInfo::TYPE.into(), value: info.encode_to_vec() }
 }
 
 fn plain(body: Vec<u8>, status: StatusCode, media: &'static str) -> Response<Body> {

@@ -2,29 +2,29 @@
 //!
 //! Every listener speaks both OTLP/gRPC and OTLP/HTTP (protobuf and JSON, plain or gzip), so a client that took the
 //! wrong port still works. A request is answered when the sink has taken its spans: success means stored. Bad input is
-//! answered with OTLP's errors and counted; a sink that is busy is answered with "unavailable", which SDKs retry.
+//! answered with OTLP's errors and counted. A sink that is busy, or does not answer in time, is answered with 503 or
+//! `RESOURCE_EXHAUSTED` and the time after which SDKs try again: they keep the spans.
 //!
-//! Bounds: body size, requests at once, connections, time for headers and body ([`ReceiveConfig`]).
+//! Bounds: body size, bytes of all bodies, requests at once, connections, time for headers and body
+//! ([`ReceiveConfig`]). A listener on loopback answers only requests for loopback names, so that no page in a browser
+//! can send spans by a name that it makes resolve to 127.0.0.1.
 
 mod answer;
 mod convert;
 
-use crate::Sink;
+use crate::http::{self, ConnectionCounts, Connections, Limits, Serving};
+use crate::{Hosts, Sink};
 use answer::{Body, Failure};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{header, Method, Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{oneshot, Semaphore};
+use tokio::sync::{oneshot, OwnedSemaphorePermit, Semaphore};
 
 /// Usual port of OTLP over gRPC.
 pub const GRPC_PORT: u16 = 4317;
@@ -40,26 +40,36 @@ pub struct ReceiveConfig {
     pub listen: Vec<SocketAddr>,
     /// Longest request, bytes, before and after decompression.
     pub max_body: usize,
+    /// Most bytes of all bodies that are being read; clients of further requests are asked to retry.
+    pub max_reading: usize,
     /// Most requests handled at once; clients of further requests are asked to retry.
     pub max_requests: usize,
-    /// Most connections; further connections wait in the kernel.
+    /// Most connections of all listeners.
     pub max_connections: usize,
     /// Time for the headers and for the body of a request.
     pub read_timeout: Duration,
+    /// Longest time for which a client waits for the sink.
+    pub sink_timeout: Duration,
+    /// Names for which a listener on loopback answers, besides loopback's own (without port).
+    pub hosts: Hosts,
     /// Spans exported under this id are rejected, because they would go round for ever. Usually the
     /// [`instance_id`](super::instance_id) of this process.
     pub own_instance: String,
 }
 
 impl ReceiveConfig {
-    /// Usual limits: 16 MiB, 16 requests, 1,024 connections, 10 seconds.
+    /// Usual limits: 16 MiB for a body and 64 for all, 16 requests, 1,024 connections, 10 seconds.
     pub fn new(listen: Vec<SocketAddr>) -> Self {
         ReceiveConfig {
             listen,
             max_body: 16 << 20,
+            max_reading: 64 << 20,
             max_requests: 16,
             max_connections: 1024,
             read_timeout: Duration::from_secs(10),
+            // Exporters of SDKs give up after ten seconds.
+            sink_timeout: Duration::from_secs(8),
+            hosts: Hosts::loopback(),
             own_instance: super::instance_id().into(),
         }
     }
@@ -72,15 +82,21 @@ pub struct ReceiveStatus {
     pub requests: u64,
     /// Spans that the sink took.
     pub spans: u64,
+    /// Spans of requests that were refused because the sink was busy: their clients have them, and try again.
+    pub deferred: u64,
     /// Requests refused, and spans and parts of spans left out, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
+    /// Connections.
+    pub connections: ConnectionCounts,
 }
 
 struct Inner {
     config: ReceiveConfig,
     sink: Sink,
-    requests: Semaphore,
-    connections: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
+    connections: Arc<Connections>,
+    deferred: AtomicU64,
     answered: AtomicU64,
     spans: AtomicU64,
     dropped: Mutex<BTreeMap<&'static str, u64>>,
@@ -112,8 +128,13 @@ impl OtlpReceiver {
             .enable_all()
             .build()?;
         let inner = Arc::new(Inner {
-            requests: Semaphore::new(config.max_requests),
-            connections: Arc::new(Semaphore::new(config.max_connections)),
+            requests: Arc::new(Semaphore::new(config.max_requests)),
+            reading: Arc::new(Semaphore::new(config.max_reading.min(Semaphore::MAX_PERMITS))),
+            connections: Connections::new(Limits {
+                first_request: config.read_timeout,
+                ..Limits::new(config.max_connections)
+            }),
+            deferred: AtomicU64::new(0),
             config,
             sink,
             answered: AtomicU64::new(0),
@@ -125,7 +146,14 @@ impl OtlpReceiver {
         let thread = std::thread::Builder::new().name("otlp-in".into()).spawn(move || {
             runtime.block_on(async {
                 for listener in listeners {
-                    tokio::spawn(accept(serving.clone(), listener));
+                    let loopback = listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback());
+                    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };
+                    let inner = serving.clone();
+                    let handle = move |request| {
+                        let inner = inner.clone();
+                        async move { inner.serve(request, loopback).await }
+                    };
+                    tokio::spawn(http::serve(listener, serving.connections.clone(), handle));
                 }
                 let _ = stopped.await;
             });
@@ -144,7 +172,9 @@ impl OtlpReceiver {
         ReceiveStatus {
             requests: self.inner.answered.load(Relaxed),
             spans: self.inner.spans.load(Relaxed),
+            deferred: self.inner.deferred.load(Relaxed),
             dropped: self.inner.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            connections: self.inner.connections.counts(),
         }
     }
 }
@@ -158,37 +188,6 @@ impl Drop for OtlpReceiver {
     }
 }
 
-async fn accept(inner: Arc<Inner>, listener: TcpListener) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    loop {
-        let Ok(permit) = inner.connections.clone().acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            // The process may have no file descriptors left.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let _ = stream.set_nodelay(true);
-        let inner = inner.clone();
-        tokio::spawn(async move {
-            let _permit = permit;
-            let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(inner.config.read_timeout);
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(64)
-                .keep_alive_interval(Duration::from_secs(30))
-                .keep_alive_timeout(inner.config.read_timeout);
-            let service = service_fn(|request| {
-                let inner = inner.clone();
-                async move { Ok::<_, Infallible>(inner.serve(request).await) }
-            });
-            // An error on a connection is the client's to handle.
-            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
-}
-
 /// The encoding of a request and of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -198,7 +197,7 @@ pub(crate) enum Encoding {
 }
 
 impl Inner {
-    async fn serve(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn serve(self: &Arc<Self>, request: Request<Incoming>, loopback: bool) -> Response<Body> {
         let media = header_text(&request, header::CONTENT_TYPE).unwrap_or("");
         let encoding = match media.split([';', '+']).next().unwrap_or("").trim() {
             super::grpc::CONTENT_TYPE => Encoding::Grpc,
@@ -210,6 +209,9 @@ impl Inner {
                 Ok(()) => return self.refuse(Failure::MediaType(media.into()), Encoding::Json),
             },
         };
+        if loopback && !self.config.hosts.accepts(host(&request)) {
+            return self.refuse(Failure::Host, encoding);
+        }
         match self.accept(request, encoding).await {
             Ok(response) => {
                 self.answered.fetch_add(1, Relaxed);
@@ -230,26 +232,59 @@ impl Inner {
         encoding: Encoding,
     ) -> Result<super::proto::ExportResponse, Failure> {
         route(&request, encoding)?;
-        let _permit = self.requests.try_acquire().map_err(|_| Failure::Busy("too many requests at once".into()))?;
         let compression = if encoding == Encoding::Grpc { "grpc-encoding" } else { "content-encoding" };
         let compression = header_text(&request, compression).map(String::from);
         let limit = self.config.max_body;
-        let body = Limited::new(request.into_body(), limit + 5).collect();
-        let body = match tokio::time::timeout(self.config.read_timeout, body).await {
-            Err(_) => return Err(Failure::Timeout),
-            Ok(Err(e)) if e.is::<http_body_util::LengthLimitError>() => return Err(Failure::TooLong(limit)),
-            Ok(Err(_)) => return Err(Failure::Broken),
-            Ok(Ok(body)) => body.to_bytes(),
-        };
+        let connection = request.extensions().get::<Serving>().cloned();
+        if let Some(connection) = &connection {
+            connection.reads_body();
+        }
+        let body = tokio::time::timeout(self.config.read_timeout, self.read(request.into_body(), limit + 5)).await;
+        let (body, held) = body.unwrap_or(Err(Failure::Timeout))?;
+        if let Some(connection) = &connection {
+            connection.is_complete();
+        }
+        let busy = |_| Failure::Busy("too many requests at once".into());
+        let permit = self.requests.clone().try_acquire_owned().map_err(busy)?;
         let inner = self.clone();
-        // Decoding takes milliseconds and the sink may wait for a disk.
+        // Decoding takes milliseconds and the sink may wait for a disk. The thread holds the permit: if the client is
+        // no longer waited for, the work goes on and still takes its place.
         let work = tokio::task::spawn_blocking(move || {
+            let _held = (permit, held);
             let message = answer::unpack(&body, encoding, compression.as_deref(), limit)?;
             let request = answer::parse(&message, encoding)?;
             drop(message);
             inner.take(request)
         });
-        work.await.unwrap_or(Err(Failure::Broken))
+        match tokio::time::timeout(self.config.sink_timeout, work).await {
+            Ok(done) => done.unwrap_or(Err(Failure::Broken)),
+            Err(_) => Err(Failure::Busy("the store does not answer".into())),
+        }
+    }
+
+    /// Reads a body, and holds a place for each of its bytes. A client that sends slowly holds few.
+    async fn read(&self, body: Incoming, limit: usize) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
+        let mut body = Limited::new(body, limit);
+        let (mut bytes, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+        while let Some(frame) = body.frame().await {
+            let frame = match frame {
+                Err(e) if e.is::<http_body_util::LengthLimitError>() => {
+                    return Err(Failure::TooLong(self.config.max_body))
+                }
+                Err(_) => return Err(Failure::Broken),
+                Ok(frame) => frame,
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            let places = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let more = self.reading.clone().try_acquire_many_owned(places);
+            let more = more.map_err(|_| Failure::Busy("too many requests are being read".into()))?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes, held))
     }
 
     fn take(&self, request: super::proto::ExportRequest) -> Result<super::proto::ExportResponse, Failure> {
@@ -259,7 +294,10 @@ impl Inner {
         if n > 0 {
             match (self.sink)(spans) {
                 Ok(()) => drop(self.spans.fetch_add(n, Relaxed)),
-                Err(crate::SinkError::Busy(why)) => return Err(Failure::Busy(why)),
+                Err(crate::SinkError::Busy(why)) => {
+                    self.deferred.fetch_add(n, Relaxed);
+                    return Err(Failure::Busy(why));
+                }
                 Err(crate::SinkError::Refused(_)) => converted.rejected.push(("refused by the store", n)),
             }
         }
@@ -290,6 +328,11 @@ fn route(request: &Request<Incoming>, encoding: Encoding) -> Result<(), Failure>
         return Err(Failure::Method);
     }
     Ok(())
+}
+
+/// The host that a request names.
+fn host(request: &Request<Incoming>) -> &str {
+    header_text(request, header::HOST).or(request.uri().authority().map(|a| a.as_str())).unwrap_or_default()
 }
 
 fn header_text(request: &Request<Incoming>, name: impl header::AsHeaderName) -> Option<&str> {

@@ -1,0 +1,74 @@
+//! The store of a pipeline: opening it, and what it could not take.
+
+use crate::config::{store_options, Config, OutputArgs};
+use anyhow::{Context as _, Result};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use wirespan_store::{Embedded, Store, StoreError};
+
+/// Failures of the store to take spans.
+#[derive(Default)]
+pub(super) struct Failures {
+    /// Batches of spans one after the other.
+    in_a_row: u64,
+    /// Lost: nobody else has them.
+    pub(super) spans: u64,
+    pub(super) flows: u64,
+    /// Their senders were told to keep them.
+    pub(super) deferred: u64,
+}
+
+impl Failures {
+    /// Counts a failure, and says when failures begin and end.
+    pub(super) fn hear(&mut self, error: Option<&StoreError>, count: &mut dyn FnMut(&mut Failures)) {
+        match error {
+            Some(error) => {
+                if self.in_a_row == 0 {
+                    tracing::error!(%error, "spans are not stored");
+                }
+                self.in_a_row += 1;
+                count(self);
+            }
+            None if self.in_a_row > 0 => {
+                tracing::warn!("spans are stored again");
+                self.in_a_row = 0;
+            }
+            None => {}
+        }
+    }
+}
+
+/// Opens the store: in memory, or in the directory given. `patience`: how long it may wait for its own files before it
+/// refuses spans.
+pub(crate) fn open_store(args: &OutputArgs, config: &Config, patience: Duration) -> Result<Arc<dyn Store>> {
+    let dir = args.store.as_deref().unwrap_or(&config.store.dir);
+    let options = wirespan_store::Options { patience, ..store_options(config) };
+    Ok(if dir == Path::new("") {
+        Arc::new(Embedded::memory(options)?)
+    } else {
+        Arc::new(Embedded::open(dir, options).with_context(|| format!("store {}", dir.display()))?)
+    })
+}
+
+/// As [`open_store`], for a server: a directory that cannot be written is only looked at.
+pub(crate) fn open_or_look(args: &OutputArgs, config: &Config) -> Result<Arc<dyn Store>> {
+    // A sender that is told to wait keeps its spans. One that waits here keeps all others waiting, too.
+    let opened = open_store(args, config, Duration::ZERO);
+    let read_only = |e: &anyhow::Error| match e.downcast_ref() {
+        Some(StoreError::Io { source, .. }) => {
+            matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+        }
+        _ => false,
+    };
+    match opened {
+        Err(error) if read_only(&error) => {
+            let dir = args.store.as_deref().unwrap_or(&config.store.dir);
+            let looked = Embedded::look(dir).with_context(|| format!("store {}", dir.display()))?;
+            eprintln!("wirespan: {error:#}: its spans are shown, and no span is taken");
+            Ok(Arc::new(looked))
+        }
+        opened => opened,
+    }
+}

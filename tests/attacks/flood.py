@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Floods the OTLP port of a server whose disk is small, frees room, and compares answers with the store. Needs root."""
+
+import argparse
+import os
+import pathlib
+import tempfile
+import time
+
+from server import Server, verdict
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--spans", type=int, default=1_000_000)
+    options.add_argument("--disk-mib", type=int, default=96)
+    options = options.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        store = pathlib.Path(directory) / "store"
+        store.mkdir()
+        os.unshare(os.CLONE_NEWNS)
+        mount = f"mount --make-rprivate / && mount -t tmpfs -o size={options.disk_mib}m tmpfs {store}"
+        if os.system(mount) != 0:
+            raise SystemExit("the small disk cannot be mounted: root is needed")
+        ballast = store / "ballast"
+        server = Server(directory, store=store)
+        accepted, refused, other, n, full = 0, 0, 0, 1, False
+        while n <= options.spans:
+            if n > options.spans // 3 and not full:
+                ballast.write_bytes(bytes((options.disk_mib - 64) << 20 if options.disk_mib > 64 else 0))
+                full = True
+            if n > options.spans * 2 // 3 and ballast.exists():
+                ballast.unlink()
+                time.sleep(2)
+            match server.report(n, 1000):
+                case 200:
+                    accepted += 1000
+                case 429 | 503:
+                    refused += 1000
+                case _:
+                    other += 1000
+            n += 1000
+        status = server.status()["store"]
+        forgotten = sum(c["value"] for c in status["dropped"])
+        server.end()
+        os.system(f"umount {store}")
+    verdict(
+        status["spans"] + forgotten == accepted and other == 0 and refused > 0,
+        f"{accepted} spans answered 200, {refused} refused, {other} otherwise; {status['spans']} stored",
+    )
+
+
+main()

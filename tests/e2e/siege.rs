@@ -1,0 +1,201 @@
+//! A server under attack, or on a bad day: what it took is kept, what it cannot take is refused, and nobody can fill
+//! it. `tests/attacks` has the same attacks at length.
+
+use crate::harness::{eventually, skip, within, Running, WIRESPAN};
+use rustix::process::geteuid;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wirespan_model::{Span, SpanId};
+use wirespan_ship::link::{AgentInfo, Sender, SenderConfig, SenderState};
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A server whose ports are known.
+struct Server {
+    process: Running,
+    ui: u16,
+    otlp: u16,
+    agents: u16,
+}
+
+impl Server {
+    /// Starts it by a shell, after these commands.
+    fn start(before: &str, dir: &Path, more: &[&str]) -> Server {
+        let [ui, otlp, agents] = [free_port(), free_port(), free_port()];
+        let config = dir.join("wirespan.toml");
+        let serve = format!("[serve]\notlp_grpc = \"\"\notlp_http = \"127.0.0.1:{otlp}\"\n");
+        std::fs::write(&config, serve).unwrap();
+        let (ui_at, agents_at) = (format!("127.0.0.1:{ui}"), format!("127.0.0.1:{agents}"));
+        let script = format!("{before}; exec \"$0\" \"$@\"");
+        let mut args = vec!["--mount", "--propagation", "private", "sh", "-c", &script, WIRESPAN, "server"];
+        args.extend(["--config", config.to_str().unwrap(), "--ui", &ui_at, "--listen", &agents_at]);
+        args.extend(more);
+        let mut process = Running::start("unshare", &args);
+        process.wait_for("OTLP on");
+        Server { process, ui, otlp, agents }
+    }
+
+    fn http(&self, port: u16, head: &str, body: &str) -> std::io::Result<String> {
+        let mut to = TcpStream::connect(("127.0.0.1", port))?;
+        to.set_read_timeout(Some(Duration::from_secs(10)))?;
+        write!(
+            to,
+            "{head} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        to.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Reports a span as an SDK does; returns the answer.
+    fn report(&self, id: u64) -> String {
+        let span = format!(
+            "{{\"traceId\":\"{:032x}\",\"spanId\":\"{id:016x}\",\"name\":\"n\",\"startTimeUnixNano\":\"{}\"}}",
+            id,
+            1_790_000_000_000_000_000 + id
+        );
+        let body = format!("{{\"resourceSpans\":[{{\"scopeSpans\":[{{\"spans\":[{span}]}}]}}]}}");
+        self.http(self.otlp, "POST /v1/traces", &body).unwrap()
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let answer = self.http(self.ui, "GET /api/v1/status", "").unwrap();
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    /// An agent's link.
+    fn sender(&self, token: &str) -> Sender {
+        let agent = AgentInfo { host: "node-1".into(), host_id: 5, version: "0".into(), pid: 1 };
+        let config = SenderConfig::new(format!("127.0.0.1:{}", self.agents), agent);
+        Sender::start(SenderConfig { token: token.into(), batch_wait: Duration::from_millis(10), ..config }).unwrap()
+    }
+}
+
+fn spans(ids: std::ops::Range<u64>) -> Vec<Arc<Span>> {
+    ids.map(|i| Arc::new(Span { id: SpanId(i), start_ns: 1_790_000_000_000_000_000 + i, ..Span::default() })).collect()
+}
+
+fn may_mount(test: &str) -> bool {
+    if !geteuid().is_root() {
+        skip(test, "needs root to mount a small disk");
+    }
+    geteuid().is_root()
+}
+
+#[test]
+fn a_full_store_refuses_sdks_and_agents_and_later_takes_what_they_kept() {
+    if !may_mount("siege_full") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    std::fs::create_dir(&store).unwrap();
+    // The store stops when less than 64 MiB are left.
+    let mount = format!("mount -t tmpfs -o size=80m tmpfs {}", store.display());
+    let server = Server::start(&mount, dir.path(), &["--store", store.to_str().unwrap()]);
+    assert!(server.report(1).starts_with("HTTP/1.1 200"));
+    let ballast = format!("/proc/{}/root{}/ballast", server.process.pid(), store.display());
+    std::fs::write(&ballast, vec![0; 20 << 20]).unwrap();
+    eventually("the store stops", || server.status()["store"]["stopped"].as_str().map(str::to_string));
+
+    let answer = server.report(2);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after: 1"), "{answer}");
+    assert!(answer.contains("disk full"), "{answer}");
+    let agent = server.sender("");
+    agent.send(spans(100..1100));
+    let held = eventually("the agent is told to wait", || match agent.status().state {
+        SenderState::Held(why) => Some(why),
+        _ => None,
+    });
+    assert!(held.contains("disk full"), "{held}");
+    let status = agent.status();
+    assert_eq!((status.acked, status.queued, status.dropped()), (0, 1000, 0), "nothing is acknowledged or lost");
+    let status = server.status();
+    assert_eq!(status["store"]["spans"], 1, "{status}");
+    let count = |stage: &str, name: &str| {
+        let stages = status["agent"]["stages"].as_array().unwrap();
+        let stage = stages.iter().find(|s| s["name"] == stage).unwrap();
+        stage["counters"].as_array().unwrap().iter().find(|c| c["name"] == name).unwrap()["value"].as_u64().unwrap()
+    };
+    assert_eq!(count("otlp-receive", "spans_deferred"), 1);
+    assert!(count("receive", "deferred") > 0);
+
+    std::fs::remove_file(&ballast).unwrap();
+    eventually("the agent's spans are taken", || (agent.status().acked == 1000).then_some(()));
+    assert!(agent.status().state == SenderState::Connected);
+    eventually("the SDK's span is taken", || server.report(2).starts_with("HTTP/1.1 200").then_some(()));
+    assert_eq!(server.status()["store"]["spans"], 1002, "each span once");
+}
+
+#[test]
+fn half_open_connections_fill_neither_a_port_nor_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    // 64 slots for the UI, 64 for OTLP and 32 for agents.
+    let more = ["--token", "secret", "--store", store.to_str().unwrap()];
+    if !may_mount("siege_connections") {
+        return;
+    }
+    let server = Server::start("ulimit -n 640", dir.path(), &more);
+    let mut held = Vec::new();
+    for begin in ["", "G", "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        for port in [server.ui, server.otlp, server.agents] {
+            for _ in 0..80 {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let _ = stream.write_all(begin.as_bytes());
+                held.push(stream);
+            }
+        }
+    }
+    // Bodies that never come.
+    for _ in 0..80 {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.otlp)).unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
+        let _ = write!(stream, "{head}Content-Length: 10000000\r\n\r\n{{");
+        held.push(stream);
+    }
+    let began = Instant::now();
+    for id in 1..=20 {
+        let answer = server.report(id);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let agent = server.sender("secret");
+    agent.send(spans(100..1100));
+    within(Duration::from_secs(5), "the agent's spans are taken", || (agent.status().acked == 1000).then_some(()));
+    let status = server.status();
+    assert_eq!(status["store"]["spans"], 1020, "{status}");
+    assert!(began.elapsed() < Duration::from_secs(8), "answers took {:?}", began.elapsed());
+    assert!(status["store"]["stopped"].is_null(), "{status}");
+    drop(held);
+    server.process.end();
+}
+
+#[test]
+fn a_slow_stranger_is_hung_up_on_in_time_whatever_it_sends() {
+    if !may_mount("siege_slow") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start("true", dir.path(), &["--token", "secret"]);
+    let ports = [server.ui, server.otlp, server.agents];
+    let mut slow: Vec<_> = ports.iter().map(|port| TcpStream::connect(("127.0.0.1", *port)).unwrap()).collect();
+    slow.iter().for_each(|s| s.set_read_timeout(Some(Duration::from_millis(1))).unwrap());
+    let began = Instant::now();
+    while !slow.is_empty() {
+        // A byte now and then: a limit for each read would never be reached.
+        slow.retain_mut(|stream| {
+            let alive = stream.write_all(b"W").is_ok();
+            let ended = |e: &std::io::Error| !matches!(e.kind(), std::io::ErrorKind::WouldBlock);
+            alive && !matches!(stream.read(&mut [0; 64]), Ok(0)) && !stream.read(&mut [0; 64]).is_err_and(|e| ended(&e))
+        });
+        assert!(began.elapsed() < Duration::from_secs(20), "{} strangers are still connected", slow.len());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
