@@ -2,11 +2,11 @@
 //! the last second.
 //!
 //! A file is [`MAGIC`], then frames: `length u32 | crc32 u32 | kind u8 | payload` (little endian; the checksum is over
-//! kind and payload). A frame of kind [`NAMED`] has the texts that are new since the frame before, behind the place of
-//! the first of them in the dictionary, and a batch: two Arrow IPC record batch messages, the columns that searches
-//! look at and the others, each as one LZ4 block behind its length. (The LZ4 of Arrow itself works buffer by buffer,
-//! about 60 of them here: half again as dear, and dearer still to read.) Earlier versions wrote names and batches as
-//! frames of their own; these are still read.
+//! kind and payload). A frame of kind [`NAMED`] has the texts that are new since the frame before the last, behind the
+//! place of the first of them in the dictionary, and a batch: two Arrow IPC record batch messages, the columns that
+//! searches look at and the others, each as one LZ4 block behind its length. (The LZ4 of Arrow itself works buffer by
+//! buffer, about 60 of them here: half again as dear, and dearer still to read.) Earlier versions wrote names and
+//! batches as frames of their own; these are still read.
 //!
 //! A frame that does not match its checksum costs itself: reading goes on at the next whole frame. Logs are written by
 //! one process only; the next start reads them and writes a new one. So nothing is ever cut off a log.
@@ -146,8 +146,8 @@ impl Log {
         self.len
     }
 
-    /// Appends a batch and its new names, the first of which has the place `base`; returns where the batch starts.
-    /// After an error the log is as it was.
+    /// Appends a batch and names, the first of which has the place `base`; returns where the batch starts. After an
+    /// error the log is as it was.
     pub(crate) fn append(&mut self, base: usize, names: &[Arc<str>], batch: &[u8]) -> Result<u64, StoreError> {
         let mut payload = Vec::with_capacity(batch.len() + 8 + names.iter().map(|n| n.len() + 4).sum::<usize>());
         payload.extend_from_slice(&(base as u32).to_le_bytes());

@@ -229,6 +229,9 @@ pub(crate) struct Memory {
     names: Names,
     /// Names that the log has.
     logged: usize,
+    /// Names that the log had before its last frame. The next frame has those behind them again, so that no single
+    /// damaged frame loses a name.
+    again: usize,
     frames: FrameWriter,
     pub(crate) log: Option<Log>,
     pub(crate) rows: usize,
@@ -245,6 +248,7 @@ impl Memory {
             chunks: Vec::new(),
             names: Names::default(),
             logged: 0,
+            again: 0,
             frames: FrameWriter::new(),
             log,
             rows: 0,
@@ -268,7 +272,7 @@ impl Memory {
         let hot = log::hot_len(&payload).unwrap_or(len);
         let bytes = match &mut self.log {
             None => Bytes::Memory(payload),
-            Some(log) => match log.append(self.logged, self.names.since(self.logged), &payload) {
+            Some(log) => match log.append(self.again, self.names.since(self.again), &payload) {
                 Ok(at) => Bytes::Log { at, len, crcs: crcs(&payload, hot) },
                 Err(e) => {
                     self.names.truncate(self.logged);
@@ -276,7 +280,7 @@ impl Memory {
                 }
             },
         };
-        self.logged = self.names.len();
+        (self.again, self.logged) = (self.logged, self.names.len());
         let times = || spans.iter().map(|s| s.start_ns.min(encode::LAST_NS));
         let starts = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         let longest_ns = spans.iter().map(|s| s.duration_ns()).max().unwrap_or(0);

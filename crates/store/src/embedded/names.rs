@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Stands for a text that a damaged frame of the log had.
+/// Stands for a text that two damaged frames of the log had.
 const LOST: &str = "(lost)";
 
 /// Texts of one memory segment and their integers, in the order of their first use.
@@ -45,19 +45,21 @@ impl Names {
         id
     }
 
-    /// Adds texts at their own places, as a log has them. Places that no frame filled get a text that says so.
+    /// Adds texts at their own places, as a log has them; those that are known already are skipped. Places that no
+    /// frame filled get a text that says so.
     pub(crate) fn replay(&mut self, base: usize, texts: Vec<String>) {
         while self.texts.len() < base {
             self.bytes += 64;
             self.texts.push(LOST.into());
         }
-        for text in texts {
+        let known = self.texts.len() - base;
+        for text in texts.into_iter().skip(known) {
             let text: Arc<str> = text.into();
             self.bytes += text.len() + 64;
             self.ids.insert(text.clone(), self.texts.len() as u32);
             self.texts.push(text);
+            self.array = None;
         }
-        self.array = None;
     }
 
     /// Number of texts.

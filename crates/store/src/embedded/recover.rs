@@ -118,7 +118,8 @@ fn replay(dir: &Path, id: u64, damage: &Damage, looked: bool) -> Result<Option<F
         damage.report(&path, &lost);
     }
     if wrong.torn > 0 {
-        tracing::warn!("{}: its last {} bytes were being written at the crash", path.display(), wrong.torn);
+        let torn = format!("its last {} bytes were being written when the process stopped, or are damaged", wrong.torn);
+        damage.report(&path, &torn);
     }
     let rows = view.rows();
     if rows == 0 {
