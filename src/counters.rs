@@ -1,5 +1,6 @@
 //! The counters of every stage, in one place: `/metrics`, the status page and `wirespan status` read them.
 
+use crate::conditions::Conditions;
 use crate::config::Config;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,8 @@ pub(crate) struct Counters {
     stages: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
     /// Sentences about single processes, for the status page.
     notes: Mutex<Vec<String>>,
+    /// What is wrong at present.
+    pub(crate) conditions: Conditions,
     /// Metrics of the spans and flows that passed.
     pub(crate) spans: Arc<SpanMetrics>,
 }
@@ -56,9 +59,11 @@ impl Counters {
         }
     }
 
-    /// The sentences about single processes.
+    /// What is wrong at present, and the sentences about single processes.
     pub(crate) fn notes(&self) -> Vec<String> {
-        self.notes.lock().map(|notes| notes.clone()).unwrap_or_default()
+        let mut notes = self.conditions.notes();
+        notes.extend(self.notes.lock().map(|notes| notes.clone()).unwrap_or_default());
+        notes
     }
 
     /// All of them, for the status page.
@@ -112,7 +117,8 @@ impl Counters {
 }
 
 fn is_loss(name: &str) -> bool {
-    LOSS.iter().any(|l| name.contains(l))
+    // A client that is told that the store is busy keeps its spans.
+    name != "dropped_busy" && LOSS.iter().any(|l| name.contains(l))
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 
 mod agent;
 mod capture_thread;
+mod claims;
 mod cli;
 mod clock;
+mod conditions;
 mod config;
 mod counters;
 mod descriptors;
@@ -45,7 +47,8 @@ fn main() -> ExitCode {
     match cli.dispatch() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("wirespan: {error:#}");
+            // An error may repeat what a server said.
+            eprintln!("wirespan: {}", wirespan_model::plain::lines(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -4,6 +4,8 @@
 //! [`Server::run_due`] share the pipeline under a lock. If the store cannot take a batch, its sender is told so and
 //! keeps it.
 
+use crate::clock::now_ns;
+use crate::conditions::Trouble;
 use crate::config::{Config, OutputArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
@@ -13,8 +15,13 @@ use crate::view::{About, View};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use wirespan_ship::link::{Receiver, ReceiverConfig};
+use wirespan_ship::link::{Receiver, ReceiverConfig, ReceiverStatus};
 use wirespan_ship::{FlowSink, Sink, SinkError};
+
+/// An agent that was refused so long ago tries again or has given up, ns.
+const REFUSED_NOW_NS: u64 = 60_000_000_000;
+/// An agent that has gone is shown for this long, ns.
+const GONE_SHOWN_NS: u64 = 3_600_000_000_000;
 
 /// A running server.
 pub(crate) struct Server {
@@ -26,15 +33,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Receives from agents at `listen`, which must present `token`, and from SDKs where the configuration says;
-    /// serves the view at `ui`.
-    pub(crate) fn start(
-        listen: SocketAddr,
-        token: &str,
-        ui: SocketAddr,
-        outputs: &OutputArgs,
-        config: &Config,
-    ) -> Result<Server> {
+    /// Receives from agents at `listen`, which must present `token`, and from SDKs where the configuration says; serves
+    /// the view.
+    pub(crate) fn start(listen: SocketAddr, token: &str, outputs: &OutputArgs, config: &Config) -> Result<Server> {
         let counters = Arc::new(Counters::new(config));
         let store = open_or_look(outputs, config)?;
         let (kept, counted) = (Some(Arc::clone(&store)), Arc::clone(&counters));
@@ -46,7 +47,7 @@ impl Server {
             .with_context(|| format!("listening for agents on {listen}"))?;
         let otlp = Otlp::start(&config.serve, &slots, sink(&pipeline));
         let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
-        let view = View::serve(ui, store, Arc::clone(&counters), about, &slots, &config.serve.hosts)?;
+        let view = View::serve(&config.serve, store, Arc::clone(&counters), about)?;
         Ok(Server { pipeline, counters, agents, otlp, view })
     }
 
@@ -62,9 +63,34 @@ impl Server {
         // The receivers put each batch into the pipeline at once, so no batch waits.
         pipeline.caught_up();
         pipeline.run_due(0);
-        self.counters.set("receive", self.agents.status().counters());
+        let agents = self.agents.status();
+        self.counters.set("receive", agents.counters());
+        self.say_how_agents_are(&agents);
         self.otlp.publish(&self.counters);
         true
+    }
+
+    /// Says which agents are refused, and which have gone.
+    fn say_how_agents_are(&self, status: &ReceiverStatus) {
+        let conditions = &self.counters.conditions;
+        let ago = |at_ns: u64| now_ns().saturating_sub(at_ns);
+        let refused = status.refused.as_ref().filter(|refused| ago(refused.at_ns) < REFUSED_NOW_NS);
+        let refused = refused.map(|refused| Trouble {
+            what: format!("an agent at {} is turned away: {}", refused.peer.ip(), refused.why),
+            waits: "it keeps its spans for a while".into(),
+            todo: "it must have this server's secret (--token, WIRESPAN_TOKEN) and version".into(),
+        });
+        conditions.set("refused agents", refused, "");
+        for agent in &status.agents {
+            let subject = format!("agent {} {}", agent.agent.host, agent.agent.pid);
+            let gone = (!agent.connected && ago(agent.last_seen_ns) < GONE_SHOWN_NS).then(|| Trouble {
+                what: format!("the agent on {} (process {}) has gone", agent.agent.host, agent.agent.pid),
+                waits: format!("{} spans came from it", agent.spans),
+                todo: "it has ended, or cannot reach this server".into(),
+            });
+            let fine = format!("the agent on {} (process {}) is connected", agent.agent.host, agent.agent.pid);
+            conditions.set(&subject, gone, if agent.connected { &fine } else { "" });
+        }
     }
 
     /// Ends the receivers, and takes what has come through all outputs.

@@ -1,7 +1,8 @@
 //! One run of a command that traces: agent, store, view. `run`, `up`, `agent` and `demo` each open one.
 
 use crate::agent::{self, Agent};
-use crate::config::{capture_options, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
+use crate::claims::{self, Claim};
+use crate::config::{capture_options, export_config, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::otlp_receiver::Otlp;
@@ -10,7 +11,7 @@ use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
 use anyhow::{bail, Result};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wirespan_capture::Targets;
 use wirespan_ship::link::Sender;
@@ -43,12 +44,19 @@ pub(crate) struct Session {
     counters: Arc<Counters>,
     view: Option<View>,
     store: Option<Arc<dyn Store>>,
+    mode: &'static str,
+    /// Servers and collectors that get the spans.
+    to: Vec<String>,
+    claims: Mutex<Vec<Claim>>,
 }
 
 impl Session {
     /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
     pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
         let Request { mode, targets, described, outputs, map_file, link, ui } = request;
+        let mut to: Vec<String> = link.iter().map(|link| link.server().to_string()).collect();
+        to.extend(export_config(outputs, config)?.map(|export| export.url));
+        let claims = claims::claim(&targets, mode, &to)?.into_iter().collect();
         let counters = Arc::new(Counters::new(config));
         let store = match ui.is_some() || outputs.store.is_some() {
             true => Some(open_store(outputs, config, PATIENCE)?),
@@ -72,7 +80,7 @@ impl Session {
         if let Some(otlp) = &otlp {
             otlp.announce();
         }
-        Ok(Session { agent, otlp, counters, view, store })
+        Ok(Session { agent, otlp, counters, view, store, mode, to, claims: Mutex::new(claims) })
     }
 
     /// Does the work that is due by the clock. False if the agent has ended by itself.
@@ -85,6 +93,10 @@ impl Session {
 
     /// Traces a process and its descendants from now on; `program` is the file that it is about to become.
     pub(crate) fn add_pid(&self, pid: u32, program: Option<PathBuf>) -> Result<()> {
+        let targets = Targets { pids: vec![pid], ..Targets::default() };
+        if let (Some(claim), Ok(mut claims)) = (claims::claim(&targets, self.mode, &self.to)?, self.claims.lock()) {
+            claims.push(claim);
+        }
         self.agent.add_pid(pid, program)
     }
 
@@ -111,7 +123,7 @@ impl Session {
     /// Stops the agent, and takes everything that was captured through all outputs.
     pub(crate) fn close(self) -> Result<Closed> {
         self.run_due();
-        let Session { agent, otlp, counters, view, store } = self;
+        let Session { agent, otlp, counters, view, store, .. } = self;
         drop(otlp);
         agent.stop()?;
         Ok(Closed { counters, view, store })
@@ -146,8 +158,9 @@ fn serve(
     if ui.no_ui {
         return Ok(None);
     }
-    let (addr, slots) = (ui.ui.unwrap_or(config.serve.ui), Slots::of_this_process());
-    match View::serve(addr, store, counters, about, &slots, &config.serve.hosts) {
+    let mut serve = config.serve.clone();
+    ui.apply(&mut serve);
+    match View::serve(&serve, store, counters, about) {
         Ok(view) => Ok(Some(view)),
         // The default port may be another wirespan's: tracing matters more than the UI.
         Err(error) if ui.ui.is_none() => {

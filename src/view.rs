@@ -1,8 +1,10 @@
 //! The view in a process that has a store: the UI and the query API, served over HTTP.
 
+use crate::config::Serve;
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use anyhow::{Context as _, Result};
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,8 @@ pub(crate) struct View {
     stop: Option<oneshot::Sender<()>>,
     /// Where it listens.
     addr: SocketAddr,
+    /// The secret that it asks for; empty for none.
+    token: String,
 }
 
 /// What the view shows besides counters and the store.
@@ -38,14 +42,8 @@ pub(crate) struct About {
 
 impl View {
     /// Serves the view of this store at `addr`. A port that is taken is an error that says so.
-    pub(crate) fn serve(
-        addr: SocketAddr,
-        store: Arc<dyn Store>,
-        counters: Arc<Counters>,
-        about: About,
-        slots: &Slots,
-        hosts: &[String],
-    ) -> Result<View> {
+    pub(crate) fn serve(config: &Serve, store: Arc<dyn Store>, counters: Arc<Counters>, about: About) -> Result<View> {
+        let (addr, slots) = (config.ui, Slots::of_this_process());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("view")
@@ -56,11 +54,19 @@ impl View {
             .block_on(TcpListener::bind(addr))
             .with_context(|| format!("serving the UI on {addr}: give another address with --ui, or --no-ui"))?;
         let addr = listener.local_addr()?;
+        let mut token = config.ui_token.clone();
+        if token.is_empty() && !addr.ip().is_loopback() {
+            token = random_token().context("making a token for the UI")?;
+            eprintln!(
+                "wirespan: the UI on {addr} can be reached from other machines: it asks for the token in its address \
+                below (--ui-token sets one), and nothing is encrypted"
+            );
+        }
         let metrics = Arc::clone(&counters);
         let status = move || AgentStatus {
             mode: about.mode.to_string(),
             targets: about.targets.clone(),
-            notes: about.notes.iter().cloned().chain(counters.notes()).collect(),
+            notes: counters.notes().into_iter().chain(about.notes.iter().cloned()).collect(),
             stages: counters.stages(),
             memory: crate::memory::taken(),
         };
@@ -68,7 +74,8 @@ impl View {
             .with_housekeeping(about.housekeeping)
             .with_status(Arc::new(status))
             .with_metrics(Arc::new(move || metrics.prometheus()))
-            .with_hosts(Hosts::named(hosts.iter().cloned()))
+            .with_hosts(Hosts::named(config.hosts.iter().cloned()))
+            .with_token(&token)
             .for_listener(addr);
         let (stop, stopped) = oneshot::channel::<()>();
         let connections = Connections::new(Limits::new(slots.ui));
@@ -83,13 +90,23 @@ impl View {
                 _ = stopped => {}
             }
         });
-        Ok(View { runtime: Some(runtime), stop: Some(stop), addr })
+        Ok(View { runtime: Some(runtime), stop: Some(stop), addr, token })
     }
 
-    /// `http://ADDR/`.
+    /// `http://ADDR/`, with the token if it asks for one.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/", self.addr)
+        match self.token.is_empty() {
+            true => format!("http://{}/", self.addr),
+            false => format!("http://{}/?token={}", self.addr, self.token),
+        }
     }
+}
+
+/// 128 random bits as hexadecimal digits.
+fn random_token() -> std::io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 impl Drop for View {

@@ -41,6 +41,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
         bail!("nowhere to send spans: give --server HOST:PORT, --otlp-endpoint URL, --otlp-file FILE or --store DIR");
     }
+    let link = args.server.as_ref().map(|server| link(server, &args.token)).transpose()?;
     let mut stop = StopSignal::catch()?;
     let request = Request {
         mode: "agent",
@@ -48,7 +49,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
         described: args.targets.describe(),
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
-        link: args.server.as_ref().map(|server| link(server, &args.token)).transpose()?,
+        link,
         ui: None,
     };
     let session = Session::open(request, &config)?;
@@ -59,6 +60,9 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
 
 /// Starts the link to a server.
 fn link(server: &str, token: &str) -> Result<Sender> {
+    if server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+        bail!("--server {server}: give HOST:PORT, like {server}:9474");
+    }
     let host = wirespan_enrich::Enricher::new();
     let info = AgentInfo {
         host: host.host().name.to_string(),

@@ -11,6 +11,9 @@ pub(crate) struct ClientArgs {
     /// Address of the query API [default: 127.0.0.1:9473]
     #[arg(long, value_name = "ADDR", env = "WIRESPAN_SERVER")]
     server: Option<String>,
+    /// Secret that the query API asks for
+    #[arg(long, value_name = "TOKEN", env = "WIRESPAN_UI_TOKEN", hide_env_values = true)]
+    ui_token: Option<String>,
 }
 
 /// Percent-encodes a query value.
@@ -35,7 +38,11 @@ impl ClientArgs {
             .timeout_global(Some(Duration::from_secs(60)))
             .build()
             .into();
-        let mut response = agent.get(format!("{}{path}", base.trim_end_matches('/'))).call().with_context(|| {
+        let mut request = agent.get(format!("{}{path}", base.trim_end_matches('/')));
+        if let Some(token) = self.ui_token.as_deref().or(Some(&config.serve.ui_token)).filter(|t| !t.is_empty()) {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let mut response = request.call().with_context(|| {
             format!(
                 "no wirespan answers on {server}: is `wirespan up` or `wirespan server` running? Give its address \
                 with --server"

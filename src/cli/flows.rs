@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wirespan_model::plain;
 use wirespan_store::{Embedded, TimeRange};
 use wirespan_view::{flow_records, FlowFilter, FlowRecord, FlowRecords};
 
@@ -60,8 +61,8 @@ pub(crate) fn flows(args: FlowsArgs, config: &Config) -> Result<ExitCode> {
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let written = records.flows.iter().try_for_each(|r| match args.format {
-        Format::Json => writeln!(out, "{}", serde_json::to_string(r)?),
-        Format::Text => writeln!(out, "{}", line(r)),
+        Format::Json => writeln!(out, "{}", plain::json(&serde_json::to_string(r)?)),
+        Format::Text => writeln!(out, "{}", plain::line(&line(r))),
     });
     match written.and_then(|()| out.flush()) {
         // `flows | head` is no failure.

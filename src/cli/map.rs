@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use wirespan_map::{Diff, DiffLimits, Document};
+use wirespan_model::plain;
 use wirespan_view::draw;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -60,7 +61,7 @@ pub(crate) fn map(args: MapArgs, config: &Config) -> Result<ExitCode> {
                 None => ask(&args, config, args.from.as_deref(), args.to.as_deref())?,
             };
             match args.format {
-                MapFormat::Json => serde_json::to_string_pretty(&map)? + "\n",
+                MapFormat::Json => plain::json(&serde_json::to_string_pretty(&map)?).into_owned() + "\n",
                 MapFormat::Text => draw::text(&map),
                 MapFormat::Dot => draw::dot(&map),
                 MapFormat::Svg => draw::svg(&map),
@@ -85,7 +86,7 @@ fn diff(args: &MapArgs, config: &Config, sides: &[String]) -> Result<String> {
     let diff = Diff::new(&before, &after, &limits);
     match args.format {
         MapFormat::Text => Ok(draw::diff(&diff, &before, &after)),
-        MapFormat::Json => Ok(serde_json::to_string_pretty(&diff)? + "\n"),
+        MapFormat::Json => Ok(plain::json(&serde_json::to_string_pretty(&diff)?).into_owned() + "\n"),
         MapFormat::Dot | MapFormat::Svg => bail!("a difference is written as text or json"),
     }
 }

@@ -3,7 +3,6 @@
 use super::Format;
 use crate::config::{join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
-use crate::descriptors::Slots;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::session::PATIENCE;
 use crate::stop_signal::StopSignal;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use wirespan_join::{Joiner, Resources};
 use wirespan_model::event::Actor;
-use wirespan_model::{Resource, Span, Trace};
+use wirespan_model::{plain, Resource, Span, Trace};
 use wirespan_pcap::{Limits, Replay};
 use wirespan_trace::{tree, Stream, StreamConfig};
 
@@ -87,8 +86,9 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     if args.serve {
         let mut stop = StopSignal::catch()?;
         let about = About { mode: "replay", housekeeping: config.traces.housekeeping, ..About::default() };
-        let ui = args.ui.ui.unwrap_or(config.serve.ui);
-        let view = View::serve(ui, store, counters, about, &Slots::of_this_process(), &config.serve.hosts)?;
+        let mut serve = config.serve.clone();
+        args.ui.apply(&mut serve);
+        let view = View::serve(&serve, store, counters, about)?;
         eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
         stop.wait(None, || true);
     }
@@ -101,8 +101,8 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
 fn print(spans: &[Arc<Span>], format: Format) -> Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let written = match format {
-        Format::Json => traced(spans).iter().try_for_each(|span| writeln!(out, "{span}")),
-        Format::Text => spans.iter().try_for_each(|span| writeln!(out, "{}", line(span))),
+        Format::Json => traced(spans).iter().try_for_each(|span| writeln!(out, "{}", plain::json(&span.to_string()))),
+        Format::Text => spans.iter().try_for_each(|span| writeln!(out, "{}", plain::line(&line(span)))),
     };
     match written.and_then(|()| out.flush()) {
         // `replay … | head` is no failure.

@@ -38,7 +38,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     keep: bool,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
+    // No hyphens for the first word: `run --prnit 3 -- CMD` is a mistake in an option, not a command `--prnit`.
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct ServerArgs {
     seconds: Option<u64>,
 }
 
-pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
+pub(crate) fn server(args: ServerArgs, mut config: Config) -> Result<ExitCode> {
     crate::memory::sparing();
     crate::descriptors::raise_limit();
     let listen = args.listen.unwrap_or(config.serve.agents);
@@ -33,8 +33,8 @@ pub(crate) fn server(args: ServerArgs, config: Config) -> Result<ExitCode> {
         eprintln!("wirespan: {listen} is open to the network and takes spans from anyone: set a secret with --token");
     }
     let mut stop = StopSignal::catch()?;
-    let ui = args.ui.ui.unwrap_or(config.serve.ui);
-    let server = Server::start(listen, &args.token, ui, &args.outputs, &config)?;
+    args.ui.apply(&mut config.serve);
+    let server = Server::start(listen, &args.token, &args.outputs, &config)?;
     server.announce();
     if !stop.wait(args.seconds, || server.run_due()) {
         bail!("a thread panicked while it held the pipeline");

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use wirespan_model::Trace;
+use wirespan_model::{plain, Trace};
 use wirespan_trace::tree::{self, TextOptions};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -36,12 +36,14 @@ pub(crate) fn trace(args: TraceArgs, config: &Config) -> Result<ExitCode> {
     let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
     match args.format {
         TraceFormat::Text => println!("{}", render(&trace, std::io::stdout().is_terminal())),
-        TraceFormat::Json => println!("{}", serde_json::to_string_pretty(&tree::trace_json(&trace))?),
+        TraceFormat::Json => {
+            println!("{}", plain::json(&serde_json::to_string_pretty(&tree::trace_json(&trace))?));
+        }
         TraceFormat::Otlp => {
             let request = wirespan_ship::otlp::encode_traces(std::slice::from_ref(&trace));
             let mut line = Vec::new();
             wirespan_ship::otlp::json::write_request(&request, &mut line);
-            println!("{}", String::from_utf8_lossy(&line));
+            println!("{}", plain::json(&String::from_utf8_lossy(&line)));
         }
     }
     Ok(ExitCode::SUCCESS)

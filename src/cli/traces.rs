@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use std::collections::HashSet;
 use std::process::ExitCode;
-use wirespan_model::Trace;
+use wirespan_model::{plain, Trace};
 use wirespan_store::{Order, Query, Store};
 use wirespan_trace::{assemble, fold, is_noise, tree, Limits};
 use wirespan_view::StoredSpans;
@@ -51,11 +51,11 @@ pub(crate) fn traces(args: TracesArgs, config: &Config) -> Result<ExitCode> {
     let answer = args.client.get(config, &path)?;
     let traces = answer["traces"].as_array().cloned().unwrap_or_default();
     if args.format == Format::Json {
-        traces.iter().for_each(|t| println!("{t}"));
+        traces.iter().for_each(|t| println!("{}", plain::json(&t.to_string())));
         return Ok(ExitCode::SUCCESS);
     }
     for t in &traces {
-        let text = |key: &str| t[key].as_str().unwrap_or("").to_string();
+        let text = |key: &str| plain::line(t[key].as_str().unwrap_or("")).into_owned();
         let errors = t["errors"].as_u64().filter(|n| *n > 0).map(|n| format!("  {n} errors")).unwrap_or_default();
         println!(
             "{}  {:>9}  {:>3} spans  {}{errors}",

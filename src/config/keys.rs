@@ -288,6 +288,9 @@ pub(crate) struct Serve {
     pub(crate) otlp_grpc: String,
     /// OTLP of SDKs over HTTP (`server`, `up`, `run`); empty string is off.
     pub(crate) otlp_http: String,
+    /// Secret that the UI and the API ask for; empty asks for none on loopback, and for one that is made at the start
+    /// on other addresses.
+    pub(crate) ui_token: String,
     /// Further names by which clients reach listeners on loopback (a proxy's, without port): other names are refused,
     /// because pages in a browser could use them.
     pub(crate) hosts: Vec<String>,
@@ -301,6 +304,7 @@ impl Default for Serve {
             agents: local(9474),
             otlp_grpc: "127.0.0.1:4317".into(),
             otlp_http: "127.0.0.1:4318".into(),
+            ui_token: String::new(),
             hosts: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Options of the command line that several subcommands share. They override the configuration file.
 
-use super::Config;
+use super::{Config, Serve};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -67,12 +67,27 @@ impl AttachArgs {
     }
 }
 
+impl UiArgs {
+    /// Where to serve and which secret to ask for go to the configuration.
+    pub(crate) fn apply(&self, serve: &mut Serve) {
+        if let Some(addr) = self.ui {
+            serve.ui = addr;
+        }
+        if let Some(token) = &self.ui_token {
+            serve.ui_token.clone_from(token);
+        }
+    }
+}
+
 /// Where the UI and the query API are served.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct UiArgs {
     /// Address of the UI and the query API [default: 127.0.0.1:9473]
     #[arg(long, value_name = "ADDR")]
     pub(crate) ui: Option<SocketAddr>,
+    /// Secret that the UI and the API ask for [default on other addresses than loopback: one made at the start]
+    #[arg(long, value_name = "TOKEN", env = "WIRESPAN_UI_TOKEN", hide_env_values = true)]
+    pub(crate) ui_token: Option<String>,
     /// Serve no UI
     #[arg(long, conflicts_with = "ui")]
     pub(crate) no_ui: bool,

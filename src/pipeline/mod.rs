@@ -10,6 +10,7 @@
 //! Causes are inferred once, where the spans were captured: see [`Causes`]. [`Pipeline::run_due`] is the only place
 //! that acts by the clock; an agent's out thread ([`feed`]) and a server's loop call it.
 
+mod health;
 mod inference;
 mod record;
 mod stored;
@@ -152,8 +153,10 @@ impl Pipeline {
         }
         if let Some(store) = &self.store {
             let stored = store.append(batch.clone());
-            self.failures.hear(stored.as_ref().err(), &mut |failures| failures.deferred += batch.len() as u64);
-            stored.map_err(|e| SinkError::Busy(e.to_string()))?;
+            if let Err(error) = stored {
+                self.failures.deferred += batch.len() as u64;
+                return Err(SinkError::Busy(error.to_string()));
+            }
         }
         self.give_out(batch);
         Ok(())
@@ -184,10 +187,7 @@ impl Pipeline {
     /// Takes flows of a window.
     pub(crate) fn take_flows(&mut self, flows: Vec<Flow>) {
         if let Some(store) = &self.store {
-            if let Err(error) = store.append_flows(&flows) {
-                if self.failures.flows == 0 {
-                    tracing::error!(%error, "flows are not stored");
-                }
+            if store.append_flows(&flows).is_err() {
                 self.failures.flows += flows.len() as u64;
             }
         }
@@ -241,8 +241,9 @@ impl Pipeline {
             return;
         }
         if let Some(store) = &self.store {
-            let stored = store.append(batch.clone());
-            self.failures.hear(stored.err().as_ref(), &mut |failures| failures.spans += batch.len() as u64);
+            if store.append(batch.clone()).is_err() {
+                self.failures.spans += batch.len() as u64;
+            }
         }
         self.give_out(batch);
     }
@@ -311,17 +312,22 @@ impl Pipeline {
             values.push(("flows_dropped".into(), self.failures.flows));
             values.push(("deferred".into(), self.failures.deferred));
             values.push(("damaged_files".into(), status.damaged.len() as u64));
+            health::store(&counters.conditions, &status, self.failures.spans, self.failures.deferred);
             values.extend(status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n)));
             counters.set("store", values);
         }
         if let Some(traces) = &self.traces {
             counters.set("export", traces.counters());
+            if let Some((url, status)) = traces.export() {
+                health::export(&counters.conditions, url, &status);
+            }
         }
         if let Some(exporter) = &self.metrics_out {
             counters.set("export-metrics", exporter.status().counters());
         }
         if let Some(link) = &self.link {
             counters.set("link", link.status().counters());
+            health::link(&counters.conditions, link);
         }
     }
 }

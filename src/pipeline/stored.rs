@@ -11,33 +11,11 @@ use wirespan_store::{Embedded, Store, StoreError};
 /// Failures of the store to take spans.
 #[derive(Default)]
 pub(super) struct Failures {
-    /// Batches of spans one after the other.
-    in_a_row: u64,
     /// Lost: nobody else has them.
     pub(super) spans: u64,
     pub(super) flows: u64,
     /// Their senders were told to keep them.
     pub(super) deferred: u64,
-}
-
-impl Failures {
-    /// Counts a failure, and says when failures begin and end.
-    pub(super) fn hear(&mut self, error: Option<&StoreError>, count: &mut dyn FnMut(&mut Failures)) {
-        match error {
-            Some(error) => {
-                if self.in_a_row == 0 {
-                    tracing::error!(%error, "spans are not stored");
-                }
-                self.in_a_row += 1;
-                count(self);
-            }
-            None if self.in_a_row > 0 => {
-                tracing::warn!("spans are stored again");
-                self.in_a_row = 0;
-            }
-            None => {}
-        }
-    }
 }
 
 /// Opens the store: in memory, or in the directory given. `patience`: how long it may wait for its own files before it

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wirespan_model::{Span, Trace};
 use wirespan_ship::otlp::export::ExportConfig;
-use wirespan_ship::otlp::{Exporter, OtlpFile};
+use wirespan_ship::otlp::{ExportStatus, Exporter, OtlpFile};
 use wirespan_trace::{Stream, StreamConfig};
 
 /// How often the file is made durable.
@@ -34,7 +34,8 @@ struct Ends {
     file: Option<OtlpFile>,
     /// Spans that could not be written to the file.
     file_failed: u64,
-    exporter: Option<Exporter>,
+    /// With its URL.
+    exporter: Option<(String, Exporter)>,
 }
 
 impl TraceOutputs {
@@ -51,7 +52,8 @@ impl TraceOutputs {
         let exporter = match export {
             Some(export) => {
                 let url = export.url.clone();
-                Some(Exporter::start(export).with_context(|| format!("OTLP export to {url}"))?)
+                let exporter = Exporter::start(export).with_context(|| format!("OTLP export to {url}"))?;
+                Some((url, exporter))
             }
             None => None,
         };
@@ -106,6 +108,11 @@ impl TraceOutputs {
         ends.close();
     }
 
+    /// Where spans are exported to, and how that goes.
+    pub(super) fn export(&self) -> Option<(&str, ExportStatus)> {
+        self.ends.exporter.as_ref().map(|(url, exporter)| (url.as_str(), exporter.status()))
+    }
+
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
         let mut values = self.ends.counters();
         values.extend(self.stream.stats().counters().into_iter().map(|(n, v)| (n.to_string(), v)));
@@ -115,7 +122,7 @@ impl TraceOutputs {
 
 impl Ends {
     fn take(&mut self, trace: &Trace) {
-        if let Some(exporter) = &mut self.exporter {
+        if let Some((_, exporter)) = &mut self.exporter {
             exporter.send(trace);
         }
         if let Some(file) = &mut self.file {
@@ -137,7 +144,7 @@ impl Ends {
         if self.file_failed > 0 {
             eprintln!("wirespan: {} spans could not be written to the OTLP file", self.file_failed);
         }
-        if let Some(exporter) = self.exporter.take() {
+        if let Some((_, exporter)) = self.exporter.take() {
             let status = exporter.close(CLOSE_WAIT);
             let lost: u64 = status.dropped.values().sum();
             if lost > 0 {
@@ -152,7 +159,7 @@ impl Ends {
             values.push(("file_spans".into(), file.spans()));
             values.push(("file_spans_dropped".into(), self.file_failed));
         }
-        if let Some(exporter) = &self.exporter {
+        if let Some((_, exporter)) = &self.exporter {
             values.extend(exporter.status().counters().into_iter().map(|(n, v)| (format!("otlp_{n}"), v)));
         }
         values

@@ -10,6 +10,15 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
 }
 
 #[test]
+fn a_misspelled_option_before_the_command_is_refused_with_the_nearest() {
+    let done = wirespan(&["run", "--prnit", "3", "--", "true"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("--prnit") && said.contains("'--print'"), "{said}");
+    assert_eq!(wirespan(&["run", "--treshold", "5ms", "--", "true"]).status.code(), Some(2));
+}
+
+#[test]
 fn without_a_target_the_error_names_the_options() {
     let done = wirespan(&["up", "--no-ui"]);
     let said = String::from_utf8_lossy(&done.stderr);

@@ -93,7 +93,7 @@ fn an_agent_sends_to_a_server_that_answers() {
     assert!(place.ask("trace", &[id, "--format", "otlp"]).starts_with("{\"resourceSpans\""));
     let map = place.ask("map", &[]);
     assert!(map.contains("3 requests"), "{map}");
-    assert!(place.ask("status", &[]).contains("agents_connected"));
+    assert!(place.ask("status", &["--details"]).contains("agents_connected"));
     eventually("the server exports while it runs", || {
         let spans = std::fs::read_to_string(&exported).unwrap();
         (spans.matches("\"/over/the/link\"").count() == 6).then_some(())

@@ -148,6 +148,7 @@ test("map and status", async () => {
   await page.waitForURL("**/?service=payment");
   await rows(page).first().waitFor();
   await page.getByRole("link", { name: "Status" }).click();
+  await page.getByText("Details").click();
   await page.getByRole("table", { name: "join" }).getByText("late message").waitFor();
   assert.deepEqual(faults, []);
   await page.close();

@@ -19,6 +19,7 @@ mod listed;
 pub mod message;
 pub mod net;
 pub mod percent;
+pub mod plain;
 pub mod semconv;
 pub mod span;
 #[cfg(any(test, feature = "test-support"))]

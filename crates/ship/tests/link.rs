@@ -284,6 +284,59 @@ fn a_server_of_another_version_and_a_wrong_token_are_clear_errors() {
     assert_eq!(s.close(Duration::from_secs(5)).acked, 1);
 }
 
+#[test]
+fn strangers_take_no_agents_place_and_one_byte_a_time_gains_no_time() {
+    let taken = Taken::default();
+    let config_of_server = ReceiverConfig {
+        token: "right".into(),
+        max_connections: 1,
+        max_strangers: 2,
+        hello_timeout: Duration::from_millis(500),
+        ..ReceiverConfig::default()
+    };
+    let r = Receiver::bind(LOCAL.parse().unwrap(), config_of_server, taken.sink()).unwrap();
+    // More than there are places, each silent; the agent gets in.
+    let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(r.local_addr()).unwrap()).collect();
+    let s = Sender::start(SenderConfig { token: "right".into(), ..config(r.local_addr()) }).unwrap();
+    s.send(spans(0..10));
+    eventually("the agent's spans are taken", || s.status().acked == 10);
+    drop(silent);
+    // The only place is taken now.
+    let second = Sender::start(SenderConfig { token: "right".into(), ..config(r.local_addr()) }).unwrap();
+    eventually(
+        "a second agent is refused",
+        || matches!(second.status().state, SenderState::Waiting(why) if why.contains("no more are allowed")),
+    );
+    assert!(r.status().refused.is_some_and(|refused| refused.why.contains("no more are allowed")));
+    let mut slow = TcpStream::connect(r.local_addr()).unwrap();
+    // A hello of 255 bytes, one at a time.
+    slow.write_all(b"WSPN\x04\x00\xff\x00\x00\x00\x01").unwrap();
+    let began = Instant::now();
+    while slow.write_all(b"W").is_ok() && began.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(began.elapsed() < Duration::from_secs(3), "hung up on after {:?}", began.elapsed());
+}
+
+#[test]
+fn an_agent_is_told_that_the_server_is_busy_and_keeps_its_spans() {
+    let taken = Taken::default();
+    let busy = Arc::new(AtomicBool::new(true));
+    let (gate, inner) = (busy.clone(), taken.sink());
+    let sink: Sink = Arc::new(move |spans| match gate.load(Ordering::SeqCst) {
+        true => Err(SinkError::Busy("the disk is full".into())),
+        false => inner(spans),
+    });
+    let r = receiver(LOCAL, sink);
+    let s = Sender::start(config(r.local_addr())).unwrap();
+    s.send(spans(0..100));
+    eventually("the agent is told", || matches!(s.status().state, SenderState::Held(why) if why == "the disk is full"));
+    assert_eq!((s.status().acked, s.status().queued, r.status().deferred), (0, 100, 50));
+    busy.store(false, Ordering::SeqCst);
+    eventually("all is taken", || s.status().acked == 100);
+    assert_eq!((s.status().state, taken.ids().1), (SenderState::Connected, 1));
+}
+
 fn flows(range: std::ops::Range<u64>) -> Vec<Flow> {
     let ip = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     let one = |i: u64| Flow {

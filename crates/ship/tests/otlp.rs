@@ -136,7 +136,7 @@ fn a_busy_store_is_tried_again_and_nothing_is_lost() {
         e.send(&trace(5));
         eventually("the export", || e.status().exported == 5);
         assert_eq!((e.status().retries, taken.lock().unwrap().len()), (1, 5));
-        assert_eq!(r.status().dropped, [("busy", 1)].into());
+        assert_eq!((r.status().dropped, r.status().deferred), ([("busy", 1)].into(), 5));
     }
 }
 
@@ -169,7 +169,14 @@ fn canned(answers: &'static [&'static str]) -> (SocketAddr, Arc<Mutex<Vec<Instan
             stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
             let mut buf = vec![0; 1 << 20];
             // The whole request arrives within one timeout on loopback.
-            while stream.read(&mut buf).is_ok_and(|n| n > 0) {}
+            let mut got = 0;
+            while let Ok(n @ 1..) = stream.read(&mut buf) {
+                got += n;
+            }
+            if got == 0 {
+                // The exporter only looked whether somebody is there.
+                continue;
+            }
             let mut seen = seen.lock().unwrap();
             let answer = answers[seen.len().min(answers.len() - 1)];
             seen.push(Instant::now());
@@ -180,6 +187,37 @@ fn canned(answers: &'static [&'static str]) -> (SocketAddr, Arc<Mutex<Vec<Instan
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{}";
+
+#[test]
+fn a_dead_collector_is_known_before_there_is_anything_to_send() {
+    let listener = TcpListener::bind(local()).unwrap();
+    let addr = listener.local_addr().unwrap();
+    drop(listener);
+    let e = Exporter::start(config(addr, Protocol::Grpc)).unwrap();
+    eventually("the failure is known", || e.status().error.is_some_and(|why| why.contains("refused")));
+    assert!(!e.status().reached);
+    let listener = TcpListener::bind(addr).unwrap();
+    eventually("the collector is found", || e.status().reached && e.status().error.is_none());
+    drop(listener);
+}
+
+#[test]
+fn requests_for_names_of_other_sites_are_refused_on_loopback() {
+    let (taken, sink) = collect();
+    let r = receiver(sink);
+    let body = br#"{"resourceSpans":[]}"#;
+    for (host, status) in [("evil.example:4318", "403"), ("localhost:4318", "200"), ("127.0.0.1", "200"), ("", "403")] {
+        let mut c = TcpStream::connect(r.local_addrs()[0]).unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nContent-Type: application/json\r\nConnection: close";
+        write!(c, "{head}\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+        c.write_all(body).unwrap();
+        let mut answer = String::new();
+        let _ = c.read_to_string(&mut answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {answer}");
+    }
+    assert!(taken.lock().unwrap().is_empty());
+    assert_eq!(r.status().dropped, [("host", 2)].into());
+}
 
 #[test]
 fn retry_after_is_honoured() {

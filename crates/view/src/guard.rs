@@ -4,6 +4,7 @@
 //! and then read a loopback server as its own origin. The browser still sends the page's name as `Host`.
 
 use crate::error::ApiError;
+use crate::pack;
 use crate::ViewState;
 use axum::extract::{Request, State};
 use axum::http::{header, HeaderName, HeaderValue, Method, StatusCode};
@@ -30,8 +31,17 @@ pub(crate) fn protect(routes: Router, state: ViewState) -> Router {
 }
 
 async fn guard(State(state): State<ViewState>, request: Request, next: Next) -> Response {
+    let packs = request.method() == Method::GET && pack::accepted(request.headers());
     let mut response = match check(&state.hosts, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => match state.token.as_deref().map_or(Entry::Free, |token| entry(token, &request)) {
+            Entry::Free => next.run(request).await,
+            Entry::ByLink(response) => response,
+            Entry::Refused => {
+                let e = ApiError::refused(StatusCode::UNAUTHORIZED, "token", "this server asks for a token");
+                e.hint("open the address that wirespan printed at its start, or send `Authorization: Bearer TOKEN`")
+                    .into_response()
+            }
+        },
         Err(e) => {
             let mut response = e.into_response();
             if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -41,10 +51,61 @@ async fn guard(State(state): State<ViewState>, request: Request, next: Next) -> 
         }
     };
     state.stats.count(response.status().as_u16());
+    if packs {
+        response = pack::pack(response).await;
+    }
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Whether a request may enter a server that asks for a token.
+enum Entry {
+    Free,
+    /// It came by the link with the token: the answer sets a cookie and hides the token from the address line.
+    ByLink(Response),
+    Refused,
+}
+
+const COOKIE: &str = "wirespan_token";
+
+fn entry(token: &str, request: &Request) -> Entry {
+    let headers = request.headers();
+    let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).unwrap_or_default();
+    let mut cookies = text(header::COOKIE).split(';').filter_map(|c| c.trim().split_once('='));
+    let known = text(header::AUTHORIZATION).strip_prefix("Bearer ").is_some_and(|given| same(given.trim(), token))
+        || cookies.any(|(name, value)| name == COOKIE && same(value, token));
+    // Probes of orchestrators have no secret, and learn nothing but whether it writes.
+    if known || request.uri().path() == "/healthz" {
+        return Entry::Free;
+    }
+    let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    let (given, rest): (Vec<_>, Vec<_>) = query.partition(|(name, _)| name == "token");
+    if !given.iter().any(|(_, value)| same(value, token)) {
+        return Entry::Refused;
+    }
+    let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
+    let place = match rest.is_empty() {
+        true => request.uri().path().to_owned(),
+        false => format!("{}?{rest}", request.uri().path()),
+    };
+    let cookie = format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict");
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    // `//host` would lead elsewhere.
+    let place = format!("/{}", place.trim_start_matches('/'));
+    for (name, value) in [(header::LOCATION, place), (header::SET_COOKIE, cookie)] {
+        match HeaderValue::try_from(value) {
+            Ok(value) => drop(response.headers_mut().insert(name, value)),
+            Err(_) => return Entry::Refused,
+        }
+    }
+    Entry::ByLink(response)
+}
+
+/// Compares secrets in constant time.
+fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
 fn check(hosts: &Hosts, request: &Request) -> Result<(), ApiError> {

@@ -16,6 +16,7 @@ mod filter;
 mod guard;
 mod jaeger;
 mod map_file;
+mod pack;
 mod shape;
 mod stats;
 mod when;
@@ -67,6 +68,7 @@ pub struct ViewState {
     status: Arc<dyn StatusSource>,
     metrics: Arc<MetricsSource>,
     hosts: Hosts,
+    token: Option<Arc<str>>,
     stats: Arc<stats::Stats>,
     gate: Arc<Semaphore>,
     housekeeping: bool,
@@ -80,6 +82,7 @@ impl ViewState {
             status: Arc::new(AgentStatus::default),
             metrics: Arc::new(String::new),
             hosts: Hosts::loopback(),
+            token: None,
             stats: Arc::default(),
             gate: Arc::new(Semaphore::new(MAX_QUERIES)),
             housekeeping: false,
@@ -111,6 +114,14 @@ impl ViewState {
     #[must_use]
     pub fn with_hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = hosts;
+        self
+    }
+
+    /// Answers only requests that present this secret: as a bearer token, as the query parameter `token`, or as the
+    /// cookie that the parameter sets.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.token = (!token.is_empty()).then(|| token.into());
         self
     }
 

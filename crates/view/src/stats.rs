@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     answered: AtomicU64,
+    refused_token: AtomicU64,
     refused_host: AtomicU64,
     refused_method: AtomicU64,
     client_errors: AtomicU64,
@@ -17,6 +18,7 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn count(&self, status: u16) {
         let counter = match status {
+            401 => &self.refused_token,
             403 => &self.refused_host,
             405 => &self.refused_method,
             503 => &self.busy,
@@ -27,12 +29,14 @@ impl Stats {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn rows(&self) -> [(&'static str, &AtomicU64, bool); 6] {
+    /// Name, count, and whether that many answers were lost: a mistyped query or a wrong token loses nothing.
+    fn rows(&self) -> [(&'static str, &AtomicU64, bool); 7] {
         [
             ("answered", &self.answered, false),
-            ("refused_host", &self.refused_host, true),
-            ("refused_method", &self.refused_method, true),
-            ("client_error", &self.client_errors, true),
+            ("refused_token", &self.refused_token, false),
+            ("refused_host", &self.refused_host, false),
+            ("refused_method", &self.refused_method, false),
+            ("client_error", &self.client_errors, false),
             ("server_error", &self.server_errors, true),
             ("busy", &self.busy, true),
         ]

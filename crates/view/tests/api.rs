@@ -4,6 +4,9 @@
 #[path = "../examples/sample/mod.rs"]
 mod sample;
 
+#[path = "api/jaeger.rs"]
+mod jaeger;
+
 use axum::body::{to_bytes, Body};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
@@ -44,6 +47,31 @@ async fn ok(app: &Router, path: &str) -> Value {
     let (status, body) = get(app, path).await;
     assert_eq!(status, StatusCode::OK, "{path}: {body}");
     body
+}
+
+#[tokio::test]
+async fn a_token_opens_the_view_by_header_by_link_and_by_cookie() {
+    let app = router(state().with_token("s3cret"));
+    let ask = async |path: &str, header: Option<(&str, &str)>| {
+        let mut request = Request::builder().uri(path).header("host", "127.0.0.1");
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    };
+    for path in ["/", "/api/v1/status", "/metrics", "/api/services", "/api/v1/status?token=wrong"] {
+        assert_eq!(ask(path, None).await.status(), StatusCode::UNAUTHORIZED, "{path}");
+    }
+    assert_eq!(ask("/healthz", None).await.status(), StatusCode::OK);
+    assert_eq!(ask("/metrics", Some(("authorization", "Bearer wrong!"))).await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(ask("/metrics", Some(("authorization", "Bearer s3cret"))).await.status(), StatusCode::OK);
+    let linked = ask("//evil.example/?token=s3cret&a=b%26", None).await;
+    assert_eq!(linked.status(), StatusCode::SEE_OTHER);
+    assert_eq!(linked.headers()["location"], "/evil.example/?a=b%26");
+    let cookie = linked.headers()["set-cookie"].to_str().unwrap().to_string();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    assert_eq!(ask("/api/v1/status", Some(("cookie", cookie))).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -295,44 +323,22 @@ async fn the_description_names_every_endpoint() {
 }
 
 #[tokio::test]
-async fn jaeger() {
+async fn long_answers_are_compressed_for_clients_that_take_it() {
+    use std::io::Read as _;
     let app = app();
-    let services = ok(&app, "/api/services").await;
-    assert_eq!(services["total"].as_u64().unwrap() as usize, services["data"].as_array().unwrap().len());
-    assert_eq!(services["errors"], Value::Null);
-    let operations = ok(&app, "/api/services/web/operations").await;
-    assert!(operations["data"].as_array().unwrap().contains(&"POST /checkout".into()), "{operations}");
-    let kinds = ok(&app, "/api/operations?service=cart&spanKind=client").await;
-    assert!(kinds["data"].as_array().unwrap().iter().all(|o| o["spanKind"] == "client"));
-    let tags = "%7B%22error%22%3A%22true%22%7D";
-    let found =
-        ok(&app, &format!("/api/traces?service=payment&limit=2&tags={tags}&start=0&end=2100000000000000")).await;
-    let trace = &found["data"][0];
-    let id = trace["traceID"].as_str().unwrap();
-    assert_eq!(id.len(), 32);
-    let spans = trace["spans"].as_array().unwrap();
-    for s in spans {
-        assert_eq!(s["traceID"], id);
-        assert!(trace["processes"].get(s["processID"].as_str().unwrap()).is_some());
-        assert_eq!(s["startTime"].as_u64().unwrap() / 1_000_000_000_000, 1799, "microseconds");
-    }
-    let ids: Vec<_> = spans.iter().map(|s| &s["spanID"]).collect();
-    let children: Vec<_> = spans.iter().filter(|s| !s["references"].as_array().unwrap().is_empty()).collect();
-    assert_eq!(children.len(), spans.len() - 1);
-    for c in children {
-        assert_eq!(c["references"][0]["refType"], "CHILD_OF");
-        assert!(ids.contains(&&c["references"][0]["spanID"]));
-    }
-    let again = ok(&app, &format!("/api/traces/{id}")).await;
-    assert_eq!(again["data"][0], *trace);
-    let links = ok(&app, "/api/dependencies?endTs=1800000000000&lookback=86400000").await;
-    assert!(links["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .any(|d| d["parent"] == "web" && d["child"] == "cart" && d["callCount"].as_u64() > Some(10)));
-    let (status, body) = get(&app, "/api/traces/00000000000000000000000000000001").await;
-    assert_eq!((status, &body["errors"][0]["code"]), (StatusCode::NOT_FOUND, &404.into()));
-    let (status, body) = get(&app, "/api/traces").await;
-    assert_eq!((status, &body["data"]), (StatusCode::BAD_REQUEST, &Value::Null));
+    let path = format!("/api/v1/spans?{DAY}&limit=500");
+    let ask = async |accepted: &str| {
+        let request = Request::builder().uri(&path).header("host", "localhost").header("accept-encoding", accepted);
+        let response = app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let coding = response.headers().get("content-encoding").map(|v| v.to_str().unwrap().to_string());
+        (coding, to_bytes(response.into_body(), 1 << 26).await.unwrap())
+    };
+    let (coding, plain) = ask("br, gzip;q=0").await;
+    assert_eq!(coding, None);
+    let (coding, packed) = ask("deflate, gzip, br").await;
+    assert_eq!(coding.as_deref(), Some("gzip"));
+    assert!(packed.len() * 5 < plain.len(), "{} of {} bytes", packed.len(), plain.len());
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain);
 }

@@ -87,3 +87,30 @@ fn a_line_per_edge_with_numbers_and_rates() {
     assert_eq!(lines.lines().count(), 3, "{lines}");
     assert!(lines.contains("web") && lines.contains("30 requests") && lines.contains("10.3/s"), "{lines}");
 }
+
+#[test]
+fn hostile_names_stay_text_in_every_drawing() {
+    let hostile = "x\\\"];\u{1b}]0;title\u{7}\n\u{202e}</text><script>\\";
+    let mut map = document(30, 2, Some(hostile));
+    map.edges.iter_mut().for_each(|e| e.protocol = hostile.into());
+    map.nodes.iter_mut().for_each(|n| n.name = hostile.into());
+    let diff_of = diff(&Diff::new(&document(1, 0, None), &map, &DiffLimits::default()), &map, &map);
+    for drawn in [text(&map), dot(&map), svg(&map), diff_of] {
+        assert!(!drawn.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{drawn:?}");
+    }
+    assert!(!svg(&map).contains("<script>"));
+    // In DOT, every quotation mark within a text is escaped, and no backslash escapes the closing one.
+    for line in dot(&map).lines().filter(|l| l.contains("label")) {
+        let (mut inside, mut escaped) = (false, false);
+        let outside: String = line
+            .chars()
+            .filter(|c| {
+                let quote = *c == '"' && !escaped;
+                escaped = inside && *c == '\\' && !escaped;
+                inside ^= quote;
+                !inside && !quote
+            })
+            .collect();
+        assert!(!inside && !outside.contains("script") && outside.matches(';').count() == 1, "{line}");
+    }
+}

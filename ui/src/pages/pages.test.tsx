@@ -30,7 +30,7 @@ const found: TraceList = {
 const status = (store: Partial<StatusView["store"]> = {}): StatusView => ({
   version: "0.1.0",
   now_ns: "1795297683000000000",
-  store: { spans: 0, disk_bytes: 0, dropped: [], ...store },
+  store: { spans: 0, disk_bytes: 0, refused: 0, dropped: [], damaged: [], ...store },
   agent: {
     mode: "up",
     targets: "pid 7",

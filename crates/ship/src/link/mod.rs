@@ -29,7 +29,7 @@ mod sender;
 mod status;
 
 pub use frame::{FrameError, MAX_BATCH, MAX_FRAME, MAX_RAW, VERSION};
-pub use received::{AgentStatus, ReceiverConfig, ReceiverStatus};
+pub use received::{AgentStatus, ReceiverConfig, ReceiverStatus, Refusal};
 pub use receiver::Receiver;
 pub use sender::{Sender, SenderConfig};
 pub use status::{SenderState, SenderStatus};

@@ -48,6 +48,17 @@ pub struct AgentStatus {
     pub report: Vec<(String, u64)>,
 }
 
+/// A connection that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its other end.
+    pub peer: SocketAddr,
+    /// Why.
+    pub why: String,
+    /// When, Unix ns.
+    pub at_ns: u64,
+}
+
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStatus {
@@ -61,6 +72,8 @@ pub struct ReceiverStatus {
     pub repeated_batches: u64,
     /// Spans and flows of batches that had to wait because the sink was busy; their agents keep them.
     pub deferred: u64,
+    /// The last connection that was refused.
+    pub refused: Option<Refusal>,
     /// Batches and connections dropped, by reason; `sink` counts spans that the sink refused for good.
     pub dropped: Vec<(&'static str, u64)>,
 }

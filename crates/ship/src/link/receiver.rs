@@ -2,7 +2,7 @@
 
 use super::frame::{decode_batch, decode_flows, read_preamble, write_preamble, Frame, FrameError, Hello};
 use super::in_time::InTime;
-use super::received::{AgentStatus, ReceiverConfig, ReceiverStatus};
+use super::received::{AgentStatus, ReceiverConfig, ReceiverStatus, Refusal};
 use crate::{lock, now_ns, FlowSink, Sink, SinkError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::BufReader;
@@ -47,6 +47,7 @@ struct Inner {
     flows_taken: AtomicU64,
     repeated: AtomicU64,
     deferred: AtomicU64,
+    refused: Mutex<Option<Refusal>>,
     dropped: Mutex<Vec<(&'static str, u64)>>,
 }
 
@@ -85,6 +86,7 @@ impl Receiver {
             spans: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
             deferred: AtomicU64::new(0),
+            refused: Mutex::default(),
             dropped: Mutex::default(),
         });
         let accepting = inner.clone();
@@ -108,6 +110,7 @@ impl Receiver {
             flows: self.inner.flows_taken.load(Relaxed),
             repeated_batches: self.inner.repeated.load(Relaxed),
             deferred: self.inner.deferred.load(Relaxed),
+            refused: lock(&self.inner.refused).clone(),
             dropped: lock(&self.inner.dropped).clone(),
         }
     }
@@ -170,6 +173,11 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
                 // An agent may disconnect between two frames; that is no error.
                 if !matches!(e, FrameError::Io(_)) {
                     serving.drop_one(e.reason());
+                    // Other clients than agents come to this port by mistake; nobody waits for them.
+                    if matches!(e, FrameError::Refused(_) | FrameError::Version { .. }) {
+                        let refusal = Refusal { peer, why: e.to_string(), at_ns: now_ns() };
+                        *lock(&serving.refused) = Some(refusal);
+                    }
                     let _ = Frame::Refused(e.to_string()).write(&mut &stream);
                 }
             }

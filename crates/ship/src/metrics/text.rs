@@ -44,7 +44,9 @@ fn sample(out: &mut String, name: &str, suffix: &str, labels: &[(String, String)
     out.push_str(suffix);
     let mut sep = '{';
     for (key, text) in labels {
-        let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        // Names come from the network, and people read this page in terminals.
+        let text = wirespan_model::plain::line(text);
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         let _ = write!(out, "{sep}{key}=\"{text}\"");
         sep = ',';
     }
@@ -84,7 +86,7 @@ mod tests {
             registry.render(),
             r#"# HELP a_b dots
 # TYPE a_b gauge
-a_b{x_y="quote\" back\\ line\n"} NaN
+a_b{x_y="quote\" back\\ line\\n"} NaN
 # HELP h times
 # TYPE h histogram
 h_bucket{k="v",le="0.005"} 1

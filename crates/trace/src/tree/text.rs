@@ -200,9 +200,9 @@ fn service(span: &Span) -> String {
     }
 }
 
-/// Replaces control characters: text from the wire must not control the terminal.
+/// Writes control characters out: text from the wire must not control the terminal.
 fn clean(s: &str) -> String {
-    s.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    wirespan_model::plain::line(s).into_owned()
 }
 
 fn cut(s: String, width: usize) -> String {

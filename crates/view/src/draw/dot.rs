@@ -5,7 +5,9 @@ use wirespan_map::{Document, NodeKind};
 
 /// A Graphviz digraph.
 pub fn dot(map: &Document) -> String {
-    let quote = |s: &str| format!("\"{}\"", plain(s).replace('\\', "\\\\").replace('"', "\\\""));
+    // A backslash begins an escape of Graphviz's (`\N`, `\l`).
+    let escape = |s: &str| plain(s).replace('\\', "\\\\").replace('"', "\\\"");
+    let quote = |s: &str| format!("\"{}\"", escape(s));
     let mut out = String::from("digraph wirespan {\n  rankdir=LR;\n  node [shape=box, style=rounded];\n");
     for n in &map.nodes {
         let style = if n.kind == NodeKind::Service { "" } else { ", style=\"rounded,dashed\"" };
@@ -15,14 +17,14 @@ pub fn dot(map: &Document) -> String {
     for e in &map.edges {
         let port = if e.port == 0 { String::new() } else { format!(" :{}", e.port) };
         let pace = pace(e.calls.p95_ns, e.tcp.rtt_p50_ns);
-        let label = format!("{}{port}\\n{}{pace}", plain(&e.protocol), rate(traffic(e), map.seconds()));
+        let protocol = escape(&e.protocol);
+        let label = format!("{protocol}{port}\\n{}{pace}", rate(traffic(e), map.seconds()));
         let colour = if fails(e) { ", color=red, fontcolor=red" } else { "" };
         let width = 1.0 + 3.0 * (traffic(e) as f64 / most).sqrt();
         out.push_str(&format!(
-            "  {} -> {} [label=\"{}\", tooltip={}, penwidth={width:.1}{colour}];\n",
+            "  {} -> {} [label=\"{label}\", tooltip={}, penwidth={width:.1}{colour}];\n",
             quote(&e.from),
             quote(&e.to),
-            label.replace('"', "\\\""),
             quote(&facts(e))
         ));
     }

@@ -60,9 +60,9 @@ pub(super) fn unit(edge: &MapEdge) -> &'static str {
     }
 }
 
-/// Replaces control characters: names come from the wire, and terminals obey control characters.
+/// Writes control characters out: names come from the wire, and terminals obey control characters.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    wirespan_model::plain::line(text).into_owned()
 }
 
 /// Requests, or connections if the protocol was not understood.

@@ -26,13 +26,14 @@ text{font:11px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation
 /// Markup characters are escaped, control characters replaced: names come from the wire.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in super::plain(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push('\u{fffd}'),
+            // XML has no place for these, whatever is written around them.
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

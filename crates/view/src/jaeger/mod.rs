@@ -4,6 +4,7 @@
 
 mod params;
 mod shape;
+mod v3;
 
 use crate::assemble::{assemble, find_trace, traces_of};
 use crate::error::ApiError;
@@ -30,6 +31,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/traces", get(traces))
         .route("/api/traces/{id}", get(trace))
         .route("/api/dependencies", get(dependencies))
+        .merge(v3::routes())
 }
 
 /// An error in Jaeger's envelope.

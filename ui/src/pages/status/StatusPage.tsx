@@ -20,7 +20,10 @@ function Shown({ status }: { status: StatusView }) {
   const stages = [...agent.stages, { name: "store", counters: store.dropped }].filter(
     (stage) => stage.counters.length > 0,
   );
-  const lost = stages.flatMap((stage) => stage.counters.filter((c) => c.loss && c.value > 0 && stage.name !== "view"));
+  const lost = stages
+    .filter((stage) => stage.name !== "view")
+    .flatMap(({ name, counters }) => counters.map((c) => ({ ...c, stage: name })))
+    .filter((c) => c.loss && c.value > 0);
   const now = toMs(status.now_ns);
   return (
     <div className={css.page}>
@@ -30,10 +33,13 @@ function Shown({ status }: { status: StatusView }) {
           The store is not writing: {store.stopped}
         </p>
       )}
-      {agent.notes.length > 0 && (
+      {agent.notes.length + store.damaged.length > 0 && (
         <ul className={css.notes} aria-label="Notes">
           {agent.notes.map((note) => (
             <li key={note}>{note}</li>
+          ))}
+          {store.damaged.map((file) => (
+            <li key={file}>Damaged: {file}</li>
           ))}
         </ul>
       )}
@@ -68,29 +74,41 @@ function Shown({ status }: { status: StatusView }) {
           {lost.length === 0 ? "nothing" : lost.reduce((sum, c) => sum + c.value, 0).toLocaleString("en")}
         </Card>
       </dl>
-      <div className={css.stages}>
-        {stages.map((stage) => (
-          <section key={stage.name} className={css.stage}>
-            <h2 id={`stage-${stage.name}`}>{stage.name}</h2>
-            <table aria-labelledby={`stage-${stage.name}`}>
-              <thead className="visually-hidden">
-                <tr>
-                  <th>Counter</th>
-                  <th>Since the start</th>
-                </tr>
-              </thead>
-              <tbody>
-                {stage.counters.map((counter) => (
-                  <tr key={counter.name} data-loss={(counter.loss && counter.value > 0) || undefined}>
-                    <th scope="row">{counter.name}</th>
-                    <td>{counter.value.toLocaleString("en")}</td>
+      {lost.length > 0 && (
+        <ul className={css.notes} aria-label="Lost">
+          {lost.map((c) => (
+            <li key={`${c.stage} ${c.name}`}>
+              {c.stage}: {c.name.replaceAll("_", " ")}: {c.value.toLocaleString("en")}
+            </li>
+          ))}
+        </ul>
+      )}
+      <details>
+        <summary>Details: what each part counted</summary>
+        <div className={css.stages}>
+          {stages.map((stage) => (
+            <section key={stage.name} className={css.stage}>
+              <h2 id={`stage-${stage.name}`}>{stage.name}</h2>
+              <table aria-labelledby={`stage-${stage.name}`}>
+                <thead className="visually-hidden">
+                  <tr>
+                    <th>Counter</th>
+                    <th>Since the start</th>
                   </tr>
-                ))}
-              </tbody>
-            </table>
-          </section>
-        ))}
-      </div>
+                </thead>
+                <tbody>
+                  {stage.counters.map((counter) => (
+                    <tr key={counter.name} data-loss={(counter.loss && counter.value > 0) || undefined}>
+                      <th scope="row">{counter.name}</th>
+                      <td>{counter.value.toLocaleString("en")}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          ))}
+        </div>
+      </details>
     </div>
   );
 }

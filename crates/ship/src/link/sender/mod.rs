@@ -67,6 +67,8 @@ pub struct Sender {
     close: Channel<Instant>,
     queued: Arc<AtomicUsize>,
     queue_spans: usize,
+    server: String,
+    backlog_bytes: usize,
     shared: Arc<Shared>,
     report: Report,
     thread: Option<JoinHandle<()>>,
@@ -82,10 +84,11 @@ impl Sender {
         let shared = Arc::new(Shared::default());
         let queued = Arc::new(AtomicUsize::new(0));
         let report = Arc::new(Mutex::new(None));
-        let queue_spans = config.queue_spans;
+        let (queue_spans, backlog_bytes, server) = (config.queue_spans, config.backlog_bytes, config.server.clone());
         let worker = Worker::new(config, shared.clone(), queued.clone(), report.clone(), news_tx);
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || worker.run(&load, &news, &close))?;
-        Ok(Sender { load: Some(load_tx), close: close_tx, queued, queue_spans, shared, report, thread: Some(thread) })
+        let (load, thread) = (Some(load_tx), Some(thread));
+        Ok(Sender { load, close: close_tx, queued, queue_spans, server, backlog_bytes, shared, report, thread })
     }
 
     /// Takes spans for sending; never blocks. Spans without room are dropped and counted.
@@ -119,6 +122,16 @@ impl Sender {
     pub fn report(&self, mut counters: Vec<(String, u64)>) {
         counters.truncate(MAX_REPORT);
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+    }
+
+    /// `host:port` of the server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Most bytes of encoded batches that are kept.
+    pub fn backlog_limit(&self) -> usize {
+        self.backlog_bytes
     }
 
     /// The state and the counters.

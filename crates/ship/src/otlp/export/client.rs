@@ -68,6 +68,19 @@ impl Client {
         Client { http: builder.build(connector), config: config.clone() }
     }
 
+    /// Connects and hangs up. The error says why that failed.
+    pub(super) async fn probe(&self) -> Result<(), String> {
+        let uri: hyper::Uri = self.config.url.parse().map_err(|e| format!("{}: {e}", self.config.url))?;
+        let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
+        let connect = tokio::net::TcpStream::connect((host, port));
+        match tokio::time::timeout(self.config.timeout, connect).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(_) => Err(format!("no answer within {:?}", self.config.timeout)),
+        }
+    }
+
     /// The bytes of a request, compressed if this is configured. A repetition sends the same bytes.
     pub(super) fn encode(&self, request: &impl Outgoing) -> Bytes {
         let gzip = self.config.gzip;

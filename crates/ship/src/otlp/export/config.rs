@@ -92,7 +92,7 @@ impl ExportConfig {
 
     /// The same for either signal; metrics go to `/v1/metrics`.
     pub fn of(signal: Signal, endpoint: &str, protocol: Option<Protocol>) -> Result<Self, ConfigError> {
-        ExportConfig::at("--otlp", signal, endpoint, protocol, true)
+        ExportConfig::at("--otlp-endpoint", signal, endpoint, protocol, true)
     }
 
     fn at(
@@ -104,6 +104,10 @@ impl ExportConfig {
     ) -> Result<Self, ConfigError> {
         let error = |what: String| ConfigError { name: name.into(), what };
         let text = endpoint.trim();
+        if !text.contains(['/', ':']) {
+            // `foo` may be a host, or a word that was typed in the wrong place.
+            return Err(error(format!("{text:?} is not a URL: write http://{text}:4317 or http://{text}:4318")));
+        }
         let text = if text.contains("://") { text.to_string() } else { format!("http://{text}") };
         let uri: hyper::Uri = text.parse().map_err(|e| error(format!("{endpoint:?} is not a URL: {e}")))?;
         match uri.scheme_str() {
@@ -223,7 +227,7 @@ mod tests {
         assert_eq!(url("http://c:4317", None), grpc("c:4317"));
         assert_eq!(url("c:4317", None), grpc("c:4317"));
         assert_eq!(url("[::1]:4317", None), grpc("[::1]:4317"));
-        assert_eq!(url("c", Some(Protocol::Grpc)), grpc("c:4317"));
+        assert_eq!(url("http://c", Some(Protocol::Grpc)), grpc("c:4317"));
         let traces = env(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://c:9/x?y=1")]).unwrap().unwrap();
         assert_eq!(traces.url, "http://c:9/x?y=1", "the endpoint of one signal is taken as it is");
         let metrics = |endpoint| ExportConfig::of(Signal::Metrics, endpoint, None).unwrap().url;
@@ -260,8 +264,10 @@ mod tests {
         let headers = with("OTEL_EXPORTER_OTLP_HEADERS", "a=b,key secret");
         assert!(headers.contains("entry 2") && !headers.contains("secret"), "{headers}");
         let https = ExportConfig::new("https://c:4317", None).unwrap_err().to_string();
-        assert!(https.starts_with("--otlp: https is not supported yet"), "{https}");
+        assert!(https.starts_with("--otlp-endpoint: https is not supported yet"), "{https}");
         assert!(ExportConfig::new("http://", None).is_err());
         assert!(ExportConfig::new("ftp://x", None).is_err());
+        let word = ExportConfig::new("foo", None).unwrap_err().to_string();
+        assert!(word.contains("\"foo\" is not a URL: write http://foo:4317"), "{word}");
     }
 }

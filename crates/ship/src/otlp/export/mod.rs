@@ -28,6 +28,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use wirespan_model::{Span, Trace};
 
+/// How often the collector is looked for while there is nothing to send.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
 const LAST_BACKOFF: Duration = Duration::from_secs(30);
 /// Collectors take gRPC messages of up to 4 MiB; bigger batches are split.
 const MAX_MESSAGE: usize = 3 << 20;
@@ -45,8 +47,10 @@ pub struct ExportStatus {
     pub retries: u64,
     /// Spans lost, by reason: `queue_full`, `rejected`, `partial_success`, `retries_exhausted`, `closed`.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// The last error, if the last request failed.
+    /// The last error, if the last request failed, or if no connection could be made yet.
     pub error: Option<String>,
+    /// Whether the collector was ever reached.
+    pub reached: bool,
 }
 
 #[derive(Default)]
@@ -70,6 +74,7 @@ struct Queue {
 struct Outcome {
     dropped: BTreeMap<&'static str, u64>,
     error: Option<String>,
+    reached: bool,
 }
 
 /// Exports from a thread of its own.
@@ -126,6 +131,7 @@ impl Exporter {
             retries: self.shared.retries.load(Relaxed),
             dropped: outcome.dropped.clone(),
             error: outcome.error.clone(),
+            reached: outcome.reached,
         }
     }
 
@@ -153,6 +159,11 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self) {
+        let mut closing = self.closing.clone();
+        tokio::select! {
+            () = self.probe() => {}
+            _ = closing.changed() => {}
+        }
         while let Some(batch) = self.next_batch().await {
             let n = batch.len();
             self.export(&batch).await;
@@ -163,6 +174,14 @@ impl Worker {
         queue.items.clear();
         drop(queue);
         self.shared.lose("closed", left);
+    }
+
+    /// Tries to connect before there is anything to send, so that a collector that is not there is known at once.
+    async fn probe(&self) {
+        let reached = self.client.probe().await;
+        let mut outcome = lock(&self.shared.outcome);
+        outcome.reached |= reached.is_ok();
+        outcome.error = reached.err();
     }
 
     /// The next batch, when it is full or has waited long enough. `None` if the exporter is closed and the queue is
@@ -189,8 +208,15 @@ impl Worker {
                         return None;
                     }
                 }
-                due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
+                due.unwrap_or_else(|| Instant::now() + PROBE_EVERY)
             };
+            if lock(&self.shared.queue).items.is_empty() && lock(&self.shared.outcome).error.is_some() {
+                let mut closing = self.closing.clone();
+                tokio::select! {
+                    () = self.probe() => {}
+                    _ = closing.changed() => continue,
+                }
+            }
             tokio::select! {
                 () = self.shared.arrived.notified() => {}
                 () = tokio::time::sleep_until(wake_at) => {}
@@ -253,7 +279,8 @@ impl Worker {
         let (rejected, why) = rejected(partial, n);
         self.shared.exported.fetch_add(n - rejected, Relaxed);
         self.shared.lose("partial_success", rejected);
-        lock(&self.shared.outcome).error = why;
+        let mut outcome = lock(&self.shared.outcome);
+        (outcome.error, outcome.reached) = (why, true);
     }
 }
 

@@ -1,0 +1,83 @@
+//! The query APIs of Jaeger.
+
+use super::{app, get, ok};
+use axum::http::StatusCode;
+use serde_json::Value;
+
+/// As Jaeger's own snapshots have it (`cmd/query/app/apiv3/snapshots`).
+#[tokio::test]
+async fn jaeger_version_3() {
+    let app = app();
+    let services = ok(&app, "/api/v3/services").await;
+    assert!(services["services"].as_array().unwrap().contains(&"payment".into()), "{services}");
+    let operations = ok(&app, "/api/v3/operations?service=cart&span_kind=client").await;
+    let operations = operations["operations"].as_array().unwrap();
+    assert!(!operations.is_empty() && operations.iter().all(|o| o["spanKind"] == "client" && o["name"].is_string()));
+    let range = "query.start_time_min=1970-01-01T00:00:00Z&query.start_time_max=2036-01-01T00:00:00.000000001Z";
+    let search = format!("/api/v3/traces?query.service_name=payment&query.num_traces=1&{range}&query.duration_min=1us");
+    let found = ok(&app, &search).await;
+    let spans = |answer: &Value| -> Vec<Value> {
+        let groups = answer["result"]["resourceSpans"].as_array().unwrap().iter();
+        let scopes = groups.flat_map(|g| g["scopeSpans"].as_array().unwrap());
+        scopes.flat_map(|s| s["spans"].as_array().unwrap()).cloned().collect()
+    };
+    let one = spans(&found);
+    let id = one[0]["traceId"].as_str().unwrap().to_string();
+    assert!(id.len() == 32 && one.iter().all(|s| s["traceId"] == id.as_str()), "{found}");
+    assert_eq!(one.iter().filter(|s| s.get("parentSpanId").is_none()).count(), 1, "one root");
+    let again = ok(&app, &format!("/api/v3/traces/{id}")).await;
+    assert_eq!(spans(&again).len(), one.len());
+    for (path, status, part) in [
+        (format!("/api/v3/traces/{}", "f".repeat(32)), StatusCode::NOT_FOUND, ""),
+        (format!("{search}&query.operation_name=nothing"), StatusCode::NOT_FOUND, "No traces found"),
+        ("/api/v3/traces?query.service_name=a".into(), StatusCode::BAD_REQUEST, "are required"),
+        (format!("/api/v3/traces?{range}&query.num_traces=x"), StatusCode::BAD_REQUEST, "query.num_traces"),
+    ] {
+        let (got, body) = get(&app, &path).await;
+        assert_eq!((got, &body["error"]["httpCode"]), (status, &u64::from(status.as_u16()).into()), "{path}: {body}");
+        assert!(body["error"]["message"].as_str().unwrap().contains(part), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn jaeger() {
+    let app = app();
+    let services = ok(&app, "/api/services").await;
+    assert_eq!(services["total"].as_u64().unwrap() as usize, services["data"].as_array().unwrap().len());
+    assert_eq!(services["errors"], Value::Null);
+    let operations = ok(&app, "/api/services/web/operations").await;
+    assert!(operations["data"].as_array().unwrap().contains(&"POST /checkout".into()), "{operations}");
+    let kinds = ok(&app, "/api/operations?service=cart&spanKind=client").await;
+    assert!(kinds["data"].as_array().unwrap().iter().all(|o| o["spanKind"] == "client"));
+    let tags = "%7B%22error%22%3A%22true%22%7D";
+    let found =
+        ok(&app, &format!("/api/traces?service=payment&limit=2&tags={tags}&start=0&end=2100000000000000")).await;
+    let trace = &found["data"][0];
+    let id = trace["traceID"].as_str().unwrap();
+    assert_eq!(id.len(), 32);
+    let spans = trace["spans"].as_array().unwrap();
+    for s in spans {
+        assert_eq!(s["traceID"], id);
+        assert!(trace["processes"].get(s["processID"].as_str().unwrap()).is_some());
+        assert_eq!(s["startTime"].as_u64().unwrap() / 1_000_000_000_000, 1799, "microseconds");
+    }
+    let ids: Vec<_> = spans.iter().map(|s| &s["spanID"]).collect();
+    let children: Vec<_> = spans.iter().filter(|s| !s["references"].as_array().unwrap().is_empty()).collect();
+    assert_eq!(children.len(), spans.len() - 1);
+    for c in children {
+        assert_eq!(c["references"][0]["refType"], "CHILD_OF");
+        assert!(ids.contains(&&c["references"][0]["spanID"]));
+    }
+    let again = ok(&app, &format!("/api/traces/{id}")).await;
+    assert_eq!(again["data"][0], *trace);
+    let links = ok(&app, "/api/dependencies?endTs=1800000000000&lookback=86400000").await;
+    assert!(links["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|d| d["parent"] == "web" && d["child"] == "cart" && d["callCount"].as_u64() > Some(10)));
+    let (status, body) = get(&app, "/api/traces/00000000000000000000000000000001").await;
+    assert_eq!((status, &body["errors"][0]["code"]), (StatusCode::NOT_FOUND, &404.into()));
+    let (status, body) = get(&app, "/api/traces").await;
+    assert_eq!((status, &body["data"]), (StatusCode::BAD_REQUEST, &Value::Null));
+}
