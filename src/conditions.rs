@@ -12,6 +12,9 @@ const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// A condition has ended when it has not come back for this long: what comes and goes is said once.
 const ENDED_AFTER: Duration = Duration::from_secs(3);
 
+/// Most subjects that are remembered: each agent that ever came is one.
+const MAX_SUBJECTS: usize = 10_000;
+
 /// Something that does not work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -51,7 +54,7 @@ impl Conditions {
         let now = Instant::now();
         match (lasting.get_mut(subject), trouble) {
             (None, None) => {
-                if known.insert(subject.to_string()) && !fine.is_empty() {
+                if known.len() < MAX_SUBJECTS && known.insert(subject.to_string()) && !fine.is_empty() {
                     say(fine);
                 }
             }

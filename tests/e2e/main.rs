@@ -29,6 +29,7 @@ mod service_graph;
 mod shapes;
 mod shop;
 mod siege;
+mod silence;
 mod spaces;
 mod split;
 mod tcp;

@@ -1,7 +1,7 @@
 //! A server under attack, or on a bad day: what it took is kept, what it cannot take is refused, and nobody can fill
 //! it. `tests/attacks` has the same attacks at length.
 
-use crate::harness::{eventually, skip, within, Running, WIRESPAN};
+use crate::harness::{eventually, skip, wirespan, within, Running, WIRESPAN};
 use rustix::process::geteuid;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -63,8 +63,13 @@ impl Server {
 
     /// Reports a span as an SDK does; returns the answer.
     fn report(&self, id: u64) -> String {
+        self.report_named(id, "n")
+    }
+
+    /// The same, with this name in JSON's notation.
+    fn report_named(&self, id: u64, name: &str) -> String {
         let span = format!(
-            "{{\"traceId\":\"{:032x}\",\"spanId\":\"{id:016x}\",\"name\":\"n\",\"startTimeUnixNano\":\"{}\"}}",
+            "{{\"traceId\":\"{:032x}\",\"spanId\":\"{id:016x}\",\"name\":\"{name}\",\"startTimeUnixNano\":\"{}\"}}",
             id,
             start() + id
         );
@@ -206,4 +211,52 @@ fn a_slow_stranger_is_hung_up_on_in_time_whatever_it_sends() {
         assert!(began.elapsed() < Duration::from_secs(20), "{} strangers are still connected", slow.len());
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+#[test]
+fn a_name_that_came_by_otlp_moves_no_terminal_and_forges_no_line() {
+    if !may_mount("siege_terminal") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start("true", dir.path(), &[]);
+    let name = "\\u001b]0;title\\u0007\\u009b2J\\r\\nforged  line\\u202e";
+    assert!(server.report_named(7, name).starts_with("HTTP/1.1 200"));
+    let ui = format!("127.0.0.1:{}", server.ui);
+    let from = ["--from", "0"];
+    let asked: [Vec<&str>; 5] = [
+        [&["traces"], &from[..]].concat(),
+        [&["traces", "--format", "json"], &from[..]].concat(),
+        vec!["trace", "0000000000000007"],
+        vec!["trace", "0000000000000007", "--format", "otlp"],
+        [&["map", "--format", "dot"], &from[..]].concat(),
+    ];
+    for args in asked {
+        let done = wirespan(&[&args[..], &["--server", &ui]].concat());
+        let text = String::from_utf8(done.stdout).unwrap();
+        assert!(done.status.success() && !text.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{args:?}: {text:?}");
+        assert!(!text.lines().any(|l| l.starts_with("forged")), "{args:?}: {text:?}");
+    }
+}
+
+#[test]
+fn a_ui_for_other_machines_asks_for_the_token_that_it_prints() {
+    let (port, link) = (free_port(), free_port());
+    let (ui, link) = (format!("0.0.0.0:{port}"), format!("127.0.0.1:{link}"));
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("wirespan.toml");
+    std::fs::write(&config, "[serve]\notlp_grpc = \"\"\notlp_http = \"\"\n").unwrap();
+    let args = ["server", "--ui", &ui, "--listen", &link, "--config", config.to_str().unwrap()];
+    let mut server = Running::start(WIRESPAN, &args);
+    let said = server.wait_for("agents on");
+    assert!(said.contains("can be reached from other machines"), "{said}");
+    let token = said.split("?token=").nth(1).unwrap().split(';').next().unwrap();
+    assert_eq!(token.len(), 32, "{said}");
+    let at = format!("127.0.0.1:{port}");
+    let refused = wirespan(&["status", "--server", &at]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("asks for a token"));
+    let given = wirespan(&["status", "--server", &at, "--ui-token", token]);
+    assert!(given.status.success(), "{}", String::from_utf8_lossy(&given.stderr));
+    server.end();
 }
