@@ -9,6 +9,7 @@ mod unseen;
 mod views;
 mod wire;
 
+pub(crate) use cause::trust;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 

@@ -161,7 +161,8 @@ impl Solver {
         let is_own = span.cause_evidence.is_none() && !process.may_have_unseen_causes() && !process.awaits_wake(&span);
         if certain || is_own {
             process.add_call(&span, None);
-            return sink(span);
+            let claim = process.claim(&span);
+            return sink(kept(span, claim));
         }
         if self.waiting >= self.config.max_spans {
             self.stats.overflow += 1;
@@ -211,7 +212,7 @@ impl Solver {
         process.solve(config, &mut |span, found| {
             *waiting -= 1;
             match found {
-                Verdict::Kept => sink(span),
+                Verdict::Kept(claim) => sink(kept(span, claim)),
                 Verdict::Named(named) => {
                     stats.inferred += 1;
                     sink(with_cause(span, named));
@@ -270,8 +271,8 @@ struct Named {
 /// The outcome for a span that waited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
-    /// The cause that the kernel claims is kept.
-    Kept,
+    /// The cause that the kernel claims is kept; of a hand-over it is known how often such claims are right.
+    Kept(Option<Named>),
     Found(Found),
     /// A fact names the request.
     Named(Named),
@@ -295,6 +296,13 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
         own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(found.request.span.to_string().into())));
     }
     span
+}
+
+fn kept(span: Arc<Span>, claim: Option<Named>) -> Arc<Span> {
+    match claim {
+        Some(claim) => with_cause(span, claim),
+        None => span,
+    }
 }
 
 /// What confirms the kernel's claim leaves its evidence.

@@ -227,7 +227,7 @@ impl Process {
             self.judge(&mut events, out);
             // A process without uncertain calls needs no model.
             if self.in_doubt {
-                let hypotheses = config.beam.div_ceil(self.slices_behind(&events).max(1));
+                let hypotheses = config.beam.div_ceil(self.timeline.slices_left(&events, self.goal_ns).max(1));
                 for d in self.decisions(&events, hypotheses) {
                     let Some(span) = self.waiting.remove(&d.call) else { continue };
                     self.opinions.judge(&span, &d);
@@ -258,14 +258,9 @@ impl Process {
         }
     }
 
-    /// About how many more slices like this one are due.
-    fn slices_behind(&self, slice: &[Event]) -> usize {
-        let (Some(first), Some(last)) = (slice.first(), slice.last()) else { return 0 };
-        let (first, last) = (first.at_ns(), last.at_ns());
-        match self.goal_ns {
-            u64::MAX => self.timeline.len() / SLICE,
-            goal => (goal.saturating_sub(last) / (last - first).max(1)) as usize,
-        }
+    /// What is known of the claim of a hand-over.
+    pub(super) fn claim(&self, span: &Span) -> Option<Named> {
+        self.trial.as_ref()?.claim(span)
     }
 
     /// A call that no other request can have made keeps what the kernel says, or guesses.
@@ -274,7 +269,7 @@ impl Process {
             (Some(exchange), Some(Evidence::Inferred)) if self.lives.was_read(exchange, span.start_ns) => {
                 Verdict::Named(Named { exchange, evidence: Evidence::Inferred, confidence: ALONE })
             }
-            (_, Some(evidence)) if evidence != Evidence::Inferred && !is_tried(span) => Verdict::Kept,
+            (_, Some(evidence)) if evidence != Evidence::Inferred && !is_tried(span) => Verdict::Kept(None),
             _ => Verdict::Open,
         }
     }
@@ -318,7 +313,8 @@ impl Process {
             };
             call.maker = Maker::Known(exchange);
             if let Some(span) = self.waiting.remove(&call.id) {
-                out(span, Verdict::Kept);
+                let claim = self.claim(&span);
+                out(span, Verdict::Kept(claim));
             }
         }
     }

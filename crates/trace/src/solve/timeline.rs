@@ -221,6 +221,16 @@ impl Timeline {
         taken
     }
 
+    /// About how many more slices like this one are due up to a time.
+    pub(super) fn slices_left(&self, slice: &[Event], until_ns: u64) -> usize {
+        let (Some(first), Some(last)) = (slice.first(), slice.last()) else { return 0 };
+        let (first, last) = (first.at_ns(), last.at_ns());
+        match until_ns {
+            u64::MAX => self.len() / slice.len(),
+            until => (until.saturating_sub(last) / (last - first).max(1)) as usize,
+        }
+    }
+
     /// Time of the first event that was not taken yet.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.due.peek().map(|Reverse(due)| due.0.at_ns())

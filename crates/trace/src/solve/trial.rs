@@ -6,6 +6,8 @@
 //! may wait for a call in all its routes but one, which answers first: a class of requests of which no claim holds says
 //! nothing, either.
 
+use super::Named;
+use crate::rules::trust;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -26,6 +28,8 @@ const FORGIVEN: u32 = 1_000;
 /// Wrong claims per failed claim, as only one in so many shows; and the least share of right, and of wrong, claims.
 const UNNOTICED: f64 = 3.0;
 const LEAST_SHARE: f64 = 0.02;
+/// As many claims as this count as judged before any was.
+const PRIOR: f64 = 20.0;
 /// Judged claims of a class from which on it can be said that its requests answer first.
 const TELLING: u32 = 4;
 /// Judged claims after which earlier ones count half.
@@ -188,6 +192,20 @@ impl Trial {
         (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
 
+    /// The claim of a hand-over, with what is known of such claims in this process.
+    pub(super) fn claim(&self, span: &Span) -> Option<Named> {
+        let (exchange, evidence) = span.cause.zip(span.cause_evidence).filter(|_| is_tried(span))?;
+        Some(Named { exchange, evidence, confidence: self.confidence(trust(evidence)) })
+    }
+
+    /// The probability that a claim is right: what answers have shown of this process's claims, with `before` as if
+    /// some claims had shown that.
+    fn confidence(&self, before: f32) -> f64 {
+        let judged: u32 = self.kinds.values().map(|k| k.judged).sum();
+        let known = f64::from(judged);
+        (f64::from(before) * PRIOR + self.share() * known) / (PRIOR + known)
+    }
+
     /// Whether claims are believed at once.
     pub(super) fn is_over(&self) -> bool {
         !self.has_failed() && self.held >= PROVEN
@@ -209,6 +227,22 @@ mod tests {
 
     fn request(exchange: u64, end_ns: u64) -> Span {
         Span { exchange: Some(ExchangeRange { first: exchange, last: exchange }), end_ns, ..Span::default() }
+    }
+
+    #[test]
+    fn confidence_is_what_answers_have_shown() {
+        let mut trial = Trial::default();
+        assert!((trial.confidence(0.8) - 0.8).abs() < 0.01, "nothing is known yet");
+        for x in 0..300 {
+            trial.add_claim(&call(x, 10));
+            trial.add_answer(&request(x, 20), ANY);
+        }
+        assert!((0.96..=0.98).contains(&trial.confidence(0.8)), "{}", trial.confidence(0.8));
+        for x in 300..400 {
+            trial.add_claim(&call(x, 30));
+            trial.add_answer(&request(x, 20), ANY);
+        }
+        assert!(trial.confidence(0.8) < 0.4, "a quarter was refuted: {}", trial.confidence(0.8));
     }
 
     #[test]
