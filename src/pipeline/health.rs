@@ -57,7 +57,10 @@ pub(super) fn store(conditions: &Conditions, status: &StoreStatus, lost: u64, de
     let stopped = status.stopped.as_ref().map(|why| Trouble {
         what: format!("the store is not writing: {why}"),
         waits: format!("{lost} spans are lost, {deferred} were left with their senders"),
-        todo: "it goes on by itself when it can".into(),
+        todo: match status.looked_at {
+            true => "give --store a directory that can be written, to take spans".into(),
+            false => "it goes on by itself when it can".into(),
+        },
     });
     conditions.set("store", stopped, "");
     let damaged = status.damaged.first().map(|first| Trouble {

@@ -44,7 +44,7 @@ pub(crate) fn open_or_look(args: &OutputArgs, config: &Config) -> Result<Arc<dyn
         Err(error) if read_only(&error) => {
             let dir = args.store.as_deref().unwrap_or(&config.store.dir);
             let looked = Embedded::look(dir).with_context(|| format!("store {}", dir.display()))?;
-            eprintln!("wirespan: {error:#}: its spans are shown, and no span is taken");
+            eprintln!("wirespan: {} cannot be written: its spans are shown, and no span is taken", dir.display());
             Ok(Arc::new(looked))
         }
         opened => opened,

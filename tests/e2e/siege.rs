@@ -260,3 +260,25 @@ fn a_ui_for_other_machines_asks_for_the_token_that_it_prints() {
     assert!(given.status.success(), "{}", String::from_utf8_lossy(&given.stderr));
     server.end();
 }
+
+#[test]
+fn a_read_only_store_is_served_and_takes_nothing() {
+    if !may_mount("siege_read_only") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (written, store) = (dir.path().join("written"), dir.path().join("store"));
+    std::fs::create_dir(&store).unwrap();
+    let server = Server::start("true", dir.path(), &["--store", written.to_str().unwrap()]);
+    assert!((1..=20).all(|id| server.report(id).starts_with("HTTP/1.1 200")));
+    server.process.end();
+    let (from, to) = (written.display(), store.display());
+    let mount = format!("mount -t tmpfs -o size=80m tmpfs {to} && cp -r {from}/. {to} && mount -o remount,ro {to}");
+    let server = Server::start(&mount, dir.path(), &["--store", store.to_str().unwrap()]);
+    assert_eq!(server.status()["store"]["spans"], 20);
+    let answer = server.report(21);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("only looked at"), "{answer}");
+    let said = wirespan(&["status", "--server", &format!("127.0.0.1:{}", server.ui)]);
+    let said = String::from_utf8_lossy(&said.stdout).to_string();
+    assert!(said.contains("only looked at") && said.contains("directory that can be written"), "{said}");
+}

@@ -92,6 +92,8 @@ pub struct StoreStatus {
     pub newest_ns: u64,
     /// Why nothing is written at present (`disk full: …`), if so.
     pub stopped: Option<String>,
+    /// Whether the store is only looked at: it never writes.
+    pub looked_at: bool,
     /// Spans that [`Store::append`] refused since the start. Its caller knows which of them it offered again.
     pub refused: u64,
     /// Spans forgotten since the start, by reason.

@@ -210,7 +210,8 @@ impl Inner {
         session.connection.store(id, Relaxed);
         {
             let mut status = lock(&session.status);
-            *status = AgentStatus { agent: hello.agent, peer: Some(peer), connected: true, ..status.clone() };
+            let (peer, last_seen_ns) = (Some(peer), now_ns());
+            *status = AgentStatus { agent: hello.agent, peer, connected: true, last_seen_ns, ..status.clone() };
         }
         let stored = match session.stored.try_lock() {
             Ok(stored) => *stored,

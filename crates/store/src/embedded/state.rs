@@ -170,6 +170,7 @@ impl State {
             oldest_ns: if oldest == u64::MAX { 0 } else { oldest },
             newest_ns: newest,
             stopped: self.stopped().cloned().or_else(|| self.behind.then(|| BEHIND.into())),
+            looked_at: self.looked_at.is_some(),
             refused: self.refused,
             damaged: Vec::new(),
             dropped: self.dropped.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect(),
