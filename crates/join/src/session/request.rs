@@ -45,9 +45,6 @@ impl Session {
         if let Some(lost_ns) = self.gap[ix(m.side.peer())].take() {
             self.answered_unseen(m.side, lost_ns, ctx, out);
         }
-        if self.gap[ix(m.side)].is_some_and(|lost_ns| ctx.stream(m.side.peer()).last_ns > lost_ns) {
-            self.gap[ix(m.side)] = None;
-        }
         if let Some(orphan) = self.early_response(m, pending.span.start_ns, ctx, out) {
             let complete = orphan.complete;
             let end = orphan.response.map_or(OPEN, |r| r.end);

@@ -32,11 +32,11 @@ impl Session {
             (Pairing::ById, Some(id)) => self.queue.by_id(asker, id),
             _ => self.queue.next_in_order(asker),
         };
-        // No response precedes its request. A response that seems to do so answers a request that was not observed, and
-        // so does a response after requests were lost.
-        let latest_ns = self.gap[ix(asker)].unwrap_or(u64::MAX).min(mark.exit_ns);
+        // No response precedes its request. A response that seems to do so answers a request that was not observed. In
+        // lost bytes there may have been requests, or none. If none is supposed, too many responses come, and the order
+        // is found again as soon as one of them precedes its request. If one is supposed wrongly, it is never found.
         let slot = match matched {
-            Match::Slot(slot) if self.queue.get(slot).is_some_and(|p| p.span.start_ns <= latest_ns) => Some(slot),
+            Match::Slot(slot) if self.queue.get(slot).is_some_and(|p| p.span.start_ns <= mark.exit_ns) => Some(slot),
             _ => None,
         };
         if m.kind == Kind::Interim {
