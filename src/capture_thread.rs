@@ -231,8 +231,8 @@ fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, mut span: Span) {
 }
 
 fn to_kernel(decided: &Decided) -> Verdict {
-    let Decided { plaintext, shared, delivers, .. } = *decided;
-    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared, delivers };
+    let Decided { plaintext, shared, delivers, one_way, .. } = *decided;
+    let verdict = |copy, bytes| Verdict { copy, bytes, plaintext, shared, delivers, one_way };
     let bytes = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
     match decided.copy {
         CopyRule::FirstCallOnly(n) => verdict(Copy::First, bytes(n)),

@@ -73,7 +73,10 @@ impl Echo {
 
     fn decide(&mut self, copy: Copy, bytes: u16) {
         self.capture
-            .decide(&[(self.socket, Verdict { copy, bytes, plaintext: false, shared: false, delivers: None })])
+            .decide(&[(
+                self.socket,
+                Verdict { copy, bytes, plaintext: false, shared: false, delivers: None, one_way: false },
+            )])
             .unwrap();
     }
 }

@@ -300,6 +300,7 @@ enum ws_verdict_flag {
 	WS_V_DELIVERS = 4, /* brings deliveries to its client, which begins the work when it reads one */
 	WS_V_PULLS = 8,	   /* the client asks for these deliveries; such a request has no cause */
 	WS_V_TAKES = 16,   /* it speaks Redis: only some of its commands ask for deliveries */
+	WS_V_ONE_WAY = 32, /* the client sends requests that are not answered */
 };
 
 /* Verdict of user space about a connection. */

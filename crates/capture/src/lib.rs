@@ -48,6 +48,8 @@ pub struct Verdict {
     pub shared: bool,
     /// What a client reads on the connection is work that it begins then.
     pub delivers: Option<Delivers>,
+    /// The client sends requests that are not answered, each for a cause of its own.
+    pub one_way: bool,
 }
 
 /// Which calls carry payload.

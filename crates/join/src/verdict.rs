@@ -31,4 +31,6 @@ pub struct Verdict {
     pub shared: bool,
     /// How the connection delivers work to its client; `None` if it does not.
     pub delivers: Option<Delivers>,
+    /// True if the client sends messages to a broker that are not answered.
+    pub one_way: bool,
 }

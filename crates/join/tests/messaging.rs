@@ -114,7 +114,9 @@ fn the_verdict_says_that_a_connection_delivers_work_to_a_subscriber() {
         stage.event(Event::Data(e.call(Direction::Egress, T0 + i as u64 * MS, bytes)));
     }
     stage.event(Event::Data(e.call(Direction::Ingress, T0 + 4 * MS, PUBACK)));
-    assert!(stage.verdicts().iter().all(|v| v.delivers.is_none()), "it has only published");
+    let verdicts = stage.verdicts();
+    assert!(verdicts.iter().all(|v| v.delivers.is_none()), "it has only published");
+    assert!(verdicts.last().unwrap().one_way, "the first message was not answered");
     stage.event(Event::Data(e.call(Direction::Ingress, T0 + 5 * MS, PUBLISH)));
     assert_eq!(stage.verdicts().last().unwrap().delivers, Some(Delivers::Pushed));
 }

@@ -41,6 +41,46 @@ fn lost_bytes_of_a_pipeline_ask_for_whole_calls() {
     assert!(stage.verdicts().iter().all(|v| v.copy == CopyRule::EveryCall(most)), "never less again");
 }
 
+/// The first call of a script has several KiB, and nothing tells before that it comes.
+#[test]
+fn the_first_calls_of_redis_are_copied_whole() {
+    let (mut stage, config) = (Stage::new(), JoinConfig::default());
+    let mut c = End::client(1);
+    c.remote = end(2, 6379);
+    let mut copies = Vec::new();
+    for i in 0..20 {
+        stage.event(c.send(T0 + i * MS, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"));
+        stage.event(c.recv(T0 + i * MS + 1000, b"$1\r\nv\r\n"));
+        copies.extend(stage.verdicts().iter().map(|v| v.copy));
+    }
+    copies.dedup();
+    assert_eq!(copies, [config.whole_bytes, config.pipelined_bytes].map(CopyRule::FirstCallOnly));
+}
+
+/// A library sends a script of several KiB whole when it calls it for the first time, and pipelines its next command.
+#[test]
+fn a_request_that_was_cut_shifts_no_response() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    c.remote = end(2, 6379);
+    let ask = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    let script = format!("*4\r\n$4\r\nEVAL\r\n$6000\r\n{}\r\n$1\r\n1\r\n$1\r\nk\r\n", "x".repeat(6000));
+    let mut cut = c.send(T0, script.as_bytes());
+    if let Event::Data(d) = &mut cut {
+        d.payload.truncate(4096);
+    }
+    stage.event(cut);
+    stage.event(c.send(T0 + 1000, ask));
+    stage.event(c.recv(T0 + MS, b"$1\r\nv\r\n:17\r\n"));
+    for i in 2..5 {
+        stage.event(c.send(T0 + i * MS, ask));
+        stage.event(c.recv(T0 + i * MS + 1000, b"$1\r\nv\r\n"));
+    }
+    let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.operation, s.status, s.duration_ns())).collect();
+    assert_eq!(seen[..2], [("EVAL", Status::Ok, MS + 1000), ("GET", Status::Ok, MS)]);
+    assert_eq!(seen[2..], [("GET", Status::Ok, 2000); 3]);
+}
+
 /// A DNS message about `example.org`, type A.
 fn dns(id: u16, response: bool) -> Vec<u8> {
     let flags: u16 = if response { 0x8180 } else { 0x0100 };

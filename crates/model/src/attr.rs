@@ -12,6 +12,9 @@ pub type Text = CompactString;
 /// One OpenTelemetry attribute. Keys follow the semantic conventions (`http.request.method`, `db.operation.name`, …).
 pub type Attr = (Cow<'static, str>, Value);
 
+/// Attribute of a span whose cause shares its exchange with others: id of the span of that request or message.
+pub const CAUSE_SPAN: &str = "wirespan.cause.span";
+
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {

@@ -3,7 +3,7 @@
 use crate::attr::Value;
 use crate::key::{hash64, Key, KeyKind};
 use crate::span::{Span, SpanKind, Status, TapSide};
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
@@ -38,6 +38,12 @@ pub const ELEMENTS_TAKEN: &str = "wirespan.redis.taken";
 pub const ELEMENTS_STRUCK: &str = "wirespan.redis.struck";
 /// Attribute with the ids inside of elements that are taken or struck off. It stays on this host.
 pub const ELEMENT_IDS: &str = "wirespan.redis.ids";
+
+/// Attribute with the hash of a message of AMQP that has no id: an [`ElementHash`] of its body.
+pub const AMQP_BODY: &str = "wirespan.amqp.body";
+
+const MESSAGE_ID: &str = "messaging.message.id";
+const CONVERSATION_ID: &str = "messaging.message.conversation_id";
 
 /// Whether the reply to a command of Redis takes elements out of it, on which the client works then.
 pub fn takes_elements(command: &str) -> bool {
@@ -144,7 +150,7 @@ pub fn message_ranges(span: &Span) -> SmallVec<[MessageRange; 1]> {
     match &*span.protocol {
         "kafka" => kafka(span),
         "nats" => jetstream(span).into_iter().collect(),
-        "amqp" => by_id(span).into_iter().collect(),
+        "amqp" => by_name(span),
         "redis" => elements(span),
         _ => SmallVec::new(),
     }
@@ -160,6 +166,14 @@ pub fn asks_for_messages(span: &Span) -> bool {
         }
 }
 
+/// True if the span may be a client's request for messages, whatever its cause.
+pub fn may_ask_for_messages(span: &Span) -> bool {
+    asks_for_messages(span)
+        || span.tap == TapSide::ClientProcess
+            && is_script(&span.operation)
+            && hashes(span, ELEMENTS_TAKEN).next().is_some()
+}
+
 /// True if a script that was called for no request has shown an element.
 pub fn took_by_script(span: &Span) -> bool {
     is_script(&span.operation) && span.cause.is_none() && hashes(span, ELEMENTS_TAKEN).next().is_some()
@@ -168,6 +182,40 @@ pub fn took_by_script(span: &Span) -> bool {
 /// True if the span is the delivery of messages to a subscriber.
 pub fn is_delivery(span: &Span) -> bool {
     span.tap == TapSide::ServerProcess && span.kind == SpanKind::Consumer
+}
+
+/// Channel and tag of a message that was delivered and may be settled.
+pub fn delivery_place(span: &Span) -> Option<(u64, u64)> {
+    (is_delivery(span) && span.protocol == "amqp").then(|| place_of_tag(span)).flatten()
+}
+
+fn place_of_tag(span: &Span) -> Option<(u64, u64)> {
+    number(span, "wirespan.amqp.channel").zip(number(span, "rabbitmq.message.delivery_tag"))
+}
+
+/// Messages on which a client says that its work is done, or has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// Channel of the messages.
+    pub channel: u64,
+    tag: u64,
+    /// All up to the tag; 0 stands for all.
+    multiple: bool,
+}
+
+impl Settlement {
+    /// Whether the message with this tag is among them.
+    pub fn covers(&self, tag: u64) -> bool {
+        self.tag == tag || self.multiple && (self.tag == 0 || tag <= self.tag)
+    }
+}
+
+/// What a client's span settles, if anything.
+pub fn settlement(span: &Span) -> Option<Settlement> {
+    let settles = span.tap == TapSide::ClientProcess && span.text("messaging.operation.type") == Some("settle");
+    let (channel, tag) = place_of_tag(span).filter(|_| settles && span.protocol == "amqp")?;
+    let multiple = span.attrs.iter().any(|(key, value)| key == "wirespan.amqp.multiple" && *value == Value::Bool(true));
+    Some(Settlement { channel, tag, multiple })
 }
 
 /// True if the span brought its client messages to work on.
@@ -233,10 +281,37 @@ fn jetstream(span: &Span) -> Option<MessageRange> {
     Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: sequence, last: sequence })
 }
 
-/// A message with an id from its sender.
-fn by_id(span: &Span) -> Option<MessageRange> {
-    let place = hash64(&[span.protocol.as_bytes(), b"id", span.text("messaging.message.id")?.as_bytes()]);
-    Some(MessageRange { transfer: transfer_of_operation(span)?, place, first: 0, last: 0 })
+/// One message by the id from its sender; else by the id of its conversation and its destination, as Celery names its
+/// jobs; else by its body, with and without the destination. A message that expires changes its destination.
+fn by_name(span: &Span) -> SmallVec<[MessageRange; 1]> {
+    let Some(transfer) = transfer_of_operation(span) else { return SmallVec::new() };
+    let to = span.text("messaging.destination.name").unwrap_or_default().as_bytes();
+    let at = |kind: &str, names: &[&[u8]]| {
+        let mut all = vec![span.protocol.as_bytes(), kind.as_bytes()];
+        all.extend(names);
+        MessageRange { transfer, place: hash64(&all), first: 0, last: 0 }
+    };
+    let text = |key| span.text(key).map(str::as_bytes);
+    match (text(MESSAGE_ID), text(CONVERSATION_ID), text(AMQP_BODY)) {
+        (Some(id), _, _) => smallvec![at("id", &[id])],
+        (None, Some(id), _) => smallvec![at("conversation", &[to, id])],
+        (None, None, Some(body)) => smallvec![at("body to", &[to, body]), at("body", &[body])],
+        (None, None, None) => SmallVec::new(),
+    }
+}
+
+/// True if several messages may have the name by which [`message_ranges`] finds the messages of this span.
+pub fn may_share_names(span: &Span) -> bool {
+    match &*span.protocol {
+        "redis" => true,
+        "amqp" => span.text(MESSAGE_ID).is_none(),
+        _ => false,
+    }
+}
+
+/// The ids that name a message which was delivered to a subscriber.
+pub fn delivered_ids(span: &Span) -> impl Iterator<Item = &str> {
+    [MESSAGE_ID, CONVERSATION_ID].into_iter().filter_map(|key| span.text(key))
 }
 
 /// The hashes that an attribute lists.
@@ -258,55 +333,4 @@ fn elements(span: &Span) -> SmallVec<[MessageRange; 1]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn span(operation: &str, attrs: &[(&'static str, Value)]) -> Span {
-        let attrs = attrs.iter().map(|(k, v)| ((*k).into(), v.clone())).collect();
-        Span { protocol: "kafka".into(), operation: operation.into(), attrs, status: Status::Ok, ..Span::default() }
-    }
-
-    fn at(topic: &str, partition: &str, first: i64, last: i64) -> [(&'static str, Value); 4] {
-        [
-            ("messaging.destination.name", topic.into()),
-            ("messaging.destination.partition.id", partition.into()),
-            ("kafka.offset", first.into()),
-            ("wirespan.kafka.last_offset", last.into()),
-        ]
-    }
-
-    #[test]
-    fn batches_meet_where_they_share_an_offset() {
-        let one = |operation, attrs: &[_]| message_ranges(&span(operation, attrs))[0];
-        let sent = one("Produce", &at("orders", "0", 60, 70));
-        let shared = |other: MessageRange| {
-            let keys: Vec<Key> = sent.keys().collect();
-            assert_eq!(keys.len(), 2, "60–70 touches two blocks");
-            other.keys().any(|k| keys.contains(&k)) && sent.overlaps(&other)
-        };
-        assert!(shared(one("Fetch", &at("orders", "0", 70, 500))));
-        assert!(shared(one("Fetch", &at("orders", "0", 0, 60))));
-        assert!(!shared(one("Fetch", &at("orders", "0", 71, 500))));
-        assert!(!shared(one("Fetch", &at("orders", "1", 60, 70))));
-        assert!(!shared(one("Fetch", &at("bills", "0", 60, 70))));
-    }
-
-    #[test]
-    fn several_partitions_are_read_from_their_list() {
-        let list = ("wirespan.kafka.partitions", Value::from("orders/0:5-7 orders/11:9-"));
-        let all = message_ranges(&span("Fetch", &[list]));
-        assert_eq!(all.iter().map(|p| (p.first, p.last)).collect::<Vec<_>>(), [(5, 7), (9, 9)]);
-        assert_ne!(all[0].place, all[1].place);
-    }
-
-    #[test]
-    fn other_and_failed_requests_move_no_message() {
-        assert!(message_ranges(&span("Metadata", &at("orders", "0", 1, 2))).is_empty());
-        assert!(message_ranges(&span("Fetch", &at("orders", "0", 1, 2)[..2])).is_empty());
-        let mut failed = span("Produce", &at("orders", "0", 1, 2));
-        failed.status = Status::ServerError;
-        assert!(message_ranges(&failed).is_empty());
-        let huge = message_ranges(&span("Fetch", &at("orders", "0", 0, i64::MAX)))[0];
-        assert_eq!(huge.keys().count() as u64, MAX_KEYS);
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use crate::related::same_bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
-use wirespan_model::broker::{message_ranges, MessageRange, Transfer};
+use wirespan_model::broker::{may_share_names, message_ranges, MessageRange, Transfer};
 use wirespan_model::{Evidence, Key, Span, SpanId, SpanLink, TimeRange, Trace, TraceId};
 
 /// Longest time that messages may stay at the broker and still be linked, ns.
@@ -100,24 +100,24 @@ impl Moves {
         let mut found: Vec<Arc<Span>> = Vec::new();
         let mut seen = FxHashSet::default();
         let also = own.iter().filter(|o| o.id != span.id && same_bytes(o, span).is_some());
-        let mut doubtful = FxHashSet::default();
+        let mut doubtful = FxHashMap::default();
         for mine in message_ranges(span).into_iter().chain(also.flat_map(|o| message_ranges(o))) {
             let range = (mine.place, mine.first.saturating_sub(LONGEST))..=(mine.place, mine.last);
             let moved = self.0.range(range).flat_map(|(_, list)| list);
             let fits = |other: &MessageRange, o: &Span| {
-                other.transfer != mine.transfer && other.overlaps(&mine) && in_order(&mine, span, o)
+                other.transfer != mine.transfer && other.overlaps(&mine) && in_order(&mine, span, o) && o.id != span.id
             };
             let mut here: Vec<_> = moved.filter(|(other, o)| fits(other, o)).map(|(_, o)| o.clone()).collect();
-            if is_named_by_content(span) {
+            if may_share_names(span) {
                 one_of(&mut here, mine.transfer, &mut doubtful);
             }
             found.extend(here.into_iter().filter(|o| seen.insert(o.id)));
         }
         let mut found = ends(&found);
-        // What has a name of its own tells more than a text that several messages have in common.
-        if found.iter().any(|o| !doubtful.contains(&o.id)) {
-            found.retain(|o| !doubtful.contains(&o.id));
-        }
+        // The fewer messages have a text in common, the more it tells. A name of its own tells most.
+        let shared_by = |o: &Span| doubtful.get(&o.id).copied().unwrap_or_default();
+        let fewest = found.iter().map(|o| shared_by(o)).min();
+        found.retain(|o| Some(shared_by(o)) == fewest);
         found.sort_by_key(|o| (o.start_ns.abs_diff(span.start_ns), o.id));
         found.truncate(MAX_LINKS);
         found.sort_by_key(|o| (o.start_ns, o.id));
@@ -127,7 +127,7 @@ impl Moves {
             trace: None,
             sent: sent(o),
             evidence: Evidence::Broker,
-            confidence: if doubtful.contains(&o.id) {
+            confidence: if doubtful.contains_key(&o.id) {
                 SAME_CONTENT
             } else if o.tuple.server == span.tuple.server {
                 SAME_BROKER
@@ -139,22 +139,21 @@ impl Moves {
     }
 }
 
-/// Whether the messages of this span have no number at their broker.
-fn is_named_by_content(span: &Span) -> bool {
-    span.protocol == "redis"
-}
-
 /// One sender has put a message, and one taker gets it. Of several senders of the same content, the last one before it
 /// was taken is kept: what failed is put back with the same content. Of several takers it is the first one.
-fn one_of(all: &mut Vec<Arc<Span>>, transfer: Transfer, doubtful: &mut FxHashSet<SpanId>) {
+///
+/// `doubtful` gets the one that is kept, and how many there were, if they were several.
+fn one_of(all: &mut Vec<Arc<Span>>, transfer: Transfer, doubtful: &mut FxHashMap<SpanId, usize>) {
     let ends = ends(all);
-    let several = ends.len() > 1;
+    let several = ends.len();
     let one = match transfer {
         Transfer::Received => ends.into_iter().max_by_key(|o| (o.start_ns, o.id)),
         Transfer::Sent => ends.into_iter().min_by_key(|o| (o.end_ns, o.id)),
     };
     let one = one.cloned();
-    doubtful.extend(one.as_ref().filter(|_| several).map(|o| o.id));
+    if let Some(one) = one.as_ref().filter(|_| several > 1) {
+        doubtful.entry(one.id).and_modify(|n| *n = several.min(*n)).or_insert(several);
+    }
     *all = one.into_iter().collect();
 }
 

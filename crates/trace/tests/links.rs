@@ -214,3 +214,24 @@ fn an_element_of_redis_has_one_sender_and_one_taker() {
     assert_eq!(links(8), [6], "a text that several have in common tells nothing");
     assert!(links(9).is_empty() && links(2).is_empty());
 }
+
+/// BullMQ gives and takes jobs by scripts. Jobs have their options in common, or even all they say, and a script may
+/// return what it was told.
+#[test]
+fn a_text_of_few_senders_tells_more_and_no_span_is_its_own_sender() {
+    let (put, taken) = ("wirespan.redis.put", "wirespan.redis.taken");
+    let script = |id, key, elements, at| redis(id, "EVALSHA", key, elements, at);
+    let mut take = script(5, taken, "b2 f9 e5", T0 + 40 * MS);
+    take.attrs.push((put.into(), "e5".into()));
+    let spans = vec![
+        script(1, put, "a1 f9", T0),
+        script(2, put, "b2 f9", T0 + 10 * MS),
+        script(3, put, "b2 f9", T0 + 20 * MS),
+        script(4, put, "c3 f9", T0 + 30 * MS),
+        take,
+    ];
+    let store = Mem::of(arcs(spans));
+    let mut trace = assemble(&store, SpanId(5), &Limits::default()).unwrap();
+    fill_links(&store, &mut trace, &Limits::default()).unwrap();
+    assert_eq!(linked(&trace, 5), [3]);
+}

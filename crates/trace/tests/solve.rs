@@ -9,7 +9,7 @@ use event_loop::{confidence, simulate, simulate_change, simulate_threads, solve,
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, TapSide, Value};
+use wirespan_model::{Evidence, ExchangeRange, Span, SpanId, SpanKind, TapSide, Value};
 use wirespan_trace::solve::{CANDIDATES, CONFIDENCE};
 use wirespan_trace::{Solver, SolverConfig};
 use world::{proc, World, MS, S, T0};
@@ -61,6 +61,35 @@ fn a_loop_that_keeps_the_order_is_solved() {
     let (linked, right, confidence) = measured(BUSY);
     assert!(linked > 0.95 && right > 0.95, "{linked} {right}");
     assert!(confidence < right + 0.1, "{confidence}");
+}
+
+/// A consumer of RabbitMQ gets messages on one connection, works on several at a time, and settles each at its end.
+#[test]
+fn a_consumer_that_settles_its_messages_is_solved() {
+    let (spans, truth) = simulate(BUSY);
+    let requests: Vec<_> = spans.iter().filter(|s| s.tap == TapSide::ServerProcess).collect();
+    let mut all: Vec<Arc<Span>> = spans.iter().filter(|s| s.tap == TapSide::ClientProcess).cloned().collect();
+    for (tag, request) in requests.iter().enumerate() {
+        let mut delivery =
+            Span { end_ns: request.start_ns, socket: 5, protocol: "amqp".into(), ..(***request).clone() };
+        delivery.kind = SpanKind::Consumer;
+        let named = [("wirespan.amqp.channel", 1), ("rabbitmq.message.delivery_tag", tag as i64 + 1)];
+        delivery.attrs.extend(named.map(|(key, value)| (key.into(), Value::Int(value))));
+        let (tap, end_ns) = (TapSide::ClientProcess, request.end_ns);
+        let mut ack = Span { id: SpanId(1 << 50 | tag as u64), tap, start_ns: end_ns, end_ns, ..delivery.clone() };
+        (ack.exchange, ack.cause, ack.cause_evidence) = (None, None, None);
+        ack.attrs.push(("messaging.operation.type".into(), "settle".into()));
+        all.extend([delivery, ack].map(Arc::new));
+    }
+    all.sort_by_key(|s| (s.end_ns, s.id));
+    let out = solve(&all, SolverConfig::default());
+    let owners: HashMap<u64, SpanId> = requests.iter().map(|s| (s.exchange.unwrap().first, s.id)).collect();
+    let parent = |s: &Arc<Span>| Some((s.id, owners[&s.cause?]));
+    let links: HashMap<SpanId, SpanId> = out.iter().filter_map(parent).collect();
+    let right = truth.iter().filter(|(call, request)| links.get(call) == Some(request)).count();
+    assert!(right * 100 > truth.len() * 95, "{right} of {}", truth.len());
+    let acks = out.iter().filter(|s| s.id.0 >> 50 == 1 && s.cause_evidence == Some(Evidence::Broker));
+    assert_eq!(acks.count(), requests.len());
 }
 
 #[test]

@@ -140,16 +140,20 @@ def serves_id(span):
 
 def came_from(span, spans, serving):
     """The id of the request that asked for this job: up to what took the job from its queue, by its link to what put it
-    there, and from there on up.
+    there, and from there on up. If what took it has links to several, all their ids.
     """
-    seen = set()
-    while span is not None and span.id not in seen:
+    seen, found, ways = set(), set(), [span]
+    while ways:
+        span = ways.pop()
+        if span.id in seen:
+            continue
         seen.add(span.id)
         if span.owner and span.pid in serving:
-            return span.owner
+            found.add(span.owner)
+            continue
         above = check.process_parent(span, spans)
-        span = above if above is not None else next((spans[i] for i in span.links if i in spans), None)
-    return None
+        ways += [above] if above is not None else [spans[i] for i in span.links if i in spans]
+    return " or ".join(sorted(found)) or None
 
 
 def by_id(found, wanted):

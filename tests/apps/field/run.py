@@ -26,6 +26,7 @@ from stack import CACHE, HERE  # noqa: E402
 from stacks import STACKS  # noqa: E402
 
 AMQP_URL = f"amqp://127.0.0.1:{SERVERS['rabbitmq'].port}"
+KAFKA_URL = f"127.0.0.1:{SERVERS['kafka'].port}"
 USERS, BACK, BEHIND = 7000, 7001, 7002  # where users come, the back, the front if a proxy is before it
 
 
@@ -68,6 +69,7 @@ class Run(services.Services):
             "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
             "BACK_URL": f"http{'s' if self.stack.tls else ''}://127.0.0.1:{BACK}",
             **({"AMQP_URL": AMQP_URL} if "rabbitmq" in self.stack.servers else {}),
+            **({"KAFKA_URL": KAFKA_URL} if "kafka" in self.stack.servers else {}),
             **(self.certificate() if self.stack.tls else {}),
         }
         front = BEHIND if self.stack.proxy else USERS

@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 
+from stack import CACHE
+
 ID = re.compile(r"(?<![0-9a-f-])[0-9a-f]{12}(?![0-9a-f])")  # no part of a longer number, as ids of jobs are
 
 POSTGRES = max(
@@ -252,4 +254,56 @@ class Rabbitmq(Server):
         return []
 
 
-SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Rabbitmq, Leaf)}
+class Kafka(Server):
+    """A queue only. Its topics have two partitions each, as one consumer reads them all."""
+
+    name, port = "kafka", 9092
+    TOPICS = ("ship", "pack", "pay")
+    JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", CACHE / "kafka" / "*")
+
+    def missing(self):
+        if not shutil.which("java"):
+            return "needs java"
+        parts = ("kafka", "venv/bin/python")
+        return next((f"needs {p} (tests/apps/fetch/fetch.py)" for p in parts if not (CACHE / p).exists()), None)
+
+    def start(self):
+        cluster, data = "wirespanwirespanwirespA", self.work / "data"
+        data.mkdir(parents=True)
+        (data / "meta.properties").write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+        options = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": "1@127.0.0.1:9093",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:9093",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": data,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "num.partitions": 2,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+        conf = self.work / "server.properties"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+        form = [*self.JAVA, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", conf, "--ignore-formatted"]
+        subprocess.run(form, check=True, stdout=subprocess.DEVNULL)
+        self.run.spawn("kafka", [*self.JAVA, "kafka.Kafka", conf])
+        self.run.wait_port("kafka", self.port)
+        make = (
+            "from kafka.admin import KafkaAdminClient as A, NewTopic as T;"
+            f"A(bootstrap_servers='127.0.0.1:{self.port}').create_topics([T(t, 2, 1) for t in {self.TOPICS}])"
+        )
+        for _ in range(20):
+            if not subprocess.run([CACHE / "venv/bin/python", "-c", make], stderr=subprocess.DEVNULL).returncode:
+                return
+        raise SystemExit("Kafka does not make its topics")
+
+    @staticmethod
+    def asked(work):
+        return []
+
+
+SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Rabbitmq, Kafka, Leaf)}

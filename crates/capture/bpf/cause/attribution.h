@@ -220,9 +220,13 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 	if (to->cause && to->state == ACTS_OWN) { /* `to` waits for a result */
 		if (how == HOW_CHAIN || from->authoritative || from->answers)
 			return;
-		/* It waits for a further request of its connection, and `from` has read that request. */
-		if (from->state == ACTS_OWN && from->cause >> WS_NUMBER_BITS == to->cause >> WS_NUMBER_BITS &&
-		    from->cause > to->cause) {
+		/*
+		 * It waits for a further request of its connection, and `from` has read that request. But threads may
+		 * take messages from one connection in turn, each for itself, and wake each other by an interpreter's
+		 * lock.
+		 */
+		if (!to->delivery && from->state == ACTS_OWN &&
+		    from->cause >> WS_NUMBER_BITS == to->cause >> WS_NUMBER_BITS && from->cause > to->cause) {
 			lend(from, to, place, how);
 			return;
 		}

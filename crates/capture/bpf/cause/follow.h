@@ -11,8 +11,7 @@
  *  - An actor that reads a delivery of a broker acts for it as for a request. A request for more deliveries has no
  *    cause.
  *  - A message of very few bytes is no request: a loop may wake itself by sending such bytes to its own socket.
- *  - What is received on a socket that was shut down for sending is no request: PHP-FPM reads the rest of a request
- *    after its answer.
+ *  - A socket that was shut down for sending receives no request: PHP-FPM reads the rest of one after its answer.
  *  - If another actor has answered the request that this actor had read, then later calls of this actor belong to
  *    another request: the process hands work from actor to actor.
  *
@@ -259,10 +258,11 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 	}
 	if (direction == WS_EGRESS) {
 		/*
-		 * Actors that are no threads, or whose runtime names their job, share the connection: a request of one
-		 * may follow that of another with no answer in between. A change of the cause shows the new request.
+		 * Actors that are no threads, or whose runtime names their job, share the connection, or nothing is
+		 * answered there: no answer separates two requests. A change of the cause shows the new request.
 		 */
-		if (first || s->shared || ((!pid || (bits & MESSAGE_JOBS && is_job(a))) && a->cause != s->cause))
+		if (first || s->shared ||
+		    ((!pid || s->one_way || (bits & MESSAGE_JOBS && is_job(a))) && a->cause != s->cause))
 			follow_request(s, a, tid, pid);
 	} else if (brings_delivery(s)) {
 		follow_delivery(s, a, how);

@@ -182,6 +182,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 		if (v->flags & WS_V_TAKES && !s->takes)
 			s->asking = s->run == WS_EGRESS;
 		s->takes = !!(v->flags & WS_V_TAKES);
+		s->one_way = !!(v->flags & WS_V_ONE_WAY);
 	}
 }
 

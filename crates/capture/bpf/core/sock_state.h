@@ -57,6 +57,7 @@ struct sock_state {
 	__u8 takes : 1;		   /* only some of its requests ask for deliveries: `asking` */
 	__u8 for_delivery : 1;	   /* `cause` is a delivery that its actor had read itself */
 	__u8 asking : 1;	   /* its last request does */
+	__u8 one_way : 1;	   /* its client sends requests that are not answered */
 	__u8 overtaken : 1;	   /* its answer was read, and the record of this request is still to come */
 	__u8 tls;		   /* carries records of TLS, of a thread or Go program that calls a TLS library */
 	struct tls_half halves[2]; /* by ws_direction */

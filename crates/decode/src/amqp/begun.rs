@@ -9,15 +9,17 @@ use wirespan_model::Side;
 /// Longest name that is kept, bytes.
 pub(super) const MAX_NAME: usize = 256;
 
-/// A method whose content header has not come.
+/// A method whose content header has not come, or the body by which its message is known.
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) side: Side,
     pub(super) channel: u16,
     pub(super) method: Id,
     pub(super) offset: u64,
-    /// Offset behind the method.
+    /// Offset behind the method, or behind the content header.
     pub(super) end: u64,
+    /// Payload of the content header.
+    pub(super) header: Vec<u8>,
     pub(super) exchange: Box<str>,
     pub(super) routing_key: Box<str>,
     pub(super) delivery_tag: Option<u64>,
@@ -34,6 +36,7 @@ pub(super) fn begun(frame: Frame<'_>, channel: u16, method: Id, arguments: &[u8]
         method,
         offset: frame.offset,
         end: frame.offset.saturating_add(len64(frame.bytes.len())),
+        header: Vec::new(),
         exchange: "".into(),
         routing_key: "".into(),
         delivery_tag: None,

@@ -1,10 +1,26 @@
-//! Content headers: the size of the body, and the properties that are kept.
+//! Content headers: the size of the body, and the properties that are kept. A message without an id is known by its
+//! body: a hash is kept ([`ElementHash`] says what it may reveal).
 
 use crate::carried::Context;
 use crate::framing::Cursor;
+use crate::ids::ids;
+use wirespan_model::broker::ElementHash;
 
 /// Deepest table in a table that is read.
 const MAX_FIELDS: usize = 128;
+
+/// Shortest body that is known again, bytes.
+const MIN_LEN: u64 = 8;
+/// Bytes of a body that are hashed, with its length. They are in its first frame.
+const MAX_HASHED: usize = 2048;
+
+/// The name of a message with this body, of which the first bytes are at hand; `None` if too few are.
+pub(super) fn name(size: u64, begin: &[u8]) -> Option<u64> {
+    let hashed = begin.get(..crate::text::at_most(size, MAX_HASHED)).filter(|_| size >= MIN_LEN)?;
+    let mut hash = ElementHash::default();
+    hash.add(hashed);
+    Some(if ids(hashed).is_empty() { hash.of_guessable(size) } else { hash.of_length(size) })
+}
 
 /// The fields of a content header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +29,13 @@ pub(super) struct Content<'a> {
     pub(super) context: Context<'a>,
     pub(super) correlation_id: Option<&'a [u8]>,
     pub(super) message_id: Option<&'a [u8]>,
+}
+
+impl Content<'_> {
+    /// Whether nothing but the body names the message.
+    pub(super) fn is_known_by_body(&self) -> bool {
+        self.body_size >= MIN_LEN && self.message_id.is_none() && self.correlation_id.is_none()
+    }
 }
 
 /// Reads a content header as far as it is there; `None` if not even the size is.

@@ -3,8 +3,7 @@
 //! Bias: against. A method frame is eight bytes of frame around a class and a method of which few exist, and its last
 //! byte is fixed; the whole of it has to be seen. Body frames and heartbeats alone decide nothing.
 
-use super::methods::{method, Sender};
-use super::reader::{frame_head, known_method};
+use super::methods::{frame_head, known_method, method, Sender};
 use crate::{Detect, Probe};
 use wirespan_model::Side;
 

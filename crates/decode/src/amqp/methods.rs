@@ -173,3 +173,17 @@ pub(super) fn outcome(code: u16) -> Outcome {
         _ => Outcome::ClientError,
     }
 }
+
+/// A frame whose payload is at hand: type, channel and length of the payload.
+pub(super) fn frame_head(bytes: &[u8]) -> Option<(u8, u16, u64)> {
+    let mut at = Cursor::new(bytes);
+    Some((at.u8()?, at.u16()?, u64::from(at.u32()?)))
+}
+
+/// Class and method of a method frame, if the method exists and this end may send it.
+pub(super) fn known_method(bytes: &[u8], side: Option<Side>) -> Option<Id> {
+    let mut at = Cursor::new(bytes.get(7..)?);
+    let id = (at.u16()?, at.u16()?);
+    let (_, from, _) = method(id)?;
+    side.is_none_or(|s| from.is(s)).then_some(id)
+}

@@ -1,13 +1,14 @@
 //! Frames → messages.
 
 use super::begun::{begun, closed, Begun, MAX_NAME};
-use super::content::content;
-use super::methods::{self, about, method, Id, Part};
+use super::content::{self, content};
+use super::methods::{self, about, frame_head, known_method, method, Id, Part};
 use super::session::{method_id, Session};
 use crate::framing::frames::{Frame, Frames, Measure, Reader};
 use crate::framing::{Cursor, Out};
 use crate::text::{clean, len64, visible};
 use std::borrow::Cow;
+use wirespan_model::broker::AMQP_BODY;
 use wirespan_model::{AttrVal, Body, Item, Kind, Message, Outcome, Side};
 
 /// Most bytes of a frame that are looked at.
@@ -30,20 +31,6 @@ pub(super) struct Methods {
     last: [u64; 2],
     /// Offset behind the body of the last content by side, if its sender makes frames as long as they may be.
     bodies: [u64; 2],
-}
-
-/// A frame whose payload is at hand: type, channel and length of the payload.
-pub(super) fn frame_head(bytes: &[u8]) -> Option<(u8, u16, u64)> {
-    let mut at = Cursor::new(bytes);
-    Some((at.u8()?, at.u16()?, u64::from(at.u32()?)))
-}
-
-/// Class and method of a method frame, if the method exists and this end may send it.
-pub(super) fn known_method(bytes: &[u8], side: Option<Side>) -> Option<Id> {
-    let mut at = Cursor::new(bytes.get(7..)?);
-    let id = (at.u16()?, at.u16()?);
-    let (_, from, _) = method(id)?;
-    side.is_none_or(|s| from.is(s)).then_some(id)
 }
 
 impl Reader for Methods {
@@ -76,7 +63,10 @@ impl Reader for Methods {
                 Some([0, 60, 0, 0]) | None => len,
                 _ => return Measure::Bad,
             },
-            3 if channel > 0 && !(lost && whole.is_none()) => 7,
+            3 if channel > 0 && !(lost && whole.is_none()) => match self.awaits_body(side, channel) {
+                Some(_) => len,
+                None => 7,
+            },
             8 if size == 0 && channel == 0 => 8,
             _ => return Measure::Bad,
         };
@@ -99,6 +89,12 @@ impl Reader for Methods {
                 self.method(frame, channel, id, arguments, out);
             }
             2 => self.header(frame, channel, payload, out),
+            3 => {
+                if let Some(at) = self.awaits_body(frame.side, channel) {
+                    let begun = self.begun.remove(at);
+                    self.content(&begun, &begun.header, payload, out);
+                }
+            }
             _ => {}
         }
     }
@@ -124,7 +120,10 @@ impl Reader for Methods {
     }
 
     fn buffered(&self) -> usize {
-        let begun = self.begun.iter().map(|b| b.exchange.len().saturating_add(b.routing_key.len()));
+        let begun = self
+            .begun
+            .iter()
+            .map(|b| b.exchange.len().saturating_add(b.routing_key.len()).saturating_add(b.header.len()));
         begun.fold(0, usize::saturating_add)
     }
 }
@@ -151,7 +150,7 @@ impl Methods {
             let mut begun = self.begun.remove(at);
             // Offsets never go back: behind messages of other channels it stands where the last of them does.
             begun.offset = begun.offset.max(self.last_of(side));
-            self.content(&begun, begun.end, b"", out);
+            self.content(&begun, &begun.header, b"", out);
         }
     }
 
@@ -298,7 +297,17 @@ impl Methods {
             // Frames of other channels came between: the message begins again here.
             begun.offset = frame.offset;
         }
-        self.content(&begun, end, payload, out);
+        begun.end = end;
+        if content(payload).is_some_and(|c| c.is_known_by_body()) && self.begun.len() < MAX_BEGUN {
+            begun.header = payload.to_vec();
+            return self.begun.push(begun);
+        }
+        self.content(&begun, payload, b"", out);
+    }
+
+    /// The content on this channel that is known by its body, if one has begun.
+    fn awaits_body(&self, side: Side, channel: u16) -> Option<usize> {
+        self.begun.iter().position(|b| b.side == side && b.channel == channel && !b.header.is_empty())
     }
 
     /// Length of a body: as many frames as are needed, with 8 bytes around each.
@@ -307,13 +316,13 @@ impl Methods {
         body_size.saturating_add(body_size.div_ceil(per_frame).saturating_mul(8))
     }
 
-    /// A method with its content header, which ends at `end`.
-    fn content(&mut self, begun: &Begun, end: u64, payload: &[u8], out: Out<'_>) {
+    /// A method with the payload of its content header, and with the beginning of its body if that names it.
+    fn content(&mut self, begun: &Begun, payload: &[u8], body: &[u8], out: Out<'_>) {
         let header = content(payload);
         let mut m = Message::new("amqp", begun.side, Kind::OneWay, begun.offset);
         let Some((name, _, part)) = method(begun.method) else { return };
         m.operation = name;
-        m.head_len = end.saturating_sub(begun.offset).max(1);
+        m.head_len = begun.end.saturating_sub(begun.offset).max(1);
         m.target = match (&*begun.exchange, &*begun.routing_key) {
             ("", key) => Cow::Borrowed(key),
             (exchange, "") => Cow::Borrowed(exchange),
@@ -369,6 +378,9 @@ impl Methods {
                 if let Some(id) = id.and_then(|id| visible(id, 128)) {
                     m.attrs.push((key, id.into()));
                 }
+            }
+            if let Some(name) = content::name(header.body_size, body) {
+                m.attrs.push((AMQP_BODY, AttrVal::Str(Cow::Owned(format!("{name:016x}")))));
             }
             let len = self.on_the_wire(header.body_size);
             m.body = if len == 0 { Body::None } else { Body::Length(len) };

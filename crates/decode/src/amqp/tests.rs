@@ -42,6 +42,12 @@ fn content(channel: u16, table: &[u8], body: &str) -> Vec<u8> {
     [frame(2, channel, &h), frame(3, channel, body.as_bytes())].concat()
 }
 
+/// The same without properties.
+fn plain(channel: u16, body: &str) -> Vec<u8> {
+    let head = [&[0, 60, 0, 0][..], &(body.len() as u64).to_be_bytes(), &[0, 0]].concat();
+    [frame(2, channel, &head), frame(3, channel, body.as_bytes())].concat()
+}
+
 fn publish(channel: u16, exchange: &str, key: &str) -> Vec<u8> {
     method(channel, 60, 40, &[&[0, 0][..], &short(exchange), &short(key), &[0]].concat())
 }
@@ -358,4 +364,31 @@ proptest! {
         }
         tcp(&Amqp, &pieces);
     }
+}
+
+/// Most clients give their messages no id.
+#[test]
+fn a_message_without_an_id_is_known_by_its_body() {
+    let deliver = |tag: u8| {
+        method(1, 60, 60, &[&short("c")[..], &[0, 0, 0, 0, 0, 0, 0, tag, 0], &short(""), &short("orders")].concat())
+    };
+    let order = "{\"order\": \"0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0\"}";
+    let mut turns = login();
+    turns.extend([
+        c([publish(1, "", "later"), plain(1, order), publish(1, "", "orders"), plain(1, "another one")].concat()),
+        s([deliver(1), plain(1, order), deliver(2), plain(1, "another one"), deliver(3), plain(1, "17")].concat()),
+        c([publish(1, "", "orders"), content(1, b"", order)].concat()),
+    ]);
+    let names = |turns: &[Turn]| -> Vec<Option<String>> {
+        let said = tcp(&Amqp, turns).into_iter().filter(|l| l.contains("basic."));
+        said.map(|l| l.split_once("wirespan.amqp.body=").map(|(_, name)| name[..16].to_owned())).collect()
+    };
+    let all = names(&turns);
+    assert!(all[0].is_some() && all[1].is_some() && all[0] != all[1], "{all:?}");
+    assert_eq!(all[2..], [all[0].clone(), all[1].clone(), None, None], "too short for a name; known by its id");
+    let mut known = wirespan_model::broker::ElementHash::default();
+    known.add(b"another one");
+    assert_ne!(all[1], Some(format!("{:016x}", known.of_length(11))), "what can be guessed has a secret name");
+    assert_eq!(names(&cut(&turns, &[3, 7, 11])), all);
+    assert!(!tcp(&Amqp, &turns).iter().any(|l| l.contains("another one")));
 }

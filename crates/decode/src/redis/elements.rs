@@ -30,6 +30,8 @@ pub(super) enum Which {
     Script,
     /// All of a reply.
     Reply,
+    /// All of the reply to a script.
+    ScriptReply,
     /// The reply to `XADD`: the id of the entry.
     Entry,
     /// Those behind the key of a command that strikes an element off: `ZREM key member …`.
@@ -67,6 +69,8 @@ pub(super) struct Elements {
     /// Length of the present string.
     len: u64,
     hash: ElementHash,
+    /// The present string has had digits only.
+    number: bool,
     strings: u64,
     /// The present string is the number of keys of a script, which is this as far as it is read.
     counts_keys: bool,
@@ -84,6 +88,7 @@ impl Elements {
             left: None,
             len: 0,
             hash: ElementHash::default(),
+            number: true,
             strings: 0,
             counts_keys: false,
             keys: 0,
@@ -100,13 +105,13 @@ impl Elements {
             Which::BehindKey | Which::Struck => index > 0,
             Which::EveryOther => index > 1 && behind.is_multiple_of(2),
             Which::Script => index > self.keys.saturating_add(1),
-            Which::Reply | Which::Entry => true,
+            Which::Reply | Which::ScriptReply | Which::Entry => true,
         };
         self.strings = self.strings.saturating_add(u64::from(wanted));
         let wanted = wanted && len >= MIN_LEN && self.found.len() < MAX_ELEMENTS;
         self.left = wanted.then_some(len.min(MAX_HASHED));
         self.ids.any = false;
-        (self.len, self.hash) = (len, ElementHash::default());
+        (self.len, self.hash, self.number) = (len, ElementHash::default(), true);
     }
 
     /// Bytes of the present string, its line end included.
@@ -119,6 +124,7 @@ impl Elements {
         let own = bytes.get(..crate::text::at_most(left, bytes.len())).unwrap_or(bytes);
         self.hash.add(own);
         self.ids.add(own);
+        self.number &= own.iter().all(u8::is_ascii_digit);
         self.left = Some(left.saturating_sub(len64(own.len())));
     }
 
@@ -133,7 +139,9 @@ impl Elements {
     /// The present string is over.
     pub(super) fn end(&mut self) {
         self.ids.end_word();
-        if self.left.take() == Some(0) {
+        // Scripts are told the time, and write it down with what they put. Others may be told the same time.
+        let may_be_time = self.number && matches!(self.which, Which::Script | Which::ScriptReply);
+        if self.left.take() == Some(0) && !may_be_time {
             let hash = if self.ids.any { self.hash.of_length(self.len) } else { self.hash.of_guessable(self.len) };
             self.found.push(hash);
         }
@@ -146,12 +154,12 @@ impl Elements {
         }
         let key = match self.which {
             Which::BehindKey | Which::EveryOther | Which::Script => ELEMENTS_PUT,
-            Which::Reply => ELEMENTS_TAKEN,
+            Which::Reply | Which::ScriptReply => ELEMENTS_TAKEN,
             Which::Entry => ENTRY_PUT,
             Which::Struck => ELEMENTS_STRUCK,
         };
         attrs.push((key, listed(&self.found)));
-        if matches!(self.which, Which::Reply | Which::Struck) && !self.ids.found().is_empty() {
+        if matches!(self.which, Which::Reply | Which::ScriptReply | Which::Struck) && !self.ids.found().is_empty() {
             attrs.push((ELEMENT_IDS, listed(self.ids.found())));
         }
     }

@@ -194,7 +194,8 @@ impl RedisParser {
         let (kind, asked) = session.answer(&head);
         let mut message = emit::reply(&head, server.offset, kind, is_secret(asked));
         let elements = match asked {
-            Some(Asked::Elements | Asked::Script) => Some(Elements::new(Which::Reply, 0)),
+            Some(Asked::Elements) => Some(Elements::new(Which::Reply, 0)),
+            Some(Asked::Script) => Some(Elements::new(Which::ScriptReply, 0)),
             Some(Asked::Entry) => Some(Elements::new(Which::Entry, 0)),
             _ => None,
         };

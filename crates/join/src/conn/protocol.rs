@@ -10,6 +10,8 @@ use wirespan_model::{DataEvent, Direction, Role, Span};
 
 /// Failed guesses after which a connection counts as not understood.
 const MAX_GUESSES: u32 = 4;
+/// Messages after which a connection is no longer new.
+const EARLY_MESSAGES: u64 = 32;
 
 /// What the bytes are read as.
 pub(super) enum Mode {
@@ -113,15 +115,23 @@ impl Conn {
         }
         self.start(protocol, env);
         let copy = match protocol.need() {
-            // Of the first such call, the rest would be lost: the kernel is told of a connection's manner too late.
-            Need::FirstCall if protocol.pipelines() => {
-                CopyRule::FirstCallOnly(env.config.copy_bytes.max(env.config.pipelined_bytes))
-            }
+            // Of the first such call, the rest would be lost: the kernel is told of a connection's manner too late. Of
+            // Redis, a library sends a script with its arguments whole when it calls it for the first time.
+            Need::FirstCall if protocol.pipelines() => CopyRule::FirstCallOnly(env.config.whole_bytes),
             Need::FirstCall => CopyRule::FirstCallOnly(env.config.copy_bytes),
             Need::EveryCall(bytes) => CopyRule::EveryCall(bytes.max(env.config.copy_bytes)),
             Need::WholeCalls => CopyRule::EveryCall(env.config.whole_bytes),
         };
         self.decide(protocol.name(), copy, env);
+    }
+
+    /// A connection that pipelines is no longer new, and none of its calls had to be seen whole.
+    pub(super) fn no_longer_new(&mut self, protocol: &'static str, env: &mut Env) {
+        let whole = CopyRule::FirstCallOnly(env.config.whole_bytes);
+        if self.session.messages > EARLY_MESSAGES && self.protocol.copy == Some(whole) {
+            let bytes = env.config.copy_bytes.max(env.config.pipelined_bytes);
+            self.decide(protocol, CopyRule::FirstCallOnly(bytes), env);
+        }
     }
 
     /// Starts the parser of a protocol at the present offsets.
@@ -149,7 +159,7 @@ impl Conn {
     }
 
     pub(super) fn send_verdict(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
-        let (plaintext, Usage { shared, delivers }) = (self.secure.is_plaintext(), self.session.usage);
-        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers });
+        let (plaintext, Usage { shared, delivers, one_way }) = (self.secure.is_plaintext(), self.session.usage);
+        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way });
     }
 }

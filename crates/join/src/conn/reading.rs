@@ -38,6 +38,8 @@ impl Conn {
             self.decide(name, CopyRule::EveryCall(env.config.whole_bytes), env);
         } else if (unseen || first_only && many) && !self.copies_whole_calls(env) {
             self.decide(name, CopyRule::EveryCall(env.config.pipelined_bytes), env);
+        } else {
+            self.no_longer_new(name, env);
         }
     }
 

@@ -10,12 +10,14 @@ pub(crate) struct Usage {
     pub(crate) shared: bool,
     /// The connection brings its client messages that the client then works on.
     pub(crate) delivers: Option<Delivers>,
+    /// The client sends messages that are not answered, so that one may follow another's without a turn.
+    pub(crate) one_way: bool,
 }
 
 impl Usage {
     /// Learns from a message whether the connection delivers work to the observed process.
     pub(super) fn learn(&mut self, m: &Message<'_>, ctx: &Ctx<'_>) {
-        if self.delivers.is_some() || !ctx.is_local(Side::Client) {
+        if !ctx.is_local(Side::Client) {
             return;
         }
         let attr = |name: &str| {
@@ -24,11 +26,21 @@ impl Usage {
                 _ => None,
             })
         };
+        // Of AMQP, before the first message that is published: another may follow it at once.
+        let publishes = m.kind == Kind::OneWay && attr("messaging.operation.type").is_some() || m.protocol == "amqp";
+        self.one_way |= m.side == Side::Client && publishes;
+        if self.delivers.is_some() {
+            return;
+        }
         self.delivers = match (m.side, m.kind) {
             // A consumer of Kafka has connections of its own.
             (Side::Client, Kind::Request) if m.protocol == "kafka" && m.operation == "Fetch" => Some(Delivers::Pulled),
             (Side::Client, Kind::Request) if m.protocol == "redis" && takes_elements(m.operation) => {
                 Some(Delivers::Taken)
+            }
+            // Before the first message, so that the reader of that one is known, too.
+            (Side::Client, _) if m.protocol == "amqp" && m.operation.starts_with("basic.consume") => {
+                Some(Delivers::Pushed)
             }
             (Side::Server, Kind::OneWay | Kind::Request) if attr("messaging.operation.type") == Some("process") => {
                 Some(Delivers::Pushed)

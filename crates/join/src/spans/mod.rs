@@ -12,7 +12,7 @@ use crate::stream::Mark;
 use cause::{set_carried_context, set_context_beside};
 use identity::messaging_kind;
 use std::borrow::Cow;
-use wirespan_model::broker::asks_for_messages;
+use wirespan_model::broker::may_ask_for_messages;
 use wirespan_model::event::exchange_socket;
 use wirespan_model::{
     Attr, AttrVal, Direction, ExchangeRange, Late, Message, Outcome, Side, Span, Status, TapSide, Value,
@@ -214,13 +214,13 @@ pub(crate) fn finish(pending: &mut Pending, end: u64, ctx: &Ctx<'_>) {
         if let Some((exit_ns, exchange)) = mark {
             pending.span.end_ns = pending.span.end_ns.max(exit_ns);
             touch_by_response(pending, exchange);
-            if asks_for_messages(&pending.span) {
+            if may_ask_for_messages(&pending.span) {
                 touch_exchange(pending, exchange);
             }
         }
     }
     let span = &mut pending.span;
-    if span.tap == TapSide::ServerProcess || asks_for_messages(span) {
+    if span.tap == TapSide::ServerProcess || may_ask_for_messages(span) {
         span.exchange = pending.exchanges;
     }
     let tcp = &mut span.tcp;

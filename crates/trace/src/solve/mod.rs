@@ -23,6 +23,7 @@ mod calibration;
 mod candidate;
 mod chain;
 mod delays;
+mod deliveries;
 mod lives;
 mod model;
 mod opinions;
@@ -42,15 +43,13 @@ use process::Process;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
+use wirespan_model::attr::CAUSE_SPAN;
 use wirespan_model::broker::is_delivery;
 use wirespan_model::event::Wake;
 use wirespan_model::{Evidence, Span, SpanId, TapSide, Value};
 
 /// Attribute of a span whose cause was inferred: the confidence, 0–1.
 pub const CONFIDENCE: &str = "wirespan.cause.confidence";
-
-/// Attribute of a span whose cause was inferred, where several requests share the exchange: id of the request's span.
-pub const REQUEST: &str = "wirespan.cause.span";
 
 /// Attribute of a call that has no parent because no request is likely enough: ids of the likeliest requests' spans,
 /// each with its probability, the likeliest first: `0123456789abcdef:0.41 …`.
@@ -139,7 +138,16 @@ impl Solver {
         if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
             Arc::make_mut(&mut span).cause = None;
         }
-        if !self.config.enabled || span.pid == 0 || !(serves || calls) {
+        if !self.config.enabled || span.pid == 0 {
+            return sink(span);
+        }
+        if is_delivery(&span) {
+            let process = self.processes.entry((span.host_id, span.pid)).or_default();
+            process.last_ns = process.last_ns.max(self.now_ns);
+            process.deliveries.add(&span);
+            return sink(span);
+        }
+        if !(serves || calls) {
             return sink(span);
         }
         if span.end_ns > self.seen_ns {
@@ -147,6 +155,10 @@ impl Solver {
         }
         let process = self.processes.entry((span.host_id, span.pid)).or_default();
         process.last_ns = process.last_ns.max(self.now_ns);
+        if let Some(settled) = calls.then(|| process.deliveries.settle(&mut span)).flatten() {
+            settled.iter().for_each(|request| process.add_request(request));
+            return sink(span);
+        }
         if serves {
             process.add_request(&span);
             return sink(span);
@@ -293,7 +305,7 @@ fn solved(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     }
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(f64::from(found.confidence))));
     if found.request.is_shared {
-        own.attrs.push((Cow::Borrowed(REQUEST), Value::Str(found.request.span.to_string().into())));
+        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(found.request.span.to_string().into())));
     }
     span
 }
@@ -335,9 +347,9 @@ fn with_candidates(mut span: Arc<Span>, found: Found) -> Arc<Span> {
     span
 }
 
-/// The span of the request, if it was inferred here and its exchange names several requests.
+/// The span of the request, if its exchange names several requests and it is known which of them counts.
 pub(crate) fn request(span: &Span) -> Option<SpanId> {
-    span.text(REQUEST).and_then(|id| u64::from_str_radix(id, 16).ok()).map(SpanId)
+    span.text(CAUSE_SPAN).and_then(|id| u64::from_str_radix(id, 16).ok()).map(SpanId)
 }
 
 /// Confidence of the cause of a span, if it was inferred here.

@@ -2,6 +2,7 @@
 
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
+use super::deliveries::Deliveries;
 use super::lives::Lives;
 use super::opinions::{is_opinion, Opinions, Weighed};
 use super::sharing::Sharing;
@@ -66,6 +67,7 @@ pub(super) struct Process {
     sharing: Sharing,
     pub(super) wakes: Wakes,
     lives: Lives,
+    pub(super) deliveries: Deliveries,
     signatures: Signatures,
     /// Whether each thread may act for the requests that it reads; gone once that is decided.
     threads: Option<Threads>,
@@ -91,6 +93,7 @@ impl Default for Process {
             sharing: Sharing::default(),
             wakes: Wakes::default(),
             lives: Lives::default(),
+            deliveries: Deliveries::default(),
             signatures: Signatures::default(),
             threads: Some(Threads::default()),
             last_ns: 0,
@@ -387,8 +390,7 @@ impl Process {
         }
         if self.candidates.iter().all(|c| c.model.learnt >= TRAINED_ACTS) || self.history.len() >= MOST_HISTORY {
             self.candidates.truncate(1);
-            self.history = Vec::new();
-            self.since_training = 0;
+            (self.history, self.since_training) = (Vec::new(), 0);
         }
     }
 }

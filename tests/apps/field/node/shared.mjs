@@ -4,3 +4,5 @@ export const redisPort = Number(process.env.REDIS_PORT);
 export const databaseUrl = process.env.DATABASE_URL;
 export const leafUrl = process.env.LEAF_URL;
 export const backUrl = process.env.BACK_URL;
+export const amqpUrl = process.env.AMQP_URL;
+export const kafkaUrl = process.env.KAFKA_URL;

@@ -1,6 +1,6 @@
 """Go: web frameworks with their drivers, with and without TLS."""
 
-from stack import THREADS, App, Stack
+from stack import QUEUES, THREADS, App, Stack
 from stacks import proxies
 
 ROUTES = ("seq", "par", "tx", "nest", "deep", "work", "later", "stream")
@@ -55,6 +55,22 @@ STACKS = {
         go("nethttp"),
         proxy=proxies.ENVOY_H2,
         tls=True,
+    ),
+    "kafka-go": Stack(
+        "Go: net/http sends messages by kafka-go, to a consumer with kafka-go",
+        go("queue_front"),
+        QUEUES,
+        routes=("job", "chain", "retry"),
+        servers=("leaf", "postgresql", "kafka"),
+        jobs=go("kafka_jobs"),
+    ),
+    "amqp091-go": Stack(
+        "Go: net/http sends messages by amqp091-go, to a consumer with amqp091-go and workers",
+        go("queue_front"),
+        QUEUES,
+        routes=("job", "chain", "retry"),
+        servers=("leaf", "postgresql", "rabbitmq"),
+        jobs=go("amqp_jobs"),
     ),
     "caddy": stack("Caddy, gin, pgx, go-redis in front of net/http", go("gin"), go("nethttp"), proxy=proxies.CADDY),
     "caddy-tls": stack(

@@ -36,4 +36,28 @@ STACKS = {
         routes=("job", "chain", "later", "retry"),
         jobs=node("bull_jobs.mjs"),
     ),
+    "kafkajs": Stack(
+        "Node: Express sends messages by kafkajs, to a consumer with kafkajs",
+        node("kafka_front.mjs"),
+        QUEUES,
+        routes=("job", "chain", "two", "retry"),
+        servers=("leaf", "postgresql", "kafka"),
+        jobs=node("kafka_jobs.mjs"),
+    ),
+    "amqplib": Stack(
+        "Node: Express sends messages by amqplib, to a consumer with amqplib, four at once",
+        node("amqp_front.mjs"),
+        QUEUES,
+        routes=("job", "chain", "later", "retry"),
+        servers=("leaf", "postgresql", "rabbitmq"),
+        jobs=node("amqp_jobs.mjs"),
+    ),
+    "amqplib-one": Stack(
+        "Node: Express sends messages by amqplib, to a consumer with amqplib, one after the other",
+        node("amqp_front.mjs"),
+        QUEUES,
+        routes=("job", "chain", "later", "retry"),
+        servers=("leaf", "postgresql", "rabbitmq"),
+        jobs=node("amqp_jobs.mjs", PREFETCH="1"),
+    ),
 }

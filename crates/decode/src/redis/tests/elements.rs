@@ -113,6 +113,11 @@ fn a_script_puts_its_arguments_and_shows_what_it_returns() {
     assert_eq!(told(&[c(cmd(&call)), s(bulk(JOB))], "put"), [hash(JOB)], "keys are no elements");
     assert_eq!(told(&[c(cmd(&call)), s(bulk(JOB))], "taken"), [hash(JOB)]);
     assert!(told(&[c(cmd(&call)), s(":1\r\n")], "taken").is_empty());
+    let timed = ["EVALSHA", &sha, "0", JOB, "1732527382123"];
+    let reply = format!("*2\r\n{}{}", bulk(JOB), bulk("1732527382123"));
+    assert_eq!(told(&[c(cmd(&timed)), s(reply.clone())], "put"), [hash(JOB)], "a time is no name");
+    assert_eq!(told(&[c(cmd(&timed)), s(reply)], "taken"), [hash(JOB)]);
+    assert_eq!(told(&[c(cmd(&["LPUSH", "queue", "1732527382123"])), s(":1\r\n")], "put").len(), 1);
 }
 
 #[test]
