@@ -88,7 +88,10 @@ mod tests {
         Arc::new(Span { exchange, tap, kind, ..span(id, "process", channel, tag, id) })
     }
 
-    fn settles(all: &mut Deliveries, channel: i64, tag: i64, multiple: bool) -> Option<(Option<u64>, Vec<(u64, u64)>)> {
+    /// The cause of a settlement, and the messages that it ends, each with the time.
+    type Settled = (Option<u64>, Vec<(u64, u64)>);
+
+    fn settles(all: &mut Deliveries, channel: i64, tag: i64, multiple: bool) -> Option<Settled> {
         let mut call = Span { tap: TapSide::ClientProcess, ..span(99, "settle", channel, tag, 50) };
         call.attrs.extend(multiple.then(|| ("wirespan.amqp.multiple".into(), Value::Bool(true))));
         let mut call = Arc::new(call);
