@@ -53,6 +53,8 @@ fn a_client_that_is_not_read_gets_its_span_from_the_server() {
     assert!(of(&stage.spans, TapSide::ClientProcess).is_empty(), "the client has not received the answer yet");
     stage.event(c.recv(T0 + 3 * MS, &answered[..1000]));
     stage.event(c.recv(T0 + 4 * MS, &answered[1000..]));
+    assert!(of(&stage.spans, TapSide::ClientProcess).is_empty(), "its plaintext may still come");
+    stage.tick(T0 + 500 * MS);
     let [client] = of(&stage.spans, TapSide::ClientProcess)[..] else { panic!("{:#?}", stage.spans) };
     let [server] = of(&stage.spans, TapSide::ServerProcess)[..] else { panic!("{:#?}", stage.spans) };
     assert_eq!(client.wire_keys(), server.wire_keys());
@@ -81,12 +83,36 @@ fn a_server_that_is_not_read_gets_its_span_from_the_client() {
     stage.event(s.send(T0 + 2 * MS, &answered));
     stage.event(c.recv(T0 + 3 * MS, &answered));
     stage.event(plain(&c, Direction::Ingress, T0 + 3 * MS, &answer, at[1]));
+    stage.tick(T0 + 500 * MS);
     let [server] = of(&stage.spans, TapSide::ServerProcess)[..] else { panic!("{:#?}", stage.spans) };
     let [client] = of(&stage.spans, TapSide::ClientProcess)[..] else { panic!("{:#?}", stage.spans) };
     assert_eq!(client.wire_keys(), server.wire_keys());
     assert_eq!((server.pid, server.cause), (200, None));
     assert_eq!(server.exchange.unwrap().first, 2 << 24 | 3);
     assert_eq!((server.start_ns, server.end_ns), (T0 + MS, T0 + 2 * MS));
+}
+
+/// A goroutine that writes a request is seen when it returns, maybe after another one has read the answer.
+#[test]
+fn plaintext_that_comes_after_the_answer_is_told_once() {
+    let mut stage = Stage::new();
+    let (mut c, mut s) = (End::client(1), End::server(2));
+    shake_hands(&mut stage, &mut c, &mut s);
+    let (request, answer) = (get("/told"), ok(300));
+    let (asked, answered) = (record(23, request.len()), record(23, answer.len()));
+    let at = [c.seq[1], s.seq[1]];
+    stage.event(c.send(T0, &asked));
+    stage.event(s.recv(T0 + MS, &asked));
+    stage.event(plain(&s, Direction::Ingress, T0 + MS, &request, at[0]));
+    stage.event(s.send(T0 + 2 * MS, &answered));
+    stage.event(plain(&s, Direction::Egress, T0 + 2 * MS, &answer, at[1]));
+    stage.event(c.recv(T0 + 3 * MS, &answered));
+    stage.event(plain(&c, Direction::Egress, T0, &request, at[0]));
+    stage.event(plain(&c, Direction::Ingress, T0 + 3 * MS, &answer, at[1]));
+    stage.tick(T0 + 500 * MS);
+    stage.finish();
+    assert_eq!(of(&stage.spans, TapSide::ClientProcess).len(), 1, "{:#?}", stage.spans);
+    assert_eq!((stage.stat("told_spans"), stage.stat("untold_spans")), (0, 0));
 }
 
 #[test]

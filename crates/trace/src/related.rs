@@ -50,6 +50,12 @@ pub(crate) fn is_datagram_connection(span: &Span) -> bool {
     span.protocol == "udp" && span.attrs.iter().any(has_many)
 }
 
+/// Whether this is a connection of an unknown protocol on which nothing was answered, and so no request: loops wake
+/// themselves by such connections.
+pub(crate) fn is_silent_connection(span: &Span) -> bool {
+    span.protocol == "tcp" && span.response_bytes == 0
+}
+
 /// Time between two spans, ns; 0 if they overlap.
 fn gap(a: &Span, b: &Span) -> u64 {
     a.start_ns.max(b.start_ns).saturating_sub(a.end_ns.min(b.end_ns).max(a.start_ns.min(b.start_ns)))

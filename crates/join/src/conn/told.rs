@@ -32,6 +32,9 @@ pub(super) struct Told {
     waiting: VecDeque<Span>,
     /// The other end has told a span.
     heard: bool,
+    /// For a while after a span was told, no plaintext of this end came. Before, it may still come: a thread that sends
+    /// a request is sometimes seen only after the answer was read.
+    is_unread: bool,
     /// Plaintext of this end is read now: requests from this sequence number on are read here.
     until: Option<u32>,
 }
@@ -150,7 +153,8 @@ impl Conn {
     /// The first plaintext of this end was read, of a message in this direction. The library may have been met in the
     /// middle of an exchange: its request was sent unread, and only the other end can tell of it.
     pub(super) fn begins_to_read(&mut self, direction: Direction) {
-        if direction == directions(self.facts.role)[0] {
+        let is_known = |told: &Told| told.until.is_some() && told.waits();
+        if direction == directions(self.facts.role)[0] && !self.secure.told.as_deref().is_some_and(is_known) {
             self.secure.told = None;
         }
     }
@@ -161,7 +165,12 @@ impl Conn {
             return;
         }
         match (&mut self.secure.told, d.seq) {
-            (Some(told), Some(seq)) => told.until = told.until.or(Some(seq)),
+            (Some(told), Some(seq)) => {
+                told.until = told.until.or(Some(seq));
+                let mut waiting = std::mem::take(&mut told.waiting);
+                waiting.retain(|span| !span.request_seq.is_some_and(|seq| told.is_read_here(seq)));
+                (told.waiting, told.is_unread) = (waiting, true);
+            }
             (told, _) => *told = None,
         }
     }
@@ -172,7 +181,9 @@ impl Conn {
         // The messages of a handshake were in clear, and this end has read them itself.
         let Some(seq) = span.request_seq.filter(|_| span.protocol != "tls") else { return };
         if told.is_read_here(seq) {
-            self.secure.told = None;
+            if !told.waits() {
+                self.secure.told = None;
+            }
             return;
         }
         told.heard = true;
@@ -194,6 +205,11 @@ impl Conn {
         let (ctx, out) = env.lend(&self.facts, sink);
         for other in waiting {
             let late = other.end_ns < due_ns;
+            told.is_unread |= late;
+            if !told.is_unread {
+                told.waiting.push_back(other);
+                continue;
+            }
             match told.span(&other, late, &ctx) {
                 Some(mut span) => {
                     weaken_connect_cause(&mut span);

@@ -37,7 +37,7 @@ mod trial;
 mod turns;
 mod wakes;
 
-use crate::related::is_datagram_connection;
+use crate::related::{is_datagram_connection, is_silent_connection};
 use beam::OTHERS;
 use process::Process;
 use rustc_hash::FxHashMap;
@@ -133,7 +133,8 @@ impl Solver {
         let serves = span.tap == TapSide::ServerProcess
             && span.exchange.is_some()
             && !is_delivery(&span)
-            && !is_datagram_connection(&span);
+            && !is_datagram_connection(&span)
+            && !is_silent_connection(&span);
         let calls = span.tap == TapSide::ClientProcess;
         if !self.config.enabled && span.cause.is_some() && span.cause_evidence == Some(Evidence::Inferred) {
             Arc::make_mut(&mut span).cause = None;
