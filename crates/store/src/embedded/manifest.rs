@@ -87,7 +87,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 fn try_lock(file: &File, how: FlockOperation) -> rustix::io::Result<()> {
     for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(&*file, how) {
+        match rustix::fs::flock(file, how) {
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
             other => return other,
         }

@@ -136,7 +136,7 @@ async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result
     let housekeeping = state.housekeeping;
     let found = state.query(move |store| {
         let from = find_trace(store, &pad(&id))?;
-        Ok(assemble(store, from, housekeeping)?)
+        assemble(store, from, housekeeping)
     });
     answer(&[found.await?])
 }
