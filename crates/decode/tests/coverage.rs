@@ -21,6 +21,11 @@ const WITHOUT_SERVER: &[(&str, &str)] = &[
         "none that answers queries was found: Debian's `tdspool` relays to a server, PyPI's `mssqlpot`, `honeypots` \
         and `opencanary` refuse every login",
     ),
+    (
+        "quic",
+        "its first packets are compared with tshark's reading in captures of browsers, quic-go, mvfst and others \
+        (`bench/captures/run`)",
+    ),
     ("tls", "its handshakes are those of the real servers and clients in `tests/e2e/tls`"),
 ];
 

@@ -7,6 +7,7 @@
 mod infrastructure;
 mod messaging;
 mod openwire;
+mod quic;
 mod rpc;
 mod web;
 
@@ -46,6 +47,8 @@ struct Talk {
     names: Vec<String>,
     /// Whether the client speaks, and its bytes.
     turns: Vec<(bool, Vec<u8>)>,
+    /// Whether each turn is a datagram.
+    datagrams: bool,
 }
 
 fn c(bytes: impl AsRef<[u8]>) -> (bool, Vec<u8>) {
@@ -57,7 +60,7 @@ fn s(bytes: impl AsRef<[u8]>) -> (bool, Vec<u8>) {
 }
 
 fn talk(protocol: &'static str, names: &[&str], turns: Vec<(bool, Vec<u8>)>) -> Talk {
-    Talk { protocol, names: names.iter().map(|n| n.to_string()).collect(), turns }
+    Talk { protocol, names: names.iter().map(|n| n.to_string()).collect(), turns, datagrams: false }
 }
 
 /// The packets of one connection.
@@ -68,6 +71,16 @@ fn packets(n: u16, talk: &Talk) -> Vec<build::Packet> {
     let mut time_ns = 1_700_000_000_000_000_000 + u64::from(n) * 1_000_000_000;
     let mut next = [1_000u32, 2_000u32];
     let mut packets = Vec::new();
+    if talk.datagrams {
+        for (of_client, bytes) in &talk.turns {
+            time_ns += build::MS;
+            let (from, to) = if *of_client { (client, server) } else { (server, client) };
+            let (from_port, to_port) = if *of_client { ports } else { (ports.1, ports.0) };
+            let ip = build::ipv4(from, to, 17, 0, 0, &build::udp_bytes(from_port, to_port, bytes));
+            packets.push(build::Packet { time_ns, frame: build::ethernet(0x0800, &ip) });
+        }
+        return packets;
+    }
     let mut segment = |to_server: bool, next: &[u32; 2], flags: u8, payload: &[u8]| {
         time_ns += build::MS;
         let (from, to) = if to_server { (client, server) } else { (server, client) };
@@ -131,6 +144,7 @@ fn no_secret_gets_out_of_protocols_without_a_server() {
     talks.extend(messaging::talks(&mut secrets));
     talks.extend(openwire::talks(&mut secrets));
     talks.extend(infrastructure::talks(&mut secrets));
+    talks.extend(quic::talks(&mut secrets));
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let all: Vec<_> = (0..).zip(&talks).flat_map(|(n, talk)| packets(n, talk)).collect();
