@@ -176,7 +176,10 @@ static void put_method(struct pool *texts, struct writer *w, const struct made *
 
 #define HELPER_ROOM 4096
 
-/* The class of the native methods, or that which calls them. Begins with a pool that has the first constants. */
+/*
+ * Begins a class: the one that has the native methods, or the one that calls these methods. Its pool of constants
+ * begins with the names of the class and of its superclass.
+ */
 static void begin_class(struct writer *w, struct pool *pool, uint32_t *class, uint32_t *top, const char *name)
 {
 	put(w, 4, 0xcafebabe);

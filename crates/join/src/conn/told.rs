@@ -61,7 +61,7 @@ impl Told {
 
     /// Whether a request that begins at this sequence number is read at this end.
     fn is_read_here(&self, seq: u32) -> bool {
-        self.until.is_some_and(|until| seq.wrapping_sub(until) as i32 >= 0)
+        self.until.is_some_and(|until| is_from(seq, until))
     }
 
     /// The span of this end, from that of the other end. `None` if this end did not move the request, or, unless it is
@@ -109,6 +109,11 @@ impl Told {
             ..other.clone()
         })
     }
+}
+
+/// Whether a sequence number lies at another one, or behind it.
+fn is_from(seq: u32, other: u32) -> bool {
+    seq.wrapping_sub(other) as i32 >= 0
 }
 
 /// In which direction requests and answers go at this end.
@@ -166,10 +171,9 @@ impl Conn {
         }
         match (&mut self.secure.told, d.seq) {
             (Some(told), Some(seq)) => {
-                told.until = told.until.or(Some(seq));
-                let mut waiting = std::mem::take(&mut told.waiting);
-                waiting.retain(|span| !span.request_seq.is_some_and(|seq| told.is_read_here(seq)));
-                (told.waiting, told.is_unread) = (waiting, true);
+                let until = *told.until.get_or_insert(seq);
+                told.waiting.retain(|span| !span.request_seq.is_some_and(|seq| is_from(seq, until)));
+                told.is_unread = true;
             }
             (told, _) => *told = None,
         }

@@ -86,6 +86,8 @@ impl Calls {
 pub(super) struct Trial {
     /// By kind of call and class of request.
     kinds: FxHashMap<(u64, u64), Kind>,
+    /// The same by kind of call: each call asks for their sum.
+    calls: FxHashMap<u64, Calls>,
     /// Kinds of calls whose claims have failed.
     failing: FxHashSet<u64>,
     /// Claims whose request has not ended: by exchange, the kind of each call and its end.
@@ -168,9 +170,12 @@ impl Trial {
         if self.held == FORGIVEN {
             self.kinds.values_mut().for_each(|k| k.failed = 0);
             self.failing.clear();
+            self.calls.clear();
+            self.kinds.iter().for_each(|((call, _), k)| self.calls.entry(*call).or_default().add(k));
         }
         let mut calls = Calls::default();
         self.kinds.iter().filter(|((call, _), _)| *call == kind.0).for_each(|(_, k)| calls.add(k));
+        self.calls.insert(kind.0, calls);
         if calls.fail() {
             self.failing.insert(kind.0);
         } else {
@@ -185,9 +190,7 @@ impl Trial {
 
     /// About which share of the claims is right.
     pub(super) fn share(&self) -> f64 {
-        let mut by_call: FxHashMap<u64, Calls> = FxHashMap::default();
-        self.kinds.iter().for_each(|((call, _), k)| by_call.entry(*call).or_default().add(k));
-        let counted = by_call.values().filter(|calls| !calls.all.is_asynchronous());
+        let counted = self.calls.values().filter(|calls| !calls.all.is_asynchronous());
         let (judged, failed) = counted.fold((0, 0), |(j, f), c| (j + c.telling.judged, f + c.telling.failed));
         (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
@@ -201,8 +204,7 @@ impl Trial {
     /// The probability that a claim is right: what answers have shown of this process's claims, with `before` as if
     /// some claims had shown that.
     fn confidence(&self, before: f32) -> f64 {
-        let judged: u32 = self.kinds.values().map(|k| k.judged).sum();
-        let known = f64::from(judged);
+        let known = f64::from(self.calls.values().map(|calls| calls.all.judged).sum::<u32>());
         (f64::from(before) * PRIOR + self.share() * known) / (PRIOR + known)
     }
 
