@@ -31,6 +31,7 @@ mod order;
 mod process;
 mod sharing;
 mod signature;
+mod tally;
 mod threads;
 mod timeline;
 mod trial;

@@ -236,6 +236,9 @@ impl Process {
                     self.opinions.judge(&span, &d);
                     let verdict = match d.request {
                         _ if d.confirmed => self.kept(&span),
+                        _ if d.is_open(config) && Trial::believes(&self.trial, &span) => {
+                            Verdict::Kept(self.claim(&span))
+                        }
                         Some(request) => match self.opinions.weigh(&span, &request, d.confidence) {
                             Weighed::Judged(confidence) => {
                                 Verdict::Found(Found { request, confidence, others: d.others })

@@ -6,6 +6,7 @@
 //! may wait for a call in all its routes but one, which answers first: a class of requests of which no claim holds says
 //! nothing, either.
 
+use super::tally::{Calls, Kind, Outcome, Time};
 use super::Named;
 use crate::rules::trust;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -15,72 +16,21 @@ use wirespan_model::{Evidence, Span};
 
 /// Number of right claims in a row after which further claims are believed at once.
 const PROVEN: u32 = 200;
-/// Number of failed claims of a kind from which on no claim is believed, unless failures are rarer than one in `RARE`,
-/// or are at least `ASYNCHRONOUS_SHARE` of the kind.
-const FAILURES: u32 = 2;
-const RARE: u32 = 500;
-const ASYNCHRONOUS_SHARE: f64 = 0.7;
-/// Share of failed claims from which on the requests of a class answer before such calls.
-const ANSWERS_FIRST_SHARE: f64 = 0.95;
 /// Number of right claims in a row after which earlier failures are forgiven: they were of a virtual machine that had
 /// not compiled its methods yet.
 const FORGIVEN: u32 = 1_000;
 /// Wrong claims per failed claim, as only one in so many shows; and the least share of right, and of wrong, claims.
 const UNNOTICED: f64 = 3.0;
 const LEAST_SHARE: f64 = 0.02;
+/// Share of right claims from which on one is believed although the trial failed, if inference says nothing of the call.
+const MOSTLY: f64 = 0.9;
 /// As many claims as this count as judged before any was.
 const PRIOR: f64 = 20.0;
-/// Judged claims of a class from which on it can be said that its requests answer first.
-const TELLING: u32 = 4;
 /// Judged claims after which earlier ones count half.
 const FADE_AFTER: u32 = 2_000;
 /// Most kinds of calls, and most claims and answers, that are kept.
 const MAX_KINDS: usize = 512;
 const MAX_KEPT: usize = 4_096;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Kind {
-    judged: u32,
-    failed: u32,
-}
-
-impl Kind {
-    /// The service does not wait for calls of this kind.
-    fn is_asynchronous(&self) -> bool {
-        f64::from(self.failed) >= ASYNCHRONOUS_SHARE * f64::from(self.judged)
-    }
-
-    /// Requests of this class answer before they make calls of this kind.
-    fn answers_first(&self) -> bool {
-        self.judged >= TELLING && f64::from(self.failed) >= ANSWERS_FIRST_SHARE * f64::from(self.judged)
-    }
-
-    fn add(&mut self, other: &Kind) {
-        self.judged += other.judged;
-        self.failed += other.failed;
-    }
-}
-
-/// All calls of a kind, and those that tell something.
-#[derive(Clone, Copy, Debug, Default)]
-struct Calls {
-    all: Kind,
-    telling: Kind,
-}
-
-impl Calls {
-    fn add(&mut self, kind: &Kind) {
-        self.all.add(kind);
-        if !kind.answers_first() {
-            self.telling.add(kind);
-        }
-    }
-
-    fn fail(&self) -> bool {
-        let Kind { judged, failed } = self.telling;
-        failed >= FAILURES && failed > judged / RARE && !self.all.is_asynchronous()
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Trial {
@@ -90,8 +40,8 @@ pub(super) struct Trial {
     calls: FxHashMap<u64, Calls>,
     /// Kinds of calls whose claims have failed.
     failing: FxHashSet<u64>,
-    /// Claims whose request has not ended: by exchange, the kind of each call and its end.
-    claims: FxHashMap<u64, Vec<(u64, u64)>>,
+    /// Claims whose request has not ended: by exchange, the kind of each call and its time.
+    claims: FxHashMap<u64, Vec<(u64, Time)>>,
     /// The same exchanges, oldest first.
     order: VecDeque<u64>,
     /// When requests were answered, and their class, by exchange; and these exchanges, oldest first.
@@ -123,13 +73,13 @@ impl Trial {
         let Some(exchange) = span.cause else { return };
         let kind = kind_of(span);
         if let Some((answered_ns, request)) = self.answers.get(&exchange).copied() {
-            return self.judge((kind, request), span.end_ns <= answered_ns);
+            return self.judge((kind, request), Outcome::of((span.start_ns, span.end_ns), answered_ns));
         }
         let list = self.claims.entry(exchange).or_default();
         if list.is_empty() {
             self.order.push_back(exchange);
         }
-        list.push((kind, span.end_ns));
+        list.push((kind, (span.start_ns, span.end_ns)));
         while self.order.len() > MAX_KEPT {
             self.order.pop_front().and_then(|x| self.claims.remove(&x));
         }
@@ -137,14 +87,14 @@ impl Trial {
 
     /// A claim was tested by better evidence.
     pub(super) fn test(&mut self, span: &Span, holds: bool) {
-        self.judge((kind_of(span), 0), holds);
+        self.judge((kind_of(span), 0), if holds { Outcome::Holds } else { Outcome::Fails });
     }
 
     /// Adds a request that was answered; `request`: its class.
     pub(super) fn add_answer(&mut self, span: &Span, request: u64) {
         for exchange in span.exchanges() {
-            for (kind, end_ns) in self.claims.remove(&exchange).unwrap_or_default() {
-                self.judge((kind, request), end_ns <= span.end_ns);
+            for (kind, time) in self.claims.remove(&exchange).unwrap_or_default() {
+                self.judge((kind, request), Outcome::of(time, span.end_ns));
             }
             self.answers.insert(exchange, (span.end_ns, request));
             self.answered.push_back(exchange);
@@ -154,21 +104,22 @@ impl Trial {
         }
     }
 
-    fn judge(&mut self, kind: (u64, u64), holds: bool) {
+    fn judge(&mut self, kind: (u64, u64), outcome: Outcome) {
         let kind = if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind) { kind } else { (0, 0) };
         let k = self.kinds.entry(kind).or_default();
         k.judged += 1;
-        k.failed += u32::from(!holds);
+        k.failed += u32::from(outcome != Outcome::Holds);
+        k.later += u32::from(outcome == Outcome::FailsLater);
         if k.judged >= FADE_AFTER {
-            (k.judged, k.failed) = (k.judged / 2, k.failed / 2);
+            (k.judged, k.failed, k.later) = (k.judged / 2, k.failed / 2, k.later / 2);
         }
-        if holds {
+        if outcome == Outcome::Holds {
             self.held = self.held.saturating_add(1);
         } else if !k.answers_first() {
             self.held = 0;
         }
         if self.held == FORGIVEN {
-            self.kinds.values_mut().for_each(|k| k.failed = 0);
+            self.kinds.values_mut().for_each(|k| (k.failed, k.later) = (0, 0));
             self.failing.clear();
             self.calls.clear();
             self.kinds.iter().for_each(|((call, _), k)| self.calls.entry(*call).or_default().add(k));
@@ -191,7 +142,7 @@ impl Trial {
     /// About which share of the claims is right.
     pub(super) fn share(&self) -> f64 {
         let counted = self.calls.values().filter(|calls| !calls.all.is_asynchronous());
-        let (judged, failed) = counted.fold((0, 0), |(j, f), c| (j + c.telling.judged, f + c.telling.failed));
+        let (judged, failed) = counted.map(Calls::counted).fold((0, 0), |(j, f), c| (j + c.judged, f + c.failed));
         (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
 
@@ -206,6 +157,15 @@ impl Trial {
     fn confidence(&self, before: f32) -> f64 {
         let known = f64::from(self.calls.values().map(|calls| calls.all.judged).sum::<u32>());
         (f64::from(before) * PRIOR + self.share() * known) / (PRIOR + known)
+    }
+
+    /// Whether a claim is believed where nothing else is known: not all that failed were wrong.
+    pub(super) fn believes(trial: &Option<Self>, span: &Span) -> bool {
+        is_tried(span) && trial.as_ref().is_some_and(Self::is_right_mostly)
+    }
+
+    fn is_right_mostly(&self) -> bool {
+        self.share() > MOSTLY
     }
 
     /// Whether claims are believed at once.
@@ -313,6 +273,34 @@ mod tests {
             trial.add_answer(&request(x, 60), ANY);
         }
         assert!(trial.has_failed());
+    }
+
+    /// The first calls of a request that goes on after its answer have no better evidence than a wake-up where the
+    /// runtime's probes came too late for them.
+    #[test]
+    fn calls_that_begin_after_the_answers_of_few_routes_say_little_of_other_claims() {
+        let mut trial = Trial::default();
+        let mut x = 0;
+        let mut judge = |class, start_ns| {
+            x += 1;
+            trial.add_claim(&Span { start_ns, ..call(x, start_ns + 10) });
+            trial.add_answer(&request(x, 60), class);
+            (trial.has_failed(), trial.is_right_mostly())
+        };
+        (0..20).for_each(|_| assert_eq!(judge(ANY, 40), (false, true)));
+        assert_eq!([judge(OTHER, 70), judge(OTHER, 70)], [(false, true), (true, true)]);
+        assert_eq!([judge(OTHER + 1, 70), judge(OTHER + 2, 70)], [(true, true); 2]);
+        assert_eq!(judge(OTHER + 3, 70), (true, false), "four routes do not go on after their answers at once");
+    }
+
+    #[test]
+    fn calls_under_way_at_the_answer_refute_the_claims_of_a_route_at_once() {
+        let mut trial = Trial::default();
+        for x in 1..=22 {
+            trial.add_claim(&call(x, if x > 20 { 70 } else { 50 }));
+            trial.add_answer(&request(x, 60), if x > 20 { OTHER } else { ANY });
+        }
+        assert!(trial.has_failed() && !trial.is_right_mostly(), "{}", trial.share());
     }
 
     #[test]

@@ -1,7 +1,37 @@
 //! Decides which request made a call, once every request that might have made it has answered.
 
-use super::{Beam, Decision, Pending, Step, MAX_PENDING, MAX_STEPS, OTHERS, WEIGHT_EXPONENT};
+use super::{Beam, Pending, Step, MAX_PENDING, MAX_STEPS, WEIGHT_EXPONENT};
+use crate::solve::timeline::Request;
+use crate::solve::SolverConfig;
 use rustc_hash::{FxHashMap, FxHashSet};
+use wirespan_model::SpanId;
+
+/// The decision on a call: its request, if any, and the confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::solve) struct Decision {
+    pub(in crate::solve) call: u32,
+    pub(in crate::solve) request: Option<Request>,
+    pub(in crate::solve) confidence: f32,
+    /// The next likely requests.
+    pub(in crate::solve) others: [Option<(SpanId, f32)>; OTHERS],
+    /// Only one request was possible, or none that was seen: the kernel's cause is kept.
+    pub(in crate::solve) confirmed: bool,
+}
+
+/// Requests beside the likeliest that a decision names.
+pub(in crate::solve) const OTHERS: usize = 2;
+
+impl Decision {
+    /// Nothing is known of this call.
+    pub(in crate::solve) fn of(call: u32) -> Self {
+        Decision { call, request: None, confidence: 0.0, others: [None; OTHERS], confirmed: false }
+    }
+
+    /// Whether no request is likely enough.
+    pub(in crate::solve) fn is_open(&self, config: &SolverConfig) -> bool {
+        self.request.is_none() || self.confidence < config.min_confidence
+    }
+}
 
 impl Beam {
     /// The request of each undecided call, as the best hypothesis has it.

@@ -16,8 +16,8 @@ use super::timeline::{Call, Event, Hint, Maker, Request};
 use super::turns::{place, Acted, Actor, Queue, State};
 use chains::Chains;
 use connections::Connection;
+pub(super) use decide::{Decision, OTHERS};
 use rustc_hash::FxHashMap;
-use wirespan_model::SpanId;
 
 /// Exponent that flattens weights before they become a confidence, as the evidence for a hypothesis is not independent.
 const WEIGHT_EXPONENT: f64 = 0.7;
@@ -71,28 +71,6 @@ struct Pending {
     until_ns: u64,
     /// How many requests can have made it.
     candidates: usize,
-}
-
-/// The decision on a call: its request, if any, and the confidence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Decision {
-    pub(super) call: u32,
-    pub(super) request: Option<Request>,
-    pub(super) confidence: f32,
-    /// The next likely requests.
-    pub(super) others: [Option<(SpanId, f32)>; OTHERS],
-    /// Only one request was possible, or none that was seen: the kernel's cause is kept.
-    pub(super) confirmed: bool,
-}
-
-/// Requests beside the likeliest that a decision names.
-pub(super) const OTHERS: usize = 2;
-
-impl Decision {
-    /// Nothing is known of this call.
-    pub(super) fn of(call: u32) -> Self {
-        Decision { call, request: None, confidence: 0.0, others: [None; OTHERS], confirmed: false }
-    }
 }
 
 #[derive(Clone, Debug)]
