@@ -22,7 +22,7 @@ const FORGIVEN: u32 = 1_000;
 /// Wrong claims per failed claim, as only one in so many shows; and the least share of right, and of wrong, claims.
 const UNNOTICED: f64 = 3.0;
 const LEAST_SHARE: f64 = 0.02;
-/// Share of right claims from which on one is believed although the trial failed, if inference says nothing of the call.
+/// Share of right claims from which on one is believed although the trial failed, if inference says nothing of it.
 const MOSTLY: f64 = 0.9;
 /// As many claims as this count as judged before any was.
 const PRIOR: f64 = 20.0;

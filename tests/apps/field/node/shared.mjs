@@ -6,3 +6,4 @@ export const leafUrl = process.env.LEAF_URL;
 export const backUrl = process.env.BACK_URL;
 export const amqpUrl = process.env.AMQP_URL;
 export const kafkaUrl = process.env.KAFKA_URL;
+export const mysqlUrl = process.env.MYSQL_URL;

@@ -29,6 +29,22 @@ STACKS = {
         back=node("fastify.mjs"),
         proxy=proxies.NGINX,
     ),
+    "nestjs": Stack(
+        "Node: NestJS, ioredis, mysql2, axios in front of Koa, node-redis, pg, got",
+        node("nest.mjs"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "deep", "later", "stream"),
+        servers=("leaf", "redis", "mariadb", "postgresql"),
+        back=node("koa.mjs"),
+    ),
+    "koa": Stack(
+        "Node: Koa, node-redis, pg, got in front of NestJS, ioredis, mysql2, axios",
+        node("koa.mjs"),
+        LOOPS,
+        routes=("seq", "par", "tx", "nest", "deep", "work", "later", "stream"),
+        servers=("leaf", "redis", "mariadb", "postgresql"),
+        back=node("nest.mjs"),
+    ),
     "bullmq": Stack(
         "Node: Express gives jobs to BullMQ by Redis",
         node("bull_front.mjs"),
