@@ -4,7 +4,7 @@
 usage: fetch.py [NAME...]      without a name all that the tests need:
        python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
        shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
-       grpc_go, shape_grpc, otelcol
+       field_rust, grpc_go, shape_grpc, otelcol
 
 The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
 fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
@@ -20,6 +20,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = HERE.parents[2] / "target" / "servers"
 FIELD_GO = HERE.parent / "field" / "go"
+FIELD_RUST = HERE.parent / "field" / "rust"
 
 
 class Failed(Exception):
@@ -156,6 +157,16 @@ def field_go():
     run(*command, cwd=FIELD_GO, GOFLAGS="-mod=readonly")
 
 
+def field_rust():
+    """The field suite's Rust services, built as their manifest says: with symbols, as `cargo build --release` does."""
+    folder, build = CACHE / "field_rust", CACHE / "field_rust-build"
+    folder.mkdir(exist_ok=True)
+    run("cargo", "build", "--release", "--locked", cwd=FIELD_RUST, CARGO_TARGET_DIR=str(build))
+    for name in ("axum", "actix"):
+        shutil.copy(build / "release" / name, folder)
+    shutil.rmtree(build)
+
+
 # name → how, and the files that say what
 PARTS = {
     "python": (lambda: python("venv", "requirements.txt"), ["requirements.txt"]),
@@ -196,6 +207,10 @@ PARTS = {
         for name, sources in FIELD_JAVA.items()
     },
     "field_go": (field_go, sorted(f for f in FIELD_GO.rglob("*.*") if f.is_file())),
+    "field_rust": (
+        field_rust,
+        [FIELD_RUST / "Cargo.lock", FIELD_RUST / "Cargo.toml", *sorted(FIELD_RUST.rglob("*.rs"))],
+    ),
     "field_caddy": (
         lambda: go("field_caddy", "../field/caddy"),
         [f"../field/caddy/{file}" for file in ("main.go", "go.mod", "go.sum")],
@@ -209,7 +224,7 @@ PARTS = {
 }
 
 # Only `bench/accuracy --field` needs these: they are fetched by name.
-MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy"))}
+MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy", "field_rust"))}
 
 
 def main(names):

@@ -1,5 +1,6 @@
 """All stacks, by name; a file per language."""
 
-from stacks import go, java, node, php, python, ruby
+from stacks import go, java, node, php, python, ruby, rust
 
-STACKS = {**go.STACKS, **node.STACKS, **python.STACKS, **java.STACKS, **ruby.STACKS, **php.STACKS}
+LANGUAGES = (go, node, python, java, ruby, php, rust)
+STACKS = {name: stack for language in LANGUAGES for name, stack in language.STACKS.items()}

@@ -1,0 +1,19 @@
+"""Rust: web frameworks on tokio, with one multiplexed connection to Redis."""
+
+from stack import LOOPS, App, Stack
+
+ROUTES = ("seq", "par", "tx", "nest", "deep", "work", "later", "stream")
+
+
+def rust(name):
+    return App([f"{{cache}}/field_rust/{name}"], needs=(f"field_rust/{name}",))
+
+
+def stack(what, front, back):
+    return Stack(f"Rust: {what}, reqwest, sqlx, redis-rs", rust(front), LOOPS, routes=ROUTES, back=rust(back))
+
+
+STACKS = {
+    "axum": stack("axum in front of actix-web", "axum", "actix"),
+    "actix": stack("actix-web in front of axum", "actix", "axum"),
+}
