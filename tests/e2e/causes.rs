@@ -6,7 +6,7 @@
 //! which the program read `/r/N`. A call without a cause is a lost link; a call with another request's exchange is a
 //! wrong link.
 
-use crate::harness::{can_trace, compile_with, has, root};
+use crate::harness::{can_trace, compile_with, has, root, skip, WIRESPAN};
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -370,4 +370,27 @@ fn goroutines_hand_over() {
         command.arg(how);
         check(&format!("{test} {how}"), calls, load, share, command);
     }
+}
+
+/// One task of tokio sends the calls of all requests on one connection. For which request it sends next is known only
+/// while it sleeps; what it was sent meanwhile is left to the inference, not claimed.
+#[test]
+fn a_task_that_sends_for_all_requests_is_not_believed_while_it_is_awake() {
+    let test = "causes_tokio";
+    let program = Path::new(WIRESPAN).with_file_name("examples").join(test);
+    if !can_trace(test) {
+        return;
+    }
+    if !program.exists() {
+        return skip(test, "needs cargo build --example causes_tokio");
+    }
+    let program = || Command::new(&program);
+    let alone = links(program(), LIGHT);
+    assert_eq!(alone.wrong, 0, "{alone:?}");
+    assert!(alone.share() >= 0.95, "{alone:?}");
+    let load = Load { takes: Duration::ZERO, requests: 3_000, ..SATURATED };
+    let all = links(program(), load);
+    println!("{test}: {alone:?} with one user, {all:?} with {}", load.users);
+    assert!(all.all() >= 100, "{all:?}");
+    assert!(all.wrong * 100 <= all.all(), "{all:?}: calls are claimed for requests that did not make them");
 }

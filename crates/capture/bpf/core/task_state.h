@@ -34,6 +34,8 @@ struct attribution {
 	__u8 reads_answers : 1;	  /* it never sends, and reads answers to requests of other actors */
 	__u8 delivery : 1;	  /* its cause is a delivery that it has read itself */
 	__u8 slept : 1;		  /* tokio: the task slept since its last read */
+	__u8 takes_work : 1;	  /* tokio: others have sent the task something by a channel, ever */
+	__u8 awake : 1;		  /* tokio: the task runs, or was sent something and will run */
 	__u32 results;		  /* lower half of the place where this actor was given its last result */
 	__u16 depth;		  /* Java with an agent: how many objects it runs, one inside the other */
 	__u8 bound;		  /* it was made for this one request, and acts for it until it ends */

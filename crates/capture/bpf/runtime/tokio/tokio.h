@@ -6,9 +6,10 @@
  * A task that works for others waits at a channel (mpsc); HTTP clients have one such task per connection. A sender
  * wakes a waiting receiver, which then acts for the sender's cause. This is certain, because a task waits only at an
  * empty queue, so it takes the value of that sender. A receiver that does not wait takes the value at an unknown time,
- * so its cause is unknown until it waits again. Two kinds of tasks only get a result from a channel: a task that reads
- * its requests itself, and a task that was made for a request and gets a value from a worker. Locks and the like wake
- * tasks in other ways. These are used only in programs without visible channels (tokio_check()).
+ * so its cause is unknown until it waits again. That holds also for one that is awake: it may take several values, and
+ * send for all of them at once. Two kinds of tasks only get a result from a channel: a task that reads its requests
+ * itself, and a task that was made for a request and gets a value from a worker. Locks and the like wake tasks in other
+ * ways. These are used only in programs without visible channels (tokio_check()).
  *
  * The entry of its poll function shows which task runs. A change of its state, which every exit makes, shows that the
  * task sleeps or has ended. A task that is older than the probes is recognised by its owner, and has no known cause
@@ -90,11 +91,13 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
 	/* Either a signal, or a worker that returns its result. */
 	if (!known && (!cause || (from->place && to->cause && !is_over(to))))
 		return;
-	if (!waits || perhaps || (to->acted && to->cause)) {
+	to->takes_work = 1;
+	if (!waits || to->awake || perhaps || (to->acted && to->cause)) {
 		if (cause || !perhaps)
 			tokio_drop(to, channel);
 		return;
 	}
+	to->awake = 1;
 	actor_pass_cause(to, cause, cause ? evidence : from->evidence, PASS_LENT);
 	to->place = channel;
 }
@@ -103,6 +106,8 @@ static __always_inline void tokio_sent(const struct attribution *from, struct at
  * Called before a task sends a request. Drops the cause of the task if the request may belong to another one. That is
  * so:
  *  - on a shared connection;
+ *  - if values were sent to the task while it was awake: an answer that it reads gives it back the cause of its
+ *    request, but it may go on with one of these values;
  *  - if the task has sent a request on this connection before, and slept after its last read;
  *  - if another task has connected, and nothing was sent to this new task for its cause.
  * A task that got a value may send one request for it; it may have got more values while it did not sleep.
@@ -121,6 +126,7 @@ static __always_inline void tokio_check(struct sock_state *s, struct attribution
 	again = s->sender == sender && a->writes; /* not `sender` alone, as addresses of tasks are reused */
 	if (again && a->acted && !untrusted)	  /* the same request goes on */
 		return;
+	untrusted = untrusted || (a->takes_work && a->state == ACTS_OWN && a->evidence != WS_EV_THREAD);
 	if (a->cause && a->state == ACTS_LENT) {
 		if (a->place) {
 			untrusted = untrusted || (again && a->used & USED_SEND);
@@ -203,9 +209,10 @@ int WS_UPROBE(tokio)
 		key.id = WS_FN_ARG1(ctx);
 		to = actor_find(&key);
 		if (to) {
-			to->slept = 1;
+			to->slept = to->awake = 1;
 		} else {
 			born.evidence = WS_EV_INFERRED;
+			born.awake = 1;
 			if (!user_word(key.id + __builtin_offsetof(struct tokio_header, owner_id)) ||
 			    actor_born_with(&key, &born))
 				key.id = 0;
@@ -219,7 +226,7 @@ int WS_UPROBE(tokio)
 	case TOKIO_SLEEPS:
 		to = actor_running(t, &key);
 		if (to)
-			to->woken_by = 0;
+			to->woken_by = to->awake = 0;
 		actor_runs(t, WS_TOKIO_TASK, 0);
 		break;
 	case TOKIO_WAKES:
