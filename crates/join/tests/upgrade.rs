@@ -130,3 +130,103 @@ fn headers_without_end_are_not_followed_forever() {
     let headers = stage.spans.iter().filter(|s| s.protocol == "proxy").count();
     assert!((1..=9).contains(&headers), "{headers}");
 }
+
+/// A ClientHello without extensions, and the alert that refuses it.
+fn hello() -> Vec<u8> {
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
+    [&[0x16, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8][..], &body].concat()
+}
+
+const REFUSES: &[u8] = b"\x15\x03\x03\x00\x02\x02\x28";
+
+/// FTP, IMAP and XMPP have no parser here: their connections are read from the hello on.
+#[test]
+fn tls_behind_a_conversation_that_no_parser_reads_is_found() {
+    let imap: Vec<(bool, Vec<u8>)> = (0..20)
+        .flat_map(|n| [(true, format!("a{n} NOOP\r\n")), (false, format!("a{n} OK done\r\n"))])
+        .map(|(up, text)| (up, text.into_bytes()))
+        .collect();
+    let talks: [Vec<(bool, Vec<u8>)>; 3] = [
+        vec![(false, b"220 ftp.test ready\r\n".into()), (true, b"AUTH TLS\r\n".into()), (false, b"234 go\r\n".into())],
+        [vec![(false, b"* OK IMAP4rev1 gr\xc3\xbc\xc3\x9fe\r\n".to_vec())], imap].concat(),
+        vec![
+            (true, b"<?xml version='1.0'?><stream:stream to='x' xmlns='jabber:client'>".to_vec()),
+            (false, b"<?xml version='1.0'?><stream:stream id='1'><stream:features/>".to_vec()),
+            (true, b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>".to_vec()),
+            (false, b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>".to_vec()),
+        ],
+    ];
+    for talk in talks {
+        let mut stage = Stage::new();
+        let mut client = End::client(1);
+        client.cut = 4096;
+        let mut at = T0;
+        let mut spoken = [0, 0];
+        for (up, text) in &talk {
+            at += MS;
+            spoken[usize::from(*up)] += text.len() as u64;
+            stage.event(if *up { client.send(at, text) } else { client.recv(at, text) });
+        }
+        stage.event(client.send(at + MS, &hello()));
+        stage.event(client.recv(at + 2 * MS, REFUSES));
+        stage.event(client.change(at + 3 * MS, SocketChange::Close));
+        stage.tick(at + S);
+        assert_eq!(protocols(&stage), pairs(&[("tcp", ""), ("tls", "handshake")]), "{talk:?}");
+        let (clear, secret) = (&stage.spans[0], &stage.spans[1]);
+        assert_eq!([clear.response_bytes, clear.request_bytes], spoken);
+        assert!((at + MS / 2..=at + MS).contains(&secret.start_ns), "its own time");
+        assert_eq!(secret.request_bytes, hello().len() as u64);
+        assert_eq!(&*secret.error, "handshake_failure");
+    }
+}
+
+#[test]
+fn a_conversation_in_text_is_watched_for_a_while_and_others_are_not() {
+    let last = |stage: &mut Stage| stage.verdicts().last().map(|v| v.copy);
+    let mut stage = Stage::new();
+    let mut client = End::client(1);
+    for n in 0..40 {
+        stage.event(client.send(T0 + n * MS, b"hello\r\n"));
+        stage.event(client.recv(T0 + n * MS + 1, b"hello yourself\r\n"));
+        if n == 12 {
+            assert!(matches!(last(&mut stage), Some(CopyRule::EveryCall(1..))), "watched");
+        }
+    }
+    assert_eq!(last(&mut stage), Some(CopyRule::EveryCall(0)), "for a while");
+    let mut stage = Stage::new();
+    let mut client = End::client(1);
+    for n in 0..12 {
+        stage.event(client.send(T0 + n * MS, b"\x00\x01\x02hello"));
+        stage.event(client.recv(T0 + n * MS + 1, b"\x02hello\x00"));
+    }
+    assert_eq!(last(&mut stage), Some(CopyRule::EveryCall(0)));
+}
+
+#[test]
+fn what_goes_through_a_proxys_tunnel_is_read() {
+    let mut stage = Stage::new();
+    let mut client = End::client(1);
+    stage.event(client.send(T0, b"CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n"));
+    stage.event(client.recv(T0 + MS, b"HTTP/1.1 200 Connection established\r\n\r\n"));
+    stage.event(client.send(T0 + 2 * MS, &hello()));
+    stage.event(client.recv(T0 + 3 * MS, REFUSES));
+    stage.event(client.change(T0 + 4 * MS, SocketChange::Close));
+    stage.tick(T0 + S);
+    assert_eq!(protocols(&stage), pairs(&[("http", "CONNECT"), ("tls", "handshake")]));
+}
+
+/// A server that refuses a connection in the place of its greeting is no success.
+#[test]
+fn a_refusal_that_nobody_asked_for_is_an_error() {
+    let mut stage = Stage::new();
+    let mut client = End::client(1);
+    let text = b"\xff\x10\x04Too many connections";
+    let packet = [&[text.len() as u8, 0, 0, 0][..], text].concat();
+    stage.event(client.recv(T0, &packet));
+    stage.event(client.change(T0 + MS, SocketChange::Close));
+    stage.tick(T0 + S);
+    assert_eq!(protocols(&stage), pairs(&[("mysql", "ERROR")]));
+    let span = &stage.spans[0];
+    assert_eq!((span.status, span.status_code), (Status::ServerError, Some(1040)));
+    assert_eq!(&*span.error, "Too many connections");
+}

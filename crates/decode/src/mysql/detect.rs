@@ -28,6 +28,17 @@ fn split(bytes: &[u8]) -> Option<(Header, &[u8], bool)> {
     Some((header, payload.get(..len).unwrap_or(payload), payload.len() >= len))
 }
 
+/// A server that refuses in the place of its greeting: too many connections, a blocked host.
+fn refusal(bytes: &[u8]) -> bool {
+    let Some((header, payload, true)) = split(bytes) else { return false };
+    let [0xff, low, high, text @ ..] = payload else { return false };
+    let text = text.strip_prefix(b"#").and_then(|t| t.get(5..)).unwrap_or(text);
+    let code = u16::from_le_bytes([*low, *high]);
+    let alone = bytes.len() == payload.len().saturating_add(4);
+    let words = text.len() >= 8 && !text.iter().any(u8::is_ascii_control) && text.contains(&b' ');
+    alone && header.seq <= 1 && (1000..5000).contains(&code) && words
+}
+
 /// The server's greeting.
 fn greeting(bytes: &[u8]) -> Looks {
     if bytes.len() < 5 {
@@ -213,6 +224,9 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detect {
         _ => false,
     };
     if probe.first_is_client != Some(true) && greeting(probe.first) == Looks::Sure {
+        return Detect::Yes { first_is_client: false };
+    }
+    if probe.first_is_client != Some(true) && refusal(probe.first) && probe.second.is_empty() {
         return Detect::Yes { first_is_client: false };
     }
     if probe.first_is_client != Some(false) && greeting(probe.second) == Looks::Sure && probe.first.is_empty() {

@@ -376,3 +376,14 @@ proptest! {
         tcp_to_the_end(&Mysql, &pieces);
     }
 }
+
+#[test]
+fn a_refusal_in_the_place_of_the_greeting_is_recognised() {
+    let refuses = |seq: u8, text: &[u8]| [&[text.len() as u8, 0, 0, seq][..], text].concat();
+    let blocked = refuses(0, b"\xff\x69\x04Host 'x' is blocked because of many errors");
+    assert_eq!(crate::testing::claimed(&blocked, b""), Some(("mysql", false)));
+    let full = refuses(0, b"\xff\x10\x04#08004Too many connections");
+    assert_eq!(crate::testing::claimed(&full, b""), Some(("mysql", false)));
+    assert_eq!(crate::testing::claimed(&refuses(0, b"\xff\x69\xffHost is blocked by us"), b""), None);
+    assert_eq!(crate::testing::claimed(&refuses(0, b"\xff\x69\x04\0\0\0\0\0\0\0\0\0\0"), b""), None);
+}

@@ -3,6 +3,7 @@
 mod causes;
 mod closing;
 mod facts;
+mod midway;
 mod order;
 mod protocol;
 mod reading;

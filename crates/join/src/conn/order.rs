@@ -46,6 +46,9 @@ impl Conn {
 
     /// Handles a call whose bytes are the next of their stream.
     pub(super) fn next(&mut self, d: DataEvent, env: &mut Env, sink: &mut dyn FnMut(Span)) {
+        if self.begins_tls(&d, env, sink) {
+            return;
+        }
         // Only a connection without a message is reported by its bytes.
         if self.session.messages == 0 || matches!(self.protocol.mode, Mode::Opaque(_)) {
             self.flow.data(&d);

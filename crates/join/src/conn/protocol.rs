@@ -1,5 +1,6 @@
 //! The protocol of a connection: recognised from the first calls, and reported to the kernel.
 
+use super::midway::Midway;
 use super::Conn;
 use crate::infer::guess;
 use crate::joiner::Env;
@@ -30,11 +31,13 @@ pub(super) struct ProtocolState {
     pub(super) upgrades: u32,
     /// The copy rule last sent to the kernel.
     pub(super) copy: Option<CopyRule>,
+    /// Whether a connection that is not understood may go on with TLS.
+    pub(super) midway: Midway,
 }
 
 impl Default for ProtocolState {
     fn default() -> Self {
-        ProtocolState { mode: Mode::undecided(), upgrades: 0, copy: None }
+        ProtocolState { mode: Mode::undecided(), upgrades: 0, copy: None, midway: Midway::default() }
     }
 }
 
@@ -69,7 +72,7 @@ impl Conn {
         let over = *seen >= limit || *guesses >= MAX_GUESSES;
         if calls.is_empty() {
             if over {
-                self.not_understood(env);
+                self.watch_or_give_up(env);
             }
             return;
         }
@@ -91,16 +94,17 @@ impl Conn {
                 *guesses += 1;
                 let over = over || *guesses >= MAX_GUESSES;
                 for d in std::mem::take(calls) {
+                    self.protocol.midway.said(&d);
                     self.pass(&d);
                 }
                 if over {
-                    self.not_understood(env);
+                    self.watch_or_give_up(env);
                 }
             }
         }
     }
 
-    fn understood(
+    pub(super) fn understood(
         &mut self,
         protocol: &'static dyn Protocol,
         first_is_client: bool,

@@ -92,8 +92,11 @@ pub(crate) fn request(m: &Message<'_>, mark: &Mark, start: u64, end: u64, one_wa
         ..Pending::new(span, m.side, ctx.conn.tcp.retransmits)
     };
     if one_way {
-        pending.span.status = Status::OneWay;
-        // A one-way message may tell its own outcome.
+        // A one-way message may tell its own outcome: a server that refuses a connection, a broker that closes one.
+        pending.span.status = match m.outcome {
+            Outcome::ClientError | Outcome::ServerError => status(m.outcome),
+            _ => Status::OneWay,
+        };
         pending.span.status_code = m.status_code;
         pending.span.error = m.error.as_ref().into();
     }

@@ -8,11 +8,11 @@
 mod records;
 
 use crate::direction::index;
-use records::{begins_handshake, Half, Record};
+use records::{Half, Record};
 use std::collections::VecDeque;
 use wirespan_model::{DataEvent, Direction};
 
-pub(crate) use records::starts_record;
+pub(crate) use records::{begins_handshake, starts_record};
 
 /// Most plaintext bytes of a record (RFC 8446, section 5.1).
 const FULL: u64 = 16_384;
