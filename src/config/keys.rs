@@ -267,12 +267,19 @@ pub(crate) struct Store {
     pub(crate) max_age_h: u64,
     /// Most MiB on disk; the oldest spans go first.
     pub(crate) max_mib: u64,
+    /// Most MiB of memory that spans and flows take where no directory is named; the oldest spans go first.
+    pub(crate) memory_mib: u64,
 }
 
 impl Default for Store {
     fn default() -> Self {
         let options = wirespan_store::Options::default();
-        Store { dir: PathBuf::new(), max_age_h: options.max_age.as_secs() / 3600, max_mib: options.max_bytes >> 20 }
+        Store {
+            dir: PathBuf::new(),
+            max_age_h: options.max_age.as_secs() / 3600,
+            max_mib: options.max_bytes >> 20,
+            memory_mib: 256,
+        }
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) struct OutputArgs {
     /// Keep spans in this directory (else in memory)
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
+    /// Most memory for spans and flows without --store; the oldest spans go first [default: 256]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) memory_mib: Option<u64>,
 }
 
 /// Where the dependency map is written at the end.

@@ -63,6 +63,13 @@ pub(super) fn store(conditions: &Conditions, status: &StoreStatus, lost: u64, de
         },
     });
     conditions.set("store", stopped, "");
+    let forgotten: u64 = status.dropped.iter().map(|(_, n)| n).sum();
+    let full = (forgotten > 0).then(|| Trouble {
+        what: "the memory for spans is full: the oldest are forgotten".into(),
+        waits: format!("{forgotten} spans so far"),
+        todo: "--store DIR keeps spans on disk, --memory-mib N gives more memory".into(),
+    });
+    conditions.set("memory", full, "");
     let damaged = status.damaged.first().map(|first| Trouble {
         what: format!("{} files of the store are damaged: {first}", status.damaged.len()),
         waits: String::new(),

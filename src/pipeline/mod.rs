@@ -308,6 +308,7 @@ impl Pipeline {
         if let Some(store) = &self.store {
             let status = store.status();
             let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
+            values.push(("memory_bytes".into(), status.memory_bytes));
             values.push(("spans_dropped".into(), self.failures.spans));
             values.push(("flows_dropped".into(), self.failures.flows));
             values.push(("deferred".into(), self.failures.deferred));

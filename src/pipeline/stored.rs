@@ -18,13 +18,23 @@ pub(super) struct Failures {
     pub(super) deferred: u64,
 }
 
+/// MiB of memory that a store without a directory may take.
+fn memory_mib(args: &OutputArgs, config: &Config) -> u64 {
+    args.memory_mib.unwrap_or(config.store.memory_mib)
+}
+
 /// Opens the store: in memory, or in the directory given. `patience`: how long it may wait for its own files before it
 /// refuses spans.
 pub(crate) fn open_store(args: &OutputArgs, config: &Config, patience: Duration) -> Result<Arc<dyn Store>> {
     let dir = args.store.as_deref().unwrap_or(&config.store.dir);
     let options = wirespan_store::Options { patience, ..store_options(config) };
     Ok(if dir == Path::new("") {
-        Arc::new(Embedded::memory(options)?)
+        let mib = memory_mib(args, config);
+        eprintln!(
+            "wirespan: spans are kept in {mib} MiB of memory, the oldest go first; --store DIR keeps them on disk, \
+             --memory-mib N sets the room"
+        );
+        Arc::new(Embedded::memory(wirespan_store::Options { max_bytes: mib << 20, ..options })?)
     } else {
         Arc::new(Embedded::open(dir, options).with_context(|| format!("store {}", dir.display()))?)
     })

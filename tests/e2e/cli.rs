@@ -98,3 +98,21 @@ fn replay_reads_real_captures() {
     );
     assert!(spans.iter().all(|s| s["traceId"].as_str().is_some_and(|id| id.len() == 32)), "{spans:?}");
 }
+
+#[test]
+fn the_room_in_memory_is_said_and_can_be_set() {
+    use crate::harness::{Running, WIRESPAN};
+    if !can_trace("memory_room") {
+        return;
+    }
+    let own = std::process::id().to_string();
+    let said = |more: &[&str]| {
+        let mut args = vec!["up", "--no-ui", "--pid", &own];
+        args.extend(more);
+        Running::start(WIRESPAN, &args).wait_for("Ctrl-C ends")
+    };
+    assert!(said(&[]).contains("256 MiB of memory"));
+    assert!(said(&["--memory-mib", "7"]).contains("7 MiB of memory"));
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!said(&["--store", dir.path().to_str().unwrap()]).contains("of memory"));
+}

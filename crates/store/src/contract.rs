@@ -86,6 +86,8 @@ pub struct StoreStatus {
     pub spans: u64,
     /// Bytes on disk.
     pub disk_bytes: u64,
+    /// Bytes of memory that spans and flows take in a store without a directory; 0 if it has one.
+    pub memory_bytes: u64,
     /// Start of the oldest span, Unix ns; 0 if empty.
     pub oldest_ns: u64,
     /// Start of the newest span, Unix ns; 0 if empty.

@@ -122,7 +122,7 @@ impl FlowLog {
             let payload = lz4_flex::block::compress_prepend_size(&raw);
             let place = match &self.dir {
                 None => {
-                    let part = state.memory_part();
+                    let part = state.memory_part(self.max_file.min(MAX_FILE / 4));
                     part.len += payload.len() as u64;
                     Place::Memory(payload.into())
                 }
@@ -179,6 +179,11 @@ impl FlowLog {
         self.lock().parts.iter().filter(|p| p.file.is_some()).map(|p| p.len).sum()
     }
 
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.lock().parts.iter().filter(|p| p.file.is_none()).map(|p| p.len).sum()
+    }
+
     /// Drops files that are too old, and the oldest while all are too large; never the file that is being written,
     /// unless it is in memory.
     fn retain(&self, state: &mut State) {
@@ -204,8 +209,8 @@ impl FlowLog {
 }
 
 impl State {
-    fn memory_part(&mut self) -> &mut Part {
-        if self.parts.back().is_none_or(|p| p.len >= MAX_FILE / 4) {
+    fn memory_part(&mut self, max_file: u64) -> &mut Part {
+        if self.parts.back().is_none_or(|p| p.len >= max_file) {
             self.parts.push_back(Part { file: None, len: 0, blocks: Vec::new(), writable: true });
         }
         let last = self.parts.len() - 1;

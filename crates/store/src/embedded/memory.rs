@@ -267,11 +267,14 @@ impl Memory {
     /// packed.
     pub(crate) fn push(&mut self, spans: &[Arc<Span>], keys: &mut [u64]) -> Result<(), StoreError> {
         let batch = encode::encode(spans, &mut self.names).map_err(|e| super::broken("memory segment", e))?;
-        let payload = self.frames.payload(&batch).map_err(|e| super::broken("memory segment", e))?;
+        let mut payload = self.frames.payload(&batch).map_err(|e| super::broken("memory segment", e))?;
         let len = payload.len();
         let hot = log::hot_len(&payload).unwrap_or(len);
         let bytes = match &mut self.log {
-            None => Bytes::Memory(payload),
+            None => {
+                payload.shrink_to_fit();
+                Bytes::Memory(payload)
+            }
             Some(log) => match log.append(self.again, self.names.since(self.again), &payload) {
                 Ok(at) => Bytes::Log { at, len, crcs: crcs(&payload, hot) },
                 Err(e) => {

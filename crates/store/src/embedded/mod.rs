@@ -116,7 +116,8 @@ impl Embedded {
     }
 
     /// A store without a directory, for tests and for captures that are only looked at. It forgets its oldest spans
-    /// when they exceed [`Options::max_bytes`]; their age does not matter.
+    /// when spans and flows, with their indexes and names, would take more than [`Options::max_bytes`]; their age does
+    /// not matter.
     ///
     /// # Errors
     /// None that depend on the machine.
@@ -202,6 +203,9 @@ impl Store for Embedded {
     fn status(&self) -> StoreStatus {
         let mut status = self.inner.lock().status();
         status.disk_bytes += self.inner.flows.disk_bytes();
+        if self.inner.dir.is_none() {
+            status.memory_bytes += self.inner.flows.memory_bytes();
+        }
         status.damaged = self.inner.damage.list();
         status
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct Options {
     /// Segments whose newest span is older are dropped.
     pub max_age: Duration,
-    /// Most that all files take together, bytes, logs included. Oldest segments are dropped before it is reached.
+    /// Most that all files take together, bytes, logs included; in a store in memory, most that spans and flows take.
+    /// The oldest are dropped before it is reached.
     pub max_bytes: u64,
     /// A memory segment becomes a file at this number of spans.
     pub flush_rows: usize,

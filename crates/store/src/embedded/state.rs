@@ -114,10 +114,11 @@ impl State {
         let mut full = std::mem::replace(&mut self.active, Memory::new(log)?);
         self.manifest.next += 1;
         let view = full.view();
+        let data_bytes = if full.log.is_some() { full.data_bytes } else { full.memory_bytes() as u64 };
         self.frozen.push_back(Arc::new(Frozen {
             view,
             rows: full.rows,
-            data_bytes: full.data_bytes,
+            data_bytes,
             log_id: self.active_id,
             log: full.log.map(|l| (l.path, l.file)),
         }));
@@ -130,12 +131,12 @@ impl State {
         self.tail.len() >= CHUNK_ROWS || self.tail_bytes >= TAIL_BYTES
     }
 
-    /// Bytes of all files, or of all chunks of a store in memory.
+    /// Bytes of all files; of a store in memory, the bytes of its chunks, their indexes and names.
     pub(crate) fn bytes(&self) -> u64 {
         let merged = self.merged.iter().map(|(_, s)| s.bytes);
         let segments: u64 = self.segments.iter().map(|s| s.bytes).chain(merged).sum();
         let frozen: u64 = self.frozen.iter().map(|f| f.data_bytes).sum();
-        let active = self.active.log.as_ref().map_or(self.active.data_bytes, Log::len);
+        let active = self.active.log.as_ref().map_or(self.active.memory_bytes() as u64, Log::len);
         segments + frozen + active + self.manifest.bytes
     }
 
@@ -155,6 +156,7 @@ impl State {
     }
 
     pub(crate) fn status(&mut self) -> StoreStatus {
+        let on_disk = self.active.log.is_some() || self.looked_at.is_some();
         let active = self.active.view();
         let views = self.frozen.iter().map(|f| &f.view).chain([&active]);
         let chunks: Vec<_> = views.flat_map(|v| &v.chunks).collect();
@@ -166,7 +168,8 @@ impl State {
             spans: self.segments.iter().map(|s| s.rows).sum::<u64>()
                 + chunks.iter().map(|c| c.rows as u64).sum::<u64>()
                 + self.tail.len() as u64,
-            disk_bytes: if self.active.log.is_some() || self.looked_at.is_some() { self.bytes() } else { 0 },
+            disk_bytes: if on_disk { self.bytes() } else { 0 },
+            memory_bytes: if on_disk { 0 } else { self.bytes() },
             oldest_ns: if oldest == u64::MAX { 0 } else { oldest },
             newest_ns: newest,
             stopped: self.stopped().cloned().or_else(|| self.behind.then(|| BEHIND.into())),
@@ -278,7 +281,9 @@ impl Inner {
     pub(crate) fn rotate(&self, state: &mut State) -> Result<(), StoreError> {
         state.rotate(self.dir.as_deref())?;
         if self.dir.is_none() {
-            while state.bytes() > self.options.max_bytes && !state.frozen.is_empty() {
+            // The rest is for the memory segment that grows now, and for flows.
+            let most = self.options.max_bytes / 4 * 3;
+            while state.bytes() > most && !state.frozen.is_empty() {
                 let rows = state.frozen.pop_front().map_or(0, |f| f.rows);
                 state.drop_spans("forgotten: memory is full", rows);
             }
