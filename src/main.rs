@@ -13,6 +13,7 @@ mod descriptors;
 mod flows;
 mod memory;
 mod otlp_receiver;
+mod packet;
 mod pipeline;
 mod protocols;
 mod server;

@@ -8,21 +8,26 @@ use std::path::{Path, PathBuf};
 
 const FLAGS: [&str; 6] = ["-I", "bpf", "-Wall", "-Werror", "-Wno-unused-function", "-mcpu=v3"];
 
+/// What is loaded together, and its name. Packets are loaded only while a packet program runs.
+const OBJECTS: [(&str, &str); 2] = [("bpf/wirespan.bpf.c", "wirespan"), ("bpf/packet/packet.bpf.c", "packet")];
+
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-changed=build");
     println!("cargo:rerun-if-changed=agent");
     let flags = flags();
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let built = libbpf_cargo::SkeletonBuilder::new()
-        .source("bpf/wirespan.bpf.c")
-        .obj(out.join("wirespan.bpf.o"))
-        .clang_args(&flags)
-        .build_and_generate(out.join("wirespan.skel.rs"));
-    if let Err(error) = built {
-        eprintln!("the kernel programs did not compile: {error:#}");
-        eprintln!("clang 14 or newer and libelf are needed: `make deps` installs them");
-        std::process::exit(1);
+    for (source, name) in OBJECTS {
+        let built = libbpf_cargo::SkeletonBuilder::new()
+            .source(source)
+            .obj(out.join(format!("{name}.bpf.o")))
+            .clang_args(&flags)
+            .build_and_generate(out.join(format!("{name}.skel.rs")));
+        if let Err(error) = built {
+            eprintln!("the kernel programs of {source} did not compile: {error:#}");
+            eprintln!("clang 14 or newer and libelf are needed: `make deps` installs them");
+            std::process::exit(1);
+        }
     }
     if let Err(error) = build_java_agent(&out) {
         eprintln!("the agent for Java machines (agent/java) was not built: {error}");

@@ -8,6 +8,7 @@ mod demo;
 mod flows;
 mod gate;
 mod map;
+mod packet;
 mod replay;
 mod run;
 mod server;
@@ -60,6 +61,8 @@ enum Command {
     Map(map::MapArgs),
     /// Flow records of a running wirespan, or of a store: what each process exchanged with each peer
     Flows(flows::FlowsArgs),
+    /// Where packets went and where they waited, by a program (YAML)
+    Packet(packet::PacketArgs),
     /// What this kernel allows, and what is lost
     Check(check::CheckArgs),
     /// State and counters of a running wirespan
@@ -103,6 +106,7 @@ impl Cli {
             Command::Trace(args) => trace::trace(args, &config),
             Command::Map(args) => map::map(args, &config),
             Command::Flows(args) => flows::flows(args, &config),
+            Command::Packet(args) => packet::packet(&args),
             Command::Check(args) => check::check(args, &config),
             Command::Status(args) => status::status(args, &config),
             Command::Demo(args) => demo::demo(args, config),

@@ -21,6 +21,7 @@ mod map;
 mod masks;
 mod on_demand;
 mod otlp;
+mod packets;
 mod patience;
 mod plugin;
 mod propagate;

@@ -157,6 +157,40 @@ def trace(rung, features):
     )
 
 
+# Points that every kernel from 6.1 on has; and the others.
+POINTS = ["queue", "xmit", "receive", "tcp", "copied"]
+NEWER_POINTS = ["send", "ready"]
+MESSAGES = 20
+
+
+def packets():
+    """Follows the packets of a conversation on loopback: each message has a whole journey."""
+    with open("/tmp/packets.yaml", "w") as f:
+        f.write("filter: {protocol: tcp, port: 8099}\naction: [journeys]\n")
+    command = ["wirespan", "packet", "/tmp/packets.yaml", "--netns", "pid:1", "--for", "10m", "--format", "json"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    missing = []
+    for line in run.stderr:
+        if "packets are seen" in line:
+            break
+        missing.append(line.strip())
+    listener = socket.create_server(("127.0.0.1", 8099))
+    client = socket.create_connection(("127.0.0.1", 8099))
+    server, _ = listener.accept()
+    for _ in range(MESSAGES):
+        client.sendall(b"x" * 100)
+        server.recv(100)
+    client.close()
+    server.close()
+    run.terminate()
+    out, err = run.communicate()
+    lost = lambda point: any(f"at `{point}`" in line for line in missing)
+    expected = set(POINTS) | {point for point in NEWER_POINTS if not lost(point)}
+    journeys = [j for j in map(json.loads, out.splitlines()) if j["kind"] == "journey" and j["len"] == 100]
+    whole = [j for j in journeys if {step["point"] for step in j["steps"]} >= expected]
+    say("packets", {"whole": [len(whole), MESSAGES], "missing": missing, "stderr": err, "exit code": run.returncode})
+
+
 def asked_for():
     """Numbers on the kernel's command line, by name."""
     words = [word.partition("=") for word in open("/proc/cmdline").read().split()]
@@ -176,6 +210,7 @@ def main():
     best = check(os.environ)
     if best:
         trace(best["messages.rung"], best)
+        packets()
     other = "syscall-tracepoints"
     if best and best["messages.rung"] != other:
         features = check({**os.environ, "WIRESPAN_RUNG": other})

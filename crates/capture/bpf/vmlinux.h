@@ -149,13 +149,37 @@ struct unix_sock {
 	struct unix_address *addr;
 };
 
+struct qdisc_skb_head {
+	__u32 qlen;
+};
+
+struct Qdisc {
+	struct qdisc_skb_head q;
+};
+
+struct netdev_queue {
+	struct Qdisc *qdisc;
+};
+
+struct net_device {
+	char name[16];
+	int ifindex;
+	possible_net_t nd_net;
+	struct netdev_queue *_tx;
+};
+
 struct sk_buff {
+	struct net_device *dev;
 	struct sock *sk;
 	unsigned int len;
+	unsigned int data_len;
 	char cb[48];
+	__be16 protocol;
+	__u16 queue_mapping;
 	__u16 transport_header;
 	__u16 network_header;
 	unsigned char *head;
+	unsigned char *data;
 };
 
 struct tcp_skb_cb {

@@ -17,6 +17,7 @@ mod load;
 mod object;
 mod on_demand;
 mod options;
+pub mod packet;
 mod preemption;
 mod ring;
 mod runtime;

@@ -18,6 +18,7 @@ pub mod key;
 mod listed;
 pub mod message;
 pub mod net;
+pub mod packet;
 pub mod percent;
 pub mod plain;
 pub mod semconv;

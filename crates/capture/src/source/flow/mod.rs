@@ -12,7 +12,7 @@ mod diag;
 mod existing;
 pub(super) mod source;
 mod table;
-mod wire;
+pub(crate) mod wire;
 
 use crate::object::WirespanSkel;
 use crate::ring::Ring;

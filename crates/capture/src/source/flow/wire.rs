@@ -128,7 +128,7 @@ impl Known {
 }
 
 /// Names of `enum skb_drop_reason`. Their numbers differ between kernels.
-pub(super) fn drop_reasons(btf: &Btf<'_>) -> FxHashMap<u32, Box<str>> {
+pub(crate) fn drop_reasons(btf: &Btf<'_>) -> FxHashMap<u32, Box<str>> {
     let Some(reasons) = btf.type_by_name::<Enum<'_>>("skb_drop_reason") else { return FxHashMap::default() };
     let name = |text: &str| text.trim_start_matches("SKB_DROP_REASON_").trim_start_matches("SKB_").to_string();
     reasons.iter().filter_map(|m| Some((u32::try_from(m.value).ok()?, name(m.name?.to_str()?).into()))).collect()

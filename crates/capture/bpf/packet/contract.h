@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The records of packets: what the kernel programs and user space share. */
+#ifndef WS_PACKET_CONTRACT_H
+#define WS_PACKET_CONTRACT_H
+
+/* Points that a packet passes, in the order of its way. */
+enum ws_packet_point {
+	WS_P_SEND = 0,	  /* bytes that a program gives to TCP */
+	WS_P_QUEUE = 1,	  /* given to a device, before its queue */
+	WS_P_XMIT = 2,	  /* given to the driver, after its queue */
+	WS_P_RECEIVE = 3, /* came out of a device */
+	WS_P_TCP = 4,	  /* an established connection takes the segment */
+	WS_P_READY = 5,	  /* the reader is told; `seq` is the end of what it can read */
+	WS_P_COPIED = 6,  /* copied to the reader */
+	WS_P_DROP = 7,
+	WS_P_RESENT = 8, /* TCP has sent the segment again */
+};
+
+enum ws_packet_tunnel {
+	WS_T_NONE = 0,
+	WS_T_VXLAN = 1,
+	WS_T_GENEVE = 2,
+	WS_T_GRE = 3,
+	WS_T_IPIP = 4,
+};
+
+enum ws_packet_counter {
+	WS_K_TAKEN = 0,	     /* records that were selected */
+	WS_K_LOST = 1,	     /* of these, found no room in the ring */
+	WS_K_UNREADABLE = 2, /* headers that end too early, or are of no known kind */
+	WS_K_LIMITED = 3,    /* not taken: the limit was reached */
+	WS_K_MAX = 4,
+};
+
+/* A packet at a point. In a tunnel, the addresses and all that follows are of the inner packet. */
+struct ws_packet {
+	__u64 time_ns;
+	__u32 netns; /* inode of the namespace */
+	__u32 ifindex;
+	__u8 device[16];
+	__u8 source[16]; /* an IPv4 address is mapped */
+	__u8 destination[16];
+	__u16 source_port; /* host order, as all numbers */
+	__u16 destination_port;
+	__u32 seq;  /* TCP: of the first byte; ICMP echo: its number; a later fragment: its offset */
+	__u32 len;  /* of the payload */
+	__u32 hash; /* UDP: of the first bytes of the payload, 0 if they are not at hand; ICMP echo, fragment: its id */
+	__u32 reason;	 /* of a drop */
+	__u32 queue_len; /* packets that wait in the queue of the device, where it counts them in one place */
+	__u8 point;
+	__u8 protocol;
+	__u8 flags; /* of TCP */
+	__u8 tunnel;
+	__u16 cpu;
+	__u16 fragment; /* 1: a later fragment, without ports */
+};
+_Static_assert(sizeof(struct ws_packet) == 96, "ws_packet");
+
+#endif

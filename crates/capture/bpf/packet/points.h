@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The programs, each at one point of a packet's way. */
+#ifndef WS_PACKET_POINTS_H
+#define WS_PACKET_POINTS_H
+
+static __always_inline __u32 netns_of_sock(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+}
+
+/* Whether it is IP, as far as the device knows. A VLAN tag is before the network header. */
+static __always_inline bool maybe_ip(struct sk_buff *skb)
+{
+	__u16 kind = bpf_ntohs(skb->protocol);
+
+	return kind == ETH_P_IP || kind == ETH_P_IPV6 || kind == ETH_P_VLAN || kind == ETH_P_QINQ;
+}
+
+static __always_inline void fill_device(struct ws_packet *p, struct net_device *dev)
+{
+	p->ifindex = BPF_CORE_READ(dev, ifindex);
+	/* As text, so that nothing stands behind the end of the name. */
+	bpf_probe_read_kernel_str(p->device, sizeof(p->device), &dev->name);
+}
+
+/*
+ * Headers from the linear part of the packet. Its addresses are read as numbers: since Linux 6.17 the verifier takes
+ * skb->data for a pointer, which a global function does not accept.
+ */
+static __always_inline bool parse_skb(struct ws_packet *p, struct sk_buff *skb, bool received)
+{
+	__u64 data = (__u64)BPF_CORE_READ(skb, data);
+	__u64 at = received ? data : (__u64)BPF_CORE_READ(skb, head) + skb->network_header;
+	__u64 end = data + skb->len - skb->data_len;
+
+	return parse(p, at, skb->len + (__u32)(data - at), end);
+}
+
+/* Packets that wait in the queue for which this one is meant. */
+static __always_inline __u32 queued(struct sk_buff *skb, struct net_device *dev)
+{
+	__u64 queues = (__u64)BPF_CORE_READ(dev, _tx);
+	struct netdev_queue *queue;
+
+	queue = (void *)(queues + skb->queue_mapping * bpf_core_type_size(struct netdev_queue));
+	return BPF_CORE_READ(queue, qdisc, q.qlen);
+}
+
+/* A packet at a device. The namespace is compared first, because that costs least. */
+static __always_inline int at_device(struct sk_buff *skb, __u8 point)
+{
+	struct net_device *dev = skb->dev;
+	struct ws_packet p = { .point = point };
+
+	if (!dev)
+		return 0;
+	p.netns = dev->nd_net.net->ns.inum;
+	if (!chosen_netns(p.netns) || !maybe_ip(skb) || !parse_skb(&p, skb, point == WS_P_RECEIVE))
+		return 0;
+	fill_device(&p, dev);
+	if (!chosen_device(&p))
+		return 0;
+	if (point == WS_P_QUEUE)
+		p.queue_len = queued(skb, dev);
+	return tell(&p);
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(packet_queue, struct sk_buff *skb)
+{
+	return at_device(skb, WS_P_QUEUE);
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(packet_xmit, struct sk_buff *skb)
+{
+	return at_device(skb, WS_P_XMIT);
+}
+
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(packet_receive, struct sk_buff *skb)
+{
+	return at_device(skb, WS_P_RECEIVE);
+}
+
+/* Addresses of a connection, in the direction of its packets: `sent` by it, or received. */
+static __always_inline bool of_connection(struct ws_packet *p, const struct sock *sk, bool sent)
+{
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	__u16 local = BPF_CORE_READ(sk, __sk_common.skc_num);
+	__u16 remote = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	__u8 *to = sent ? p->destination : p->source;
+	__u8 *from = sent ? p->source : p->destination;
+
+	p->protocol = IPPROTO_TCP;
+	p->source_port = sent ? local : remote;
+	p->destination_port = sent ? remote : local;
+	if (family == AF_INET) {
+		map_ipv4(from, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
+		map_ipv4(to, BPF_CORE_READ(sk, __sk_common.skc_daddr));
+	} else if (family == AF_INET6) {
+		BPF_CORE_READ_INTO(from, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO(to, sk, __sk_common.skc_v6_daddr);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static __always_inline bool is_tcp(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
+}
+
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(packet_send, struct sock *sk, const struct msghdr *msg)
+{
+	struct ws_packet p = { .point = WS_P_SEND, .netns = netns_of_sock(sk) };
+
+	if (!chosen_netns(p.netns) || !of_connection(&p, sk, true))
+		return 0;
+	p.seq = BPF_CORE_READ((struct tcp_sock *)sk, write_seq);
+	p.len = BPF_CORE_READ(msg, msg_iter.count);
+	return any_of_flags || !chosen_header(&p) ? 0 : tell(&p);
+}
+
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(packet_ready, struct sock *sk)
+{
+	struct ws_packet p = { .point = WS_P_READY, .netns = netns_of_sock(sk) };
+
+	if (!chosen_netns(p.netns) || !is_tcp(sk) || !of_connection(&p, sk, false))
+		return 0;
+	p.seq = BPF_CORE_READ((struct tcp_sock *)sk, rcv_nxt);
+	return any_of_flags || !chosen_header(&p) ? 0 : tell(&p);
+}
+
+/* Here the packet knows no device any more. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(packet_tcp, struct sock *sk, struct sk_buff *skb)
+{
+	struct ws_packet p = { .point = WS_P_TCP, .netns = netns_of_sock(sk) };
+
+	return chosen_netns(p.netns) && parse_skb(&p, skb, false) ? tell(&p) : 0;
+}
+
+/* The kernel keeps the interval of a TCP segment in its control block, in the order of the host. */
+static __always_inline void take_interval(struct ws_packet *p, const struct sk_buff *skb)
+{
+	struct tcp_skb_cb *cb = (struct tcp_skb_cb *)&skb->cb;
+
+	p->seq = BPF_CORE_READ(cb, seq);
+	p->len = BPF_CORE_READ(cb, end_seq) - p->seq;
+}
+
+SEC("tp_btf/skb_copy_datagram_iovec")
+int BPF_PROG(packet_copied, struct sk_buff *skb, int len)
+{
+	struct ws_packet p = { .point = WS_P_COPIED };
+	struct sock *sk = (void *)BPF_CORE_READ(skb, sk);
+	__u32 done;
+
+	/*
+	 * skb->dev holds other data while a datagram waits for its reader. A datagram may have no socket here: then the
+	 * namespace is that of the reader.
+	 */
+	if (sk) {
+		__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+		if (family != AF_INET && family != AF_INET6)
+			return 0;
+		p.netns = netns_of_sock(sk);
+	} else {
+		p.netns = BPF_CORE_READ(bpf_get_current_task_btf(), nsproxy, net_ns, ns.inum);
+	}
+	if (!chosen_netns(p.netns) || !maybe_ip(skb))
+		return 0;
+	if (!parse_skb(&p, skb, false))
+		return 0;
+	if (p.protocol == IPPROTO_TCP) {
+		take_interval(&p, skb);
+		if (sk && is_tcp(sk)) {
+			done = BPF_CORE_READ((struct tcp_sock *)sk, copied_seq) - p.seq;
+			if (done < p.len) {
+				p.seq += done;
+				p.len -= done;
+				if (p.len > len)
+					p.len = len;
+			}
+		}
+	}
+	return tell(&p);
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(packet_resent, struct sock *sk, struct sk_buff *skb)
+{
+	struct ws_packet p = { .point = WS_P_RESENT, .netns = netns_of_sock(sk) };
+
+	if (!chosen_netns(p.netns) || !of_connection(&p, sk, true))
+		return 0;
+	take_interval(&p, skb);
+	return any_of_flags || !chosen_header(&p) ? 0 : tell(&p);
+}
+
+static __always_inline int dropped(struct sk_buff *skb, const struct sock *reader, __u32 reason)
+{
+	struct ws_packet p = { .point = WS_P_DROP, .reason = reason };
+	struct net_device *dev = skb->dev;
+	struct sock *sk;
+
+	if (dev)
+		p.netns = BPF_CORE_READ(dev, nd_net.net, ns.inum);
+	/* skb->dev may hold other data, as above: then the kernel reads no namespace from it. */
+	if (p.netns) {
+		fill_device(&p, dev);
+	} else if (reader) {
+		p.netns = netns_of_sock(reader);
+	} else {
+		sk = (void *)BPF_CORE_READ(skb, sk);
+		p.netns = sk ? netns_of_sock(sk) : 0;
+	}
+	if (!chosen_netns(p.netns) || !maybe_ip(skb) || !parse_skb(&p, skb, false) || !chosen_device(&p))
+		return 0;
+	return tell(&p);
+}
+
+/* Since Linux 6.11, with the socket that was to receive the packet. */
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(packet_drop, struct sk_buff *skb, void *location, __u32 reason, struct sock *reader)
+{
+	return dropped(skb, reader, reason);
+}
+
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(packet_drop_old, struct sk_buff *skb, void *location, __u32 reason)
+{
+	return dropped(skb, NULL, reason);
+}
+
+#endif

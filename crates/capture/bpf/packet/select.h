@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Which packets are told, and how. */
+#ifndef WS_PACKET_SELECT_H
+#define WS_PACKET_SELECT_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set by user space */
+} packets SEC(".maps");
+
+/* Inodes of the chosen network namespaces. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u8);
+} packet_netns SEC(".maps");
+
+#define WS_MAX_DEVICES 4
+
+/* Set before load. 0 or an empty mask: any. */
+const volatile bool any_netns = false;
+const volatile __u32 only_netns = 0; /* if one namespace is chosen */
+const volatile __u64 source_address[2] = {};
+const volatile __u64 source_mask[2] = {};
+const volatile __u64 destination_address[2] = {};
+const volatile __u64 destination_mask[2] = {};
+const volatile __u64 either_address[2] = {};
+const volatile __u64 either_mask[2] = {};
+const volatile __u16 source_port = 0;
+const volatile __u16 destination_port = 0;
+const volatile __u16 either_port = 0;
+const volatile __u8 only_protocol = 0;
+const volatile __u8 any_of_flags = 0;
+const volatile __u32 device_count = 0;
+const volatile __u64 device_names[2 * WS_MAX_DEVICES] = {};
+const volatile __u32 one_flow_of = 0;
+const volatile __u64 at_most = 0;
+
+/* Read by user space. */
+__u64 counts[WS_K_MAX];
+
+static __always_inline void count(__u32 which)
+{
+	if (which < WS_K_MAX)
+		__sync_fetch_and_add(&counts[which], 1);
+}
+
+static __always_inline bool chosen_netns(__u32 inode)
+{
+	if (any_netns)
+		return true;
+	if (only_netns)
+		return inode == only_netns;
+	return bpf_map_lookup_elem(&packet_netns, &inode) != NULL;
+}
+
+static __always_inline bool within(const __u8 *address, const volatile __u64 *net, const volatile __u64 *mask)
+{
+	__u64 a[2];
+
+	__builtin_memcpy(a, address, sizeof(a));
+	return (a[0] & mask[0]) == net[0] && (a[1] & mask[1]) == net[1];
+}
+
+/* Whether the addresses, ports and protocol of one header are those of the filter. Global: see parse.h. */
+__noinline int chosen_header(const struct ws_packet *p)
+{
+	if (!p)
+		return false;
+	if (only_protocol && p->protocol != only_protocol)
+		return false;
+	if (any_of_flags && !(p->flags & any_of_flags))
+		return false;
+	if (source_port && p->source_port != source_port)
+		return false;
+	if (destination_port && p->destination_port != destination_port)
+		return false;
+	if (either_port && p->source_port != either_port && p->destination_port != either_port)
+		return false;
+	return within(p->source, source_address, source_mask) &&
+	       within(p->destination, destination_address, destination_mask) &&
+	       (within(p->source, either_address, either_mask) || within(p->destination, either_address, either_mask));
+}
+
+static __always_inline bool chosen_device(const struct ws_packet *p)
+{
+	__u64 name[2];
+
+	if (!device_count || !p->ifindex)
+		return true;
+	__builtin_memcpy(name, p->device, sizeof(name));
+	for (int i = 0; i < WS_MAX_DEVICES; i++) {
+		if (i < device_count && name[0] == device_names[2 * i] && name[1] == device_names[2 * i + 1])
+			return true;
+	}
+	return false;
+}
+
+/* The same for both directions of a flow, so that a sample has whole conversations. */
+static __always_inline bool sampled(const struct ws_packet *p)
+{
+	__u64 a[2], b[2], mix;
+
+	if (one_flow_of < 2)
+		return true;
+	__builtin_memcpy(a, p->source, sizeof(a));
+	__builtin_memcpy(b, p->destination, sizeof(b));
+	mix = (a[0] ^ b[0]) + (a[1] ^ b[1]) * 0x9e3779b97f4a7c15 + (p->source_port ^ p->destination_port);
+	mix *= 0xbf58476d1ce4e5b9;
+	return (__u32)(mix >> 32) % one_flow_of == 0;
+}
+
+__noinline int tell(struct ws_packet *p)
+{
+	if (!p || !sampled(p))
+		return 0;
+	if (at_most && __sync_fetch_and_add(&counts[WS_K_TAKEN], 1) >= at_most) {
+		__sync_fetch_and_add(&counts[WS_K_TAKEN], -1);
+		count(WS_K_LIMITED);
+		return 0;
+	}
+	p->time_ns = bpf_ktime_get_ns();
+	p->cpu = bpf_get_smp_processor_id();
+	if (bpf_ringbuf_output(&packets, p, sizeof(*p), BPF_RB_NO_WAKEUP))
+		count(WS_K_LOST);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,200 @@
+//! Packets on their way through the devices of this host → [`Sighting`]s.
+//!
+//! The programs are an object of their own (`bpf/packet/`): they are loaded and attached by [`Packets::open`], and gone
+//! when it is dropped. Each program is optional. A point that the kernel refuses is missing from the answer, and is
+//! told by [`Packets::missing`].
+
+mod filter;
+mod record;
+
+pub use filter::{Filter, Net};
+
+use crate::clock::Clock;
+use crate::error::{bpf, clear_log, failed_program, listen_to_libbpf, reason, CaptureError};
+use crate::object::packet::{OpenPacketSkel, PacketSkel, PacketSkelBuilder};
+use crate::ring::Ring;
+use crate::source::flow::wire::drop_reasons;
+use crate::wire::contract::{WS_PACKET_COUNTERS, WS_T_VXLAN};
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
+use rustc_hash::FxHashMap;
+use std::mem::MaybeUninit;
+use wirespan_model::packet::{Point, Sighting};
+
+const _: () = assert!(WS_T_VXLAN == wirespan_model::packet::Tunnel::Vxlan as u32);
+
+/// Each point, with its program and the tracepoint of the kernel.
+const PROGRAMS: [(Point, &str, &str); 9] = [
+    (Point::Send, "packet_send", "tcp_sendmsg_locked"),
+    (Point::Queue, "packet_queue", "net_dev_queue"),
+    (Point::Xmit, "packet_xmit", "net_dev_start_xmit"),
+    (Point::Receive, "packet_receive", "netif_receive_skb"),
+    (Point::Tcp, "packet_tcp", "tcp_probe"),
+    (Point::Ready, "packet_ready", "sk_data_ready"),
+    (Point::Copied, "packet_copied", "skb_copy_datagram_iovec"),
+    (Point::Drop, "packet_drop", "kfree_skb"),
+    (Point::Resent, "packet_resent", "tcp_retransmit_skb"),
+];
+
+/// What stands in for a program that the kernel refuses: before Linux 6.11, a drop does not name the receiving socket.
+const INSTEAD: (&str, &str) = ("packet_drop", "packet_drop_old");
+
+/// Names of devices that a filter may have at most.
+pub const MAX_DEVICES: usize = 4;
+
+/// Records that one call of [`Packets::drain`] takes at most.
+const SOME: usize = 65_536;
+
+/// What is traced, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketOptions {
+    /// Which packets.
+    pub filter: Filter,
+    /// Where they are seen.
+    pub points: Vec<Point>,
+    /// One of so many flows, chosen by a hash of its addresses and ports; 0 and 1: all.
+    pub one_flow_of: u32,
+    /// Records at most.
+    pub at_most: u64,
+    /// Size of the ring buffer; a power of two, at least a page.
+    pub ring_bytes: u32,
+}
+
+/// Attached programs. Dropping it detaches all of them.
+pub struct Packets {
+    // The order of the fields is the order of dropping: first the hooks.
+    _links: Vec<Link>,
+    ring: Ring,
+    skel: PacketSkel<'static>,
+    clock: Clock,
+    missing: Vec<(Point, String)>,
+    reasons: FxHashMap<u32, Box<str>>,
+    bad: u64,
+}
+
+fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'static>, CaptureError> {
+    // Leaked on purpose, as the larger object is: a process runs one packet program.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut skel = PacketSkelBuilder::default().open(storage).map_err(bpf("opening the programs of packets"))?;
+    let filter = &options.filter;
+    if let Some(rodata) = skel.maps.rodata_data.as_mut() {
+        rodata.any_netns = filter.netns.is_empty();
+        rodata.only_netns = if let [one] = filter.netns[..] { one } else { 0 };
+        (rodata.source_address, rodata.source_mask) = filter.source.words();
+        (rodata.destination_address, rodata.destination_mask) = filter.destination.words();
+        (rodata.either_address, rodata.either_mask) = filter.address.words();
+        rodata.source_port = filter.source_port;
+        rodata.destination_port = filter.destination_port;
+        rodata.either_port = filter.port;
+        rodata.only_protocol = filter.protocol;
+        rodata.any_of_flags = filter.tcp_flags;
+        rodata.device_count = filter.devices.len() as u32;
+        for (words, name) in rodata.device_names.chunks_exact_mut(2).zip(&filter.devices) {
+            words.copy_from_slice(&record::device_words(name));
+        }
+        rodata.one_flow_of = options.one_flow_of;
+        rodata.at_most = options.at_most;
+    }
+    skel.maps.packets.set_max_entries(options.ring_bytes).map_err(bpf("sizing the ring of packets"))?;
+    for mut program in skel.open_object_mut().progs_mut() {
+        let wanted = program.name().to_str().is_some_and(|name| programs.contains(&name));
+        program.set_autoload(wanted);
+    }
+    Ok(skel)
+}
+
+impl Packets {
+    /// Loads and attaches the programs. Packets are seen when it returns.
+    pub fn open(options: &PacketOptions) -> Result<Self, CaptureError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(CaptureError::Privilege);
+        }
+        if !options.ring_bytes.is_power_of_two() || options.at_most == 0 {
+            return Err(CaptureError::Config(format!(
+                "ring_bytes is {} (a power of two), at_most is {} (at least 1)",
+                options.ring_bytes, options.at_most
+            )));
+        }
+        if let Some(long) = options.filter.devices.iter().find(|name| name.len() > record::MAX_DEVICE_LEN) {
+            return Err(CaptureError::Config(format!("`{long}` is longer than the name of a device can be")));
+        }
+        if options.filter.devices.len() > MAX_DEVICES {
+            return Err(CaptureError::Config(format!("at most {MAX_DEVICES} devices can be named")));
+        }
+        listen_to_libbpf();
+        let btf = libbpf_rs::btf::Btf::from_vmlinux().map_err(|_| CaptureError::NoBtf)?;
+        let has = |tracepoint: &str| btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some();
+        let (mut programs, mut missing) = (Vec::new(), Vec::new());
+        for (point, program, tracepoint) in PROGRAMS.iter().filter(|(point, ..)| options.points.contains(point)) {
+            if has(tracepoint) {
+                programs.push((*point, *program));
+            } else {
+                missing.push((*point, format!("it has no tracepoint {tracepoint}")));
+            }
+        }
+        let mut skel = loop {
+            clear_log();
+            let names: Vec<_> = programs.iter().map(|(_, name)| *name).collect();
+            let error = match open(options, &names)?.load() {
+                Ok(skel) => break skel,
+                Err(error) => error,
+            };
+            let failed = failed_program();
+            let Some(at) = failed.and_then(|name| programs.iter().position(|(_, p)| *p == name)) else {
+                return Err(bpf("loading the programs of packets")(error));
+            };
+            let (point, name) = programs.remove(at);
+            if name == INSTEAD.0 {
+                programs.push((point, INSTEAD.1));
+            } else {
+                missing.push((point, reason()));
+            }
+        };
+        for inode in &options.filter.netns {
+            let put = skel.maps.packet_netns.update(&inode.to_ne_bytes(), &[1], MapFlags::ANY);
+            put.map_err(bpf("choosing a namespace"))?;
+        }
+        let ring = Ring::open(&skel.maps.packets).map_err(|e| bpf("mapping the ring of packets")(e.into()))?;
+        let mut links = Vec::new();
+        for program in skel.object_mut().progs_mut() {
+            let name = program.name().to_str();
+            let Some((point, _)) = programs.iter().find(|(_, p)| name == Some(p)) else { continue };
+            match program.attach() {
+                Ok(link) => links.push(link),
+                Err(error) => missing.push((*point, error.to_string())),
+            }
+        }
+        let reasons = drop_reasons(&btf);
+        Ok(Packets { _links: links, ring, skel, clock: Clock::now(), missing, reasons, bad: 0 })
+    }
+
+    /// Points that were asked for and that this kernel does not give, with the reason.
+    pub fn missing(&self) -> &[(Point, String)] {
+        &self.missing
+    }
+
+    /// Appends what was seen since the last call, without waiting. Returns whether there may be more.
+    pub fn drain(&mut self, into: &mut Vec<Sighting>) -> bool {
+        let Packets { ring, clock, bad, .. } = self;
+        let taken = ring.take(SOME, &mut |bytes| match record::read(bytes, clock) {
+            Some(sighting) => into.push(sighting),
+            None => *bad += 1,
+        });
+        taken >= SOME
+    }
+
+    /// The kernel's name for the reason of a drop.
+    pub fn reason(&self, number: u32) -> String {
+        self.reasons.get(&number).map_or_else(|| format!("reason {number}"), ToString::to_string)
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.skel.maps.bss_data.as_ref().map(|bss| bss.counts).unwrap_or_default();
+        let of = |which: u32| counts.get(which as usize).copied().unwrap_or(0);
+        let mut out: Vec<_> = WS_PACKET_COUNTERS.iter().map(|(which, name)| (*name, of(*which))).collect();
+        out.push(("bad_records", self.bad));
+        out
+    }
+}

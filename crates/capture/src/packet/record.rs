@@ -1,0 +1,110 @@
+//! A record of the kernel programs (`struct ws_packet`) → [`Sighting`].
+
+use crate::clock::Clock;
+#[allow(clippy::wildcard_imports)] // the numbers of the contract
+use crate::wire::contract::*;
+use std::net::{IpAddr, Ipv6Addr};
+use wirespan_model::packet::{Point, Route, Sighting, Tunnel};
+
+/// Longest name of a device (`IFNAMSIZ`, without the zero at its end).
+pub(super) const MAX_DEVICE_LEN: usize = 15;
+
+/// The name of a device as the kernel programs compare it.
+pub(super) fn device_words(name: &str) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(name.bytes().take(MAX_DEVICE_LEN)).for_each(|(to, byte)| *to = byte);
+    [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i])))
+}
+
+fn point(code: u32) -> Option<Point> {
+    Some(match code {
+        WS_P_SEND => Point::Send,
+        WS_P_QUEUE => Point::Queue,
+        WS_P_XMIT => Point::Xmit,
+        WS_P_RECEIVE => Point::Receive,
+        WS_P_TCP => Point::Tcp,
+        WS_P_READY => Point::Ready,
+        WS_P_COPIED => Point::Copied,
+        WS_P_DROP => Point::Drop,
+        WS_P_RESENT => Point::Resent,
+        _ => return None,
+    })
+}
+
+fn tunnel(code: u32) -> Option<Tunnel> {
+    Some(match code {
+        WS_T_NONE => Tunnel::None,
+        WS_T_VXLAN => Tunnel::Vxlan,
+        WS_T_GENEVE => Tunnel::Geneve,
+        WS_T_GRE => Tunnel::Gre,
+        WS_T_IPIP => Tunnel::Ipip,
+        _ => return None,
+    })
+}
+
+/// `None` if the record is not of this version.
+pub(super) fn read(bytes: &[u8], clock: &Clock) -> Option<Sighting> {
+    let r = Packet::read(bytes)?;
+    let ip = |octets| IpAddr::V6(Ipv6Addr::from(octets)).to_canonical();
+    let name = r.device.split(|b| *b == 0).next().unwrap_or_default();
+    Some(Sighting {
+        time_ns: clock.to_unix(r.time_ns),
+        point: point(r.point.into())?,
+        netns: r.netns,
+        ifindex: r.ifindex,
+        device: String::from_utf8_lossy(name).into(),
+        cpu: r.cpu,
+        route: Route {
+            source: ip(r.source),
+            destination: ip(r.destination),
+            source_port: r.source_port,
+            destination_port: r.destination_port,
+            protocol: r.protocol,
+        },
+        seq: r.seq,
+        len: r.len,
+        hash: r.hash,
+        flags: r.flags,
+        tunnel: tunnel(r.tunnel.into())?,
+        fragment: r.fragment != 0,
+        reason: r.reason,
+        queue_len: r.queue_len,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet() -> Packet {
+        let mut device = [0; 16];
+        device[..4].copy_from_slice(b"eth0");
+        let mapped = |last| std::array::from_fn(|i| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last][i]);
+        let (point, tunnel) = (WS_P_QUEUE as u8, WS_T_VXLAN as u8);
+        let (source, destination) = (mapped(1), mapped(2));
+        Packet { device, source, destination, point, tunnel, protocol: 6, seq: 7, len: 9, ..Packet::default() }
+    }
+
+    #[test]
+    fn a_record_is_read_as_the_header_says() {
+        let seen = read(&packet().to_bytes(), &Clock::now()).expect("a record");
+        assert_eq!((seen.device.as_str(), seen.point, seen.tunnel), ("eth0", Point::Queue, Tunnel::Vxlan));
+        assert_eq!(seen.route.source, IpAddr::from([10, 0, 0, 1]));
+        assert_eq!((seen.seq, seen.len), (7, 9));
+    }
+
+    #[test]
+    fn a_record_of_another_version_is_refused() {
+        let bytes = packet().to_bytes();
+        assert_eq!(read(&bytes[..95], &Clock::now()), None);
+        assert_eq!(read(&Packet { point: 99, ..packet() }.to_bytes(), &Clock::now()), None);
+        assert_eq!(read(&Packet { tunnel: 99, ..packet() }.to_bytes(), &Clock::now()), None);
+    }
+
+    #[test]
+    fn names_of_devices_are_compared_as_words() {
+        let [first, second] = device_words("br-0123456789");
+        assert_eq!(first.to_ne_bytes(), *b"br-01234");
+        assert_eq!(second.to_ne_bytes(), *b"56789\0\0\0");
+    }
+}

@@ -1,0 +1,166 @@
+//! The times that the same bytes were sent: the first time, and again after a loss.
+
+use crate::flow::{Flow, Hop, Key, Seen};
+use crate::{Dropped, Journey, Step};
+use wirespan_model::packet::Point;
+
+/// A hop, its number, and its sightings of the byte.
+type AtHop<'a> = (usize, &'a Hop, Vec<(Key, &'a Seen)>);
+
+/// One time that the bytes were sent.
+struct Attempt {
+    steps: Vec<Step>,
+    start_ns: u64,
+    seq: u32,
+    len: u32,
+    dropped: Option<Dropped>,
+    used: Vec<(usize, Key)>,
+}
+
+impl Attempt {
+    fn new(hop: usize, key: Key, of: &Hop, seen: &Seen) -> Self {
+        let (start_ns, seq, len) = (seen.time_ns, seen.seq, seen.len);
+        Attempt { steps: vec![of.step(seen)], start_ns, seq, len, dropped: None, used: vec![(hop, key)] }
+    }
+
+    /// Whether it may have been at a place at this time.
+    fn lives_at(&self, time_ns: u64) -> bool {
+        self.start_ns <= time_ns && self.dropped.as_ref().is_none_or(|d| time_ns <= d.step.time_ns)
+    }
+
+    fn last_ns(&self) -> u64 {
+        self.steps.last().map_or(self.start_ns, |step| step.time_ns)
+    }
+}
+
+/// What became of one byte.
+pub(crate) struct Told {
+    /// Each time that it was sent, in the order of time.
+    pub(crate) journeys: Vec<Journey>,
+    /// The sightings of each: number of the hop, and key.
+    pub(crate) used: Vec<Vec<(usize, Key)>>,
+}
+
+/// The journeys of the packets with this byte.
+pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
+    let seen: Vec<AtHop<'_>> = flow
+        .hops
+        .iter()
+        .enumerate()
+        .map(|(n, hop)| (n, hop, hop.of_byte(byte)))
+        .filter(|(.., sightings)| !sightings.is_empty())
+        .collect();
+    let first = |sightings: &[(Key, &Seen)]| sightings.first().map_or(u64::MAX, |(_, s)| s.time_ns);
+    let mut passed: Vec<_> = seen
+        .iter()
+        .filter(|(_, hop, _)| matches!(hop.place.point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp))
+        .collect();
+    passed.sort_by_key(|(.., sightings)| first(sightings));
+    let mut attempts: Vec<Attempt> = Vec::new();
+    if let Some((n, hop, sightings)) = passed.first() {
+        attempts.extend(sightings.iter().map(|(key, s)| Attempt::new(*n, *key, hop, s)));
+    }
+    for (n, hop, sightings) in seen.iter().filter(|(_, hop, _)| hop.place.point == Point::Drop) {
+        for (key, s) in sightings {
+            drop_one(&mut attempts, *n, hop, *key, s);
+        }
+    }
+    attempts.sort_by_key(|attempt| attempt.start_ns);
+    for (n, hop, sightings) in passed.into_iter().skip(1) {
+        pass(&mut attempts, *n, hop, sightings);
+    }
+    for attempt in &mut attempts {
+        attempt.steps.sort_by_key(|step| step.time_ns);
+    }
+    let at = |point| seen.iter().filter(move |(_, hop, _)| hop.place.point == point);
+    if let Some(first) = attempts.first_mut() {
+        // The last time that the program gave these bytes before they were sent: a call that the buffer had no room for
+        // is made again.
+        let given = at(Point::Send).flat_map(|(_, hop, all)| all.iter().map(move |(_, s)| (hop, s)));
+        let last = given.filter(|(_, s)| s.time_ns <= first.start_ns).max_by_key(|(_, s)| s.time_ns);
+        first.steps.splice(0..0, last.map(|(hop, s)| hop.step(s)));
+    }
+    arrive(&mut attempts, flow, byte, at(Point::Copied));
+    tell(attempts)
+}
+
+/// The drop ends the latest attempt that lived then. If none did, it is all that was seen of the packet.
+fn drop_one(attempts: &mut Vec<Attempt>, n: usize, hop: &Hop, key: Key, s: &Seen) {
+    let dropped = Dropped { step: hop.step(s), reason: s.reason, resent_after_ns: None };
+    match attempts.iter_mut().rev().find(|a| a.dropped.is_none() && a.start_ns <= s.time_ns) {
+        Some(attempt) => {
+            attempt.dropped = Some(dropped);
+            attempt.used.push((n, key));
+        }
+        None => attempts.push(Attempt {
+            steps: Vec::new(),
+            start_ns: s.time_ns,
+            seq: s.seq,
+            len: s.len,
+            dropped: Some(dropped),
+            used: vec![(n, key)],
+        }),
+    }
+}
+
+/// Gives the sightings at a place to the attempts. If there are as many as attempts that live then, they came in the
+/// same order. Otherwise some were lost on the way, and a sighting belongs to the latest attempt that can be meant.
+fn pass(attempts: &mut [Attempt], n: usize, hop: &Hop, sightings: &[(Key, &Seen)]) {
+    let mut free: Vec<usize> = (0..attempts.len()).collect();
+    let in_order = sightings.len() == attempts.len()
+        && attempts.iter().zip(sightings).all(|(attempt, (_, s))| attempt.lives_at(s.time_ns));
+    for (key, s) in sightings {
+        let may = |i: &usize| attempts.get(*i).is_some_and(|a| a.lives_at(s.time_ns));
+        let at = if in_order { free.iter().position(may) } else { free.iter().rposition(may) };
+        let Some(attempt) = at.map(|at| free.remove(at)).and_then(|i| attempts.get_mut(i)) else { continue };
+        attempt.steps.push(hop.step(s));
+        attempt.used.push((n, *key));
+    }
+}
+
+/// The reader gets the bytes of the attempt that came farthest.
+fn arrive<'a>(attempts: &mut [Attempt], flow: &Flow, byte: u64, copied: impl Iterator<Item = &'a AtHop<'a>>) {
+    let mut copies: Vec<_> = copied.flat_map(|(n, hop, all)| all.iter().map(|(key, s)| (*n, *hop, *key, *s))).collect();
+    copies.sort_by_key(|(.., s)| s.time_ns);
+    let mut copies = copies.into_iter().peekable();
+    let stream = flow.is_stream();
+    let most = attempts.iter().map(|a| a.steps.len()).max().unwrap_or(0);
+    for attempt in attempts.iter_mut().filter(|a| a.dropped.is_none()) {
+        // A SYN or FIN without payload is not for the reader.
+        if attempt.len == 0 || stream && attempt.steps.len() < most {
+            continue;
+        }
+        let last_ns = attempt.last_ns();
+        while copies.next_if(|(.., s)| s.time_ns < last_ns).is_some() {}
+        let copy = copies.next();
+        let until_ns = copy.map_or(u64::MAX, |(.., s)| s.time_ns);
+        let from = flow.ready.partition_point(|(time_ns, ..)| *time_ns < last_ns);
+        let later = flow.ready.get(from..).unwrap_or_default().iter();
+        let told = later.take_while(|(time_ns, ..)| *time_ns <= until_ns).find(|(_, end, _)| *end > byte);
+        attempt.steps.extend(told.map(|(.., step)| step.clone()));
+        if let Some((n, hop, key, s)) = copy {
+            attempt.steps.push(hop.step(s));
+            attempt.used.push((n, key));
+        }
+        if stream {
+            return;
+        }
+    }
+}
+
+fn tell(attempts: Vec<Attempt>) -> Told {
+    let starts: Vec<u64> = attempts.iter().map(|a| a.start_ns).collect();
+    let mut told = Told { journeys: Vec::new(), used: Vec::new() };
+    for (number, mut attempt) in (1u32..).zip(attempts) {
+        let route = attempt.steps.first().or(attempt.dropped.as_ref().map(|d| &d.step)).map(|step| step.route);
+        let Some(route) = route else { continue };
+        if let Some(dropped) = &mut attempt.dropped {
+            let next = starts.get(number as usize);
+            dropped.resent_after_ns = next.and_then(|start| start.checked_sub(dropped.step.time_ns));
+        }
+        let Attempt { steps, seq, len, dropped, used, .. } = attempt;
+        told.journeys.push(Journey { route, seq, len, attempt: number, steps, dropped });
+        told.used.push(used);
+    }
+    told
+}

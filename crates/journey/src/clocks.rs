@@ -1,0 +1,149 @@
+//! How far the clock of another host is ahead of ours, from packets that both hosts saw.
+//!
+//! A packet that we sent at `t1` and that the other host received at `t2`, each by its own clock, needed at least no
+//! time: the other clock is at most `t2 − t1` ahead. A packet from there, sent at `t3` and received here at `t4`, says
+//! that it is at least `t3 − t4` ahead. These are bounds, not estimates: nothing is assumed about the two directions.
+//! Congestion widens the interval, and never makes it wrong.
+//!
+//! Clocks also drift apart. A bound of an earlier packet is moved by as much as the drift may have been since. The
+//! drift itself has bounds, too, from the same packets: an upper bound now and a lower bound before limit how much the
+//! offset can have grown.
+
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// No clock that is kept by NTP is changed faster (`MAXFREQ` of the kernel, 500 ppm); two clocks, twice as much.
+pub const MOST_DRIFT: f64 = 1000e-6;
+
+/// Of so many spans of time, the best packet each way is kept.
+const SPANS: usize = 128;
+
+/// A range of ns. The truth lies inside.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bounds {
+    /// At least.
+    pub low_ns: f64,
+    /// At most.
+    pub high_ns: f64,
+}
+
+impl Bounds {
+    /// The width.
+    pub fn width_ns(&self) -> f64 {
+        self.high_ns - self.low_ns
+    }
+
+    /// The middle, and how far the truth may be from it.
+    pub fn middle_ns(&self) -> f64 {
+        (self.low_ns + self.high_ns) / 2.0
+    }
+}
+
+/// The best packets of a span of time: when each was sent or received here, and the bound that it gives.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin_ns: u64,
+    high: Option<(u64, f64)>,
+    low: Option<(u64, f64)>,
+}
+
+/// Compares our clock with that of another host, over a sliding window.
+#[derive(Clone, Debug)]
+pub struct Clocks {
+    span_ns: u64,
+    spans: VecDeque<Span>,
+}
+
+fn difference(a: u64, b: u64) -> f64 {
+    // Exact: differences of clocks are far below 2⁵³ ns.
+    i128::from(a).wrapping_sub(i128::from(b)) as f64
+}
+
+/// How much an unknown drift may have changed a bound in this time.
+fn aged(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 * MOST_DRIFT
+}
+
+impl Clocks {
+    /// Looks back as long as this, ns.
+    pub fn new(window_ns: u64) -> Self {
+        Clocks { span_ns: (window_ns / SPANS as u64).max(1), spans: VecDeque::new() }
+    }
+
+    /// A packet that we sent (our clock), and that was received there (their clock).
+    pub fn sent(&mut self, here_ns: u64, there_ns: u64) {
+        let high = difference(there_ns, here_ns);
+        let Some(span) = self.span(here_ns) else { return };
+        if span.high.is_none_or(|(at, best)| high < best + aged(at, here_ns)) {
+            span.high = Some((here_ns, high));
+        }
+    }
+
+    /// A packet that was sent there (their clock), and that we received (our clock).
+    pub fn received(&mut self, there_ns: u64, here_ns: u64) {
+        let low = difference(there_ns, here_ns);
+        let Some(span) = self.span(here_ns) else { return };
+        if span.low.is_none_or(|(at, best)| low > best - aged(at, here_ns)) {
+            span.low = Some((here_ns, low));
+        }
+    }
+
+    /// The span of a time of ours; `None` if that is before the window.
+    fn span(&mut self, here_ns: u64) -> Option<&mut Span> {
+        let begin_ns = here_ns / self.span_ns * self.span_ns;
+        let at = self.spans.partition_point(|span| span.begin_ns < begin_ns);
+        if self.spans.get(at).is_none_or(|span| span.begin_ns != begin_ns) {
+            self.spans.insert(at, Span { begin_ns, high: None, low: None });
+        }
+        let newest = self.spans.back().map_or(0, |span| span.begin_ns);
+        let oldest = newest.saturating_sub(self.span_ns * SPANS as u64);
+        let old = self.spans.partition_point(|span| span.begin_ns < oldest);
+        self.spans.drain(..old);
+        self.spans.get_mut(at.checked_sub(old)?)
+    }
+
+    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way.
+    pub fn drift(&self) -> (f64, f64) {
+        let highs = || self.spans.iter().filter_map(|span| span.high);
+        let lows = || self.spans.iter().filter_map(|span| span.low);
+        let (mut least, mut most) = (-MOST_DRIFT, MOST_DRIFT);
+        for (high_at, high) in highs() {
+            for (low_at, low) in lows() {
+                let time = difference(high_at, low_at);
+                if time > 0.0 {
+                    most = most.min((high - low) / time);
+                } else if time < 0.0 {
+                    least = least.max((low - high) / -time);
+                }
+            }
+        }
+        (least, most)
+    }
+
+    /// How far their clock is ahead of ours at this time of ours; negative if it is behind. `None` until a packet was
+    /// seen each way, or if the packets contradict each other: then a clock was set, and [`Clocks::forget`] helps.
+    pub fn ahead(&self, here_ns: u64) -> Option<Bounds> {
+        let (least, most) = self.drift();
+        let grown = |at: u64, bound: f64, later: f64, earlier: f64| {
+            let time = difference(here_ns, at);
+            bound + time * if time >= 0.0 { later } else { earlier }
+        };
+        let highs = self.spans.iter().filter_map(|span| span.high);
+        let lows = self.spans.iter().filter_map(|span| span.low);
+        let high_ns = highs.map(|(at, high)| grown(at, high, most, least)).min_by(f64::total_cmp)?;
+        let low_ns = lows.map(|(at, low)| grown(at, low, least, most)).max_by(f64::total_cmp)?;
+        (low_ns <= high_ns && least <= most).then_some(Bounds { low_ns, high_ns })
+    }
+
+    /// How long a packet needed that we sent and that was received there.
+    pub fn latency(&self, here_ns: u64, there_ns: u64) -> Option<Bounds> {
+        let ahead = self.ahead(here_ns)?;
+        let raw = difference(there_ns, here_ns);
+        Some(Bounds { low_ns: (raw - ahead.high_ns).max(0.0), high_ns: raw - ahead.low_ns })
+    }
+
+    /// Begins anew, because a clock was set.
+    pub fn forget(&mut self) {
+        self.spans.clear();
+    }
+}

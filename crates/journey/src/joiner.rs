@@ -1,0 +1,216 @@
+//! Sightings in, journeys out, with bounded memory.
+
+use crate::attempts::of_byte;
+use crate::flow::Flow;
+use crate::Journey;
+use rustc_hash::FxHashMap;
+use wirespan_model::packet::{Point, Route, Sighting, TCP, UDP};
+
+/// Limits of the join.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long after its first sighting a packet's journey is told, ns. Bytes that are sent again later than that are
+    /// not known as such.
+    pub linger_ns: u64,
+    /// Sightings that are kept at most.
+    pub kept: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { linger_ns: 3_000_000_000, kept: 2_000_000 }
+    }
+}
+
+/// What came of the sightings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All.
+    pub sightings: u64,
+    /// Acknowledgements without payload: they belong to no journey.
+    pub without_payload: u64,
+    /// Not kept, because [`Settings::kept`] was reached.
+    pub too_many: u64,
+    /// Flows that go on under other addresses.
+    pub translated: u64,
+    /// Journeys told.
+    pub journeys: u64,
+}
+
+/// How long the same bytes may take from one address translation to the next sighting, ns.
+const TRANSLATION_NS: u64 = 1_000_000_000;
+
+/// A new route is compared with others at so many of its first sightings.
+const FRESH: u32 = 32;
+
+/// A packet that was sent so lately may still be under way, ns.
+const UNDER_WAY_NS: u64 = 100_000_000;
+
+/// What is left of a packet by address translation: protocol, sequence number or hash, length.
+type Mark = (u8, u32, u32);
+
+/// Joins sightings. Give them in about the order of time.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    settings: Settings,
+    flows: FxHashMap<u32, Flow>,
+    routes: FxHashMap<Route, (u32, u32)>,
+    marks: FxHashMap<Mark, (u32, Route, u64)>,
+    kept: usize,
+    next: u32,
+    latest_ns: u64,
+    counts: Counts,
+}
+
+impl Joiner {
+    /// Makes an empty one.
+    pub fn new(settings: Settings) -> Self {
+        Joiner { settings, ..Joiner::default() }
+    }
+
+    /// What came of the sightings so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes a sighting.
+    pub fn add(&mut self, s: &Sighting) {
+        self.counts.sightings += 1;
+        self.latest_ns = self.latest_ns.max(s.time_ns);
+        if s.point == Point::Resent {
+            // The segment itself is seen at the device, too.
+            return;
+        }
+        if self.kept >= self.settings.kept {
+            self.counts.too_many += 1;
+            return;
+        }
+        let flow = self.flow_of(s);
+        let kept = self.flows.entry(flow).or_default().add(s);
+        self.kept += usize::from(kept);
+        self.counts.without_payload += u64::from(!kept);
+    }
+
+    fn flow_of(&mut self, s: &Sighting) -> u32 {
+        let known = self.routes.get(&s.route).copied();
+        let fresh = known.is_none_or(|(_, seen)| seen < FRESH);
+        let mark = fresh.then(|| mark(s)).flatten();
+        let flow = match known {
+            Some((flow, _)) => flow,
+            None => mark.and_then(|mark| self.under_other_addresses(mark, s)).unwrap_or_else(|| {
+                self.next += 1;
+                self.next
+            }),
+        };
+        if fresh {
+            self.routes.entry(s.route).or_insert((flow, 0)).1 += 1;
+        }
+        if let Some(mark) = mark {
+            self.marks.insert(mark, (flow, s.route, s.time_ns));
+        }
+        flow
+    }
+
+    /// The flow to which a new route belongs, because the same bytes were seen just before.
+    fn under_other_addresses(&mut self, mark: Mark, s: &Sighting) -> Option<u32> {
+        let (flow, route, time_ns) = self.marks.get(&mark).copied()?;
+        let near = s.time_ns.abs_diff(time_ns) < TRANSLATION_NS;
+        // The payload of datagrams is often the same for many receivers. A sequence number is one of 2³².
+        let alike = route.protocol == TCP || shares_an_end(&route, &s.route);
+        if !near || !alike || route == s.route {
+            return None;
+        }
+        self.counts.translated += 1;
+        Some(flow)
+    }
+
+    /// The journeys of packets that were seen first before the linger time. Call now and then.
+    pub fn due(&mut self) -> Vec<Journey> {
+        let up_to_ns = self.latest_ns.saturating_sub(self.settings.linger_ns);
+        let settled_ns = self.latest_ns.saturating_sub(UNDER_WAY_NS);
+        let told = self.tell(up_to_ns, settled_ns);
+        let old_ns = up_to_ns.saturating_sub(self.settings.linger_ns);
+        for flow in self.flows.values_mut() {
+            self.kept -= flow.forget(old_ns);
+        }
+        self.flows.retain(|_, flow| flow.len() > 0);
+        self.routes.retain(|_, (flow, _)| self.flows.contains_key(flow));
+        self.marks.retain(|_, (.., time_ns)| *time_ns + TRANSLATION_NS >= self.latest_ns);
+        told
+    }
+
+    /// The journeys of all other packets. Nothing is kept.
+    pub fn finish(&mut self) -> Vec<Journey> {
+        let told = self.tell(u64::MAX, u64::MAX);
+        self.flows.clear();
+        self.routes.clear();
+        self.marks.clear();
+        self.kept = 0;
+        told
+    }
+
+    fn tell(&mut self, up_to_ns: u64, settled_ns: u64) -> Vec<Journey> {
+        let mut out = Vec::new();
+        for flow in self.flows.values_mut() {
+            tell_flow(flow, up_to_ns, settled_ns, &mut self.kept, &mut out);
+        }
+        out.sort_by_key(Journey::start_ns);
+        self.counts.journeys += out.len() as u64;
+        out
+    }
+}
+
+/// Tells each packet of a flow once: the packets as they were seen first, and those that were dropped.
+fn tell_flow(flow: &mut Flow, up_to_ns: u64, settled_ns: u64, kept: &mut usize, out: &mut Vec<Journey>) {
+    let stream = flow.is_stream();
+    let first = |hop: &crate::flow::Hop| hop.seen.values().map(|s| s.time_ns).min().unwrap_or(u64::MAX);
+    let passed = |point| matches!(point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp);
+    let origin = flow.hops.iter().enumerate().filter(|(_, hop)| passed(hop.place.point) && !hop.seen.is_empty());
+    let origin = origin.min_by_key(|(_, hop)| first(hop)).map(|(n, _)| n);
+    let sources = flow.hops.iter().enumerate().filter(|(n, hop)| Some(*n) == origin || hop.place.point == Point::Drop);
+    let mut bytes: Vec<u64> = sources
+        .flat_map(|(_, hop)| hop.seen.values())
+        .filter(|s| !s.told && s.time_ns <= up_to_ns)
+        .map(|s| s.interval.end - 1)
+        .collect();
+    bytes.sort_unstable();
+    bytes.dedup();
+    for byte in bytes {
+        let told = of_byte(flow, byte);
+        // Bytes that were sent again just now are told later. Datagrams are told one by one.
+        if stream && told.journeys.iter().any(|j| j.start_ns() > settled_ns) {
+            continue;
+        }
+        for (journey, used) in told.journeys.into_iter().zip(told.used) {
+            if !stream && journey.start_ns() > up_to_ns {
+                continue;
+            }
+            for (n, key) in used {
+                let Some(hop) = flow.hops.get_mut(n) else { continue };
+                if !stream {
+                    *kept -= usize::from(hop.seen.remove(&key).is_some());
+                } else if let Some(seen) = hop.seen.get_mut(&key).filter(|s| s.interval.end == byte + 1) {
+                    seen.told = true;
+                }
+            }
+            // A datagram that is sent twice is two datagrams.
+            out.push(if stream { journey } else { Journey { attempt: 1, ..journey } });
+        }
+    }
+}
+
+fn mark(s: &Sighting) -> Option<Mark> {
+    if !s.point.has_packet() || s.fragment {
+        return None;
+    }
+    match s.route.protocol {
+        TCP if s.len > 0 || s.flags & wirespan_model::packet::SYN != 0 => Some((TCP, s.seq, s.len)),
+        UDP if s.hash != 0 => Some((UDP, s.hash, s.len)),
+        _ => None,
+    }
+}
+
+fn shares_an_end(a: &Route, b: &Route) -> bool {
+    (a.source, a.source_port) == (b.source, b.source_port)
+        || (a.destination, a.destination_port) == (b.destination, b.destination_port)
+}

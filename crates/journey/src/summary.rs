@@ -1,0 +1,132 @@
+//! Journeys added up: the time between two places, and what was dropped where.
+
+use crate::{Dropped, Journey, Place};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// Times, in ns.
+#[derive(Clone, Debug, Default)]
+pub struct Times(Vec<u64>);
+
+impl Times {
+    /// Number of times.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The time below which this share of all lies, 0 to 1; 0 if there is none.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let last = sorted.len().saturating_sub(1);
+        let at = (last as f64 * share.clamp(0.0, 1.0)).round() as usize;
+        sorted.get(at).copied().unwrap_or(0)
+    }
+
+    /// Their mean; 0 if there is none.
+    pub fn mean(&self) -> u64 {
+        self.0.iter().sum::<u64>().checked_div(self.0.len() as u64).unwrap_or(0)
+    }
+
+    /// Mean difference between one time and the next (the jitter of RFC 3550, without its smoothing).
+    pub fn jitter(&self) -> u64 {
+        let steps = self.0.windows(2).map(|w| w[0].abs_diff(w[1]));
+        steps.sum::<u64>().checked_div(self.0.len().saturating_sub(1) as u64).unwrap_or(0)
+    }
+}
+
+/// The way from one place to the next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Leg {
+    /// From.
+    pub from: Place,
+    /// To.
+    pub to: Place,
+}
+
+/// What was dropped at one place for one reason.
+#[derive(Clone, Debug, Default)]
+pub struct Drops {
+    /// Packets.
+    pub packets: u64,
+    /// How long until the same bytes were sent again.
+    pub resent_after: Times,
+}
+
+/// Where a drop happened: the place, the place before if the packet was seen there, and the kernel's reason.
+pub type DropPlace = (Place, Option<Place>, u32);
+
+/// Journeys, added up.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    legs: FxHashMap<Leg, (u64, Times)>,
+    total: Times,
+    drops: FxHashMap<DropPlace, Drops>,
+    journeys: u64,
+    bytes: u64,
+    resent: u64,
+}
+
+impl Summary {
+    /// Adds a journey.
+    pub fn add(&mut self, journey: &Journey) {
+        self.journeys += 1;
+        self.bytes += u64::from(journey.len);
+        self.resent += u64::from(journey.attempt > 1);
+        for (n, pair) in (0u64..).zip(journey.steps.windows(2)) {
+            let [from, to] = pair else { continue };
+            let leg = Leg { from: from.place.clone(), to: to.place.clone() };
+            let (place, times) = self.legs.entry(leg).or_default();
+            *place += n;
+            times.0.push(to.time_ns.saturating_sub(from.time_ns));
+        }
+        match &journey.dropped {
+            Some(dropped) => self.drop(journey, dropped),
+            None if journey.steps.len() > 1 => self.total.0.push(journey.duration_ns()),
+            None => {}
+        }
+    }
+
+    fn drop(&mut self, journey: &Journey, dropped: &Dropped) {
+        let before = journey.steps.iter().rev().find(|step| step.time_ns <= dropped.step.time_ns);
+        let place = (dropped.step.place.clone(), before.map(|step| step.place.clone()), dropped.reason);
+        let drops = self.drops.entry(place).or_default();
+        drops.packets += 1;
+        drops.resent_after.0.extend(dropped.resent_after_ns);
+    }
+
+    /// Journeys.
+    pub fn journeys(&self) -> u64 {
+        self.journeys
+    }
+
+    /// Bytes of payload of all journeys.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Journeys of bytes that were sent before.
+    pub fn resent(&self) -> u64 {
+        self.resent
+    }
+
+    /// From the first to the last place of a journey that was not dropped.
+    pub fn total(&self) -> &Times {
+        &self.total
+    }
+
+    /// The legs, in the order in which packets pass them.
+    pub fn legs(&self) -> Vec<(&Leg, &Times)> {
+        let mut all: Vec<_> = self.legs.iter().collect();
+        let rank = |(place, times): &(u64, Times)| *place as f64 / times.count().max(1) as f64;
+        all.sort_by(|a, b| rank(a.1).total_cmp(&rank(b.1)).then_with(|| a.0.from.cmp(&b.0.from)));
+        all.into_iter().map(|(leg, (_, times))| (leg, times)).collect()
+    }
+
+    /// The drops, the most frequent first.
+    pub fn drops(&self) -> Vec<(&DropPlace, &Drops)> {
+        let mut all: Vec<_> = self.drops.iter().collect();
+        all.sort_by(|a, b| b.1.packets.cmp(&a.1.packets).then_with(|| a.0.cmp(b.0)));
+        all
+    }
+}

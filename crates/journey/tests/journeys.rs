@@ -1,0 +1,244 @@
+//! Packets that are cut, joined, lost, sent again, translated and put into tunnels.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use wirespan_journey::{Joiner, Journey, Settings, Summary};
+use wirespan_model::packet::{Point, Route, Sighting, Tunnel, SYN, TCP, UDP};
+
+fn route(protocol: u8) -> Route {
+    let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    Route { source, destination, source_port: 40_000, destination_port: 80, protocol }
+}
+
+/// `len` bytes of TCP from `seq` on, at this point of a device in this namespace, at this µs.
+fn tcp(us: u64, point: Point, netns: u32, device: &str, seq: u32, len: u32) -> Sighting {
+    Sighting {
+        time_ns: us * 1000,
+        point,
+        netns,
+        ifindex: 2,
+        device: device.into(),
+        cpu: 0,
+        route: route(TCP),
+        seq,
+        len,
+        hash: 0,
+        flags: 0,
+        tunnel: Tunnel::None,
+        fragment: false,
+        reason: 0,
+        queue_len: 0,
+    }
+}
+
+fn udp(us: u64, point: Point, netns: u32, hash: u32) -> Sighting {
+    Sighting { route: route(UDP), hash, ..tcp(us, point, netns, "eth0", 0, 100) }
+}
+
+fn joined(sightings: &[Sighting]) -> Vec<Journey> {
+    let mut joiner = Joiner::new(Settings::default());
+    sightings.iter().for_each(|s| joiner.add(s));
+    joiner.finish()
+}
+
+fn points(journey: &Journey) -> Vec<Point> {
+    journey.steps.iter().map(|step| step.place.point).collect()
+}
+
+#[test]
+fn a_segment_is_followed_from_the_program_to_the_reader() {
+    let journeys = joined(&[
+        tcp(0, Point::Send, 1, "", 1000, 100),
+        tcp(10, Point::Queue, 1, "eth0", 1000, 100),
+        tcp(13, Point::Xmit, 1, "eth0", 1000, 100),
+        tcp(20, Point::Receive, 2, "eth0", 1000, 100),
+        tcp(28, Point::Tcp, 2, "", 1000, 100),
+        tcp(30, Point::Ready, 2, "", 1100, 0),
+        tcp(60, Point::Copied, 2, "", 1000, 100),
+    ]);
+    let all = [Point::Send, Point::Queue, Point::Xmit, Point::Receive, Point::Tcp, Point::Ready, Point::Copied];
+    assert_eq!(journeys.len(), 1);
+    assert_eq!(points(&journeys[0]), all);
+    assert_eq!((journeys[0].duration_ns(), journeys[0].len), (60_000, 100));
+}
+
+#[test]
+fn a_syn_does_not_wait_for_the_reader_of_what_follows() {
+    let journeys = joined(&[
+        Sighting { flags: SYN, ..tcp(0, Point::Queue, 1, "eth0", 999, 0) },
+        Sighting { flags: SYN, ..tcp(5, Point::Receive, 2, "eth0", 999, 0) },
+        tcp(5000, Point::Ready, 2, "", 1100, 0),
+    ]);
+    assert_eq!(points(&journeys[0]), [Point::Queue, Point::Receive]);
+}
+
+#[test]
+fn segments_that_are_cut_and_joined_on_the_way_are_the_same_bytes() {
+    let mut all = vec![tcp(0, Point::Queue, 1, "eth0", u32::MAX - 1000, 3000)];
+    all.extend(
+        (0..3).map(|n| tcp(5 + n, Point::Xmit, 1, "eth0", (u32::MAX - 1000).wrapping_add(n as u32 * 1000), 1000)),
+    );
+    all.push(tcp(20, Point::Receive, 2, "eth0", u32::MAX - 1000, 2000));
+    all.push(tcp(21, Point::Receive, 2, "eth0", (u32::MAX - 1000).wrapping_add(2000), 1000));
+    let journeys = joined(&all);
+    assert_eq!(journeys.len(), 1);
+    // The last byte went in the third part, and arrived in the second.
+    assert_eq!(journeys[0].steps.iter().map(|s| s.time_ns).collect::<Vec<_>>(), [0, 7000, 21_000]);
+}
+
+#[test]
+fn a_drop_is_joined_with_the_retransmission() {
+    let drop = Sighting { reason: 64, ..tcp(11, Point::Drop, 1, "eth0", 1000, 100) };
+    let journeys = joined(&[
+        tcp(10, Point::Queue, 1, "eth0", 1000, 100),
+        drop,
+        tcp(19_811, Point::Queue, 1, "eth0", 1000, 100),
+        tcp(19_812, Point::Xmit, 1, "eth0", 1000, 100),
+        tcp(19_815, Point::Receive, 2, "eth0", 1000, 100),
+    ]);
+    assert_eq!(journeys.len(), 2);
+    let dropped = journeys[0].dropped.as_ref().unwrap();
+    assert_eq!((dropped.reason, dropped.resent_after_ns), (64, Some(19_800_000)));
+    assert_eq!(points(&journeys[0]), [Point::Queue]);
+    assert_eq!((points(&journeys[1]), journeys[1].attempt), (vec![Point::Queue, Point::Xmit, Point::Receive], 2));
+    let mut summary = Summary::default();
+    journeys.iter().for_each(|j| summary.add(j));
+    let [((place, before, reason), drops)] = summary.drops()[..] else { panic!("{:?}", summary.drops()) };
+    assert_eq!((place.device.as_str(), before.as_ref().unwrap().point, *reason), ("eth0", Point::Queue, 64));
+    assert_eq!((drops.packets, drops.resent_after.quantile(0.5)), (1, 19_800_000));
+}
+
+#[test]
+fn what_is_lost_unseen_does_not_take_the_arrival_of_its_retransmission() {
+    let journeys = joined(&[
+        tcp(10, Point::Queue, 1, "eth0", 1000, 100),
+        tcp(200_010, Point::Queue, 1, "eth0", 1000, 100),
+        tcp(200_020, Point::Receive, 2, "eth0", 1000, 100),
+    ]);
+    assert_eq!(journeys.iter().map(|j| j.steps.len()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(journeys[1].duration_ns(), 10_000);
+}
+
+#[test]
+fn both_arrive_if_it_was_sent_again_for_nothing() {
+    let journeys = joined(&[
+        tcp(0, Point::Queue, 1, "eth0", 1000, 100),
+        tcp(100, Point::Queue, 1, "eth0", 1000, 100),
+        tcp(150, Point::Receive, 2, "eth0", 1000, 100),
+        tcp(160, Point::Receive, 2, "eth0", 1000, 100),
+    ]);
+    assert_eq!(journeys.iter().map(Journey::duration_ns).collect::<Vec<_>>(), [150_000, 60_000]);
+}
+
+#[test]
+fn other_addresses_do_not_hide_the_same_bytes() {
+    let other = Route { source: [10, 9, 9, 9].into(), destination_port: 8080, ..route(TCP) };
+    let syn = |s: Sighting| Sighting { flags: SYN, ..s };
+    let mut joiner = Joiner::new(Settings::default());
+    let all = [
+        syn(tcp(0, Point::Queue, 1, "eth0", 77, 0)),
+        syn(tcp(5, Point::Receive, 2, "a", 77, 0)),
+        Sighting { route: other, ..syn(tcp(9, Point::Queue, 2, "b", 77, 0)) },
+        Sighting { route: other, ..syn(tcp(12, Point::Receive, 3, "eth0", 77, 0)) },
+        tcp(20, Point::Queue, 1, "eth0", 78, 10),
+        Sighting { route: other, ..tcp(29, Point::Queue, 2, "b", 78, 10) },
+    ];
+    all.iter().for_each(|s| joiner.add(s));
+    let journeys = joiner.finish();
+    assert_eq!(joiner.counts().translated, 1);
+    assert_eq!(journeys.iter().map(|j| j.steps.len()).collect::<Vec<_>>(), [4, 2]);
+    assert_eq!(journeys[0].steps[3].route, other);
+}
+
+#[test]
+fn equal_datagrams_to_others_are_not_joined() {
+    let other = Route { source: [10, 9, 9, 9].into(), destination: [10, 8, 8, 8].into(), ..route(UDP) };
+    let journeys = joined(&[
+        udp(0, Point::Queue, 1, 5),
+        Sighting { route: Route { source_port: 1, destination_port: 2, ..other }, ..udp(5, Point::Queue, 1, 5) },
+    ]);
+    assert_eq!(journeys.len(), 2);
+}
+
+#[test]
+fn equal_datagrams_keep_their_order_and_a_lost_one_does_not_shift_the_others() {
+    let mut all = Vec::new();
+    for n in 0..10 {
+        all.push(udp(n * 1000, Point::Queue, 1, 5));
+        if n != 4 {
+            all.push(udp(n * 1000 + 40, Point::Receive, 2, 5));
+        }
+    }
+    let journeys = joined(&all);
+    let times: Vec<u64> = journeys.iter().map(Journey::duration_ns).collect();
+    assert_eq!(times, [40_000, 40_000, 40_000, 40_000, 0, 40_000, 40_000, 40_000, 40_000, 40_000]);
+}
+
+#[test]
+fn acknowledgements_are_counted_and_have_no_journey() {
+    let mut joiner = Joiner::new(Settings::default());
+    joiner.add(&tcp(0, Point::Queue, 1, "eth0", 1, 0));
+    assert_eq!((joiner.finish(), joiner.counts().without_payload), (vec![], 1));
+}
+
+#[test]
+fn memory_is_bounded_and_what_does_not_fit_is_counted() {
+    let mut joiner = Joiner::new(Settings { kept: 10, ..Settings::default() });
+    for n in 0..25 {
+        joiner.add(&tcp(n, Point::Queue, 1, "eth0", 1000 * n as u32, 1000));
+    }
+    assert_eq!(joiner.counts().too_many, 15);
+    assert_eq!(joiner.finish().len(), 10);
+    joiner.add(&tcp(99, Point::Queue, 1, "eth0", 5, 5));
+    assert_eq!(joiner.finish().len(), 1);
+}
+
+#[test]
+fn each_packet_is_told_once_while_it_goes_on() {
+    for protocol in [TCP, UDP] {
+        let mut joiner = Joiner::new(Settings { linger_ns: 100_000_000, ..Settings::default() });
+        let mut journeys = Vec::new();
+        for n in 0..200u64 {
+            let us = n * 10_000;
+            for (later, point, netns) in [(0, Point::Queue, 1), (50, Point::Receive, 2)] {
+                let s = tcp(us + later, point, netns, "eth0", 500 * n as u32, 500);
+                let s = if protocol == UDP { udp(us + later, point, netns, 9) } else { s };
+                joiner.add(&s);
+            }
+            journeys.extend(joiner.due());
+        }
+        assert!(journeys.len() >= 180, "{}", journeys.len());
+        journeys.extend(joiner.finish());
+        assert_eq!(journeys.len(), 200);
+        assert!(journeys.iter().all(|j| j.duration_ns() == 50_000));
+    }
+}
+
+proptest! {
+    /// Any cutting at any place of the way: each packet has one sighting per place, in the order of the way.
+    #[test]
+    fn any_cutting_gives_whole_journeys(
+        lens in prop::collection::vec(1u32..3000, 1..20),
+        cuts in prop::collection::vec(1u32..2000, 2..40),
+        first in any::<u32>(),
+    ) {
+        let total: u32 = lens.iter().sum();
+        let place = |from: u64, point, netns, device: &str, lens: &mut dyn Iterator<Item = u32>| {
+            let (mut at, mut all) = (0, Vec::new());
+            while at < total {
+                let len = lens.next().unwrap().min(total - at);
+                all.push(tcp(from + u64::from(at), point, netns, device, first.wrapping_add(at), len));
+                at += len;
+            }
+            all
+        };
+        let mut all = place(0, Point::Queue, 1, "eth0", &mut lens.iter().copied());
+        all.extend(place(200_000, Point::Xmit, 1, "eth0", &mut cuts.iter().copied().cycle()));
+        all.extend(place(400_000, Point::Receive, 2, "eth0", &mut cuts.iter().rev().copied().cycle()));
+        let journeys = joined(&all);
+        prop_assert_eq!(journeys.len(), lens.len());
+        for journey in journeys {
+            prop_assert_eq!(points(&journey), vec![Point::Queue, Point::Xmit, Point::Receive]);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A packet seen at one point of its way.
+
+use crate::listed::listed_enum;
+use serde::{Serialize, Serializer};
+use std::net::IpAddr;
+
+listed_enum! {
+    /// A point that a packet passes, in the order of its way.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Point {
+        /// A program gives bytes to TCP.
+        Send = 1,
+        /// Given to a device, before its queue.
+        Queue = 2,
+        /// Given to the driver of the device, after its queue.
+        Xmit = 3,
+        /// Came out of a device.
+        Receive = 4,
+        /// An established TCP connection takes the segment.
+        Tcp = 5,
+        /// The reader is told that there are bytes.
+        Ready = 6,
+        /// Copied to the reader.
+        Copied = 7,
+        /// Dropped by the kernel.
+        Drop = 8,
+        /// TCP has sent the segment again.
+        Resent = 9,
+    }
+}
+
+impl Point {
+    /// Its name in packet programs and output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Point::Send => "send",
+            Point::Queue => "queue",
+            Point::Xmit => "xmit",
+            Point::Receive => "receive",
+            Point::Tcp => "tcp",
+            Point::Ready => "ready",
+            Point::Copied => "copied",
+            Point::Drop => "drop",
+            Point::Resent => "resent",
+        }
+    }
+
+    /// Whether the packet itself is seen here; at the others, only its connection.
+    pub fn has_packet(self) -> bool {
+        !matches!(self, Point::Send | Point::Ready | Point::Resent)
+    }
+}
+
+impl Serialize for Point {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+/// The tunnel in which a packet is carried at a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tunnel {
+    /// None.
+    #[default]
+    None,
+    /// VXLAN (RFC 7348).
+    Vxlan,
+    /// Geneve (RFC 8926).
+    Geneve,
+    /// GRE (RFC 2784).
+    Gre,
+    /// IP in IP (RFC 2003, RFC 2473, RFC 4213).
+    Ipip,
+}
+
+/// Protocol numbers (IANA) that have an identity of their own.
+pub const TCP: u8 = 6;
+/// UDP.
+pub const UDP: u8 = 17;
+
+/// TCP flags (RFC 9293).
+pub const FIN: u8 = 1;
+/// SYN.
+pub const SYN: u8 = 2;
+
+/// Addresses, ports and protocol of a packet, in its direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Route {
+    /// Address of the sender.
+    pub source: IpAddr,
+    /// Address of the receiver.
+    pub destination: IpAddr,
+    /// Port of the sender; of ICMP the type.
+    pub source_port: u16,
+    /// Port of the receiver; of ICMP the code.
+    pub destination_port: u16,
+    /// Number of the protocol (IANA).
+    pub protocol: u8,
+}
+
+/// A packet at a point. In a tunnel, `route` and all that follows are of the inner packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sighting {
+    /// Unix ns.
+    pub time_ns: u64,
+    /// The point.
+    pub point: Point,
+    /// Inode of the network namespace.
+    pub netns: u32,
+    /// Number of the device in its namespace; 0 at points of a socket.
+    pub ifindex: u32,
+    /// Name of the device.
+    pub device: compact_str::CompactString,
+    /// The processor.
+    pub cpu: u16,
+    /// Who sends to whom.
+    pub route: Route,
+    /// TCP: sequence number of the first byte; ICMP echo: its number; a later fragment: its offset.
+    pub seq: u32,
+    /// Bytes of payload.
+    pub len: u32,
+    /// UDP: of the payload, 0 if the bytes were not at hand; ICMP echo and fragment: its id.
+    pub hash: u32,
+    /// Flags of TCP.
+    pub flags: u8,
+    /// The tunnel around the packet.
+    pub tunnel: Tunnel,
+    /// A later fragment, which has no ports.
+    pub fragment: bool,
+    /// Number of the reason of a drop; the kernel's names are given apart.
+    pub reason: u32,
+    /// Packets that wait in the device's queue; known at [`Point::Queue`].
+    pub queue_len: u32,
+}

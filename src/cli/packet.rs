@@ -1,0 +1,108 @@
+//! `wirespan packet FILE.yaml`: where packets went, and where they waited.
+
+use super::Format;
+use crate::packet::{duration, Names, Program, Report};
+use crate::stop_signal::StopSignal;
+use anyhow::{bail, Result};
+use clap::Args;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use wirespan_capture::packet::Packets;
+
+/// How often the ring is read, and the journeys are told.
+const DRAIN_EVERY: Duration = Duration::from_millis(5);
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+pub(crate) struct PacketArgs {
+    /// The program (YAML, see docs/packets.md)
+    #[arg(value_name = "FILE")]
+    program: PathBuf,
+    /// Only packets of this network namespace, beside those that the program names: a name of `ip netns`, a path, an
+    /// inode, or pid:N (repeatable)
+    #[arg(long, value_name = "NS", num_args = 1..)]
+    netns: Vec<String>,
+    /// How long; overrides the program's `for` (500ms, 10s, 2m)
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<String>,
+    /// Allow a program that selects every packet of this machine
+    #[arg(long)]
+    all_traffic: bool,
+    /// Form of the answer; json is JSON lines
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
+    let program = Program::read(&args.program)?;
+    let limit = args.time.as_deref().map_or(Ok(program.time), duration)?;
+    let options = program.options(&args.netns)?;
+    if options.filter.is_everything() && !args.all_traffic {
+        bail!(
+            "this program selects every packet of this machine: give it a `filter`, or --netns; --all-traffic if that \
+             is meant"
+        );
+    }
+    let mut names = Names::read();
+    program.netns(&args.netns)?.iter().for_each(|(inode, name)| names.call(*inode, name));
+    let mut stop = StopSignal::catch()?;
+    let began = Instant::now();
+    let mut packets = Packets::open(&options)?;
+    for (point, why) in packets.missing() {
+        eprintln!("wirespan: this kernel does not show packets at `{}`: {why}", point.as_str());
+    }
+    let ready = began.elapsed().as_millis();
+    eprintln!("wirespan: packets are seen (after {ready} ms); ends in {limit:?}, or with Ctrl-C");
+
+    let mut report = Report::new(&program.actions, args.format);
+    let started = Instant::now();
+    let (mut told, mut seen) = (started, Vec::new());
+    let mut out = String::new();
+    loop {
+        let at_limit = packets.counters().iter().any(|(name, n)| *name == "limited" && *n > 0);
+        let ends = stop.came() || started.elapsed() >= limit || at_limit;
+        while packets.drain(&mut seen) {}
+        let reason = |number| packets.reason(number);
+        for sighting in seen.drain(..) {
+            report.see(&sighting, &names, &reason, &mut out)?;
+        }
+        if ends || told.elapsed() >= TELL_EVERY {
+            report.due(&names, &reason, ends, &mut out)?;
+            told = Instant::now();
+        }
+        if ends {
+            report.end(started.elapsed(), &names, &reason, &mut out)?;
+        }
+        // A closed pipe is the reader's wish to end.
+        let written = std::io::stdout().write_all(out.as_bytes()).and_then(|()| std::io::stdout().flush());
+        out.clear();
+        if ends || written.is_err() {
+            break;
+        }
+        std::thread::sleep(DRAIN_EVERY);
+    }
+    say_losses(&packets, &report, options.at_most);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say_losses(packets: &Packets, report: &Report, at_most: u64) {
+    let counters = packets.counters();
+    let of = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
+    eprintln!("wirespan: {} sightings", of("taken"));
+    let said = [
+        ("lost", "of these found no room in the ring: sample with `one_flow_of`, or narrow the filter"),
+        ("unreadable", "packets had headers that end too early, or that are of no known kind"),
+        ("bad_records", "records were not understood"),
+    ];
+    for (name, what) in said.iter().filter(|(name, _)| of(name) > 0) {
+        eprintln!("wirespan: {} {what}", of(name));
+    }
+    if of("limited") > 0 {
+        eprintln!("wirespan: ended early, because `at_most` is {at_most}");
+    }
+    if report.not_kept() > 0 {
+        eprintln!("wirespan: {} sightings belong to no journey, because too many were under way", report.not_kept());
+    }
+}

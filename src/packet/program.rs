@@ -1,0 +1,290 @@
+//! Reads a packet program (YAML).
+
+use anyhow::{anyhow, bail, Context as _, Result};
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+use wirespan_capture::packet::{Filter, Net, PacketOptions};
+use wirespan_capture::targets::netns_inode;
+use wirespan_model::packet::Point;
+
+/// Records at most, unless the program says otherwise.
+const AT_MOST: u64 = 1_000_000;
+/// Room for the packets of some 100 ms at 200,000 sightings a second.
+const RING_BYTES: u32 = 16 << 20;
+
+/// What is done with the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Action {
+    /// A line for each packet at each point.
+    Record,
+    /// The way of each packet.
+    Journeys,
+    /// Packets and bytes at each place.
+    Count,
+    /// Time between places: p50, p99, jitter.
+    Latency,
+    /// Drops by place and reason, with retransmissions.
+    Drops,
+}
+
+/// A value, or a list of values.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Some1<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T: Clone> Some1<T> {
+    fn all(of: Option<&Self>) -> Vec<T> {
+        match of {
+            None => Vec::new(),
+            Some(Some1::One(one)) => vec![one.clone()],
+            Some(Some1::Many(many)) => many.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilterKeys {
+    netns: Option<Some1<String>>,
+    device: Option<Some1<String>>,
+    protocol: Option<String>,
+    address: Option<String>,
+    source: Option<String>,
+    destination: Option<String>,
+    port: Option<u16>,
+    source_port: Option<u16>,
+    destination_port: Option<u16>,
+    #[serde(default)]
+    tcp_flags: Vec<Flag>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Flag {
+    Fin = 1,
+    Syn = 2,
+    Rst = 4,
+    Psh = 8,
+    Ack = 16,
+    Urg = 32,
+    Ece = 64,
+    Cwr = 128,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Where {
+    Send,
+    Queue,
+    Xmit,
+    Receive,
+    Tcp,
+    Ready,
+    Copied,
+    Drop,
+    Resent,
+}
+
+impl From<Where> for Point {
+    fn from(at: Where) -> Self {
+        match at {
+            Where::Send => Point::Send,
+            Where::Queue => Point::Queue,
+            Where::Xmit => Point::Xmit,
+            Where::Receive => Point::Receive,
+            Where::Tcp => Point::Tcp,
+            Where::Ready => Point::Ready,
+            Where::Copied => Point::Copied,
+            Where::Drop => Point::Drop,
+            Where::Resent => Point::Resent,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    #[serde(default)]
+    filter: FilterKeys,
+    #[serde(rename = "where")]
+    points: Option<Vec<Where>>,
+    action: Option<Vec<Action>>,
+    #[serde(rename = "for")]
+    time: Option<String>,
+    at_most: Option<u64>,
+    one_flow_of: Option<u32>,
+}
+
+/// A packet program.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    keys: Keys,
+    /// What is done with the packets.
+    pub(crate) actions: Vec<Action>,
+    /// How long it runs.
+    pub(crate) time: Duration,
+}
+
+/// Reads `10s`, `500ms` or `2m`.
+pub(crate) fn duration(text: &str) -> Result<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        _ => bail!("`{text}` is no time: write 500ms, 10s or 2m"),
+    };
+    let number: u64 = number.parse().map_err(|_| anyhow!("`{text}` is no time: write 500ms, 10s or 2m"))?;
+    Ok(Duration::from_millis(number.saturating_mul(unit_ms)))
+}
+
+fn net(key: &str, text: Option<&String>) -> Result<Net> {
+    text.map_or(Ok(Net::default()), |text| Net::parse(text)).map_err(|e| anyhow!("filter.{key}: {e}"))
+}
+
+fn protocol(text: &str) -> Result<u8> {
+    Ok(match text {
+        "tcp" => 6,
+        "udp" => 17,
+        "icmp" => 1,
+        "icmpv6" => 58,
+        _ => text.parse().map_err(|_| {
+            anyhow!("filter.protocol: `{text}` is none of tcp, udp, icmp, icmpv6 or a number below 256")
+        })?,
+    })
+}
+
+/// The error in other words, with the nearest name and the line.
+fn explain(error: &serde_norway::Error) -> anyhow::Error {
+    let text = error.to_string();
+    let line = error.location().map_or(String::new(), |at| format!("line {}: ", at.line()));
+    let words: Vec<&str> = text.split('`').collect();
+    let kind = words.first().copied().unwrap_or_default();
+    let (Some(wrong), true) = (words.get(1), kind.contains("unknown field") || kind.contains("unknown variant")) else {
+        return anyhow!("{text}");
+    };
+    let what = if kind.contains("field") { "key" } else { "value" };
+    let known: Vec<&str> = words.iter().copied().skip(3).step_by(2).collect();
+    match known.iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name)).min() {
+        Some((distance, name)) if distance <= wrong.len().max(4) / 2 => {
+            anyhow!("{line}unknown {what} `{wrong}`; did you mean `{name}`?")
+        }
+        _ => anyhow!("{line}unknown {what} `{wrong}`; there are: {}", known.join(", ")),
+    }
+}
+
+impl Program {
+    /// Reads a file.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("packet program {}", path.display()))?;
+        Program::parse(&text).with_context(|| format!("packet program {}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        // An empty file is an empty program.
+        let keys: Option<Keys> = serde_norway::from_str(text).map_err(|e| explain(&e))?;
+        let keys = keys.unwrap_or_default();
+        let actions = keys.action.clone().unwrap_or_else(|| vec![Action::Latency, Action::Drops]);
+        if actions.is_empty() {
+            bail!("`action` is empty: there is nothing to do with the packets");
+        }
+        let time = keys.time.as_deref().map_or(Ok(Duration::from_secs(10)), duration).context("`for`")?;
+        let program = Program { keys, actions, time };
+        program.options(&[])?;
+        Ok(program)
+    }
+
+    /// What to load for it. The namespaces are those of the program and these.
+    pub(crate) fn options(&self, more_netns: &[String]) -> Result<PacketOptions> {
+        let keys = &self.keys.filter;
+        let flags = keys.tcp_flags.iter().fold(0, |all, flag| all | *flag as u8);
+        let filter = Filter {
+            source: net("source", keys.source.as_ref())?,
+            destination: net("destination", keys.destination.as_ref())?,
+            address: net("address", keys.address.as_ref())?,
+            source_port: keys.source_port.unwrap_or(0),
+            destination_port: keys.destination_port.unwrap_or(0),
+            port: keys.port.unwrap_or(0),
+            protocol: keys.protocol.as_deref().map_or(Ok(0), protocol)?,
+            tcp_flags: flags,
+            devices: Some1::all(keys.device.as_ref()),
+            netns: self.netns(more_netns)?.into_iter().map(|(inode, _)| inode).collect(),
+        };
+        let points = match &self.keys.points {
+            Some(points) if points.is_empty() => bail!("`where` is empty: packets are seen nowhere"),
+            Some(points) => points.iter().map(|at| Point::from(*at)).collect(),
+            None => Point::ALL.to_vec(),
+        };
+        let at_most = self.keys.at_most.unwrap_or(AT_MOST);
+        if at_most == 0 {
+            bail!("`at_most` is 0: no packet would be told");
+        }
+        let one_flow_of = self.keys.one_flow_of.unwrap_or(1);
+        Ok(PacketOptions { filter, points, one_flow_of, at_most, ring_bytes: RING_BYTES })
+    }
+
+    /// The chosen namespaces: inode and name.
+    pub(crate) fn netns(&self, more: &[String]) -> Result<Vec<(u32, String)>> {
+        let names = Some1::all(self.keys.filter.netns.as_ref());
+        let all = names.iter().chain(more);
+        all.map(|name| Ok((netns_inode(name).map_err(|e| anyhow!(e))?, name.clone()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_read_as_it_is_written() {
+        let text = "filter:\n  protocol: tcp\n  address: 10.0.0.0/8\n  port: 80\n  tcp_flags: [syn, rst]\n  \
+                    device: eth0\nwhere: [queue, xmit]\naction: [count]\nfor: 500ms\nat_most: 7\none_flow_of: 4\n";
+        let program = Program::parse(text).expect("valid");
+        assert_eq!((program.time, &program.actions[..]), (Duration::from_millis(500), &[Action::Count][..]));
+        let options = program.options(&[]).expect("valid");
+        assert_eq!(options.points, [Point::Queue, Point::Xmit]);
+        assert_eq!((options.at_most, options.one_flow_of), (7, 4));
+        let filter = options.filter;
+        assert_eq!((filter.protocol, filter.port, filter.tcp_flags, filter.devices), (6, 80, 6, vec!["eth0".into()]));
+        assert!(filter.address.has([10, 1, 2, 3].into()) && filter.source.is_any());
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let program = Program::parse("").expect("valid");
+        assert_eq!(program.actions, [Action::Latency, Action::Drops]);
+        let options = program.options(&[]).expect("valid");
+        assert!(options.filter.is_everything());
+        assert_eq!((options.points.len(), options.at_most), (Point::ALL.len(), AT_MOST));
+    }
+
+    #[test]
+    fn a_wrong_key_names_the_nearest_and_the_line() {
+        let wrong = |text| Program::parse(text).expect_err("wrong").to_string();
+        assert_eq!(wrong("for: 1s\nfliter: {}\n"), "line 2: unknown key `fliter`; did you mean `filter`?");
+        assert_eq!(
+            wrong("filter:\n  port: 1\n  adress: 10.0.0.1\n"),
+            "line 3: unknown key `adress`; did you mean `address`?"
+        );
+        assert_eq!(wrong("where:\n- queue\n- xmitt\n"), "line 3: unknown value `xmitt`; did you mean `xmit`?");
+        assert!(wrong("frobnicate: 1\n").contains("there are: filter, where, action, for"));
+    }
+
+    #[test]
+    fn a_wrong_value_is_an_error_that_names_its_key() {
+        let wrong = |text| format!("{:#}", Program::parse(text).expect_err("wrong"));
+        assert!(wrong("filter: {address: 10.0.0.0/99}").starts_with("filter.address: "));
+        assert!(wrong("filter: {protocol: tpc}").contains("none of tcp"));
+        assert!(wrong("for: soon").contains("500ms"));
+        assert!(wrong("filter: {port: 70000}").contains("port"));
+        assert!(wrong("where: []").contains("`where` is empty"));
+        assert!(wrong("action: []").contains("`action` is empty"));
+        assert!(wrong("at_most: 0").contains("`at_most` is 0"));
+    }
+}

@@ -1,0 +1,327 @@
+//! `wirespan packet`: packets between namespaces of the test, through bridges, tunnels and queues.
+
+use crate::harness::{can_trace, has, skip, wirespan, Running, WIRESPAN};
+use crate::spaces::Spaces;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Answers each message of 100 bytes on this address and port.
+const SERVER: &str = "
+import socket, sys
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+s = socket.create_server((sys.argv[1], int(sys.argv[2])), family=family)
+print('listening', file=sys.stderr, flush=True)
+while True:
+    c, _ = s.accept()
+    while c.recv(65536):
+        c.send(b'y' * 10)
+";
+
+/// Sends messages of 100 bytes one by one.
+const CLIENT: &str = "
+import socket, sys, time
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10)
+for n in range(int(sys.argv[3])):
+    s.sendall(b'x' * 100)
+    s.recv(100)
+    time.sleep(0.005)
+";
+
+/// Reads all that is sent.
+const SINK: &str = "
+import socket, sys
+s = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print('listening', file=sys.stderr, flush=True)
+while True:
+    c, _ = s.accept()
+    while c.recv(65536):
+        pass
+";
+
+/// Sends so many bytes at once.
+const SOURCE: &str = "
+import socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20)
+s.sendall(b'x' * int(sys.argv[3]))
+s.shutdown(socket.SHUT_WR)
+s.recv(1)
+";
+
+/// Sends datagrams of 60 bytes, each of which is answered.
+const PINGS: &str = "
+import socket, sys, threading, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(5)
+for n in range(int(sys.argv[3])):
+    s.sendto(b'z' * 60, (sys.argv[1], int(sys.argv[2])))
+    s.recv(100)
+    time.sleep(0.002)
+";
+
+const ECHO: &str = "
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], int(sys.argv[2])))
+print('listening', file=sys.stderr, flush=True)
+while True:
+    data, peer = s.recvfrom(100)
+    s.sendto(data, peer)
+";
+
+fn ready(test: &str) -> bool {
+    can_trace(test) && has(test, &["ip", "python3"])
+}
+
+/// Namespaces, or the reason why this machine has none such.
+fn made(test: &str, spaces: Result<Spaces, String>) -> Option<Spaces> {
+    spaces.map_err(|why| skip(test, &why)).ok()
+}
+
+fn python(spaces: &Spaces, space: usize, script: &str, args: &[&str]) -> Running {
+    let mut all = vec!["netns", "exec", spaces.name(space), "python3", "-c", script];
+    all.extend(args);
+    let mut running = Running::start("ip", &all);
+    running.wait_for("listening");
+    running
+}
+
+/// A bridge in namespace 2 with ports `a` and `b`, to 10.214.1.1 in namespace 0 and 10.214.1.2 in namespace 1.
+fn bridged(tag: &str) -> Result<Spaces, String> {
+    Spaces::new(
+        tag,
+        3,
+        &[
+            "-n {2} link add br0 type bridge",
+            "-n {2} link set br0 up",
+            "-n {2} link add a type veth peer name eth0 netns {0}",
+            "-n {2} link add b type veth peer name eth0 netns {1}",
+            "-n {2} link set a master br0 up",
+            "-n {2} link set b master br0 up",
+            "-n {0} addr add 10.214.1.1/24 dev eth0",
+            "-n {1} addr add 10.214.1.2/24 dev eth0",
+            "-n {0} addr add fd14::1/64 dev eth0 nodad",
+            "-n {1} addr add fd14::2/64 dev eth0 nodad",
+            "-n {0} link set eth0 up",
+            "-n {1} link set eth0 up",
+        ],
+    )
+}
+
+/// Runs a packet program while `work` runs. Returns its JSON lines and what it says on stderr.
+fn traced(spaces: &Spaces, chosen: &[usize], program: &str, work: impl FnOnce()) -> (Vec<Value>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file: PathBuf = folder.path().join("program.yaml");
+    std::fs::write(&file, program).unwrap();
+    let mut args = vec!["packet", file.to_str().unwrap(), "--format", "json", "--for", "60s", "--netns"];
+    args.extend(chosen.iter().map(|n| spaces.name(*n)));
+    let mut running = Running::start(WIRESPAN, &args);
+    let said = running.wait_for("packets are seen");
+    let stdout = running.0.stdout.take().unwrap();
+    let lines = std::thread::spawn(move || {
+        std::io::BufRead::lines(std::io::BufReader::new(stdout)).map(|l| l.unwrap()).collect::<Vec<_>>()
+    });
+    work();
+    running.signal(rustix::process::Signal::TERM);
+    let lines = lines.join().unwrap().iter().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(running.0.stderr.as_mut().unwrap(), &mut rest).unwrap();
+    assert!(running.0.wait().unwrap().success(), "{rest}");
+    (lines, said + &rest)
+}
+
+fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+/// The points of a journey, with their devices.
+fn way(journey: &Value) -> Vec<String> {
+    let steps = journey["steps"].as_array().unwrap().iter();
+    let name = |s: &Value| format!("{} {}", s["point"].as_str().unwrap(), s["device"].as_str().unwrap());
+    steps.map(|s| name(s).trim_end().to_owned()).collect()
+}
+
+/// Journeys of packets with so many bytes to this port.
+fn to_port(lines: &[Value], port: u16, len: u32) -> Vec<&Value> {
+    let journeys = of_kind(lines, "journey").into_iter();
+    journeys.filter(|j| j["route"]["destination_port"] == port && j["len"] == len).collect()
+}
+
+/// The points that this kernel has.
+fn seen_here<'a>(said: &str, points: &[&'a str]) -> Vec<&'a str> {
+    let missing = |p: &&&str| !said.contains(&format!("at `{}`", p.split(' ').next().unwrap()));
+    points.iter().filter(missing).copied().collect()
+}
+
+#[test]
+fn a_segment_is_followed_through_a_bridge_from_the_program_to_the_reader() {
+    let test = "a_segment_is_followed_through_a_bridge_from_the_program_to_the_reader";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, bridged("pb")) else { return };
+    for (address, port) in [("10.214.1.2", "7001"), ("fd14::2", "7002")] {
+        let _server = python(&spaces, 1, SERVER, &[address, port]);
+        let program = "filter: {protocol: tcp}\naction: [journeys, latency, count]\n";
+        let (lines, said) = traced(&spaces, &[0, 1, 2], program, || {
+            spaces.inside(0, &["python3", "-c", CLIENT, address, port, "50"]).unwrap();
+        });
+        let all = [
+            "send",
+            "queue eth0",
+            "xmit eth0",
+            "receive a",
+            "queue b",
+            "xmit b",
+            "receive eth0",
+            "tcp",
+            "ready",
+            "copied",
+        ];
+        let all = seen_here(&said, &all);
+        let journeys = to_port(&lines, port.parse().unwrap(), 100);
+        assert_eq!(journeys.len(), 50, "{said}");
+        for journey in &journeys {
+            let times: Vec<u64> =
+                journey["steps"].as_array().unwrap().iter().map(|s| s["time_ns"].as_u64().unwrap()).collect();
+            assert!(times.is_sorted(), "{journey}");
+            let way = way(journey);
+            // The reader may run on another processor before it is told.
+            let without = |way: &[String]| way.iter().filter(|w| *w != "ready").cloned().collect::<Vec<_>>();
+            let expected: Vec<String> = all.iter().map(|s| (*s).to_string()).collect();
+            assert_eq!(without(&way), without(&expected), "{address}");
+        }
+        assert!(of_kind(&lines, "count").len() >= 9 && of_kind(&lines, "latency").len() >= 8);
+        assert!(of_kind(&lines, "total")[0]["times"]["packets"].as_u64().unwrap() >= 100);
+    }
+}
+
+#[test]
+fn packets_of_other_namespaces_and_flows_are_not_told() {
+    let test = "packets_of_other_namespaces_and_flows_are_not_told";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, bridged("po")) else { return };
+    let _chosen = python(&spaces, 1, SERVER, &["10.214.1.2", "7003"]);
+    let _other = python(&spaces, 1, SERVER, &["10.214.1.2", "7004"]);
+    let program = "filter: {protocol: tcp, port: 7003, device: eth0}\naction: [record]\n";
+    let (lines, said) = traced(&spaces, &[0], program, || {
+        for port in ["7003", "7004"] {
+            spaces.inside(0, &["python3", "-c", CLIENT, "10.214.1.2", port, "10"]).unwrap();
+        }
+    });
+    let packets = of_kind(&lines, "packet");
+    assert!(packets.len() > 60, "{} {said}", packets.len());
+    for packet in packets {
+        let route = &packet["route"];
+        assert!(route["source_port"] == 7003 || route["destination_port"] == 7003, "{packet}");
+        assert_eq!(packet["netns_name"], spaces.name(0), "{packet}");
+    }
+}
+
+#[test]
+fn a_drop_in_a_queue_is_told_with_its_reason_and_its_retransmission() {
+    let test = "a_drop_in_a_queue_is_told_with_its_reason_and_its_retransmission";
+    if !ready(test) || !has(test, &["tc"]) {
+        return;
+    }
+    let Some(spaces) = made(test, bridged("pd")) else { return };
+    let slow = "tc qdisc add dev b root tbf rate 20mbit burst 5kb limit 20kb";
+    let slow: Vec<&str> = slow.split(' ').collect();
+    if let Err(why) = spaces.inside(2, &slow) {
+        return skip(test, &why);
+    }
+    let _sink = python(&spaces, 1, SINK, &["10.214.1.2", "7005"]);
+    let program = "filter: {protocol: tcp, port: 7005}\naction: [journeys, drops]\n";
+    let (lines, said) = traced(&spaces, &[0, 1, 2], program, || {
+        spaces.inside(0, &["python3", "-c", SOURCE, "10.214.1.2", "7005", "1000000"]).unwrap();
+    });
+    let drops = of_kind(&lines, "drops");
+    let at_b = drops.iter().filter(|d| d["place"]["device"] == "b" && d["place"]["point"] == "drop");
+    let (packets, resent) = at_b.fold((0, 0), |(packets, resent), d| {
+        assert_eq!(d["reason"], "QDISC_DROP", "{d}");
+        assert_eq!((&d["after"]["point"], &d["after"]["device"]), (&"queue".into(), &"b".into()), "{d}");
+        (packets + d["packets"].as_u64().unwrap(), resent + d["resent"]["packets"].as_u64().unwrap())
+    });
+    assert!(packets > 0 && resent > 0, "{drops:?} {said}");
+    // All bytes arrived, so what was dropped was sent again.
+    assert_eq!(packets, resent, "{drops:?} {said}");
+    let journeys = of_kind(&lines, "journey");
+    assert!(journeys.iter().any(|j| j["attempt"] == 2 && way(j).contains(&"receive eth0".to_string())));
+    assert!(journeys.iter().any(|j| j["dropped"]["resent_after_ns"].as_u64().is_some_and(|ns| ns > 0)));
+}
+
+#[test]
+fn a_datagram_is_followed_through_a_tunnel() {
+    let test = "a_datagram_is_followed_through_a_tunnel";
+    if !ready(test) {
+        return;
+    }
+    let spaces = Spaces::new(
+        "pv",
+        2,
+        &[
+            "-n {0} link add u0 type veth peer name u0 netns {1}",
+            "-n {0} addr add 10.215.1.1/24 dev u0",
+            "-n {1} addr add 10.215.1.2/24 dev u0",
+            "-n {0} link set u0 up",
+            "-n {1} link set u0 up",
+            "-n {0} link add vx type vxlan id 7 local 10.215.1.1 remote 10.215.1.2 dstport 4789 dev u0",
+            "-n {1} link add vx type vxlan id 7 local 10.215.1.2 remote 10.215.1.1 dstport 4789 dev u0",
+            "-n {0} addr add 10.216.1.1/24 dev vx",
+            "-n {1} addr add 10.216.1.2/24 dev vx",
+            "-n {0} link set vx up",
+            "-n {1} link set vx up",
+        ],
+    );
+    let Some(spaces) = made(test, spaces) else { return };
+    let _echo = python(&spaces, 1, ECHO, &["10.216.1.2", "7006"]);
+    let program = "filter: {protocol: udp, port: 7006}\naction: [journeys]\n";
+    let (lines, said) = traced(&spaces, &[0, 1], program, || {
+        spaces.inside(0, &["python3", "-c", PINGS, "10.216.1.2", "7006", "100"]).unwrap();
+    });
+    let journeys = to_port(&lines, 7006, 60);
+    assert_eq!(journeys.len(), 100, "{said}");
+    for journey in journeys {
+        // The kernel has no tracepoint where it copies a short datagram to its reader.
+        let all = ["queue vx", "xmit vx", "queue u0", "xmit u0", "receive u0", "receive vx"].map(str::to_owned);
+        assert_eq!(way(journey), all);
+        let tunnels: Vec<_> = journey["steps"].as_array().unwrap().iter().map(|s| s["tunnel"].clone()).collect();
+        let expected = ["none", "none", "vxlan", "vxlan", "vxlan", "none"];
+        assert_eq!(tunnels, expected.map(Value::from));
+    }
+}
+
+#[test]
+fn address_translation_does_not_end_a_journey() {
+    let test = "address_translation_does_not_end_a_journey";
+    if !ready(test) || !has(test, &["nft", "sysctl"]) {
+        return;
+    }
+    let Some(spaces) = made(test, Spaces::behind_nat("pn")) else { return };
+    let _server = python(&spaces, 2, SERVER, &["10.213.2.2", "80"]);
+    let program = "filter: {protocol: tcp}\naction: [journeys]\n";
+    let (lines, said) = traced(&spaces, &[0, 1, 2], program, || {
+        spaces.inside(0, &["python3", "-c", CLIENT, "10.213.1.1", "8080", "50"]).unwrap();
+    });
+    let journeys = to_port(&lines, 8080, 100);
+    assert_eq!(journeys.len(), 50, "{said}");
+    for journey in journeys {
+        let last = journey["steps"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["point"], &last["route"]["destination"]), (&"copied".into(), &"10.213.2.2".into()), "{last}");
+        assert_eq!(last["route"]["source"], "10.213.2.1");
+    }
+}
+
+#[test]
+fn a_program_that_selects_everything_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.yaml");
+    std::fs::write(&file, "action: [count]\n").unwrap();
+    let done = wirespan(&["packet", file.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("--all-traffic"), "{done:?}");
+    std::fs::write(&file, "filter: {prot: tcp}\n").unwrap();
+    let done = wirespan(&["packet", file.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&done.stderr).contains("line 1: unknown key `prot`"), "{done:?}");
+}
