@@ -11,6 +11,7 @@ mod config;
 mod counters;
 mod descriptors;
 mod flows;
+mod lockdown;
 mod memory;
 mod otlp_receiver;
 mod packet;

@@ -5,6 +5,7 @@ use crate::claims::{self, Claim};
 use crate::config::{capture_options, export_config, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
+use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
@@ -13,7 +14,7 @@ use anyhow::{bail, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wirespan_capture::Targets;
+use wirespan_capture::{privilege, Targets};
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
 
@@ -53,6 +54,7 @@ pub(crate) struct Session {
 impl Session {
     /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
     pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
+        privilege::keep_what_tracing_uses(config.capture.attach_java);
         let Request { mode, targets, described, outputs, map_file, link, ui } = request;
         let mut to: Vec<String> = link.iter().map(|link| link.server().to_string()).collect();
         to.extend(export_config(outputs, config)?.map(|export| export.url));
@@ -72,11 +74,17 @@ impl Session {
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));
         let about = About { mode, targets: described, notes, housekeeping: config.traces.housekeeping };
         let view = match (ui, &store) {
-            (Some(ui), Some(store)) => serve(ui, config, Arc::clone(store), Arc::clone(&counters), about)?,
+            (Some(ui), Some(store)) => {
+                let (store, counters) = (Arc::clone(store), Arc::clone(&counters));
+                without_privileges(|| serve(ui, config, store, counters, about))?
+            }
             _ => None,
         };
         // Who looks at spans here has SDKs send theirs here, too.
-        let otlp = ui.is_some().then(|| Otlp::start(&config.serve, &Slots::of_this_process(), agent.sink()));
+        let otlp = ui.is_some().then(|| {
+            let sink = agent.sink();
+            without_privileges(|| Otlp::start(&config.serve, &Slots::of_this_process(), sink))
+        });
         if let Some(otlp) = &otlp {
             otlp.announce();
         }

@@ -36,6 +36,8 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     crate::descriptors::raise_limit();
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
+    // Before any thread begins: a thread starts with the capabilities of the one that starts it.
+    wirespan_capture::privilege::keep_what_tracing_uses(config.capture.attach_java);
     let targets = args.targets.resolve()?;
     let o = &args.outputs;
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
@@ -53,6 +55,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
         ui: None,
     };
     let session = Session::open(request, &config)?;
+    crate::lockdown::close();
     eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe());
     session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)

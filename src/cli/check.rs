@@ -5,7 +5,7 @@ use crate::config::{capture_options, Config};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
-use wirespan_capture::{Capture, Targets};
+use wirespan_capture::{privilege, Capture, CaptureError, Targets};
 
 #[derive(Args)]
 pub(crate) struct CheckArgs {
@@ -22,7 +22,10 @@ pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
         propagate_options: true,
         ..capture_options(config)?
     };
-    let capture = Capture::open(&options, &Targets::default())?;
+    let capture = match Capture::open(&options, &Targets::default()) {
+        Err(CaptureError::Privilege) => return Ok(without_privileges(args.format)),
+        capture => capture?,
+    };
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy();
     let machine = uname.machine().to_string_lossy();
@@ -51,4 +54,32 @@ pub(crate) fn check(args: CheckArgs, config: &Config) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The answer to a user who may not trace: each capability that is missing, and what it costs.
+fn without_privileges(format: Format) -> ExitCode {
+    let missing = privilege::missing();
+    let error = CaptureError::Privilege.to_string();
+    match format {
+        Format::Json => {
+            let rows = missing.iter().map(
+                |p| serde_json::json!({"capability": p.name, "used": p.used, "lost": p.lost, "required": p.required}),
+            );
+            let document = serde_json::json!({
+                "wirespan.version": env!("CARGO_PKG_VERSION"),
+                "error": error,
+                "missing": rows.collect::<Vec<_>>(),
+            });
+            println!("{document:#}");
+        }
+        Format::Text => {
+            println!("{error}\n");
+            let width = missing.iter().map(|p| p.name.len()).max().unwrap_or(0);
+            for p in missing {
+                println!("  NO   {:width$}  {}", p.name, p.used);
+                println!("       {:width$}  lost: {}", "", p.lost);
+            }
+        }
+    }
+    ExitCode::FAILURE
 }

@@ -1,25 +1,27 @@
-//! `__gate FIFO CMD…`: a new process that waits until it is traced, then becomes the command. So the command is traced
+//! `__gate PIPE CMD…`: a new process that waits until it is traced, then becomes the command. So the command is traced
 //! from its first instruction.
 
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
+use rustix::io::{fcntl_setfd, FdFlags};
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 #[derive(Args)]
 pub(crate) struct GateArgs {
-    /// A pipe: one byte in it means go on, end of file means give up
-    fifo: PathBuf,
+    /// Descriptor of a pipe: one byte in it means go on, end of file means give up
+    pipe: RawFd,
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
 }
 
 pub(crate) fn gate(args: &GateArgs) -> Result<ExitCode> {
     let mut word = [0; 1];
-    let mut gate = std::fs::File::open(&args.fifo).context("the gate")?;
+    let mut gate = inherited(args.pipe);
     if gate.read(&mut word)? == 0 {
         bail!("not traced, so not started");
     }
@@ -29,6 +31,14 @@ pub(crate) fn gate(args: &GateArgs) -> Result<ExitCode> {
     eprintln!("wirespan: {}: {error}", program.to_string_lossy());
     // The codes of shells: 127 for a command that does not exist, 126 for a command that cannot be run.
     Ok(ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+/// The end of the pipe that was passed to this process. Closed when dropped, so that the command does not have it.
+#[allow(unsafe_code)]
+fn inherited(pipe: RawFd) -> std::fs::File {
+    // SAFETY: nothing else in this process uses the descriptor: `Gated::start` opened it for this purpose, and a wrong
+    // number only makes the read fail.
+    unsafe { std::fs::File::from_raw_fd(pipe) }
 }
 
 /// The file that `execvp` would find.
@@ -52,34 +62,16 @@ pub(crate) struct Gated {
 impl Gated {
     /// Starts the command up to the gate.
     pub(crate) fn start(command: &[OsString], stdout: Stdio) -> Result<Self> {
-        use std::os::fd::AsRawFd as _;
         let (gate, word) = std::io::pipe()?;
-        // The child opens its end through our descriptor table, so that it inherits nothing.
-        let path = format!("/proc/{}/fd/{}", std::process::id(), gate.as_raw_fd());
+        // The child may not look into our descriptor table if it has fewer capabilities: it inherits its end.
+        fcntl_setfd(&gate, FdFlags::empty())?;
+        let pipe = gate.as_raw_fd().to_string();
         let child = crate::memory::spared(|| {
-            Command::new("/proc/self/exe").arg("__gate").arg(path).arg("--").args(command).stdout(stdout).spawn()
+            Command::new("/proc/self/exe").arg("__gate").arg(pipe).arg("--").args(command).stdout(stdout).spawn()
         });
+        drop(gate);
         let child = child.context("starting the command")?;
-        Self::wait_for_open(&child, gate);
         Ok(Gated { child, program: command.first().and_then(|name| program(name)), word })
-    }
-
-    /// Keeps this process's reading end open until the child has opened it.
-    fn wait_for_open(child: &Child, gate: std::io::PipeReader) {
-        use std::os::fd::AsRawFd as _;
-        let ours = std::fs::read_link(format!("/proc/self/fd/{}", gate.as_raw_fd()));
-        for _ in 0..500 {
-            let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).is_ok_and(|dir| {
-                dir.flatten().any(|fd| match (std::fs::read_link(fd.path()), &ours) {
-                    (Ok(theirs), Ok(ours)) => theirs == *ours,
-                    _ => false,
-                })
-            });
-            if open {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
     }
 
     /// The file that the process will execute, as far as that is known.

@@ -64,6 +64,8 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     let gated = Gated::start(&args.command, Stdio::inherit())?;
     session.add_pid(gated.child.id(), gated.program())?;
     let mut child = gated.open()?;
+    // The command runs already, so that it does not inherit the filter.
+    crate::lockdown::close();
 
     let code = wait(&mut child, &mut signals, &session)?;
     let ended = session.close()?;

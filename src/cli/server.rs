@@ -32,9 +32,11 @@ pub(crate) fn server(args: ServerArgs, mut config: Config) -> Result<ExitCode> {
     if !listen.ip().is_loopback() && args.token.is_empty() {
         eprintln!("wirespan: {listen} is open to the network and takes spans from anyone: set a secret with --token");
     }
+    wirespan_capture::privilege::keep_what_serving_uses();
     let mut stop = StopSignal::catch()?;
     args.ui.apply(&mut config.serve);
     let server = Server::start(listen, &args.token, &args.outputs, &config)?;
+    crate::lockdown::close();
     server.announce();
     if !stop.wait(args.seconds, || server.run_due()) {
         bail!("a thread panicked while it held the pipeline");

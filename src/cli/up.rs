@@ -43,6 +43,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
         ui: Some(&args.ui),
     };
     let session = Session::open(request, &config)?;
+    crate::lockdown::close();
     let ui = session.view().map(|view| format!(", UI on {}", view.url())).unwrap_or_default();
     eprintln!("wirespan: tracing {}{ui}; Ctrl-C ends", args.targets.describe());
     session.run_until(&mut stop, args.seconds)?;

@@ -24,6 +24,7 @@ mod otlp;
 mod packets;
 mod patience;
 mod plugin;
+mod privileges;
 mod propagate;
 mod propagate_option;
 mod service_graph;

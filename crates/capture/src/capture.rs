@@ -8,6 +8,7 @@ use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Lo
 use crate::object::WirespanSkel;
 use crate::on_demand::{self, OnDemand};
 use crate::preemption::Preemption;
+use crate::privilege;
 use crate::ring::Ring;
 use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
@@ -53,7 +54,7 @@ pub struct Capture {
 impl Capture {
     /// Loads and attaches the programs. The targets are traced when it returns.
     pub fn open(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
-        if !rustix::process::geteuid().is_root() {
+        if privilege::missing().iter().any(|p| p.required) {
             return Err(CaptureError::Privilege);
         }
         if options.payload_bytes > MAX_PAYLOAD_BYTES || !options.ring_bytes.is_power_of_two() {
@@ -71,8 +72,10 @@ impl Capture {
         let mut wanted = features::wanted(rung, has);
         let asked = |p: &Program| source::is_asked(p, options);
         wanted.retain(|p| asked(p));
+        let networks = privilege::may_change_networks();
+        wanted.retain(|p| networks || !p.is_cgroup());
         let propagates = options.propagate != Propagate::Off || options.propagate_options;
-        if propagates && rung == MessageRung::SocketTracepoints {
+        if propagates && networks && rung == MessageRung::SocketTracepoints {
             wanted.extend(inject::programs(options.propagate, options.propagate_options));
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
@@ -83,7 +86,9 @@ impl Capture {
         let mut ring =
             Ring::open(&skel.maps.events).map_err(|e| bpf("mapping the ring buffer")(libbpf_rs::Error::from(e)))?;
         let mut links = Vec::new();
-        let sockets = skel.maps.inject_sockets.as_fd().as_raw_fd();
+        // The map is made only if a program uses it.
+        let injects = programs.iter().any(|p| p.name.starts_with(inject::USES_SOCKET_MAP));
+        let sockets = if injects { skel.maps.inject_sockets.as_fd().as_raw_fd() } else { -1 };
         let mut injection = Vec::new();
         for last in [false, true] {
             for program in skel.object_mut().progs_mut() {
@@ -112,7 +117,7 @@ impl Capture {
                     links.push(program.attach().map_err(bpf("attaching a kernel program"))?);
                 }
             }
-            if !last && propagates {
+            if !last && propagates && networks {
                 let names: Vec<_> = programs.iter().map(|p| p.name).collect();
                 if options.propagate != Propagate::Off {
                     injection.push(inject::start(&mut skel, options.propagate, &names, targets));
@@ -140,6 +145,7 @@ impl Capture {
         let mut features = features::table(rung, &names, &refused, has);
         features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
         features.extend(injection);
+        features.extend(privilege::features());
         if !with_reader.is_empty() {
             let pids = targets.processes();
             with_reader.iter().for_each(|source| source.adopt(&skel, &pids));

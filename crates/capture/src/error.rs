@@ -8,8 +8,9 @@ use std::sync::Mutex;
 pub enum CaptureError {
     /// The process is not root, and lacks the capabilities.
     #[error(
-        "tracing needs root, or the capabilities CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_RESOURCE: \
-         run it with sudo"
+        "tracing needs root, or at least the capabilities CAP_BPF and CAP_PERFMON; missing here: {}. Run it with sudo, \
+         or give them (docs/security.md)",
+        names()
     )]
     Privilege,
     /// The kernel describes its types nowhere.
@@ -50,6 +51,11 @@ pub enum CaptureError {
         /// The error.
         source: libbpf_rs::Error,
     },
+}
+
+fn names() -> String {
+    let names: Vec<_> = crate::privilege::missing().iter().map(|p| p.name).collect();
+    names.join(", ")
 }
 
 pub(crate) fn bpf(context: &'static str) -> impl FnOnce(libbpf_rs::Error) -> CaptureError {

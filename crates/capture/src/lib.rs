@@ -19,6 +19,7 @@ mod on_demand;
 mod options;
 pub mod packet;
 mod preemption;
+pub mod privilege;
 mod ring;
 mod runtime;
 mod source;

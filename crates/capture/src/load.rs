@@ -4,6 +4,7 @@
 use crate::clock;
 use crate::error::{bpf, clear_log, failed_program, reason, CaptureError};
 use crate::features::Program;
+use crate::inject::USES_SOCKET_MAP;
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::preemption::Preemption;
 use crate::source::{Source, SOURCES};
@@ -45,6 +46,10 @@ fn open(
     }
     let processors = libbpf_rs::num_possible_cpus().map_err(bpf("counting the processors"))?;
     skel.maps.scratches.set_max_entries(processors as u32).map_err(bpf("making room for records"))?;
+    if !load.iter().any(|p| p.name.starts_with(USES_SOCKET_MAP)) {
+        // The kernel makes a socket map only for a process that may change networks.
+        skel.maps.inject_sockets.set_autocreate(false).map_err(bpf("leaving out a table"))?;
+    }
     let left_out: Vec<_> = SOURCES.iter().flat_map(|source| source.left_out(load)).collect();
     let runs = SOURCES.iter().filter(|source| load.iter().any(|p| source.owns(p.name)));
     let run: Vec<_> = runs.flat_map(|source| source.run_by_user_space()).collect();

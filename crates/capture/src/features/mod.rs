@@ -7,6 +7,7 @@ mod program;
 
 pub use program::Program;
 
+use crate::privilege;
 use crate::source::SOURCES;
 
 use serde::Serialize;
@@ -93,6 +94,7 @@ pub fn table(
                     (true, _) => String::new(),
                     (_, Some(why)) => format!("the kernel refused it: {why}"),
                     _ if !has_type(&p.kernel_type()) && p.is_uprobe() => format!("needs uprobe_multi ({})", p.since),
+                    _ if p.is_cgroup() && !privilege::may_change_networks() => "needs CAP_NET_ADMIN".to_string(),
                     _ if !has_type(&p.kernel_type()) && p.is_cgroup() => {
                         format!("needs {} ({})", p.tracepoint, p.since)
                     }

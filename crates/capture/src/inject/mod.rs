@@ -18,6 +18,9 @@ use crate::wire::contract::{self, WS_INJECT_EVERY, WS_INJECT_FIRST, WS_INJECT_OF
 use libbpf_rs::{MapCore as _, MapFlags};
 use selftest::Expect;
 
+/// Begin of the names of the programs that use the map of sockets.
+pub(crate) const USES_SOCKET_MAP: &str = "inject_";
+
 const LOST: &str = "no trace context is put into requests";
 
 const fn program(name: &'static str, tracepoint: &'static str, since: &'static str) -> Program {
