@@ -114,3 +114,17 @@ fn hostile_names_stay_text_in_every_drawing() {
         assert!(!inside && !outside.contains("script") && outside.matches(';').count() == 1, "{line}");
     }
 }
+
+#[test]
+fn a_name_of_ten_kilobytes_is_cut_in_every_drawing() {
+    let long: &str = Box::leak("é".repeat(10_000).into_boxed_str());
+    let mut map = document(30, 2, Some(long));
+    map.edges.iter_mut().for_each(|e| e.protocol = long.into());
+    map.nodes.iter_mut().for_each(|n| n.name = long.into());
+    let diff_of = diff(&Diff::new(&document(1, 0, None), &map, &DiffLimits::default()), &map, &map);
+    for drawn in [text(&map), dot(&map), svg(&map), diff_of] {
+        let longest = drawn.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest < 4_000, "{longest} characters in a line");
+        assert!(drawn.contains("é…"), "it is said that something is missing");
+    }
+}

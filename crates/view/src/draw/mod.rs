@@ -60,9 +60,16 @@ pub(super) fn unit(edge: &MapEdge) -> &'static str {
     }
 }
 
-/// Writes control characters out: names come from the wire, and terminals obey control characters.
+/// Most characters of a label. One long name would make each row of a table as wide as itself.
+const LONGEST: usize = 500;
+
+/// Writes control characters out: names come from the wire, and terminals obey control characters. Cuts what is longer
+/// than any sensible name.
 fn plain(text: &str) -> String {
-    wirespan_model::plain::line(text).into_owned()
+    match text.char_indices().nth(LONGEST) {
+        None => wirespan_model::plain::line(text).into_owned(),
+        Some((end, _)) => format!("{}…", wirespan_model::plain::line(&text[..end])),
+    }
 }
 
 /// Requests, or connections if the protocol was not understood.
