@@ -16,7 +16,7 @@ use wirespan_capture::{Capture, Copy, Verdict};
 use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
-use wirespan_model::event::Actor;
+use wirespan_model::event::{Actor, ClockMark};
 use wirespan_model::{Event, Resource, Span};
 
 /// Pause between two looks into the ring. The shortest is for young processes, which wait for their names, and young
@@ -69,6 +69,7 @@ pub(crate) struct CaptureThread {
     nat: Option<Nat>,
     counters: Arc<Counters>,
     batch: Vec<Arc<Span>>,
+    clocks: Vec<ClockMark>,
     dropped: u64,
 }
 
@@ -93,6 +94,7 @@ impl CaptureThread {
             nat,
             counters,
             batch: Vec::with_capacity(BATCH),
+            clocks: Vec::new(),
             dropped: 0,
         }
     }
@@ -157,6 +159,7 @@ impl CaptureThread {
         self.publish();
         // The last batches wait for room in the queue: dropping them would gain nothing now.
         let _ = out.send(Batch::Wakes(self.enricher.host_id(), self.joiner.wakes()));
+        let _ = out.send(Batch::Clocks(std::mem::take(&mut self.clocks)));
         let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
     }
 
@@ -167,6 +170,9 @@ impl CaptureThread {
             if let Event::Task(task) = &event {
                 self.enricher.task_event(task);
                 young = true;
+            }
+            if let Event::Data(data) = &event {
+                self.clocks.extend(data.clock_mark());
             }
             let CaptureThread { joiner, batch, nat, .. } = self;
             joiner.event(event, &mut |span| keep(batch, nat, span));
@@ -199,6 +205,9 @@ impl CaptureThread {
         if !wakes.is_empty() {
             // If the queue is full, the spans are dropped, too, and counted.
             let _ = out.try_send(Batch::Wakes(self.enricher.host_id(), wakes));
+        }
+        if !self.clocks.is_empty() {
+            let _ = out.try_send(Batch::Clocks(std::mem::take(&mut self.clocks)));
         }
         if self.batch.is_empty() {
             let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports

@@ -42,6 +42,11 @@ impl Inference {
         wakes.iter().for_each(|wake| self.solver.wake(host_id, wake));
     }
 
+    /// Since when calls of this span's process wait for their cause.
+    pub(super) fn undecided_ns(&self, span: &Span) -> Option<u64> {
+        self.solver.undecided_ns(span)
+    }
+
     /// Wall time passed: some of the spans that wait may be due.
     pub(super) fn tick(&mut self, now: Instant) {
         self.solver.aim(now_ns());

@@ -1,10 +1,10 @@
-//! The way of a finished span, the same in agent and server: solve → stream → store, export, link.
+//! The way of a finished span, the same in agent and server: solve → explain → stream → store, export, link.
 //!
 //! ```text
-//! take ──▶ [without telemetry] ──▶ [inference] ──▶ hand_on ──┬─▶ metrics
-//!                                                            ├─▶ stream ──▶ OTLP file, collector   (whole traces)
-//!                                                            ├─▶ link ──▶ server
-//!                                                            └─▶ store
+//! take ──▶ [without telemetry] ──▶ [inference] ──▶ explain ──▶ hand_on ──┬─▶ metrics
+//!                                                                        ├─▶ stream ──▶ OTLP file, collector
+//!                                                                        ├─▶ link ──▶ server        (whole traces)
+//!                                                                        └─▶ store
 //! ```
 //!
 //! Causes are inferred once, where the spans were captured: see [`Causes`]. [`Pipeline::run_due`] is the only place
@@ -35,12 +35,13 @@ use std::time::{Duration, Instant};
 use stored::Failures;
 use telemetry::WithoutTelemetry;
 use traces::TraceOutputs;
-use wirespan_model::event::Wake;
+use wirespan_model::event::{ClockMark, Wake};
 use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::MetricsExporter;
 use wirespan_ship::SinkError;
 use wirespan_store::Store;
+use wirespan_trace::Explainer;
 use wirespan_view::MapFile;
 
 /// Batches that may wait for an agent's out thread.
@@ -68,6 +69,8 @@ pub(crate) struct Pipeline {
     without_telemetry: Option<WithoutTelemetry>,
     /// `None`: causes are decided before the spans come here.
     inference: Option<Inference>,
+    /// Waits for the calls of each request, to say where its time went.
+    explainer: Explainer,
     record: Option<Record>,
     store: Option<Arc<dyn Store>>,
     traces: Option<TraceOutputs>,
@@ -94,6 +97,7 @@ impl Pipeline {
         Ok(Pipeline {
             without_telemetry: (captures && !config.join.telemetry).then(WithoutTelemetry::default),
             inference: captures.then(|| Inference::new(solver_config(config))),
+            explainer: Explainer::default(),
             record: Record::open().filter(|_| captures),
             store,
             traces: TraceOutputs::open(args.otlp_file.as_deref(), export_config(args, config)?, stream_config(config))?,
@@ -135,6 +139,20 @@ impl Pipeline {
             Some(inference) => inference.take(batch),
             None => batch,
         };
+        self.explain(ready);
+    }
+
+    /// Takes where the clocks of threads stood.
+    pub(crate) fn take_clocks(&mut self, marks: &[ClockMark]) {
+        self.explainer.marks(marks);
+    }
+
+    /// Hands on spans whose cause is decided; requests whose calls may still come go later.
+    fn explain(&mut self, decided: Vec<Arc<Span>>) {
+        let mut ready = Vec::with_capacity(decided.len());
+        for span in decided {
+            self.explainer.push(span, &mut |s| ready.push(s));
+        }
         self.hand_on(ready);
     }
 
@@ -214,7 +232,7 @@ impl Pipeline {
         }
         if let Some(inference) = &mut self.inference {
             let solved = inference.run_due(waiting);
-            self.hand_on(solved);
+            self.explain(solved);
         }
         if self.published.is_none_or(|at| at.elapsed() >= PUBLISH_EVERY) {
             self.published = Some(Instant::now());
@@ -229,6 +247,10 @@ impl Pipeline {
         if let Some(inference) = &mut self.inference {
             inference.tick(self.ticked);
             delay_ns = inference.delay_ns();
+            let mut explained = Vec::new();
+            let undecided_ns = |span: &Span| inference.undecided_ns(span);
+            self.explainer.release(now_ns(), &undecided_ns, &mut |span| explained.push(span));
+            self.hand_on(explained);
         }
         if let Some(traces) = &mut self.traces {
             traces.tick(delay_ns);
@@ -263,8 +285,11 @@ impl Pipeline {
     pub(crate) fn finish(&mut self) {
         if let Some(inference) = &mut self.inference {
             let solved = inference.finish();
-            self.hand_on(solved);
+            self.explain(solved);
         }
+        let mut explained = Vec::new();
+        self.explainer.finish(&mut |span| explained.push(span));
+        self.hand_on(explained);
         if let Some(traces) = &mut self.traces {
             traces.finish();
         }

@@ -3,7 +3,7 @@
 use super::Pipeline;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
-use wirespan_model::event::Wake;
+use wirespan_model::event::{ClockMark, Wake};
 use wirespan_model::{Flow, Span};
 use wirespan_ship::SinkError;
 
@@ -16,6 +16,8 @@ pub(crate) enum Batch {
     Reported(Vec<Arc<Span>>, Sender<Result<(), SinkError>>),
     /// Which threads of this host were woken by which answers.
     Wakes(u64, Vec<Wake>),
+    /// Where the clocks of threads stood at their messages. They come before the spans of these messages.
+    Clocks(Vec<ClockMark>),
     /// Flows of a window.
     Flows(Vec<Flow>),
     /// Everything that the kernel had written was read, and no span was finished.
@@ -34,6 +36,7 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
             // Nobody waits any longer if the answer took too long.
             Ok(Batch::Reported(spans, answer)) => drop(answer.try_send(pipeline.offer(spans))),
             Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
+            Ok(Batch::Clocks(marks)) => pipeline.take_clocks(&marks),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),
             Err(RecvTimeoutError::Timeout) => {}

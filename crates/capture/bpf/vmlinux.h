@@ -300,6 +300,25 @@ struct thread_struct {
 };
 #endif
 
+struct sched_entity {
+	__u64 sum_exec_runtime;
+	__u64 prev_sum_exec_runtime;
+};
+
+struct sched_info {
+	unsigned long long run_delay;
+	unsigned long long last_arrival;
+};
+
+struct cfs_bandwidth {
+	__u64 throttled_time;
+};
+
+struct task_group {
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 #if defined(__TARGET_ARCH_x86)
@@ -319,6 +338,9 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct files_struct *files;
 	__u64 start_boottime;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	struct task_group *sched_task_group;
 };
 
 struct linux_binprm;

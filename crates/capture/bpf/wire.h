@@ -154,6 +154,13 @@ struct ws_tuple {
 	__u8 pad[2];
 };
 
+/* What the scheduler says of the thread that made a call: times since it began, each only grows. */
+struct ws_clocks {
+	__u64 on_cpu_ns;
+	__u64 queued_ns;  /* ready, and waiting for a processor */
+	__u64 limited_ns; /* its groups were held back by their CPU limits: on all processors together */
+};
+
 /* Followed by `payload_len` bytes. */
 struct ws_data {
 	__u8 kind;
@@ -173,6 +180,7 @@ struct ws_data {
 	__u64 cause;
 	struct ws_tuple tuple;
 	struct ws_actor actor;
+	struct ws_clocks clocks; /* at `exit_ns` */
 #ifdef WS_CHECKED_RECORDS
 	__u64 checksum; /* of the fields above and the first WS_CHECKED_PAYLOAD bytes of payload: src/checked.rs */
 #endif
@@ -454,10 +462,11 @@ _Static_assert(sizeof(struct ws_process_facts) == 4, "contract");
 _Static_assert(sizeof(struct ws_trust) == 4, "contract");
 _Static_assert(sizeof(struct ws_actor) == 48, "contract");
 _Static_assert(sizeof(struct ws_tuple) == 40, "contract");
+_Static_assert(sizeof(struct ws_clocks) == 24, "contract");
 #ifdef WS_CHECKED_RECORDS
-_Static_assert(sizeof(struct ws_data) == 160, "contract");
+_Static_assert(sizeof(struct ws_data) == 184, "contract");
 #else
-_Static_assert(sizeof(struct ws_data) == 152, "contract");
+_Static_assert(sizeof(struct ws_data) == 176, "contract");
 #endif
 _Static_assert(sizeof(struct ws_socket) == 152, "contract");
 _Static_assert(sizeof(struct ws_trouble) == 32, "contract");

@@ -43,6 +43,9 @@
 #include "tls/rust.h"
 #include "tls/message.h"
 
+/* Where the time of a thread goes. */
+#include "wait/clock.h"
+
 /* One call on one socket. */
 #include "message/locate.h"
 #include "message/redis.h"

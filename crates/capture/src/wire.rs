@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::broker::Delivers;
 use wirespan_model::event::{
-    exchange_socket, Actor, AliasKind, CauseAlias, ContextEvent, Handed, SocketChange, StreamCause, TaskChange,
+    exchange_socket, Actor, AliasKind, CauseAlias, Clocks, ContextEvent, Handed, SocketChange, StreamCause, TaskChange,
     TcpTotals, TcpTrouble, TroubleKind, Wake, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS,
     STREAM_BITS,
 };
@@ -71,6 +71,11 @@ fn actor(a: &contract::Actor) -> Actor {
     Actor { pid: a.pid, tid: a.tid, cgroup_id: a.cgroup_id, coroutine: a.coroutine, netns: a.netns, comm: a.comm }
 }
 
+/// `None` if the kernel does not keep them.
+fn clocks(c: &contract::Clocks) -> Option<Clocks> {
+    (c.on_cpu_ns != 0).then_some(Clocks { on_cpu_ns: c.on_cpu_ns, queued_ns: c.queued_ns, limited_ns: c.limited_ns })
+}
+
 fn direction(n: u8) -> Direction {
     if u32::from(n) == WS_INGRESS {
         Direction::Ingress
@@ -122,6 +127,7 @@ fn data(record: &[u8], clock: &Clock) -> Option<Event> {
         exit_ns: clock.to_unix(d.exit_ns),
         waited_ns: if has(&d, WS_F_ARRIVED) { d.exit_ns.saturating_sub(d.enter_ns) } else { 0 },
         srtt_ns: u64::from(d.srtt_us) * 1000,
+        clocks: clocks(&d.clocks),
         len: u64::from(d.len),
         exchange: d.exchange,
         cause: d.cause,

@@ -71,6 +71,7 @@ impl Table {
             enter_ns: now_ns,
             exit_ns: now_ns,
             waited_ns: 0,
+            clocks: None,
             srtt_ns: 0,
             len: u64::from(datagram.len),
             errno: 0,

@@ -6,6 +6,7 @@
 //! - [`fold`]: drivers' housekeeping out of the tree, into the calls to which it belongs.
 //! - [`fill_links`]: links to other traces, through the messages of a broker.
 //! - [`solve`]: the request that a call was made for, by time and structure, where no evidence is certain.
+//! - [`Explainer`]: where the time of each request went.
 //! - [`Stream`]: assembles traces from a live stream of spans, for export.
 //! - [`tree`]: one trace as text or JSON.
 //!
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod explain;
 mod fold;
 mod forest;
 mod links;
@@ -23,6 +25,7 @@ mod stream;
 pub mod tree;
 
 pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
+pub use explain::{Explainer, Parts};
 pub use fold::{fold, is_noise};
 pub use forest::{derived_trace_id, link};
 pub use links::fill_links;

@@ -73,6 +73,7 @@ impl Sim {
             enter_ns: at - 200,
             exit_ns: at,
             waited_ns: 0,
+            clocks: None,
             srtt_ns: 0,
             len: bytes.len() as u64,
             errno: 0,

@@ -102,6 +102,7 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
 	r->data.actor.coroutine = t->actor;
+	read_clocks(task, &r->data.clocks, r->data.exit_ns);
 	return 0;
 }
 

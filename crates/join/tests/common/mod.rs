@@ -88,6 +88,7 @@ impl End {
             enter_ns: at - 1000,
             exit_ns: at,
             waited_ns: 0,
+            clocks: None,
             srtt_ns: 0,
             len: bytes.len() as u64,
             errno: 0,

@@ -129,6 +129,11 @@ impl Solver {
         }
     }
 
+    /// Since when calls of this span's process wait for their cause, if any do.
+    pub fn undecided_ns(&self, span: &Span) -> Option<u64> {
+        self.processes.get(&(span.host_id, span.pid)).and_then(Process::undecided_ns)
+    }
+
     /// Takes a span; it goes to `sink` now, unless it waits for its cause.
     pub fn push(&mut self, mut span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
         let serves = span.tap == TapSide::ServerProcess

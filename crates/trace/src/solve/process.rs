@@ -194,6 +194,11 @@ impl Process {
         (LEAST_WAIT_NS + self.longest_ns + self.longest_ns / 2).min(most_ns)
     }
 
+    /// Time of the first event that is not solved, if calls wait.
+    pub(super) fn undecided_ns(&self) -> Option<u64> {
+        self.timeline.first_ns().filter(|_| self.waits())
+    }
+
     /// Age of the first event that is not solved, ns.
     pub(super) fn lag_ns(&self, now_ns: u64) -> u64 {
         self.timeline.first_ns().map_or(0, |first| now_ns.saturating_sub(first))

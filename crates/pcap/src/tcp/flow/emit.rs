@@ -87,6 +87,7 @@ impl Flow {
             enter_ns: part.time_ns,
             exit_ns: now_ns.max(part.time_ns),
             waited_ns: 0,
+            clocks: None,
             srtt_ns: self.halves[0].srtt_ns + self.halves[1].srtt_ns,
             len: part.len,
             errno: 0,

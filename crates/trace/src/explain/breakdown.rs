@@ -1,0 +1,178 @@
+//! The parts of one request's time, by the clocks of the threads that acted for it.
+//!
+//! The points of a request are the messages that were moved for it: its own, and those of its calls. Between two points
+//! on one thread the clocks tell how long the thread ran and how long it was ready. Until the thread moves a message
+//! for another request, it acts for this one. What remains was spent waiting: for calls that were under way, or for
+//! something that was not seen.
+
+use super::marks::{Marks, Point};
+use super::parts::Parts;
+use smallvec::SmallVec;
+use wirespan_model::event::{ClockMark, Clocks};
+use wirespan_model::Span;
+
+/// Most threads that are looked at for one request.
+const MOST_THREADS: usize = 16;
+
+/// One call of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    start_ns: u64,
+    /// When the answer arrived, whether or not a thread read it at once.
+    arrived_ns: u64,
+    end_ns: u64,
+    tid: u32,
+    socket: u64,
+    /// Other calls may be under way on its connection.
+    is_shared: bool,
+}
+
+impl Call {
+    pub(super) fn of(span: &Span) -> Self {
+        let queued_ns = u64::from(span.tcp.queue_us) * 1000;
+        let answered_ns = if span.response_ns == 0 { span.end_ns } else { span.response_ns };
+        Call {
+            start_ns: span.start_ns,
+            arrived_ns: answered_ns.saturating_sub(queued_ns).max(span.start_ns),
+            end_ns: span.end_ns,
+            tid: span.tid,
+            socket: span.socket,
+            is_shared: span.message_id.is_some(),
+        }
+    }
+
+    /// Whether a thread moved bytes of this call here.
+    fn has(&self, mark: &ClockMark) -> bool {
+        let within = mark.began_ns >= self.start_ns && mark.time_ns <= self.end_ns;
+        let at_its_ends = mark.began_ns == self.start_ns || mark.time_ns == self.end_ns;
+        mark.socket == self.socket && within && (!self.is_shared || at_its_ends)
+    }
+}
+
+/// How far the clocks went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Went {
+    ran: u64,
+    queued: u64,
+    limited: u64,
+}
+
+impl Went {
+    fn between(from: &Clocks, to: &Clocks) -> Self {
+        Went {
+            ran: to.on_cpu_ns.saturating_sub(from.on_cpu_ns),
+            queued: to.queued_ns.saturating_sub(from.queued_ns),
+            limited: to.limited_ns.saturating_sub(from.limited_ns),
+        }
+    }
+
+    fn busy(&self) -> u64 {
+        self.ran + self.queued
+    }
+}
+
+/// The parts of a request's time; `calls`: those that were made for it.
+pub(super) fn of_request(span: &Span, calls: &[Call], marks: &Marks) -> Parts {
+    let mut threads: SmallVec<[u32; MOST_THREADS]> = SmallVec::new();
+    for tid in std::iter::once(span.tid).chain(calls.iter().map(|c| c.tid)) {
+        if threads.len() < MOST_THREADS && !threads.contains(&tid) {
+            threads.push(tid);
+        }
+    }
+    let owns = |mark: &ClockMark| {
+        span.exchange.is_some_and(|x| x.contains(mark.exchange)) || calls.iter().any(|call| call.has(mark))
+    };
+    let mut points: Vec<Point<'_>> = threads
+        .iter()
+        .flat_map(|tid| marks.between((span.pid, *tid), span.start_ns, span.end_ns).points())
+        .filter(|point| owns(point.mark))
+        .collect();
+    points.sort_by_key(|p| p.mark.time_ns);
+    let mut all = Time { parts: Parts::default(), left: span.duration_ns() };
+    if let Some(first) = points.first() {
+        all.before_first(span.start_ns, first);
+    }
+    for pair in points.windows(2) {
+        all.between(&pair[0], &pair[1], calls);
+    }
+    all.parts.unknown += all.left;
+    all.parts
+}
+
+/// The parts so far, and how much of the span's time is not given to one.
+struct Time {
+    parts: Parts,
+    left: u64,
+}
+
+impl Time {
+    /// Takes as much of a part as there is time for.
+    fn take(&mut self, of: fn(&mut Parts) -> &mut u64, ns: u64, room: &mut u64) {
+        let ns = ns.min(*room).min(self.left);
+        *of(&mut self.parts) += ns;
+        *room -= ns;
+        self.left -= ns;
+    }
+
+    fn ran(&mut self, went: Went, room: &mut u64) {
+        let limited = went.limited.min(went.queued);
+        self.take(|p| &mut p.on_cpu, went.ran, room);
+        self.take(|p| &mut p.cpu_limit, limited, room);
+        self.take(|p| &mut p.run_queue, went.queued - limited, room);
+    }
+
+    /// The request had arrived, and its thread did something else.
+    fn before_first(&mut self, start_ns: u64, first: &Point<'_>) {
+        let mut room = first.mark.time_ns.saturating_sub(start_ns);
+        let Some(before) = first.before else { return };
+        let went = Went::between(&before.clocks, &first.mark.clocks);
+        let since_ns = first.mark.time_ns.saturating_sub(before.time_ns);
+        self.ran(Went { ran: 0, ..went }, &mut room);
+        // If the thread slept before the request came, it did nothing for others.
+        if since_ns <= went.busy() + went.busy() / 8 {
+            self.take(|p| &mut p.other_requests, went.ran, &mut room);
+        }
+    }
+
+    fn between(&mut self, a: &Point<'_>, b: &Point<'_>, calls: &[Call]) {
+        let (from_ns, to_ns) = (a.mark.time_ns, b.mark.time_ns);
+        let length = to_ns - from_ns;
+        let covered = covered_ns(from_ns, to_ns, calls);
+        let mut room = length;
+        let same = a.mark.tid == b.mark.tid;
+        let mut others = 0;
+        if let Some(next) = a.after.filter(|next| next.time_ns <= to_ns) {
+            self.ran(Went::between(&a.mark.clocks, &next.clocks), &mut room);
+            if same {
+                others = Went::between(&next.clocks, &b.mark.clocks).busy();
+            }
+        }
+        if !same {
+            // Another thread took over. What it did since its last message, it did for this request, or it slept.
+            let before = b.before.unwrap_or(b.mark);
+            self.ran(Went::between(&before.clocks, &b.mark.clocks), &mut room);
+        }
+        let own = length - room;
+        let mut uncovered = (length - covered).saturating_sub(own).min(room);
+        let waited = room - uncovered;
+        self.take(|p| &mut p.children, waited, &mut { waited });
+        self.take(|p| &mut p.other_requests, others, &mut uncovered);
+        if same {
+            self.take(|p| &mut p.blocked, uncovered, &mut { uncovered });
+        }
+    }
+}
+
+/// How much of a time was covered by calls that were under way.
+fn covered_ns(from_ns: u64, to_ns: u64, calls: &[Call]) -> u64 {
+    let clip = |c: &Call| (c.start_ns.max(from_ns), c.arrived_ns.min(to_ns));
+    let mut spans: SmallVec<[(u64, u64); 8]> = calls.iter().map(clip).filter(|(from, to)| from < to).collect();
+    spans.sort_unstable();
+    let mut until = from_ns;
+    let mut sum = 0;
+    for (from, to) in spans {
+        sum += to.saturating_sub(from.max(until));
+        until = until.max(to);
+    }
+    sum
+}

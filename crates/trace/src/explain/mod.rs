@@ -1,0 +1,151 @@
+//! Why a span took its time: each request of a process gets the [`Parts`] of its duration.
+//!
+//! A request is explained once its calls are known, which is when no call of its process waits for its cause any
+//! longer. Until then it waits here.
+
+mod breakdown;
+mod marks;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+pub use parts::Parts;
+
+use breakdown::{of_request, Call};
+use marks::Marks;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wirespan_model::attr::CAUSE_SPAN;
+use wirespan_model::event::ClockMark;
+use wirespan_model::{Span, SpanId, TapSide};
+
+/// Time after the end of a request in which the spans of its calls come.
+const PATIENCE_NS: u64 = 20_000_000;
+/// Longest time that a request waits for its calls.
+const LONGEST_NS: u64 = 12_000_000_000;
+/// Most requests that wait; beyond it the oldest goes first.
+const MOST_WAITING: usize = 20_000;
+/// Most requests whose calls are kept, and how long those are kept whose request does not come.
+const MOST_CALLERS: usize = 50_000;
+const KEEP_CALLS_NS: u64 = 60_000_000_000;
+/// Most calls of one request.
+const MOST_CALLS: usize = 1_000;
+
+/// What names the request of a call: an exchange of this process, or a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Caller {
+    Exchange(u64, u32, u64),
+    Span(SpanId),
+}
+
+/// Gives requests the parts of their time. Spans of hosts without clocks pass at once.
+#[derive(Debug, Default)]
+pub struct Explainer {
+    marks: Marks,
+    calls: FxHashMap<Caller, Vec<Call>>,
+    /// The same callers, with the time of the first call, oldest first.
+    callers: VecDeque<(u64, Caller)>,
+    waiting: VecDeque<Arc<Span>>,
+    sees_clocks: bool,
+}
+
+impl Explainer {
+    /// Takes where the clocks of threads stood.
+    pub fn marks(&mut self, marks: &[ClockMark]) {
+        self.sees_clocks |= !marks.is_empty();
+        marks.iter().for_each(|mark| self.marks.add(*mark));
+    }
+
+    /// Takes a span whose cause is decided; requests wait.
+    pub fn push(&mut self, span: Arc<Span>, sink: &mut dyn FnMut(Arc<Span>)) {
+        match span.tap {
+            _ if !self.sees_clocks => sink(span),
+            TapSide::ClientProcess => {
+                self.add_call(&span);
+                // What a call waits for is the other end.
+                let own = Call::of(&span);
+                sink(self.explained(span, &[own]));
+            }
+            TapSide::ServerProcess if span.exchange.is_some() => {
+                self.waiting.push_back(span);
+                if self.waiting.len() > MOST_WAITING {
+                    self.release_first(sink);
+                }
+            }
+            _ => sink(span),
+        }
+    }
+
+    fn add_call(&mut self, span: &Span) {
+        let caller = match (span.text(CAUSE_SPAN).and_then(|id| u64::from_str_radix(id, 16).ok()), span.cause) {
+            (Some(id), _) => Caller::Span(SpanId(id)),
+            (None, Some(cause)) => Caller::Exchange(span.host_id, span.pid, cause),
+            (None, None) => return,
+        };
+        let calls = self.calls.entry(caller).or_default();
+        if calls.is_empty() {
+            self.callers.push_back((span.end_ns, caller));
+        }
+        if calls.len() < MOST_CALLS {
+            calls.push(Call::of(span));
+        }
+        while self.callers.len() > MOST_CALLERS {
+            self.callers.pop_front().and_then(|(_, caller)| self.calls.remove(&caller));
+        }
+    }
+
+    /// Lets requests go whose calls are known. `undecided_ns`: since when calls of the process of a span wait for their
+    /// cause, if any do.
+    pub fn release(
+        &mut self,
+        now_ns: u64,
+        undecided_ns: &dyn Fn(&Span) -> Option<u64>,
+        sink: &mut dyn FnMut(Arc<Span>),
+    ) {
+        let mut at = 0;
+        while let Some(span) = self.waiting.get(at) {
+            let due = span.end_ns + PATIENCE_NS <= now_ns && undecided_ns(span).is_none_or(|since| since > span.end_ns);
+            if !due && span.end_ns + LONGEST_NS > now_ns {
+                at += 1;
+                continue;
+            }
+            let Some(span) = self.waiting.remove(at) else { break };
+            let explained = self.explained_request(span);
+            sink(explained);
+        }
+        while self.callers.front().is_some_and(|(end_ns, _)| end_ns + KEEP_CALLS_NS < now_ns) {
+            self.callers.pop_front().and_then(|(_, caller)| self.calls.remove(&caller));
+        }
+    }
+
+    /// The end: all requests go.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
+        while !self.waiting.is_empty() {
+            self.release_first(sink);
+        }
+    }
+
+    fn release_first(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
+        if let Some(first) = self.waiting.pop_front() {
+            let explained = self.explained_request(first);
+            sink(explained);
+        }
+    }
+
+    fn explained_request(&mut self, span: Arc<Span>) -> Arc<Span> {
+        let exchanges = span.exchanges().map(|x| Caller::Exchange(span.host_id, span.pid, x));
+        let callers: SmallVec<[Caller; 8]> = exchanges.chain([Caller::Span(span.id)]).collect();
+        let calls: Vec<Call> = callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect();
+        self.explained(span, &calls)
+    }
+
+    fn explained(&self, mut span: Arc<Span>, calls: &[Call]) -> Arc<Span> {
+        let parts = of_request(&span, calls, &self.marks);
+        if parts.known() > 0 {
+            Arc::make_mut(&mut span).attrs.extend(parts.attributes());
+        }
+        span
+    }
+}

@@ -1,0 +1,68 @@
+//! The parts of a span's time.
+
+use std::borrow::Cow;
+use wirespan_model::{Attr, Span, Value};
+
+/// Where the time of a span went, ns. The parts add up to its duration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// A thread ran for it.
+    pub on_cpu: u64,
+    /// A thread was ready to run for it, and waited for a processor.
+    pub run_queue: u64,
+    /// A CPU limit held the thread back.
+    pub cpu_limit: u64,
+    /// The thread waited for something else than a call that was seen.
+    pub blocked: u64,
+    /// It waited for its own calls.
+    pub children: u64,
+    /// Its thread ran, or waited for a processor, for another request.
+    pub other_requests: u64,
+    /// What is not known.
+    pub unknown: u64,
+}
+
+impl Parts {
+    /// Attribute keys, in the order of [`Parts::values`].
+    pub const KEYS: [&'static str; 7] = [
+        "wirespan.wait.on_cpu",
+        "wirespan.wait.run_queue",
+        "wirespan.wait.cpu_limit",
+        "wirespan.wait.blocked",
+        "wirespan.wait.children",
+        "wirespan.wait.other_requests",
+        "wirespan.wait.unknown",
+    ];
+
+    /// The parts, in the order of [`Parts::KEYS`].
+    pub fn values(&self) -> [u64; 7] {
+        [self.on_cpu, self.run_queue, self.cpu_limit, self.blocked, self.children, self.other_requests, self.unknown]
+    }
+
+    /// The parts of which a span's attributes tell; `None` if they tell of none.
+    pub fn of(span: &Span) -> Option<Self> {
+        let part = |key| span.attrs.iter().find(|(k, _)| k == key).and_then(|(_, v)| ns(v));
+        let [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown] = Self::KEYS.map(part);
+        [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown].iter().flatten().next()?;
+        let [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown] =
+            [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown].map(Option::unwrap_or_default);
+        Some(Parts { on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown })
+    }
+
+    /// The attributes of the parts that are not 0.
+    pub fn attributes(&self) -> impl Iterator<Item = Attr> {
+        let told = Self::KEYS.into_iter().zip(self.values()).filter(|(_, ns)| *ns > 0);
+        told.map(|(key, ns)| (Cow::Borrowed(key), Value::Int(i64::try_from(ns).unwrap_or(i64::MAX))))
+    }
+
+    pub(super) fn known(&self) -> u64 {
+        self.values()[..6].iter().sum()
+    }
+}
+
+fn ns(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(n) => u64::try_from(*n).ok(),
+        _ => None,
+    }
+}
