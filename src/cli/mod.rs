@@ -5,6 +5,7 @@ mod agent;
 mod check;
 mod client;
 mod demo;
+mod explain;
 mod flows;
 mod gate;
 mod map;
@@ -57,6 +58,8 @@ enum Command {
     Traces(traces::TracesArgs),
     /// Show one trace as a tree
     Trace(trace::TraceArgs),
+    /// Say where the time of one request went, and what is usual
+    Explain(explain::ExplainArgs),
     /// The dependency map of a running wirespan
     Map(map::MapArgs),
     /// Flow records of a running wirespan, or of a store: what each process exchanged with each peer
@@ -104,6 +107,7 @@ impl Cli {
             Command::Replay(args) => replay::replay(args, config),
             Command::Traces(args) => traces::traces(args, &config),
             Command::Trace(args) => trace::trace(args, &config),
+            Command::Explain(args) => explain::explain(args, &config),
             Command::Map(args) => map::map(args, &config),
             Command::Flows(args) => flows::flows(args, &config),
             Command::Packet(args) => packet::packet(&args),

@@ -187,6 +187,7 @@ pub(crate) struct Span {
     pub(crate) id: String,
     /// Empty for a root span.
     pub(crate) parent: String,
+    pub(crate) duration_ns: u64,
     pub(crate) attrs: BTreeMap<String, String>,
 }
 
@@ -216,7 +217,9 @@ pub(crate) fn otlp(path: &Path) -> Vec<Span> {
                 let text = |key: &str| s[key].as_str().unwrap_or("").to_string();
                 let (name, trace) = (text("name"), text("traceId"));
                 let (id, parent) = (text("spanId"), text("parentSpanId"));
-                spans.push(Span { name, trace, id, parent, attrs: attributes(&s["attributes"]) });
+                let time = |key: &str| text(key).parse::<u64>().unwrap_or(0);
+                let duration_ns = time("endTimeUnixNano") - time("startTimeUnixNano");
+                spans.push(Span { name, trace, id, parent, duration_ns, attrs: attributes(&s["attributes"]) });
             }
         }
     }

@@ -11,6 +11,7 @@ mod causes_python;
 mod cli;
 mod datagrams;
 mod existing;
+mod explain;
 mod field;
 mod flow_edges;
 mod flows;

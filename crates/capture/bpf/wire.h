@@ -156,7 +156,7 @@ struct ws_tuple {
 
 /* What the scheduler says of the thread that made a call: times since it began, each only grows. */
 struct ws_clocks {
-	__u64 on_cpu_ns;
+	__u64 on_cpu_ns;  /* 0: not known */
 	__u64 queued_ns;  /* ready, and waiting for a processor */
 	__u64 limited_ns; /* its groups were held back by their CPU limits: on all processors together */
 };

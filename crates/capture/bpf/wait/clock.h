@@ -53,6 +53,8 @@ static __always_inline void read_clocks(struct task_struct *task, struct ws_cloc
 			c->on_cpu_ns = since;
 		c->queued_ns = task->sched_info.run_delay;
 	}
+	if (!c->on_cpu_ns)
+		c->on_cpu_ns = 1; /* a thread that was just born; 0 says that the clocks are not known */
 	if (!bpf_core_field_exists(task->sched_task_group))
 		return;
 	group = task->sched_task_group;

@@ -11,17 +11,15 @@ use smallvec::SmallVec;
 use wirespan_model::event::{ClockMark, Clocks};
 use wirespan_model::Span;
 
-/// Most threads that are looked at for one request.
-const MOST_THREADS: usize = 16;
-
 /// One call of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     start_ns: u64,
     /// When the answer arrived, whether or not a thread read it at once.
     arrived_ns: u64,
+    /// When its first byte was read.
+    answered_ns: u64,
     end_ns: u64,
-    tid: u32,
     socket: u64,
     /// Other calls may be under way on its connection.
     is_shared: bool,
@@ -34,8 +32,8 @@ impl Call {
         Call {
             start_ns: span.start_ns,
             arrived_ns: answered_ns.saturating_sub(queued_ns).max(span.start_ns),
+            answered_ns,
             end_ns: span.end_ns,
-            tid: span.tid,
             socket: span.socket,
             is_shared: span.message_id.is_some(),
         }
@@ -45,7 +43,12 @@ impl Call {
     fn has(&self, mark: &ClockMark) -> bool {
         let within = mark.began_ns >= self.start_ns && mark.time_ns <= self.end_ns;
         let at_its_ends = mark.began_ns == self.start_ns || mark.time_ns == self.end_ns;
-        mark.socket == self.socket && within && (!self.is_shared || at_its_ends)
+        within && (!self.is_shared || at_its_ends)
+    }
+
+    /// When it was under way: until its answer came, and while more of the answer was to come.
+    fn under_way(&self) -> [(u64, u64); 2] {
+        [(self.start_ns, self.arrived_ns), (self.answered_ns, self.end_ns)]
     }
 }
 
@@ -73,24 +76,22 @@ impl Went {
 
 /// The parts of a request's time; `calls`: those that were made for it.
 pub(super) fn of_request(span: &Span, calls: &[Call], marks: &Marks) -> Parts {
-    let mut threads: SmallVec<[u32; MOST_THREADS]> = SmallVec::new();
-    for tid in std::iter::once(span.tid).chain(calls.iter().map(|c| c.tid)) {
-        if threads.len() < MOST_THREADS && !threads.contains(&tid) {
-            threads.push(tid);
-        }
-    }
-    let owns = |mark: &ClockMark| {
-        span.exchange.is_some_and(|x| x.contains(mark.exchange)) || calls.iter().any(|call| call.has(mark))
-    };
-    let mut points: Vec<Point<'_>> = threads
-        .iter()
-        .flat_map(|tid| marks.between((span.pid, *tid), span.start_ns, span.end_ns).points())
-        .filter(|point| owns(point.mark))
-        .collect();
+    let (start_ns, end_ns) = (span.start_ns, span.end_ns);
+    let own = marks.of_socket(span.pid, span.socket, start_ns, end_ns);
+    let own = own.filter(|p| span.exchange.is_some_and(|x| x.contains(p.mark.exchange)));
+    let within = |call: &Call| (call.start_ns.max(start_ns), call.end_ns.min(end_ns));
+    let of_calls = calls.iter().flat_map(|call| {
+        let (from_ns, to_ns) = within(call);
+        marks.of_socket(span.pid, call.socket, from_ns, to_ns).filter(|p| call.has(p.mark))
+    });
+    let mut points: Vec<Point<'_>> = own.chain(of_calls).collect();
     points.sort_by_key(|p| p.mark.time_ns);
+    points.dedup_by_key(|p| (p.mark.time_ns, p.mark.tid));
     let mut all = Time { parts: Parts::default(), left: span.duration_ns() };
-    if let Some(first) = points.first() {
-        all.before_first(span.start_ns, first);
+    if let (Some(first), Some(last)) = (points.first(), points.last()) {
+        all.before_first(start_ns, first);
+        let covered = covered_ns(last.mark.time_ns, end_ns, calls);
+        all.take(|p| &mut p.children, covered, &mut { covered });
     }
     for pair in points.windows(2) {
         all.between(&pair[0], &pair[1], calls);
@@ -165,8 +166,9 @@ impl Time {
 
 /// How much of a time was covered by calls that were under way.
 fn covered_ns(from_ns: u64, to_ns: u64, calls: &[Call]) -> u64 {
-    let clip = |c: &Call| (c.start_ns.max(from_ns), c.arrived_ns.min(to_ns));
-    let mut spans: SmallVec<[(u64, u64); 8]> = calls.iter().map(clip).filter(|(from, to)| from < to).collect();
+    let clip = |(from, to): (u64, u64)| (from.max(from_ns), to.min(to_ns));
+    let mut spans: SmallVec<[(u64, u64); 8]> =
+        calls.iter().flat_map(Call::under_way).map(clip).filter(|(from, to)| from < to).collect();
     spans.sort_unstable();
     let mut until = from_ns;
     let mut sum = 0;

@@ -11,10 +11,12 @@ const FEW: usize = 4;
 /// A thread that is silent for longer is forgotten, ns.
 const SILENT_NS: u64 = 900_000_000_000;
 
-/// The marks of each thread, oldest first.
+/// The marks of each thread, oldest first, and where those of each socket are.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     threads: FxHashMap<u32, VecDeque<ClockMark>>,
+    /// Of each socket: when something was moved, and by which thread.
+    sockets: FxHashMap<u64, VecDeque<(u64, u32)>>,
     count: usize,
     latest_ns: u64,
 }
@@ -27,9 +29,12 @@ impl Marks {
             self.count -= thread.len();
             thread.clear();
         }
-        // Records of one thread may come in another order from two processors.
+        // Records may come in another order from two processors.
         let at = thread.iter().rposition(|m| m.time_ns <= mark.time_ns).map_or(0, |before| before + 1);
         thread.insert(at, mark);
+        let socket = self.sockets.entry(mark.socket).or_default();
+        let at = socket.iter().rposition(|(time_ns, _)| *time_ns <= mark.time_ns).map_or(0, |before| before + 1);
+        socket.insert(at, (mark.time_ns, mark.tid));
         self.count += 1;
         self.latest_ns = self.latest_ns.max(mark.time_ns);
         if self.count > MOST {
@@ -43,43 +48,39 @@ impl Marks {
         self.threads.retain(|_, thread| thread.back().is_some_and(|last| last.time_ns > silent_ns));
         let mut times: Vec<u64> = self.threads.values().flatten().map(|m| m.time_ns).collect();
         let middle = times.len() / 2;
-        let (_, half_ns, _) = times.select_nth_unstable(middle);
+        let half_ns = *times.select_nth_unstable(middle).1;
         for thread in self.threads.values_mut() {
-            let old = thread.partition_point(|m| m.time_ns < *half_ns);
+            let old = thread.partition_point(|m| m.time_ns < half_ns);
             thread.drain(..old.min(thread.len().saturating_sub(FEW)));
         }
         if self.threads.len() * FEW > MOST / 2 {
-            self.threads.retain(|_, thread| thread.back().is_some_and(|last| last.time_ns >= *half_ns));
+            self.threads.retain(|_, thread| thread.back().is_some_and(|last| last.time_ns >= half_ns));
         }
         self.count = self.threads.values().map(VecDeque::len).sum();
+        let threads = &self.threads;
+        self.sockets.retain(|socket, times| {
+            times.retain(|at| find(threads, *socket, *at).is_some());
+            !times.is_empty()
+        });
     }
 
-    /// The marks of a thread from one time to another.
-    pub(super) fn between(&self, (pid, tid): (u32, u32), from_ns: u64, to_ns: u64) -> Thread<'_> {
-        let of_process = |thread: &&VecDeque<ClockMark>| thread.back().is_some_and(|m| m.pid == pid);
-        let Some(marks) = self.threads.get(&tid).filter(of_process) else { return Thread::default() };
-        let first = marks.partition_point(|m| m.time_ns < from_ns);
-        let behind = marks.partition_point(|m| m.time_ns <= to_ns);
-        Thread { marks: Some(marks), first, behind: behind.max(first) }
+    /// The messages of a socket from one time to another, moved by threads of this process.
+    pub(super) fn of_socket(&self, pid: u32, socket: u64, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Point<'_>> {
+        let times = self.sockets.get(&socket);
+        let first = times.map_or(0, |times| times.partition_point(|(time_ns, _)| *time_ns < from_ns));
+        let after_first = times.into_iter().flat_map(move |times| times.iter().skip(first));
+        let within = after_first.take_while(move |(time_ns, _)| *time_ns <= to_ns);
+        within.filter_map(move |at| find(&self.threads, socket, *at)).filter(move |p| p.mark.pid == pid)
     }
 }
 
-/// Some marks of a thread, among all that are kept of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Thread<'a> {
-    marks: Option<&'a VecDeque<ClockMark>>,
-    first: usize,
-    behind: usize,
-}
-
-impl<'a> Thread<'a> {
-    /// The marks, each with the one before it and the one after it on the thread.
-    pub(super) fn points(self) -> impl Iterator<Item = Point<'a>> {
-        let get = move |at: usize| self.marks.and_then(|marks| marks.get(at));
-        let point =
-            move |at: usize| Some(Point { before: get(at.wrapping_sub(1)), mark: get(at)?, after: get(at + 1) });
-        (self.first..self.behind).filter_map(point)
-    }
+fn find(threads: &FxHashMap<u32, VecDeque<ClockMark>>, socket: u64, (time_ns, tid): (u64, u32)) -> Option<Point<'_>> {
+    let marks = threads.get(&tid)?;
+    let first = marks.partition_point(|m| m.time_ns < time_ns);
+    let mut now = marks.range(first..).take_while(|m| m.time_ns == time_ns);
+    let at = first + now.position(|m| m.socket == socket)?;
+    let mark = marks.get(at)?;
+    Some(Point { before: at.checked_sub(1).and_then(|before| marks.get(before)), mark, after: marks.get(at + 1) })
 }
 
 /// A mark, and its neighbours on the thread.
@@ -93,10 +94,11 @@ pub(super) struct Point<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wirespan_model::event::Clocks;
 
     fn mark(tid: u32, time_ns: u64) -> ClockMark {
-        let clocks = wirespan_model::event::Clocks::default();
-        ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: 0, exchange: 0, clocks }
+        let clocks = Clocks::default();
+        ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: u64::from(tid), exchange: 0, clocks }
     }
 
     #[test]
@@ -104,24 +106,26 @@ mod tests {
         let mut marks = Marks::default();
         (0..10).for_each(|n| marks.add(mark(7, n)));
         (10..4 * MOST as u64).for_each(|n| marks.add(mark(1 + (n % 3) as u32, n)));
-        assert!(marks.count <= MOST && marks.threads.values().map(VecDeque::len).sum::<usize>() == marks.count);
-        assert_eq!(marks.between((1, 7), 0, 9).points().count(), FEW);
+        let kept: usize = marks.threads.values().map(VecDeque::len).sum();
+        assert!(marks.count <= MOST && kept == marks.count);
+        assert_eq!(marks.sockets.values().map(VecDeque::len).sum::<usize>(), kept);
+        assert_eq!(marks.of_socket(1, 7, 0, 9).count(), FEW);
     }
 
     #[test]
-    fn marks_are_in_order_and_a_thread_of_another_process_has_none() {
+    fn marks_are_in_order_and_another_process_has_none() {
         let mut marks = Marks::default();
         [5, 9, 7].into_iter().for_each(|n| marks.add(mark(1, n)));
-        let seen: Vec<_> =
-            marks.between((1, 1), 6, 9).points().map(|p| (p.before.unwrap().time_ns, p.mark.time_ns)).collect();
+        let points = marks.of_socket(1, 1, 6, 9);
+        let seen: Vec<_> = points.map(|p| (p.before.unwrap().time_ns, p.mark.time_ns)).collect();
         assert_eq!(seen, [(5, 7), (7, 9)]);
-        assert_eq!(marks.between((2, 1), 0, 9).points().count(), 0);
+        assert_eq!(marks.of_socket(2, 1, 0, 9).count(), 0);
     }
 
     #[test]
     fn threads_without_number_are_forgotten() {
         let mut marks = Marks::default();
         (0..3 * MOST as u64).for_each(|n| marks.add(mark(n as u32, n)));
-        assert!(marks.count <= MOST, "{}", marks.count);
+        assert!(marks.count <= MOST && marks.sockets.len() <= MOST, "{}", marks.count);
     }
 }

@@ -1,10 +1,11 @@
 //! The parts of a span's time.
 
+use serde::Serialize;
 use std::borrow::Cow;
 use wirespan_model::{Attr, Span, Value};
 
 /// Where the time of a span went, ns. The parts add up to its duration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Parts {
     /// A thread ran for it.
     pub on_cpu: u64,
@@ -34,6 +35,17 @@ impl Parts {
         "wirespan.wait.unknown",
     ];
 
+    /// The same for people.
+    pub const WORDS: [&'static str; 7] = [
+        "on a processor",
+        "ready, without a processor",
+        "held back by a CPU limit",
+        "blocked",
+        "in its calls",
+        "thread busy for others",
+        "not known",
+    ];
+
     /// The parts, in the order of [`Parts::KEYS`].
     pub fn values(&self) -> [u64; 7] {
         [self.on_cpu, self.run_queue, self.cpu_limit, self.blocked, self.children, self.other_requests, self.unknown]
@@ -42,11 +54,8 @@ impl Parts {
     /// The parts of which a span's attributes tell; `None` if they tell of none.
     pub fn of(span: &Span) -> Option<Self> {
         let part = |key| span.attrs.iter().find(|(k, _)| k == key).and_then(|(_, v)| ns(v));
-        let [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown] = Self::KEYS.map(part);
-        [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown].iter().flatten().next()?;
-        let [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown] =
-            [on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown].map(Option::unwrap_or_default);
-        Some(Parts { on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown })
+        let told = Self::KEYS.map(part);
+        told.iter().any(Option::is_some).then(|| Parts::from(told.map(Option::unwrap_or_default)))
     }
 
     /// The attributes of the parts that are not 0.
@@ -57,6 +66,12 @@ impl Parts {
 
     pub(super) fn known(&self) -> u64 {
         self.values()[..6].iter().sum()
+    }
+}
+
+impl From<[u64; 7]> for Parts {
+    fn from([on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown]: [u64; 7]) -> Self {
+        Parts { on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown }
     }
 }
 

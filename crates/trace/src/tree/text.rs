@@ -37,7 +37,7 @@ pub fn text(trace: &Trace, options: TextOptions) -> String {
     let mut out = String::new();
     let origin = trace.spans.iter().map(|s| s.span.start_ns).min().unwrap_or(0);
     let end = trace.spans.iter().map(|s| s.span.end_ns).max().unwrap_or(0);
-    let mut services: Vec<String> = trace.spans.iter().map(|s| service(&s.span)).collect();
+    let mut services: Vec<String> = trace.spans.iter().map(|s| service_name(&s.span)).collect();
     services.sort_unstable();
     services.dedup();
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
@@ -87,7 +87,7 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
                 (TapSide::App, _) => "○",
                 _ => "·",
             };
-            let mut label = format!("{branch}{side} {}  {}", service(span), clean(&span.name()));
+            let mut label = format!("{branch}{side} {}  {}", service_name(span), clean(&span.name()));
             if matches!(span.tap, TapSide::ClientProcess | TapSide::Capture) && span.tuple.server.port != 0 {
                 let _ = write!(label, "  to {}", span.tuple.server);
             }
@@ -191,7 +191,8 @@ fn branches(spans: &[TraceSpan]) -> Vec<String> {
     all
 }
 
-fn service(span: &Span) -> String {
+/// Name of the service of a span, or the next best.
+pub fn service_name(span: &Span) -> String {
     match (&*span.resource.service, &*span.comm) {
         ("", "") if span.tuple.server.port != 0 => span.tuple.server.to_string(),
         ("", "") => "?".to_string(),

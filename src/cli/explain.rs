@@ -1,0 +1,103 @@
+//! `wirespan explain SPAN`: where the time of one request went.
+
+use super::client::{encode, ClientArgs};
+use super::Format;
+use crate::config::Config;
+use anyhow::{bail, Context as _, Result};
+use clap::Args;
+use serde_json::Value;
+use std::process::ExitCode;
+use wirespan_model::{plain, Attr, Span, SpanId, Trace};
+use wirespan_trace::{Parts, Story, Usual};
+
+/// Most spans of the same endpoint that are compared.
+const COMPARED: usize = 500;
+/// How far back they are looked for.
+const BEFORE_NS: u64 = 3_600_000_000_000;
+
+#[derive(Args)]
+pub(crate) struct ExplainArgs {
+    /// Id of the span (16 hex digits); of a trace (32): its longest request
+    id: String,
+    /// Form of the answer
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+pub(crate) fn explain(args: ExplainArgs, config: &Config) -> Result<ExitCode> {
+    let answer = args.client.get(config, &format!("/api/v1/trace/{}/model", encode(&args.id)))?;
+    let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
+    let span = chosen(&trace, &args.id)?;
+    let story = Story::of(&trace, span.id, usual(&args.client, config, span)?).context("the trace has no such span")?;
+    match args.format {
+        Format::Json => println!("{}", plain::json(&serde_json::to_string_pretty(&story)?)),
+        Format::Text => print!("{}", story.text()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The span with this id, or the longest request of the trace: one whose parts are known if there is any.
+fn chosen<'a>(trace: &'a Trace, id: &str) -> Result<&'a Span> {
+    let named = (id.len() <= 16).then(|| u64::from_str_radix(id, 16)).and_then(Result::ok).map(SpanId);
+    let mut spans = trace.spans.iter().map(|s| s.span.as_ref());
+    let found = match named {
+        Some(id) => spans.find(|span| span.id == id),
+        None => spans.max_by_key(|span| (Parts::of(span).is_some(), span.duration_ns())),
+    };
+    match found {
+        Some(span) => Ok(span),
+        None => bail!("no span {id} is in its trace"),
+    }
+}
+
+/// What is usual for requests like this one: same service, observation point, operation and form of the target.
+fn usual(client: &ClientArgs, config: &Config, span: &Span) -> Result<Option<Usual>> {
+    let service = &*span.resource.service;
+    if service.is_empty() || service.contains(char::is_whitespace) {
+        return Ok(None);
+    }
+    let conditions = format!("service={service} operation={}", span.operation);
+    let from_ns = span.start_ns.saturating_sub(BEFORE_NS);
+    let path = format!(
+        "/api/v1/spans?q={}&from={from_ns}&limit={COMPARED}",
+        encode(conditions.trim_end_matches("operation="))
+    );
+    let answer = client.get(config, &path)?;
+    let own = form(&span.target);
+    let alike: Vec<Span> = answer["spans"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|other| other["tap"] == span.tap.as_str() && other["id"] != span.id.to_string())
+        .filter(|other| other["target"].as_str().is_some_and(|target| form(target) == own))
+        .filter_map(compared)
+        .collect();
+    Ok(Usual::of(alike.iter()))
+}
+
+/// Duration and parts of a span of the query API.
+fn compared(span: &Value) -> Option<Span> {
+    let part = |key: &'static str| Some((key.into(), span["attributes"][key].as_i64()?.into()));
+    let attrs: Vec<Attr> = Parts::KEYS.into_iter().filter_map(part).collect();
+    Some(Span { end_ns: span["duration_ns"].as_u64()?, attrs, ..Span::default() })
+}
+
+/// A target without its query and with its numbers and ids left out: requests of one form do the same work.
+fn form(target: &str) -> String {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let part = |part: &str| if part.contains(|c: char| c.is_ascii_digit()) { "*" } else { part }.to_string();
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::form;
+
+    #[test]
+    fn targets_of_one_form() {
+        assert_eq!(form("/cart/17?x=1"), form("/cart/a3f"));
+        assert_ne!(form("/cart/17"), form("/pay/17"));
+    }
+}
