@@ -185,6 +185,9 @@ fn show_one(
             if late || enough_for > LONGEST_SETTLING || is_whole(trace) {
                 use std::io::IsTerminal as _;
                 println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
+                if let Some(story) = super::explain::longest(trace) {
+                    println!("{story}");
+                }
                 return Ok(Shown::Trace);
             }
             std::thread::sleep(Duration::from_millis(500));

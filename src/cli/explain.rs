@@ -52,6 +52,13 @@ fn chosen<'a>(trace: &'a Trace, id: &str) -> Result<&'a Span> {
     }
 }
 
+/// The longest request of a trace in words, if it is known where its time went.
+pub(super) fn longest(trace: &Trace) -> Option<String> {
+    let spans = trace.spans.iter().map(|s| s.span.as_ref()).filter(|span| Parts::of(span).is_some());
+    let span = spans.max_by_key(|span| span.duration_ns())?;
+    Story::of(trace, span.id, None).map(|story| story.text())
+}
+
 /// What is usual for requests like this one: same service, observation point, operation and form of the target.
 fn usual(client: &ClientArgs, config: &Config, span: &Span) -> Result<Option<Usual>> {
     let service = &*span.resource.service;

@@ -6,10 +6,12 @@
 mod breakdown;
 mod marks;
 mod parts;
+mod story;
 #[cfg(test)]
 mod tests;
 
 pub use parts::Parts;
+pub use story::{Step, Story, Usual};
 
 use breakdown::{of_request, Call};
 use marks::Marks;

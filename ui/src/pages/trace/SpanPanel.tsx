@@ -3,6 +3,7 @@ import type { SpanView, TraceSpan, TraceView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { explain, formatConfidence, tapWords } from "../../domain/evidence";
 import { condition } from "../../domain/filters";
+import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
 import { hop } from "../../domain/waterfall";
 import { Copy } from "../../parts/Copy";
@@ -11,6 +12,7 @@ import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import { Evidence } from "./Evidence";
 import { Messages } from "./Messages";
+import { PartsList } from "./Parts";
 import css from "./SpanPanel.module.css";
 
 interface Props {
@@ -25,6 +27,7 @@ interface Props {
 /** Everything that is known about a span. */
 export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
   const { span } = item;
+  const where = parts(span);
   const children = trace.spans.filter((other) => other.parent?.span_id === span.id);
   return (
     <aside className={css.panel} aria-label={`Span ${span.name}`}>
@@ -65,6 +68,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
           ]}
         />
       </Section>
+
+      {where.length > 0 && (
+        <Section title="Where the time went">
+          <PartsList list={where} />
+        </Section>
+      )}
 
       <Section title={item.parent ? "Why it is here" : "Where it comes from"}>
         <p className={css.words}>{explain(item, parent?.span)}</p>

@@ -2,9 +2,11 @@ import { memo } from "react";
 import { formatDuration } from "../../domain/duration";
 import { tapLabel, tapWords } from "../../domain/evidence";
 import { housekeeping, statement } from "../../domain/housekeeping";
+import { parts } from "../../domain/parts";
 import { isNetworkTap, place, type Row, type TimeWindow } from "../../domain/waterfall";
 import { hueStyle } from "../../parts/Service";
 import { Evidence } from "./Evidence";
+import { PartsBar } from "./Parts";
 import css from "./WaterfallRow.module.css";
 
 interface Props {
@@ -38,6 +40,7 @@ export const WaterfallRow = memo(function WaterfallRow({
   const bar = place(item, window);
   const driver = housekeeping(span);
   const network = isNetworkTap(span.tap);
+  const where = parts(span);
   const end = bar.left + bar.width;
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: the page handles keys for the row with the cursor
@@ -121,6 +124,11 @@ export const WaterfallRow = memo(function WaterfallRow({
               style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }}
             >
               {bar.response !== null && <span className={css.wait} style={{ width: `${bar.response}%` }} />}
+              {where.length > 0 && (
+                <span className={css.parts}>
+                  <PartsBar list={where} />
+                </span>
+              )}
             </span>
           </span>
         )}
