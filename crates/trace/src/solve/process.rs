@@ -1,5 +1,7 @@
 //! One process: its timeline, its candidate beliefs with what was learnt, and its spans that wait.
 
+mod due;
+
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
 use super::deliveries::Deliveries;
@@ -187,44 +189,6 @@ impl Process {
 
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
-    }
-
-    /// Time after an event in which the requests around it end.
-    pub(super) fn patience_ns(&self, most_ns: u64) -> u64 {
-        (LEAST_WAIT_NS + self.longest_ns + self.longest_ns / 2).min(most_ns)
-    }
-
-    /// Time of the first event that is not solved, if calls wait.
-    pub(super) fn undecided_ns(&self) -> Option<u64> {
-        self.timeline.first_ns().filter(|_| self.waits())
-    }
-
-    /// Age of the first event that is not solved, ns.
-    pub(super) fn lag_ns(&self, now_ns: u64) -> u64 {
-        self.timeline.first_ns().map_or(0, |first| now_ns.saturating_sub(first))
-    }
-
-    /// Everything up to a time shall be solved.
-    pub(super) fn aim(&mut self, until_ns: u64) {
-        self.goal_ns = self.goal_ns.max(until_ns);
-    }
-
-    fn has_events_due(&self) -> bool {
-        self.timeline.first_ns().is_some_and(|first| first <= self.goal_ns)
-    }
-
-    /// Whether more events shall come first: what is learnt from a few explains them badly.
-    fn gathers(&self) -> bool {
-        if !(self.in_doubt && self.is_training()) || self.goal_ns == u64::MAX || self.lag_ns(self.goal_ns) >= GATHER_NS
-        {
-            return false;
-        }
-        self.history.len() + self.timeline.due(self.goal_ns) < GATHERED_EVENTS
-    }
-
-    /// Whether there is something to solve now.
-    pub(super) fn is_due(&self) -> bool {
-        (self.has_events_due() && !self.gathers()) || (self.waits() && self.timeline.is_empty())
     }
 
     /// Solves a slice of the due events.
