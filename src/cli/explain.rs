@@ -1,4 +1,5 @@
-//! `wirespan explain SPAN`: where the time of one request went.
+//! `wirespan explain SPAN`: where the time of one request went. `wirespan explain CONDITION…`: what slow requests do that
+//! others do not.
 
 use super::client::{encode, ClientArgs};
 use super::Format;
@@ -8,17 +9,24 @@ use clap::Args;
 use serde_json::Value;
 use std::process::ExitCode;
 use wirespan_model::{plain, Attr, Span, SpanId, Trace};
-use wirespan_trace::{Parts, Story, Usual};
+use wirespan_trace::{Comparison, Parts, Story, Usual};
 
 /// Most spans of the same endpoint that are compared.
 const COMPARED: usize = 500;
+/// Most requests of which the slowest are compared with the others.
+const MOST: usize = 5_000;
 /// How far back they are looked for.
 const BEFORE_NS: u64 = 3_600_000_000_000;
 
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
-    /// Id of the span (16 hex digits); of a trace (32): its longest request
-    id: String,
+    /// Id of a span (16 hex digits), or of a trace (32): its longest request. Or conditions as of `wirespan traces`:
+    /// the slowest requests that meet them are compared with the others
+    #[arg(required = true, value_name = "ID|CONDITION")]
+    what: Vec<String>,
+    /// Since when requests are compared: -15m, an RFC 3339 time, or Unix ns
+    #[arg(long, default_value = "-1h", allow_hyphen_values = true)]
+    from: String,
     /// Form of the answer
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -27,15 +35,43 @@ pub(crate) struct ExplainArgs {
 }
 
 pub(crate) fn explain(args: ExplainArgs, config: &Config) -> Result<ExitCode> {
-    let answer = args.client.get(config, &format!("/api/v1/trace/{}/model", encode(&args.id)))?;
+    match &args.what[..] {
+        [id] if !id.contains(['=', '<', '>']) => explain_span(&args, id, config)?,
+        conditions => compare(&args, &conditions.join(" "), config)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain_span(args: &ExplainArgs, id: &str, config: &Config) -> Result<()> {
+    let answer = args.client.get(config, &format!("/api/v1/trace/{}/model", encode(id)))?;
     let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
-    let span = chosen(&trace, &args.id)?;
+    let span = chosen(&trace, id)?;
     let story = Story::of(&trace, span.id, usual(&args.client, config, span)?).context("the trace has no such span")?;
     match args.format {
         Format::Json => println!("{}", plain::json(&serde_json::to_string_pretty(&story)?)),
         Format::Text => print!("{}", story.text()),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+/// The slowest requests that meet the conditions, beside the others.
+fn compare(args: &ExplainArgs, conditions: &str, config: &Config) -> Result<()> {
+    let path = format!("/api/v1/spans?q={}&from={}&limit={MOST}", encode(conditions), encode(&args.from));
+    let answer = args.client.get(config, &path)?;
+    let served = answer["spans"].as_array().into_iter().flatten().filter(|span| span["tap"] == "server-process");
+    let spans: Vec<Span> = served.filter_map(compared).collect();
+    let Some(found) = Comparison::of(spans.iter()) else {
+        bail!(
+            "{} of the requests that meet `{conditions}` since {} say where their time went: too few to compare",
+            spans.iter().filter(|span| Parts::of(span).is_some()).count(),
+            args.from
+        );
+    };
+    match args.format {
+        Format::Json => println!("{}", plain::json(&serde_json::to_string_pretty(&found)?)),
+        Format::Text => print!("{}\n  wirespan explain {} says it of the slowest.\n", found.text(), found.slowest),
+    }
+    Ok(())
 }
 
 /// The span with this id, or the longest request of the trace: one whose parts are known if there is any.
@@ -84,11 +120,12 @@ fn usual(client: &ClientArgs, config: &Config, span: &Span) -> Result<Option<Usu
     Ok(Usual::of(alike.iter()))
 }
 
-/// Duration and parts of a span of the query API.
+/// Id, duration and parts of a span of the query API.
 fn compared(span: &Value) -> Option<Span> {
     let part = |key: &'static str| Some((key.into(), span["attributes"][key].as_i64()?.into()));
     let attrs: Vec<Attr> = Parts::KEYS.into_iter().filter_map(part).collect();
-    Some(Span { end_ns: span["duration_ns"].as_u64()?, attrs, ..Span::default() })
+    let id = SpanId(u64::from_str_radix(span["id"].as_str()?, 16).ok()?);
+    Some(Span { id, end_ns: span["duration_ns"].as_u64()?, attrs, ..Span::default() })
 }
 
 /// A target without its query and with its numbers and ids left out: requests of one form do the same work.

@@ -198,6 +198,17 @@ describe("trace", () => {
     expect(here()).toBe("/trace/t?span=d");
   });
 
+  test("a bar and the panel say where the time went", async () => {
+    const attributes = { "wirespan.wait.run_queue": 9_000_000, "wirespan.wait.on_cpu": 1_000_000 };
+    show("/trace/t?span=a", { "/api/v1/trace/t": trace([item(span("a", { attributes })), item(span("b"))]) });
+    const panel = await screen.findByRole("complementary");
+    const list = within(panel).getAllByRole("listitem");
+    expect(list.map((row) => row.textContent)).toEqual(["on a processor1 ms10 %", "ready, no processor9 ms90 %"]);
+    expect(panel.textContent).toContain("For 9 ms it was ready and got no processor");
+    const rows = screen.getAllByRole("row").filter((row) => row.id.startsWith("span-"));
+    expect(rows.map((row) => row.querySelectorAll("[data-part]").length)).toEqual([2, 0]);
+  });
+
   test("what a span got through a broker leads to who sent it", async () => {
     const fetch = item(span("a", { name: "poll orders", kind: "consumer" }));
     const links = [

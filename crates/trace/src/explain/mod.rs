@@ -4,12 +4,14 @@
 //! longer. Until then it waits here.
 
 mod breakdown;
+mod comparison;
 mod marks;
 mod parts;
 mod story;
 #[cfg(test)]
 mod tests;
 
+pub use comparison::{Comparison, Group};
 pub use parts::Parts;
 pub use story::{Step, Story, Usual};
 

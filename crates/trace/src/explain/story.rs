@@ -25,6 +25,8 @@ pub struct Step {
     pub name: String,
     /// Its duration, ns.
     pub duration_ns: u64,
+    /// How long what it received had lain in the socket before, ns.
+    pub queue_ns: u64,
     /// Where that went; `None` if it is not known: no thread of it was seen.
     pub parts: Option<Parts>,
 }
@@ -58,6 +60,7 @@ impl Step {
             service: service_name(span),
             name: plain::line(&span.name()).into_owned(),
             duration_ns: span.duration_ns(),
+            queue_ns: u64::from(span.tcp.queue_us) * 1000,
             parts: Parts::of(span),
         }
     }
@@ -106,6 +109,13 @@ impl Story {
         match &first.parts {
             Some(parts) => table(&mut out, first.duration_ns, parts, self.usual.as_ref()),
             None => out.push_str("  Where the time went is not known: no thread of this span was seen.\n"),
+        }
+        if share(first.queue_ns, first.duration_ns) >= TELLING {
+            let _ = writeln!(
+                out,
+                "\n  Bytes for it lay {} in the socket before a thread read them.",
+                short(first.queue_ns)
+            );
         }
         if let Some(usual) = &self.usual {
             let _ =
@@ -227,11 +237,15 @@ mod tests {
             30,
             Parts { on_cpu: 9 * ms, children: 21 * ms, ..Parts::default() },
         )));
-        let story = Story::of(&all, SpanId(1), usual).unwrap();
+        let mut story = Story::of(&all, SpanId(1), usual).unwrap();
+        assert!(!story.text().contains("in the socket"));
+        story.path[0].queue_ns = 8 * ms;
         assert_eq!(story.path.iter().map(|s| s.duration_ns / ms).collect::<Vec<_>>(), [100, 70, 69]);
         assert_eq!(story.calls.iter().map(|s| s.duration_ns / ms).collect::<Vec<_>>(), [70, 20]);
         let text = story.text();
-        for part in ["90.0ms   90 %", "usually 21.0ms", "69.0ms more than 21.0ms", "slept for 60.0ms of 69.0ms"] {
+        for part in
+            ["90.0ms   90 %", "usually 21.0ms", "69.0ms more than 21.0ms", "slept for 60.0ms of 69.0ms", "lay 8.00ms"]
+        {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(Story::of(&all, SpanId(77), None).is_none());

@@ -6,6 +6,9 @@
 //! hold of a wrong explanation fewer than 20 (measured on Node's frameworks with 10 to 200 users). Calls whose request
 //! is certain test a hypothesis in the same way.
 
+use super::timeline::Class;
+use rustc_hash::FxHashMap;
+
 /// An inference is never certain.
 pub(super) const SUREST: f64 = 0.995;
 /// Number of recent calls, and of recent answers, that count.
@@ -23,7 +26,7 @@ const TELLING_ANSWERS: f64 = 100.0;
 /// mistakes, are known.
 const FAILURE: f64 = 0.4;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Calibration {
     /// Recent answers that several requests might have given, and how many of them the best hypothesis foretold.
     answers: f64,
@@ -31,6 +34,8 @@ pub(super) struct Calibration {
     /// Recent calls whose request is certain, and how many of them the best hypothesis named.
     tested: f64,
     passed: f64,
+    /// By class of call: recent calls whose request is certain, and how many of them began after it was answered.
+    late: FxHashMap<Class, [f64; 2]>,
 }
 
 /// Counts an event; older ones count less.
@@ -51,6 +56,18 @@ impl Calibration {
         count(&mut self.tested, &mut self.passed, passed);
     }
 
+    /// A call whose request is certain came while that request was open, or after it.
+    pub(super) fn came(&mut self, class: Class, late: bool) {
+        let [all, after] = self.late.entry(class).or_default();
+        count(all, after, late);
+    }
+
+    /// The share of calls of a class that lie within their requests. Inference looks nowhere else.
+    fn within(&self, class: Class) -> f64 {
+        let [all, late] = self.late.get(&class).copied().unwrap_or_default();
+        1.0 - late / (all + 1.0)
+    }
+
     /// Whether the explanation is wrong. Where many calls are certain, they keep it right, however answers come.
     pub(super) fn is_lost(&self) -> bool {
         let has_tests = self.tested > self.answers / FEW_TESTS;
@@ -64,16 +81,27 @@ impl Calibration {
         weight * (1.0 - FAILURE * failed) + (1.0 - weight) * foretold
     }
 
-    /// The probability that a link is right, if this share of the hypotheses agrees on it; `alone`: no other request
-    /// could have made the call.
-    pub(super) fn confidence(&self, share: f64, alone: bool) -> f64 {
-        (share * if alone { 1.0 } else { self.trust() }).clamp(0.0, SUREST)
+    /// The probability that a link of a call is right, if this share of the hypotheses agrees on it; `alone`: no other
+    /// request could have made the call.
+    pub(super) fn confidence(&self, class: Class, share: f64, alone: bool) -> f64 {
+        (share * self.within(class) * if alone { 1.0 } else { self.trust() }).clamp(0.0, SUREST)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ANY: Class = 1;
+
+    #[test]
+    fn calls_of_a_class_that_come_after_answers_are_guessed_with_less_confidence() {
+        let mut c = after(100, &[]);
+        (0..100).for_each(|i| c.came(ANY, i % 2 == 0));
+        (0..100).for_each(|_| c.came(2, false));
+        assert!((0.4..0.6).contains(&c.confidence(ANY, 1.0, true)));
+        assert!(c.confidence(2, 1.0, true) > 0.99);
+    }
 
     fn after(foretold: usize, tests: &[bool]) -> Calibration {
         let mut c = Calibration::default();
@@ -84,9 +112,9 @@ mod tests {
 
     #[test]
     fn without_tests_answers_tell_the_trust() {
-        assert!(after(100, &[]).confidence(1.0, false) > 0.985);
-        assert!((0.75..0.85).contains(&after(80, &[]).confidence(1.0, false)));
-        assert!(after(5, &[]).confidence(1.0, false) < 0.15);
+        assert!(after(100, &[]).confidence(ANY, 1.0, false) > 0.985);
+        assert!((0.75..0.85).contains(&after(80, &[]).confidence(ANY, 1.0, false)));
+        assert!(after(5, &[]).confidence(ANY, 1.0, false) < 0.15);
     }
 
     #[test]
@@ -101,13 +129,13 @@ mod tests {
 
     #[test]
     fn tests_count_more_than_answers() {
-        assert!(after(30, &[true; 400]).confidence(1.0, false) > 0.9);
+        assert!(after(30, &[true; 400]).confidence(ANY, 1.0, false) > 0.9);
         let half: Vec<bool> = (0..400).map(|i| i % 2 == 0).collect();
-        assert!((0.7..0.9).contains(&after(100, &half).confidence(1.0, false)));
+        assert!((0.7..0.9).contains(&after(100, &half).confidence(ANY, 1.0, false)));
     }
 
     #[test]
     fn a_call_that_one_request_alone_can_have_made_needs_no_trust() {
-        assert!(after(5, &[]).confidence(1.0, true) > 0.99);
+        assert!(after(5, &[]).confidence(ANY, 1.0, true) > 0.99);
     }
 }

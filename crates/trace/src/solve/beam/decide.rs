@@ -52,7 +52,7 @@ impl Beam {
                 at += 1;
                 continue;
             }
-            let Pending { call, candidates, .. } = self.pending.remove(at);
+            let Pending { call, candidates, class, .. } = self.pending.remove(at);
             let named_makers = self.named_makers(call);
             let mut shares: FxHashMap<u32, f64> = FxHashMap::default();
             let mut all = 0.0;
@@ -67,7 +67,7 @@ impl Beam {
             let mut keep = named_makers.iter().map(|s| *s == request);
             self.hypotheses.retain(|_| keep.next().unwrap_or(false));
             self.settle();
-            let confidence = |share: f64| self.calibration.confidence(share / all, candidates == 1) as f32;
+            let confidence = |share: f64| self.calibration.confidence(class, share / all, candidates == 1) as f32;
             let named = |(id, share): &(u32, f64)| Some((self.named.get(id)?.span, confidence(*share)));
             let mut others = [None; OTHERS];
             others.iter_mut().zip(shares[1..].iter().filter_map(named)).for_each(|(to, other)| *to = Some(other));

@@ -12,7 +12,7 @@ mod teach;
 use super::calibration::Calibration;
 use super::chain::{Act, Last};
 use super::model::{Model, Outlook};
-use super::timeline::{Call, Event, Hint, Maker, Request};
+use super::timeline::{Call, Class, Event, Hint, Maker, Request};
 use super::turns::{place, Acted, Actor, Queue, State};
 use chains::Chains;
 use connections::Connection;
@@ -71,6 +71,7 @@ struct Pending {
     until_ns: u64,
     /// How many requests can have made it.
     candidates: usize,
+    class: Class,
 }
 
 #[derive(Clone, Debug)]
@@ -235,7 +236,9 @@ impl Beam {
     }
 
     fn known(&mut self, exchange: u64, c: &Call, model: &Model) {
-        let Some(slot) = self.open.iter().position(|r| r.owns(exchange)) else { return };
+        let found = self.open.iter().position(|r| r.owns(exchange));
+        self.calibration.came(c.class, found.is_none());
+        let Some(slot) = found else { return };
         self.test(slot, c, model);
         let scores = self.scores(slot, Act::Call(c.class), c.tid, c.start_ns, model);
         for (hypothesis, more) in scores.into_iter().enumerate() {
@@ -315,7 +318,7 @@ impl Beam {
                 self.sends(self.hypotheses.len() - 1, slot, c);
             }
         }
-        self.pending.push(Pending { call: c.id, until_ns, candidates: of - 1 });
+        self.pending.push(Pending { call: c.id, until_ns, candidates: of - 1, class: c.class });
     }
 
     /// In one hypothesis, a request makes a call.
