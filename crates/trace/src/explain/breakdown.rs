@@ -122,10 +122,16 @@ impl Time {
         self.take(|p| &mut p.run_queue, went.queued - limited, room);
     }
 
-    /// The request had arrived, and its thread did something else.
+    /// The request had arrived, and its thread did something else, or was born for it.
     fn before_first(&mut self, start_ns: u64, first: &Point<'_>) {
         let mut room = first.mark.time_ns.saturating_sub(start_ns);
-        let Some(before) = first.before else { return };
+        let Some(before) = first.before else {
+            let since_birth = Went { limited: 0, ..Went::between(&Clocks::default(), &first.mark.clocks) };
+            if since_birth.busy() <= room {
+                self.ran(since_birth, &mut room);
+            }
+            return;
+        };
         let went = Went::between(&before.clocks, &first.mark.clocks);
         let since_ns = first.mark.time_ns.saturating_sub(before.time_ns);
         self.ran(Went { ran: 0, ..went }, &mut room);

@@ -88,6 +88,14 @@ fn an_event_loop_that_works_for_another_request() {
 }
 
 #[test]
+fn a_thread_that_is_born_for_the_request() {
+    let marks = [mark(5, 100, 1, [15, 60, 7_000]), mark(5, 150, 1, [65, 60, 7_000])];
+    let parts = explained(&marks, vec![span(TapSide::ServerProcess, 5, 1, 0, 150)]);
+    let expected = Parts { on_cpu: 65, run_queue: 60, unknown: 25, ..Parts::default() };
+    assert_eq!(parts, expected, "its accepting thread took the rest");
+}
+
+#[test]
 fn a_worker_takes_over() {
     let marks = [
         mark(6, 0, 77, [500, 0, 0]),
