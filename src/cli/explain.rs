@@ -1,5 +1,5 @@
-//! `wirespan explain SPAN`: where the time of one request went. `wirespan explain CONDITION…`: what slow requests do that
-//! others do not.
+//! `wirespan explain SPAN`: where the time of one request went. `wirespan explain CONDITION…`: what slow requests do
+//! that others do not.
 
 use super::client::{encode, ClientArgs};
 use super::Format;

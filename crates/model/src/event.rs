@@ -1,5 +1,6 @@
 //! Events of a capture source: bytes on sockets, and changes of sockets and tasks.
 
+pub use crate::clocks::{ClockMark, Clocks};
 use crate::net::{Endpoint, Transport};
 use crate::span::{SpanId, TraceId};
 use crate::trace::Evidence;
@@ -70,36 +71,6 @@ pub struct Actor {
     pub coroutine: u64,
 }
 
-/// What the scheduler says of a thread: times since it began, ns. Each only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clocks {
-    /// It ran.
-    pub on_cpu_ns: u64,
-    /// It was ready, and waited for a processor.
-    pub queued_ns: u64,
-    /// Its groups were held back by their CPU limits: on all processors together.
-    pub limited_ns: u64,
-}
-
-/// Where the clocks of a thread stood when it moved bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockMark {
-    /// Process id.
-    pub pid: u32,
-    /// Thread id.
-    pub tid: u32,
-    /// When the bytes began to move, Unix ns.
-    pub began_ns: u64,
-    /// When they had moved, Unix ns: the time of the clocks.
-    pub time_ns: u64,
-    /// Socket of the bytes.
-    pub socket: u64,
-    /// Id of the exchange to which they belong; 0 if not known.
-    pub exchange: u64,
-    /// The clocks.
-    pub clocks: Clocks,
-}
-
 /// First bytes of a call that a source copies, unless the user chooses otherwise.
 pub const DEFAULT_PAYLOAD_BYTES: u32 = 512;
 
@@ -157,15 +128,6 @@ pub struct DataEvent {
     pub plaintext: bool,
     /// First bytes of the call; empty if only the length was captured.
     pub payload: Vec<u8>,
-}
-
-impl DataEvent {
-    /// Where the clocks of the thread stood when the call returned.
-    pub fn clock_mark(&self) -> Option<ClockMark> {
-        let Actor { pid, tid, .. } = self.actor;
-        let (began_ns, time_ns, exchange) = (self.enter_ns, self.exit_ns, self.exchange);
-        self.clocks.map(|clocks| ClockMark { pid, tid, began_ns, time_ns, socket: self.socket.0, exchange, clocks })
-    }
 }
 
 /// Bits of an exchange id that count the exchanges of its socket; above them stands the cookie of the socket.

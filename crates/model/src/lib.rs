@@ -10,6 +10,7 @@
 
 pub mod attr;
 pub mod broker;
+mod clocks;
 pub mod event;
 pub mod flow;
 pub mod hosts;

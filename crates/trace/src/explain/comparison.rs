@@ -97,6 +97,7 @@ impl Comparison {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use wirespan_model::SpanId;

@@ -92,6 +92,7 @@ pub(super) struct Point<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use wirespan_model::event::Clocks;

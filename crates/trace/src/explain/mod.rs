@@ -9,6 +9,7 @@ mod marks;
 mod parts;
 mod story;
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
 
 pub use comparison::{Comparison, Group};

@@ -69,17 +69,16 @@ impl Step {
 impl Usual {
     /// Of these spans; `None` if none tells its parts.
     pub fn of<'a>(spans: impl Iterator<Item = &'a Span>) -> Option<Self> {
-        let known: Vec<(u64, [u64; 7])> =
-            spans.filter_map(|span| Some((span.duration_ns(), Parts::of(span)?.values()))).collect();
-        let median = |of: &dyn Fn(&(u64, [u64; 7])) -> u64| {
-            let mut all: Vec<u64> = known.iter().map(of).collect();
+        let known: Vec<(&Span, Parts)> = spans.filter_map(|span| Some((span, Parts::of(span)?))).collect();
+        let median = |all: &mut dyn Iterator<Item = u64>| {
+            let mut all: Vec<u64> = all.collect();
             let middle = all.len() / 2;
             *all.select_nth_unstable(middle).1
         };
         (!known.is_empty()).then(|| Usual {
             spans: known.len(),
-            duration_ns: median(&|k| k.0),
-            parts: Parts::from(std::array::from_fn(|part| median(&|k| k.1[part]))),
+            duration_ns: median(&mut known.iter().map(|(span, _)| span.duration_ns())),
+            parts: Parts::from(std::array::from_fn(|part| median(&mut known.iter().map(|(_, p)| p.values()[part])))),
         })
     }
 }
@@ -199,6 +198,7 @@ fn sentence(step: &Step) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::sync::Arc;
