@@ -185,7 +185,7 @@ fn show_one(
             if late || enough_for > LONGEST_SETTLING || is_whole(trace) {
                 use std::io::IsTerminal as _;
                 println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
-                if let Some(story) = super::explain::longest(trace) {
+                if let Some(story) = super::explain::longest_in_words(trace) {
                     println!("{story}");
                 }
                 return Ok(Shown::Trace);

@@ -74,13 +74,12 @@ fn compare(args: &ExplainArgs, conditions: &str, config: &Config) -> Result<()> 
     Ok(())
 }
 
-/// The span with this id, or the longest request of the trace: one whose parts are known if there is any.
+/// The span with this id, or the longest request of the trace.
 fn chosen<'a>(trace: &'a Trace, id: &str) -> Result<&'a Span> {
     let named = (id.len() <= 16).then(|| u64::from_str_radix(id, 16)).and_then(Result::ok).map(SpanId);
-    let mut spans = trace.spans.iter().map(|s| s.span.as_ref());
     let found = match named {
-        Some(id) => spans.find(|span| span.id == id),
-        None => spans.max_by_key(|span| (Parts::of(span).is_some(), span.duration_ns())),
+        Some(id) => trace.spans.iter().map(|s| s.span.as_ref()).find(|span| span.id == id),
+        None => longest(trace),
     };
     match found {
         Some(span) => Ok(span),
@@ -88,10 +87,14 @@ fn chosen<'a>(trace: &'a Trace, id: &str) -> Result<&'a Span> {
     }
 }
 
-/// The longest request of a trace in words, if it is known where its time went.
-pub(super) fn longest(trace: &Trace) -> Option<String> {
-    let spans = trace.spans.iter().map(|s| s.span.as_ref()).filter(|span| Parts::of(span).is_some());
-    let span = spans.max_by_key(|span| span.duration_ns())?;
+/// The longest request of a trace: one whose parts are known if there is any.
+fn longest(trace: &Trace) -> Option<&Span> {
+    trace.spans.iter().map(|s| s.span.as_ref()).max_by_key(|span| (Parts::of(span).is_some(), span.duration_ns()))
+}
+
+/// That request in words, if it is known where its time went.
+pub(super) fn longest_in_words(trace: &Trace) -> Option<String> {
+    let span = longest(trace).filter(|span| Parts::of(span).is_some())?;
     Story::of(trace, span.id, None).map(|story| story.text())
 }
 

@@ -49,7 +49,7 @@ pub struct Step {
     pub cpu: u16,
     /// Packets that waited in the device's queue, where that is known.
     pub queue_len: u32,
-    /// Who sends to whom here; address translation changes it.
+    /// Addresses and ports of the sender and the receiver at this point; address translation changes them.
     pub route: Route,
 }
 

@@ -114,7 +114,7 @@ pub struct Sighting {
     pub device: compact_str::CompactString,
     /// The processor.
     pub cpu: u16,
-    /// Who sends to whom.
+    /// Addresses and ports of the sender and the receiver.
     pub route: Route,
     /// TCP: sequence number of the first byte; ICMP echo: its number; a later fragment: its offset.
     pub seq: u32,

@@ -90,8 +90,7 @@ pub(super) fn of_request(span: &Span, calls: &[Call], marks: &Marks) -> Parts {
     let mut all = Time { parts: Parts::default(), left: span.duration_ns() };
     if let (Some(first), Some(last)) = (points.first(), points.last()) {
         all.before_first(start_ns, first);
-        let covered = covered_ns(last.mark.time_ns, end_ns, calls);
-        all.take(|p| &mut p.children, covered, &mut { covered });
+        all.give(|p| &mut p.children, covered_ns(last.mark.time_ns, end_ns, calls));
     }
     for pair in points.windows(2) {
         all.between(&pair[0], &pair[1], calls);
@@ -107,19 +106,20 @@ struct Time {
 }
 
 impl Time {
-    /// Takes as much of a part as there is time for.
-    fn take(&mut self, of: fn(&mut Parts) -> &mut u64, ns: u64, room: &mut u64) {
-        let ns = ns.min(*room).min(self.left);
-        *of(&mut self.parts) += ns;
-        *room -= ns;
+    /// Gives as much time to a part as there is left; says how much.
+    fn give(&mut self, part: fn(&mut Parts) -> &mut u64, ns: u64) -> u64 {
+        let ns = ns.min(self.left);
+        *part(&mut self.parts) += ns;
         self.left -= ns;
+        ns
     }
 
+    /// A thread ran and waited for a processor, at most for as long as there is room.
     fn ran(&mut self, went: Went, room: &mut u64) {
         let limited = went.limited.min(went.queued);
-        self.take(|p| &mut p.on_cpu, went.ran, room);
-        self.take(|p| &mut p.cpu_limit, limited, room);
-        self.take(|p| &mut p.run_queue, went.queued - limited, room);
+        *room -= self.give(|p| &mut p.on_cpu, went.ran.min(*room));
+        *room -= self.give(|p| &mut p.cpu_limit, limited.min(*room));
+        *room -= self.give(|p| &mut p.run_queue, (went.queued - limited).min(*room));
     }
 
     /// The request had arrived, and its thread did something else, or was born for it.
@@ -137,7 +137,7 @@ impl Time {
         self.ran(Went { ran: 0, ..went }, &mut room);
         // If the thread slept before the request came, it did nothing for others.
         if since_ns <= went.busy() + went.busy() / 8 {
-            self.take(|p| &mut p.other_requests, went.ran, &mut room);
+            self.give(|p| &mut p.other_requests, went.ran.min(room));
         }
     }
 
@@ -160,12 +160,11 @@ impl Time {
             self.ran(Went::between(&before.clocks, &b.mark.clocks), &mut room);
         }
         let own = length - room;
-        let mut uncovered = (length - covered).saturating_sub(own).min(room);
-        let waited = room - uncovered;
-        self.take(|p| &mut p.children, waited, &mut { waited });
-        self.take(|p| &mut p.other_requests, others, &mut uncovered);
+        let uncovered = (length - covered).saturating_sub(own).min(room);
+        self.give(|p| &mut p.children, room - uncovered);
+        let idle = uncovered - self.give(|p| &mut p.other_requests, others.min(uncovered));
         if same {
-            self.take(|p| &mut p.blocked, uncovered, &mut { uncovered });
+            self.give(|p| &mut p.blocked, idle);
         }
     }
 }

@@ -109,16 +109,14 @@ impl Explainer {
         undecided_ns: &dyn Fn(&Span) -> Option<u64>,
         sink: &mut dyn FnMut(Arc<Span>),
     ) {
-        let mut at = 0;
-        while let Some(span) = self.waiting.get(at) {
-            let due = span.end_ns + PATIENCE_NS <= now_ns && undecided_ns(span).is_none_or(|since| since > span.end_ns);
-            if !due && span.end_ns + LONGEST_NS > now_ns {
-                at += 1;
-                continue;
+        for span in std::mem::take(&mut self.waiting) {
+            let due =
+                span.end_ns + PATIENCE_NS <= now_ns && undecided_ns(&span).is_none_or(|since| since > span.end_ns);
+            if due || span.end_ns + LONGEST_NS <= now_ns {
+                sink(self.explained_request(span));
+            } else {
+                self.waiting.push_back(span);
             }
-            let Some(span) = self.waiting.remove(at) else { break };
-            let explained = self.explained_request(span);
-            sink(explained);
         }
         while self.callers.front().is_some_and(|(end_ns, _)| end_ns + KEEP_CALLS_NS < now_ns) {
             self.callers.pop_front().and_then(|(_, caller)| self.calls.remove(&caller));
@@ -134,12 +132,11 @@ impl Explainer {
 
     fn release_first(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
         if let Some(first) = self.waiting.pop_front() {
-            let explained = self.explained_request(first);
-            sink(explained);
+            sink(self.explained_request(first));
         }
     }
 
-    fn explained_request(&mut self, span: Arc<Span>) -> Arc<Span> {
+    fn explained_request(&self, span: Arc<Span>) -> Arc<Span> {
         let exchanges = span.exchanges().map(|x| Caller::Exchange(span.host_id, span.pid, x));
         let callers: SmallVec<[Caller; 8]> = exchanges.chain([Caller::Span(span.id)]).collect();
         let calls: Vec<Call> = callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect();

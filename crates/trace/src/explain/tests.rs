@@ -108,7 +108,7 @@ fn a_worker_takes_over() {
     let parts = explained(&marks, spans);
     assert_eq!((parts.on_cpu, parts.run_queue), (40 + 10 + 30, 5));
     assert_eq!((parts.children, parts.blocked), (90, 0));
-    assert_eq!(parts.unknown, 400 - 80 - 5 - 90, "who waited for whom is not known");
+    assert_eq!(parts.unknown, 400 - 80 - 5 - 90, "how long one thread waited for the other was not seen");
 }
 
 #[test]
