@@ -305,9 +305,7 @@ proptest! {
         let owners: HashMap<u64, Arc<Span>> = out.iter().filter_map(|s| Some((s.exchange?.first, s.clone()))).collect();
         for span in out.iter().filter(|s| s.attrs.iter().any(|(k, _)| k == CONFIDENCE)) {
             let parent = &owners[&span.cause.unwrap()];
-            prop_assert!(parent.start_ns <= span.start_ns);
-            let guess = spans.iter().find(|(s, _)| s.id == span.id).and_then(|(s, _)| s.cause);
-            prop_assert!(span.end_ns <= parent.end_ns || guess == span.cause);
+            prop_assert!(parent.start_ns <= span.start_ns, "a request may go on after its answer, not begin later");
         }
         prop_assert_eq!(solver.delay_ns(), 0);
     }

@@ -15,6 +15,8 @@ pub(super) enum Last {
     Read,
     Sent(Class),
     Replied(Class),
+    /// Its answer, after which it goes on.
+    Answered,
 }
 
 /// The calls that a request has made, in any order: a sum of the hashes of their classes.
@@ -69,6 +71,7 @@ impl Place {
             Last::Read => 0,
             Last::Sent(_) => 1,
             Last::Replied(_) => 2,
+            Last::Answered => 3,
         };
         (self.class, self.done, last, self.waits)
     }

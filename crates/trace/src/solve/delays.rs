@@ -15,6 +15,14 @@ pub(super) fn bucket(delay_ns: u64) -> usize {
     (((octave - FIRST_OCTAVE) as usize) * 2 + usize::from(upper) + 1).min(BUCKETS - 1)
 }
 
+/// The shortest delay of a bucket, ns.
+pub(super) fn start_of_bucket(bucket: usize) -> f64 {
+    match bucket.checked_sub(1) {
+        Some(half_octaves) => (f64::from(FIRST_OCTAVE) + half_octaves as f64 / 2.0).exp2(),
+        None => 0.0,
+    }
+}
+
 /// Counts of delays by bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Delays {
@@ -39,6 +47,16 @@ impl Delays {
         let at = |i: usize| f64::from(self.counts.get(i).copied().unwrap_or(0.0));
         let near = if b == 0 { 0.75 * at(0) } else { 0.25 * at(b - 1) + 0.5 * at(b) } + 0.25 * at(b + 1);
         (near + 2.0 * prior) / (self.n + 2.0)
+    }
+
+    /// Number of delays in the buckets up to this one.
+    pub(super) fn up_to(&self, bucket: usize) -> f64 {
+        self.counts[..=bucket].iter().map(|c| f64::from(*c)).sum()
+    }
+
+    /// The bucket that this share of `n` delays does not exceed; `None` if fewer were counted.
+    pub(super) fn quantile(&self, share: f64, n: f64) -> Option<usize> {
+        (0..BUCKETS).find(|bucket| self.up_to(*bucket) >= share * n)
     }
 
     pub(super) fn fade(&mut self) {

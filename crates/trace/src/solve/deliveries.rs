@@ -40,7 +40,7 @@ impl Deliveries {
 
     /// Whether a call settles messages of this process. If so, it gets the last of them as its cause. Returns the
     /// messages as requests that end there.
-    pub(super) fn settle(&mut self, call: &mut Arc<Span>) -> Option<Vec<Span>> {
+    pub(super) fn settle(&mut self, call: &mut Arc<Span>) -> Option<Vec<Arc<Span>>> {
         let settled = settlement(call)?;
         let open = self.open.get_mut(&(call.socket, settled.channel))?;
         let mut all = Vec::new();
@@ -61,7 +61,7 @@ impl Deliveries {
             let mut request = Span::clone(&span);
             // Several may have come with one call, as requests on a shared connection do.
             (request.end_ns, request.response_ns, request.message_id) = (end_ns, end_ns, Some(tag));
-            request
+            Arc::new(request)
         };
         Some(all.into_iter().map(as_request).collect())
     }

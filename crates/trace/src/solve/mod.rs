@@ -17,6 +17,7 @@
 //! A solved span has `Evidence::Inferred` and its confidence as the attribute [`CONFIDENCE`]. Work and memory are
 //! bounded: beyond the bounds spans go on as they came, and are counted.
 
+mod after;
 mod beam;
 mod belief;
 mod calibration;

@@ -116,7 +116,18 @@ mod tests {
     fn request() -> Request {
         let exchange = ExchangeRange { first: 1, last: 1 };
         let (span, stream) = (SpanId(1), None);
-        Request { id: 1, class: 1, start_ns: 0, end_ns: 9, exchange, tid: 1, stream, span, is_shared: false }
+        Request {
+            id: 1,
+            class: 1,
+            start_ns: 0,
+            end_ns: 9,
+            until_ns: 9,
+            exchange,
+            tid: 1,
+            stream,
+            span,
+            is_shared: false,
+        }
     }
 
     fn judged(opinions: &mut Opinions, claimed: u64) {

@@ -2,6 +2,7 @@
 
 mod due;
 
+use super::after::After;
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
 use super::deliveries::Deliveries;
@@ -15,6 +16,7 @@ use super::trial::{is_tried, Trial};
 use super::wakes::Wakes;
 use super::{Found, Named, SolverConfig, Verdict};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use wirespan_model::{Evidence, Span};
 
@@ -41,6 +43,9 @@ const FIRST_RETRAINING: usize = 4_000;
 /// may still be found come a second late.
 const LEAST_WAIT_NS: u64 = 1_500_000_000;
 
+/// Most requests that are kept until a cause is uncertain.
+const MAX_EARLIER: usize = 256;
+
 /// Confidence that an answer was for the thread that it woke: 385 of 389 were, of Lettuce under Tomcat.
 const WOKEN: f64 = 0.99;
 /// Confidence that a call was made for the request that the kernel guesses, if no other one was open: 240 of 240 were,
@@ -58,6 +63,9 @@ pub(super) struct Process {
     since_training: usize,
     next_training: usize,
     waiting: FxHashMap<u32, Arc<Span>>,
+    /// The last requests before any cause is uncertain. A call that only its other end can tell comes after the span
+    /// of its request.
+    earlier: VecDeque<Arc<Span>>,
     /// The longest recent request, ns.
     longest_ns: u64,
     /// Some call had an uncertain cause.
@@ -67,6 +75,7 @@ pub(super) struct Process {
     /// Trial of the kernel's claims by hand-over, if there were any.
     trial: Option<Trial>,
     sharing: Sharing,
+    after: After,
     pub(super) wakes: Wakes,
     lives: Lives,
     pub(super) deliveries: Deliveries,
@@ -88,11 +97,13 @@ impl Default for Process {
             since_training: 0,
             next_training: FIRST_RETRAINING,
             waiting: FxHashMap::default(),
+            earlier: VecDeque::new(),
             longest_ns: 0,
             in_doubt: false,
             opinions: Opinions::default(),
             trial: None,
             sharing: Sharing::default(),
+            after: After::default(),
             wakes: Wakes::default(),
             lives: Lives::default(),
             deliveries: Deliveries::default(),
@@ -106,17 +117,27 @@ impl Default for Process {
 
 impl Process {
     /// Adds a request that was answered.
-    pub(super) fn add_request(&mut self, span: &Span) {
+    pub(super) fn add_request(&mut self, span: &Arc<Span>) {
         self.longest_ns = self.longest_ns.max(span.duration_ns());
-        // A request ends after its calls. A request that ended before the first uncertain call did not make that call.
         if self.in_doubt || self.trial.is_some() {
-            let signature = self.signatures.of_request(span);
-            self.timeline.request(span, signature);
-            self.threads.iter_mut().for_each(|threads| threads.add_request(span));
+            let signature = self.follow(span);
             self.trial.iter_mut().for_each(|trial| trial.add_answer(span, signature));
+        } else {
+            if self.earlier.len() >= MAX_EARLIER {
+                self.earlier.pop_front();
+            }
+            self.earlier.push_back(span.clone());
         }
         self.sharing.add_answer(span);
         self.lives.add(span);
+    }
+
+    /// Follows a request on the timeline. Returns its signature.
+    fn follow(&mut self, span: &Span) -> u64 {
+        let signature = self.signatures.of_request(span);
+        self.timeline.request(span, signature, &self.after);
+        self.threads.iter_mut().for_each(|threads| threads.add_request(span));
+        signature
     }
 
     /// Whether the cause of a call may be one of several requests that were read together.
@@ -171,6 +192,11 @@ impl Process {
             (None, Some(exchange)) => Maker::Known(exchange),
             (None, None) => Maker::Other,
         };
+        if !matches!(maker, Maker::Claimed(_)) {
+            std::mem::take(&mut self.earlier).iter().for_each(|request| {
+                self.follow(request);
+            });
+        }
         if let Some(threads) = &mut self.threads {
             threads.add_call(span);
         }
@@ -199,6 +225,8 @@ impl Process {
             self.judge(&mut events, out);
             // A process without uncertain calls needs no model.
             if self.in_doubt {
+                self.after.learn(&events);
+                self.after.extend(&mut events).into_iter().for_each(|ended| self.timeline.add_end(ended));
                 let hypotheses = config.beam.div_ceil(self.timeline.slices_left(&events, self.goal_ns).max(1));
                 for d in self.decisions(&events, hypotheses) {
                     let Some(span) = self.waiting.remove(&d.call) else { continue };
@@ -352,7 +380,8 @@ impl Process {
         }
         self.trained_with = self.history.len();
         let effort = Effort { hypotheses: hypotheses.div_ceil(TRAINING_SHARE), work: TRAINING_WORK };
-        let events = recent(&self.history);
+        let mut events = recent(&self.history);
+        let _beyond = self.after.extend(&mut events);
         for candidate in &mut self.candidates {
             candidate.train(&events, effort);
         }

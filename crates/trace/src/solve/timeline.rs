@@ -1,5 +1,6 @@
 //! The events of a process in order of time: requests read and answered, calls sent and answered.
 
+use super::after::After;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,6 +23,8 @@ pub(super) struct Request {
     pub(super) start_ns: u64,
     /// When the last of its answer had left: a streamed answer leaves while its request makes calls.
     pub(super) end_ns: u64,
+    /// When it has ended: with its answer, or later, if it makes calls after it.
+    pub(super) until_ns: u64,
     pub(super) exchange: ExchangeRange,
     /// The thread that read it.
     pub(super) tid: u32,
@@ -98,6 +101,8 @@ pub(super) enum Event {
     Replied(Call),
     Sent(Call),
     Answered(Request),
+    /// Nothing more comes of a request that went on after its answer.
+    Ended(Request),
 }
 
 impl Event {
@@ -107,12 +112,13 @@ impl Event {
             Event::Replied(_) => 1,
             Event::Sent(_) => 2,
             Event::Answered(_) => 3,
+            Event::Ended(_) => 4,
         }
     }
 
     fn id(&self) -> u32 {
         match self {
-            Event::Read(r) | Event::Answered(r) => r.id,
+            Event::Read(r) | Event::Answered(r) | Event::Ended(r) => r.id,
             Event::Sent(c) | Event::Replied(c) => c.id,
         }
     }
@@ -123,6 +129,7 @@ impl Event {
             Event::Answered(r) => r.end_ns,
             Event::Sent(c) => c.start_ns,
             Event::Replied(c) => c.end_ns,
+            Event::Ended(r) => r.until_ns,
         }
     }
 }
@@ -159,9 +166,9 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Adds a request; false if it came too late.
-    pub(super) fn request(&mut self, span: &Span, signature: u64) -> bool {
-        let Some(exchange) = span.exchange else { return false };
+    /// Adds a request. `after` knows how long it goes on after its answer.
+    pub(super) fn request(&mut self, span: &Span, signature: u64, after: &After) {
+        let Some(exchange) = span.exchange else { return };
         if self.served.len() >= MAX_SERVED {
             self.served.clear();
         }
@@ -175,13 +182,21 @@ impl Timeline {
             class,
             start_ns: span.start_ns,
             end_ns,
+            until_ns: after.until_ns(class, end_ns),
             exchange,
             tid: span.tid,
             stream,
             span: span.id,
             is_shared: span.message_id.is_some(),
         };
-        self.add([Event::Read(r), Event::Answered(r)], span)
+        if self.add([Event::Read(r), Event::Answered(r)], span) && r.until_ns > r.end_ns {
+            self.add_end(Event::Ended(r));
+        }
+    }
+
+    /// Adds the end of a request that goes on after its answer.
+    pub(super) fn add_end(&mut self, ended: Event) {
+        self.due.push(Reverse(Due(ended, 0)));
     }
 
     /// Whether requests have come on the connection of this exchange.

@@ -97,7 +97,7 @@ pub(super) struct Beam {
 
 /// A call lies within the request for which it was made.
 fn could_make(r: &Request, c: &Call) -> bool {
-    r.start_ns <= c.start_ns && r.end_ns >= c.end_ns
+    r.start_ns <= c.start_ns && r.until_ns >= c.end_ns
 }
 
 impl Default for Beam {
@@ -158,6 +158,10 @@ impl Beam {
                 }
                 Event::Answered(r) => {
                     self.answered(&r, model);
+                    self.decide(event.at_ns(), out);
+                }
+                Event::Ended(r) => {
+                    self.ended(&r, Some(model));
                     self.decide(event.at_ns(), out);
                 }
             }
@@ -270,7 +274,7 @@ impl Beam {
         let named = |slot: Option<usize>| {
             hint.map_or(0.0, |h| model.hint(h.opinion, slot.is_some_and(|s| self.open[s].owns(h.exchange)), of))
         };
-        let until_ns = self.open.iter().filter(fits).map(|r| r.end_ns).max().unwrap_or(c.start_ns);
+        let until_ns = self.open.iter().filter(fits).map(|r| r.until_ns).max().unwrap_or(c.start_ns);
         let alone = model.alone(c.class, c.for_request);
         let width = effort.hypotheses.min(effort.work / self.open.len().max(1)).max(LEAST_HYPOTHESES);
         let slots: Vec<(usize, f64)> =
@@ -335,6 +339,7 @@ impl Beam {
 
     fn answered(&mut self, r: &Request, model: &Model) {
         let Some(slot) = self.open.iter().position(|o| o.id == r.id) else { return };
+        self.open[slot].until_ns = r.until_ns;
         if let Some(best) = self.hypotheses.first() {
             let outlook = model.outlook(Act::Answer);
             let mut chains = Chains::new(self, model, Act::Answer, r.end_ns);
@@ -355,17 +360,45 @@ impl Beam {
         }
         let scores = self.scores(slot, Act::Answer, r.tid, r.end_ns, model);
         self.hypotheses.iter_mut().zip(scores).for_each(|(hypothesis, more)| hypothesis.score += more);
-        self.close(slot);
+        self.answers(slot);
         self.writes(r.tid);
         self.settle();
     }
 
-    fn close(&mut self, slot: usize) {
-        let r = self.open.swap_remove(slot);
+    /// A request answers. Returns whether it goes on.
+    fn answers(&mut self, slot: usize) -> bool {
+        let r = self.open[slot];
         for hypothesis in &mut self.hypotheses {
-            let s = hypothesis.states.swap_remove(slot);
+            let s = &mut hypothesis.states[slot];
             hypothesis.acted = Acted { request: r.id, trigger: s.trigger, activation: s.activation };
+            (s.last, s.last_ns, s.trigger) = (Last::Answered, r.end_ns, self.event);
         }
+        let goes_on = r.until_ns > r.end_ns;
+        if !goes_on {
+            self.close(slot);
+        }
+        goes_on
+    }
+
+    /// A request that went on after its answer has ended.
+    fn ended(&mut self, r: &Request, model: Option<&Model>) {
+        let Some(slot) = self.open.iter().position(|o| o.id == r.id && o.until_ns <= r.until_ns) else { return };
+        if let Some(model) = model {
+            for hypothesis in &mut self.hypotheses {
+                hypothesis.score += model.rests(place(r, &hypothesis.states[slot]));
+            }
+        }
+        self.close(slot);
+        if model.is_some() {
+            self.settle();
+        }
+    }
+
+    fn close(&mut self, slot: usize) {
+        self.open.swap_remove(slot);
+        self.hypotheses.iter_mut().for_each(|hypothesis| {
+            hypothesis.states.swap_remove(slot);
+        });
     }
 
     /// Orders the hypotheses, best first, and drops the hopeless ones.

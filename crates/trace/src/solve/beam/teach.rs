@@ -64,10 +64,14 @@ impl Beam {
                 Event::Answered(r) => {
                     if let Some(slot) = one.open.iter().position(|o| o.id == r.id) {
                         one.learn(slot, Act::Answer, r.tid, r.end_ns, model);
-                        one.close(slot);
+                        one.open[slot].until_ns = r.until_ns;
+                        if one.answers(slot) {
+                            one.visit(slot, model);
+                        }
                         one.writes(r.tid);
                     }
                 }
+                Event::Ended(r) => one.ended(&r, None),
             }
         }
     }

@@ -5,7 +5,7 @@ use super::{Process, GATHERED_EVENTS, GATHER_NS, LEAST_WAIT_NS};
 impl Process {
     /// Time after an event in which the requests around it end.
     pub(in crate::solve) fn patience_ns(&self, most_ns: u64) -> u64 {
-        (LEAST_WAIT_NS + self.longest_ns + self.longest_ns / 2).min(most_ns)
+        (LEAST_WAIT_NS + self.longest_ns + self.longest_ns / 2 + self.after.longest_ns()).min(most_ns)
     }
 
     /// Time of the first event that is not solved, if calls wait.
