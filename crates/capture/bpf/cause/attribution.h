@@ -239,9 +239,14 @@ static __always_inline void hand_over(struct attribution *from, struct attributi
 		to->results = place;
 		if (is_provisional(from->cause) && !is_provisional(to->cause))
 			tell_alias(from->cause, to->cause, WS_ALIAS_NAME);
-		/* A worker that has sent nothing may only have reported that it has begun. */
+		/*
+		 * A worker that has sent nothing may only have reported that it has begun. A child that was never given
+		 * other work may return its result in parts.
+		 */
 		from->woken = !from->used;
-		from->guess = from->used || is_provisional(from->cause) ? 0 : from->cause ? from->cause : from->guess;
+		from->guess = (from->used && from->place) || is_provisional(from->cause) ? 0
+			      : from->cause						 ? from->cause
+											 : from->guess;
 		from->pending = 0;
 		from->state = ACTS_RETURNED;
 		return;
