@@ -99,6 +99,10 @@ fn say_losses(packets: &Packets, report: &Report, at_most: u64) {
     for (name, what) in said.iter().filter(|(name, _)| of(name) > 0) {
         eprintln!("wirespan: {} {what}", of(name));
     }
+    let missed = packets.missed();
+    if missed > 0 {
+        eprintln!("wirespan: {missed} more were missed: interrupts came while the same point told of another packet");
+    }
     if of("limited") > 0 {
         eprintln!("wirespan: ended early, because `at_most` is {at_most}");
     }

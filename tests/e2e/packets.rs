@@ -1,7 +1,7 @@
 //! `wirespan packet`: packets between namespaces of the test, through bridges, tunnels and queues.
 
 use crate::harness::{can_trace, has, skip, wirespan, Running, WIRESPAN};
-use crate::spaces::Spaces;
+use crate::spaces::{lacking, Spaces};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -36,6 +36,7 @@ while True:
     c, _ = s.accept()
     while c.recv(65536):
         pass
+    c.close()
 ";
 
 /// Sends so many bytes at once.
@@ -72,7 +73,7 @@ fn ready(test: &str) -> bool {
     can_trace(test) && has(test, &["ip", "python3"])
 }
 
-/// Namespaces, or the reason why this machine has none such.
+/// Namespaces, or a skipped test if this machine lacks something for them.
 fn made(test: &str, spaces: Result<Spaces, String>) -> Option<Spaces> {
     spaces.map_err(|why| skip(test, &why)).ok()
 }
@@ -85,18 +86,18 @@ fn python(spaces: &Spaces, space: usize, script: &str, args: &[&str]) -> Running
     running
 }
 
-/// A bridge in namespace 2 with ports `a` and `b`, to 10.214.1.1 in namespace 0 and 10.214.1.2 in namespace 1.
+/// A bridge in namespace 2 with ports `porta` and `portb`, to 10.214.1.1 in namespace 0 and 10.214.1.2 in namespace 1.
 fn bridged(tag: &str) -> Result<Spaces, String> {
     Spaces::new(
         tag,
         3,
         &[
-            "-n {2} link add br0 type bridge",
+            "-n {2} link add name br0 type bridge",
             "-n {2} link set br0 up",
-            "-n {2} link add a type veth peer name eth0 netns {0}",
-            "-n {2} link add b type veth peer name eth0 netns {1}",
-            "-n {2} link set a master br0 up",
-            "-n {2} link set b master br0 up",
+            "-n {2} link add name porta type veth peer name eth0 netns {0}",
+            "-n {2} link add name portb type veth peer name eth0 netns {1}",
+            "-n {2} link set dev porta master br0 up",
+            "-n {2} link set dev portb master br0 up",
             "-n {0} addr add 10.214.1.1/24 dev eth0",
             "-n {1} addr add 10.214.1.2/24 dev eth0",
             "-n {0} addr add fd14::1/64 dev eth0 nodad",
@@ -169,9 +170,9 @@ fn a_segment_is_followed_through_a_bridge_from_the_program_to_the_reader() {
             "send",
             "queue eth0",
             "xmit eth0",
-            "receive a",
-            "queue b",
-            "xmit b",
+            "receive porta",
+            "queue portb",
+            "xmit portb",
             "receive eth0",
             "tcp",
             "ready",
@@ -226,10 +227,10 @@ fn a_drop_in_a_queue_is_told_with_its_reason_and_its_retransmission() {
         return;
     }
     let Some(spaces) = made(test, bridged("pd")) else { return };
-    let slow = "tc qdisc add dev b root tbf rate 20mbit burst 5kb limit 20kb";
+    let slow = "tc qdisc add dev portb root tbf rate 20mbit burst 5kb limit 20kb";
     let slow: Vec<&str> = slow.split(' ').collect();
     if let Err(why) = spaces.inside(2, &slow) {
-        return skip(test, &why);
+        return skip(test, &lacking(why));
     }
     let _sink = python(&spaces, 1, SINK, &["10.214.1.2", "7005"]);
     let program = "filter: {protocol: tcp, port: 7005}\naction: [journeys, drops]\n";
@@ -237,10 +238,15 @@ fn a_drop_in_a_queue_is_told_with_its_reason_and_its_retransmission() {
         spaces.inside(0, &["python3", "-c", SOURCE, "10.214.1.2", "7005", "1000000"]).unwrap();
     });
     let drops = of_kind(&lines, "drops");
-    let at_b = drops.iter().filter(|d| d["place"]["device"] == "b" && d["place"]["point"] == "drop");
+    let at_b = drops.iter().filter(|d| d["place"]["device"] == "portb" && d["place"]["point"] == "drop");
     let (packets, resent) = at_b.fold((0, 0), |(packets, resent), d| {
         assert_eq!(d["reason"], "QDISC_DROP", "{d}");
-        assert_eq!((&d["after"]["point"], &d["after"]["device"]), (&"queue".into(), &"b".into()), "{d}");
+        let whole = of_kind(&lines, "journey").into_iter().find(|j| j["steps"] == Value::Array(Vec::new()));
+        assert_eq!(
+            (&d["after"]["point"], &d["after"]["device"]),
+            (&"queue".into(), &"portb".into()),
+            "{d} {whole:?} {said}"
+        );
         (packets + d["packets"].as_u64().unwrap(), resent + d["resent"]["packets"].as_u64().unwrap())
     });
     assert!(packets > 0 && resent > 0, "{drops:?} {said}");
@@ -261,13 +267,13 @@ fn a_datagram_is_followed_through_a_tunnel() {
         "pv",
         2,
         &[
-            "-n {0} link add u0 type veth peer name u0 netns {1}",
+            "-n {0} link add name u0 type veth peer name u0 netns {1}",
             "-n {0} addr add 10.215.1.1/24 dev u0",
             "-n {1} addr add 10.215.1.2/24 dev u0",
             "-n {0} link set u0 up",
             "-n {1} link set u0 up",
-            "-n {0} link add vx type vxlan id 7 local 10.215.1.1 remote 10.215.1.2 dstport 4789 dev u0",
-            "-n {1} link add vx type vxlan id 7 local 10.215.1.2 remote 10.215.1.1 dstport 4789 dev u0",
+            "-n {0} link add name vx type vxlan id 7 local 10.215.1.1 remote 10.215.1.2 dstport 4789 dev u0",
+            "-n {1} link add name vx type vxlan id 7 local 10.215.1.2 remote 10.215.1.1 dstport 4789 dev u0",
             "-n {0} addr add 10.216.1.1/24 dev vx",
             "-n {1} addr add 10.216.1.2/24 dev vx",
             "-n {0} link set vx up",

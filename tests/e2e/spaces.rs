@@ -6,6 +6,23 @@ fn ip(args: &str) -> Output {
     Command::new("ip").args(args.split_whitespace()).output().unwrap()
 }
 
+/// What `ip`, `tc`, `nft` and `sysctl` say if the machine lacks something. All other errors are errors of the test.
+const LACKING: [&str; 7] = [
+    "Operation not permitted",
+    "Permission denied",
+    "Operation not supported",
+    "Unknown device type",
+    "kind is unknown",
+    "Protocol not supported",
+    "Could not process rule: No such file",
+];
+
+/// The error, if it means that this machine lacks something. Panics at any other.
+pub(crate) fn lacking(error: String) -> String {
+    assert!(LACKING.iter().any(|words| error.contains(words)), "{error}");
+    error
+}
+
 /// Network namespaces with names of their own, removed at the end.
 pub(crate) struct Spaces {
     names: Vec<String>,
@@ -13,7 +30,7 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     /// Makes `count` namespaces and runs `ip` with each line. `{0}` in a line stands for the name of the first
-    /// namespace.
+    /// namespace. The error says what this machine lacks. A wrong line panics.
     pub(crate) fn new(tag: &str, count: usize, script: &[&str]) -> Result<Self, String> {
         let names = (0..count).map(|n| format!("ws{tag}-{n}-{}", std::process::id())).collect();
         let spaces = Spaces { names };
@@ -25,7 +42,7 @@ impl Spaces {
         for line in up.chain(script.iter().map(named)) {
             let done = ip(&line);
             if !done.status.success() {
-                return Err(format!("ip {line}: {}", String::from_utf8_lossy(&done.stderr).trim()));
+                return Err(lacking(format!("ip {line}: {}", String::from_utf8_lossy(&done.stderr).trim())));
             }
         }
         Ok(spaces)
@@ -37,7 +54,7 @@ impl Spaces {
             tag,
             2,
             &[
-                "-n {0} link add eth0 type veth peer name eth0 netns {1}",
+                "-n {0} link add name eth0 type veth peer name eth0 netns {1}",
                 "-n {0} addr add 10.214.1.1/24 dev eth0",
                 "-n {1} addr add 10.214.1.2/24 dev eth0",
                 "-n {0} link set eth0 up",
@@ -52,8 +69,8 @@ impl Spaces {
             tag,
             3,
             &[
-                "-n {1} link add toc type veth peer name eth0 netns {0}",
-                "-n {1} link add tos type veth peer name eth0 netns {2}",
+                "-n {1} link add name toc type veth peer name eth0 netns {0}",
+                "-n {1} link add name tos type veth peer name eth0 netns {2}",
                 "-n {0} addr add 10.213.1.2/24 dev eth0",
                 "-n {1} addr add 10.213.1.1/24 dev toc",
                 "-n {1} addr add 10.213.2.1/24 dev tos",
@@ -69,8 +86,9 @@ impl Spaces {
         let rules = "table ip wsmap {\n\
             chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 10.213.2.2:80; }\n\
             chain post { type nat hook postrouting priority srcnat; oifname \"tos\" masquerade; }\n}\n";
-        spaces.inside(1, &["sysctl", "-qw", "net.ipv4.ip_forward=1"])?;
-        spaces.inside(1, &["nft", rules])?;
+        for command in [&["sysctl", "-qw", "net.ipv4.ip_forward=1"][..], &["nft", rules]] {
+            spaces.inside(1, command).map_err(lacking)?;
+        }
         Ok(spaces)
     }
 

@@ -84,9 +84,21 @@ pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
     tell(attempts)
 }
 
+/// The kernel's number for a drop without a reason (`SKB_DROP_REASON_NOT_SPECIFIED`).
+const NO_REASON: u32 = 2;
+
 /// The drop ends the latest attempt that lived then. If none did, it is all that was seen of the packet.
 fn drop_one(attempts: &mut Vec<Attempt>, n: usize, hop: &Hop, key: Key, s: &Seen) {
     let dropped = Dropped { step: hop.step(s), reason: s.reason, resent_after_ns: None };
+    // A queue that cuts a packet and finds no room for any part drops each part, and then the whole.
+    let sent = attempts.iter_mut().rev().find(|a| a.start_ns <= s.time_ns && !a.steps.is_empty());
+    if let Some(attempt) = sent.filter(|a| a.dropped.is_some()) {
+        attempt.used.push((n, key));
+        if attempt.dropped.as_ref().is_some_and(|before| before.reason == NO_REASON) {
+            attempt.dropped = Some(dropped);
+        }
+        return;
+    }
     match attempts.iter_mut().rev().find(|a| a.dropped.is_none() && a.start_ns <= s.time_ns) {
         Some(attempt) => {
             attempt.dropped = Some(dropped);

@@ -120,6 +120,29 @@ fn what_is_lost_unseen_does_not_take_the_arrival_of_its_retransmission() {
 }
 
 #[test]
+fn a_packet_that_is_dropped_in_parts_and_as_a_whole_is_dropped_once() {
+    let drop = |us, seq, len, reason| Sighting { reason, ..tcp(us, Point::Drop, 3, "b", seq, len) };
+    let journeys = joined(&[
+        tcp(10, Point::Queue, 1, "eth0", 1000, 200),
+        tcp(14, Point::Queue, 3, "b", 1000, 200),
+        drop(15, 1000, 200, 2),
+        drop(16, 1100, 100, 64),
+        drop(17, 1000, 100, 64),
+        tcp(9_010, Point::Queue, 1, "eth0", 1000, 200),
+        tcp(9_014, Point::Queue, 3, "b", 1000, 200),
+        tcp(9_020, Point::Receive, 2, "eth0", 1000, 200),
+    ]);
+    let (lost, arrived): (Vec<_>, Vec<_>) = journeys.iter().partition(|j| j.dropped.is_some());
+    // One for each end of a part.
+    assert_eq!((lost.len(), arrived.len()), (2, 2));
+    for journey in lost {
+        let dropped = journey.dropped.as_ref().unwrap();
+        assert_eq!((dropped.reason, points(journey)), (64, vec![Point::Queue, Point::Queue]));
+        assert_eq!(dropped.resent_after_ns, Some(9_010_000 - dropped.step.time_ns));
+    }
+}
+
+#[test]
 fn both_arrive_if_it_was_sent_again_for_nothing() {
     let journeys = joined(&[
         tcp(0, Point::Queue, 1, "eth0", 1000, 100),

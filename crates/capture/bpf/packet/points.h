@@ -99,8 +99,9 @@ static __always_inline bool of_connection(struct ws_packet *p, const struct sock
 		map_ipv4(from, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
 		map_ipv4(to, BPF_CORE_READ(sk, __sk_common.skc_daddr));
 	} else if (family == AF_INET6) {
-		BPF_CORE_READ_INTO(from, sk, __sk_common.skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO(to, sk, __sk_common.skc_v6_daddr);
+		/* BPF_CORE_READ_INTO() would read as many bytes as `from` points to: one. */
+		bpf_core_read(from, 16, &sk->__sk_common.skc_v6_rcv_saddr);
+		bpf_core_read(to, 16, &sk->__sk_common.skc_v6_daddr);
 	} else {
 		return false;
 	}

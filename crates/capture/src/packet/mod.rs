@@ -16,10 +16,12 @@ use crate::ring::Ring;
 use crate::source::flow::wire::drop_reasons;
 use crate::wire::contract::{WS_PACKET_COUNTERS, WS_T_VXLAN};
 use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
 use rustc_hash::FxHashMap;
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd as _;
 use wirespan_model::packet::{Point, Sighting};
 
 const _: () = assert!(WS_T_VXLAN == wirespan_model::packet::Tunnel::Vxlan as u32);
@@ -71,6 +73,8 @@ pub struct Packets {
     missing: Vec<(Point, String)>,
     reasons: FxHashMap<u32, Box<str>>,
     bad: u64,
+    /// Ids of the attached programs.
+    ids: Vec<u32>,
 }
 
 fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'static>, CaptureError> {
@@ -156,17 +160,20 @@ impl Packets {
             put.map_err(bpf("choosing a namespace"))?;
         }
         let ring = Ring::open(&skel.maps.packets).map_err(|e| bpf("mapping the ring of packets")(e.into()))?;
-        let mut links = Vec::new();
+        let (mut links, mut ids) = (Vec::new(), Vec::new());
         for program in skel.object_mut().progs_mut() {
             let name = program.name().to_str();
             let Some((point, _)) = programs.iter().find(|(_, p)| name == Some(p)) else { continue };
             match program.attach() {
-                Ok(link) => links.push(link),
+                Ok(link) => {
+                    links.push(link);
+                    ids.extend(libbpf_rs::Program::id_from_fd(program.as_fd()));
+                }
                 Err(error) => missing.push((*point, error.to_string())),
             }
         }
         let reasons = drop_reasons(&btf);
-        Ok(Packets { _links: links, ring, skel, clock: Clock::now(), missing, reasons, bad: 0 })
+        Ok(Packets { _links: links, ring, skel, clock: Clock::now(), missing, reasons, bad: 0, ids })
     }
 
     /// Points that were asked for and that this kernel does not give, with the reason.
@@ -187,6 +194,13 @@ impl Packets {
     /// The kernel's name for the reason of a drop.
     pub fn reason(&self, number: u32) -> String {
         self.reasons.get(&number).map_or_else(|| format!("reason {number}"), ToString::to_string)
+    }
+
+    /// Sightings that were missed because the kernel does not run a program that would interrupt itself: an interrupt
+    /// handles a packet while the same point is told of another one on the same processor.
+    pub fn missed(&self) -> u64 {
+        let own = ProgInfoIter::default().filter(|program| self.ids.contains(&program.id));
+        own.map(|program| program.recursion_misses).sum()
     }
 
     /// Counters since the start.
