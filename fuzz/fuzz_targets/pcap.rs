@@ -6,7 +6,8 @@ use wirespan_model::Event;
 use wirespan_pcap::{Limits, Replay};
 
 fuzz_target!(|data: &[u8]| {
-    let limits = Limits { flows: 64, stream_bytes: 1 << 16, total_bytes: 1 << 18, fragment_bytes: 1 << 16 };
+    let limits =
+        Limits { flows: 64, stream_bytes: 1 << 16, total_bytes: 1 << 18, fragment_bytes: 1 << 16, passages: 64 };
     let mut captured = 0;
     let _ = Replay::new(limits).read("fuzz", data, &mut |event| {
         if let Event::Data(d) = event {

@@ -11,18 +11,19 @@ use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use wirespan_join::{Joiner, Resources};
+use wirespan_journey::captures::{self, Capture, Found, Skew};
 use wirespan_model::event::Actor;
-use wirespan_model::{plain, Resource, Span, Trace};
+use wirespan_model::{hop, plain, Resource, Span, Trace};
 use wirespan_pcap::{Limits, Replay};
 use wirespan_trace::{tree, Stream, StreamConfig};
 
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
-    /// Capture files: pcap or pcapng
+    /// Capture files: pcap or pcapng. Files of several places are joined: one trace shows a request at all of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Form of the answer: a line per span, or a JSON object per span
@@ -36,6 +37,9 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     ui: UiArgs,
 }
+
+/// Segments of each file that are compared with those of the other files: 32 MB.
+const PASSAGES: usize = 1_000_000;
 
 /// The resource of every span: a capture file does not name processes.
 struct Nobody(Arc<Resource>);
@@ -54,23 +58,20 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
     let mut pipeline = Pipeline::open(Causes::Decided, &args.outputs, &config, kept, None, counted)?;
     let join = join_config(&config)?;
     let mut failed = 0;
-    let mut total = 0;
+    let several = args.files.len() > 1;
+    let limits = Limits { passages: if several { PASSAGES } else { 0 }, ..Limits::default() };
+    let mut captures = Vec::new();
     for path in &args.files {
-        // Files are independent: connections, host id and time do not carry over from one to the next.
+        // Connections and host id do not carry over from one file to the next.
         let host_id = wirespan_model::key::hash64(&[path.as_os_str().as_encoded_bytes()]);
         let mut joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
-        let mut reader = Replay::new(Limits::default());
+        let mut reader = Replay::new(limits);
         let mut spans: Vec<Span> = Vec::new();
         let read = reader.read_path(path, &mut |event| joiner.event(event, &mut |span| spans.push(span)));
         joiner.finish(&mut |span| spans.push(span));
         counters.set("capture", reader.stats().counters());
         counters.set("join", joiner.stats().counters());
         counters.set("plugin", join.protocols.counters());
-        spans.sort_by_key(|s| (s.start_ns, s.end_ns));
-        total += spans.len();
-        let spans: Vec<Arc<Span>> = spans.into_iter().map(Arc::new).collect();
-        print(&spans, args.format)?;
-        pipeline.take(spans);
         if let Err(error) = read {
             failed += 1;
             eprintln!("wirespan: {error}");
@@ -78,7 +79,17 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         for (name, n) in counters.losses() {
             eprintln!("wirespan: {}: {name} {n}", path.display());
         }
+        captures.push(Capture { name: name(path), spans, passages: reader.take_passages() });
     }
+    if several {
+        say_clocks(&captures::align(&mut captures), &args.files);
+    }
+    let mut spans: Vec<Span> = captures.into_iter().flat_map(|capture| capture.spans).collect();
+    spans.sort_by_key(|s| (s.start_ns, s.end_ns));
+    let total = spans.len();
+    let spans: Vec<Arc<Span>> = spans.into_iter().map(Arc::new).collect();
+    print(&spans, args.format)?;
+    pipeline.take(spans);
     pipeline.finish();
     if args.format == Format::Text && std::io::stderr().is_terminal() {
         eprintln!("wirespan: {total} spans of {} files", args.files.len());
@@ -96,6 +107,36 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         bail!("{failed} of {} files could not be read to their end", args.files.len());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Says how far the clocks of the files differ.
+fn say_clocks(found: &Found, files: &[PathBuf]) {
+    let file = |n: usize| files.get(n).map(|path| path.display().to_string()).unwrap_or_default();
+    for Skew { capture, than, ahead } in &found.skews {
+        let (capture, than) = (file(*capture), file(*than));
+        match ahead {
+            Some(ahead) => {
+                let middle = ahead.middle_ns().round() as i128;
+                let (by, which) = (middle.abs(), if middle < 0 { "behind" } else { "ahead of" });
+                let (by, error) = (tree::duration(by), tree::duration((ahead.width_ns() / 2.0).round() as i128));
+                eprintln!("wirespan: the clock of {capture} is {by} ± {error} {which} that of {than}");
+            }
+            None => eprintln!(
+                "wirespan: how far the clock of {capture} is from that of {than} is not known: no packets of both \
+                 directions are in both, or a clock was set"
+            ),
+        }
+    }
+    if found.unordered > 0 {
+        eprintln!(
+            "wirespan: of {} connections in several files, {} do not show which file is nearer to the client",
+            found.connections, found.unordered
+        );
+    }
 }
 
 fn print(spans: &[Arc<Span>], format: Format) -> Result<()> {
@@ -116,8 +157,12 @@ fn line(span: &Span) -> String {
     let t = &span.tuple;
     let code = span.status_code.map(|c| format!(" {c}")).unwrap_or_default();
     let late = if span.error.is_empty() { String::new() } else { format!("  {}", span.error) };
+    let place = match span.text(hop::CAPTURE_FILE) {
+        Some(file) => format!("  {} in {file}{}", span.tap.as_str(), tree::hop_times(span)),
+        None => String::new(),
+    };
     format!(
-        "{:>9}  {:8} {} → {}  {}  {}{code}{late}",
+        "{:>9}  {:8} {} → {}  {}  {}{code}{late}{place}",
         tree::duration(i128::from(span.duration_ns())),
         span.protocol,
         t.client,

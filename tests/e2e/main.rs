@@ -6,6 +6,7 @@
 mod abi;
 mod brokers;
 mod bystander;
+mod captures;
 mod causes;
 mod causes_python;
 mod cli;

@@ -102,14 +102,14 @@ impl Clocks {
         self.spans.get_mut(at.checked_sub(old)?)
     }
 
-    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way.
-    pub fn drift(&self) -> (f64, f64) {
-        let highs = || self.spans.iter().filter_map(|span| span.high);
-        let lows = || self.spans.iter().filter_map(|span| span.low);
+    /// What all packets of the window say together. Take it once to ask for many times.
+    pub fn reading(&self) -> Reading {
+        let highs: Vec<(u64, f64)> = self.spans.iter().filter_map(|span| span.high).collect();
+        let lows: Vec<(u64, f64)> = self.spans.iter().filter_map(|span| span.low).collect();
         let (mut least, mut most) = (-MOST_DRIFT, MOST_DRIFT);
-        for (high_at, high) in highs() {
-            for (low_at, low) in lows() {
-                let time = difference(high_at, low_at);
+        for (high_at, high) in &highs {
+            for (low_at, low) in &lows {
+                let time = difference(*high_at, *low_at);
                 if time > 0.0 {
                     most = most.min((high - low) / time);
                 } else if time < 0.0 {
@@ -117,22 +117,18 @@ impl Clocks {
                 }
             }
         }
+        Reading { highs, lows, least, most }
+    }
+
+    /// By how much their clock gains on ours, as a share of time; within [`MOST_DRIFT`] each way.
+    pub fn drift(&self) -> (f64, f64) {
+        let Reading { least, most, .. } = self.reading();
         (least, most)
     }
 
-    /// How far their clock is ahead of ours at this time of ours; negative if it is behind. `None` until a packet was
-    /// seen each way, or if the packets contradict each other: then a clock was set, and [`Clocks::forget`] helps.
+    /// As [`Reading::ahead`]. After `None` for contradicting packets, [`Clocks::forget`] helps.
     pub fn ahead(&self, here_ns: u64) -> Option<Bounds> {
-        let (least, most) = self.drift();
-        let grown = |at: u64, bound: f64, later: f64, earlier: f64| {
-            let time = difference(here_ns, at);
-            bound + time * if time >= 0.0 { later } else { earlier }
-        };
-        let highs = self.spans.iter().filter_map(|span| span.high);
-        let lows = self.spans.iter().filter_map(|span| span.low);
-        let high_ns = highs.map(|(at, high)| grown(at, high, most, least)).min_by(f64::total_cmp)?;
-        let low_ns = lows.map(|(at, low)| grown(at, low, least, most)).max_by(f64::total_cmp)?;
-        (low_ns <= high_ns && least <= most).then_some(Bounds { low_ns, high_ns })
+        self.reading().ahead(here_ns)
     }
 
     /// How long a packet needed that we sent and that was received there.
@@ -145,5 +141,35 @@ impl Clocks {
     /// Begins anew, because a clock was set.
     pub fn forget(&mut self) {
         self.spans.clear();
+    }
+}
+
+/// All bounds of a window.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    highs: Vec<(u64, f64)>,
+    lows: Vec<(u64, f64)>,
+    least: f64,
+    most: f64,
+}
+
+impl Reading {
+    /// Times of ours at which a packet gave a bound.
+    pub fn times(&self) -> impl Iterator<Item = u64> + '_ {
+        self.highs.iter().chain(&self.lows).map(|(at, _)| *at)
+    }
+
+    /// How far their clock is ahead of ours at this time of ours; negative if it is behind. `None` until a packet was
+    /// seen each way, or if the packets contradict each other: then a clock was set.
+    pub fn ahead(&self, here_ns: u64) -> Option<Bounds> {
+        let (least, most) = (self.least, self.most);
+        let grown = |at: u64, bound: f64, later: f64, earlier: f64| {
+            let time = difference(here_ns, at);
+            bound + time * if time >= 0.0 { later } else { earlier }
+        };
+        let highs = self.highs.iter().map(|(at, high)| grown(*at, *high, most, least));
+        let lows = self.lows.iter().map(|(at, low)| grown(*at, *low, least, most));
+        let (high_ns, low_ns) = (highs.min_by(f64::total_cmp)?, lows.max_by(f64::total_cmp)?);
+        (low_ns <= high_ns && least <= most).then_some(Bounds { low_ns, high_ns })
     }
 }

@@ -7,10 +7,11 @@
 //!
 //! Read in this order: [`position`] (sighting → interval) → [`flow`] (what was seen of one direction of a connection) →
 //! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`]. [`clocks`] compares the clocks of
-//! two hosts.
+//! two hosts, and [`captures`] uses it for capture files of several places.
 #![forbid(unsafe_code)]
 
 mod attempts;
+pub mod captures;
 pub mod clocks;
 mod flow;
 mod joiner;

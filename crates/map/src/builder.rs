@@ -144,7 +144,7 @@ impl Builder<'_> {
                 self.request((client, server, port), span, Side::Client, true);
             }
             // A capture file has no side, so every request counts once.
-            TapSide::Capture => {
+            _ if span.is_first_capture() => {
                 let client = self.directory.caller(t.client);
                 let (server, port) = self.directory.server_of(span);
                 self.request((client, server, port), span, Side::Client, true);

@@ -13,6 +13,7 @@ pub mod broker;
 mod clocks;
 pub mod event;
 pub mod flow;
+pub mod hop;
 pub mod hosts;
 pub mod housekeeping;
 pub mod key;

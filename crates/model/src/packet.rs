@@ -133,3 +133,20 @@ pub struct Sighting {
     /// Packets that wait in the device's queue; known at [`Point::Queue`].
     pub queue_len: u32,
 }
+
+/// A TCP segment with payload or SYN, as a capture saw it. Socket ids are those of the capture's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// Id of the connection within its capture.
+    pub socket: u64,
+    /// When it was captured, Unix ns by the clock of the capture.
+    pub time_ns: u64,
+    /// Sequence number of the first byte.
+    pub seq: u32,
+    /// Bytes of payload that were sent.
+    pub len: u32,
+    /// Time to live (IPv4) or hop limit (IPv6). Each router takes one off.
+    pub ttl: u8,
+    /// Whether the sender is the smaller one of the two ends.
+    pub ascending: bool,
+}

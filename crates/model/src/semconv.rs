@@ -151,8 +151,9 @@ fn network(span: &Span, a: &mut Attributes) {
     a.text("network.type", if t.server.ip.is_ipv4() { "ipv4" } else { "ipv6" });
     a.end("client.address", "client.port", t.client);
     a.end("server.address", "server.port", t.server);
-    // A capture file is observed from the end that asks, whatever the kind of the span.
-    let server_side = matches!(span.kind, SpanKind::Server | SpanKind::Consumer) && span.tap != TapSide::Capture;
+    // Captures and devices are observed from the end that asks, whatever the kind of the span.
+    let at_process = matches!(span.tap, TapSide::App | TapSide::ClientProcess | TapSide::ServerProcess);
+    let server_side = matches!(span.kind, SpanKind::Server | SpanKind::Consumer) && at_process;
     a.end("network.peer.address", "network.peer.port", if server_side { t.client } else { t.server });
 }
 

@@ -27,6 +27,7 @@ use file::{Frame, Source};
 use packet::{Dissector, Transported};
 use std::io::Read;
 use std::path::Path;
+use wirespan_model::packet::Passage;
 use wirespan_model::Event;
 
 /// Bounds of the memory that a replay uses. [`Stats::counts`] counts what does not fit.
@@ -40,11 +41,13 @@ pub struct Limits {
     pub total_bytes: usize,
     /// Most bytes of IP fragments kept.
     pub fragment_bytes: usize,
+    /// Most segments of which [`Replay::take_passages`] tells when they were seen; 0: none.
+    pub passages: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { flows: 65_536, stream_bytes: 1 << 20, total_bytes: 64 << 20, fragment_bytes: 8 << 20 }
+        Limits { flows: 65_536, stream_bytes: 1 << 20, total_bytes: 64 << 20, fragment_bytes: 8 << 20, passages: 0 }
     }
 }
 
@@ -54,6 +57,7 @@ pub struct Replay {
     limits: Limits,
     next_socket: u64,
     stats: Stats,
+    passages: Vec<Passage>,
 }
 
 impl Default for Replay {
@@ -65,12 +69,18 @@ impl Default for Replay {
 impl Replay {
     /// A replay that has read nothing yet.
     pub fn new(limits: Limits) -> Self {
-        Replay { limits, next_socket: 1, stats: Stats::default() }
+        Replay { limits, next_socket: 1, stats: Stats::default(), passages: Vec::new() }
     }
 
     /// Counters of what was read and dropped so far, over all files.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// The segments of TCP that were read since the last call, in the order of the capture. With those of another
+    /// capture of the same connections, they tell how long each was under way.
+    pub fn take_passages(&mut self) -> Vec<Passage> {
+        std::mem::take(&mut self.passages)
     }
 
     /// Reads one file to its end, and emits its events to `sink`.
@@ -111,6 +121,7 @@ impl Replay {
             });
         };
         tcp.finish(&mut self.stats, &mut emit);
+        self.passages.append(&mut tcp.passages);
         dissector.finish(&mut self.stats);
         self.stats.events += events;
         ended

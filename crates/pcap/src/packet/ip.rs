@@ -14,6 +14,8 @@ pub(super) struct Packet<'a> {
     pub(super) protocol: u8,
     /// IPv4 identification; 0 for IPv6. It tells a packet that was captured twice from one that was sent twice.
     pub(super) id: u16,
+    /// Time to live, or hop limit.
+    pub(super) ttl: u8,
     pub(super) payload: View<'a>,
 }
 
@@ -48,6 +50,7 @@ impl Dissector {
             destination: Ipv4Addr::from(destination).into(),
             protocol: view.u8(9).ok_or(CUT)?,
             id,
+            ttl: view.u8(8).ok_or(CUT)?,
             payload: view.limit(total).skip(header).ok_or(CUT)?,
         };
         let flags = view.u16(6).ok_or(CUT)?;
@@ -61,6 +64,7 @@ impl Dissector {
     fn ipv6(&mut self, view: View<'_>, stats: &mut Stats, out: Out<'_>) -> Taken {
         let (source, destination) = (view.array::<16>(8).ok_or(CUT)?, view.array::<16>(24).ok_or(CUT)?);
         let mut next = view.u8(6).ok_or(CUT)?;
+        let ttl = view.u8(7).ok_or(CUT)?;
         let length = match usize::from(view.u16(4).ok_or(CUT)?) {
             0 => view.wire, // a jumbogram, or a sender that offloads segmentation
             length => length + 40,
@@ -72,6 +76,7 @@ impl Dissector {
                 destination: Ipv6Addr::from(destination).into(),
                 protocol,
                 id: 0,
+                ttl,
                 payload,
             };
             let after = match next {

@@ -12,6 +12,7 @@ use crate::stats::Stats;
 use crate::Limits;
 use flow::Flow;
 use rustc_hash::FxHashMap;
+use wirespan_model::packet::Passage;
 use wirespan_model::{Endpoint, Event, SocketId};
 
 /// Both ends, the smaller first, and the network in which their addresses are valid.
@@ -22,11 +23,13 @@ pub(crate) struct Table {
     flows: FxHashMap<Key, Flow>,
     limits: Limits,
     buffered: usize,
+    /// Segments as they were seen, at most [`Limits::passages`].
+    pub(crate) passages: Vec<Passage>,
 }
 
 impl Table {
     pub(crate) fn new(limits: Limits) -> Self {
-        Table { flows: FxHashMap::default(), limits, buffered: 0 }
+        Table { flows: FxHashMap::default(), limits, buffered: 0, passages: Vec::new() }
     }
 
     /// Takes one segment.
@@ -55,7 +58,16 @@ impl Table {
             old.replaced(segment.time_ns, stats, out);
         }
         let before = flow.buffered();
-        flow.segment(segment, stats, out);
+        let is_new = flow.segment(segment, stats, out);
+        if is_new && self.limits.passages > 0 && (segment.len > 0 || segment.syn) {
+            if self.passages.len() < self.limits.passages {
+                let Segment { time_ns, seq, len, ttl, .. } = *segment;
+                let ascending = segment.source == ends.0;
+                self.passages.push(Passage { socket: flow.id.0, time_ns, seq, len, ttl, ascending });
+            } else {
+                stats.bump("passages_full");
+            }
+        }
         if flow.buffered() > self.limits.stream_bytes
             || self.buffered + flow.buffered() > self.limits.total_bytes + before
         {

@@ -181,9 +181,9 @@ impl RedMetrics {
 /// Passes the labels of a span to `label` in order, and returns the span's metric. `None` if the span is not a request,
 /// or was seen elsewhere.
 fn visit<'a>(span: &'a Span, label: &mut impl FnMut(&'static str, Part<'a>)) -> Option<Name> {
-    let at_process = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess | TapSide::Capture);
+    let counts = matches!(span.tap, TapSide::ClientProcess | TapSide::ServerProcess) || span.is_first_capture();
     // Without a request there is no duration, and bytes of an unknown protocol are no request.
-    if !at_process || span.status == Status::NoRequest || matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
+    if !counts || span.status == Status::NoRequest || matches!(&*span.protocol, "" | "tcp" | "udp" | "unix") {
         return None;
     }
     let server = matches!(span.kind, SpanKind::Server | SpanKind::Consumer);

@@ -40,30 +40,33 @@ fn previous(
     lists: &FxHashMap<(Key, u8), Vec<u32>>,
 ) -> Option<(u32, f32)> {
     let keys = span.wire_keys();
-    // Points of the same rank between the ends (two captures) follow each other in time.
+    // Points of the same rank between the ends (two captures) have positions, or else follow each other in time.
+    let position = span.hop_position();
     let between = rank != TapSide::ClientProcess as u8 && rank != TapSide::ServerProcess as u8;
     for r in (TapSide::ClientProcess as u8..=rank).rev() {
         if r == rank && !between {
             continue;
         }
-        let mut best: Option<(u32, f32, u64)> = None;
+        let mut best: Option<(u32, f32, i64, u64)> = None;
         for list in keys.iter().filter_map(|k| lists.get(&(*k, r))) {
             for &p in nearest(list, spans, span.start_ns) {
-                if r == rank && p >= child {
+                let parent = &spans[p as usize];
+                let place = parent.hop_position();
+                if r == rank && (place, p) >= (position, child) {
                     continue;
                 }
-                let parent = &spans[p as usize];
                 let Some(confidence) = same_bytes(parent, span) else { continue };
                 let distance = parent.start_ns.abs_diff(span.start_ns);
-                let better = best.is_none_or(|(b, c, d)| {
-                    confidence > c || confidence == c && (distance < d || distance == d && p < b)
+                let better = best.is_none_or(|(b, c, at, d)| {
+                    let nearer = (place, std::cmp::Reverse((distance, p))) > (at, std::cmp::Reverse((d, b)));
+                    confidence > c || confidence == c && nearer
                 });
                 if better {
-                    best = Some((p, confidence, distance));
+                    best = Some((p, confidence, place, distance));
                 }
             }
         }
-        if let Some((p, confidence, _)) = best {
+        if let Some((p, confidence, ..)) = best {
             return Some((p, confidence));
         }
     }

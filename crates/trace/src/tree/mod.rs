@@ -4,4 +4,4 @@ mod json;
 mod text;
 
 pub use json::{spans_json, trace_json};
-pub use text::{duration, service_name, text, TextOptions};
+pub use text::{duration, hop_times, service_name, text, TextOptions};

@@ -1,7 +1,7 @@
 //! A trace as a tree of lines.
 
 use std::fmt::Write;
-use wirespan_model::{Evidence, Span, SpanId, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
+use wirespan_model::{hop, Evidence, Span, SpanId, SpanKind, SpanLink, TapSide, Trace, TraceSpan};
 
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,11 +150,15 @@ fn links(links: &[SpanLink]) -> String {
     text
 }
 
-/// Time from the previous observation point to this one, and back. `~` marks a comparison of two clocks.
+/// Time from the previous observation point to this one, and back. `~` marks a comparison of two clocks that nothing
+/// else compares.
 fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> String {
     let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
         return String::new();
     };
+    if s.span.hop_position() > 1 && parent.hop_position() + 1 == s.span.hop_position() {
+        return hop_times(&s.span).trim_start().to_owned();
+    }
     let clocks = if parent.host_id == s.span.host_id { "" } else { "~" };
     let there = i128::from(s.span.start_ns) - i128::from(parent.start_ns);
     let back = i128::from(parent.end_ns) - i128::from(s.span.end_ns);
@@ -162,6 +166,24 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
         return format!("there {clocks}{}", duration(there));
     }
     format!("there {clocks}{} back {clocks}{}", duration(there), duration(back))
+}
+
+/// Time in the hop that ends at the span's point, as `  hop 93.0µs  there 61.0µs ± 12.0µs  back ?`; empty if the span
+/// has none.
+pub fn hop_times(span: &Span) -> String {
+    if span.hop_position() < 2 {
+        return String::new();
+    }
+    let of = |what: &str, key, error| match (span.number(key), span.number(error)) {
+        (Some(ns), Some(0) | None) => format!("  {what} {}", duration(ns.into())),
+        (Some(ns), Some(error)) => format!("  {what} {} ± {}", duration(ns.into()), duration(error.into())),
+        (None, _) => format!("  {what} ?"),
+    };
+    let both = span.number(hop::ROUND_TRIP).map_or(String::new(), |ns| format!("  hop {}", duration(ns.into())));
+    let there = of("there", hop::REQUEST, hop::REQUEST_ERROR);
+    let back = if both.is_empty() { String::new() } else { of("back", hop::RESPONSE, hop::RESPONSE_ERROR) };
+    let lost = span.number(hop::LOST_BYTES).map_or(String::new(), |n| format!("  {n} bytes lost"));
+    format!("{both}{there}{back}{lost}")
 }
 
 /// Branches of each line.

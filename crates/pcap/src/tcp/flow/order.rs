@@ -73,12 +73,12 @@ impl Recent {
 }
 
 impl Flow {
-    /// Takes one segment.
-    pub(crate) fn segment(&mut self, segment: &Segment<'_>, stats: &mut Stats, out: &mut dyn FnMut(Event)) {
+    /// Takes one segment. Returns false if the same packet was captured before, at another device.
+    pub(crate) fn segment(&mut self, segment: &Segment<'_>, stats: &mut Stats, out: &mut dyn FnMut(Event)) -> bool {
         self.last_ns = self.last_ns.max(segment.time_ns);
         if self.recent.captured_twice(segment) {
             stats.bump("tcp_captured_twice");
-            return;
+            return false;
         }
         let from = self.sender(segment);
         let Some(since) = self.held.segments.front().map(|h| h.segment.time_ns) else {
@@ -87,7 +87,7 @@ impl Flow {
             } else {
                 self.take(segment, stats, out);
             }
-            return;
+            return true;
         };
         if self.halves[from].wants(segment.seq, segment.len) {
             self.take(segment, stats, out);
@@ -100,6 +100,7 @@ impl Flow {
         if self.held.segments.len() >= HELD_MAX || segment.time_ns.saturating_sub(since) > HELD_NS {
             self.release(stats, out);
         }
+        true
     }
 
     /// True if the segment acknowledges bytes of the other direction that have not been captured yet.

@@ -1,0 +1,53 @@
+//! Spans of one request at several points of its way: the attributes of a hop.
+
+use crate::{Span, TapSide, Value};
+
+/// Place of the point on the way from the client, from 1, among the points that saw the request.
+pub const POSITION: &str = "wirespan.hop.position";
+/// Number of these points.
+pub const POINTS: &str = "wirespan.hop.points";
+/// How the order of the points is known: `ttl`, `round-trip` or `clock`.
+pub const EVIDENCE: &str = "wirespan.hop.evidence";
+/// Time in the hop from the point before to this one, request and response together, ns. No clock error is in it.
+pub const ROUND_TRIP: &str = "wirespan.hop.round_trip_ns";
+/// Time of the request's first byte from the point before, ns.
+pub const REQUEST: &str = "wirespan.hop.request_ns";
+/// How far the truth may lie from it, ns.
+pub const REQUEST_ERROR: &str = "wirespan.hop.request_error_ns";
+/// Time of the response's first byte to the point before, ns.
+pub const RESPONSE: &str = "wirespan.hop.response_ns";
+/// How far the truth may lie from it, ns.
+pub const RESPONSE_ERROR: &str = "wirespan.hop.response_error_ns";
+/// Bytes of the span that entered the hop and did not leave it. They were sent again.
+pub const LOST_BYTES: &str = "wirespan.hop.lost_bytes";
+/// How far the clock of this point was ahead, ns. The span's times are corrected by it.
+pub const CLOCK_AHEAD: &str = "wirespan.clock.ahead_ns";
+/// How far the truth may lie from it, ns.
+pub const CLOCK_ERROR: &str = "wirespan.clock.error_ns";
+/// Name of the capture file.
+pub const CAPTURE_FILE: &str = "wirespan.capture.file";
+
+impl Span {
+    /// The number of an attribute.
+    pub fn number(&self, key: &str) -> Option<i64> {
+        self.attrs.iter().find_map(|(k, v)| match v {
+            Value::Int(n) if k == key => Some(*n),
+            _ => None,
+        })
+    }
+
+    /// Place of the span's point on the way of its request, from 1; 0 if that is not known.
+    pub fn hop_position(&self) -> i64 {
+        self.number(POSITION).unwrap_or(0)
+    }
+
+    /// Whether the span is its request's first view that is not of a process. Of several captures of one request, one
+    /// counts in sums over requests.
+    pub fn is_first_capture(&self) -> bool {
+        match self.tap {
+            TapSide::Capture => true,
+            TapSide::App | TapSide::ClientProcess | TapSide::ServerProcess => false,
+            _ => self.pid == 0 && self.hop_position() == 1,
+        }
+    }
+}
