@@ -1,12 +1,13 @@
 //! `wirespan packet FILE.yaml`: where packets went, and where they waited.
 
 use super::Format;
-use crate::packet::{duration, Names, Program, Report};
+use crate::packet::{duration, Names, Pcapng, Program, Recorded, Report};
 use crate::stop_signal::StopSignal;
-use anyhow::{bail, Result};
+use anyhow::{bail, Context as _, Result};
 use clap::Args;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use wirespan_capture::packet::Packets;
@@ -30,13 +31,33 @@ pub(crate) struct PacketArgs {
     /// Allow a program that selects every packet of this machine
     #[arg(long)]
     all_traffic: bool,
+    /// Evaluate packets that were recorded before (`action: [record]`, --format json), not those of this machine
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["time", "all_traffic"])]
+    from: Option<PathBuf>,
+    /// Write the packets to a pcapng file, too: a comment says at which point each was seen. Headers are made again,
+    /// payload is left out
+    #[arg(long, value_name = "FILE")]
+    pcapng: Option<PathBuf>,
     /// Form of the answer; json is JSON lines
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
+/// The file of `--pcapng`, if there is one.
+type Copy = Option<Pcapng<BufWriter<File>>>;
+
+fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
+    let Some(path) = path else { return Ok(None) };
+    let named = || format!("writing {}", path.display());
+    let file = File::create(path).with_context(named)?;
+    Pcapng::new(BufWriter::new(file)).with_context(named).map(Some)
+}
+
 pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
     let program = Program::read(&args.program)?;
+    if let Some(file) = &args.from {
+        return evaluate(file, &program, args);
+    }
     let limit = args.time.as_deref().map_or(Ok(program.time), duration)?;
     let options = program.options(&args.netns)?;
     if options.filter.is_everything() && !args.all_traffic {
@@ -47,6 +68,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
     }
     let mut names = Names::read();
     program.netns(&args.netns)?.iter().for_each(|(inode, name)| names.call(*inode, name));
+    let mut copy = copy_to(args.pcapng.as_ref())?;
     let mut stop = StopSignal::catch()?;
     let began = Instant::now();
     let mut packets = Packets::open(&options)?;
@@ -66,6 +88,9 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
         while packets.drain(&mut seen) {}
         let reason = |number| packets.reason(number);
         for sighting in seen.drain(..) {
+            if let Some(copy) = &mut copy {
+                copy.write(&sighting, &names, &reason).context("writing the pcapng file")?;
+            }
             report.see(&sighting, &names, &reason, &mut out)?;
         }
         if ends || told.elapsed() >= TELL_EVERY {
@@ -83,7 +108,57 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
         }
         std::thread::sleep(DRAIN_EVERY);
     }
+    if let Some(copy) = copy {
+        copy.finish().context("writing the pcapng file")?;
+    }
     say_losses(&packets, &report, options.at_most);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out the actions on packets that were recorded before.
+fn evaluate(file: &Path, program: &Program, args: &PacketArgs) -> Result<ExitCode> {
+    let (options, mut names) = (program.options_in(Vec::new())?, Names::read());
+    let recorded = Recorded::read(file, &options, &program.netns_names(&args.netns), &mut names)?;
+    let mut copy = copy_to(args.pcapng.as_ref())?;
+    let mut report = Report::new(&program.actions, args.format);
+    let reason = |number| recorded.reason(number);
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = String::new();
+    let times = || recorded.sightings.iter().map(|s| s.time_ns);
+    let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    let mut told = first;
+    for sighting in &recorded.sightings {
+        if let Some(copy) = &mut copy {
+            copy.write(sighting, &names, &reason).context("writing the pcapng file")?;
+        }
+        report.see(sighting, &names, &reason, &mut out)?;
+        if sighting.time_ns.saturating_sub(told) >= TELL_EVERY.as_nanos() as u64 {
+            report.due(&names, &reason, false, &mut out)?;
+            told = sighting.time_ns;
+        }
+        // A closed pipe is the reader's wish to end.
+        if stdout.write_all(out.as_bytes()).is_err() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        out.clear();
+    }
+    report.due(&names, &reason, true, &mut out)?;
+    report.end(Duration::from_nanos(last - first), &names, &reason, &mut out)?;
+    let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
+    if let Some(copy) = copy {
+        copy.finish().context("writing the pcapng file")?;
+    }
+    let (selected, other) = (recorded.sightings.len(), recorded.not_selected);
+    eprintln!("wirespan: {selected} recorded sightings selected, {other} not");
+    if recorded.other_lines > 0 {
+        eprintln!("wirespan: {} lines are no packets", recorded.other_lines);
+    }
+    if recorded.at_limit {
+        eprintln!("wirespan: ended early, because `at_most` is {}", options.at_most);
+    }
+    if report.not_kept() > 0 {
+        eprintln!("wirespan: {} sightings belong to no journey, because too many were under way", report.not_kept());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

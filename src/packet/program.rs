@@ -202,6 +202,12 @@ impl Program {
 
     /// What to load for it. The namespaces are those of the program and these.
     pub(crate) fn options(&self, more_netns: &[String]) -> Result<PacketOptions> {
+        let netns = self.netns(more_netns)?.into_iter().map(|(inode, _)| inode).collect();
+        self.options_in(netns)
+    }
+
+    /// As [`Program::options`], for packets of these namespaces.
+    pub(crate) fn options_in(&self, netns: Vec<u32>) -> Result<PacketOptions> {
         let keys = &self.keys.filter;
         let flags = keys.tcp_flags.iter().fold(0, |all, flag| all | *flag as u8);
         let filter = Filter {
@@ -214,7 +220,7 @@ impl Program {
             protocol: keys.protocol.as_deref().map_or(Ok(0), protocol)?,
             tcp_flags: flags,
             devices: Some1::all(keys.device.as_ref()),
-            netns: self.netns(more_netns)?.into_iter().map(|(inode, _)| inode).collect(),
+            netns,
         };
         let points = match &self.keys.points {
             Some(points) if points.is_empty() => bail!("`where` is empty: packets are seen nowhere"),
@@ -229,11 +235,17 @@ impl Program {
         Ok(PacketOptions { filter, points, one_flow_of, at_most, ring_bytes: RING_BYTES })
     }
 
+    /// The chosen namespaces, as they are written.
+    pub(crate) fn netns_names(&self, more: &[String]) -> Vec<String> {
+        let mut names = Some1::all(self.keys.filter.netns.as_ref());
+        names.extend(more.iter().cloned());
+        names
+    }
+
     /// The chosen namespaces: inode and name.
     pub(crate) fn netns(&self, more: &[String]) -> Result<Vec<(u32, String)>> {
-        let names = Some1::all(self.keys.filter.netns.as_ref());
-        let all = names.iter().chain(more);
-        all.map(|name| Ok((netns_inode(name).map_err(|e| anyhow!(e))?, name.clone()))).collect()
+        let all = self.netns_names(more);
+        all.iter().map(|name| Ok((netns_inode(name).map_err(|e| anyhow!(e))?, name.clone()))).collect()
     }
 }
 

@@ -331,3 +331,62 @@ fn a_program_that_selects_everything_is_refused() {
     let done = wirespan(&["packet", file.to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&done.stderr).contains("line 1: unknown key `prot`"), "{done:?}");
 }
+
+#[test]
+fn recorded_packets_are_filtered_afterwards_and_written_for_wireshark() {
+    let test = "recorded_packets_are_filtered_afterwards_and_written_for_wireshark";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, bridged("pw")) else { return };
+    let _one = python(&spaces, 1, SERVER, &["10.214.1.2", "7008"]);
+    let _other = python(&spaces, 1, SERVER, &["fd14::2", "7009"]);
+    let (lines, said) = traced(&spaces, &[0, 1, 2], "filter: {protocol: tcp}\naction: [record, journeys]\n", || {
+        for (address, port) in [("10.214.1.2", "7008"), ("fd14::2", "7009")] {
+            spaces.inside(0, &["python3", "-c", CLIENT, address, port, "20"]).unwrap();
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    std::fs::write(path("recorded.jsonl"), text.join("\n")).unwrap();
+    let again = |program: &str, more: &[&str]| {
+        std::fs::write(path("program.yaml"), program).unwrap();
+        let (program, recorded) = (path("program.yaml"), path("recorded.jsonl"));
+        let mut args = vec!["packet", &program, "--from", &recorded, "--format", "json"];
+        args.extend(more);
+        let done = wirespan(&args);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{said}");
+        let lines = String::from_utf8_lossy(&done.stdout).into_owned();
+        (lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect::<Vec<Value>>(), said)
+    };
+    // The same filter and actions give what the run itself gave.
+    let (journeys, _) = again("filter: {port: 7009}\naction: [journeys]\n", &[]);
+    let (there, here) = (to_port(&lines, 7009, 100), to_port(&journeys, 7009, 100));
+    assert_eq!(here.len(), 20, "{said}");
+    let ways = |all: &[&Value]| all.iter().map(|j| way(j)).collect::<Vec<_>>();
+    assert_eq!(ways(&here), ways(&there));
+    assert!(of_kind(&journeys, "journey").iter().all(|j| j["route"].to_string().contains("7009")));
+    let selected = |line: &&&Value| line["device"] == "portb" && line["route"].to_string().contains("7008");
+    let expected = of_kind(&lines, "packet").iter().filter(selected).count();
+    let program = "filter: {device: portb, port: 7008}\nwhere: [queue, xmit, receive]\naction: [record]\n";
+    let (packets, said) = again(program, &["--netns", spaces.name(2), "--pcapng", &path("out.pcapng")]);
+    assert_eq!(of_kind(&packets, "packet").len(), expected, "{said}");
+    assert!(expected >= 60, "{expected} {said}");
+    // Our own reader understands the file: one connection of so many segments.
+    let done = wirespan(&["replay", &path("out.pcapng")]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    if !has(test, &["tshark"]) {
+        return;
+    }
+    let fields = ["-T", "fields", "-e", "frame.comment", "-e", "ip.src", "-e", "tcp.dstport", "-e", "tcp.len"];
+    let mut tshark = std::process::Command::new("tshark");
+    let done = tshark.args(["-r", &path("out.pcapng")]).args(fields).output().unwrap();
+    let out = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(out.lines().count(), expected, "{out}");
+    let comment = format!("queue portb in {}, cpu ", spaces.name(2));
+    let sent = |l: &&str| l.starts_with(&comment) && l.ends_with("\t10.214.1.1\t7008\t100");
+    assert_eq!(out.lines().filter(sent).count(), 20, "{out}");
+}

@@ -1,0 +1,173 @@
+//! Packets that were recorded as JSON lines before → the ones that a program selects.
+
+use super::Names;
+use anyhow::{anyhow, bail, Context as _, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::BufRead as _;
+use std::path::Path;
+use wirespan_capture::packet::{Filter, PacketOptions};
+use wirespan_model::packet::{Point, Route, Sighting, Tunnel};
+
+/// What a file has for a program.
+#[derive(Default)]
+pub(crate) struct Recorded {
+    /// The selected packets, in the order of the file.
+    pub(crate) sightings: Vec<Sighting>,
+    /// Lines that are no packet, because other actions wrote them.
+    pub(crate) other_lines: u64,
+    /// Packets that the program does not select.
+    pub(crate) not_selected: u64,
+    /// More were selected, but `at_most` was reached.
+    pub(crate) at_limit: bool,
+    reasons: BTreeMap<u32, String>,
+}
+
+impl Recorded {
+    /// Reads a file. `netns`: names or inodes of the chosen namespaces; empty: all. Names of namespaces go to `names`.
+    pub(crate) fn read(path: &Path, options: &PacketOptions, netns: &[String], names: &mut Names) -> Result<Self> {
+        let file = std::fs::File::open(path).with_context(|| format!("recorded packets {}", path.display()))?;
+        let mut all = Recorded::default();
+        for (n, line) in (1u64..).zip(std::io::BufReader::new(file).lines()) {
+            let at = || format!("{}, line {n}", path.display());
+            let line: Value = serde_json::from_str(&line.with_context(at)?).with_context(at)?;
+            if line["kind"] != "packet" {
+                all.other_lines += 1;
+                continue;
+            }
+            let s = sighting(&line).with_context(at)?;
+            let space = line["netns_name"].as_str().unwrap_or_default();
+            if !space.is_empty() {
+                names.call(s.netns, space);
+            }
+            if let Some(reason) = line["drop_reason"].as_str() {
+                all.reasons.entry(s.reason).or_insert_with(|| reason.to_owned());
+            }
+            let in_space = netns.is_empty() || netns.iter().any(|name| name == space || *name == s.netns.to_string());
+            if !in_space || !options.points.contains(&s.point) || !selects(&options.filter, &s) {
+                all.not_selected += 1;
+            } else if all.sightings.len() as u64 >= options.at_most {
+                all.at_limit = true;
+                break;
+            } else {
+                all.sightings.push(s);
+            }
+        }
+        if all.sightings.is_empty() && all.not_selected == 0 {
+            bail!("{} has no packets: record them with `action: [record]` and --format json", path.display());
+        }
+        Ok(all)
+    }
+
+    /// The kernel's name for the reason of a drop.
+    pub(crate) fn reason(&self, number: u32) -> String {
+        self.reasons.get(&number).cloned().unwrap_or_else(|| format!("reason {number}"))
+    }
+}
+
+/// Whether the filter selects a packet, as the kernel programs decide it.
+fn selects(filter: &Filter, s: &Sighting) -> bool {
+    let Route { source, destination, source_port, destination_port, protocol } = s.route;
+    let port = |wanted: u16, ports: &[u16]| wanted == 0 || ports.contains(&wanted);
+    let net = |net: wirespan_capture::packet::Net, ip| net.is_any() || net.has(ip);
+    (filter.protocol == 0 || filter.protocol == protocol)
+        && (filter.tcp_flags == 0 || filter.tcp_flags & s.flags != 0)
+        && port(filter.source_port, &[source_port])
+        && port(filter.destination_port, &[destination_port])
+        && port(filter.port, &[source_port, destination_port])
+        && net(filter.source, source)
+        && net(filter.destination, destination)
+        && (net(filter.address, source) || net(filter.address, destination))
+        && (filter.devices.is_empty() || s.ifindex == 0 || filter.devices.iter().any(|name| *name == s.device))
+}
+
+fn sighting(line: &Value) -> Result<Sighting> {
+    let number = |of: &Value, key: &str| of[key].as_u64().ok_or_else(|| anyhow!("`{key}` is no number"));
+    let small = |of: &Value, key: &str| Ok::<_, anyhow::Error>(u32::try_from(number(of, key)?)?);
+    let text = |of: &Value, key: &str| of[key].as_str().map(str::to_owned).ok_or_else(|| anyhow!("`{key}` is no text"));
+    let route = &line["route"];
+    let (point, tunnel) = (text(line, "point")?, text(line, "tunnel")?);
+    let tunnels = [Tunnel::None, Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre, Tunnel::Ipip];
+    let tunnel_name = |t: &Tunnel| format!("{t:?}").to_lowercase();
+    Ok(Sighting {
+        time_ns: number(line, "time_ns")?,
+        point: Point::ALL.into_iter().find(|p| p.as_str() == point).ok_or_else(|| anyhow!("no point `{point}`"))?,
+        netns: small(line, "netns")?,
+        ifindex: small(line, "ifindex")?,
+        device: text(line, "device")?.into(),
+        cpu: small(line, "cpu")? as u16,
+        route: Route {
+            source: text(route, "source")?.parse()?,
+            destination: text(route, "destination")?.parse()?,
+            source_port: small(route, "source_port")? as u16,
+            destination_port: small(route, "destination_port")? as u16,
+            protocol: small(route, "protocol")? as u8,
+        },
+        seq: small(line, "seq")?,
+        len: small(line, "len")?,
+        hash: small(line, "hash")?,
+        flags: small(line, "flags")? as u8,
+        tunnel: tunnels
+            .into_iter()
+            .find(|t| tunnel_name(t) == tunnel)
+            .ok_or_else(|| anyhow!("no tunnel `{tunnel}`"))?,
+        fragment: line["fragment"].as_bool().unwrap_or(false),
+        reason: small(line, "reason")?,
+        queue_len: small(line, "queue_len")?,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use wirespan_capture::packet::Net;
+
+    fn one() -> Sighting {
+        let (source, destination) = ("10.1.0.7".parse().unwrap(), "fd00::1".parse().unwrap());
+        Sighting {
+            time_ns: 1_700_000_000_000_000_001,
+            point: Point::Drop,
+            netns: 4_026_531_840,
+            ifindex: 3,
+            device: "eth0".into(),
+            cpu: 1,
+            route: Route { source, destination, source_port: 40_000, destination_port: 80, protocol: 6 },
+            seq: u32::MAX,
+            len: 100,
+            hash: 9,
+            flags: 0x18,
+            tunnel: Tunnel::Vxlan,
+            fragment: true,
+            reason: 64,
+            queue_len: 5,
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_comes_back() {
+        assert_eq!(sighting(&serde_json::to_value(one()).unwrap()).unwrap(), one());
+        let mut wrong = serde_json::to_value(one()).unwrap();
+        wrong["point"] = "nowhere".into();
+        assert!(sighting(&wrong).unwrap_err().to_string().contains("nowhere"));
+        assert!(sighting(&serde_json::json!({"kind": "packet"})).is_err());
+    }
+
+    #[test]
+    fn a_filter_selects_as_the_kernel_does() {
+        let selected = |filter: Filter| selects(&filter, &one());
+        let net = |text| Net::parse(text).unwrap();
+        assert!(selected(Filter::default()));
+        assert!(selected(Filter { protocol: 6, port: 80, tcp_flags: 8, ..Filter::default() }));
+        assert!(!selected(Filter { protocol: 17, ..Filter::default() }));
+        assert!(!selected(Filter { tcp_flags: 2, ..Filter::default() }));
+        assert!(!selected(Filter { source_port: 80, ..Filter::default() }));
+        assert!(selected(Filter { address: net("fd00::/16"), source: net("10.0.0.0/8"), ..Filter::default() }));
+        assert!(!selected(Filter { destination: net("10.0.0.0/8"), ..Filter::default() }));
+        assert!(!selected(Filter { devices: vec!["eth1".into()], ..Filter::default() }));
+        assert!(selects(
+            &Filter { devices: vec!["eth1".into()], ..Filter::default() },
+            &Sighting { ifindex: 0, ..one() }
+        ));
+    }
+}
