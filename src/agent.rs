@@ -7,7 +7,7 @@
 //!    └──bundles──▶ [flows thread: drain, enrich, windows] ────────┘
 //! ```
 
-use crate::capture_thread::{CaptureThread, Order, Processes};
+use crate::capture_thread::{CaptureThread, Order, Processes, Ready};
 use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
@@ -62,16 +62,20 @@ pub(crate) fn start(
     let capture_counters = Arc::clone(&counters);
     let (names, spans_out, flows_out) = (Arc::clone(&enricher), batches.clone(), batches.clone());
     let capture = std::thread::Builder::new().name("capture".into()).spawn(move || {
-        let mut capture = match Capture::open(&options, &targets) {
+        let mut capture = match Capture::begin(&options, &targets) {
             Ok(capture) => capture,
             Err(error) => {
                 let _ = ready.send(Err(anyhow!(error)));
                 return Ok(());
             }
         };
-        let _ = ready.send(Ok((capture.features().to_vec(), capture.take_flows())));
-        CaptureThread::new(capture, join, names, capture_counters).run(&stopping, &orders_in, &spans_out)
+        if !capture.is_complete() && options.messages {
+            eprintln!("wirespan: messages are seen; what looks into runtimes is being loaded");
+        }
+        let ready = Some(Ready { flows: capture.take_flows(), to: ready });
+        CaptureThread::new(capture, join, names, capture_counters).run(&stopping, &orders_in, &spans_out, ready)
     })?;
+    let out = std::thread::Builder::new().name("out".into()).spawn(move || pipeline::feed(pipeline, &batches_in))?;
     let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
     let flows = match flows {
         Some(source) => {
@@ -84,7 +88,6 @@ pub(crate) fn start(
         }
         None => None,
     };
-    let out = std::thread::Builder::new().name("out".into()).spawn(move || pipeline::feed(pipeline, &batches_in))?;
     Ok(Agent { orders, stop, capture, flows, out, batches, features })
 }
 

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wirespan_capture::{Capture, Copy, Verdict};
+use wirespan_capture::features::Feature;
+use wirespan_capture::{Capture, Copy, FlowSource, Verdict};
 use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
@@ -48,6 +49,12 @@ pub(crate) enum Order {
     /// Trace this process and its descendants, too. The file is the program that the process is about to become. The
     /// thread answers when it traces.
     AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
+}
+
+/// Who waits for the end of the start, and the flows for it.
+pub(crate) struct Ready {
+    pub(crate) flows: Option<FlowSource>,
+    pub(crate) to: Sender<Result<(Vec<Feature>, Option<FlowSource>)>>,
 }
 
 /// Names processes with the enricher.
@@ -100,7 +107,14 @@ impl CaptureThread {
     }
 
     /// Runs until `stop` is raised; then detaches from the kernel, and takes the remaining events through all stages.
-    pub(crate) fn run(mut self, stop: &AtomicBool, orders: &Receiver<Order>, out: &Sender<Batch>) -> Result<()> {
+    /// Tells `ready` once everything is loaded.
+    pub(crate) fn run(
+        mut self,
+        stop: &AtomicBool,
+        orders: &Receiver<Order>,
+        out: &Sender<Batch>,
+        mut ready: Option<Ready>,
+    ) -> Result<()> {
         let mut events = Vec::new();
         let (mut ticked, mut refreshed, mut sent) = (Instant::now(), Instant::now(), Instant::now());
         let mut young = Instant::now();
@@ -109,6 +123,11 @@ impl CaptureThread {
         while !stop.load(Ordering::Relaxed) {
             for Order::AddPid(pid, program, answer) in orders.try_iter() {
                 let _ = answer.send(self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)));
+            }
+            if ready.is_some() && self.capture.is_complete() {
+                if let Some(Ready { flows, to }) = ready.take() {
+                    let _ = to.send(Ok((self.capture.features().to_vec(), flows)));
+                }
             }
             let more = self.capture.drain_some(&mut events);
             let idle = events.is_empty();

@@ -65,9 +65,25 @@ enum Part {
     Program(u64),
 }
 
+/// Memory of the process itself. The rings that it reads are mapped; they are tables of the kernel, and count there.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    number(&status, "VmRSS:").unwrap_or(0) * 1024
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    (number(&status, "VmRSS:").unwrap_or(0).saturating_sub(mapped_tables(&maps))) * 1024
+}
+
+/// KiB of kernel tables among the mappings of a process, as `/proc/PID/smaps` has them.
+fn mapped_tables(smaps: &str) -> u64 {
+    let mut is_table = false;
+    let mut sum = 0;
+    for line in smaps.lines() {
+        if line.contains('-') && !line.contains("kB") {
+            is_table = line.ends_with("anon_inode:bpf-map");
+        } else if is_table {
+            sum += number(line, "Rss:").unwrap_or(0);
+        }
+    }
+    sum
 }
 
 /// What a descriptor stands for, and its bytes. A link names its program, too, but no size.
@@ -95,6 +111,13 @@ mod tests {
         assert_eq!(kernel_part(program), Some((Part::Program(9), 8192)));
         assert_eq!(kernel_part(link), None);
         assert_eq!(kernel_part("pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn a_mapped_ring_counts_once() {
+        let smaps = "7f00-7f10 r--s 00001000 00:0e 1054 anon_inode:bpf-map\nSize: 8200 kB\nRss:  8196 kB\n\
+                     VmFlags: rd sh mr\n7f20-7f30 r-xp 0 fe:00 7 /usr/bin/bpf-map-tool\nRss: 100 kB\n";
+        assert_eq!(mapped_tables(smaps), 8196);
     }
 
     #[test]

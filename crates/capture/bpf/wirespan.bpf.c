@@ -81,6 +81,7 @@
 #include "flow/state.h"
 #include "flow/trouble.h"
 #include "flow/sweep.h"
+#include "core/stage.h"
 
 /* Dual-licensed; the kernel is told the GPL half, which its helpers ask for. */
 char LICENSE[] SEC("license") = "GPL";

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::error::{bpf, listen_to_libbpf, CaptureError};
-use crate::features::{self, Feature, MessageRung, Program};
+use crate::features::{self, Feature, MessageRung, Program, Table};
 use crate::inject::{self, Propagate};
 use crate::load::{at_root_cgroup, blame_age, choose, load_survivors, uprobes, Loaded};
 use crate::object::WirespanSkel;
@@ -11,8 +11,9 @@ use crate::preemption::Preemption;
 use crate::privilege;
 use crate::ring::Ring;
 use crate::source::{self, Source, SOURCES};
+use crate::stages::{self, Added, Loading};
 use crate::targets::{descendants, Targets};
-use crate::uprobe::{FactMaps, Tables, Watcher};
+use crate::uprobe::{FactMaps, Programs, Tables, Watcher};
 use crate::wire;
 use crate::Options;
 use crate::Verdict;
@@ -20,14 +21,17 @@ use libbpf_rs::btf::types::{Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
 use std::any::Any;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use wirespan_model::event::MAX_PAYLOAD_BYTES;
 use wirespan_model::{Event, SocketId};
 
 /// Records that one call of [`Capture::drain_some`] takes at most.
 const SOME: usize = 64;
+/// Pause between two looks whether the second stage of the start is done.
+const SECOND_STAGE_POLL: Duration = Duration::from_millis(2);
 
 /// Loaded programs. Dropping it detaches everything and frees every map. Lives in one thread.
 pub struct Capture {
@@ -42,7 +46,14 @@ pub struct Capture {
     /// Records that were not understood.
     bad: u64,
     features: Vec<Feature>,
-    rung: MessageRung,
+    table: Table,
+    programs: Vec<&'static Program>,
+    /// Programs that the kernel refused, each with its reason.
+    refused: Vec<(&'static str, String)>,
+    /// The second stage of the start, as long as it is under way.
+    loading: Option<Loading>,
+    /// Programs that it has brought.
+    second: Vec<OwnedFd>,
     retransmits: bool,
     messages: bool,
     /// Sources that have a reader of their own.
@@ -54,6 +65,16 @@ pub struct Capture {
 impl Capture {
     /// Loads and attaches the programs. The targets are traced when it returns.
     pub fn open(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
+        let mut capture = Self::begin(options, targets)?;
+        while !capture.is_complete() {
+            std::thread::sleep(SECOND_STAGE_POLL);
+        }
+        Ok(capture)
+    }
+
+    /// As [`Capture::open`], but returns as soon as messages are seen. What looks into runtimes is still being loaded;
+    /// ask [`Capture::is_complete`] for it until it is there.
+    pub fn begin(options: &Options, targets: &Targets) -> Result<Self, CaptureError> {
         if privilege::missing().iter().any(|p| p.required) {
             return Err(CaptureError::Privilege);
         }
@@ -80,8 +101,17 @@ impl Capture {
         }
         wanted.retain(|p| p.required || !options.without.iter().any(|w| w == p.name));
 
+        let two_stages = stages::are_two(&btf, rung, options);
         let Loaded { mut skel, mut programs, mut refused, shapes } =
-            load_survivors(options, targets, &wanted, Preemption::of(&btf)).map_err(blame_age)?;
+            load_survivors(options, targets, &wanted, Preemption::of(&btf), two_stages).map_err(blame_age)?;
+        let mut loading = None;
+        if two_stages {
+            stages::begin(&skel).map_err(bpf("attaching a kernel program"))?;
+            let second: Vec<_> = programs.iter().copied().filter(|p| stages::is_second(p.name)).collect();
+            if let Some(constants) = skel.maps.rodata_data.copied() {
+                loading = Some(Loading::start(&skel, constants, &second).map_err(bpf("loading the kernel programs"))?);
+            }
+        }
         choose(&mut skel, targets)?;
         let mut ring =
             Ring::open(&skel.maps.events).map_err(|e| bpf("mapping the ring buffer")(libbpf_rs::Error::from(e)))?;
@@ -96,7 +126,8 @@ impl Capture {
                 if name.is_some_and(|n| SOURCES.iter().any(|s| s.attaches_last() && s.owns(n))) != last {
                     continue;
                 }
-                if on_demand::waits(name.unwrap_or_default()) {
+                let is_behind_a_jump = two_stages && name.is_some_and(stages::is_staged);
+                if is_behind_a_jump || on_demand::waits(name.unwrap_or_default()) {
                     continue;
                 }
                 if program.autoload() && !matches!(program.prog_type(), ProgramType::Kprobe | ProgramType::Syscall) {
@@ -140,23 +171,26 @@ impl Capture {
         if options.hooks_from_start {
             on_demand::want_all(&mut skel);
         }
-        let mut on_demand = OnDemand::new(&names, &mut skel, targets);
+        let first: Vec<_> = names.iter().copied().filter(|name| !(two_stages && stages::is_later(name))).collect();
+        let mut on_demand = OnDemand::new(&first, &mut skel, targets);
         on_demand.attach(&mut skel, &mut links);
-        let mut features = features::table(rung, &names, &refused, has);
-        features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
-        features.extend(injection);
-        features.extend(privilege::features());
+        let asked = features::programs().filter(|p| asked(p)).map(|p| p.feature).collect();
+        injection.extend(privilege::features());
+        let table = Table { rung, known: features::known_types(has), asked, others: injection };
+        let features = table.features(&names, &refused);
         if !with_reader.is_empty() {
             let pids = targets.processes();
             with_reader.iter().for_each(|source| source.adopt(&skel, &pids));
         }
-        let uprobes = uprobes(&skel, &programs);
+        let now: Vec<_> = programs.iter().copied().filter(|p| first.contains(&p.name)).collect();
+        let uprobes = uprobes(&skel, &now);
         let watcher = if features::programs().any(|p| p.is_uprobe() && names.contains(&p.name)) {
             let facts = FactMaps::open(skel.object()).map_err(bpf("opening the maps of facts"))?;
             let lives = MapHandle::try_from(&skel.maps.lives).map_err(bpf("opening the ring of processes"))?;
             let tables = Tables::open(skel.object(), &shapes, options.actors).map_err(bpf("opening tables"))?;
             let maps = (facts, tables);
-            Watcher::start(uprobes, lives, maps, targets, options.runtimes, options.attach_java).ok()
+            let follows = (options.runtimes, loading.is_some());
+            Watcher::start(uprobes, lives, maps, targets, follows, options.attach_java).ok()
         } else {
             None
         };
@@ -172,7 +206,11 @@ impl Capture {
             clock,
             bad: 0,
             features,
-            rung,
+            table,
+            programs,
+            refused,
+            loading,
+            second: Vec::new(),
             retransmits,
             messages,
             with_reader,
@@ -180,9 +218,40 @@ impl Capture {
         })
     }
 
+    /// Whether everything is loaded and the targets' processes are probed. Does what is due for that.
+    pub fn is_complete(&mut self) -> bool {
+        let Some(loading) = self.loading.take_if(|loading| loading.is_done()) else { return self.loading.is_none() };
+        let second = loading.finish();
+        if let Err(error) = second.take_place(&self.skel) {
+            tracing::warn!(%error, "programs that look into runtimes have not taken their place");
+        }
+        let mut uprobes = Programs::default();
+        for Added { program, fd } in second.added {
+            if program.is_uprobe() {
+                uprobes.0.insert(program.name, Arc::new(fd));
+            } else if on_demand::waits(program.name) {
+                self.on_demand.add(program.name, fd);
+            } else {
+                self.second.push(fd);
+            }
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher.complete(uprobes);
+        }
+        for (name, why) in &second.refused {
+            tracing::warn!(program = name, %why, "the kernel refused a program");
+        }
+        let is_lost = |name: &str| second.refused.iter().any(|(lost, _)| *lost == name);
+        self.programs.retain(|p| !(stages::is_later(p.name) && is_lost(p.name)));
+        self.refused.extend(second.refused);
+        let names: Vec<_> = self.programs.iter().map(|p| p.name).collect();
+        self.features = self.table.features(&names, &self.refused);
+        true
+    }
+
     /// The rung by which messages are seen.
     pub fn rung(&self) -> MessageRung {
-        self.rung
+        self.table.rung
     }
 
     /// Whether [`Event::Trouble`] reports segments that are sent again.

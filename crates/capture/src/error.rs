@@ -1,7 +1,7 @@
 //! Errors of the capture, and the lines of libbpf's log that explain them.
 
 use libbpf_rs::PrintLevel;
-use std::sync::Mutex;
+use std::cell::RefCell;
 
 /// Why capturing cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -62,39 +62,41 @@ pub(crate) fn bpf(context: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Cap
     move |source| CaptureError::Bpf { context, source }
 }
 
-/// The last lines of libbpf's log. The verifier's reason stands near their end.
-static LAST_LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+thread_local! {
+    /// The last lines of libbpf's log about what this thread loads. The verifier's reason stands near their end.
+    static LAST_LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
 
 pub(crate) fn listen_to_libbpf() {
     fn note(level: PrintLevel, text: String) {
         tracing::debug!(target: "libbpf", ?level, "{}", text.trim_end());
-        if let Ok(mut lines) = LAST_LINES.lock() {
+        LAST_LINES.with_borrow_mut(|lines| {
             lines.extend(text.lines().map(str::to_string));
             let surplus = lines.len().saturating_sub(200);
             lines.drain(..surplus);
-        }
+        });
     }
     libbpf_rs::set_print(Some((PrintLevel::Warn, note)));
 }
 
 /// The line of the log that explains a refusal: the line before the verifier's statistics, or else libbpf's last line.
 pub(crate) fn reason() -> String {
-    let Ok(lines) = LAST_LINES.lock() else { return String::new() };
-    let end = lines.iter().rposition(|l| l.starts_with("processed ")).unwrap_or(lines.len());
-    let line = lines[..end].iter().rev().find(|l| !l.trim().is_empty() && !l.contains("-- END PROG"));
-    line.map(|l| l.trim().trim_start_matches("libbpf: ").to_string()).unwrap_or_default()
+    LAST_LINES.with_borrow(|lines| {
+        let end = lines.iter().rposition(|l| l.starts_with("processed ")).unwrap_or(lines.len());
+        let line = lines[..end].iter().rev().find(|l| !l.trim().is_empty() && !l.contains("-- END PROG"));
+        line.map(|l| l.trim().trim_start_matches("libbpf: ").to_string()).unwrap_or_default()
+    })
 }
 
 /// The program that failed to load. libbpf logs it as `prog 'NAME': failed to load: …`.
 pub(crate) fn failed_program() -> Option<String> {
-    let lines = LAST_LINES.lock().ok()?;
-    let line = lines.iter().rev().find(|l| l.contains("': failed to load"))?;
-    line.split('\'').nth(1).map(str::to_string)
+    LAST_LINES.with_borrow(|lines| {
+        let line = lines.iter().rev().find(|l| l.contains("': failed to load"))?;
+        line.split('\'').nth(1).map(str::to_string)
+    })
 }
 
 /// Clears the kept lines, so that they explain only the next failure.
 pub(crate) fn clear_log() {
-    if let Ok(mut lines) = LAST_LINES.lock() {
-        lines.clear();
-    }
+    LAST_LINES.with_borrow_mut(Vec::clear);
 }

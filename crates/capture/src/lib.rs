@@ -23,6 +23,7 @@ pub mod privilege;
 mod ring;
 mod runtime;
 mod source;
+mod stages;
 pub mod targets;
 mod tls;
 mod uprobe;

@@ -8,6 +8,7 @@ use crate::inject::USES_SOCKET_MAP;
 use crate::object::{OpenWirespanSkel, WirespanSkel, WirespanSkelBuilder};
 use crate::preemption::Preemption;
 use crate::source::{Source, SOURCES};
+use crate::stages;
 use crate::targets::{descendants, Targets};
 use crate::uprobe::{shapes, Programs, Shapes};
 use crate::Options;
@@ -17,12 +18,14 @@ use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
+use std::sync::Arc;
 
 fn open(
     options: &Options,
     targets: &Targets,
     load: &[&'static Program],
     preemption: Preemption,
+    two_stages: bool,
 ) -> Result<OpenWirespanSkel<'static>, CaptureError> {
     // Leaked on purpose: a process loads one object, which lives as long as the process. Freeing its few bytes would
     // need a self-referential struct.
@@ -37,6 +40,7 @@ fn open(
         rodata.watch_lives = load.iter().any(|p| p.is_uprobe());
         rodata.preemptible = preemption.tracepoints;
         rodata.stack_is_shared = preemption.uprobes_share_a_stack;
+        rodata.with_runtimes = if two_stages { 0 } else { u32::MAX };
     }
     if let Some(bss) = skel.maps.bss_data.as_mut() {
         bss.target_generation = 1;
@@ -54,8 +58,11 @@ fn open(
     let runs = SOURCES.iter().filter(|source| load.iter().any(|p| source.owns(p.name)));
     let run: Vec<_> = runs.flat_map(|source| source.run_by_user_space()).collect();
     for mut program in skel.open_object_mut().progs_mut() {
+        let is_loaded = |n: &str| load.iter().any(|p| p.name == n && !left_out.contains(&n));
         let wanted = program.name().to_str().is_some_and(|n| {
-            load.iter().any(|p| p.name == n && !left_out.contains(&n)) || run.iter().any(|name| **name == n)
+            is_loaded(n) && !(two_stages && stages::is_later(n))
+                || run.iter().any(|name| **name == n)
+                || two_stages && stages::jumps_to(n).is_some_and(is_loaded)
         });
         program.set_autoload(wanted);
     }
@@ -95,18 +102,20 @@ pub(crate) struct Loaded {
     pub(crate) shapes: Shapes,
 }
 
-/// Loads as many programs as the kernel takes: leaves out each program that it refuses, and tries the rest again.
+/// Loads as many programs as the kernel takes: leaves out each program that it refuses, and tries the rest again. With
+/// two stages, programs of the second one are not loaded yet, although they are among those of the result.
 pub(crate) fn load_survivors(
     options: &Options,
     targets: &Targets,
     wanted: &[&'static Program],
     preemption: Preemption,
+    two_stages: bool,
 ) -> Result<Loaded, CaptureError> {
     let mut programs = wanted.to_vec();
     let mut refused = Vec::new();
     loop {
         clear_log();
-        let mut open = open(options, targets, &programs, preemption)?;
+        let mut open = open(options, targets, &programs, preemption, two_stages)?;
         let shapes = shapes(open.open_object_mut()).map_err(bpf("leaving out tables"))?;
         let error = match open.load() {
             Ok(skel) => return Ok(Loaded { skel, programs, refused, shapes }),
@@ -146,9 +155,9 @@ pub(crate) fn at_root_cgroup(program: &ProgramMut<'_>) -> Result<Link, String> {
 
 /// The uprobe programs that were loaded.
 pub(crate) fn uprobes(skel: &WirespanSkel<'static>, loaded: &[&'static Program]) -> Programs {
-    let fds = skel.object().progs().filter_map(|program| {
+    let fds = skel.object().progs().filter(|program| program.autoload()).filter_map(|program| {
         let of = loaded.iter().find(|p| p.is_uprobe() && program.name().to_str() == Some(p.name))?;
-        Some((of.name, program.as_fd().as_raw_fd()))
+        Some((of.name, Arc::new(program.as_fd().try_clone_to_owned().ok()?)))
     });
     Programs(fds.collect())
 }

@@ -14,8 +14,10 @@
 use crate::object::WirespanSkel;
 use crate::targets::Targets;
 use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE};
+use libbpf_rs::libbpf_sys::bpf_raw_tracepoint_open;
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::Link;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 const PROGRAMS: [(&str, u32); 4] = [
@@ -34,6 +36,10 @@ pub(crate) fn waits(program: &str) -> bool {
 #[derive(Default)]
 pub(crate) struct OnDemand {
     waiting: Vec<(&'static str, u32)>,
+    /// Those of the second stage.
+    second: Vec<(OwnedFd, u32)>,
+    /// Their links.
+    links: Vec<OwnedFd>,
     /// Number of programs attached since the start.
     pub(crate) attached: u64,
 }
@@ -47,17 +53,33 @@ impl OnDemand {
             want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
         }
         look_for_rings(skel, &targets.processes());
-        OnDemand { waiting, attached: 0 }
+        OnDemand { waiting, ..OnDemand::default() }
+    }
+
+    /// Adds a program of the second stage.
+    pub(crate) fn add(&mut self, name: &str, program: OwnedFd) {
+        self.second.extend(PROGRAMS.iter().find(|(known, _)| *known == name).map(|(_, hook)| (program, *hook)));
     }
 
     /// Attaches nothing from now on.
     pub(crate) fn end(&mut self) {
         self.waiting.clear();
+        self.second.clear();
+        self.links.clear();
     }
 
     /// Attaches the programs that have become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
+        for (program, _) in self.second.extract_if(.., |(_, hook)| wanted & *hook != 0) {
+            match attach(&program) {
+                Ok(link) => {
+                    self.links.push(link);
+                    self.attached += 1;
+                }
+                Err(error) => tracing::warn!(%error, "a kernel program was not attached"),
+            }
+        }
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
             return;
         }
@@ -75,6 +97,19 @@ impl OnDemand {
                 Err(error) => tracing::warn!(%error, program = ?program.name(), "a kernel program was not attached"),
             }
         }
+    }
+}
+
+/// Attaches a program to the tracepoint for which it was loaded.
+fn attach(program: &OwnedFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: without a name, the kernel takes the tracepoint from the program. A descriptor that it returns is ours
+    // alone.
+    unsafe {
+        let link = bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd());
+        if link < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(link))
     }
 }
 

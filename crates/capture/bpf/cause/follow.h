@@ -39,7 +39,7 @@ static __always_inline bool brings_work(const struct sock_state *s)
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 4096);
 	__type(key, __u64);
 	__type(value, __u64);
 } answered_by_others SEC(".maps");

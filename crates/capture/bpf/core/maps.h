@@ -25,6 +25,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u8);
 } target_pids SEC(".maps");
@@ -33,6 +34,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u8);
 } target_netns SEC(".maps");
@@ -146,6 +148,7 @@ const volatile bool by_netns = false;
 const volatile bool everything = false;
 const volatile bool by_syscalls = false;
 const volatile bool watch_lives = false;
+const volatile __u32 with_runtimes = ~0U; /* as process_runtimes; a plain program knows none: core/stage.h */
 const volatile bool waited_for =
 	false; /* messages are not seen, so user space waits for records: the start of a program wakes it */
 const volatile bool preemptible = false;	 /* programs of tracepoints may be: docs/preemption.md */

@@ -118,7 +118,7 @@ struct {
 /* Verdicts on their way from user space, by cookie; taken into the socket's state at its next call. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
+	__uint(max_entries, 8192);
 	__type(key, __u64);
 	__type(value, struct ws_verdict);
 } verdicts SEC(".maps");

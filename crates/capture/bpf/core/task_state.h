@@ -81,10 +81,20 @@ struct {
 	__type(value, struct task_state);
 } tasks SEC(".maps");
 
+static __always_inline __u32 runtimes_of_process(const struct task_state *t)
+{
+	return t->process_runtimes & with_runtimes;
+}
+
+static __always_inline __u32 runtimes_of_thread(const struct task_state *t)
+{
+	return t->thread_runtimes & with_runtimes;
+}
+
 /* Whether the process or thread has this runtime; `kind` is the kind of its actors. */
 static __always_inline bool has_runtime(const struct task_state *t, enum ws_actor_kind kind)
 {
-	return (t->process_runtimes | t->thread_runtimes) >> kind & 1;
+	return (runtimes_of_process(t) | runtimes_of_thread(t)) >> kind & 1;
 }
 
 #endif

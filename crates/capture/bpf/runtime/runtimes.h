@@ -42,7 +42,7 @@ static __always_inline struct attribution *acting_with(struct task_struct *task,
 		return c;
 	}
 	learn_runtimes(task, t);
-	if (!t->process_runtimes)
+	if (!runtimes_of_process(t))
 		return &t->acts;
 	r->java = java_thread(task, t);
 	if (r->java)
@@ -91,7 +91,7 @@ static __always_inline void runtime_before_message(struct task_struct *task, str
 {
 	__u8 direction = bits & MESSAGE_SENT ? WS_EGRESS : WS_INGRESS;
 
-	if (!t->thread_runtimes)
+	if (!runtimes_of_thread(t))
 		return;
 	if (has_runtime(t, WS_ASYNCIO_TASK))
 		asyncio_before_message(task, s, a, direction, t->socket);
@@ -106,7 +106,7 @@ static __always_inline void runtime_after_message(struct task_struct *task, stru
 {
 	if (r->java)
 		java_after_message(task, t, r->java, s, a, c, bits);
-	if (!t->thread_runtimes)
+	if (!runtimes_of_thread(t))
 		return;
 	if (has_runtime(t, WS_NODE_EVENT))
 		node_after_message(task, t, s, a, c, bits);
@@ -119,7 +119,7 @@ static __always_inline void runtime_after_message(struct task_struct *task, stru
 /* Called when a message is done. `blocked`: there was none, as the call and its actor must wait. */
 static __always_inline void runtime_finish_message(struct task_state *t, bool blocked)
 {
-	if (t->process_runtimes & 1U << WS_VIRTUAL_THREAD)
+	if (runtimes_of_process(t) & 1U << WS_VIRTUAL_THREAD)
 		java_finish(t, blocked);
 	if (has_java_agent(t))
 		java_sent();

@@ -6,7 +6,7 @@
 /* Whether the thread, or its process if that is a Go program, calls a TLS library. */
 static __always_inline bool uses_tls(const struct task_state *t)
 {
-	return t->tls || t->process_runtimes & WS_GO_TLS;
+	return t->tls || runtimes_of_process(t) & WS_GO_TLS;
 }
 
 /* Whether this message begins a run for the Go call that sends it. */
@@ -33,7 +33,7 @@ static __always_inline bool tls_begins_run(struct task_struct *task, const struc
 
 	if (direction != WS_EGRESS)
 		return false;
-	if (t->process_runtimes & WS_GO_TLS && s->tls && go_begins_run(s->cookie))
+	if (runtimes_of_process(t) & WS_GO_TLS && s->tls && go_begins_run(s->cookie))
 		return true;
 	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
 	if (!k || !k->begins_run)
@@ -42,7 +42,7 @@ static __always_inline bool tls_begins_run(struct task_struct *task, const struc
 	if (!k->written)
 		return true;
 	key.pid = task->tgid;
-	conn = bpf_map_lookup_elem(&tls_conns, &key);
+	conn = tls_conn_find(&key);
 	return s->tls && (!conn || conn->run != WS_EGRESS);
 }
 
@@ -97,7 +97,7 @@ static __always_inline void tls_note(struct task_struct *task, const struct task
 	if (!s->tls && d->payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES &&
 	    r->payload[1] == 3 && r->payload[2] <= 4)
 		s->tls = 1;
-	if (t->process_runtimes & WS_GO_TLS && s->tls)
+	if (runtimes_of_process(t) & WS_GO_TLS && s->tls)
 		go_note(d->direction == WS_INGRESS && s->request_direction == WS_INGRESS && !s->shared);
 	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
 	if (k)

@@ -84,12 +84,34 @@ struct tls_conn {
 	__u8 pad[2];
 };
 
+WS_TABLE(tls_conns, struct tls_key, struct tls_conn);
+
+/* The table of connections until the large one is there: nearly every process may load a TLS library, and few do. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
+	__uint(max_entries, 1024);
 	__type(key, struct tls_key);
 	__type(value, struct tls_conn);
-} tls_conns SEC(".maps");
+} tls_few_conns SEC(".maps");
+
+static __always_inline struct tls_conn *tls_conn_find(const struct tls_key *key)
+{
+	struct tls_conn *conn = table_find(&tls_conns, key);
+
+	return conn ? conn : bpf_map_lookup_elem(&tls_few_conns, key);
+}
+
+static __always_inline void tls_conn_put(const struct tls_key *key, const struct tls_conn *conn)
+{
+	if (table_put(&tls_conns, key, conn, BPF_ANY) == -ENOENT)
+		bpf_map_update_elem(&tls_few_conns, key, conn, BPF_ANY);
+}
+
+static __always_inline void tls_conn_drop(const struct tls_key *key)
+{
+	table_drop(&tls_conns, key);
+	bpf_map_delete_elem(&tls_few_conns, key);
+}
 
 /* The last message of a socket in one direction; NULL unless Go's crypto/tls reads or writes the socket. */
 static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64 cookie, __u8 direction)
@@ -97,7 +119,7 @@ static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64
 	struct tls_key key = { .ssl = cookie, .pid = task->tgid };
 
 	key.kind = direction == WS_EGRESS ? TLS_GO_SENT : TLS_GO_RECEIVED;
-	return bpf_map_lookup_elem(&tls_conns, &key);
+	return tls_conn_find(&key);
 }
 
 /* The task has entered a TLS library; NULL if there is no memory to follow it. */

@@ -11,6 +11,7 @@ use crate::privilege;
 use crate::source::SOURCES;
 
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// How messages are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,6 +105,32 @@ pub fn table(
             }
         })
         .collect()
+}
+
+/// Those of the kernel types that programs ask for which this kernel has.
+pub(crate) fn known_types(has_type: impl Fn(&str) -> bool) -> HashSet<String> {
+    programs().map(Program::kernel_type).filter(|t| has_type(t)).collect()
+}
+
+/// What the table is made of, except for the programs that were loaded.
+pub(crate) struct Table {
+    pub(crate) rung: MessageRung,
+    /// Kernel types that this kernel has.
+    pub(crate) known: HashSet<String>,
+    /// Features that the user wants.
+    pub(crate) asked: HashSet<&'static str>,
+    /// Further rows.
+    pub(crate) others: Vec<Feature>,
+}
+
+impl Table {
+    /// The rows, if these programs are loaded.
+    pub(crate) fn features(&self, loaded: &[&'static str], refused: &[(&'static str, String)]) -> Vec<Feature> {
+        let mut rows = table(self.rung, loaded, refused, |t| self.known.contains(t));
+        rows.retain(|row| self.asked.contains(row.feature));
+        rows.extend(self.others.iter().cloned());
+        rows
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use super::elf;
 use crate::runtime::{Learn, RUNTIMES};
+use crate::stages;
 use crate::tls;
 use std::collections::HashMap;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A place to probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +72,15 @@ impl Mapped {
     }
 }
 
-/// Loaded uprobe programs by name. They outlive the watcher.
+/// Loaded uprobe programs by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Programs(pub(crate) HashMap<&'static str, RawFd>);
+pub(crate) struct Programs(pub(crate) HashMap<&'static str, Arc<OwnedFd>>);
 
 impl Programs {
     /// Descriptor of the program of this set; `None` if that program, or the one that it needs, is not loaded.
     pub(super) fn of(&self, set: &ProbeSet) -> Option<RawFd> {
         self.0.get(set.needs)?;
-        self.0.get(set.program).copied()
+        Some(self.0.get(set.program)?.as_raw_fd())
     }
 }
 
@@ -96,6 +98,8 @@ pub(super) struct Plan {
     pub(super) tables: Vec<&'static str>,
     /// Whether a process that has mapped the file can be given an agent.
     pub(super) takes_agent: bool,
+    /// Whether programs of the second stage ([`crate::stages`]) serve the file.
+    pub(super) is_later: bool,
 }
 
 impl Plan {
@@ -111,8 +115,10 @@ pub(super) fn plan(path: &Path, follows_actors: bool) -> Option<Plan> {
         let sets = tls::plan(image);
         let unread = if sets.is_empty() { tls::unread(image, path) } else { None };
         let facts = tls::facts(&sets).into_iter().collect();
-        let mut plan = Plan { sets, facts, unread, is_urgent: false, tables: Vec::new(), takes_agent: false };
+        let mut plan =
+            Plan { sets, facts, unread, is_urgent: false, tables: Vec::new(), takes_agent: false, is_later: false };
         plan.tables.extend(tls::tables(&plan.sets));
+        plan.is_later = plan.sets.iter().any(|set| stages::is_later(set.program));
         for runtime in RUNTIMES {
             let mut sets = if follows_actors { runtime.plan(image) } else { Vec::new() };
             sets.retain(|set| !set.probes.is_empty());
@@ -120,6 +126,7 @@ pub(super) fn plan(path: &Path, follows_actors: bool) -> Option<Plan> {
             if facts.is_some() || !sets.is_empty() {
                 plan.tables.extend(runtime.tables());
             }
+            plan.is_later |= facts.is_some() || !sets.is_empty();
             plan.facts.extend(facts);
             plan.sets.extend(sets);
             plan.is_urgent |= runtime.is_urgent(image);

@@ -44,6 +44,17 @@ struct Followed {
     facts: Vec<Facts>,
 }
 
+/// Whether a process has mapped a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mapping {
+    /// It has.
+    At(Mapped),
+    /// It will, as the program that it is or becomes, or it probably will.
+    Soon,
+    /// It may, as any program may.
+    Unlikely,
+}
+
 /// The processes of targets, and the files that they map.
 pub(super) struct Search {
     counts: Arc<Counts>,
@@ -59,7 +70,12 @@ pub(super) struct Search {
     detacher: Detacher,
     /// Agents in machines; `None` if the user does not want any.
     agents: Option<Agents>,
+    /// Files that wait for programs of the second stage; `None` once these are there.
+    postponed: Option<Vec<Postponed>>,
 }
+
+/// A file that will be probed for a process.
+type Postponed = (u32, PathBuf, FileId, Mapping);
 
 impl Drop for Search {
     fn drop(&mut self) {
@@ -77,7 +93,7 @@ impl Search {
         programs: Programs,
         (facts, tables): (FactMaps, Tables),
         targets: Targets,
-        follows_actors: bool,
+        (follows_actors, two_stages): (bool, bool),
         agents: Option<Agents>,
     ) -> std::io::Result<Self> {
         Ok(Search {
@@ -92,7 +108,18 @@ impl Search {
             discovered: None,
             detacher: Detacher::start()?,
             agents,
+            postponed: two_stages.then(Vec::new),
         })
+    }
+
+    /// The programs of the second stage are there.
+    pub(super) fn complete(&mut self, programs: Programs) {
+        self.programs.0.extend(programs.0);
+        for (pid, file, id, mapping) in self.postponed.take().into_iter().flatten() {
+            self.attach(pid, &file, id, mapping);
+        }
+        let now = Instant::now();
+        self.processes.values_mut().for_each(|p| p.look_at = now);
     }
 
     /// How long no process is due.
@@ -155,7 +182,7 @@ impl Search {
             None => plan::is_urgent(&program),
         };
         if is_urgent {
-            self.attach(pid, &program, id, None);
+            self.attach(pid, &program, id, Mapping::Soon);
         }
     }
 
@@ -195,13 +222,14 @@ impl Search {
                 self.ended(pid);
             }
         }
+        self.tables.make_due();
     }
 
     fn look_at(&mut self, pid: u32) -> Option<()> {
         for mapping in maps::executable(pid)? {
             let Some(id) = FileId::of(&mapping.file) else { continue };
             let mapped = Mapped { start: mapping.start, offset: mapping.offset };
-            self.attach(pid, &mapping.file, id, Some(mapped));
+            self.attach(pid, &mapping.file, id, Mapping::At(mapped));
         }
         if self.processes.get(&pid).is_some_and(|p| !p.waiting.is_empty()) && self.facts.takes(pid) {
             let waiting = self.processes.get_mut(&pid).map(|p| std::mem::take(&mut p.waiting));
@@ -218,7 +246,11 @@ impl Search {
     /// Probes the libraries that a new program is likely to load, before it maps them.
     fn expect(&mut self, pid: u32) {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
-        tls::expected(&root).into_iter().for_each(|path| self.attach_file(pid, &path));
+        for path in tls::expected(&root) {
+            if let Some(id) = FileId::of(&path) {
+                self.attach(pid, &path, id, Mapping::Unlikely);
+            }
+        }
         let runtimes = RUNTIMES.iter().flat_map(|runtime| runtime.expected(pid, &root));
         runtimes.for_each(|path| self.attach_file(pid, &path));
     }
@@ -226,19 +258,29 @@ impl Search {
     /// Probes a file that the process may map later.
     pub(super) fn attach_file(&mut self, pid: u32, file: &Path) {
         if let Some(id) = FileId::of(file) {
-            self.attach(pid, file, id, None);
+            self.attach(pid, file, id, Mapping::Soon);
         }
     }
 
-    fn attach(&mut self, pid: u32, file: &Path, id: FileId, mapped: Option<Mapped>) {
+    fn attach(&mut self, pid: u32, file: &Path, id: FileId, mapping: Mapping) {
         if !self.processes.contains_key(&pid) {
             return;
         }
         let plan = self.plan(pid, file, id);
+        if let (Some(postponed), true) = (&mut self.postponed, plan.as_ref().is_some_and(|plan| plan.is_later)) {
+            let this = (pid, file.to_path_buf(), id, mapping);
+            if !postponed.contains(&this) {
+                postponed.push(this);
+            }
+            return;
+        }
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let is_new = process.attached.insert(id);
         let Some(plan) = plan else { return };
-        self.tables.make(&plan.tables);
+        let mapped = if let Mapping::At(mapped) = mapping { Some(mapped) } else { None };
+        if mapping != Mapping::Unlikely {
+            self.tables.make(&plan.tables);
+        }
         if is_new {
             if let Some(count) = plan.unread.and_then(|kind| self.counts.unread.get(kind)) {
                 count.fetch_add(1, Ordering::Relaxed);

@@ -19,11 +19,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wirespan_model::event::TaskChange;
 
+/// How long the probes of the second stage are waited for.
+const SECOND: Duration = Duration::from_secs(5);
+
 #[derive(Default)]
 struct Inbox {
     /// Processes to look at now, and the program that each is about to become.
     pids: Vec<(u32, Option<PathBuf>)>,
     stop: bool,
+    /// Programs of the second stage.
+    second: Option<Programs>,
     /// Number of requests to look, and the number of those that were answered.
     asked: u64,
     answered: u64,
@@ -64,15 +69,15 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts watching. The programs must outlive it; `lives` reports the processes of targets that are born, change
-    /// their program, and end. `follows_actors` is false if only TLS is wanted; `attach_java`: agents are loaded into
-    /// Java machines.
+    /// Starts watching. `lives` reports the processes of targets that are born, change their program, and end.
+    /// `follows_actors` is false if only TLS is wanted; `two_stages`: [`Watcher::complete`] follows; `attach_java`:
+    /// agents are loaded into Java machines.
     pub(crate) fn start(
         programs: Programs,
         lives: MapHandle,
         maps: (FactMaps, Tables),
         targets: &Targets,
-        follows_actors: bool,
+        (follows_actors, two_stages): (bool, bool),
         attach_java: bool,
     ) -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -80,7 +85,7 @@ impl Watcher {
         let bell = Arc::new(bell);
         let agents = attach_java.then(|| Agents::new(Arc::clone(&bell)));
         let (told, chosen) = (Arc::clone(&counts), targets.clone());
-        let mut search = Search::new(told, programs, maps, chosen, follows_actors, agents.clone())?;
+        let mut search = Search::new(told, programs, maps, chosen, (follows_actors, two_stages), agents.clone())?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), answered: Condvar::new(), bell, counts });
         // Processes that live already are probed before [`Watcher::start`] returns.
         search.discover();
@@ -92,13 +97,23 @@ impl Watcher {
 
     /// Probes a process that was chosen, and the program that it is about to run. Returns when the probes are in place.
     pub(crate) fn cover(&self, pid: u32, program: Option<&Path>) {
+        self.ask(|inbox| inbox.pids.push((pid, program.map(Path::to_path_buf))), LOOK);
+    }
+
+    /// Adds the programs of the second stage. Returns when the processes that live are probed.
+    pub(crate) fn complete(&self, programs: Programs) {
+        self.ask(|inbox| inbox.second = Some(programs), SECOND);
+    }
+
+    /// Puts something into the inbox, and waits at most so long until it is done.
+    fn ask(&self, put: impl FnOnce(&mut Inbox), at_most: Duration) {
         let mut inbox = self.shared.inbox();
-        inbox.pids.push((pid, program.map(Path::to_path_buf)));
+        put(&mut inbox);
         inbox.asked += 1;
         let ticket = inbox.asked;
         self.shared.ring();
         let started = Instant::now();
-        while inbox.answered < ticket && started.elapsed() < LOOK {
+        while inbox.answered < ticket && started.elapsed() < at_most {
             inbox = self.shared.answered.wait_timeout(inbox, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -143,13 +158,16 @@ fn run(mut search: Search, lives: &MapHandle, shared: &Shared) {
                 TaskChange::Exit => search.ended(pid),
             }
         }
-        let (pids, asked) = {
+        let (pids, second, asked) = {
             let mut inbox = shared.inbox();
             if inbox.stop {
                 return;
             }
-            (std::mem::take(&mut inbox.pids), inbox.asked)
+            (std::mem::take(&mut inbox.pids), inbox.second.take(), inbox.asked)
         };
+        if let Some(programs) = second {
+            search.complete(programs);
+        }
         for (pid, program) in pids {
             search.started(pid);
             if let Some(program) = program {

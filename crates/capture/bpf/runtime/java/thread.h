@@ -9,14 +9,14 @@
 
 static __always_inline bool has_java_agent(const struct task_state *t)
 {
-	return t->process_runtimes & WS_JAVA_AGENT;
+	return runtimes_of_process(t) & WS_JAVA_AGENT;
 }
 
 /* Facts by thread group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 4096);
 	__type(key, __u32);
 	__type(value, struct java_facts);
 } java_facts SEC(".maps");

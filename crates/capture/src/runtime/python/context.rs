@@ -26,6 +26,10 @@ impl Runtime for Contexts {
         PROGRAMS
     }
 
+    fn tables(&self) -> &'static [&'static str] {
+        &["python_copies"]
+    }
+
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
         let (enters, copied) = plan(image);
         let set = |probe: Option<Probe>| probe.into_iter().collect::<Vec<_>>();

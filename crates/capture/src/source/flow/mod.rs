@@ -37,7 +37,7 @@ pub struct FlowOptions {
 
 impl Default for FlowOptions {
     fn default() -> Self {
-        FlowOptions { bundles: 16_384, sockets: 32_768 }
+        FlowOptions { bundles: 16_384, sockets: 8_192 }
     }
 }
 
