@@ -5,9 +5,10 @@
 //! tell it, both without any hypothesis about who made which call:
 //!
 //! - calls whose request is certain, and that began after its answer;
-//! - a class of calls that comes shortly after answers to one class of requests, far more often than other calls do,
-//!   while no class of requests encloses it.
+//! - a class of calls that comes after answers to one class of requests, while no class of requests encloses it:
+//!   shortly after them, far more often than other calls do, or as many for each answer ([`Balance`]).
 
+use super::balance::Balance;
 use super::delays::{start_of_bucket, Delays, BUCKETS};
 use super::timeline::{Call, Class, Event, Maker, Request};
 use rustc_hash::FxHashMap;
@@ -22,7 +23,7 @@ const FEW: f64 = 16.0;
 const MANY: f64 = 2_000.0;
 /// The share of a class of calls that lies within requests of one class, if these make them, but for one: the class of
 /// requests is not known before the first has answered.
-const ENCLOSED: f64 = 0.99;
+const ENCLOSED: f64 = 0.95;
 /// The share of a class of calls that follows an answer, if the answered requests make them.
 const FOLLOWS: f64 = 0.95;
 /// Evidence for requests that enclose a class of calls, and evidence of each call that follows an answer: ln of how
@@ -37,6 +38,8 @@ const LONGER: f64 = 1.25;
 /// Longest time for which a request goes on, ns.
 const LONGEST_NS: f64 = 5e9;
 
+/// Numbers of calls for each answer that are tried.
+const EACH: usize = 3;
 /// How calls lie in time to the requests of a class.
 #[derive(Clone, Debug, Default)]
 struct Lie {
@@ -45,11 +48,14 @@ struct Lie {
     /// From the last answer to the begin of a call, and to its end.
     begins: Delays,
     ends: Delays,
+    /// For one, two and three calls for each answer.
+    balances: [Balance; EACH],
 }
 
 impl Lie {
     fn fade(&mut self) {
         self.enclosed /= 2.0;
+        self.balances.iter_mut().for_each(Balance::renew);
         self.begins.fade();
         self.ends.fade();
     }
@@ -140,6 +146,11 @@ impl After {
         let served = self.served.entry(r.class).or_default();
         served.answers += 1.0;
         served.last_answer_ns = r.end_ns;
+        for ((_, request), pair) in &mut self.pairs {
+            if *request == r.class {
+                pair.balances.iter_mut().zip(1..).for_each(|(balance, calls)| balance.answer(f64::from(calls)));
+            }
+        }
         if self.answered.len() >= MAX_ANSWERED {
             self.answered.pop_front();
         }
@@ -155,13 +166,17 @@ impl After {
         }
         self.calls += 1.0;
         let of_class = self.of_class.entry(c.class).or_default();
+        let before = *of_class;
         *of_class += 1.0;
         if *of_class >= MANY {
             self.fade();
         }
         for (class, served) in &mut self.served {
             let has_room = self.pairs.len() < MAX_PAIRS || self.pairs.contains_key(&(c.class, *class));
-            let pair = has_room.then(|| self.pairs.entry((c.class, *class)).or_default());
+            let begin = |n: usize| Balance::begin(before, (n + 1) as f64 * served.answers);
+            let begin = || Lie { balances: std::array::from_fn(begin), ..Lie::default() };
+            let mut pair = has_room.then(|| self.pairs.entry((c.class, *class)).or_insert_with(begin));
+            pair.iter_mut().flat_map(|pair| &mut pair.balances).for_each(Balance::call);
             let encloses = |r: &Request| r.class == *class && r.end_ns >= c.end_ns;
             let is_enclosed = self.open.iter().any(encloses);
             for lie in [Some(&mut served.all), pair].into_iter().flatten() {
@@ -203,8 +218,15 @@ impl After {
             if *n < FEW || self.served.keys().any(|request| self.encloses(*request, *call, *n)) {
                 continue;
             }
-            let follows = self.served.keys().filter_map(|request| Some((self.follows(*request, *call, *n)?, *request)));
-            let best = follows.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            let evidence = |request: Class| {
+                let both = [self.follows(request, *call, *n), self.balances(request, *call)];
+                Some((both.into_iter().flatten().max_by(f64::total_cmp)?, request))
+            };
+            let best = self
+                .served
+                .keys()
+                .filter_map(|request| evidence(*request))
+                .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
             if let Some((_, request)) = best {
                 goes_on(request, &self.pairs[&(*call, request)].ends);
             }
@@ -234,7 +256,13 @@ impl After {
         let follow = pair.begins.up_to(within);
         let chance = self.chance(served.all.begins.up_to(within), follow, n);
         let evidence = says(follow / n, chance);
-        (evidence >= TELLING_EACH && n >= LEAST_RATE * served.answers).then_some(evidence)
+        (evidence >= TELLING_EACH && n >= LEAST_RATE * served.answers).then_some(n * evidence)
+    }
+
+    /// The same, by their numbers.
+    fn balances(&self, request: Class, call: Class) -> Option<f64> {
+        let balances = &self.pairs.get(&(call, request))?.balances;
+        balances.iter().filter_map(Balance::evidence).max_by(f64::total_cmp)
     }
 }
 
@@ -290,6 +318,20 @@ mod tests {
             [short(n).to_vec(), vec![Event::Read(next), call, Event::Answered(next)]].concat()
         });
         assert_eq!(after.longest_ns(), 0);
+    }
+
+    #[test]
+    fn calls_that_come_late_and_in_bursts_are_known_by_their_number() {
+        // The calls of six requests come in one burst: no time tells which belong to which.
+        let after = learnt(|n| {
+            let class = (n % 3) as Class;
+            let r = request(n as u32, class + 1, n * 100 * MS, (n * 100 + 1) * MS);
+            let burst = (n / 6 * 6 + 6) * 100 * MS;
+            let call = sent(1_000 + n as u32, class + 10, burst + n * 1_000, Maker::Unknown(None));
+            vec![Event::Read(r), Event::Answered(r), call]
+        });
+        let lasts = |class| after.until_ns(class, 0);
+        assert!([1, 2, 3].into_iter().any(|class| lasts(class) > 100 * MS), "{}", lasts(1));
     }
 
     #[test]

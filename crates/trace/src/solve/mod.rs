@@ -18,6 +18,7 @@
 //! bounded: beyond the bounds spans go on as they came, and are counted.
 
 mod after;
+mod balance;
 mod beam;
 mod belief;
 mod calibration;
