@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::pipeline::{self, Batch, Pipeline};
+use crate::slow::Slow;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender, TrySendError};
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ pub(crate) fn start(
     options: Options,
     join: JoinConfig,
     rhythm: Rhythm,
+    slow: Option<Slow>,
     targets: Targets,
     pipeline: Pipeline,
     counters: Arc<Counters>,
@@ -73,7 +75,7 @@ pub(crate) fn start(
             eprintln!("wirespan: messages are seen; what looks into runtimes is being loaded");
         }
         let ready = Some(Ready { flows: capture.take_flows(), to: ready });
-        CaptureThread::new(capture, join, names, capture_counters).run(&stopping, &orders_in, &spans_out, ready)
+        CaptureThread::new(capture, join, slow, names, capture_counters).run(&stopping, &orders_in, &spans_out, ready)
     })?;
     let out = std::thread::Builder::new().name("out".into()).spawn(move || pipeline::feed(pipeline, &batches_in))?;
     let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;

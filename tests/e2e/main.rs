@@ -41,4 +41,5 @@ mod tcp;
 mod tls;
 mod unseen;
 mod verdicts;
+mod waits;
 mod woken;
