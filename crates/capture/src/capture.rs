@@ -351,13 +351,7 @@ impl Capture {
 
     /// Tells the kernel from which duration on requests of these processes are slow, ns.
     pub fn set_slow(&mut self, processes: &[(u32, u64)]) {
-        for (pid, threshold_ns) in processes {
-            let set =
-                self.skel.maps.wait_thresholds.update(&pid.to_ne_bytes(), &threshold_ns.to_ne_bytes(), MapFlags::ANY);
-            if let Err(error) = set {
-                tracing::debug!(%error, pid, "the threshold of a process stays the general one");
-            }
-        }
+        Follower::set_thresholds(&self.skel, processes);
     }
 
     /// Tells the kernel the verdicts about connections.

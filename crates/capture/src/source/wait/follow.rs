@@ -11,6 +11,7 @@ use crate::source::flow::run;
 use crate::wire::contract::{WaitTake, WS_WAITS};
 use crate::wire::BadRecord;
 use libbpf_rs::skel::Skel as _;
+use libbpf_rs::{MapCore as _, MapFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -87,6 +88,16 @@ impl Follower {
         if let Some(program) = &self.take {
             // A thread that has ended has no waits any more.
             let _ = run(program.as_fd(), &mut what.to_bytes());
+        }
+    }
+
+    /// Tells the kernel from which duration on requests of these processes are slow, ns.
+    pub(crate) fn set_thresholds(skel: &WirespanSkel<'static>, processes: &[(u32, u64)]) {
+        for (pid, threshold_ns) in processes {
+            let map = &skel.maps.wait_thresholds;
+            if let Err(error) = map.update(&pid.to_ne_bytes(), &threshold_ns.to_ne_bytes(), MapFlags::ANY) {
+                tracing::debug!(%error, pid, "the threshold of a process stays the general one");
+            }
         }
     }
 
