@@ -5,6 +5,7 @@ use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, Object, OpenObject};
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::thread::JoinHandle;
 
 /// Sizes of a table's key and value, bytes, by the table's name.
 pub(crate) type Shapes = HashMap<String, (u32, u32)>;
@@ -50,6 +51,8 @@ pub(crate) struct Tables {
     left: HashMap<&'static str, Table>,
     /// Whether the table of TLS connections is to be made.
     tls_is_due: bool,
+    /// The thread that has made it, and keeps it open.
+    tls: Option<JoinHandle<Option<MapHandle>>>,
     /// Kept open, so that the memory of the process can be told.
     made: Vec<MapHandle>,
 }
@@ -69,7 +72,7 @@ impl Tables {
         for (name, entries) in ENTRIES.into_iter().chain([("actors", actors.max(LEAST_ACTORS))]) {
             tables.insert(name, Table::open(object, shapes, name, entries)?);
         }
-        Ok(Tables { left: tables, tls_is_due: false, made: Vec::new() })
+        Ok(Tables { left: tables, tls_is_due: false, tls: None, made: Vec::new() })
     }
 
     /// Makes those of these tables that are not there yet. What needs a table that cannot be made does without it. The
@@ -91,16 +94,14 @@ impl Tables {
         }
     }
 
-    /// Makes what is due and not urgent.
+    /// Makes what is due and not urgent, in a thread: probes of further processes do not wait for it.
     pub(super) fn make_due(&mut self) {
         if !std::mem::take(&mut self.tls_is_due) {
             return;
         }
-        match self.left.remove(TLS_CONNS).map(|table| table.make(TLS_CONNS)) {
-            Some(Ok(made)) => self.made.push(made),
-            Some(Err(error)) => no_memory(TLS_CONNS, &error),
-            None => {}
-        }
+        let Some(table) = self.left.remove(TLS_CONNS) else { return };
+        let make = move || table.make(TLS_CONNS).map_err(|error| no_memory(TLS_CONNS, &error)).ok();
+        self.tls = std::thread::Builder::new().name("table".into()).spawn(make).ok();
     }
 }
 
