@@ -9,10 +9,12 @@ use crate::counters::Counters;
 use crate::pipeline::Batch;
 use anyhow::Result;
 use crossbeam_channel::{Sender, TrySendError};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wirespan_capture::{FlowSource, Flows};
+use wirespan_capture::{FlowSource, Flows, PlainEnd};
 use wirespan_enrich::Nat;
 use wirespan_join::{Windows, FULL_BUNDLES};
 
@@ -24,6 +26,8 @@ const PART: usize = 512;
 /// large; the kernel's table, which fills meanwhile, is smaller.
 const AHEAD: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How long connections of a remote end are bundled after one was found not to be translated.
+const PLAIN: Duration = Duration::from_secs(10);
 /// Connections through NAT that are remembered.
 const TRANSLATIONS: usize = 4096;
 
@@ -42,24 +46,30 @@ pub(crate) struct FlowThread {
     rhythm: Rhythm,
     /// True ends behind NAT; `None` where connection tracking cannot be asked.
     nat: Option<Nat>,
+    /// Remote ends whose connections are bundled, with the time until which they are.
+    plain: VecDeque<(Instant, PlainEnd)>,
     drains: u64,
 }
 
 impl FlowThread {
     pub(crate) fn new(windows: Windows, rhythm: Rhythm) -> Self {
-        FlowThread { windows, rhythm, nat: None, drains: 0 }
+        FlowThread { windows, rhythm, nat: None, plain: VecDeque::new(), drains: 0 }
     }
 
-    /// Drains until it shall stop, and once more then. `stop` is raised when the programs are detached.
+    /// Drains until it shall stop, and once more then. `stop` is raised when the programs are detached. `begun` is told
+    /// when connections are counted as they should be.
     pub(crate) fn run(
         mut self,
         source: FlowSource,
         stop: &AtomicBool,
         out: &Sender<Batch>,
         counters: &Counters,
+        begun: &Sender<()>,
     ) -> Result<()> {
         let mut flows = source.open()?;
         self.nat = Nat::with_room(Path::new("/proc"), TRANSLATIONS);
+        self.keep_apart(&mut flows);
+        let _ = begun.send(());
         let mut drained = Instant::now();
         let mut window = Instant::now();
         while !stop.load(Ordering::Relaxed) {
@@ -71,6 +81,7 @@ impl FlowThread {
             drained = Instant::now();
             // Connection tracking may be loaded later, with the first container.
             self.nat = self.nat.take().or_else(|| Nat::with_room(Path::new("/proc"), TRANSLATIONS));
+            self.keep_apart(&mut flows);
             self.drain(&mut flows, out);
             if window.elapsed() >= self.rhythm.window {
                 window = Instant::now();
@@ -87,17 +98,48 @@ impl FlowThread {
         Ok(())
     }
 
+    /// Where addresses may be translated, each connection has ends of its own.
+    fn keep_apart(&self, flows: &mut Flows) {
+        if self.nat.is_none() {
+            return;
+        }
+        if let Err(error) = flows.keep_apart() {
+            tracing::warn!(%error, "connections through NAT are bundled: counts by backend are not exact");
+        }
+    }
+
     fn drain(&mut self, flows: &mut Flows, out: &Sender<Batch>) {
-        let FlowThread { windows, nat, .. } = self;
+        let FlowThread { windows, nat, plain, .. } = self;
         let now = Instant::now();
+        while plain.front().is_some_and(|(until, _)| *until <= now) {
+            plain.pop_front().iter().for_each(|(_, end)| flows.unbundle(end));
+        }
+        let own = nat.as_ref().map(Nat::own_addresses).unwrap_or_default();
+        let mut met = FxHashMap::default();
         let drained = flows.drain(&mut |bundle| {
-            windows.add(bundle, now, &mut |seen, serves, netns, pid| nat.as_mut()?.ends(seen, serves, netns, pid));
+            let is_one = bundle.key.client_port != 0;
+            windows.add(bundle, now, &mut |seen, serves, netns, pid| {
+                let nat = nat.as_mut()?;
+                let ends = nat.ends(seen, serves, netns, pid);
+                if is_one {
+                    let remote = if serves { seen.client.ip } else { seen.server.ip };
+                    let end = PlainEnd { serves, transport: seen.transport, remote, port: seen.server.port, netns };
+                    // An own address may stand for itself and for the hosts that it masquerades.
+                    let is_plain = ends.is_none() && nat.was_certain() && !(serves && own.contains(&remote));
+                    *met.entry(end).or_insert(true) &= is_plain;
+                }
+                ends
+            });
             if windows.len() >= FULL_BUNDLES && windows.stats().bundles.is_multiple_of(PART as u64) {
                 offer_window(windows, out);
             }
         });
         if let Err(error) = drained {
             tracing::warn!(%error, "flows stay in the kernel until the next drain");
+        }
+        for (end, _) in met.into_iter().filter(|(_, is_plain)| *is_plain) {
+            flows.bundle(&end);
+            plain.push_back((now + PLAIN, end));
         }
         self.drains += 1;
     }

@@ -22,6 +22,7 @@ mod io_uring;
 mod map;
 mod masks;
 mod memory;
+mod nat;
 mod on_demand;
 mod otlp;
 mod packets;

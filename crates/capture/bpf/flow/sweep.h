@@ -98,6 +98,8 @@ int flow_adopt(struct ws_flow_adopt *a)
 	__builtin_memset(f, 0, sizeof(*f));
 	f->key = a->key;
 	f->client_port = a->client_port;
+	if (!a->listens)
+		f->key.client_port = flow_apart(&f->key, a->client_port);
 	f->owner.cgroup_id = a->cgroup_id;
 	f->owner.pid = a->key.pid;
 	f->owner.start_ns = a->key.start_ns;

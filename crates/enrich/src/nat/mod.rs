@@ -9,6 +9,7 @@
 //!
 //! Bias: without an answer the addresses stay as the socket has them.
 
+mod local;
 mod message;
 mod socket;
 
@@ -105,6 +106,7 @@ pub struct Nat {
     second: Instant,
     questions: u32,
     stats: NatStats,
+    certain: bool,
 }
 
 impl Nat {
@@ -139,6 +141,7 @@ impl Nat {
             second: Instant::now(),
             questions: 0,
             stats: NatStats::default(),
+            certain: false,
         })
     }
 
@@ -172,6 +175,23 @@ impl Nat {
     /// The true ends of a connection, given the ends that the process's socket has; `None` if they are the same, or not
     /// known. `serves` says whether the socket is the server's.
     pub fn ends(&mut self, seen: FiveTuple, serves: bool, netns: u32, pid: u32) -> Option<FiveTuple> {
+        let (busy, failed) = (self.stats.dropped_busy, self.stats.failed);
+        let ends = self.look_up(seen, serves, netns, pid);
+        self.certain = busy == self.stats.dropped_busy && failed == self.stats.failed;
+        ends
+    }
+
+    /// Whether the last answer of [`Nat::ends`] is certain: nothing kept the kernel from being asked.
+    pub fn was_certain(&self) -> bool {
+        self.certain
+    }
+
+    /// Addresses of the agent's own namespace, which may stand for the hosts that it masquerades.
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
+        local::addresses(&self.proc.join("self"))
+    }
+
+    fn look_up(&mut self, seen: FiveTuple, serves: bool, netns: u32, pid: u32) -> Option<FiveTuple> {
         let ip = seen.transport == Transport::Tcp || seen.transport == Transport::Udp;
         if !ip || seen.client.port == 0 || seen.server.port == 0 {
             return None;

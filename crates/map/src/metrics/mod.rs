@@ -335,7 +335,7 @@ impl LiveMap {
 impl Group {
     fn add(&mut self, span: &Span) {
         self.requests += 1;
-        self.failed += u64::from(span.status.is_error(span.kind));
+        self.failed += u64::from(span.status.fails_call());
         self.times.add(span.duration_ns());
     }
 }

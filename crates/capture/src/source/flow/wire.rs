@@ -32,6 +32,7 @@ fn key(k: &FlowKey) -> BundleKey {
         port: k.port,
         transport: if u32::from(k.transport) == WS_UDP { Transport::Udp } else { Transport::Tcp },
         role: role(k.role),
+        client_port: k.client_port,
     }
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Known {
     pub(super) comm: [u8; 16],
 }
 
-fn octets(ip: IpAddr) -> [u8; 16] {
+pub(super) fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         // The unspecified address is all zeros in both families.
         ip if ip.is_unspecified() => [0; 16],
