@@ -26,10 +26,8 @@ const MANY: f64 = 2_000.0;
 const ENCLOSED: f64 = 0.95;
 /// The share of a class of calls that follows an answer, if the answered requests make them.
 const FOLLOWS: f64 = 0.95;
-/// Evidence for requests that enclose a class of calls, and evidence of each call that follows an answer: ln of how
-/// much likelier the calls lie so than others.
-const TELLING: f64 = 4.0;
-const TELLING_EACH: f64 = 0.3;
+/// Evidence of each call that follows an answer: ln of how much likelier it comes so than other calls do.
+const TELLING: f64 = 0.3;
 /// Least number of late calls per request.
 const LEAST_RATE: f64 = 0.25;
 /// Of the late calls, this share has ended when a request counts as ended; and how much longer it is given.
@@ -240,13 +238,10 @@ impl After {
         (of_all - of_class + 1.0) / (self.calls - n + 2.0)
     }
 
-    /// Whether requests of a class make calls of this class before they answer: they enclose nearly all of them.
+    /// Whether requests of a class enclose nearly all calls of this class. With one user they do without any meaning,
+    /// but then nothing says that the calls come after answers, either.
     fn encloses(&self, request: Class, call: Class, n: f64) -> bool {
-        let (Some(pair), Some(served)) = (self.pairs.get(&(call, request)), self.served.get(&request)) else {
-            return false;
-        };
-        let chance = self.chance(served.all.enclosed, pair.enclosed, n);
-        pair.enclosed + 1.0 >= ENCLOSED * n && n * says(pair.enclosed / n, chance) >= TELLING
+        self.pairs.get(&(call, request)).is_some_and(|pair| pair.enclosed + 1.0 >= ENCLOSED * n)
     }
 
     /// How much speaks for calls of this class being made after answers to requests of a class, if enough does.
@@ -256,7 +251,7 @@ impl After {
         let follow = pair.begins.up_to(within);
         let chance = self.chance(served.all.begins.up_to(within), follow, n);
         let evidence = says(follow / n, chance);
-        (evidence >= TELLING_EACH && n >= LEAST_RATE * served.answers).then_some(n * evidence)
+        (evidence >= TELLING && n >= LEAST_RATE * served.answers).then_some(n * evidence)
     }
 
     /// The same, by their numbers.
