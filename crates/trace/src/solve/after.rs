@@ -6,7 +6,7 @@
 //!
 //! - calls whose request is certain, and that began after its answer;
 //! - a class of calls that comes shortly after answers to one class of requests, far more often than other calls do,
-//!   while no class of requests encloses it.
+//!   while neither one class of requests nor requests at all enclose it.
 
 use super::delays::{start_of_bucket, Delays, BUCKETS};
 use super::timeline::{Call, Class, Event, Maker, Request};
@@ -25,6 +25,9 @@ const MANY: f64 = 2_000.0;
 const ENCLOSED: f64 = 0.99;
 /// The share of a class of calls that follows an answer, if the answered requests make them.
 const FOLLOWS: f64 = 0.95;
+/// Calls of a class that should lie within no request, if they had nothing to do with requests, from which on it tells
+/// something that fewer than half as many do.
+const LEAST_BARE: f64 = 4.0;
 /// Evidence for requests that enclose a class of calls, and evidence of each call that follows an answer: ln of how
 /// much likelier the calls lie so than others.
 const TELLING: f64 = 4.0;
@@ -55,6 +58,29 @@ impl Lie {
     }
 }
 
+/// The calls of a class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Made {
+    calls: f64,
+    /// Calls that lie within no request.
+    bare: f64,
+    /// Requests around calls, in all.
+    around: f64,
+}
+
+impl Made {
+    /// Whether requests enclose the calls, whichever requests: had the calls nothing to do with requests, more of them
+    /// would lie within none. Where many requests are open at a time, this says nothing.
+    fn are_enclosed(&self) -> bool {
+        let expected = self.calls * (-self.around / self.calls).exp();
+        expected >= LEAST_BARE && self.bare < expected / 2.0
+    }
+
+    fn fade(&mut self) {
+        [&mut self.calls, &mut self.bare, &mut self.around].into_iter().for_each(|n| *n /= 2.0);
+    }
+}
+
 /// What is known of the requests of a class.
 #[derive(Clone, Debug, Default)]
 struct Served {
@@ -73,7 +99,7 @@ pub(super) struct After {
     served: FxHashMap<Class, Served>,
     /// Calls in all, and by class.
     calls: f64,
-    of_class: FxHashMap<Class, f64>,
+    of_class: FxHashMap<Class, Made>,
     /// By class of the call and of the request.
     pairs: FxHashMap<(Class, Class), Lie>,
     /// How long requests of a class go on after their answer, ns.
@@ -154,9 +180,12 @@ impl After {
             }
         }
         self.calls += 1.0;
-        let of_class = self.of_class.entry(c.class).or_default();
-        *of_class += 1.0;
-        if *of_class >= MANY {
+        let around = self.open.iter().filter(|r| r.end_ns >= c.end_ns).count();
+        let made = self.of_class.entry(c.class).or_default();
+        made.calls += 1.0;
+        made.bare += f64::from(u8::from(around == 0));
+        made.around += around as f64;
+        if made.calls >= MANY {
             self.fade();
         }
         for (class, served) in &mut self.served {
@@ -176,7 +205,7 @@ impl After {
 
     fn fade(&mut self) {
         self.calls /= 2.0;
-        self.of_class.values_mut().for_each(|n| *n /= 2.0);
+        self.of_class.values_mut().for_each(Made::fade);
         self.pairs.values_mut().for_each(Lie::fade);
         for served in self.served.values_mut() {
             served.answers /= 2.0;
@@ -199,8 +228,9 @@ impl After {
                 goes_on(*class, &served.late);
             }
         }
-        for (call, n) in &self.of_class {
-            if *n < FEW || self.served.keys().any(|request| self.encloses(*request, *call, *n)) {
+        for (call, made) in &self.of_class {
+            let n = &made.calls;
+            if *n < FEW || made.are_enclosed() || self.served.keys().any(|request| self.encloses(*request, *call, *n)) {
                 continue;
             }
             let follows = self.served.keys().filter_map(|request| Some((self.follows(*request, *call, *n)?, *request)));
@@ -288,6 +318,19 @@ mod tests {
             let next = request(500 + n as u32, 2, (n * 100 + 2) * MS, (n * 100 + 30) * MS);
             let call = sent(1_000 + n as u32, 5, (n * 100 + 3) * MS, Maker::Unknown(None));
             [short(n).to_vec(), vec![Event::Read(next), call, Event::Answered(next)]].concat()
+        });
+        assert_eq!(after.longest_ns(), 0);
+    }
+
+    /// One user. Calls of one class are made by requests of two classes, each time soon after the last answer.
+    #[test]
+    fn calls_that_requests_of_several_classes_enclose_are_not_late() {
+        let after = learnt(|n| {
+            let class = (n % 2) as Class + 1;
+            let r = request(n as u32, class, n * 100 * MS, (n * 100 + 60) * MS);
+            let (both, own) = (n * 100 + 2, n * 100 + 30 + u64::from(class));
+            let call = |class, at| sent(1_000 + n as u32, class, at * MS, Maker::Unknown(None));
+            vec![Event::Read(r), call(5, both), call(10 + class, own), Event::Answered(r)]
         });
         assert_eq!(after.longest_ns(), 0);
     }
