@@ -50,7 +50,7 @@ impl Names {
     fn site(&self, place: &Place) -> String {
         let tunnel = match place.tunnel {
             wirespan_model::packet::Tunnel::None => String::new(),
-            tunnel => format!(" ({})", format!("{tunnel:?}").to_lowercase()),
+            tunnel => format!(" ({})", tunnel.as_str()),
         };
         let netns = self.netns(place.netns);
         let within = if netns.is_empty() { String::new() } else { format!(" in {netns}") };

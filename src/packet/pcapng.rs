@@ -122,7 +122,7 @@ fn comment(s: &Sighting, names: &Names, reason: &Reason<'_>) -> String {
         text += &format!(", {} wait in the queue", s.queue_len);
     }
     if s.tunnel != Tunnel::None {
-        text += &format!(", in a tunnel ({})", format!("{:?}", s.tunnel).to_lowercase());
+        text += &format!(", in a tunnel ({})", s.tunnel.as_str());
     }
     if s.point == Point::Drop {
         text += &format!(", dropped: {}", reason(s.reason));

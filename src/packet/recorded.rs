@@ -1,13 +1,14 @@
 //! Packets that were recorded as JSON lines before → the ones that a program selects.
 
 use super::Names;
-use anyhow::{anyhow, bail, Context as _, Result};
+use anyhow::{bail, Context as _, Result};
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::path::Path;
 use wirespan_capture::packet::{Filter, PacketOptions};
-use wirespan_model::packet::{Point, Route, Sighting, Tunnel};
+use wirespan_model::packet::{Route, Sighting};
 
 /// What a file has for a program.
 #[derive(Default)]
@@ -35,7 +36,7 @@ impl Recorded {
                 all.other_lines += 1;
                 continue;
             }
-            let s = sighting(&line).with_context(at)?;
+            let s = Sighting::deserialize(&line).with_context(at)?;
             let space = line["netns_name"].as_str().unwrap_or_default();
             if !space.is_empty() {
                 names.call(s.netns, space);
@@ -81,47 +82,12 @@ fn selects(filter: &Filter, s: &Sighting) -> bool {
         && (filter.devices.is_empty() || s.ifindex == 0 || filter.devices.iter().any(|name| *name == s.device))
 }
 
-fn sighting(line: &Value) -> Result<Sighting> {
-    let number = |of: &Value, key: &str| of[key].as_u64().ok_or_else(|| anyhow!("`{key}` is no number"));
-    let small = |of: &Value, key: &str| Ok::<_, anyhow::Error>(u32::try_from(number(of, key)?)?);
-    let text = |of: &Value, key: &str| of[key].as_str().map(str::to_owned).ok_or_else(|| anyhow!("`{key}` is no text"));
-    let route = &line["route"];
-    let (point, tunnel) = (text(line, "point")?, text(line, "tunnel")?);
-    let tunnels = [Tunnel::None, Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gre, Tunnel::Ipip];
-    let tunnel_name = |t: &Tunnel| format!("{t:?}").to_lowercase();
-    Ok(Sighting {
-        time_ns: number(line, "time_ns")?,
-        point: Point::ALL.into_iter().find(|p| p.as_str() == point).ok_or_else(|| anyhow!("no point `{point}`"))?,
-        netns: small(line, "netns")?,
-        ifindex: small(line, "ifindex")?,
-        device: text(line, "device")?.into(),
-        cpu: small(line, "cpu")? as u16,
-        route: Route {
-            source: text(route, "source")?.parse()?,
-            destination: text(route, "destination")?.parse()?,
-            source_port: small(route, "source_port")? as u16,
-            destination_port: small(route, "destination_port")? as u16,
-            protocol: small(route, "protocol")? as u8,
-        },
-        seq: small(line, "seq")?,
-        len: small(line, "len")?,
-        hash: small(line, "hash")?,
-        flags: small(line, "flags")? as u8,
-        tunnel: tunnels
-            .into_iter()
-            .find(|t| tunnel_name(t) == tunnel)
-            .ok_or_else(|| anyhow!("no tunnel `{tunnel}`"))?,
-        fragment: line["fragment"].as_bool().unwrap_or(false),
-        reason: small(line, "reason")?,
-        queue_len: small(line, "queue_len")?,
-    })
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use wirespan_capture::packet::Net;
+    use wirespan_model::packet::{Point, Tunnel};
 
     fn one() -> Sighting {
         let (source, destination) = ("10.1.0.7".parse().unwrap(), "fd00::1".parse().unwrap());
@@ -146,11 +112,15 @@ mod tests {
 
     #[test]
     fn what_was_recorded_comes_back() {
-        assert_eq!(sighting(&serde_json::to_value(one()).unwrap()).unwrap(), one());
+        assert_eq!(Sighting::deserialize(&serde_json::to_value(one()).unwrap()).unwrap(), one());
         let mut wrong = serde_json::to_value(one()).unwrap();
         wrong["point"] = "nowhere".into();
-        assert!(sighting(&wrong).unwrap_err().to_string().contains("nowhere"));
-        assert!(sighting(&serde_json::json!({"kind": "packet"})).is_err());
+        assert!(Sighting::deserialize(&wrong).unwrap_err().to_string().contains("nowhere"));
+        assert!(Sighting::deserialize(&serde_json::json!({"kind": "packet"})).is_err());
+        // A number that its field cannot hold is an error, too, and is not cut.
+        let mut wrong = serde_json::to_value(one()).unwrap();
+        wrong["route"]["source_port"] = 65_536.into();
+        assert!(Sighting::deserialize(&wrong).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `wirespan replay` of captures of several places: one trace for each request, with a span for each hop.
 
-use crate::harness::{can_trace, has, skip, wirespan, Running};
+use crate::harness::{can_trace, has, skip, wirespan};
 use crate::spaces::Spaces;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,21 +55,13 @@ const REQUESTS: usize = 20;
 const ROUTER_AHEAD: i64 = 5_000_000_000;
 const SERVER_AHEAD: i64 = -2_000_000_000;
 
-fn python(spaces: &Spaces, space: usize, script: &str, args: &[&str]) -> Running {
-    let mut all = vec!["netns", "exec", spaces.name(space), "python3", "-c", script];
-    all.extend(args);
-    let mut running = Running::start("ip", &all);
-    running.wait_for("listening");
-    running
-}
-
 /// Captures at a client, at a router that translates addresses, and at a server.
 fn capture(spaces: &Spaces, into: &Path) {
     let file = |name: &str| into.join(name).to_str().unwrap().to_owned();
-    let _server = python(spaces, 2, SERVER, &["10.213.2.2", "80"]);
-    let _at_client = python(spaces, 0, CAPTURER, &["eth0", &file("client.pcap"), "0"]);
-    let _at_router = python(spaces, 1, CAPTURER, &["-", &file("router.pcap"), &ROUTER_AHEAD.to_string()]);
-    let _at_server = python(spaces, 2, CAPTURER, &["eth0", &file("server.pcap"), &SERVER_AHEAD.to_string()]);
+    let _server = spaces.python(2, SERVER, &["10.213.2.2", "80"]);
+    let _at_client = spaces.python(0, CAPTURER, &["eth0", &file("client.pcap"), "0"]);
+    let _at_router = spaces.python(1, CAPTURER, &["-", &file("router.pcap"), &ROUTER_AHEAD.to_string()]);
+    let _at_server = spaces.python(2, CAPTURER, &["eth0", &file("server.pcap"), &SERVER_AHEAD.to_string()]);
     spaces.inside(0, &["python3", "-c", CLIENT, "10.213.1.1", "8080", &REQUESTS.to_string()]).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
 }

@@ -78,14 +78,6 @@ fn made(test: &str, spaces: Result<Spaces, String>) -> Option<Spaces> {
     spaces.map_err(|why| skip(test, &why)).ok()
 }
 
-fn python(spaces: &Spaces, space: usize, script: &str, args: &[&str]) -> Running {
-    let mut all = vec!["netns", "exec", spaces.name(space), "python3", "-c", script];
-    all.extend(args);
-    let mut running = Running::start("ip", &all);
-    running.wait_for("listening");
-    running
-}
-
 /// A bridge in namespace 2 with ports `porta` and `portb`, to 10.214.1.1 in namespace 0 and 10.214.1.2 in namespace 1.
 fn bridged(tag: &str) -> Result<Spaces, String> {
     Spaces::new(
@@ -161,7 +153,7 @@ fn a_segment_is_followed_through_a_bridge_from_the_program_to_the_reader() {
     }
     let Some(spaces) = made(test, bridged("pb")) else { return };
     for (address, port) in [("10.214.1.2", "7001"), ("fd14::2", "7002")] {
-        let _server = python(&spaces, 1, SERVER, &[address, port]);
+        let _server = spaces.python(1, SERVER, &[address, port]);
         let program = "filter: {protocol: tcp}\naction: [journeys, latency, count]\n";
         let (lines, said) = traced(&spaces, &[0, 1, 2], program, || {
             spaces.inside(0, &["python3", "-c", CLIENT, address, port, "50"]).unwrap();
@@ -203,8 +195,8 @@ fn packets_of_other_namespaces_and_flows_are_not_told() {
         return;
     }
     let Some(spaces) = made(test, bridged("po")) else { return };
-    let _chosen = python(&spaces, 1, SERVER, &["10.214.1.2", "7003"]);
-    let _other = python(&spaces, 1, SERVER, &["10.214.1.2", "7004"]);
+    let _chosen = spaces.python(1, SERVER, &["10.214.1.2", "7003"]);
+    let _other = spaces.python(1, SERVER, &["10.214.1.2", "7004"]);
     let program = "filter: {protocol: tcp, port: 7003, device: eth0}\naction: [record]\n";
     let (lines, said) = traced(&spaces, &[0], program, || {
         for port in ["7003", "7004"] {
@@ -232,7 +224,7 @@ fn a_drop_in_a_queue_is_told_with_its_reason_and_its_retransmission() {
     if let Err(why) = spaces.inside(2, &slow) {
         return skip(test, &lacking(why));
     }
-    let _sink = python(&spaces, 1, SINK, &["10.214.1.2", "7005"]);
+    let _sink = spaces.python(1, SINK, &["10.214.1.2", "7005"]);
     let program = "filter: {protocol: tcp, port: 7005}\naction: [journeys, drops]\n";
     let (lines, said) = traced(&spaces, &[0, 1, 2], program, || {
         spaces.inside(0, &["python3", "-c", SOURCE, "10.214.1.2", "7005", "1000000"]).unwrap();
@@ -281,7 +273,7 @@ fn a_datagram_is_followed_through_a_tunnel() {
         ],
     );
     let Some(spaces) = made(test, spaces) else { return };
-    let _echo = python(&spaces, 1, ECHO, &["10.216.1.2", "7006"]);
+    let _echo = spaces.python(1, ECHO, &["10.216.1.2", "7006"]);
     let program = "filter: {protocol: udp, port: 7006}\naction: [journeys]\n";
     let (lines, said) = traced(&spaces, &[0, 1], program, || {
         spaces.inside(0, &["python3", "-c", PINGS, "10.216.1.2", "7006", "100"]).unwrap();
@@ -305,7 +297,7 @@ fn address_translation_does_not_end_a_journey() {
         return;
     }
     let Some(spaces) = made(test, Spaces::behind_nat("pn")) else { return };
-    let _server = python(&spaces, 2, SERVER, &["10.213.2.2", "80"]);
+    let _server = spaces.python(2, SERVER, &["10.213.2.2", "80"]);
     let program = "filter: {protocol: tcp}\naction: [journeys]\n";
     let (lines, said) = traced(&spaces, &[0, 1, 2], program, || {
         spaces.inside(0, &["python3", "-c", CLIENT, "10.213.1.1", "8080", "50"]).unwrap();
@@ -339,8 +331,8 @@ fn recorded_packets_are_filtered_afterwards_and_written_for_wireshark() {
         return;
     }
     let Some(spaces) = made(test, bridged("pw")) else { return };
-    let _one = python(&spaces, 1, SERVER, &["10.214.1.2", "7008"]);
-    let _other = python(&spaces, 1, SERVER, &["fd14::2", "7009"]);
+    let _one = spaces.python(1, SERVER, &["10.214.1.2", "7008"]);
+    let _other = spaces.python(1, SERVER, &["fd14::2", "7009"]);
     let (lines, said) = traced(&spaces, &[0, 1, 2], "filter: {protocol: tcp}\naction: [record, journeys]\n", || {
         for (address, port) in [("10.214.1.2", "7008"), ("fd14::2", "7009")] {
             spaces.inside(0, &["python3", "-c", CLIENT, address, port, "20"]).unwrap();

@@ -1,5 +1,6 @@
 //! Network namespaces for one test.
 
+use crate::harness::Running;
 use std::process::{Command, Output, Stdio};
 
 fn ip(args: &str) -> Output {
@@ -102,6 +103,15 @@ impl Spaces {
         command.args(["netns", "exec", &self.names[space]]).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Runs a script that says on stderr when it is listening, until the value is dropped.
+    pub(crate) fn python(&self, space: usize, script: &str, args: &[&str]) -> Running {
+        let mut all = vec!["netns", "exec", self.name(space), "python3", "-c", script];
+        all.extend(args);
+        let mut running = Running::start("ip", &all);
+        running.wait_for("listening");
+        running
     }
 
     /// The command's output, or the reason for its failure.

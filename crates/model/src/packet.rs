@@ -1,7 +1,9 @@
 //! A packet seen at one point of its way.
 
 use crate::listed::listed_enum;
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 listed_enum! {
@@ -57,8 +59,16 @@ impl Serialize for Point {
     }
 }
 
+impl<'de> Deserialize<'de> for Point {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = Cow::<str>::deserialize(from)?;
+        let found = Point::ALL.into_iter().find(|point| point.as_str() == name);
+        found.ok_or_else(|| D::Error::custom(format_args!("no point `{name}`")))
+    }
+}
+
 /// The tunnel in which a packet is carried at a point.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tunnel {
     /// None.
@@ -74,6 +84,19 @@ pub enum Tunnel {
     Ipip,
 }
 
+impl Tunnel {
+    /// Its name in output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tunnel::None => "none",
+            Tunnel::Vxlan => "vxlan",
+            Tunnel::Geneve => "geneve",
+            Tunnel::Gre => "gre",
+            Tunnel::Ipip => "ipip",
+        }
+    }
+}
+
 /// Protocol numbers (IANA) that have an identity of their own.
 pub const TCP: u8 = 6;
 /// UDP.
@@ -85,7 +108,7 @@ pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 
 /// Addresses, ports and protocol of a packet, in its direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Route {
     /// Address of the sender.
     pub source: IpAddr,
@@ -100,7 +123,7 @@ pub struct Route {
 }
 
 /// A packet at a point. In a tunnel, `route` and all that follows are of the inner packet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
     /// Unix ns.
     pub time_ns: u64,
@@ -127,6 +150,7 @@ pub struct Sighting {
     /// The tunnel around the packet.
     pub tunnel: Tunnel,
     /// A later fragment, which has no ports.
+    #[serde(default)]
     pub fragment: bool,
     /// Number of the reason of a drop; the kernel's names are given apart.
     pub reason: u32,

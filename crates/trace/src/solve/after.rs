@@ -174,25 +174,23 @@ impl After {
 
     fn call(&mut self, c: &Call) {
         if let Maker::Known(exchange) = c.maker {
-            let late = self.answered.iter().rev().find(|r| r.owns(exchange));
-            if let Some(served) = late.and_then(|r| self.served.get_mut(&r.class)) {
-                served.late.add(late.map_or(0, |r| c.end_ns.saturating_sub(r.end_ns)));
+            if let Some(r) = self.answered.iter().rev().find(|r| r.owns(exchange)) {
+                self.served.entry(r.class).or_default().late.add(c.end_ns.saturating_sub(r.end_ns));
             }
         }
         self.calls += 1.0;
-        let around = self.open.iter().filter(|r| r.end_ns >= c.end_ns).count();
+        let enclosing: Vec<Class> = self.open.iter().filter(|r| r.end_ns >= c.end_ns).map(|r| r.class).collect();
         let made = self.of_class.entry(c.class).or_default();
         made.calls += 1.0;
-        made.bare += f64::from(u8::from(around == 0));
-        made.around += around as f64;
+        made.bare += f64::from(u8::from(enclosing.is_empty()));
+        made.around += enclosing.len() as f64;
         if made.calls >= MANY {
             self.fade();
         }
         for (class, served) in &mut self.served {
             let has_room = self.pairs.len() < MAX_PAIRS || self.pairs.contains_key(&(c.class, *class));
             let pair = has_room.then(|| self.pairs.entry((c.class, *class)).or_default());
-            let encloses = |r: &Request| r.class == *class && r.end_ns >= c.end_ns;
-            let is_enclosed = self.open.iter().any(encloses);
+            let is_enclosed = enclosing.contains(class);
             for lie in [Some(&mut served.all), pair].into_iter().flatten() {
                 lie.enclosed += f64::from(u8::from(is_enclosed));
                 if served.last_answer_ns > 0 {
@@ -228,15 +226,15 @@ impl After {
                 goes_on(*class, &served.late);
             }
         }
-        for (call, made) in &self.of_class {
-            let n = &made.calls;
-            if *n < FEW || made.are_enclosed() || self.served.keys().any(|request| self.encloses(*request, *call, *n)) {
+        for (&call, made) in &self.of_class {
+            let n = made.calls;
+            if n < FEW || made.are_enclosed() || self.served.keys().any(|request| self.encloses(*request, call, n)) {
                 continue;
             }
-            let follows = self.served.keys().filter_map(|request| Some((self.follows(*request, *call, *n)?, *request)));
+            let follows = self.served.keys().filter_map(|request| Some((self.follows(*request, call, n)?, *request)));
             let best = follows.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
             if let Some((_, request)) = best {
-                goes_on(request, &self.pairs[&(*call, request)].ends);
+                goes_on(request, &self.pairs[&(call, request)].ends);
             }
         }
         self.lasts = lasts;

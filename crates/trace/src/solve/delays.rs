@@ -56,7 +56,11 @@ impl Delays {
 
     /// The bucket that this share of `n` delays does not exceed; `None` if fewer were counted.
     pub(super) fn quantile(&self, share: f64, n: f64) -> Option<usize> {
-        (0..BUCKETS).find(|bucket| self.up_to(*bucket) >= share * n)
+        let mut sum = 0.0;
+        self.counts.iter().position(|c| {
+            sum += f64::from(*c);
+            sum >= share * n
+        })
     }
 
     pub(super) fn fade(&mut self) {
