@@ -270,8 +270,21 @@ struct inode {
 	unsigned long i_ino;
 };
 
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
 struct file {
 	struct inode *f_inode;
+	struct path f_path;
 	void *private_data;
 	unsigned int f_flags;
 };
@@ -321,6 +334,7 @@ struct task_group {
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int __state;
 #if defined(__TARGET_ARCH_x86)
 	struct thread_struct thread;
 #endif
@@ -341,6 +355,11 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct task_group *sched_task_group;
+};
+
+/* Before Linux 5.14. */
+struct task_struct___old {
+	long state;
 };
 
 struct linux_binprm;

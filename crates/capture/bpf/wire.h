@@ -33,6 +33,7 @@ enum ws_kind {
 	WS_HANDED = 6,
 	WS_WAKE = 7,
 	WS_CONTEXT = 8,
+	WS_WAITS = 9, /* wait/contract.h */
 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
@@ -299,7 +300,7 @@ struct ws_context {
 };
 
 /* Programs that are attached once a target needs them: src/on_demand.rs. */
-enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4, WS_HOOK_PIPES = 8 };
+enum ws_hooks { WS_HOOK_SENDS = 1, WS_HOOK_IO_URING = 2, WS_HOOK_SPLICE = 4, WS_HOOK_PIPES = 8, WS_HOOK_WAITS = 16 };
 
 enum ws_verdict_flag {
 	/* says what to copy of the plaintext of TLS; its ciphertext needs headers of records only */
@@ -451,6 +452,10 @@ enum ws_counter {
 	WS_C_FLOW_SOCKETS_BEYOND_TABLE, /* connections beyond the table of sockets: bundled with each message instead */
 	WS_C_STREAMS_NAMED,		/* requests named by their HTTP/2 stream, received or sent */
 	WS_C_STREAMS_UNKNOWN,		/* such requests whose stream or connection could not be found */
+	WS_C_WAITS_SLOW,		/* answers of slow requests with which waits were sent to user space */
+	WS_C_WAITS_SAMPLED,		/* the same of requests that were not slow */
+	WS_C_WAITS_FORGOTTEN,		/* waits that a thread's ring had no room to keep until they were asked for */
+	WS_C_LOST_WAITS,		/* waits lost: ring buffer full */
 #ifdef WS_CHECKED_RECORDS
 	WS_C_CHECKED_RECORDS, /* data records whose owner was compared */
 	WS_C_CORRUPT_RECORDS, /* times that a task found another task's mark on its record */

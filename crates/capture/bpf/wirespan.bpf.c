@@ -11,6 +11,7 @@
 /* Which tasks and sockets are followed, and what is kept of them. */
 #include "core/compat.h"
 #include "wire.h"
+#include "wait/contract.h"
 #include "core/maps.h"
 #include "core/user.h"
 #include "core/task_state.h"
@@ -45,6 +46,8 @@
 
 /* Where the time of a thread goes. */
 #include "wait/clock.h"
+#include "wait/ring.h"
+#include "wait/flush.h"
 
 /* One call on one socket. */
 #include "message/locate.h"
@@ -71,6 +74,7 @@
 /* Programs on tracepoints and sockets. */
 #include "core/task.h"
 #include "cause/wake.h"
+#include "wait/sched.h"
 #include "message/socket.h"
 #include "inject/option.h" /* before the next: its program runs first */
 #include "message/tracepoints.h"

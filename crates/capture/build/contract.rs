@@ -21,9 +21,9 @@ pub(crate) struct Header {
     text: String,
 }
 
-/// `bpf/wire.h`, and the `contract.h` of packets and of each runtime that has one.
+/// `bpf/wire.h`, and the `contract.h` of packets, of waits and of each runtime that has one.
 pub(crate) fn headers(bpf: &Path) -> Result<Vec<Header>, Box<dyn Error>> {
-    let mut paths = vec![PathBuf::from("wire.h"), PathBuf::from("packet/contract.h")];
+    let mut paths = vec!["wire.h".into(), "packet/contract.h".into(), PathBuf::from("wait/contract.h")];
     for folder in bpf.join("runtime").read_dir()? {
         paths.push(Path::new("runtime").join(folder?.file_name()).join("contract.h"));
     }

@@ -10,6 +10,7 @@ use crate::on_demand::{self, OnDemand};
 use crate::preemption::Preemption;
 use crate::privilege;
 use crate::ring::Ring;
+use crate::source::wait::Follower;
 use crate::source::{self, Source, SOURCES};
 use crate::targets::{descendants, Targets};
 use crate::uprobe::{FactMaps, Tables, Watcher};
@@ -47,6 +48,8 @@ pub struct Capture {
     messages: bool,
     /// Sources that have a reader of their own.
     with_reader: Vec<&'static dyn Source>,
+    /// Reads and follows waits, if they are asked for.
+    waits: Option<Follower>,
     /// Their readers, until each is taken.
     readers: Vec<Box<dyn Any + Send>>,
 }
@@ -140,6 +143,7 @@ impl Capture {
         if options.hooks_from_start {
             on_demand::want_all(&mut skel);
         }
+        let waits = options.waits.map(|asked| Follower::start(&mut skel, asked, &names, &targets.processes()));
         let mut on_demand = OnDemand::new(&names, &mut skel, targets);
         on_demand.attach(&mut skel, &mut links);
         let mut features = features::table(rung, &names, &refused, has);
@@ -176,6 +180,7 @@ impl Capture {
             retransmits,
             messages,
             with_reader,
+            waits,
             readers,
         })
     }
@@ -221,12 +226,18 @@ impl Capture {
     /// there may be more.
     pub fn drain_some(&mut self, into: &mut Vec<Event>) -> bool {
         self.on_demand.attach(&mut self.skel, &mut self.links);
-        let Capture { ring, clock, bad, .. } = self;
+        let Capture { ring, clock, bad, waits, .. } = self;
+        let from = into.len();
         let taken = ring.take(SOME, &mut |record| {
-            if wire::read(record, clock, into).is_err() {
-                *bad += 1;
-            }
+            let read = match waits {
+                Some(waits) if Follower::owns(record) => waits.read(record, clock, into),
+                _ => wire::read(record, clock, into),
+            };
+            *bad += u64::from(read.is_err());
         });
+        if let Some(waits) = waits {
+            into.iter().skip(from).for_each(|event| waits.note(event));
+        }
         taken >= SOME
     }
 
@@ -264,8 +275,20 @@ impl Capture {
         }
         self.bump_generation();
         on_demand::look_for_rings(&mut self.skel, &pids);
+        self.waits.iter_mut().for_each(|waits| waits.begin(&pids));
         self.with_reader.iter().for_each(|source| source.adopt(&self.skel, &pids));
         Ok(())
+    }
+
+    /// Tells the kernel from which duration on requests of these processes are slow, ns.
+    pub fn set_slow(&mut self, processes: &[(u32, u64)]) {
+        for (pid, threshold_ns) in processes {
+            let set =
+                self.skel.maps.wait_thresholds.update(&pid.to_ne_bytes(), &threshold_ns.to_ne_bytes(), MapFlags::ANY);
+            if let Err(error) = set {
+                tracing::debug!(%error, pid, "the threshold of a process stays the general one");
+            }
+        }
     }
 
     /// Tells the kernel the verdicts about connections.
@@ -293,6 +316,7 @@ impl Capture {
         out.extend(inject::counters(&self.skel));
         out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));
+        out.extend(self.waits.iter().map(|waits| ("waits_not_followed", waits.not_followed)));
         out.push(("bad_records", self.bad));
         out
     }

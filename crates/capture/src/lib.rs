@@ -33,6 +33,7 @@ pub use error::CaptureError;
 pub use inject::Propagate;
 pub use options::Options;
 pub use source::flow::{FlowOptions, FlowSource, Flows};
+pub use source::wait::WaitOptions;
 pub use targets::Targets;
 
 use wirespan_model::broker::Delivers;

@@ -13,16 +13,19 @@
 
 use crate::object::WirespanSkel;
 use crate::targets::Targets;
-use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE};
+use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::Link;
 use std::path::Path;
 
-const PROGRAMS: [(&str, u32); 4] = [
+const PROGRAMS: [(&str, u32); 7] = [
     ("tcp_sendmsg_locked", WS_HOOK_SENDS),
     ("skb_copy_datagram_iovec", WS_HOOK_IO_URING),
     ("tcp_rcv_space_adjust", WS_HOOK_SPLICE),
     ("pipe_read", WS_HOOK_PIPES),
+    ("wait_switch", WS_HOOK_WAITS),
+    ("wait_waking", WS_HOOK_WAITS),
+    ("wait_fork", WS_HOOK_WAITS),
 ];
 
 /// Whether the program is attached only when a target needs it.
@@ -90,7 +93,12 @@ pub(crate) fn want_sends(skel: &mut WirespanSkel<'static>) {
     want(skel, WS_HOOK_SENDS);
 }
 
-/// Wants every program, whether needed or not.
+/// Wants the programs of waits. They are attached only if the user asks what slow requests waited for.
+pub(crate) fn want_waits(skel: &mut WirespanSkel<'static>) {
+    want(skel, WS_HOOK_WAITS);
+}
+
+/// Wants every program that a target may need, whether needed or not.
 pub(crate) fn want_all(skel: &mut WirespanSkel<'static>) {
     want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING | WS_HOOK_SPLICE | WS_HOOK_PIPES);
 }

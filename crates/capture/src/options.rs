@@ -2,6 +2,7 @@
 
 use crate::inject::Propagate;
 use crate::source::flow::FlowOptions;
+use crate::source::wait::WaitOptions;
 use wirespan_model::event::DEFAULT_PAYLOAD_BYTES;
 
 /// What to capture, and how much of it.
@@ -33,6 +34,8 @@ pub struct Options {
     pub attach_java: bool,
     /// Goroutines, virtual threads, greenlets, tasks and streams that are remembered.
     pub actors: u32,
+    /// Tell what slow requests waited for.
+    pub waits: Option<WaitOptions>,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             runtimes: true,
             attach_java: false,
             actors: 65536,
+            waits: None,
         }
     }
 }

@@ -15,6 +15,12 @@ pub type Attr = (Cow<'static, str>, Value);
 /// Attribute of a span whose cause shares its exchange with others: id of the span of that request or message.
 pub const CAUSE_SPAN: &str = "wirespan.cause.span";
 
+/// Attribute that carries the waits of a span within wirespan ([`crate::wait::SpanWaits`]); it is never shown as such.
+pub const WAITS: &str = "wirespan.waits";
+
+/// Attribute of a span whose waits are recorded: why they are (`slow`, `sample`).
+pub const WAIT_REASON: &str = "wirespan.wait.reason";
+
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {

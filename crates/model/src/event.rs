@@ -4,6 +4,7 @@ pub use crate::clocks::{ClockMark, Clocks};
 use crate::net::{Endpoint, Transport};
 use crate::span::{SpanId, TraceId};
 use crate::trace::Evidence;
+use crate::wait::ThreadWaits;
 use serde::{Deserialize, Serialize};
 
 /// Id of a socket, unique within one boot of a host (the kernel's socket cookie).
@@ -52,6 +53,8 @@ pub enum Event {
     Trouble(TcpTrouble),
     /// An event loop that had read an answer woke a thread.
     Wake(Wake),
+    /// What a thread waited for.
+    Waits(Box<ThreadWaits>),
 }
 
 /// The process and thread behind an event. All fields are zero for a capture file.

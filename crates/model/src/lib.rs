@@ -29,6 +29,7 @@ pub mod span;
 pub mod test_support;
 pub mod time;
 pub mod trace;
+pub mod wait;
 
 pub use attr::{Attr, Text, Value};
 pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};

@@ -3,7 +3,7 @@
 //! An attribute from the protocol's parser comes first, and replaces a derived one. The prefix `wirespan.` is for facts
 //! that no convention names.
 
-use crate::attr::{Attr, Value};
+use crate::attr::{Attr, Value, WAITS};
 use crate::net::{Endpoint, Transport};
 use crate::span::{Resource, Span, SpanKind, Status, TapSide};
 use std::borrow::Cow;
@@ -68,7 +68,7 @@ impl Attributes {
 /// Attributes of the span itself.
 pub fn attributes(span: &Span) -> Vec<Attr> {
     let mut a = Attributes(Vec::with_capacity(span.attrs.len() + 28));
-    a.0.extend(span.attrs.iter().cloned());
+    a.0.extend(span.attrs.iter().filter(|(key, _)| key != WAITS).cloned());
     by_protocol(span, &mut a);
     network(span, &mut a);
     if span.status.is_error(span.kind) {

@@ -25,6 +25,8 @@
 #define NR_EPOLL_PWAIT 281
 #define NR_EPOLL_PWAIT2 441
 #define NR_IO_URING_ENTER 426
+#define NR_NANOSLEEP 35
+#define NR_CLOCK_NANOSLEEP 230
 #define WS_NR(regs) ((int)(regs)->orig_ax)
 #define WS_SP(regs) ((regs)->sp)
 #define WS_ARG1(regs) ((regs)->di)
@@ -69,6 +71,8 @@
 #define NR_EPOLL_PWAIT 22
 #define NR_EPOLL_PWAIT2 441
 #define NR_IO_URING_ENTER 426
+#define NR_NANOSLEEP 101
+#define NR_CLOCK_NANOSLEEP 115
 #define WS_NR(regs) ((regs)->syscallno)
 #define WS_SP(regs) ((regs)->sp)
 #define WS_ARG1(regs) ((regs)->regs[0])

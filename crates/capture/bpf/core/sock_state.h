@@ -30,6 +30,7 @@ struct sock_state {
 	__u64 untrusted_cause; /* the cause that the rules named, if the sender was not trusted */
 	__u64 connect_cause;
 	__u64 connect_ns; /* start of the handshake; its length once it is over */
+	__u64 request_ns; /* when the last request was read; kept while waits are asked for */
 	__u32 connect_tid;
 	__u32 exchange; /* number of the current exchange */
 	__u32 calls;
@@ -59,6 +60,8 @@ struct sock_state {
 	__u8 asking : 1;	   /* its last request does */
 	__u8 one_way : 1;	   /* its client sends requests that are not answered */
 	__u8 overtaken : 1;	   /* its answer was read, and the record of this request is still to come */
+	__u8 waits_request : 1;	   /* a request is being read, see `request_ns` */
+	__u8 waits_sampled : 1;	   /* its waits are wanted, whether it is slow or not */
 	__u8 tls;		   /* carries records of TLS, of a thread or Go program that calls a TLS library */
 	struct tls_half halves[2]; /* by ws_direction */
 	struct ws_tuple tuple;

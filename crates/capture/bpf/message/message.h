@@ -201,6 +201,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 		if (s->calls < 0xffffffff)
 			s->calls++;
 	}
+	if (waits_on && ret > 0)
+		wait_message(s, t, direction, enter_ns);
 	if (s->copy == WS_COPY_IGNORE) {
 		count(WS_C_IGNORED_CALLS);
 		return;

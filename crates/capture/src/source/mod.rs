@@ -1,10 +1,11 @@
-//! Sources of data in the kernel. Each one records one kind of facts about targets: messages, or flows.
+//! Sources of data in the kernel. Each one records one kind of facts about targets: messages, flows, or waits.
 //!
 //! To add a source: a module here with a type that implements [`Source`], one line in [`SOURCES`], a folder in `bpf/`
 //! with its include in `bpf/wirespan.bpf.c`, and its records in `bpf/wire.h`.
 
 pub(crate) mod flow;
 mod messages;
+pub(crate) mod wait;
 
 use crate::features::Program;
 use crate::object::{OpenWirespanSkel, WirespanSkel};
@@ -12,7 +13,7 @@ use crate::Options;
 use std::any::Any;
 
 /// Every source.
-pub(crate) const SOURCES: &[&dyn Source] = &[&messages::Messages, &flow::source::Bundles];
+pub(crate) const SOURCES: &[&dyn Source] = &[&messages::Messages, &flow::source::Bundles, &wait::Waits];
 
 /// A source: its kernel programs, and how to size, open and count them.
 pub(crate) trait Source: Sync {

@@ -12,6 +12,7 @@ mod diag;
 mod existing;
 pub(super) mod source;
 mod table;
+pub(crate) use table::run;
 pub(crate) mod wire;
 
 use crate::object::WirespanSkel;

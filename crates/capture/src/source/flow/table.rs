@@ -81,7 +81,7 @@ impl Tables {
 }
 
 /// Runs a program of type syscall. Returns the program's own result.
-pub(super) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> io::Result<u32> {
+pub(crate) fn run(program: BorrowedFd<'_>, context: &mut [u8]) -> io::Result<u32> {
     let mut opts = bpf_test_run_opts { sz: size_of::<bpf_test_run_opts>() as _, ..Default::default() };
     if !context.is_empty() {
         opts.ctx_in = context.as_ptr().cast();

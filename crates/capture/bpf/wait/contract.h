@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What the programs of waits share with user space. */
+#ifndef WS_WAIT_CONTRACT_H
+#define WS_WAIT_CONTRACT_H
+
+enum ws_wait_size {
+	WS_WAITS_KEPT = 64, /* of each thread; a power of two */
+	WS_WAIT_NAME = 32,
+};
+
+/* In which state a thread stopped. */
+enum ws_wait_state {
+	WS_WAIT_READY = 0, /* it went on being ready: another thread ran */
+	WS_WAIT_SLEEPS = 1,
+	WS_WAIT_UNINTERRUPTIBLE = 2,
+};
+
+/* What woke a thread. */
+enum ws_waker {
+	WS_WAKER_NONE = 0,
+	/* a thread of a target in a system call, or an interrupt in its place: waker_*, comm */
+	WS_WAKER_TARGET = 1,
+	WS_WAKER_OTHER = 2,  /* the same of another process, of which nothing is told */
+	WS_WAKER_KERNEL = 3, /* a thread of the kernel */
+	WS_WAKER_INTERRUPT = 4,
+};
+
+/* A wait of a thread. */
+struct ws_wait {
+	__u64 stopped_ns;
+	__u64 woken_ns; /* 0: it was ready all the time */
+	__u64 ran_ns;	/* 0: it still waits */
+	__u64 about;	/* of a file: number of its inode; of a socket: its cookie; of a futex: its address */
+	__u32 waker_pid;
+	__u32 waker_tid;
+	__u32 limited_us; /* its groups were held back by their CPU limits */
+	__s32 fd;	  /* -1: the call names no file */
+	__s16 call;	  /* number of the system call; -1: none: it ran its own code */
+	__u16 file;	  /* i_mode of the file */
+	__u16 port;	  /* of the peer; of a socket without a peer its own */
+	__u8 state;	  /* enum ws_wait_state */
+	__u8 waker;	  /* enum ws_waker */
+	__u16 family;	  /* of a socket */
+	__s16 waker_call; /* number of the waker's system call */
+	__u16 several;	  /* poll(): number of files, of which `fd` is the first */
+	__u16 timeout_ms; /* of a wait for events; 0xffff: none, or longer */
+	char comm[16];
+	/* of a socket of the internet: the peer's address, in v4-mapped form, or 0; of a file: the end of its path */
+	__u8 name[WS_WAIT_NAME];
+};
+
+/* Followed by `count` waits in any order; one whose `stopped_ns` is 0 is empty. */
+struct ws_waits {
+	__u8 kind;
+	__u8 slow;  /* else one of some requests that are taken whether slow or not */
+	__u8 depth; /* of a chain that user space follows, see ws_wait_take */
+	__u8 pad;
+	__u32 count;
+	__u32 pid;
+	__u32 tid;
+	__u64 exchange; /* whose answer is being sent; 0: user space asked for these waits */
+	__u64 since_ns; /* of the request */
+	__u64 time_ns;
+	char comm[16];
+};
+
+/* What user space asks the program wait_take for. */
+struct ws_wait_take {
+	__u32 tid;
+	__u8 depth;
+	__u8 make; /* only begin to keep waits of this thread */
+	__u8 pad[2];
+	__u64 since_ns;
+};
+
+_Static_assert(sizeof(struct ws_wait) == 112, "contract");
+_Static_assert(sizeof(struct ws_waits) == 56, "contract");
+_Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Sends the waits of a thread to user space when it answers a request that took long. */
+#ifndef WS_WAIT_FLUSH_H
+#define WS_WAIT_FLUSH_H
+
+/*
+ * Sends those waits that user space has not got. The record is built in the scratch of this processor, which is held
+ * (hold_processor()) and not in use.
+ */
+__noinline int send_waits(struct sock_state *s, __u32 slow)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct wait_ring *r = bpf_task_storage_get(&waits, task, 0, 0);
+	__u32 cpu = bpf_get_smp_processor_id(), first, size;
+	struct scratch *to = bpf_map_lookup_elem(&scratches, &cpu);
+	struct ws_waits *head;
+
+	if (!s || !r || !to)
+		return 0;
+	first = r->taken;
+	if (r->next - first > WS_WAITS_KEPT) {
+		first = r->next - WS_WAITS_KEPT;
+		if (wait_at(r, first)->stopped_ns > s->request_ns)
+			count(WS_C_WAITS_FORGOTTEN);
+	}
+	head = (struct ws_waits *)to->payload;
+	head->count = 0;
+	size = sizeof(*head);
+	for (__u32 i = 0; i < WS_WAITS_KEPT; i++) {
+		struct ws_wait *w = (struct ws_wait *)(to->payload + sizeof(*head) + i * sizeof(*w));
+
+		if (first == r->next)
+			break;
+		*w = *wait_at(r, first);
+		first++;
+		size += sizeof(*w);
+		head->count = i + 1;
+	}
+	r->taken = first;
+	head->kind = WS_WAITS;
+	head->slow = slow;
+	head->depth = 0;
+	head->pad = 0;
+	head->pid = task->tgid;
+	head->tid = task->pid;
+	head->exchange = exchange_id(s);
+	head->since_ns = s->request_ns;
+	head->time_ns = bpf_ktime_get_ns();
+	__builtin_memcpy(head->comm, task->comm, sizeof(head->comm));
+	if (size > sizeof(to->payload))
+		return 0;
+	if (bpf_ringbuf_output(&events, head, size, BPF_RB_NO_WAKEUP))
+		count(WS_C_LOST_WAITS);
+	return 0;
+}
+
+/*
+ * A thread has moved a message. Notes when requests begin; sends waits with the answer to a slow request. Of a long
+ * answer, each call sends what is new. A global function, so that the verifier does not go through it for each message.
+ */
+__noinline int wait_message(struct sock_state *s, struct task_state *t, __u32 direction, __u64 enter_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 now = bpf_ktime_get_ns(), *own, threshold = wait_threshold_ns;
+	__u32 pid = task->tgid;
+	bool slow;
+
+	if (!s || !t || s->request_direction != WS_INGRESS)
+		return 0;
+	if (!bpf_task_storage_get(&waits, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
+		return 0;
+	if (direction == WS_INGRESS) {
+		if (!s->waits_request) {
+			s->request_ns = enter_ns ? enter_ns : now;
+			s->waits_request = 1;
+			s->waits_sampled = wait_one_of && bpf_get_prandom_u32() % wait_one_of == 0;
+		}
+		return 0;
+	}
+	own = bpf_map_lookup_elem(&wait_thresholds, &pid);
+	if (own)
+		threshold = *own;
+	slow = s->request_ns && now - s->request_ns >= threshold;
+	if (slow || s->waits_sampled) {
+		if (s->waits_request)
+			count(slow ? WS_C_WAITS_SLOW : WS_C_WAITS_SAMPLED);
+		send_waits(s, slow);
+	}
+	s->waits_request = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,160 @@
+//! Follows waits from thread to thread: of a thread that was woken by another one, the waits of that one are asked for,
+//! as they may say why it came so late.
+
+use super::path::Paths;
+use super::record;
+use super::WaitOptions;
+use crate::clock::Clock;
+use crate::object::WirespanSkel;
+use crate::on_demand;
+use crate::source::flow::run;
+use crate::wire::contract::{WaitTake, WS_WAITS};
+use crate::wire::BadRecord;
+use libbpf_rs::skel::Skel as _;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+use wirespan_model::wait::{ThreadWaits, Waker};
+use wirespan_model::{Direction, Event};
+
+/// Longest chain of threads.
+const DEEPEST: u8 = 6;
+/// Shortest wait whose waker is asked, ns.
+const SHORTEST_NS: u64 = 200_000;
+/// Most wakers that are asked because of one record, and because of all records of a second.
+const MOST_AT_ONCE: usize = 8;
+const MOST_PER_SECOND: u32 = 1_000;
+/// Most requests whose threads are remembered.
+const MOST_REQUESTS: usize = 8_192;
+
+/// Reads records of waits, and asks for more.
+pub(crate) struct Follower {
+    /// Sends the waits of a thread; `None` if the kernel has refused it.
+    take: Option<OwnedFd>,
+    paths: Paths,
+    /// Threads that have moved messages of a request.
+    threads: FxHashMap<u64, FxHashSet<u32>>,
+    requests: VecDeque<u64>,
+    second: Instant,
+    this_second: u32,
+    /// Threads that were not asked.
+    pub(crate) not_followed: u64,
+}
+
+impl Follower {
+    /// Begins to keep the waits of these processes.
+    pub(crate) fn start(
+        skel: &mut WirespanSkel<'static>,
+        options: WaitOptions,
+        loaded: &[&'static str],
+        pids: &[u32],
+    ) -> Follower {
+        let program = skel.object().progs().find(|p| p.name() == "wait_take");
+        let take = program.filter(|_| loaded.contains(&"wait_take"));
+        let take = take.and_then(|program| program.as_fd().try_clone_to_owned().ok());
+        if let Some(bss) = skel.maps.bss_data.as_mut() {
+            bss.wait_threshold_ns = options.threshold_ns;
+            bss.wait_one_of = options.one_of;
+            bss.waits_on = 1;
+        }
+        on_demand::want_waits(skel);
+        let mut follower = Follower {
+            take,
+            paths: Paths::default(),
+            threads: FxHashMap::default(),
+            requests: VecDeque::new(),
+            second: Instant::now(),
+            this_second: 0,
+            not_followed: 0,
+        };
+        follower.begin(pids);
+        follower
+    }
+
+    /// Begins to keep the waits of the threads that these processes have.
+    pub(crate) fn begin(&mut self, pids: &[u32]) {
+        for pid in pids {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+            tids.for_each(|tid| {
+                self.run(WaitTake { tid, make: 1, ..WaitTake::default() });
+            });
+        }
+    }
+
+    fn run(&self, what: WaitTake) {
+        if let Some(program) = &self.take {
+            // A thread that has ended has no waits any more.
+            let _ = run(program.as_fd(), &mut what.to_bytes());
+        }
+    }
+
+    /// Whether a record is of waits.
+    pub(crate) fn owns(record: &[u8]) -> bool {
+        record.first().is_some_and(|kind| u32::from(*kind) == WS_WAITS)
+    }
+
+    /// Reads a record of waits, and asks for those of their wakers.
+    pub(crate) fn read(&mut self, record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
+        let paths = &mut self.paths;
+        let read = record::read(record, clock, &mut |pid, file| paths.find(pid, file));
+        let read = read.ok_or(BadRecord { kind: WS_WAITS as u8, len: record.len() })?;
+        if read.depth < DEEPEST {
+            for tid in self.others(&read.waits) {
+                self.ask(WaitTake { tid, depth: read.depth + 1, since_ns: read.since_ns, ..WaitTake::default() });
+            }
+        }
+        out.push(Event::Waits(Box::new(read.waits)));
+        Ok(())
+    }
+
+    /// The threads that may tell why this one waited: those that woke it, and the others that acted for the request.
+    fn others(&self, waits: &ThreadWaits) -> Vec<u32> {
+        let mut long: Vec<_> = waits.waits.iter().filter(|w| w.woken_ns - w.stopped_ns >= SHORTEST_NS).collect();
+        long.sort_by_key(|w| std::cmp::Reverse(w.woken_ns - w.stopped_ns));
+        let wakers = long.into_iter().filter_map(|w| match &w.waker {
+            Waker::Thread { tid, .. } => Some(*tid),
+            _ => None,
+        });
+        let acted = self.threads.get(&waits.exchange).into_iter().flatten().copied();
+        let mut found = Vec::new();
+        for tid in acted.chain(wakers).filter(|tid| *tid != waits.tid) {
+            if !found.contains(&tid) && found.len() < MOST_AT_ONCE {
+                found.push(tid);
+            }
+        }
+        found
+    }
+
+    fn ask(&mut self, what: WaitTake) {
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            (self.second, self.this_second) = (Instant::now(), 0);
+        }
+        if self.this_second >= MOST_PER_SECOND {
+            self.not_followed += 1;
+            return;
+        }
+        self.this_second += 1;
+        self.run(what);
+    }
+
+    /// Remembers which threads act for which request.
+    pub(crate) fn note(&mut self, event: &Event) {
+        let Event::Data(data) = event else { return };
+        let request = match data.direction {
+            Direction::Ingress => data.exchange,
+            Direction::Egress => data.cause,
+        };
+        if request == 0 || self.take.is_none() {
+            return;
+        }
+        if !self.threads.contains_key(&request) {
+            self.requests.push_back(request);
+            if self.requests.len() > MOST_REQUESTS {
+                self.requests.pop_front().and_then(|old| self.threads.remove(&old));
+            }
+        }
+        self.threads.entry(request).or_default().insert(data.actor.tid);
+    }
+}

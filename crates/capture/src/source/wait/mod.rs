@@ -1,0 +1,77 @@
+//! Waits: what threads of targets waited for, and what woke them. The kernel keeps the last waits of each thread, and
+//! sends them when a request turns out to be slow.
+//!
+//! The programs hang on each switch of threads of the machine, so they are attached only while waits are asked for.
+
+mod calls;
+mod follow;
+mod path;
+mod record;
+
+pub(crate) use follow::Follower;
+
+use super::Source;
+use crate::features::Program;
+use crate::object::OpenWirespanSkel;
+use crate::Options;
+
+/// Of which requests the waits are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitOptions {
+    /// Of requests that take at least so long, ns; for a process, [`Capture::set_slow`](crate::Capture::set_slow)
+    /// changes it.
+    pub threshold_ns: u64,
+    /// Of one in so many other requests; 0: of none.
+    pub one_of: u32,
+}
+
+/// The source of waits.
+pub(super) struct Waits;
+
+impl Source for Waits {
+    fn programs(&self) -> Vec<&'static Program> {
+        PROGRAMS.iter().collect()
+    }
+
+    /// They are loaded with the messages, so that a refusal shows in `wirespan check`, and hang nowhere until the user
+    /// asks.
+    fn is_asked(&self, options: &Options) -> bool {
+        options.messages
+    }
+
+    fn prepare(&self, _: &mut OpenWirespanSkel<'static>, _: &Options, _: &[&'static Program]) -> libbpf_rs::Result<()> {
+        Ok(())
+    }
+}
+
+/// The last is run by user space.
+const PROGRAMS: &[Program] = &[
+    Program::tracepoint(
+        "wait_switch",
+        "Linux 2.6",
+        "waits of slow requests (--threshold)",
+        "what a slow request waited for is not known",
+    )
+    .at("sched_switch"),
+    Program::tracepoint(
+        "wait_waking",
+        "Linux 4.3",
+        "waits: who ended them",
+        "which thread, or whether the network, a disk or a timer ended a wait is not known",
+    )
+    .at("sched_waking"),
+    Program::tracepoint(
+        "wait_fork",
+        "Linux 2.6",
+        "waits of threads from their birth",
+        "the first wait of a new thread is not known",
+    )
+    .at("sched_process_fork"),
+    Program::tracepoint(
+        "wait_take",
+        "Linux 6.10",
+        "waits: what holders of locks did",
+        "of a lock it is known who released it, but not why that took long",
+    )
+    .at("sched_switch"),
+];

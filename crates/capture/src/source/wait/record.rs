@@ -1,0 +1,281 @@
+//! Records of waits → [`ThreadWaits`].
+
+use super::calls::{find, About};
+use super::path::FilePath;
+use crate::clock::Clock;
+#[allow(clippy::wildcard_imports)] // the contract is this file's subject
+use crate::wire::contract::*;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+use wirespan_model::wait::{ThreadWait, ThreadWaits, WaitKind, Waker};
+use wirespan_model::{Endpoint, Text};
+
+const TYPE: u16 = 0o170_000;
+const SOCKET: u16 = 0o140_000;
+const REGULAR: u16 = 0o100_000;
+const BLOCK: u16 = 0o060_000;
+const DIRECTORY: u16 = 0o040_000;
+const NO_TIMEOUT: u16 = 0xffff;
+const AF_UNIX: u16 = 1;
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+
+/// A record, and what is needed to follow its waits.
+pub(crate) struct Read {
+    pub(crate) waits: ThreadWaits,
+    /// How many threads lie between the one that answered and this one.
+    pub(crate) depth: u8,
+    /// Since when the waits are of interest, in the kernel's time.
+    pub(crate) since_ns: u64,
+}
+
+/// Reads a record; `path` finds the path of a file.
+pub(crate) fn read(record: &[u8], clock: &Clock, path: &mut dyn FnMut(u32, &FilePath<'_>) -> Text) -> Option<Read> {
+    let head = Waits::read(record)?;
+    let mut raw: Vec<Wait> = record
+        .get(Waits::SIZE..)?
+        .chunks_exact(Wait::SIZE)
+        .take(head.count as usize)
+        .filter_map(Wait::read)
+        // A wait that the kernel was writing at that moment may be torn.
+        .filter(|w| w.stopped_ns != 0 && w.stopped_ns <= head.time_ns && (w.ran_ns == 0 || w.ran_ns >= w.stopped_ns))
+        // An answer brings all that is new: another request of the thread may need what was before this one.
+        .filter(|w| head.exchange != 0 || w.ran_ns == 0 || w.ran_ns >= head.since_ns)
+        .collect();
+    raw.sort_by_key(|w| w.stopped_ns);
+    let next = raw.iter().skip(1).map(Some).chain([None]);
+    let waits = raw.iter().zip(next).map(|(w, next)| wait(head.pid, w, next, clock, path)).collect();
+    let waits = ThreadWaits {
+        pid: head.pid,
+        tid: head.tid,
+        thread: text(&head.comm),
+        exchange: head.exchange,
+        slow: head.slow != 0,
+        waits,
+    };
+    Some(Read { waits, depth: head.depth, since_ns: head.since_ns })
+}
+
+fn text(bytes: &[u8]) -> Text {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    Text::from_utf8_lossy(&bytes[..end])
+}
+
+fn wait(
+    pid: u32,
+    w: &Wait,
+    next: Option<&Wait>,
+    clock: &Clock,
+    path: &mut dyn FnMut(u32, &FilePath<'_>) -> Text,
+) -> ThreadWait {
+    let (syscall, about) = find(w.call).map_or(("", None), |(name, about)| (name, Some(about)));
+    let ready = u32::from(w.state) == WS_WAIT_READY;
+    let woken_ns = if ready { w.stopped_ns } else { w.woken_ns.max(w.stopped_ns) };
+    let woken_ns = if !ready && w.woken_ns == 0 { w.ran_ns.max(w.stopped_ns) } else { woken_ns };
+    let kind = match about {
+        // Half of the time at least: a group may be held back on another processor meanwhile.
+        _ if ready && u64::from(w.limited_us) * 2_000 >= w.ran_ns.saturating_sub(w.stopped_ns).max(1) => {
+            WaitKind::CpuLimit
+        }
+        _ if ready => WaitKind::RunQueue,
+        None if w.call < 0 => WaitKind::PageFault,
+        None => WaitKind::Other,
+        Some(about) => kind(about, w),
+    };
+    let waker = waker(pid, w, kind);
+    let kind = if is_timeout(w, next, kind, &waker) { WaitKind::Sleep } else { kind };
+    let on_file = !ready && matches!(about, Some(About::File | About::OnlyFile(_) | About::Poll)) && w.fd >= 0;
+    let resource = match w.file & TYPE {
+        _ if kind == WaitKind::Lock && syscall.starts_with("futex") => format!("{:#x}", w.about).into(),
+        SOCKET if on_file => peer(w),
+        REGULAR | BLOCK | DIRECTORY if on_file => {
+            let name = text(&w.name);
+            path(pid, &FilePath { fd: w.fd, inode: w.about, name: &name })
+        }
+        _ => Text::default(),
+    };
+    ThreadWait {
+        stopped_ns: clock.to_unix(w.stopped_ns),
+        woken_ns: clock.to_unix(woken_ns),
+        ran_ns: if w.ran_ns == 0 { 0 } else { clock.to_unix(w.ran_ns) },
+        kind,
+        syscall,
+        resource,
+        socket: if on_file && w.file & TYPE == SOCKET { w.about } else { 0 },
+        waker,
+    }
+}
+
+fn kind(about: About, w: &Wait) -> WaitKind {
+    match about {
+        About::Only(kind) | About::OnlyFile(kind) => kind,
+        About::Poll if w.several == 0 => WaitKind::Sleep,
+        About::Poll if w.several > 1 => WaitKind::Epoll,
+        About::File | About::Poll => match w.file & TYPE {
+            SOCKET => WaitKind::Socket,
+            REGULAR | BLOCK | DIRECTORY => WaitKind::Disk,
+            _ => WaitKind::Pipe,
+        },
+    }
+}
+
+/// Who waits for a lock until a time that comes, and then for something else, has slept. Who waits for the same lock
+/// again did wait for the lock: an interpreter's lock is asked for every few milliseconds.
+fn is_timeout(w: &Wait, next: Option<&Wait>, kind: WaitKind, waker: &Waker) -> bool {
+    let again = next.is_some_and(|next| next.call == w.call && next.about & !7 == w.about & !7);
+    kind == WaitKind::Lock && *waker == Waker::Timer && !again
+}
+
+/// What ended a wait. An interrupt within a system call of some thread looks as if that thread had done it, so the call
+/// must be one that can end such a wait.
+fn waker(pid: u32, w: &Wait, kind: WaitKind) -> Waker {
+    let thread = || Waker::Thread {
+        pid: w.waker_pid,
+        tid: w.waker_tid,
+        name: if w.waker_pid == pid { text(&w.comm) } else { Text::default() },
+        service: Text::default(),
+    };
+    let who = u32::from(w.waker);
+    if who == WS_WAKER_NONE {
+        return Waker::Unknown;
+    }
+    let wakes = matches!(who, WS_WAKER_TARGET | WS_WAKER_OTHER) && may_end(kind, w, w.waker_pid == pid);
+    let past = Duration::from_nanos(w.woken_ns.saturating_sub(w.stopped_ns));
+    let is_over = w.timeout_ms != NO_TIMEOUT && past >= Duration::from_millis(u64::from(w.timeout_ms));
+    match kind {
+        _ if wakes && who == WS_WAKER_TARGET => thread(),
+        _ if wakes => Waker::Another,
+        WaitKind::Disk | WaitKind::PageFault => Waker::Disk,
+        WaitKind::Socket | WaitKind::Epoll if is_over => Waker::Timer,
+        WaitKind::Socket | WaitKind::Epoll => Waker::Network,
+        WaitKind::Sleep | WaitKind::Lock | WaitKind::Pipe if who != WS_WAKER_KERNEL => Waker::Timer,
+        _ => Waker::Kernel,
+    }
+}
+
+/// Whether the waker's system call can have ended the wait.
+fn may_end(kind: WaitKind, w: &Wait, own: bool) -> bool {
+    let (call, about) = find(w.waker_call).map_or(("", None), |(name, about)| (name, Some(about)));
+    let writes = matches!(call, "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "splice" | "sendfile");
+    let reads = matches!(call, "read" | "readv" | "recvfrom" | "recvmsg" | "recvmmsg");
+    let ends = matches!(call, "exit" | "exit_group" | "close" | "shutdown");
+    match kind {
+        WaitKind::Lock => call.starts_with("futex") || ends || about == Some(About::Only(WaitKind::Lock)),
+        // A thread may hold the lock of a file.
+        WaitKind::Disk => own && matches!(about, Some(About::File | About::OnlyFile(WaitKind::Disk))),
+        WaitKind::Socket => w.family == AF_UNIX && (writes || reads || ends || call == "connect"),
+        WaitKind::Pipe => writes || reads || ends || call == "dup2",
+        WaitKind::Epoll => own && (writes || ends),
+        WaitKind::Process => ends || call == "execve",
+        WaitKind::Other => true,
+        WaitKind::Sleep | WaitKind::PageFault | WaitKind::RunQueue | WaitKind::CpuLimit => false,
+    }
+}
+
+fn peer(w: &Wait) -> Text {
+    let address = || w.name.first_chunk::<16>().map(|a| IpAddr::V6(Ipv6Addr::from(*a)).to_canonical());
+    match (w.family, address()) {
+        (AF_UNIX, _) => "unix socket".into(),
+        (AF_INET | AF_INET6, Some(ip)) if ip.is_unspecified() => format!("port {}", w.port).into(),
+        (AF_INET | AF_INET6, Some(ip)) => Endpoint::new(ip, w.port).to_string().into(),
+        _ => Text::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(w: Wait) -> ThreadWait {
+        let head = Waits { kind: WS_WAITS as u8, count: 1, pid: 7, tid: 8, time_ns: 1 << 40, ..Waits::default() };
+        let record = [&head.to_bytes()[..], &w.to_bytes()].concat();
+        let read = read(&record, &Clock::now(), &mut |_, file| format!("/{}", file.name).into()).expect("it is whole");
+        read.waits.waits.into_iter().next().expect("one wait")
+    }
+
+    fn waited() -> Wait {
+        Wait {
+            stopped_ns: 1_000,
+            woken_ns: 5_000,
+            ran_ns: 6_000,
+            state: WS_WAIT_SLEEPS as u8,
+            timeout_ms: NO_TIMEOUT,
+            ..Wait::default()
+        }
+    }
+
+    #[test]
+    fn a_descriptor_tells_what_was_waited_for() {
+        let read = find_number("read");
+        let w = |file: u16| one(Wait { call: read, fd: 3, file, ..waited() });
+        assert_eq!(w(SOCKET | 0o777).kind, WaitKind::Socket);
+        assert_eq!(w(REGULAR | 0o600).kind, WaitKind::Disk);
+        assert_eq!(w(0o010_600).kind, WaitKind::Pipe);
+        let mut name = [0; 32];
+        name[..3].copy_from_slice(b"log");
+        let fsync = one(Wait { call: find_number("fsync"), fd: 3, file: REGULAR, name, ..waited() });
+        assert_eq!((fsync.kind, &*fsync.resource, fsync.syscall), (WaitKind::Disk, "/log", "fsync"));
+        let times = (fsync.woken_ns - fsync.stopped_ns, fsync.ran_ns - fsync.stopped_ns);
+        assert_eq!(times, (4_000, 5_000));
+    }
+
+    #[test]
+    fn a_thread_that_was_ready_waited_for_a_processor_or_for_its_limit() {
+        let w = Wait { state: WS_WAIT_READY as u8, call: -1, woken_ns: 0, ..waited() };
+        let queued = one(w);
+        assert_eq!((queued.kind, queued.woken_ns), (WaitKind::RunQueue, queued.stopped_ns));
+        assert_eq!(one(Wait { limited_us: 3, ..w }).kind, WaitKind::CpuLimit);
+        assert_eq!(one(Wait { state: WS_WAIT_UNINTERRUPTIBLE as u8, ..w }).kind, WaitKind::PageFault);
+    }
+
+    #[test]
+    fn a_lock_that_is_not_asked_for_again_was_a_sleep() {
+        let w = Wait { call: find_number("futex"), waker: WS_WAKER_INTERRUPT as u8, about: 64, ..waited() };
+        assert_eq!(one(w).kind, WaitKind::Sleep);
+        let again = Wait { stopped_ns: 7_000, ran_ns: 8_000, about: 68, ..w };
+        assert!(!is_timeout(&w, Some(&again), WaitKind::Lock, &Waker::Timer));
+        let waker_call = find_number("futex");
+        let woken = Wait { waker: WS_WAKER_TARGET as u8, waker_pid: 7, waker_tid: 9, waker_call, ..w };
+        assert_eq!((one(woken).kind, &*one(woken).resource), (WaitKind::Lock, "0x40"));
+    }
+
+    #[test]
+    fn a_thread_of_another_process_has_no_name_here() {
+        let mut comm = [0; 16];
+        comm[0] = b'x';
+        let call = find_number("futex");
+        let w = Wait { call, waker_call: call, waker: WS_WAKER_TARGET as u8, ..waited() };
+        let w = Wait { waker_pid: 99, waker_tid: 9, comm, ..w };
+        assert!(matches!(one(w).waker, Waker::Thread { pid: 99, name, .. } if name.is_empty()));
+    }
+
+    #[test]
+    fn an_interrupt_in_the_call_of_another_thread_is_not_that_thread() {
+        // Number 39 is no call that ends a wait.
+        let w = Wait { waker: WS_WAKER_TARGET as u8, waker_pid: 7, waker_tid: 9, waker_call: 39, ..waited() };
+        let of = |name: &str, file: u16, w: Wait| one(Wait { call: find_number(name), fd: 3, file, ..w }).waker;
+        assert_eq!(of("futex", 0, w), Waker::Timer);
+        assert_eq!(of("fsync", REGULAR, w), Waker::Disk);
+        assert_eq!(of("recvfrom", SOCKET, w), Waker::Network);
+        assert_eq!(of("epoll_pwait", 0, w), Waker::Network);
+        assert_eq!(of("epoll_pwait", 0, Wait { timeout_ms: 0, ..w }), Waker::Timer);
+        let writes = Wait { waker_call: find_number("write"), ..w };
+        assert!(matches!(of("read", 0o010_600, writes), Waker::Thread { tid: 9, .. }));
+        assert_eq!(of("recvfrom", SOCKET, writes), Waker::Network);
+    }
+
+    #[test]
+    fn empty_and_torn_waits_are_left_out_and_short_records_refused() {
+        let head = Waits { kind: WS_WAITS as u8, count: 3, time_ns: 10_000, ..Waits::default() };
+        let torn = Wait { ran_ns: 500, ..waited() };
+        let record = [&head.to_bytes()[..], &Wait::default().to_bytes(), &torn.to_bytes(), &waited().to_bytes()];
+        let record = record.concat();
+        let mut path = |_: u32, _: &FilePath<'_>| Text::default();
+        assert_eq!(read(&record, &Clock::now(), &mut path).expect("whole").waits.waits.len(), 1);
+        assert!(read(&record[..20], &Clock::now(), &mut path).is_none());
+    }
+
+    fn find_number(name: &str) -> i16 {
+        (0..500).find(|n| find(*n).is_some_and(|(own, _)| own == name)).expect("a known call")
+    }
+}
