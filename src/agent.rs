@@ -13,6 +13,7 @@ use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::pipeline::{self, Batch, Pipeline};
+use crate::slow::Slow;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender, TrySendError};
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ pub(crate) fn start(
     options: Options,
     join: JoinConfig,
     rhythm: Rhythm,
+    slow: Option<Slow>,
     targets: Targets,
     pipeline: Pipeline,
     counters: Arc<Counters>,
@@ -70,7 +72,7 @@ pub(crate) fn start(
             }
         };
         let _ = ready.send(Ok((capture.features().to_vec(), capture.take_flows())));
-        CaptureThread::new(capture, join, names, capture_counters).run(&stopping, &orders_in, &spans_out)
+        CaptureThread::new(capture, join, slow, names, capture_counters).run(&stopping, &orders_in, &spans_out)
     })?;
     let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
     let flows = match flows {

@@ -6,6 +6,7 @@
 use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::pipeline::{Batch, REPORT_EVERY};
+use crate::slow::Slow;
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use wirespan_decode::Registry;
 use wirespan_enrich::{Enricher, Nat};
 use wirespan_join::{CopyRule, JoinConfig, Joiner, Resources, Verdict as Decided};
 use wirespan_model::event::{Actor, ClockMark};
+use wirespan_model::wait::{ThreadWaits, Waker};
 use wirespan_model::{Event, Resource, Span};
 
 /// Pause between two looks into the ring. The shortest is for young processes, which wait for their names, and young
@@ -70,6 +72,9 @@ pub(crate) struct CaptureThread {
     counters: Arc<Counters>,
     batch: Vec<Arc<Span>>,
     clocks: Vec<ClockMark>,
+    waits: Vec<ThreadWaits>,
+    /// Which requests are slow, if that is asked for.
+    slow: Option<Slow>,
     dropped: u64,
 }
 
@@ -77,6 +82,7 @@ impl CaptureThread {
     pub(crate) fn new(
         capture: Capture,
         mut config: JoinConfig,
+        slow: Option<Slow>,
         enricher: Arc<Enricher>,
         counters: Arc<Counters>,
     ) -> Self {
@@ -95,6 +101,8 @@ impl CaptureThread {
             counters,
             batch: Vec::with_capacity(BATCH),
             clocks: Vec::new(),
+            waits: Vec::new(),
+            slow,
             dropped: 0,
         }
     }
@@ -154,12 +162,13 @@ impl CaptureThread {
             self.take(events, out);
         }
         self.take(events, out);
-        let CaptureThread { joiner, batch, nat, .. } = &mut self;
-        joiner.finish(&mut |span| keep(batch, nat, span));
+        let CaptureThread { joiner, batch, nat, slow, .. } = &mut self;
+        joiner.finish(&mut |span| keep(batch, nat, slow, span));
         self.publish();
         // The last batches wait for room in the queue: dropping them would gain nothing now.
         let _ = out.send(Batch::Wakes(self.enricher.host_id(), self.joiner.wakes()));
         let _ = out.send(Batch::Clocks(std::mem::take(&mut self.clocks)));
+        let _ = out.send(Batch::Waits(std::mem::take(&mut self.waits)));
         let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
     }
 
@@ -174,8 +183,14 @@ impl CaptureThread {
             if let Event::Data(data) = &event {
                 self.clocks.extend(data.clock_mark());
             }
-            let CaptureThread { joiner, batch, nat, .. } = self;
-            joiner.event(event, &mut |span| keep(batch, nat, span));
+            let CaptureThread { joiner, batch, nat, slow, waits, enricher, .. } = self;
+            match event {
+                Event::Waits(of_thread) => {
+                    slow.iter_mut().for_each(|slow| slow.waits(&of_thread));
+                    waits.push(named(*of_thread, enricher));
+                }
+                event => joiner.event(event, &mut |span| keep(batch, nat, slow, span)),
+            }
             if self.batch.len() >= BATCH {
                 self.send(out);
             }
@@ -188,12 +203,15 @@ impl CaptureThread {
     }
 
     fn tick(&mut self) {
-        let CaptureThread { joiner, batch, nat, .. } = self;
-        joiner.tick(now_ns(), &mut |span| keep(batch, nat, span));
+        let CaptureThread { joiner, batch, nat, slow, .. } = self;
+        joiner.tick(now_ns(), &mut |span| keep(batch, nat, slow, span));
     }
 
     fn refresh(&mut self) {
         self.capture.refresh();
+        if let Some(slow) = &mut self.slow {
+            self.capture.set_slow(&slow.changes());
+        }
         // The kernel may load connection tracking later, with the first container.
         self.nat = self.nat.take().or_else(|| Nat::new(Path::new("/proc")));
         self.publish();
@@ -208,6 +226,9 @@ impl CaptureThread {
         }
         if !self.clocks.is_empty() {
             let _ = out.try_send(Batch::Clocks(std::mem::take(&mut self.clocks)));
+        }
+        if !self.waits.is_empty() {
+            let _ = out.try_send(Batch::Waits(std::mem::take(&mut self.waits)));
         }
         if self.batch.is_empty() {
             let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports
@@ -231,8 +252,24 @@ impl CaptureThread {
     }
 }
 
-/// Keeps a finished span, with its true ends.
-fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, mut span: Span) {
+/// Names the services of other processes that ended waits.
+fn named(mut waits: ThreadWaits, enricher: &Enricher) -> ThreadWaits {
+    for wait in &mut waits.waits {
+        if let Waker::Thread { pid, service, .. } = &mut wait.waker {
+            if *pid != waits.pid {
+                let resource = enricher.resource(&Actor { pid: *pid, ..Actor::default() });
+                *service = resource.service.as_ref().into();
+            }
+        }
+    }
+    waits
+}
+
+/// Keeps a finished span, with its true ends, and the reason if its waits are wanted.
+fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, slow: &mut Option<Slow>, mut span: Span) {
+    if let Some(slow) = slow {
+        slow.judge(&mut span);
+    }
     if let Some(nat) = nat {
         nat.apply(&mut span);
     }

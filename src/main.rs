@@ -19,6 +19,7 @@ mod pipeline;
 mod protocols;
 mod server;
 mod session;
+mod slow;
 mod stop_signal;
 mod view;
 

@@ -2,12 +2,13 @@
 
 use crate::agent::{self, Agent};
 use crate::claims::{self, Claim};
-use crate::config::{capture_options, export_config, flow_rhythm, join_config, Config, OutputArgs, UiArgs};
+use crate::config::{capture_options, export_config, flow_rhythm, join_config, slow_rule, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_store, Causes, Pipeline};
+use crate::slow::Slow;
 use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
 use anyhow::{bail, Result};
@@ -68,7 +69,8 @@ impl Session {
         let mut pipeline = Pipeline::open(Causes::InferredHere, outputs, config, kept, link, counted)?;
         pipeline.write_map_to(map_file)?;
         let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
-        let agent = agent::start(capture, join, rhythm, targets, pipeline, Arc::clone(&counters))?;
+        let slow = slow_rule(config)?.map(Slow::new);
+        let agent = agent::start(capture, join, rhythm, slow, targets, pipeline, Arc::clone(&counters))?;
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));

@@ -1,7 +1,7 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, WaitArgs};
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
@@ -27,6 +27,8 @@ pub(crate) struct AgentArgs {
     propagate: PropagateArgs,
     #[command(flatten)]
     attach: AttachArgs,
+    #[command(flatten)]
+    waits: WaitArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -36,6 +38,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     crate::descriptors::raise_limit();
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
+    args.waits.apply(&mut config);
     // Before any thread begins: a thread starts with the capabilities of the one that starts it.
     wirespan_capture::privilege::keep_what_tracing_uses(config.capture.attach_java);
     let targets = args.targets.resolve()?;

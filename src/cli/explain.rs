@@ -4,6 +4,7 @@
 use super::client::{encode, ClientArgs};
 use super::Format;
 use crate::config::Config;
+use crate::slow::form;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::Value;
@@ -129,22 +130,4 @@ fn compared(span: &Value) -> Option<Span> {
     let attrs: Vec<Attr> = Parts::KEYS.into_iter().filter_map(part).collect();
     let id = SpanId(u64::from_str_radix(span["id"].as_str()?, 16).ok()?);
     Some(Span { id, end_ns: span["duration_ns"].as_u64()?, attrs, ..Span::default() })
-}
-
-/// A target without its query and with its numbers and ids left out: requests of one form do the same work.
-fn form(target: &str) -> String {
-    let path = target.split(['?', '#']).next().unwrap_or_default();
-    let part = |part: &str| if part.contains(|c: char| c.is_ascii_digit()) { "*" } else { part }.to_string();
-    path.split('/').map(part).collect::<Vec<_>>().join("/")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::form;
-
-    #[test]
-    fn targets_of_one_form() {
-        assert_eq!(form("/cart/17?x=1"), form("/cart/a3f"));
-        assert_ne!(form("/cart/17"), form("/pay/17"));
-    }
 }

@@ -1,7 +1,7 @@
 //! `wirespan up TARGETS`: agent, store and UI on this machine, until a signal.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs};
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::Result;
@@ -21,6 +21,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     attach: AttachArgs,
     #[command(flatten)]
+    waits: WaitArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -31,6 +33,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
     crate::descriptors::raise_limit();
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
+    args.waits.apply(&mut config);
     let targets = args.targets.resolve()?;
     let mut stop = StopSignal::catch()?;
     let request = Request {

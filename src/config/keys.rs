@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) join: Join,
     /// Causes of calls that are inferred from time and structure only.
     pub(crate) inference: Inference,
+    /// What slow requests waited for; see docs/why.md.
+    pub(crate) waits: Waits,
     /// What a trace shows.
     pub(crate) traces: Traces,
     /// Where spans are kept.
@@ -244,6 +246,24 @@ impl Default for Inference {
     fn default() -> Self {
         let SolverConfig { enabled, min_confidence, max_wait_ns, .. } = SolverConfig::default();
         Inference { enabled, min_confidence, max_wait_s: max_wait_ns / NS_PER_S }
+    }
+}
+
+/// What slow requests waited for; see docs/why.md.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Waits {
+    /// Requests that take at least so long are slow, and what their threads waited for is recorded: a duration
+    /// (`50ms`), or `auto`, which learns it for each endpoint; empty records no waits, and attaches nothing to the
+    /// scheduler. As `--threshold`.
+    pub(crate) threshold: String,
+    /// Record the waits of one in so many other requests, too, so that slow ones can be compared; 0: of none.
+    pub(crate) one_of: u32,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Waits { threshold: String::new(), one_of: 100 }
     }
 }
 

@@ -10,9 +10,11 @@ mod stages;
 
 pub(crate) use export::{export_config, metrics_exporter};
 pub(crate) use keys::{Config, Mask, Plugin, Serve};
-pub(crate) use options::{AttachArgs, MapFileArgs, OutputArgs, PropagateArgs, UiArgs};
+pub(crate) use options::{AttachArgs, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs};
 pub(crate) use page::reference;
-pub(crate) use stages::{capture_options, flow_rhythm, join_config, solver_config, store_options, stream_config};
+pub(crate) use stages::{
+    capture_options, flow_rhythm, join_config, slow_rule, solver_config, store_options, stream_config,
+};
 
 use anyhow::{bail, Context as _, Result};
 use std::path::Path;

@@ -70,6 +70,23 @@ impl AttachArgs {
     }
 }
 
+/// Of which requests the waits are recorded.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct WaitArgs {
+    /// Record what the threads of slow requests waited for: of requests that take at least so long (50ms), or `auto`:
+    /// longer than most requests of their endpoint
+    #[arg(long, value_name = "DURATION|auto")]
+    threshold: Option<String>,
+}
+
+impl WaitArgs {
+    pub(crate) fn apply(&self, config: &mut Config) {
+        if let Some(threshold) = &self.threshold {
+            config.waits.threshold.clone_from(threshold);
+        }
+    }
+}
+
 impl UiArgs {
     /// Where to serve and which secret to ask for go to the configuration.
     pub(crate) fn apply(&self, serve: &mut Serve) {

@@ -12,6 +12,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Mask", &["mask.PROTOCOL"]),
     ("Join", &["join"]),
     ("Inference", &["inference"]),
+    ("Waits", &["waits"]),
     ("Traces", &["traces"]),
     ("Store", &["store"]),
     ("Serve", &["serve"]),

@@ -36,6 +36,7 @@ use stored::Failures;
 use telemetry::WithoutTelemetry;
 use traces::TraceOutputs;
 use wirespan_model::event::{ClockMark, Wake};
+use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::link::Sender;
 use wirespan_ship::otlp::MetricsExporter;
@@ -145,6 +146,11 @@ impl Pipeline {
     /// Takes where the clocks of threads stood.
     pub(crate) fn take_clocks(&mut self, marks: &[ClockMark]) {
         self.explainer.marks(marks);
+    }
+
+    /// Takes what threads waited for.
+    pub(crate) fn take_waits(&mut self, waits: Vec<ThreadWaits>) {
+        self.explainer.waits(waits);
     }
 
     /// Hands on spans whose cause is decided; requests whose calls may still come go later.

@@ -4,6 +4,7 @@ use super::Pipeline;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use wirespan_model::event::{ClockMark, Wake};
+use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Flow, Span};
 use wirespan_ship::SinkError;
 
@@ -18,6 +19,8 @@ pub(crate) enum Batch {
     Wakes(u64, Vec<Wake>),
     /// Where the clocks of threads stood at their messages. They come before the spans of these messages.
     Clocks(Vec<ClockMark>),
+    /// What threads waited for. They come before the spans of their requests.
+    Waits(Vec<ThreadWaits>),
     /// Flows of a window.
     Flows(Vec<Flow>),
     /// Everything that the kernel had written was read, and no span was finished.
@@ -37,6 +40,7 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
             Ok(Batch::Reported(spans, answer)) => drop(answer.try_send(pipeline.offer(spans))),
             Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
             Ok(Batch::Clocks(marks)) => pipeline.take_clocks(&marks),
+            Ok(Batch::Waits(waits)) => pipeline.take_waits(waits),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),
             Err(RecvTimeoutError::Timeout) => {}

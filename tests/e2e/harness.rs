@@ -189,6 +189,8 @@ pub(crate) struct Span {
     pub(crate) parent: String,
     pub(crate) duration_ns: u64,
     pub(crate) attrs: BTreeMap<String, String>,
+    /// Attributes of its events.
+    pub(crate) events: Vec<BTreeMap<String, String>>,
 }
 
 impl Span {
@@ -219,7 +221,9 @@ pub(crate) fn otlp(path: &Path) -> Vec<Span> {
                 let (id, parent) = (text("spanId"), text("parentSpanId"));
                 let time = |key: &str| text(key).parse::<u64>().unwrap_or(0);
                 let duration_ns = time("endTimeUnixNano") - time("startTimeUnixNano");
-                spans.push(Span { name, trace, id, parent, duration_ns, attrs: attributes(&s["attributes"]) });
+                let events = s["events"].as_array().into_iter().flatten().map(|e| attributes(&e["attributes"]));
+                let (attrs, events) = (attributes(&s["attributes"]), events.collect());
+                spans.push(Span { name, trace, id, parent, duration_ns, attrs, events });
             }
         }
     }

@@ -40,4 +40,5 @@ mod tcp;
 mod tls;
 mod unseen;
 mod verdicts;
+mod waits;
 mod woken;

@@ -102,13 +102,14 @@ def limited(pid):
             time.sleep(0.1)
 
 
-def together(service, first, second):
-    """Asks for one request, and 20 ms later for another."""
-    thread = threading.Thread(target=service.ask, args=(first,))
-    thread.start()
-    time.sleep(0.02)
-    service.ask(second)
-    thread.join()
+def together(service, *paths):
+    """Asks for one request, and each 20 ms later for another."""
+    threads = [threading.Thread(target=service.ask, args=(path,)) for path in paths]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    for thread in threads:
+        thread.join()
 
 
 def main():
@@ -127,7 +128,7 @@ def main():
             said = service.end()
         truth.extend({"case": case, **done} for done in said)
 
-    for what in ("spin", "sleep", "call", "mix"):
+    for what in ("spin", "sleep", "call", "mix", "disk", "pipe", "socket", "child"):
         threads(what, *(f"/{what}/40/{what}{i}" for i in range(LOOK)))
 
     @contextlib.contextmanager
@@ -138,12 +139,13 @@ def main():
 
     threads("queue", *(f"/spin/40/queue{i}" for i in range(LOOK)), around=crowded)
     threads("limit", *(f"/spin/60/limit{i}" for i in range(LOOK)), around=lambda s: limited(s.process.pid))
-    for case, kind, first, second in (
+    for case, kind, *paths in (
         ("lock", "threads", "/hold/80/holder", "/lock/0/waiter"),
+        ("convoy", "threads", "/keep/100/keeper", "/convoy/0/middle", "/end/0/last"),
         ("loop", "loop", "/nap/40/napper", "/spin/80/spinner"),
     ):
         service = Service(kind, leaf.port if kind == "threads" else None)
-        together(service, first, second)
+        together(service, *paths)
         truth.extend({"case": case, **done} for done in service.end())
     leaf.end()
     pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(line) + "\n" for line in truth))

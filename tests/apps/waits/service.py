@@ -4,19 +4,28 @@
 usage: service.py threads|loop PORT [LEAF_PORT]
 
 Paths are /WHAT/MS/ID. `spin` runs for MS, `sleep` sleeps, `call` asks the leaf to sleep, `hold` sleeps with a lock and
-`lock` waits for that lock; `mix` runs, sleeps and calls. `nap` (of a loop) lets others run for MS. All times are in
-seconds, measured here.
+`lock` waits for that lock; `mix` runs, sleeps and calls. `keep` writes to a file for MS with the lock, each time until
+the disk has it, and `convoy` waits for a lock whose holder waits for that one. `disk` writes in the same way without a
+lock, `pipe` and `socket` wait for bytes that another thread sends after MS, `child` waits for a process that takes MS.
+`nap` (of a loop) lets others run for MS. All times are in seconds, measured here.
 """
 
 import asyncio
 import http.client
 import http.server
 import json
+import os
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
+THERE = tempfile.TemporaryDirectory(dir=os.environ.get("WAITS_DIR"))
+LOG = open(f"{THERE.name}/app.log", "wb")
 LOCK = threading.Lock()
+SECOND = threading.Lock()
 LEAF = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 
 
@@ -39,6 +48,65 @@ def call(ms):
     leaf.close()
 
 
+def write(seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        LOG.seek(0)
+        LOG.write(bytes(1 << 20))
+        LOG.flush()
+        os.fsync(LOG.fileno())
+
+
+def receive(ends, seconds):
+    """Waits at the first end for what another thread puts into the second one."""
+    read, put = ends
+
+    def later():
+        time.sleep(seconds)
+        os.write(put, b"x")
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    began = time.monotonic()
+    os.read(read, 1)
+    waited = time.monotonic() - began
+    thread.join()
+    return waited
+
+
+def named(name):
+    """The name of this thread, as the kernel has it."""
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as comm:
+        comm.write(name)
+
+
+def other_work(what, seconds):
+    if what == "keep":
+        named("keeper")
+        with LOCK:
+            return timed(write, seconds)
+    if what == "convoy":
+        named("middle")
+        with SECOND:
+            waited = timed(LOCK.acquire)
+            LOCK.release()
+            return waited
+    if what == "end":
+        waited = timed(SECOND.acquire)
+        SECOND.release()
+        return waited
+    if what == "disk":
+        return timed(write, seconds)
+    if what == "pipe":
+        return receive(os.pipe(), seconds)
+    if what == "socket":
+        pair = socket.socketpair()
+        return receive([end.fileno() for end in pair], seconds)
+    if what == "child":
+        return timed(subprocess.run, ["sleep", str(seconds)])
+    return 0.0
+
+
 def work(path):
     _, what, ms, _ = path.split("/")
     seconds, slept, called = int(ms) / 1000, 0.0, 0.0
@@ -55,6 +123,7 @@ def work(path):
     if what == "lock":
         slept += timed(LOCK.acquire)
         LOCK.release()
+    slept += other_work(what, seconds)
     return {
         "path": path,
         "ran": time.thread_time() - ran,
@@ -66,7 +135,9 @@ def work(path):
 
 def say(done):
     if LEAF or sys.argv[1] == "loop":
-        print(json.dumps(done), flush=True)
+        # In one piece: several threads say something.
+        sys.stdout.write(json.dumps(done) + "\n")
+        sys.stdout.flush()
 
 
 class Page(http.server.BaseHTTPRequestHandler):

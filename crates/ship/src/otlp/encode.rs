@@ -11,12 +11,14 @@
 //! | `wirespan.tcp.request_seq`, `wirespan.tcp.response_seq` | TCP sequence number of the first byte |
 //! | `wirespan.tcp.srtt_ns`, `.retransmits`, `.resets`, `.connect_ns`, `.queue_ns` | what TCP did for its bytes ([`TcpHealth`](wirespan_model::TcpHealth)) |
 //! | `wirespan.socket`, `wirespan.coroutine`, `wirespan.request_id` | where they are known |
+//! | events `wirespan.wait` | what the threads of a slow request waited for ([`SpanWait`]) |
 //! | `wirespan.trace.incomplete` | on roots of a trace that a limit cut short |
 
 use super::proto::{self, AnyValue, ExportRequest, KeyValue, ResourceSpans, Scope, ScopeSpans, STATUS_ERROR};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use wirespan_model::key::hash64;
+use wirespan_model::wait::{SpanWait, SpanWaits};
 use wirespan_model::{
     semconv, Attr, ParentLink, Resource, Span, SpanId, SpanLink, TapSide, Trace, TraceId, TraceSpan, Value,
 };
@@ -137,6 +139,7 @@ fn encode_span(item: &Item) -> proto::Span {
     if item.incomplete {
         attributes.push(key_value("wirespan.trace.incomplete", true));
     }
+    let waits = SpanWaits::of(span);
     proto::Span {
         trace_id: item.trace_id.0.to_vec(),
         span_id: span.id.0.to_be_bytes().to_vec(),
@@ -146,9 +149,21 @@ fn encode_span(item: &Item) -> proto::Span {
         start_time_unix_nano: span.start_ns,
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
+        dropped_events_count: waits.as_ref().map_or(0, |waits| waits.left_out),
+        events: waits.iter().flat_map(|waits| &waits.waits).map(encode_wait).collect(),
         links: item.links.iter().filter_map(encode_link).collect(),
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
+    }
+}
+
+/// A wait of the span's thread.
+fn encode_wait(wait: &SpanWait) -> proto::Event {
+    proto::Event {
+        time_unix_nano: wait.start_ns,
+        name: "wirespan.wait".into(),
+        attributes: key_values(wait.attributes()),
+        ..proto::Event::default()
     }
 }
 

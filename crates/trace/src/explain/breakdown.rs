@@ -20,7 +20,7 @@ pub(super) struct Call {
     /// When its first byte was read.
     answered_ns: u64,
     end_ns: u64,
-    socket: u64,
+    pub(super) socket: u64,
     /// Other calls may be under way on its connection.
     is_shared: bool,
 }
@@ -74,8 +74,8 @@ impl Went {
     }
 }
 
-/// The parts of a request's time; `calls`: those that were made for it.
-pub(super) fn of_request(span: &Span, calls: &[Call], marks: &Marks) -> Parts {
+/// The messages that were moved for a request, in the order of time; `calls`: those that were made for it.
+pub(super) fn points<'a>(span: &Span, calls: &[Call], marks: &'a Marks) -> Vec<Point<'a>> {
     let (start_ns, end_ns) = (span.start_ns, span.end_ns);
     let own = marks.of_socket(span.pid, span.socket, start_ns, end_ns);
     let own = own.filter(|p| span.exchange.is_some_and(|x| x.contains(p.mark.exchange)));
@@ -87,10 +87,15 @@ pub(super) fn of_request(span: &Span, calls: &[Call], marks: &Marks) -> Parts {
     let mut points: Vec<Point<'_>> = own.chain(of_calls).collect();
     points.sort_by_key(|p| p.mark.time_ns);
     points.dedup_by_key(|p| (p.mark.time_ns, p.mark.tid));
+    points
+}
+
+/// The parts of a request's time, by its [`points`].
+pub(super) fn of_request(span: &Span, calls: &[Call], points: &[Point<'_>]) -> Parts {
     let mut all = Time { parts: Parts::default(), left: span.duration_ns() };
     if let (Some(first), Some(last)) = (points.first(), points.last()) {
-        all.before_first(start_ns, first);
-        all.give(|p| &mut p.children, covered_ns(last.mark.time_ns, end_ns, calls));
+        all.before_first(span.start_ns, first);
+        all.give(|p| &mut p.children, covered_ns(last.mark.time_ns, span.end_ns, calls));
     }
     for pair in points.windows(2) {
         all.between(&pair[0], &pair[1], calls);
@@ -170,7 +175,7 @@ impl Time {
 }
 
 /// How much of a time was covered by calls that were under way.
-fn covered_ns(from_ns: u64, to_ns: u64, calls: &[Call]) -> u64 {
+pub(super) fn covered_ns(from_ns: u64, to_ns: u64, calls: &[Call]) -> u64 {
     let clip = |(from, to): (u64, u64)| (from.max(from_ns), to.min(to_ns));
     let mut spans: SmallVec<[(u64, u64); 8]> =
         calls.iter().flat_map(Call::under_way).map(clip).filter(|(from, to)| from < to).collect();

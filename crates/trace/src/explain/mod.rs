@@ -1,7 +1,7 @@
 //! Why a span took its time: each request of a process gets the [`Parts`] of its duration.
 //!
 //! A request is explained once its calls are known, which is when no call of its process waits for its cause any
-//! longer. Until then it waits here.
+//! longer. Until then it waits here. A slow request is also given its waits, if the kernel was asked for them.
 
 mod breakdown;
 mod comparison;
@@ -11,19 +11,24 @@ mod story;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod waits;
+mod words;
 
 pub use comparison::{Comparison, Group};
 pub use parts::Parts;
 pub use story::{Step, Story, Usual};
+pub use words::Waited;
 
-use breakdown::{of_request, Call};
+use breakdown::{of_request, points, Call};
 use marks::Marks;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use wirespan_model::attr::CAUSE_SPAN;
+use waits::Threads;
+use wirespan_model::attr::{CAUSE_SPAN, WAIT_REASON};
 use wirespan_model::event::ClockMark;
+use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Span, SpanId, TapSide};
 
 /// Time after the end of a request in which the spans of its calls come.
@@ -49,6 +54,7 @@ enum Caller {
 #[derive(Debug, Default)]
 pub struct Explainer {
     marks: Marks,
+    threads: Threads,
     calls: FxHashMap<Caller, Vec<Call>>,
     /// The same callers, with the time of the first call, oldest first.
     callers: VecDeque<(u64, Caller)>,
@@ -61,6 +67,11 @@ impl Explainer {
     pub fn marks(&mut self, marks: &[ClockMark]) {
         self.sees_clocks |= !marks.is_empty();
         marks.iter().for_each(|mark| self.marks.add(*mark));
+    }
+
+    /// Takes what threads waited for.
+    pub fn waits(&mut self, waits: Vec<ThreadWaits>) {
+        waits.into_iter().for_each(|of_thread| self.threads.add(of_thread));
     }
 
     /// Takes a span whose cause is decided; requests wait.
@@ -144,9 +155,14 @@ impl Explainer {
     }
 
     fn explained(&self, mut span: Arc<Span>, calls: &[Call]) -> Arc<Span> {
-        let parts = of_request(&span, calls, &self.marks);
+        let points = points(&span, calls, &self.marks);
+        let parts = of_request(&span, calls, &points);
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());
+        }
+        if span.text(WAIT_REASON).is_some() {
+            let waits = self.threads.of_request(&span, &points, calls);
+            Arc::make_mut(&mut span).attrs.push(waits.attribute());
         }
         span
     }

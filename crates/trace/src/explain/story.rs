@@ -1,15 +1,19 @@
 //! Where the time of a span went, in words: part by part, then along the calls that took longest.
 
+use super::words::Waited;
 use super::Parts;
 use crate::tree::{duration, service_name};
 use serde::Serialize;
 use std::fmt::Write as _;
+use wirespan_model::wait::WaitKind;
 use wirespan_model::{plain, Span, SpanId, Trace, TraceSpan};
 
 /// Longest chain of calls that is followed.
 const MOST_STEPS: usize = 12;
 /// Most calls that are listed.
 const MOST_CALLS: usize = 8;
+/// Most groups of waits that are told.
+const MOST_WAITS: usize = 6;
 /// A part of at least this share of a span is followed or told.
 const TELLING: f64 = 0.05;
 const BAR: usize = 30;
@@ -29,6 +33,9 @@ pub struct Step {
     pub queue_ns: u64,
     /// Where that went; `None` if it is not known: no thread of it was seen.
     pub parts: Option<Parts>,
+    /// What it waited for, longest first; `None` if its waits were not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Vec<Waited>>,
 }
 
 /// What is usual for such spans: medians.
@@ -62,6 +69,7 @@ impl Step {
             duration_ns: span.duration_ns(),
             queue_ns: u64::from(span.tcp.queue_us) * 1000,
             parts: Parts::of(span),
+            waits: Waited::of(span),
         }
     }
 }
@@ -116,6 +124,9 @@ impl Story {
                 short(first.queue_ns)
             );
         }
+        if let Some(waits) = &first.waits {
+            waits_table(&mut out, waits);
+        }
         if let Some(usual) = &self.usual {
             let _ =
                 writeln!(out, "\n  Usual for this endpoint (median of {}): {}.", usual.spans, short(usual.duration_ns));
@@ -167,6 +178,13 @@ fn table(out: &mut String, all: u64, parts: &Parts, usual: Option<&Usual>) {
     }
 }
 
+fn waits_table(out: &mut String, waits: &[Waited]) {
+    out.push_str(if waits.is_empty() { "\n  It did not wait.\n" } else { "\n  What it waited for:\n" });
+    for wait in waits.iter().take(MOST_WAITS) {
+        let _ = writeln!(out, "  {:>9}  {}", short(wait.duration_ns), wait.text());
+    }
+}
+
 /// The part that has grown most against what is usual.
 fn most_above(all: u64, parts: &Parts, usual: &Usual) -> Option<String> {
     let more = |(words, (now, then)): (&'static str, (u64, u64))| (now.saturating_sub(then), words, then);
@@ -183,10 +201,16 @@ fn sentence(step: &Step) -> String {
     let values = parts.values();
     let most = (0..values.len()).max_by_key(|part| values[*part]).unwrap_or(0);
     let of = format!("{} of {all}", short(values[most]));
+    let blocked = |w: &&Waited| !w.in_call && !matches!(w.kind, WaitKind::RunQueue | WaitKind::CpuLimit);
+    let longest = step.waits.iter().flatten().find(blocked);
     let why = match most {
         0 => format!("ran for {of}: the work itself takes the time"),
         1 => format!("was ready for {of} and got no processor: something else ran there"),
         2 => format!("was held back for {of} by the CPU limit of its cgroup"),
+        3 if longest.is_some() => {
+            let told = longest.map(|w| format!("{} of {all}: {}", short(w.duration_ns), w.text()));
+            return format!("{}, {}", step.name, told.unwrap_or_default());
+        }
         3 => format!(
             "slept for {of}, and not in a call that was seen: a lock, a timer, a disk, or traffic that is not traced"
         ),

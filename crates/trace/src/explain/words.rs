@@ -1,0 +1,164 @@
+//! Waits in words.
+
+use crate::tree::duration;
+use serde::Serialize;
+use std::fmt::Write as _;
+use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind};
+use wirespan_model::{plain, Span, Text};
+
+/// Waits of a span that are alike.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waited {
+    /// What for.
+    pub kind: WaitKind,
+    /// Number of waits.
+    pub times: usize,
+    /// All together, ns.
+    pub duration_ns: u64,
+    /// System call; empty if there was none.
+    pub syscall: Text,
+    /// File, peer or lock.
+    pub resource: Text,
+    /// What ended the longest of them.
+    pub woken_by: Text,
+    /// Who held the lock of the longest of them, and on whom that thread waited in turn.
+    pub held_by: Vec<Holder>,
+    /// Calls of the request were under way.
+    pub in_call: bool,
+}
+
+impl Waited {
+    /// Of a span, longest first; `None` if its waits were not recorded.
+    pub fn of(span: &Span) -> Option<Vec<Self>> {
+        let mut all: Vec<(Waited, u64)> = Vec::new();
+        for w in SpanWaits::of(span)?.waits {
+            let alike = |(g, _): &&mut (Waited, u64)| {
+                (g.kind, &g.syscall, &g.resource, g.in_call) == (w.kind, &w.syscall, &w.resource, w.in_call)
+            };
+            match all.iter_mut().find(alike) {
+                Some((group, longest)) => {
+                    group.times += 1;
+                    group.duration_ns += w.duration_ns;
+                    if w.duration_ns > *longest {
+                        (*longest, group.woken_by, group.held_by) = (w.duration_ns, w.woken_by, w.held_by);
+                    }
+                }
+                None => all.push(Waited::one(w)),
+            }
+        }
+        let mut groups: Vec<Waited> = all.into_iter().map(|(group, _)| group).collect();
+        groups.sort_by_key(|w| std::cmp::Reverse(w.duration_ns));
+        Some(groups)
+    }
+
+    fn one(w: SpanWait) -> (Self, u64) {
+        let SpanWait { kind, duration_ns, syscall, resource, woken_by, held_by, in_call, .. } = w;
+        (Waited { kind, times: 1, duration_ns, syscall, resource, woken_by, held_by, in_call }, duration_ns)
+    }
+
+    /// What the thread did, and who kept it waiting: `waited for a lock held by thread b, which slept for 80.0ms`.
+    pub fn text(&self) -> String {
+        let mut text = phrase(self.kind, &self.syscall, &self.resource);
+        let holders = holders(&self.held_by);
+        if !holders.is_empty() {
+            let _ = write!(text, "{}{holders}", if self.kind == WaitKind::Lock { " held by " } else { ", woken by " });
+        } else if !self.woken_by.is_empty() && self.woken_by != "timer" {
+            let _ = write!(text, ", woken by {}", plain::line(&self.woken_by));
+        }
+        if self.times > 1 {
+            let _ = write!(text, " ({} times)", self.times);
+        }
+        text
+    }
+}
+
+/// A chain of holders: `thread b, which waited for a lock held by thread c, which slept for 80.0ms`.
+fn holders(chain: &[Holder]) -> String {
+    let mut text = String::new();
+    for (at, holder) in chain.iter().enumerate() {
+        text.push_str(&plain::line(&holder.who));
+        let last = at + 1 == chain.len();
+        match holder.kind {
+            None if holder.duration_ns > 0 => text.push_str(", which ran"),
+            None => {}
+            Some(kind) => {
+                let did = phrase(kind, &holder.syscall, &holder.resource);
+                let _ = write!(text, ", which {did} for {}", duration(i128::from(holder.duration_ns)));
+                if !last {
+                    text.push_str(if kind == WaitKind::Lock { ", held by " } else { ", woken by " });
+                }
+            }
+        }
+    }
+    text
+}
+
+/// What a thread did that waited.
+fn phrase(kind: WaitKind, syscall: &str, resource: &str) -> String {
+    let resource = plain::line(resource);
+    let of = |what: &str, other: &str| {
+        if resource.is_empty() {
+            other.to_string()
+        } else {
+            format!("{what} {resource}")
+        }
+    };
+    match kind {
+        WaitKind::Lock if resource.starts_with("0x") || resource.is_empty() => "waited for a lock".into(),
+        WaitKind::Lock => format!("waited for a lock on {resource}"),
+        WaitKind::Socket => match syscall {
+            "connect" => of("waited for a connection to", "waited for a connection"),
+            "accept" | "accept4" => "waited for somebody to connect".into(),
+            "write" | "writev" | "sendto" | "sendmsg" | "sendmmsg" | "sendfile" => {
+                of("waited for room to send to", "waited for room to send")
+            }
+            _ => of("waited for data from", "waited for data from a socket"),
+        },
+        WaitKind::Disk => match syscall {
+            "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" | "sync_file_range" => {
+                format!("{} ({syscall})", of("waited until the disk had", "waited until the disk had a file"))
+            }
+            "read" | "pread64" | "readv" | "preadv" | "preadv2" => of("read from", "read from a file"),
+            "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => of("wrote to", "wrote to a file"),
+            _ => format!("{} ({syscall})", of("waited for the file", "waited for the file system")),
+        },
+        WaitKind::Sleep => "slept".into(),
+        WaitKind::Epoll => "waited for events".into(),
+        WaitKind::Pipe => format!("waited at a pipe ({syscall})"),
+        WaitKind::PageFault => "waited for a page of memory".into(),
+        WaitKind::RunQueue => "was ready and got no processor".into(),
+        WaitKind::CpuLimit => "was held back by its CPU limit".into(),
+        WaitKind::Process => "waited for a process to end".into(),
+        WaitKind::Other if syscall.is_empty() => "waited in the kernel".into(),
+        WaitKind::Other => format!("waited in the kernel ({syscall})"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_that_are_alike_are_told_once_with_the_longest_holder() {
+        let held = |who: &str, kind| Holder { who: who.into(), kind, duration_ns: 80_000_000, ..Holder::default() };
+        let lock = |ns, held_by| SpanWait { kind: WaitKind::Lock, duration_ns: ns, held_by, ..SpanWait::default() };
+        let chain = vec![held("thread b", Some(WaitKind::Lock)), held("thread c", Some(WaitKind::Sleep))];
+        let fsync = SpanWait {
+            kind: WaitKind::Disk,
+            syscall: "fsync".into(),
+            resource: "/var/log/app.log".into(),
+            woken_by: "disk".into(),
+            duration_ns: 50,
+            ..SpanWait::default()
+        };
+        let waits =
+            SpanWaits { waits: vec![lock(5, vec![held("thread a", None)]), lock(90, chain), fsync], left_out: 0 };
+        let span = Span { attrs: vec![waits.attribute()], ..Span::default() };
+        let told: Vec<_> = Waited::of(&span).unwrap().iter().map(|w| (w.duration_ns, w.text())).collect();
+        let lock = "waited for a lock held by thread b, which waited for a lock for 80.0ms, held by thread c, which \
+                    slept for 80.0ms (2 times)";
+        let disk = "waited until the disk had /var/log/app.log (fsync), woken by disk";
+        assert_eq!(told, [(95, lock.to_string()), (50, disk.to_string())]);
+    }
+}
