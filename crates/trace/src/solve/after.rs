@@ -10,6 +10,7 @@
 
 use super::delays::{start_of_bucket, Delays, BUCKETS};
 use super::timeline::{Call, Class, Event, Maker, Request};
+use super::within::Within;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -25,9 +26,6 @@ const MANY: f64 = 2_000.0;
 const ENCLOSED: f64 = 0.99;
 /// The share of a class of calls that follows an answer, if the answered requests make them.
 const FOLLOWS: f64 = 0.95;
-/// Calls of a class that should lie within no request, if they had nothing to do with requests, from which on it tells
-/// something that fewer than half as many do.
-const LEAST_BARE: f64 = 4.0;
 /// Evidence for requests that enclose a class of calls, and evidence of each call that follows an answer: ln of how
 /// much likelier the calls lie so than others.
 const TELLING: f64 = 4.0;
@@ -58,29 +56,6 @@ impl Lie {
     }
 }
 
-/// The calls of a class.
-#[derive(Clone, Copy, Debug, Default)]
-struct Made {
-    calls: f64,
-    /// Calls that lie within no request.
-    bare: f64,
-    /// Requests around calls, in all.
-    around: f64,
-}
-
-impl Made {
-    /// Whether requests enclose the calls, whichever requests: had the calls nothing to do with requests, more of them
-    /// would lie within none. Where many requests are open at a time, this says nothing.
-    fn are_enclosed(&self) -> bool {
-        let expected = self.calls * (-self.around / self.calls).exp();
-        expected >= LEAST_BARE && self.bare < expected / 2.0
-    }
-
-    fn fade(&mut self) {
-        [&mut self.calls, &mut self.bare, &mut self.around].into_iter().for_each(|n| *n /= 2.0);
-    }
-}
-
 /// What is known of the requests of a class.
 #[derive(Clone, Debug, Default)]
 struct Served {
@@ -99,7 +74,7 @@ pub(super) struct After {
     served: FxHashMap<Class, Served>,
     /// Calls in all, and by class.
     calls: f64,
-    of_class: FxHashMap<Class, Made>,
+    of_class: FxHashMap<Class, f64>,
     /// By class of the call and of the request.
     pairs: FxHashMap<(Class, Class), Lie>,
     /// How long requests of a class go on after their answer, ns.
@@ -126,6 +101,12 @@ impl After {
         self.lasts.values().copied().max().unwrap_or(0)
     }
 
+    /// Forgets what calls whose request is certain have shown.
+    pub(super) fn forget_late(&mut self) {
+        self.served.values_mut().for_each(|served| served.late = Delays::default());
+        self.lasts.clear();
+    }
+
     /// Sets the end of each request by what is known now. Returns the ends that come after these events.
     pub(super) fn extend(&self, events: &mut Vec<Event>) -> Vec<Event> {
         let Some(last_ns) = events.last().map(Event::at_ns) else { return Vec::new() };
@@ -148,8 +129,8 @@ impl After {
         later
     }
 
-    /// Learns from events in their order.
-    pub(super) fn learn(&mut self, events: &[Event]) {
+    /// Learns from events in their order, of which `within` has learnt already.
+    pub(super) fn learn(&mut self, events: &[Event], within: &Within) {
         for event in events {
             match event {
                 Event::Read(r) => self.open.push(*r),
@@ -158,7 +139,7 @@ impl After {
                 Event::Replied(_) | Event::Ended(_) => {}
             }
         }
-        self.conclude();
+        self.conclude(within);
     }
 
     fn answer(&mut self, r: &Request) {
@@ -180,11 +161,9 @@ impl After {
         }
         self.calls += 1.0;
         let enclosing: Vec<Class> = self.open.iter().filter(|r| r.end_ns >= c.end_ns).map(|r| r.class).collect();
-        let made = self.of_class.entry(c.class).or_default();
-        made.calls += 1.0;
-        made.bare += f64::from(u8::from(enclosing.is_empty()));
-        made.around += enclosing.len() as f64;
-        if made.calls >= MANY {
+        let calls = self.of_class.entry(c.class).or_default();
+        *calls += 1.0;
+        if *calls >= MANY {
             self.fade();
         }
         for (class, served) in &mut self.served {
@@ -203,7 +182,7 @@ impl After {
 
     fn fade(&mut self) {
         self.calls /= 2.0;
-        self.of_class.values_mut().for_each(Made::fade);
+        self.of_class.values_mut().for_each(|calls| *calls /= 2.0);
         self.pairs.values_mut().for_each(Lie::fade);
         for served in self.served.values_mut() {
             served.answers /= 2.0;
@@ -213,7 +192,7 @@ impl After {
     }
 
     /// Finds the classes of requests that go on.
-    fn conclude(&mut self) {
+    fn conclude(&mut self, within: &Within) {
         let mut lasts: FxHashMap<Class, u64> = FxHashMap::default();
         let mut goes_on = |class: Class, ends: &Delays| {
             let bucket = ends.quantile(ENDED, ends.n).unwrap_or(BUCKETS - 1);
@@ -226,9 +205,8 @@ impl After {
                 goes_on(*class, &served.late);
             }
         }
-        for (&call, made) in &self.of_class {
-            let n = made.calls;
-            if n < FEW || made.are_enclosed() || self.served.keys().any(|request| self.encloses(*request, call, n)) {
+        for (&call, &n) in &self.of_class {
+            if n < FEW || within.encloses(call) || self.served.keys().any(|request| self.encloses(*request, call, n)) {
                 continue;
             }
             let follows = self.served.keys().filter_map(|request| Some((self.follows(*request, call, n)?, *request)));
@@ -288,7 +266,9 @@ mod tests {
         let mut after = After::default();
         let mut events: Vec<Event> = (1..60).flat_map(of).collect();
         events.sort_by_key(Event::at_ns);
-        after.learn(&events);
+        let mut within = Within::default();
+        within.learn(&events);
+        after.learn(&events, &within);
         after
     }
 

@@ -38,6 +38,7 @@ mod timeline;
 mod trial;
 mod turns;
 mod wakes;
+mod within;
 
 use crate::related::{is_datagram_connection, is_silent_connection};
 use beam::OTHERS;

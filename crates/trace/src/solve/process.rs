@@ -14,6 +14,7 @@ use super::threads::Threads;
 use super::timeline::{Event, Hint, Maker, Opinion, Timeline};
 use super::trial::{is_tried, Trial};
 use super::wakes::Wakes;
+use super::within::Within;
 use super::{Found, Named, SolverConfig, Verdict};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -76,6 +77,7 @@ pub(super) struct Process {
     trial: Option<Trial>,
     sharing: Sharing,
     after: After,
+    within: Within,
     pub(super) wakes: Wakes,
     lives: Lives,
     pub(super) deliveries: Deliveries,
@@ -104,6 +106,7 @@ impl Default for Process {
             trial: None,
             sharing: Sharing::default(),
             after: After::default(),
+            within: Within::default(),
             wakes: Wakes::default(),
             lives: Lives::default(),
             deliveries: Deliveries::default(),
@@ -221,11 +224,14 @@ impl Process {
     pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let mut events = self.timeline.take(self.goal_ns, SLICE);
         if !events.is_empty() {
+            self.within.learn(&events);
             self.name_by_wakes(&mut events, out);
             self.judge(&mut events, out);
+            if self.in_doubt || self.trial.is_some() {
+                self.after.learn(&events, &self.within);
+            }
             // A process without uncertain calls needs no model.
             if self.in_doubt {
-                self.after.learn(&events);
                 self.after.extend(&mut events).into_iter().for_each(|ended| self.timeline.add_end(ended));
                 let hypotheses = config.beam.div_ceil(self.timeline.slices_left(&events, self.goal_ns).max(1));
                 for d in self.decisions(&events, hypotheses) {
@@ -297,7 +303,18 @@ impl Process {
     /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
     /// stands.
     fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        let had_failed = self.trial.as_ref().is_some_and(Trial::has_failed);
+        for event in &*events {
+            let (Event::Sent(call), Some(trial)) = (event, &mut self.trial) else { continue };
+            if let Some(span) = self.waiting.get(&call.id).filter(|_| matches!(call.maker, Maker::Claimed(_))) {
+                trial.enclose(span, self.within.encloses(call.class));
+            }
+        }
         let failed = self.trial.as_ref().is_some_and(Trial::has_failed);
+        if failed && !had_failed {
+            // What late calls have shown rests on claims that are wrong.
+            self.after.forget_late();
+        }
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
             let exchange = match call.maker {

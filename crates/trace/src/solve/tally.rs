@@ -67,19 +67,29 @@ impl Calls {
         }
     }
 
-    /// Those by which the share of right claims is reckoned.
-    pub(super) fn counted(&self) -> Kind {
+    /// Those by which the share of right claims is reckoned, if any. `are_enclosed`: calls of this kind lie within
+    /// requests, so that each late claim is wrong.
+    pub(super) fn counted(&self, are_enclosed: bool) -> Option<Kind> {
+        if are_enclosed {
+            return Some(self.all);
+        }
         let mut counted = self.telling;
         if self.unclear_classes >= TELLING {
             counted.add(&self.unclear);
         }
-        counted
+        (!self.all.is_asynchronous()).then_some(counted)
     }
 
     /// In doubt, claims fail.
-    pub(super) fn fail(&self) -> bool {
-        let (judged, failed) = (self.telling.judged + self.unclear.judged, self.telling.failed + self.unclear.failed);
-        failed >= FAILURES && failed > judged / RARE && !self.all.is_asynchronous()
+    pub(super) fn fail(&self, are_enclosed: bool) -> bool {
+        let mut judged = self.telling;
+        judged.add(&self.unclear);
+        if are_enclosed {
+            judged = self.all;
+        } else if self.all.is_asynchronous() {
+            return false;
+        }
+        judged.failed >= FAILURES && judged.failed > judged.judged / RARE
     }
 }
 

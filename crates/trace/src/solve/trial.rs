@@ -4,7 +4,8 @@
 //! the queue. Then some calls end after the claimed request was answered. That refutes the claims, unless most calls of
 //! that kind end so late: then the service does not wait for this kind of call, and the claims may be right. A service
 //! may wait for a call in all its routes but one, which answers first: a class of requests of which no claim holds says
-//! nothing, either.
+//! nothing, either. But calls that requests enclose, whichever requests, are no such calls: all their late claims are
+//! wrong.
 
 use super::tally::{Calls, Kind, Outcome, Time};
 use super::Named;
@@ -40,6 +41,8 @@ pub(super) struct Trial {
     calls: FxHashMap<u64, Calls>,
     /// Kinds of calls whose claims have failed.
     failing: FxHashSet<u64>,
+    /// Kinds of calls that lie within requests, whichever requests.
+    enclosed: FxHashSet<u64>,
     /// Claims whose request has not ended: by exchange, the kind of each call and its time.
     claims: FxHashMap<u64, Vec<(u64, Time)>>,
     /// The same exchanges, oldest first.
@@ -90,6 +93,15 @@ impl Trial {
         self.judge((kind_of(span), 0), if holds { Outcome::Holds } else { Outcome::Fails });
     }
 
+    /// Calls of this kind lie within requests, or no longer do.
+    pub(super) fn enclose(&mut self, span: &Span, are_enclosed: bool) {
+        let kind = kind_of(span);
+        let changed = if are_enclosed { self.enclosed.insert(kind) } else { self.enclosed.remove(&kind) };
+        if changed {
+            self.decide(kind);
+        }
+    }
+
     /// Adds a request that was answered; `request`: its class.
     pub(super) fn add_answer(&mut self, span: &Span, request: u64) {
         for exchange in span.exchanges() {
@@ -127,10 +139,16 @@ impl Trial {
         let mut calls = Calls::default();
         self.kinds.iter().filter(|((call, _), _)| *call == kind.0).for_each(|(_, k)| calls.add(k));
         self.calls.insert(kind.0, calls);
-        if calls.fail() {
-            self.failing.insert(kind.0);
+        self.decide(kind.0);
+    }
+
+    /// Whether the claims of a kind of calls fail.
+    fn decide(&mut self, call: u64) {
+        let is_enclosed = self.enclosed.contains(&call);
+        if self.calls.get(&call).is_some_and(|calls| calls.fail(is_enclosed)) {
+            self.failing.insert(call);
         } else {
-            self.failing.remove(&kind.0);
+            self.failing.remove(&call);
         }
     }
 
@@ -141,8 +159,8 @@ impl Trial {
 
     /// About which share of the claims is right.
     pub(super) fn share(&self) -> f64 {
-        let counted = self.calls.values().filter(|calls| !calls.all.is_asynchronous());
-        let (judged, failed) = counted.map(Calls::counted).fold((0, 0), |(j, f), c| (j + c.judged, f + c.failed));
+        let counted = self.calls.iter().filter_map(|(kind, calls)| calls.counted(self.enclosed.contains(kind)));
+        let (judged, failed) = counted.fold((0, 0), |(j, f), c| (j + c.judged, f + c.failed));
         (1.0 - UNNOTICED * f64::from(failed) / f64::from(judged.max(1))).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     }
 
@@ -255,6 +273,22 @@ mod tests {
             trial.add_claim(&call(x, 50));
             trial.add_answer(&request(x, 60), ANY);
         }
+        assert!(!trial.has_failed());
+    }
+
+    #[test]
+    fn late_claims_of_calls_that_requests_enclose_fail() {
+        let mut trial = Trial::default();
+        for x in 1..=20 {
+            trial.add_claim(&call(x, 50));
+            trial.add_claim(&Span { operation: "GET".into(), start_ns: 70, ..call(x, 80) });
+            trial.add_answer(&request(x, 60), ANY);
+        }
+        assert!(!trial.has_failed() && trial.share() > 0.9);
+        let late = Span { operation: "GET".into(), ..call(1, 80) };
+        trial.enclose(&late, true);
+        assert!(trial.has_failed() && trial.share() < 0.1, "{}", trial.share());
+        trial.enclose(&late, false);
         assert!(!trial.has_failed());
     }
 
