@@ -117,5 +117,5 @@ fn services_of_python_under_gevent_are_traced_exactly() {
 /// connection to Redis, or of HTTP/2, carries the calls of all requests.
 #[test]
 fn services_of_java_with_event_loops_are_traced_exactly_by_an_agent() {
-    stacks_with(&[("spring-webflux", 0.98), ("grpc-java", 0.95)], &["--attach-java"]);
+    stacks_with(&[("spring-webflux", 0.98), ("grpc-java", 0.95), ("spring-virtual", 0.98)], &["--attach-java"]);
 }

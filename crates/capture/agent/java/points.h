@@ -48,6 +48,9 @@ static const struct point POINTS[] = {
 	{ "java/util/concurrent/CompletableFuture", "orpush", "", SUBMITS, 2 },
 	{ "java/util/concurrent/CompletableFuture", "postComplete", "", FIRES, 0 },
 	{ "java/util/concurrent/CompletableFuture$CoCompletion", "tryFire", "", FIRES, 0 },
+	/* Virtual threads: from the thread that starts one to the thread itself */
+	{ "java/lang/VirtualThread", "start", "(Ljdk/internal/vm/ThreadContainer;)", SUBMITS, 0 },
+	{ "java/lang/VirtualThread", "run", RUNNABLE, WRAPS, 0 },
 	/* The JDK's client: events that its selector's thread is to handle */
 	{ "jdk/internal/net/http/HttpClientImpl$SelectorManager", "register", "", SUBMITS, 1 },
 	{ "jdk/internal/net/http/HttpClientImpl$SelectorManager", "eventUpdated", "", SUBMITS, 1 },
