@@ -21,6 +21,9 @@ pub const WAITS: &str = "wirespan.waits";
 /// Attribute of a span whose waits are recorded: why they are (`slow`, `sample`).
 pub const WAIT_REASON: &str = "wirespan.wait.reason";
 
+/// Attribute of a request: the thread that began to send its answer, if another one has read the request.
+pub const ANSWER_THREAD: &str = "wirespan.answer.thread";
+
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {

@@ -18,6 +18,7 @@
 //! bounded: beyond the bounds spans go on as they came, and are counted.
 
 mod after;
+mod answerers;
 mod beam;
 mod belief;
 mod calibration;
@@ -287,6 +288,8 @@ struct Named {
     exchange: u64,
     evidence: Evidence,
     confidence: f64,
+    /// The span of the request, where others may have the same exchange.
+    span: Option<SpanId>,
 }
 
 /// The outcome for a span that waited.
@@ -333,6 +336,9 @@ fn with_cause(mut span: Arc<Span>, named: Named) -> Arc<Span> {
         (own.cause, own.cause_evidence) = (Some(named.exchange), Some(named.evidence));
     }
     own.attrs.push((Cow::Borrowed(CONFIDENCE), Value::Float(named.confidence)));
+    if let Some(request) = named.span {
+        own.attrs.push((Cow::Borrowed(CAUSE_SPAN), Value::Str(request.to_string().into())));
+    }
     span
 }
 

@@ -83,7 +83,9 @@ impl Opinions {
         let (claimed, judged) = (right * (1.0 - confidence), (1.0 - right) * confidence);
         let evidence = span.cause_evidence.unwrap_or(Evidence::EventLoop);
         match claimed / (claimed + judged) {
-            likely if likely > 0.5 => Weighed::Claimed(Named { exchange, evidence, confidence: f64::from(likely) }),
+            likely if likely > 0.5 => {
+                Weighed::Claimed(Named { exchange, evidence, confidence: f64::from(likely), span: None })
+            }
             _ => Weighed::Judged(confidence),
         }
     }

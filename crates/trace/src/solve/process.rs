@@ -1,8 +1,10 @@
 //! One process: its timeline, its candidate beliefs with what was learnt, and its spans that wait.
 
 mod due;
+mod facts;
 
 use super::after::After;
+use super::answerers::Answerers;
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
 use super::deliveries::Deliveries;
@@ -47,8 +49,6 @@ const LEAST_WAIT_NS: u64 = 1_500_000_000;
 /// Most requests that are kept until a cause is uncertain.
 const MAX_EARLIER: usize = 256;
 
-/// Confidence that an answer was for the thread that it woke: 385 of 389 were, of Lettuce under Tomcat.
-const WOKEN: f64 = 0.99;
 /// Confidence that a call was made for the request that the kernel guesses, if no other one was open: 240 of 240 were,
 /// of Fiber, PHP-FPM and Puma. Most of those calls came after their request's answer.
 const ALONE: f64 = 0.95;
@@ -76,6 +76,7 @@ pub(super) struct Process {
     /// Trial of the kernel's claims by hand-over, if there were any.
     trial: Option<Trial>,
     sharing: Sharing,
+    answerers: Answerers,
     after: After,
     within: Within,
     pub(super) wakes: Wakes,
@@ -105,6 +106,7 @@ impl Default for Process {
             opinions: Opinions::default(),
             trial: None,
             sharing: Sharing::default(),
+            answerers: Answerers::default(),
             after: After::default(),
             within: Within::default(),
             wakes: Wakes::default(),
@@ -132,6 +134,7 @@ impl Process {
             self.earlier.push_back(span.clone());
         }
         self.sharing.add_answer(span);
+        self.answerers.add_answer(span);
         self.lives.add(span);
     }
 
@@ -177,6 +180,7 @@ impl Process {
 
     /// Adds a call. A span that shall be solved waits here; it is given back if it came too late.
     pub(super) fn add_call(&mut self, span: &Span, waits: Option<Arc<Span>>) -> Option<Arc<Span>> {
+        self.answerers.add_call(span);
         if waits.is_none() {
             self.wakes.add_answer(span, None);
             if !self.in_doubt {
@@ -225,7 +229,7 @@ impl Process {
         let mut events = self.timeline.take(self.goal_ns, SLICE);
         if !events.is_empty() {
             self.within.learn(&events);
-            self.name_by_wakes(&mut events, out);
+            self.name_by_facts(&mut events, out);
             self.judge(&mut events, out);
             if self.in_doubt || self.trial.is_some() {
                 self.after.learn(&events, &self.within);
@@ -276,66 +280,10 @@ impl Process {
     fn kept(&self, span: &Span) -> Verdict {
         match (span.cause, span.cause_evidence) {
             (Some(exchange), Some(Evidence::Inferred)) if self.lives.was_read(exchange, span.start_ns) => {
-                Verdict::Named(Named { exchange, evidence: Evidence::Inferred, confidence: ALONE })
+                Verdict::Named(Named { exchange, evidence: Evidence::Inferred, confidence: ALONE, span: None })
             }
             (_, Some(evidence)) if evidence != Evidence::Inferred && !is_tried(span) => Verdict::Kept(None),
             _ => Verdict::Open,
-        }
-    }
-
-    /// Turns calls of which a wake-up tells the request into calls with a known cause. This also tests what was claimed
-    /// of them.
-    fn name_by_wakes(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
-        for event in events {
-            let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
-            let (Maker::Unknown(_) | Maker::Claimed(_)) = call.maker else { continue };
-            let Some(exchange) = self.wakes.maker(call.id, (call.socket, call.end_ns), &self.lives) else { continue };
-            let claimed = std::mem::replace(&mut call.maker, Maker::Known(exchange));
-            let Some(span) = self.waiting.remove(&call.id) else { continue };
-            if let (Maker::Claimed(claimed), Some(trial)) = (claimed, &mut self.trial) {
-                trial.test(&span, claimed == exchange);
-            }
-            out(span, Verdict::Named(Named { exchange, evidence: Evidence::WakeUp, confidence: WOKEN }));
-        }
-    }
-
-    /// Turns claims into known causes, or into hints if their trial failed. An opinion that names no request of this
-    /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
-    /// stands.
-    fn judge(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
-        let had_failed = self.trial.as_ref().is_some_and(Trial::has_failed);
-        for event in &*events {
-            let (Event::Sent(call), Some(trial)) = (event, &mut self.trial) else { continue };
-            if let Some(span) = self.waiting.get(&call.id).filter(|_| matches!(call.maker, Maker::Claimed(_))) {
-                trial.enclose(span, self.within.encloses(call.class));
-            }
-        }
-        let failed = self.trial.as_ref().is_some_and(Trial::has_failed);
-        if failed && !had_failed {
-            // What late calls have shown rests on claims that are wrong.
-            self.after.forget_late();
-        }
-        for event in events {
-            let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
-            let exchange = match call.maker {
-                Maker::Claimed(exchange) if failed => {
-                    self.in_doubt = true;
-                    call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));
-                    continue;
-                }
-                Maker::Claimed(exchange) => exchange,
-                Maker::Unknown(Some(Hint { exchange, opinion: Opinion::FirstOfTurn | Opinion::Opener }))
-                    if !self.timeline.has_served(exchange) =>
-                {
-                    exchange
-                }
-                _ => continue,
-            };
-            call.maker = Maker::Known(exchange);
-            if let Some(span) = self.waiting.remove(&call.id) {
-                let claim = self.claim(&span);
-                out(span, Verdict::Kept(claim));
-            }
         }
     }
 

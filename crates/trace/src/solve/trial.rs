@@ -167,7 +167,7 @@ impl Trial {
     /// The claim of a hand-over, with what is known of such claims in this process.
     pub(super) fn claim(&self, span: &Span) -> Option<Named> {
         let (exchange, evidence) = span.cause.zip(span.cause_evidence).filter(|_| is_tried(span))?;
-        Some(Named { exchange, evidence, confidence: self.confidence(trust(evidence)) })
+        Some(Named { exchange, evidence, confidence: self.confidence(trust(evidence)), span: None })
     }
 
     /// The probability that a claim is right: what answers have shown of this process's claims, with `before` as if

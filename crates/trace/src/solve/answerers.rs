@@ -1,0 +1,214 @@
+//! Which thread answers which request. A thread that waits for each of its calls works on one request at a time, and
+//! then answers it. So its calls are for the request that it answers next, if that was open all the while.
+//!
+//! An event loop sends one call, or an answer, while it waits for another call, which tells it apart. Where coroutines
+//! are seen, a thread says nothing.
+
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use wirespan_model::attr::ANSWER_THREAD;
+use wirespan_model::{ExchangeRange, Span, SpanId, Value};
+
+/// Most threads, and most answers of each, that are remembered.
+const MAX_THREADS: usize = 4_096;
+const MAX_ANSWERS: usize = 256;
+/// Calls from which on it can be said that a thread, or a whole process, waits for each call; and during one in so many
+/// its thread may do something else.
+const TELLING: u32 = 8;
+const RARE: u32 = 100;
+/// Calls of a thread, or of a process, after which earlier ones count half: a loop with one user waits for each call.
+const FADE_AFTER: u32 = 512;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    calls: u32,
+    /// Calls during which the thread did something else.
+    broken: u32,
+}
+
+impl Waits {
+    fn add(&mut self, is_broken: bool) {
+        self.calls += 1;
+        self.broken += u32::from(is_broken);
+        if self.calls >= FADE_AFTER {
+            (self.calls, self.broken) = (self.calls / 2, self.broken / 2);
+        }
+    }
+
+    fn are_sure(&self) -> bool {
+        self.calls >= TELLING && self.broken * RARE <= self.calls
+    }
+}
+
+/// A request that was answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Answered {
+    pub(super) span: SpanId,
+    pub(super) exchange: ExchangeRange,
+    /// Its name by its stream, if it has one.
+    pub(super) stream: Option<u64>,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    waits: Waits,
+    /// The last call.
+    start_ns: u64,
+    end_ns: u64,
+    socket: u64,
+    answers: VecDeque<Answered>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Answerers {
+    threads: FxHashMap<u32, Thread>,
+    all: Waits,
+    has_coroutines: bool,
+}
+
+impl Answerers {
+    fn thread(&mut self, tid: u32) -> &mut Thread {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
+            self.threads.clear();
+        }
+        self.threads.entry(tid).or_default()
+    }
+
+    /// Adds a request that was answered.
+    pub(super) fn add_answer(&mut self, span: &Span) {
+        let Some(exchange) = span.exchange else { return };
+        let tid = span.attrs.iter().find_map(|(key, value)| match value {
+            Value::Int(tid) if key == ANSWER_THREAD => u32::try_from(*tid).ok(),
+            _ => None,
+        });
+        let answered = Answered {
+            span: span.id,
+            exchange,
+            stream: span.stream_exchange(),
+            start_ns: span.start_ns,
+            end_ns: span.end_ns,
+        };
+        let answers = &mut self.thread(tid.unwrap_or(span.tid)).answers;
+        if answers.len() >= MAX_ANSWERS {
+            answers.pop_front();
+        }
+        let at = answers.partition_point(|a| a.end_ns <= answered.end_ns);
+        answers.insert(at, answered);
+        self.has_coroutines |= span.coroutine != 0;
+    }
+
+    /// Adds a call. Calls come in the order of their ends.
+    pub(super) fn add_call(&mut self, span: &Span) {
+        self.has_coroutines |= span.coroutine != 0;
+        let thread = self.thread(span.tid);
+        // Several calls of one connection may leave in one write.
+        let are_one_write = span.socket == thread.socket && span.start_ns == thread.start_ns;
+        let answers_meanwhile = thread.next(span.start_ns + 1).is_some_and(|a| a.end_ns < span.end_ns);
+        let is_broken = (span.start_ns < thread.end_ns && !are_one_write) || answers_meanwhile;
+        thread.waits.add(is_broken);
+        (thread.start_ns, thread.socket) = (span.start_ns, span.socket);
+        thread.end_ns = thread.end_ns.max(span.end_ns);
+        self.all.add(is_broken);
+    }
+
+    /// The request that made a call, if its thread tells that.
+    pub(super) fn maker(&self, call: &Span) -> Option<Answered> {
+        let thread = self.threads.get(&call.tid).filter(|_| !self.has_coroutines)?;
+        let waits = thread.waits.are_sure() || (thread.waits.broken == 0 && self.all.are_sure());
+        let answered = thread.next(call.end_ns).filter(|a| waits && a.start_ns <= call.start_ns)?;
+        // Another one with the same end left in the same write: it may be of another thread.
+        (thread.ends_at(answered.end_ns) == 1).then_some(*answered)
+    }
+}
+
+impl Thread {
+    /// The first answer that has ended by no earlier time than this.
+    fn next(&self, at_ns: u64) -> Option<&Answered> {
+        self.answers.get(self.answers.partition_point(|a| a.end_ns < at_ns))
+    }
+
+    fn ends_at(&self, at_ns: u64) -> usize {
+        self.answers.partition_point(|a| a.end_ns <= at_ns) - self.answers.partition_point(|a| a.end_ns < at_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: u64, start_ns: u64, end_ns: u64, answerer: u32) -> Span {
+        let exchange = Some(ExchangeRange { first: id, last: id });
+        let attrs = vec![(ANSWER_THREAD.into(), Value::Int(answerer.into()))];
+        Span { id: SpanId(id), tid: 1, start_ns, end_ns, exchange, attrs, ..Span::default() }
+    }
+
+    fn call(tid: u32, start_ns: u64, end_ns: u64) -> Span {
+        Span { tid, start_ns, end_ns, socket: start_ns, ..Span::default() }
+    }
+
+    fn made_by(answerers: &Answerers, call: &Span) -> Option<u64> {
+        answerers.maker(call).map(|a| a.span.0)
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_calls_makes_them_for_what_it_answers_next() {
+        let mut answerers = Answerers::default();
+        // Both are read at the same time, by a third thread.
+        for n in 0..10 {
+            let at = 1_000 * n;
+            [call(7, at + 10, at + 20), call(8, at + 12, at + 25), call(7, at + 30, at + 40)]
+                .iter()
+                .for_each(|call| answerers.add_call(call));
+            answerers.add_answer(&request(2 * n, at, at + 50, 7));
+            answerers.add_answer(&request(2 * n + 1, at, at + 60, 8));
+        }
+        assert_eq!(made_by(&answerers, &call(7, 3_010, 3_020)), Some(6));
+        assert_eq!(made_by(&answerers, &call(8, 3_012, 3_025)), Some(7));
+        assert_eq!(made_by(&answerers, &call(7, 3_070, 3_080)), None, "the next request was not read yet");
+        assert_eq!(made_by(&answerers, &call(9, 3_010, 3_020)), None, "a thread that answers nothing");
+    }
+
+    #[test]
+    fn a_loop_whose_calls_overlap_tells_nothing() {
+        let mut answerers = Answerers::default();
+        for n in 0..20 {
+            let at = 1_000 * n;
+            [call(7, at + 12, at + 25), call(7, at + 10, at + 40)].iter().for_each(|call| answerers.add_call(call));
+            answerers.add_answer(&request(n, at, at + 50, 7));
+        }
+        assert_eq!(made_by(&answerers, &call(7, 3_010, 3_040)), None);
+    }
+
+    #[test]
+    fn a_loop_that_answers_while_it_waits_tells_nothing() {
+        let mut answerers = Answerers::default();
+        for n in 0..20 {
+            answerers.add_answer(&request(n, 1_000 * n, 1_000 * n + 30, 7));
+            answerers.add_call(&call(7, 1_000 * n + 10, 1_000 * n + 40));
+            answerers.add_answer(&request(100 + n, 1_000 * n, 1_000 * n + 50, 7));
+        }
+        assert_eq!(made_by(&answerers, &call(7, 3_010, 3_040)), None);
+    }
+
+    #[test]
+    fn where_coroutines_are_seen_a_thread_tells_nothing() {
+        let mut answerers = Answerers::default();
+        (0..20).for_each(|n| answerers.add_call(&call(7, 1_000 * n + 10, 1_000 * n + 20)));
+        answerers.add_answer(&request(1, 0, 50, 7));
+        assert_eq!(made_by(&answerers, &call(7, 10, 20)), Some(1));
+        answerers.add_call(&Span { coroutine: 5, ..call(8, 10, 20) });
+        assert_eq!(made_by(&answerers, &call(7, 10, 20)), None);
+    }
+
+    #[test]
+    fn answers_that_leave_together_name_no_request() {
+        let mut answerers = Answerers::default();
+        (0..20).for_each(|n| answerers.add_call(&call(7, 1_000 * n + 10, 1_000 * n + 20)));
+        answerers.add_answer(&request(1, 0, 50, 7));
+        assert_eq!(made_by(&answerers, &call(7, 10, 20)), Some(1));
+        answerers.add_answer(&request(2, 0, 50, 7));
+        assert_eq!(made_by(&answerers, &call(7, 10, 20)), None);
+    }
+}
