@@ -14,8 +14,8 @@ const WOKEN: f64 = 0.99;
 const ANSWERED: f64 = 0.99;
 
 impl Process {
-    /// Turns calls of which a wake-up, or the thread that answers, tells the request into calls with a known cause. This
-    /// also tests what was claimed of them.
+    /// Turns calls of which a wake-up, or the thread that answers, tells the request into calls with a known cause.
+    /// This also tests what was claimed of them.
     pub(super) fn name_by_facts(&mut self, events: &mut [Event], out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
