@@ -81,8 +81,11 @@ pub(crate) fn start(
             let thread = FlowThread::new(windows, rhythm);
             let stop = Arc::new(AtomicBool::new(false));
             let stopping = Arc::clone(&stop);
-            let run = move || thread.run(source, &stopping, &flows_out, &counters);
-            Some((stop, std::thread::Builder::new().name("flows".into()).spawn(run)?))
+            let (begun, begun_in) = bounded(1);
+            let run = move || thread.run(source, &stopping, &flows_out, &counters, &begun);
+            let thread = std::thread::Builder::new().name("flows".into()).spawn(run)?;
+            let _ = begun_in.recv();
+            Some((stop, thread))
         }
         None => None,
     };

@@ -9,11 +9,14 @@ use crate::counters::Counters;
 use crate::pipeline::Batch;
 use anyhow::Result;
 use crossbeam_channel::{Sender, TrySendError};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wirespan_capture::{FlowSource, Flows};
-use wirespan_enrich::Nat;
+use wirespan_capture::{FlowSource, Flows, PlainEnd};
+use wirespan_enrich::{Ends, Nat};
 use wirespan_join::{Windows, FULL_BUNDLES};
 
 /// How often the thread looks whether it shall end.
@@ -24,8 +27,13 @@ const PART: usize = 512;
 /// large; the kernel's table, which fills meanwhile, is smaller.
 const AHEAD: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Connections through NAT that are remembered.
+/// How long connections of a remote end are bundled after one was found not to be translated.
+const PLAIN: Duration = Duration::from_secs(10);
+/// Connections through NAT that are remembered, and how long: the next one with the same ports is another connection.
 const TRANSLATIONS: usize = 4096;
+const REMEMBER: Duration = Duration::from_secs(2);
+/// How often the addresses of the agent's own namespace are read.
+const ADDRESSES: Duration = Duration::from_secs(10);
 
 /// When bundles are drained, and how long a record's window is.
 #[derive(Clone, Copy, Debug)]
@@ -42,24 +50,32 @@ pub(crate) struct FlowThread {
     rhythm: Rhythm,
     /// True ends behind NAT; `None` where connection tracking cannot be asked.
     nat: Option<Nat>,
+    /// Remote ends whose connections are bundled, with the time until which they are.
+    plain: VecDeque<(Instant, PlainEnd)>,
+    /// Addresses of the agent's own namespace, and when they were read.
+    own: Option<(Instant, Vec<IpAddr>)>,
     drains: u64,
 }
 
 impl FlowThread {
     pub(crate) fn new(windows: Windows, rhythm: Rhythm) -> Self {
-        FlowThread { windows, rhythm, nat: None, drains: 0 }
+        FlowThread { windows, rhythm, nat: None, plain: VecDeque::new(), own: None, drains: 0 }
     }
 
-    /// Drains until it shall stop, and once more then. `stop` is raised when the programs are detached.
+    /// Drains until it shall stop, and once more then. `stop` is raised when the programs are detached. `begun` is told
+    /// when connections are counted as they should be.
     pub(crate) fn run(
         mut self,
         source: FlowSource,
         stop: &AtomicBool,
         out: &Sender<Batch>,
         counters: &Counters,
+        begun: &Sender<()>,
     ) -> Result<()> {
         let mut flows = source.open()?;
-        self.nat = Nat::with_room(Path::new("/proc"), TRANSLATIONS);
+        self.nat = look_at_tracking();
+        self.keep_apart(&mut flows);
+        let _ = begun.send(());
         let mut drained = Instant::now();
         let mut window = Instant::now();
         while !stop.load(Ordering::Relaxed) {
@@ -70,7 +86,8 @@ impl FlowThread {
             }
             drained = Instant::now();
             // Connection tracking may be loaded later, with the first container.
-            self.nat = self.nat.take().or_else(|| Nat::with_room(Path::new("/proc"), TRANSLATIONS));
+            self.nat = self.nat.take().or_else(look_at_tracking);
+            self.keep_apart(&mut flows);
             self.drain(&mut flows, out);
             if window.elapsed() >= self.rhythm.window {
                 window = Instant::now();
@@ -87,17 +104,51 @@ impl FlowThread {
         Ok(())
     }
 
+    /// Where addresses may be translated, each connection has ends of its own.
+    fn keep_apart(&self, flows: &mut Flows) {
+        if self.nat.is_none() {
+            return;
+        }
+        if let Err(error) = flows.keep_apart() {
+            tracing::warn!(%error, "connections through NAT are bundled: counts by backend are not exact");
+        }
+    }
+
     fn drain(&mut self, flows: &mut Flows, out: &Sender<Batch>) {
-        let FlowThread { windows, nat, .. } = self;
+        let FlowThread { windows, nat, plain, own, .. } = self;
         let now = Instant::now();
+        while plain.front().is_some_and(|(until, _)| *until <= now) {
+            plain.pop_front().iter().for_each(|(_, end)| flows.unbundle(end));
+        }
+        let mut met = FxHashMap::default();
         let drained = flows.drain(&mut |bundle| {
-            windows.add(bundle, now, &mut |seen, serves, netns, pid| nat.as_mut()?.ends(seen, serves, netns, pid));
+            let is_one = bundle.key.client_port != 0;
+            windows.add(bundle, now, &mut |seen, serves, netns, pid| {
+                let ends = nat.as_mut()?.ends(seen, serves, netns, pid);
+                if is_one && ends != Ends::Unknown {
+                    let remote = if serves { seen.client.ip } else { seen.server.ip };
+                    let end = PlainEnd { serves, transport: seen.transport, remote, port: seen.server.port, netns };
+                    *met.entry(end).or_insert(true) &= ends == Ends::Plain;
+                }
+                match ends {
+                    Ends::Translated(ends) => Some(ends),
+                    Ends::Plain | Ends::Unknown => None,
+                }
+            });
             if windows.len() >= FULL_BUNDLES && windows.stats().bundles.is_multiple_of(PART as u64) {
                 offer_window(windows, out);
             }
         });
         if let Err(error) = drained {
             tracing::warn!(%error, "flows stay in the kernel until the next drain");
+        }
+        for (end, _) in met.into_iter().filter(|(_, is_plain)| *is_plain) {
+            // An own address may stand for itself and for the hosts that it masquerades.
+            if end.serves && own_addresses(own, nat.as_ref(), now).contains(&end.remote) {
+                continue;
+            }
+            flows.bundle(&end);
+            plain.push_back((now + PLAIN, end));
         }
         self.drains += 1;
     }
@@ -114,6 +165,18 @@ impl FlowThread {
         values.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
         counters.set("flows", values);
     }
+}
+
+/// Connection tracking, if it is loaded and may be asked.
+fn look_at_tracking() -> Option<Nat> {
+    Nat::with_room(Path::new("/proc"), TRANSLATIONS, REMEMBER)
+}
+
+fn own_addresses<'a>(known: &'a mut Option<(Instant, Vec<IpAddr>)>, nat: Option<&Nat>, now: Instant) -> &'a [IpAddr] {
+    if known.as_ref().is_none_or(|(at, _)| now.duration_since(*at) >= ADDRESSES) {
+        *known = Some((now, nat.map(Nat::own_addresses).unwrap_or_default()));
+    }
+    known.as_ref().map_or(&[], |(_, addresses)| addresses)
 }
 
 /// Ends the window; records for which the out thread has no room begin the next one.

@@ -21,6 +21,7 @@ mod housekeeping;
 mod io_uring;
 mod map;
 mod masks;
+mod nat;
 mod on_demand;
 mod otlp;
 mod packets;

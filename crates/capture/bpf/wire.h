@@ -338,7 +338,17 @@ struct ws_flow_key {
 	__u16 port;
 	__u8 transport;
 	__u8 role;
-	__u32 pad;
+	__u16 client_port; /* of a connection that is a bundle of its own, else 0 */
+	__u16 pad;
+};
+
+/* Remote ends whose connections are bundled although addresses are translated on this host; the port as in the key. */
+struct ws_flow_plain {
+	__u8 remote[16];
+	__u32 netns;
+	__u16 port;
+	__u8 transport;
+	__u8 role;
 };
 
 struct ws_flow_drop {
@@ -481,6 +491,7 @@ _Static_assert(sizeof(struct ws_handed) == 24, "contract");
 _Static_assert(sizeof(struct ws_wake) == 40, "contract");
 _Static_assert(sizeof(struct ws_life) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_key) == 56, "contract");
+_Static_assert(sizeof(struct ws_flow_plain) == 24, "contract");
 _Static_assert(sizeof(struct ws_flow_drop) == 8, "contract");
 _Static_assert(sizeof(struct ws_flow_counts) == 336, "contract");
 _Static_assert(sizeof(struct ws_flow) == 392, "contract");

@@ -18,7 +18,7 @@ mod nat;
 mod proc;
 
 pub use host::{Host, Roots};
-pub use nat::{Nat, NatStats};
+pub use nat::{Ends, Nat, NatStats};
 
 use cache::{Cache, Entry};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -70,8 +70,8 @@ pub struct Windows {
     /// Begin of the window, Unix ns.
     begun_ns: u64,
     window: FxHashMap<FlowKey, Flow>,
-    /// By the ends that the sockets see, not by the true ends.
-    open: FxHashMap<FlowKey, OpenBundle>,
+    /// By the ends that the sockets see, not by the true ends, and the client's port if the bundle is one connection.
+    open: FxHashMap<(FlowKey, u16), OpenBundle>,
     stats: WindowStats,
 }
 
@@ -119,7 +119,8 @@ impl Windows {
             netns: k.netns,
         };
         // Without a new connection, the ends of the bundle are those of its last record.
-        let key = match self.open.get(&seen) {
+        let known_as = (seen, k.client_port);
+        let key = match self.open.get(&known_as) {
             Some(open) if bundle.counts.opened == 0 => open.reported_as,
             _ => with_true_ends(seen, bundle.client_port, true_ends),
         };
@@ -151,7 +152,7 @@ impl Windows {
         if bundle.active_change == 0 {
             return;
         }
-        if let Some(open) = self.open.get_mut(&seen) {
+        if let Some(open) = self.open.get_mut(&known_as) {
             (open.connections, open.reported_as) = (open.connections + bundle.active_change, key);
         } else if let Some(flow) = self.window.get(&key) {
             let open = OpenBundle {
@@ -163,7 +164,7 @@ impl Windows {
                 resource: Arc::clone(&flow.resource),
                 reported: now,
             };
-            self.open.insert(seen, open);
+            self.open.insert(known_as, open);
         }
     }
 
@@ -269,6 +270,7 @@ mod tests {
             pid,
             process_start_ns: start,
             netns: 1,
+            client_port: 0,
         };
         let counts = FlowCounts { opened, closed, bytes_sent: 10, ..FlowCounts::default() };
         let active_change = opened as i64 - closed as i64;
@@ -319,6 +321,25 @@ mod tests {
         (0..5).for_each(|start| w.add(bundle(7, start, 1, 1)));
         let parts: Vec<usize> = w.windows.close(2, 10, w.now).iter().map(Vec::len).collect();
         assert_eq!(parts, [2, 2, 1]);
+    }
+
+    #[test]
+    fn connections_through_nat_have_true_ends_of_their_own() {
+        let mut w = World::new();
+        let backend = |seen: FiveTuple| Endpoint::new([10, 0, 0, (seen.client.port % 5) as u8].into(), 80);
+        let mut ends = |seen: FiveTuple, _: bool, _: u32, _: u32| Some(FiveTuple { server: backend(seen), ..seen });
+        let one = |port: u16, opened, closed| {
+            let of = bundle(7, 1, opened, closed);
+            Bundle { key: BundleKey { client_port: port, ..of.key }, client_port: port, ..of }
+        };
+        (100..120).for_each(|port| w.windows.add(one(port, 1, 0), w.now, &mut ends));
+        (100..110).for_each(|port| w.windows.add(one(port, 0, 1), w.now, &mut ends));
+        let records = w.close();
+        assert_eq!(records.len(), 5);
+        for flow in &records {
+            assert_eq!((flow.counts.opened, flow.counts.closed, flow.counts.active), (4, 2, 2), "{flow:?}");
+        }
+        assert_eq!(w.windows.stats().open, 10);
     }
 
     #[test]

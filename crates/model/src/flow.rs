@@ -187,6 +187,8 @@ pub struct BundleKey {
     pub pid: u32,
     pub process_start_ns: u64,
     pub netns: u32,
+    /// Port of the client if the bundle is one connection, because its addresses may be translated; else 0.
+    pub client_port: u16,
 }
 
 /// What the kernel counted of a bundle of connections since it was last asked.

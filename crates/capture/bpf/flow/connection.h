@@ -19,10 +19,12 @@
 static __noinline int flow_after_the_end(struct sock *sk, struct task_struct *task, __u8 direction)
 {
 	struct flow_sock f;
+	__u16 own = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport)); /* also after it was released */
 
 	flow_init(&f, sk, sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT); /* see tcp_role() */
 	if (f.key.role == WS_SERVER && !f.key.port)
-		f.key.port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+		f.key.port = own;
+	f.key.client_port = flow_apart(&f.key, f.client_port ?: own);
 	flow_fill_owner(&f.owner, task);
 	f.key.pid = f.owner.pid;
 	f.key.start_ns = f.owner.start_ns;
@@ -56,6 +58,7 @@ static __noinline int flow_unknown(struct sock *sk, struct task_struct *task, __
 	if (!f)
 		return 0;
 	flow_init(f, sk, sk->sk_max_ack_backlog ? WS_SERVER : WS_CLIENT);
+	f->key.client_port = flow_apart(&f->key, f->client_port);
 	flow_fill_owner(&o, task);
 	flow_set_owner(f, &o);
 	f->owned = 1;

@@ -132,6 +132,7 @@ static __noinline int flow_datagram(struct sock *sk, struct task_struct *task, _
 		key.role = WS_ROLE_UNKNOWN;
 	key.port = key.role == WS_CLIENT ? other.remote_port : own;
 	d.client_port = key.role == WS_CLIENT ? own : other.remote_port;
+	key.client_port = flow_apart(&key, d.client_port);
 	d.opened = take_u32(&f->opened, false);
 	if (ret >= 0) {
 		d.bytes[direction & 1] = ret;

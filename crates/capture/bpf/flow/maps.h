@@ -145,6 +145,12 @@ struct {
 	       2 * 1024 * 1024); /* room for 5,000 bundles, while user space wakes up and switches the tables */
 } flow_spills SEC(".maps");
 
+/*
+ * Remote ends of which user space knows that their connections are not translated (NAT). The box is empty as long as
+ * connection tracking cannot be asked: then nothing is. See flow_apart().
+ */
+WS_TABLE(flow_plain, struct ws_flow_plain, __u8);
+
 const volatile __u32 flow_many = 0; /* bundles at which user space is woken; user space sets it to half a table */
 __u32 flow_made;		    /* bundles made since the last drain */
 

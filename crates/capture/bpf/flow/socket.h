@@ -48,6 +48,27 @@ static __always_inline void flow_addresses(struct ws_flow_key *key, const struct
 	flow_any(key->remote);
 }
 
+/*
+ * The client's port if the connection must be a bundle of its own: its translation is known by connection only, as one
+ * address may stand for several backends, or for several clients. 0 if it is bundled. A host does not translate what
+ * it sends to itself under one address. A function of its own, for the stack of its callers.
+ */
+static __noinline int flow_apart(const struct ws_flow_key *key, __u16 client_port)
+{
+	const __u64 *local = (const __u64 *)key->local, *remote = (const __u64 *)key->remote;
+	struct ws_flow_plain plain = {};
+	void *table = table_in(&flow_plain);
+
+	if (!table || (local[0] == remote[0] && local[1] == remote[1]))
+		return 0;
+	__builtin_memcpy(plain.remote, key->remote, sizeof(plain.remote));
+	plain.netns = key->netns;
+	plain.port = key->port;
+	plain.transport = key->transport;
+	plain.role = key->role;
+	return bpf_map_lookup_elem(table, &plain) ? 0 : client_port;
+}
+
 static __always_inline void flow_init_key(struct flow_sock *f, struct sock *sk, __u8 role)
 {
 	__u16 own = sk->__sk_common.skc_num, other = bpf_ntohs(sk->__sk_common.skc_dport);

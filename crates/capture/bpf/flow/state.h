@@ -116,6 +116,7 @@ static __always_inline void flow_connected(struct sock *sk, struct flow_sock *f)
 	f->opened = 1;
 	f->client_port = sk->__sk_common.skc_num;
 	flow_addresses(&f->key, sk); /* the local address is known only now */
+	f->key.client_port = flow_apart(&f->key, f->client_port);
 }
 
 static __always_inline struct flow_listener *flow_listener_of(const struct ws_flow_key *of)
@@ -152,6 +153,7 @@ static __always_inline void flow_served(struct sock *sk)
 	if (!f)
 		return;
 	flow_init(f, sk, WS_SERVER);
+	f->key.client_port = flow_apart(&f->key, f->client_port);
 	flow_set_owner(f, &l->owner);
 	f->opened = 1;
 	f->based = 1;
@@ -175,8 +177,11 @@ static __always_inline void flow_closed(struct sock *sk, int old)
 		now.drops = BPF_CORE_READ(sk, sk_drops.counter);
 	else
 		flow_look(&now, sk, tp);
-	if (old == TCP_SYN_SENT)
+	if (old == TCP_SYN_SENT) {
 		flow_addresses(&f->key, sk);
+		f->client_port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+		f->key.client_port = flow_apart(&f->key, f->client_port);
+	}
 	alone = slot && flow_closes(sk, slot, f);
 	flow_settle(f, &now, slot, (old == TCP_SYN_SENT ? FLOW_FAILED : FLOW_CLOSED) | (alone ? FLOW_ALONE : 0));
 	if (f->listens)

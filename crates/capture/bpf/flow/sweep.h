@@ -15,6 +15,9 @@ static __always_inline void flow_sweep_sock(struct flow_slot *slot, struct flow_
 		f->swept = 1;
 		return;
 	}
+	/* A client that connects has no port and no address yet. */
+	if (!f->client_port && !f->listens)
+		return;
 	if (!sk) {
 		flow_settle(f, NULL, slot, FLOW_LIVES);
 		return;
@@ -98,6 +101,8 @@ int flow_adopt(struct ws_flow_adopt *a)
 	__builtin_memset(f, 0, sizeof(*f));
 	f->key = a->key;
 	f->client_port = a->client_port;
+	if (!a->listens)
+		f->key.client_port = flow_apart(&f->key, a->client_port);
 	f->owner.cgroup_id = a->cgroup_id;
 	f->owner.pid = a->key.pid;
 	f->owner.start_ns = a->key.start_ns;

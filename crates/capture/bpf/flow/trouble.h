@@ -27,6 +27,8 @@ static __noinline int flow_reset_at_close(struct sock *sk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u8 role = BPF_CORE_READ(sk, sk_max_ack_backlog) ? WS_SERVER : WS_CLIENT;
+	__u16 own = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	__u16 other = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	struct flow_due d = { .resets_sent = 1 };
 	struct ws_flow_key key = {};
 	struct flow_owner o;
@@ -40,8 +42,8 @@ static __noinline int flow_reset_at_close(struct sock *sk)
 	key.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	key.transport = WS_TCP;
 	key.role = role;
-	key.port = role == WS_CLIENT ? bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport))
-				     : bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	key.port = role == WS_CLIENT ? other : own;
+	key.client_port = flow_apart(&key, role == WS_CLIENT ? own : other);
 	flow_bundle(&key, &o, &d);
 	return 0;
 }

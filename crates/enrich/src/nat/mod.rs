@@ -5,10 +5,12 @@
 //! subscription to the connections of the whole machine: a question costs some microseconds, and only new connections
 //! of targets are asked for. Clients are asked for once per destination and `FORGET`, as long as it is not translated;
 //! namespaces that do not track the connections of targets are left alone as long. Entries outlive their connection
-//! (TCP by two minutes), so that the answer is there when the span is.
+//! (TCP by two minutes), so that the answer is there when the span is. A connection that was refused leaves no entry:
+//! that says nothing about its destination.
 //!
 //! Bias: without an answer the addresses stay as the socket has them.
 
+mod local;
 mod message;
 mod socket;
 
@@ -23,6 +25,8 @@ use wirespan_model::{Attr, Endpoint, FiveTuple, Span, TapSide, Transport};
 
 /// How long a destination counts as not translated, and a namespace as not tracking.
 const FORGET: Duration = Duration::from_secs(10);
+/// How long the translation of a connection is remembered for spans; then its ports may be another connection's.
+const REMEMBER: Duration = Duration::from_secs(10);
 /// Most connections whose translation is remembered.
 const MAX_KNOWN: usize = 65_536;
 /// Most namespaces with a netlink socket of the agent.
@@ -60,32 +64,65 @@ impl NatStats {
 /// A pair of addresses and a port: what rules of translation look at.
 type Pair = (u32, Transport, IpAddr, IpAddr, u16);
 
+/// What is known about the ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// They are translated; these are the true ones.
+    Translated(FiveTuple),
+    /// The socket has the true ones.
+    Plain,
+    /// Nobody knows the connection (any more), or too much was asked.
+    Unknown,
+}
+
+/// What a namespace says about a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// Nothing: it was not asked, because it cannot be or because it does not track such connections.
+    Nothing,
+    /// It knows the connection.
+    Known,
+    /// It does not know the connection, or the question failed.
+    Unknown,
+}
+
+/// Which sockets ask: their namespace, and whether they serve.
+type Origin = (u32, bool);
+
+/// Whether connections of an origin are tracked in a namespace.
+#[derive(Clone, Copy, Default)]
+struct Tracked {
+    /// Connections that were not known there, since the last one that was.
+    misses: u32,
+    /// When it was found that they are not.
+    quiet: Option<Instant>,
+}
+
 /// A place where connections may be translated.
 struct Namespace {
     /// `None`: it could not be entered.
     socket: Option<Socket>,
-    /// Connections that it did not know, since the last one that it knew.
-    misses: u32,
-    /// When it was found not to track connections of targets.
-    quiet: Option<Instant>,
+    tracked: FxHashMap<Origin, Tracked>,
 }
 
 impl Namespace {
     fn new(socket: Option<Socket>) -> Self {
-        Namespace { socket, misses: 0, quiet: None }
+        Namespace { socket, tracked: FxHashMap::default() }
     }
 
     /// The socket, unless a question is pointless.
-    fn worth(&mut self, now: Instant) -> Option<&Socket> {
-        if self.quiet.is_some_and(|at| now.duration_since(at) < FORGET) {
-            return None;
-        }
-        self.socket.as_ref()
+    fn worth(&self, origin: Origin, now: Instant) -> Option<&Socket> {
+        let quiet = self.tracked.get(&origin).and_then(|tracked| tracked.quiet);
+        self.socket.as_ref().filter(|_| quiet.is_none_or(|at| now.duration_since(at) >= FORGET))
     }
 
-    fn found(&mut self, found: bool, now: Instant) {
-        self.misses = if found { 0 } else { self.misses.saturating_add(1) };
-        self.quiet = (self.misses >= STRANGER).then_some(now);
+    fn found(&mut self, origin: Origin, found: bool, now: Instant) {
+        if self.tracked.len() >= 2 * MAX_NAMESPACES && !self.tracked.contains_key(&origin) {
+            self.tracked.clear();
+        }
+        let tracked = self.tracked.entry(origin).or_default();
+        tracked.misses = if found { 0 } else { tracked.misses.saturating_add(1) };
+        tracked.quiet = (tracked.misses >= STRANGER).then_some(now);
     }
 }
 
@@ -93,15 +130,16 @@ impl Namespace {
 pub struct Nat {
     proc: PathBuf,
     room: usize,
+    remember: Duration,
     own: Namespace,
     own_netns: u32,
     /// By inode.
     others: FxHashMap<u32, Namespace>,
     plain: FxHashMap<Pair, Instant>,
-    /// Connections that were asked for; `None`: not translated.
-    known: FxHashMap<(u32, bool, FiveTuple), Option<FiveTuple>>,
-    /// The order in which they came, the oldest first.
-    order: VecDeque<(u32, bool, FiveTuple)>,
+    /// Connections that were asked for.
+    known: FxHashMap<(u32, bool, FiveTuple), Ends>,
+    /// The same with the time of the question, the oldest first.
+    order: VecDeque<(Instant, (u32, bool, FiveTuple))>,
     second: Instant,
     questions: u32,
     stats: NatStats,
@@ -110,13 +148,13 @@ pub struct Nat {
 impl Nat {
     /// [`Nat::with_room`] for the spans of an agent.
     pub fn new(proc: &Path) -> Option<Self> {
-        Nat::with_room(proc, MAX_KNOWN)
+        Nat::with_room(proc, MAX_KNOWN, REMEMBER)
     }
 
-    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections. `None` if this user
-    /// may not ask, or if connection tracking is not loaded: asking would load it, and that may change (ask again
-    /// later).
-    pub fn with_room(proc: &Path, room: usize) -> Option<Self> {
+    /// Looks into `proc` (`/proc`) for the namespaces of processes; remembers `room` connections, each for a time.
+    /// `None` if this user may not ask, or if connection tracking is not loaded: asking would load it, and that may
+    /// change (ask again later).
+    pub fn with_room(proc: &Path, room: usize, remember: Duration) -> Option<Self> {
         if !proc.join("sys/net/netfilter/nf_conntrack_max").exists() {
             return None;
         }
@@ -131,6 +169,7 @@ impl Nat {
             own_netns: socket::netns(&proc.join("self")).unwrap_or(0),
             proc: proc.into(),
             room: room.max(1),
+            remember,
             own: Namespace::new(Some(own)),
             others: FxHashMap::default(),
             plain: FxHashMap::default(),
@@ -151,7 +190,7 @@ impl Nat {
             _ => return,
         };
         let seen = span.tuple;
-        let Some(real) = self.ends(seen, serves, span.netns, span.pid) else { return };
+        let Ends::Translated(real) = self.ends(seen, serves, span.netns, span.pid) else { return };
         span.tuple = real;
         let (address, port, old, peer) = if serves {
             ("client.address", "client.port", seen.client, real.client)
@@ -169,93 +208,116 @@ impl Nat {
         set("network.peer.port", ("network.peer.port".into(), i64::from(peer.port).into()));
     }
 
-    /// The true ends of a connection, given the ends that the process's socket has; `None` if they are the same, or not
-    /// known. `serves` says whether the socket is the server's.
-    pub fn ends(&mut self, seen: FiveTuple, serves: bool, netns: u32, pid: u32) -> Option<FiveTuple> {
+    /// The true ends of a connection, given the ends that the process's socket has. `serves` says whether the socket is
+    /// the server's.
+    pub fn ends(&mut self, seen: FiveTuple, serves: bool, netns: u32, pid: u32) -> Ends {
         let ip = seen.transport == Transport::Tcp || seen.transport == Transport::Udp;
         if !ip || seen.client.port == 0 || seen.server.port == 0 {
-            return None;
+            return Ends::Unknown;
         }
+        let now = Instant::now();
+        self.forget(now);
         let key = (netns, serves, seen);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        let now = Instant::now();
         let pair = (netns, seen.transport, seen.client.ip, seen.server.ip, seen.server.port);
         // Do not remember clients by address: one address may stand for itself and for the hosts that it masquerades.
         if !serves && self.plain.get(&pair).is_some_and(|at| now.duration_since(*at) < FORGET) {
-            return None;
+            return Ends::Plain;
         }
         if now.duration_since(self.second) >= Duration::from_secs(1) {
             (self.second, self.questions) = (now, 0);
         }
         if self.questions >= MAX_QUESTIONS {
             self.stats.dropped_busy += 1;
-            return None;
+            return Ends::Unknown;
         }
         let mut real = seen;
-        let mut asked = false;
+        let mut said = [Said::Nothing; 2];
         if netns != self.own_netns {
-            asked |= self.ask(Some((netns, pid)), &mut real, serves, now);
+            said[0] = self.ask((netns, serves), Some(pid), &mut real, now);
         }
-        asked |= self.ask(None, &mut real, serves, now);
-        let found = (real != seen).then_some(real);
-        if asked {
-            self.keep(key, found);
+        // What a host sends to itself under one address does not leave its namespace.
+        if netns == self.own_netns || real.client.ip != real.server.ip {
+            said[1] = self.ask((netns, serves), None, &mut real, now);
         }
-        if found.is_some() {
+        let ends = if real != seen {
             self.stats.translated += 1;
-        } else if !serves {
+            Ends::Translated(real)
+        } else if said.contains(&Said::Known) || !said.contains(&Said::Unknown) {
+            Ends::Plain
+        } else {
+            Ends::Unknown
+        };
+        if said != [Said::Nothing; 2] {
+            self.keep(key, ends, now);
+        }
+        if ends == Ends::Plain && !serves {
             if self.plain.len() >= self.room {
                 self.plain.clear();
             }
             self.plain.insert(pair, now);
         }
-        found
+        ends
     }
 
-    fn keep(&mut self, key: (u32, bool, FiveTuple), found: Option<FiveTuple>) {
-        if self.known.len() >= self.room {
-            if let Some(old) = self.order.pop_front() {
-                self.known.remove(&old);
+    /// Addresses of the agent's own namespace, which may stand for the hosts that it masquerades.
+    pub fn own_addresses(&self) -> Vec<IpAddr> {
+        local::addresses(&self.proc.join("self"))
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let old = |at: Instant| now.duration_since(at) >= self.remember;
+        while self.order.front().is_some_and(|(at, _)| old(*at) || self.order.len() > self.room) {
+            if let Some((_, key)) = self.order.pop_front() {
+                self.known.remove(&key);
             }
         }
-        self.known.insert(key, found);
-        self.order.push_back(key);
     }
 
-    /// Replaces the ends by those that a namespace knows; false if it was not asked.
-    fn ask(&mut self, place: Option<(u32, u32)>, ends: &mut FiveTuple, serves: bool, now: Instant) -> bool {
-        let namespace = match place {
+    fn keep(&mut self, key: (u32, bool, FiveTuple), ends: Ends, now: Instant) {
+        self.known.insert(key, ends);
+        self.order.push_back((now, key));
+    }
+
+    /// Replaces the ends by those that a namespace knows: that of `pid`, or else the agent's own.
+    fn ask(&mut self, origin: Origin, pid: Option<u32>, ends: &mut FiveTuple, now: Instant) -> Said {
+        let (netns, serves) = origin;
+        let namespace = match pid {
             None => &mut self.own,
-            Some((netns, pid)) => {
+            Some(pid) => {
                 if !self.others.contains_key(&netns) {
                     if self.others.len() >= MAX_NAMESPACES {
                         self.others.clear();
                     }
                     // A process that has ended leaves its namespace to be entered through another one's span.
-                    let Some(entered) = Socket::of(&self.proc.join(pid.to_string()), netns) else { return false };
+                    let Some(entered) = Socket::of(&self.proc.join(pid.to_string()), netns) else {
+                        return Said::Nothing;
+                    };
                     self.others.insert(netns, Namespace::new(entered.ok()));
                 }
-                let Some(namespace) = self.others.get_mut(&netns) else { return false };
+                let Some(namespace) = self.others.get_mut(&netns) else { return Said::Nothing };
                 namespace
             }
         };
-        let Some(socket) = namespace.worth(now) else { return false };
+        let Some(socket) = namespace.worth(origin, now) else { return Said::Nothing };
         self.questions += 1;
         self.stats.asked += 1;
         // A connection is found by the first packet of either direction, as it looks where the socket is.
         let (from, to) = if serves { (ends.server, ends.client) } else { (ends.client, ends.server) };
         match socket.ask(&Tuple::new(ends.transport, from, to)) {
             Ok(entry) => {
-                namespace.found(entry.is_some(), now);
-                if let Some(entry) = entry {
-                    (ends.client, ends.server) = (entry.original.source, entry.reply.source);
-                }
+                namespace.found(origin, entry.is_some(), now);
+                let Some(entry) = entry else { return Said::Unknown };
+                (ends.client, ends.server) = (entry.original.source, entry.reply.source);
+                Said::Known
             }
-            Err(_) => self.stats.failed += 1,
+            Err(_) => {
+                self.stats.failed += 1;
+                Said::Unknown
+            }
         }
-        true
     }
 
     /// Counts since the start.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`wire`] | a bundle as the kernel writes it |
 //! | [`table`] | the two tables of bundles, which take turns |
+//! | [`plain`] | remote ends whose connections are not translated (NAT) |
 //! | [`existing`], [`diag`] | sockets that are older than the tracing: their owners, and the kernel's list of them |
 //! | [`source`] | the programs, and how they are loaded |
 //! | this module | draining the bundles |
 
 mod diag;
 mod existing;
+mod plain;
 pub(super) mod source;
 mod table;
 pub(crate) use table::run;
@@ -20,6 +22,8 @@ use crate::ring::Ring;
 use crate::wire::contract::{Flow, WS_FLOW_BLOCK};
 use crate::Capture;
 use libbpf_rs::{Btf, MapHandle};
+use plain::Plain;
+pub use plain::PlainEnd;
 use rustc_hash::FxHashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
@@ -71,6 +75,7 @@ pub struct FlowSource {
     current: MapHandle,
     tables: [MapHandle; 2],
     spills: MapHandle,
+    plain: MapHandle,
     reasons: FxHashMap<u32, Box<str>>,
 }
 
@@ -82,6 +87,7 @@ impl FlowSource {
             current: MapHandle::try_from(&maps.flow_current)?,
             tables: [MapHandle::try_from(&maps.flow_bundles_b)?, MapHandle::try_from(&maps.flow_bundles_a)?],
             spills: MapHandle::try_from(&maps.flow_spills)?,
+            plain: MapHandle::try_from(&maps.flow_plain)?,
             reasons: wire::drop_reasons(&Btf::from_vmlinux()?),
         })
     }
@@ -93,7 +99,8 @@ impl FlowSource {
     pub fn open(self) -> libbpf_rs::Result<Flows> {
         let ring = Ring::open(&self.spills)?;
         let tables = Tables::new(self.current, self.tables)?;
-        Ok(Flows { sweep: self.sweep, tables, ring, spilled: Vec::new(), reasons: self.reasons })
+        let plain = Plain::new(self.plain);
+        Ok(Flows { sweep: self.sweep, tables, ring, spilled: Vec::new(), plain, reasons: self.reasons })
     }
 }
 
@@ -111,6 +118,7 @@ pub struct Flows {
     tables: Tables,
     ring: Ring,
     spilled: Vec<Flow>,
+    plain: Plain,
     reasons: FxHashMap<u32, Box<str>>,
 }
 
@@ -139,6 +147,25 @@ impl Flows {
         let spilled = std::mem::take(&mut self.spilled);
         spilled.iter().for_each(|flow| sink(wire::read(&flow.key, &flow.counts, reasons)));
         Ok(())
+    }
+
+    /// From now on, each connection is a bundle of its own, unless [`Flows::bundle`] says otherwise of its remote end:
+    /// the addresses of connections may be translated on this host.
+    ///
+    /// # Errors
+    /// The kernel has no memory for the table.
+    pub fn keep_apart(&mut self) -> std::io::Result<()> {
+        self.plain.begin()
+    }
+
+    /// Bundles further connections of this remote end, because they are not translated.
+    pub fn bundle(&mut self, end: &PlainEnd) {
+        self.plain.set(end, true);
+    }
+
+    /// Takes that back.
+    pub fn unbundle(&mut self, end: &PlainEnd) {
+        self.plain.set(end, false);
     }
 
     fn read_spilled(&mut self) {

@@ -32,6 +32,7 @@ fn key(k: &FlowKey) -> BundleKey {
         port: k.port,
         transport: if u32::from(k.transport) == WS_UDP { Transport::Udp } else { Transport::Tcp },
         role: role(k.role),
+        client_port: k.client_port,
     }
 }
 
@@ -65,12 +66,16 @@ pub(super) fn read(k: &FlowKey, c: &contract::FlowCounts, reasons: &FxHashMap<u3
         handshake: histogram(&c.handshake),
         srtt: histogram(&c.srtt),
     };
+    let key = key(k);
+    let change = i64::from(c.opened) + i64::from(c.adopted) - i64::from(c.closed) - i64::from(c.moved);
     Bundle {
-        key: key(k),
+        key,
         cgroup_id: c.cgroup_id,
-        client_port: c.client_port,
+        // A drop or a reset does not name the client's port.
+        client_port: if c.client_port == 0 { key.client_port } else { c.client_port },
         comm: c.comm,
-        active_change: i64::from(c.opened) + i64::from(c.adopted) - i64::from(c.closed) - i64::from(c.moved),
+        // The end of datagrams is not seen. So none of them counts as open.
+        active_change: if key.transport == Transport::Udp { 0 } else { change },
         counts,
     }
 }
@@ -92,7 +97,7 @@ pub(super) struct Known {
     pub(super) comm: [u8; 16],
 }
 
-fn octets(ip: IpAddr) -> [u8; 16] {
+pub(super) fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         // The unspecified address is all zeros in both families.
         ip if ip.is_unspecified() => [0; 16],
