@@ -17,7 +17,7 @@ use crate::uprobe::{FactMaps, Tables, Watcher};
 use crate::wire;
 use crate::Options;
 use crate::Verdict;
-use libbpf_rs::btf::types::{Struct, Typedef};
+use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
 use std::any::Any;
@@ -69,7 +69,9 @@ impl Capture {
         listen_to_libbpf();
         let btf = libbpf_rs::btf::Btf::from_vmlinux().map_err(|_| CaptureError::NoBtf)?;
         let has = |name: &str| {
-            btf.type_by_name::<Typedef<'_>>(name).is_some() || btf.type_by_name::<Struct<'_>>(name).is_some()
+            btf.type_by_name::<Typedef<'_>>(name).is_some()
+                || btf.type_by_name::<Struct<'_>>(name).is_some()
+                || btf.type_by_name::<Func<'_>>(name).is_some()
         };
         let rung = features::choose_rung(has, options.rung.as_deref()).map_err(CaptureError::Config)?;
         let mut wanted = features::wanted(rung, has);

@@ -70,7 +70,7 @@ pub fn choose_rung(has_type: impl Fn(&str) -> bool, forced: Option<&str>) -> Res
 
 /// Which programs to load on this kernel.
 pub fn wanted(rung: MessageRung, has_type: impl Fn(&str) -> bool) -> Vec<&'static Program> {
-    programs().filter(|p| p.rung.is_none_or(|r| r == rung) && has_type(&p.kernel_type())).collect()
+    programs().filter(|p| p.rung.is_none_or(|r| r == rung) && p.fits(&has_type)).collect()
 }
 
 /// The table of `wirespan check`. `refused` holds the programs that did not load, with the kernel's reason.
@@ -99,6 +99,7 @@ pub fn table(
                         format!("needs {} ({})", p.tracepoint, p.since)
                     }
                     _ if !has_type(&p.kernel_type()) => format!("needs tracepoint {} ({})", p.tracepoint, p.since),
+                    _ if !p.fits(&has_type) => format!("needs the kernel's function {} ({})", p.calls, p.since),
                     _ => "not asked for".to_string(),
                 },
             }
@@ -119,6 +120,19 @@ mod tests {
         assert!(choose_rung(|_| true, Some("kprobes")).is_err_and(|e| e.contains("kprobes")));
         let names: Vec<_> = wanted(MessageRung::SyscallTracepoints, old).iter().map(|p| p.name).collect();
         assert!(names.contains(&"sys_exit") && !names.contains(&"sock_send_length"), "{names:?}");
+    }
+
+    #[test]
+    fn a_program_whose_function_the_kernel_lacks_is_left_out_and_the_row_says_so() {
+        let old = |t: &str| t != "bpf_task_from_pid";
+        let rung = MessageRung::SocketTracepoints;
+        let names = |has: &dyn Fn(&str) -> bool| wanted(rung, has).iter().map(|p| p.name).collect::<Vec<_>>();
+        assert!(names(&|_| true).contains(&"wait_take"));
+        let names = names(&old);
+        assert!(!names.contains(&"wait_take") && names.contains(&"wait_switch"), "{names:?}");
+        let rows = table(rung, &names, &[], old);
+        let row = rows.iter().find(|f| f.remedy.contains("bpf_task_from_pid (Linux 6.10)")).expect("the row");
+        assert!(!row.active && row.rung == "none" && row.lost.contains("lock"));
     }
 
     #[test]

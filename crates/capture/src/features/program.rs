@@ -24,12 +24,14 @@ pub struct Program {
     pub required: bool,
     /// It serves every source, and is loaded whichever are wanted.
     pub always: bool,
+    /// A function of the kernel without which it does nothing; empty if there is none.
+    pub calls: &'static str,
 }
 
 impl Program {
     /// A program that is attached to functions of target processes.
     pub(crate) const fn uprobe(name: &'static str, feature: &'static str, lost: &'static str) -> Self {
-        Program { name, tracepoint: "", since: UPROBE_SINCE, rung: None, feature, lost, required: false, always: false }
+        Program { tracepoint: "", since: UPROBE_SINCE, ..Self::tracepoint(name, "", feature, lost) }
     }
 
     /// A program that hangs on the tracepoint of its own name.
@@ -39,7 +41,7 @@ impl Program {
         feature: &'static str,
         lost: &'static str,
     ) -> Self {
-        Program { name, tracepoint: name, since, rung: None, feature, lost, required: false, always: false }
+        Program { name, tracepoint: name, since, rung: None, feature, lost, required: false, always: false, calls: "" }
     }
 
     /// The same program on another hook.
@@ -60,6 +62,16 @@ impl Program {
     /// The same program, loaded whichever sources are wanted.
     pub(crate) const fn always(self) -> Self {
         Program { always: true, ..self }
+    }
+
+    /// The same program, which is of use only if the kernel has this function.
+    pub(crate) const fn calls(self, function: &'static str) -> Self {
+        Program { calls: function, ..self }
+    }
+
+    /// Whether the kernel has what the program hangs on, and the function that it calls.
+    pub(super) fn fits(&self, has_type: impl Fn(&str) -> bool) -> bool {
+        has_type(&self.kernel_type()) && (self.calls.is_empty() || has_type(self.calls))
     }
 
     /// Mechanism, as shown in the table.

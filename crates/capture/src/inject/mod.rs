@@ -24,17 +24,9 @@ pub(crate) const USES_SOCKET_MAP: &str = "inject_";
 const LOST: &str = "no trace context is put into requests";
 
 const fn program(name: &'static str, tracepoint: &'static str, since: &'static str) -> Program {
-    let rung = Some(MessageRung::SocketTracepoints);
-    Program {
-        name,
-        tracepoint,
-        since,
-        rung,
-        feature: "context in HTTP/1 requests",
-        lost: LOST,
-        required: false,
-        always: false,
-    }
+    Program::tracepoint(name, since, "context in HTTP/1 requests", LOST)
+        .at(tracepoint)
+        .on(MessageRung::SocketTracepoints)
 }
 
 /// The programs of `--propagate`.

@@ -73,5 +73,6 @@ const PROGRAMS: &[Program] = &[
         "waits: what holders of locks did",
         "of a lock it is known who released it, but not why that took long",
     )
-    .at("sched_switch"),
+    .at("sched_switch")
+    .calls("bpf_task_from_pid"),
 ];
