@@ -57,6 +57,37 @@ test("search, open a trace, open a span, reload the deep link", async () => {
   await page.close();
 });
 
+test("a slow request says where its time went, and what it waited for", async () => {
+  const { page, faults } = await openPage(browser.context, `${server.url}/?q=target%3D%2Fcharge`);
+  await rows(page).first().waitFor();
+  await rows(page).first().click();
+  await page.waitForURL("**/trace/*");
+  const charge = page.getByRole("treegrid").getByRole("row", { name: /payment POST \/charge/ });
+  await charge.click();
+  const bar = charge.locator("[data-part]");
+  assert.deepEqual(await bar.evaluateAll((parts) => parts.map((part) => part.dataset.part)), [
+    "on_cpu",
+    "run_queue",
+    "blocked",
+    "children",
+  ]);
+  const panel = page.getByRole("complementary");
+  await panel.getByText(/held by thread ledger-writer, which waited until the disk had/).waitFor();
+  const line = panel.getByRole("img", { name: "Waits in the time of the span" });
+  const places = await line.locator("[data-kind]").evaluateAll((marks) => marks.map((m) => m.getBoundingClientRect()));
+  assert.equal(places.length, 3);
+  assert.ok(places.every((place, n) => place.width >= 2 && (n === 0 || place.left >= places[n - 1].right)));
+  if (process.env.SHOTS) {
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await line.scrollIntoViewIfNeeded();
+      await page.screenshot({ path: `${process.env.SHOTS}/waits-${colorScheme}.png` });
+    }
+  }
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
 test("the keyboard alone", async () => {
   const { page, faults } = await openPage(browser.context, server.url);
   await rows(page).first().waitFor();

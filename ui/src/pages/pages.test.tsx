@@ -2,7 +2,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import type { ServiceMap, StatusView, TraceList } from "../api/types";
-import { item, shop, span, trace } from "../testing/data";
+import { item, shop, span, trace, wait } from "../testing/data";
 import { aNode, anEdge, noCalls, noTcp } from "../testing/map";
 import { show } from "../testing/render";
 
@@ -207,6 +207,28 @@ describe("trace", () => {
     expect(panel.textContent).toContain("For 9 ms it was ready and got no processor");
     const rows = screen.getAllByRole("row").filter((row) => row.id.startsWith("span-"));
     expect(rows.map((row) => row.querySelectorAll("[data-part]").length)).toEqual([2, 0]);
+  });
+
+  test("the panel tells the waits of a slow span in words, the longest first", async () => {
+    const lock = wait("worker-1", 1_000_000, 8_000_000, {
+      words: "waited for a lock held by thread keeper, which wrote to /srv/app.log for 7.00ms",
+      ready_ns: 500_000,
+    });
+    const short = Array.from({ length: 7 }, (_, n) =>
+      wait("worker-2", n * 1000, 500, { kind: "socket", in_call: true }),
+    );
+    const waits = { reason: "slow", waits: [...short, lock], left_out: 3 };
+    show("/trace/t?span=a", { "/api/v1/trace/t": trace([{ ...item(span("a")), waits }, item(span("b"))]) });
+    const panel = await screen.findByRole("complementary");
+    expect(panel.textContent).toContain("held by thread keeper, which wrote to /srv/app.log for 7.00ms");
+    expect(panel.textContent).toContain("lock, from 1 ms on, then 500 µs ready");
+    expect(panel.textContent).toContain("because the request was slow. 3 shorter waits are not kept.");
+    const line = within(panel).getByRole("img", { name: /Waits in the time/ });
+    expect(line.querySelectorAll("[data-kind]").length).toBe(8);
+    expect(line.textContent).toContain("worker-2");
+    expect(within(panel).getAllByRole("listitem").length).toBe(6);
+    fireEvent.click(within(panel).getByText("2 shorter waits"));
+    expect(within(panel).getAllByRole("listitem").length).toBe(8);
   });
 
   test("what a span got through a broker leads to who sent it", async () => {

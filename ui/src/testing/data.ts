@@ -1,5 +1,5 @@
 // Traces for tests, small enough to be written down.
-import type { SpanView, TraceSpan, TraceView } from "../api/types";
+import type { SpanView, SpanWait, TraceSpan, TraceView } from "../api/types";
 
 export function span(id: string, changes: Partial<SpanView> = {}): SpanView {
   return {
@@ -24,6 +24,24 @@ export function span(id: string, changes: Partial<SpanView> = {}): SpanView {
     tid: 8,
     tcp: { srtt_ns: 50_000, retransmits: 0, resets: 0, connect_ns: 0, queue_ns: 0, request_seq: 1234 },
     attributes: { "service.name": "web", "http.request.method": "GET" },
+    ...changes,
+  };
+}
+
+export function wait(
+  thread: string,
+  offset_ns: number,
+  duration_ns: number,
+  changes: Partial<SpanWait> = {},
+): SpanWait {
+  return {
+    kind: "lock",
+    thread,
+    offset_ns,
+    duration_ns,
+    ready_ns: 0,
+    in_call: false,
+    words: "waited for a lock",
     ...changes,
   };
 }

@@ -43,17 +43,15 @@ impl Waited {
                         (*longest, group.woken_by, group.held_by) = (w.duration_ns, w.woken_by, w.held_by);
                     }
                 }
-                None => all.push(Waited::one(w)),
+                None => {
+                    let longest = w.duration_ns;
+                    all.push((Waited::from(w), longest));
+                }
             }
         }
         let mut groups: Vec<Waited> = all.into_iter().map(|(group, _)| group).collect();
         groups.sort_by_key(|w| std::cmp::Reverse(w.duration_ns));
         Some(groups)
-    }
-
-    fn one(w: SpanWait) -> (Self, u64) {
-        let SpanWait { kind, duration_ns, syscall, resource, woken_by, held_by, in_call, .. } = w;
-        (Waited { kind, times: 1, duration_ns, syscall, resource, woken_by, held_by, in_call }, duration_ns)
     }
 
     /// What the thread did, and who kept it waiting: `waited for a lock held by thread b, which slept for 80.0ms`.
@@ -69,6 +67,13 @@ impl Waited {
             let _ = write!(text, " ({} times)", self.times);
         }
         text
+    }
+}
+
+impl From<SpanWait> for Waited {
+    fn from(w: SpanWait) -> Self {
+        let SpanWait { kind, duration_ns, syscall, resource, woken_by, held_by, in_call, .. } = w;
+        Waited { kind, times: 1, duration_ns, syscall, resource, woken_by, held_by, in_call }
     }
 }
 

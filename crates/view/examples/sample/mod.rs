@@ -12,6 +12,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use wirespan_model::test_support::SpanBuilder;
+use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind};
 use wirespan_model::{
     Endpoint, Evidence, ExchangeRange, FiveTuple, Resource, Span, SpanId, SpanKind, Status, TapSide, TcpHealth, Text,
     Transport, Value,
@@ -208,6 +209,9 @@ impl Shop {
             span.attrs.push(("user_agent.original".into(), Value::from("shop-load/1.0")));
             span.attrs.push(("http.route".into(), Value::from(route(&span.target))));
         }
+        if span.tap == TapSide::ServerProcess && span.target == "/charge" {
+            wait_for_the_ledger(&mut span);
+        }
         if span.status == Status::ServerError {
             span.error = "upstream card processor timed out".into();
         }
@@ -311,6 +315,46 @@ fn route(target: &str) -> &'static str {
         t if t.starts_with("/report") => "/report",
         _ => "/",
     }
+}
+
+/// A charge waits for a lock of the ledger, whose holder waits for the disk, and then for the network.
+fn wait_for_the_ledger(span: &mut Span) {
+    let parts = [("on_cpu", 6), ("run_queue", 2), ("blocked", 27), ("children", 5)];
+    for (part, share) in parts {
+        let ns = span.duration_ns() / 40 * share;
+        span.attrs.push((format!("wirespan.wait.{part}").into(), Value::Int(ns as i64)));
+    }
+    let holder = Holder {
+        who: "thread ledger-writer".into(),
+        kind: Some(WaitKind::Disk),
+        syscall: "fsync".into(),
+        resource: "/var/lib/payment/ledger.log".into(),
+        duration_ns: 21 * MS,
+    };
+    let wait = |kind, from: u64, duration_ns, ready_ns| SpanWait {
+        kind,
+        start_ns: span.start_ns + from,
+        duration_ns,
+        ready_ns,
+        thread: "http-exec-3".into(),
+        ..SpanWait::default()
+    };
+    let lock = SpanWait {
+        syscall: "futex".into(),
+        woken_by: "thread ledger-writer".into(),
+        held_by: vec![holder],
+        ..wait(WaitKind::Lock, 2 * MS, 24 * MS, 600 * US)
+    };
+    let socket = SpanWait {
+        syscall: "recvfrom".into(),
+        resource: "10.7.0.90:443".into(),
+        woken_by: "network".into(),
+        in_call: true,
+        ..wait(WaitKind::Socket, 28 * MS, 5 * MS, 0)
+    };
+    let waits = SpanWaits { waits: vec![lock, socket, wait(WaitKind::RunQueue, 34 * MS, 2 * MS, 2 * MS)], left_out: 4 };
+    span.attrs.push(("wirespan.wait.reason".into(), Value::from("slow")));
+    span.attrs.push(waits.attribute());
 }
 
 /// A store for the spans.

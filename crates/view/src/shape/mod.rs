@@ -7,6 +7,7 @@ mod attributes;
 mod span;
 mod status;
 mod trace;
+mod waits;
 
 pub use attributes::attributes;
 pub use span::SpanView;
@@ -15,3 +16,4 @@ pub(crate) use status::StatusView;
 pub use status::{AgentStatus, Counter, Memory, Stage};
 pub use trace::TraceView;
 pub(crate) use trace::{summarise, TraceList};
+pub(crate) use waits::SpanWaitsView;

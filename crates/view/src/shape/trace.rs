@@ -1,6 +1,6 @@
 //! A trace, and a trace in one line, as JSON.
 
-use super::{LinkView, SpanLinkView, SpanView};
+use super::{LinkView, SpanLinkView, SpanView, SpanWaitsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -43,6 +43,9 @@ pub struct TraceSpanView {
     /// First byte of the response since the start of the trace, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_offset_ns: Option<u64>,
+    /// What its threads waited for; absent if that was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<SpanWaitsView>,
     /// The span.
     pub span: SpanView,
 }
@@ -143,6 +146,7 @@ impl From<&Trace> for TraceView {
                     links: s.links.iter().map(SpanLinkView::from).collect(),
                     offset_ns: s.span.start_ns - start,
                     response_offset_ns: (s.span.response_ns != 0).then(|| s.span.response_ns.saturating_sub(start)),
+                    waits: SpanWaitsView::of(&s.span),
                     span: SpanView::from(s.span.as_ref()),
                 })
                 .collect(),

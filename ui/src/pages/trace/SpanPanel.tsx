@@ -14,6 +14,7 @@ import { Evidence } from "./Evidence";
 import { Messages } from "./Messages";
 import { PartsList } from "./Parts";
 import css from "./SpanPanel.module.css";
+import { Waits } from "./Waits";
 
 interface Props {
   item: TraceSpan;
@@ -72,6 +73,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       {where.length > 0 && (
         <Section title="Where the time went">
           <PartsList list={where} />
+        </Section>
+      )}
+
+      {item.waits && (
+        <Section title="What it waited for">
+          <Waits of={item.waits} durationNs={span.duration_ns} />
         </Section>
       )}
 
