@@ -24,6 +24,9 @@ pub const WAIT_REASON: &str = "wirespan.wait.reason";
 /// Attribute of a request: the thread that began to send its answer, if another one has read the request.
 pub const ANSWER_THREAD: &str = "wirespan.answer.thread";
 
+/// The same of the coroutine.
+pub const ANSWER_COROUTINE: &str = "wirespan.answer.coroutine";
+
 /// A value of an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {

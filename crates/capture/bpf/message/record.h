@@ -101,7 +101,7 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 		r->data.actor.tid = task->pid;
 		__builtin_memcpy(r->data.actor.comm, task->comm, WS_COMM_LEN);
 	}
-	r->data.actor.coroutine = t->actor;
+	r->data.actor.coroutine = runtime_actor(task, t);
 	read_clocks(task, &r->data.clocks, r->data.exit_ns);
 	return 0;
 }

@@ -62,6 +62,17 @@ static __always_inline struct attribution *acting(struct task_struct *task, stru
 }
 
 /*
+ * After acting(): the actor that makes the current call, for records. It is told also if it stands for its thread,
+ * because its cause is not known. 0: the thread.
+ */
+static __always_inline __u64 runtime_actor(struct task_struct *task, const struct task_state *t)
+{
+	if (!t->actor && t->runs && has_runtime(t, WS_ASYNCIO_TASK))
+		return asyncio_superior(task->tgid, t->runs);
+	return t->actor ? t->actor : t->runs;
+}
+
+/*
  * Called before acting(), where more stack is free. Finds the task that the thread runs. `bits` and the result are of
  * enum message_bits. `s` is not used if a connection is opened.
  */

@@ -12,7 +12,7 @@ use crate::stream::Mark;
 use cause::{set_carried_context, set_context_beside};
 use identity::messaging_kind;
 use std::borrow::Cow;
-use wirespan_model::attr::ANSWER_THREAD;
+use wirespan_model::attr::{ANSWER_COROUTINE, ANSWER_THREAD};
 use wirespan_model::broker::may_ask_for_messages;
 use wirespan_model::event::exchange_socket;
 use wirespan_model::{
@@ -141,8 +141,14 @@ pub(crate) fn answer(pending: &mut Pending, m: &Message<'_>, mark: &Mark, start:
     if span.request_id.is_none() {
         span.request_id = m.carried.request_id.map(Into::into);
     }
-    if span.tap == TapSide::ServerProcess && mark.actor.tid != span.tid {
-        span.attrs.push((Cow::Borrowed(ANSWER_THREAD), Value::Int(mark.actor.tid.into())));
+    if span.tap == TapSide::ServerProcess {
+        let (read, answers) = ((span.tid, span.coroutine), (mark.actor.tid, mark.actor.coroutine));
+        if answers.0 != read.0 {
+            span.attrs.push((Cow::Borrowed(ANSWER_THREAD), Value::Int(answers.0.into())));
+        }
+        if answers.1 != read.1 {
+            span.attrs.push((Cow::Borrowed(ANSWER_COROUTINE), Value::Int(answers.1 as i64)));
+        }
     }
     pending.response = Some(Response { start, end });
     touch_by_response(pending, mark.exchange);

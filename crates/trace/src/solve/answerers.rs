@@ -1,16 +1,17 @@
-//! Which thread answers which request. A thread that waits for each of its calls works on one request at a time, and
-//! then answers it. So its calls are for the request that it answers next, if that was open all the while.
+//! Which thread or coroutine answers which request. A coroutine, and a thread that waits for each of its calls, works
+//! on one request at a time, and then answers it. So its calls are for the request that it answers next, if that was
+//! open all the while.
 //!
 //! An event loop sends one call, or an answer, while it waits for another call, which tells it apart. Where coroutines
 //! are seen, a thread says nothing.
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use wirespan_model::attr::ANSWER_THREAD;
+use wirespan_model::attr::{ANSWER_COROUTINE, ANSWER_THREAD};
 use wirespan_model::{ExchangeRange, Span, SpanId, Value};
 
-/// Most threads, and most answers of each, that are remembered.
-const MAX_THREADS: usize = 4_096;
+/// Most threads and coroutines, and most answers of each, that are remembered.
+const MAX_ACTORS: usize = 4_096;
 const MAX_ANSWERS: usize = 256;
 /// Calls from which on it can be said that a thread, or a whole process, waits for each call; and during one in so many
 /// its thread may do something else.
@@ -52,7 +53,8 @@ pub(super) struct Answered {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+struct Acts {
+    /// Of a thread.
     waits: Waits,
     /// The last call.
     start_ns: u64,
@@ -61,28 +63,49 @@ struct Thread {
     answers: VecDeque<Answered>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Actor {
+    Thread(u32),
+    /// It may go on on another thread.
+    Coroutine(u64),
+}
+
+impl Actor {
+    fn of(tid: u32, coroutine: u64) -> Self {
+        if coroutine == 0 {
+            Self::Thread(tid)
+        } else {
+            Self::Coroutine(coroutine)
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Answerers {
-    threads: FxHashMap<u32, Thread>,
+    actors: FxHashMap<Actor, Acts>,
     all: Waits,
     has_coroutines: bool,
 }
 
 impl Answerers {
-    fn thread(&mut self, tid: u32) -> &mut Thread {
-        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
-            self.threads.clear();
+    fn acts(&mut self, actor: Actor) -> &mut Acts {
+        if self.actors.len() >= MAX_ACTORS && !self.actors.contains_key(&actor) {
+            self.actors.clear();
         }
-        self.threads.entry(tid).or_default()
+        self.actors.entry(actor).or_default()
     }
 
     /// Adds a request that was answered.
     pub(super) fn add_answer(&mut self, span: &Span) {
         let Some(exchange) = span.exchange else { return };
-        let tid = span.attrs.iter().find_map(|(key, value)| match value {
-            Value::Int(tid) if key == ANSWER_THREAD => u32::try_from(*tid).ok(),
-            _ => None,
-        });
+        let number = |wanted: &str| {
+            span.attrs.iter().find_map(|(key, value)| match value {
+                Value::Int(number) if key == wanted => Some(*number),
+                _ => None,
+            })
+        };
+        let coroutine = number(ANSWER_COROUTINE).map_or(span.coroutine, |id| id as u64);
+        let actor = Actor::of(number(ANSWER_THREAD).map_or(span.tid, |tid| tid as u32), coroutine);
         let answered = Answered {
             span: span.id,
             exchange,
@@ -90,19 +113,22 @@ impl Answerers {
             start_ns: span.start_ns,
             end_ns: span.end_ns,
         };
-        let answers = &mut self.thread(tid.unwrap_or(span.tid)).answers;
+        let answers = &mut self.acts(actor).answers;
         if answers.len() >= MAX_ANSWERS {
             answers.pop_front();
         }
         let at = answers.partition_point(|a| a.end_ns <= answered.end_ns);
         answers.insert(at, answered);
-        self.has_coroutines |= span.coroutine != 0;
+        self.has_coroutines |= coroutine != 0;
     }
 
     /// Adds a call. Calls come in the order of their ends.
     pub(super) fn add_call(&mut self, span: &Span) {
-        self.has_coroutines |= span.coroutine != 0;
-        let thread = self.thread(span.tid);
+        if span.coroutine != 0 {
+            self.has_coroutines = true;
+            return;
+        }
+        let thread = self.acts(Actor::Thread(span.tid));
         // Several calls of one connection may leave in one write.
         let are_one_write = span.socket == thread.socket && span.start_ns == thread.start_ns;
         let answers_meanwhile = thread.next(span.start_ns + 1).is_some_and(|a| a.end_ns < span.end_ns);
@@ -113,17 +139,29 @@ impl Answerers {
         self.all.add(is_broken);
     }
 
-    /// The request that made a call, if its thread tells that.
+    /// The request that made a call, if its coroutine or its thread tells that.
     pub(super) fn maker(&self, call: &Span) -> Option<Answered> {
-        let thread = self.threads.get(&call.tid).filter(|_| !self.has_coroutines)?;
-        let waits = thread.waits.are_sure() || (thread.waits.broken == 0 && self.all.are_sure());
-        let answered = thread.next(call.end_ns).filter(|a| waits && a.start_ns <= call.start_ns)?;
-        // Another one with the same end left in the same write: it may be of another thread.
-        (thread.ends_at(answered.end_ns) == 1).then_some(*answered)
+        let actor = Actor::of(call.tid, call.coroutine);
+        let acts = self.actors.get(&actor)?;
+        if let Actor::Thread(_) = actor {
+            let waits = acts.waits.are_sure() || (acts.waits.broken == 0 && self.all.are_sure());
+            if self.has_coroutines || !waits {
+                return None;
+            }
+        }
+        let was_open = |a: &&Answered| a.start_ns <= call.start_ns;
+        let answered = acts.next(call.end_ns).filter(was_open)?;
+        // Another one with the same end left in the same write: it may be of another actor. A coroutine has one request
+        // at a time, so one of two answers was given by another.
+        let is_clear = match actor {
+            Actor::Thread(_) => true,
+            Actor::Coroutine(_) => acts.next(answered.end_ns + 1).filter(was_open).is_none(),
+        };
+        (is_clear && acts.ends_at(answered.end_ns) == 1).then_some(*answered)
     }
 }
 
-impl Thread {
+impl Acts {
     /// The first answer that has ended by no earlier time than this.
     fn next(&self, at_ns: u64) -> Option<&Answered> {
         self.answers.get(self.answers.partition_point(|a| a.end_ns < at_ns))
@@ -190,6 +228,22 @@ mod tests {
             answerers.add_answer(&request(100 + n, 1_000 * n, 1_000 * n + 50, 7));
         }
         assert_eq!(made_by(&answerers, &call(7, 3_010, 3_040)), None);
+    }
+
+    #[test]
+    fn a_coroutine_makes_its_calls_for_what_it_answers_next() {
+        let mut answerers = Answerers::default();
+        for n in 0..20 {
+            let answer = |coroutine: u64| {
+                let mut span = request(2 * n + coroutine, 1_000 * n, 1_000 * n + 40 + coroutine, 7);
+                span.attrs.push((ANSWER_COROUTINE.into(), Value::Int(coroutine as i64)));
+                span
+            };
+            (0..2).for_each(|coroutine| answerers.add_answer(&answer(coroutine + 1)));
+        }
+        let of = |coroutine| Span { coroutine, ..call(7, 3_010, 3_030) };
+        assert_eq!((made_by(&answerers, &of(1)), made_by(&answerers, &of(2))), (Some(7), Some(8)));
+        assert_eq!(made_by(&answerers, &of(3)), None);
     }
 
     #[test]

@@ -105,10 +105,10 @@ static __always_inline struct attribution *asyncio_found(struct actor_key *key)
 }
 
 /*
- * The task that waits for this future, if it is the first to do so. The future's callback is a method of that task, or
- * its wrapper.
+ * Whether a task waits for this future, as the first to do so (`key`). The future's callback is a method of that task,
+ * or its wrapper.
  */
-static __always_inline struct attribution *asyncio_waiter(struct actor_key *key, __u64 running, __u64 future)
+static __always_inline bool asyncio_waits(struct actor_key *key, __u64 running, __u64 future)
 {
 	__u64 callback = user_word(future + PY_FUTURE_CALLBACK), type = user_word(running + PY_TYPE);
 
@@ -116,9 +116,13 @@ static __always_inline struct attribution *asyncio_waiter(struct actor_key *key,
 	key->id = user_word(callback + PY_METHOD_SELF);
 	if (!type || user_word(key->id + PY_TYPE) != type)
 		key->id = user_word(callback + PY_HEADER);
-	if (!type || user_word(key->id + PY_TYPE) != type)
-		return NULL;
-	return asyncio_found(key);
+	return type && user_word(key->id + PY_TYPE) == type;
+}
+
+/* The task that waits for this future. */
+static __always_inline struct attribution *asyncio_waiter(struct actor_key *key, __u64 running, __u64 future)
+{
+	return asyncio_waits(key, running, future) ? asyncio_found(key) : NULL;
 }
 
 /*
@@ -175,17 +179,25 @@ static __always_inline void asyncio_settled(struct task_state *t, const struct a
 }
 
 /*
- * The task that awaits this one, directly or by wait_for() until Python 3.11: functools.partial(release, future of the
- * other).
+ * Whether a task awaits this one (`key`), directly or by wait_for() until Python 3.11: functools.partial(release,
+ * future of the other).
  */
-static __always_inline struct attribution *asyncio_superior(struct actor_key *key, __u64 task)
+static __always_inline bool asyncio_has_superior(struct actor_key *key, __u64 task)
 {
-	struct attribution *c = asyncio_waiter(key, task, task);
+	return asyncio_waits(key, task, task) ||
+	       asyncio_waits(key, task,
+			     user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_ARGS) + PY_TUPLE));
+}
 
-	return c ? c
-		 : asyncio_waiter(
-			   key, task,
-			   user_word(user_word(user_word(task + PY_FUTURE_CALLBACK) + PY_PARTIAL_ARGS) + PY_TUPLE));
+/*
+ * The task that awaits this one, or else this one: a task that wait_for() makes is a part of the task that called it.
+ * A function of its own, because its callers have little stack.
+ */
+__noinline __u64 asyncio_superior(__u32 pid, __u64 task)
+{
+	struct actor_key key = { .pid = pid };
+
+	return asyncio_has_superior(&key, task) ? key.id : task;
 }
 
 static __always_inline void asyncio_woken(const struct actor_key *task, struct attribution *c,
@@ -218,7 +230,7 @@ static __always_inline void asyncio_woken(const struct actor_key *task, struct a
 	if (by == CARRIED_BY_ANSWER)
 		c->place = cause ? ASYNCIO_READER : worker ? ASYNCIO_WORKER : 0;
 	/* The task was made only to read the request: the task that awaits it acts for that, too. */
-	other = by == CARRIED_BY_REQUEST ? asyncio_superior(&key, task->id) : NULL;
+	other = by == CARRIED_BY_REQUEST && asyncio_has_superior(&key, task->id) ? asyncio_found(&key) : NULL;
 	if (other && other != c && (!other->cause || is_over(other)))
 		actor_pass_cause(other, cause, WS_EV_COROUTINE, PASS_OWN);
 }
