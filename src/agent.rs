@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
 use crate::pipeline::{self, Batch, Pipeline};
-use crate::slow::Slow;
+use crate::slow::{Rule, Scoped, Slow};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender, TrySendError};
 use std::path::PathBuf;
@@ -26,11 +26,14 @@ use wirespan_capture::{Capture, Options, Targets};
 use wirespan_enrich::Enricher;
 use wirespan_join::{JoinConfig, Windows};
 use wirespan_ship::{Sink, SinkError};
+use wirespan_view::{parse_duration, WhyOrder, WhySource};
 
 /// Orders that may wait for the capture thread.
 const ORDERS: usize = 16;
 /// Longest time for which an SDK waits until its spans are stored.
 const LONGEST_ANSWER: Duration = Duration::from_secs(6);
+/// Longest time for which waits are recorded because a user has asked.
+const LONGEST_WHY_NS: u64 = 3_600_000_000_000;
 
 /// A running agent.
 pub(crate) struct Agent {
@@ -49,7 +52,7 @@ pub(crate) fn start(
     options: Options,
     join: JoinConfig,
     rhythm: Rhythm,
-    slow: Option<Slow>,
+    slow: Slow,
     targets: Targets,
     pipeline: Pipeline,
     counters: Arc<Counters>,
@@ -99,6 +102,24 @@ impl Agent {
         let (answer, answered) = bounded(1);
         self.orders.send(Order::AddPid(pid, program, answer)).map_err(|_| anyhow!("the agent has stopped"))?;
         answered.recv().map_err(|_| anyhow!("the agent has stopped"))?
+    }
+
+    /// Begins to record what slow requests wait for, whenever a user asks for it.
+    pub(crate) fn why(&self) -> Arc<WhySource> {
+        let orders = self.orders.clone();
+        Arc::new(move |asked: &WhyOrder| {
+            let rule = Rule::read(&asked.threshold).map_err(|why| ("threshold", why.to_string()))?;
+            let time = parse_duration(&asked.time).map_err(|why| ("for", why))?;
+            if time == 0 || time > LONGEST_WHY_NS {
+                return Err(("for", format!("`{}` is not a time between 1ns and 1h", asked.time)));
+            }
+            let until_ns = now_ns() + time;
+            let (answer, answered) = bounded(1);
+            let order = Order::TraceWhy(Scoped::of(&asked.service, &asked.endpoint, rule), until_ns, answer);
+            let sent = orders.try_send(order).map_err(|_| anyhow!("the agent is busy, or has stopped"));
+            let done = sent.and_then(|()| answered.recv_timeout(LONGEST_ANSWER).unwrap_or_else(|e| Err(anyhow!(e))));
+            done.map(|()| until_ns).map_err(|why| ("", format!("{why:#}")))
+        })
     }
 
     /// Takes spans of SDKs into the pipeline. Must be dropped before [`Agent::stop`], which waits for the last of them.

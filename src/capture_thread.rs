@@ -6,7 +6,7 @@
 use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::pipeline::{Batch, REPORT_EVERY};
-use crate::slow::Slow;
+use crate::slow::{Scoped, Slow};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use std::path::{Path, PathBuf};
@@ -45,11 +45,16 @@ const OVERLOAD: u32 = 1000;
 /// 200 ms at the earliest.
 const SETTLE: Duration = Duration::from_millis(600);
 
+/// The last slow request of a time in which waits are recorded is a span so much later at most.
+const SETTLE_WAITS: Duration = Duration::from_secs(1);
+
 /// An order to the running thread.
 pub(crate) enum Order {
     /// Trace this process and its descendants, too. The file is the program that the process is about to become. The
     /// thread answers when it traces.
     AddPid(u32, Option<PathBuf>, Sender<Result<()>>),
+    /// Record what slow requests wait for, by this rule until this time (Unix ns). The thread answers when it does.
+    TraceWhy(Scoped, u64, Sender<Result<()>>),
 }
 
 /// Names processes with the enricher.
@@ -73,8 +78,8 @@ pub(crate) struct CaptureThread {
     batch: Vec<Arc<Span>>,
     clocks: Vec<ClockMark>,
     waits: Vec<ThreadWaits>,
-    /// Which requests are slow, if that is asked for.
-    slow: Option<Slow>,
+    /// Which requests are slow.
+    slow: Slow,
     dropped: u64,
 }
 
@@ -82,7 +87,7 @@ impl CaptureThread {
     pub(crate) fn new(
         capture: Capture,
         mut config: JoinConfig,
-        slow: Option<Slow>,
+        slow: Slow,
         enricher: Arc<Enricher>,
         counters: Arc<Counters>,
     ) -> Self {
@@ -115,9 +120,7 @@ impl CaptureThread {
         let mut pause = POLL_YOUNG;
         let mut behind = 0u32;
         while !stop.load(Ordering::Relaxed) {
-            for Order::AddPid(pid, program, answer) in orders.try_iter() {
-                let _ = answer.send(self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)));
-            }
+            orders.try_iter().for_each(|order| self.obey(order));
             let more = self.capture.drain_some(&mut events);
             let idle = events.is_empty();
             if self.take(&mut events, out) {
@@ -156,6 +159,30 @@ impl CaptureThread {
         Ok(())
     }
 
+    fn obey(&mut self, order: Order) {
+        let (done, answer) = match order {
+            Order::AddPid(pid, program, answer) => {
+                (self.capture.add_starting(pid, program.as_deref()).map_err(|e| anyhow!(e)), answer)
+            }
+            Order::TraceWhy(rule, until_ns, answer) => {
+                let done = match self.slow.ask(rule, until_ns) {
+                    true => {
+                        self.record_waits();
+                        Ok(())
+                    }
+                    false => Err(anyhow!("too many services are traced at once: wait until one of them ends")),
+                };
+                (done, answer)
+            }
+        };
+        let _ = answer.send(done);
+    }
+
+    fn record_waits(&mut self) {
+        self.capture.record_waits(self.slow.options());
+        self.capture.set_slow(&self.slow.changes());
+    }
+
     fn finish(mut self, events: &mut Vec<Event>, out: &Sender<Batch>) {
         self.capture.detach();
         while self.capture.drain_some(events) {
@@ -186,7 +213,7 @@ impl CaptureThread {
             let CaptureThread { joiner, batch, nat, slow, waits, enricher, .. } = self;
             match event {
                 Event::Waits(of_thread) => {
-                    slow.iter_mut().for_each(|slow| slow.waits(&of_thread));
+                    slow.waits(&of_thread);
                     waits.push(named(*of_thread, enricher));
                 }
                 event => joiner.event(event, &mut |span| keep(batch, nat, slow, span)),
@@ -209,8 +236,9 @@ impl CaptureThread {
 
     fn refresh(&mut self) {
         self.capture.refresh();
-        if let Some(slow) = &mut self.slow {
-            self.capture.set_slow(&slow.changes());
+        match self.slow.end_due(now_ns().saturating_sub(SETTLE_WAITS.as_nanos() as u64)) {
+            true => self.record_waits(),
+            false => self.capture.set_slow(&self.slow.changes()),
         }
         // The kernel may load connection tracking later, with the first container.
         self.nat = self.nat.take().or_else(|| Nat::new(Path::new("/proc")));
@@ -266,10 +294,8 @@ fn named(mut waits: ThreadWaits, enricher: &Enricher) -> ThreadWaits {
 }
 
 /// Keeps a finished span, with its true ends, and the reason if its waits are wanted.
-fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, slow: &mut Option<Slow>, mut span: Span) {
-    if let Some(slow) = slow {
-        slow.judge(&mut span);
-    }
+fn keep(batch: &mut Vec<Arc<Span>>, nat: &mut Option<Nat>, slow: &mut Slow, mut span: Span) {
+    slow.judge(&mut span);
     if let Some(nat) = nat {
         nat.apply(&mut span);
     }

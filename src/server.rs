@@ -47,7 +47,7 @@ impl Server {
             .with_context(|| format!("listening for agents on {listen}"))?;
         let otlp = Otlp::start(&config.serve, &slots, sink(&pipeline));
         let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
-        let view = View::serve(&config.serve, store, Arc::clone(&counters), about)?;
+        let view = View::serve(&config.serve, store, Arc::clone(&counters), about, None)?;
         Ok(Server { pipeline, counters, agents, otlp, view })
     }
 

@@ -2,13 +2,12 @@
 
 use crate::agent::{self, Agent};
 use crate::claims::{self, Claim};
-use crate::config::{capture_options, export_config, flow_rhythm, join_config, slow_rule, Config, OutputArgs, UiArgs};
+use crate::config::{capture_options, export_config, flow_rhythm, join_config, slow, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_store, Causes, Pipeline};
-use crate::slow::Slow;
 use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
 use anyhow::{bail, Result};
@@ -18,6 +17,7 @@ use std::time::Duration;
 use wirespan_capture::{privilege, Targets};
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
+use wirespan_view::WhySource;
 
 /// How long captured spans wait for a store that is behind. Nobody else has them, so waiting is better than losing
 /// them.
@@ -69,8 +69,7 @@ impl Session {
         let mut pipeline = Pipeline::open(Causes::InferredHere, outputs, config, kept, link, counted)?;
         pipeline.write_map_to(map_file)?;
         let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
-        let slow = slow_rule(config)?.map(Slow::new);
-        let agent = agent::start(capture, join, rhythm, slow, targets, pipeline, Arc::clone(&counters))?;
+        let agent = agent::start(capture, join, rhythm, slow(config)?, targets, pipeline, Arc::clone(&counters))?;
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));
@@ -78,7 +77,8 @@ impl Session {
         let view = match (ui, &store) {
             (Some(ui), Some(store)) => {
                 let (store, counters) = (Arc::clone(store), Arc::clone(&counters));
-                without_privileges(|| serve(ui, config, store, counters, about))?
+                let why = agent.why();
+                without_privileges(|| serve(ui, config, store, counters, about, why))?
             }
             _ => None,
         };
@@ -164,13 +164,14 @@ fn serve(
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
     about: About,
+    why: Arc<WhySource>,
 ) -> Result<Option<View>> {
     if ui.no_ui {
         return Ok(None);
     }
     let mut serve = config.serve.clone();
     ui.apply(&mut serve);
-    match View::serve(&serve, store, counters, about) {
+    match View::serve(&serve, store, counters, about, Some(why)) {
         Ok(view) => Ok(Some(view)),
         // The default port may be another wirespan's: tracing matters more than the UI.
         Err(error) if ui.ui.is_none() => {

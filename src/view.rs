@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use wirespan_ship::http::{Connections, Limits};
 use wirespan_store::Store;
-use wirespan_view::{AgentStatus, Hosts, ViewState};
+use wirespan_view::{AgentStatus, Hosts, ViewState, WhySource};
 
 /// How long the end waits for requests that are being answered.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -42,7 +42,13 @@ pub(crate) struct About {
 
 impl View {
     /// Serves the view of this store at `addr`. A port that is taken is an error that says so.
-    pub(crate) fn serve(config: &Serve, store: Arc<dyn Store>, counters: Arc<Counters>, about: About) -> Result<View> {
+    pub(crate) fn serve(
+        config: &Serve,
+        store: Arc<dyn Store>,
+        counters: Arc<Counters>,
+        about: About,
+        why: Option<Arc<WhySource>>,
+    ) -> Result<View> {
         let (addr, slots) = (config.ui, Slots::of_this_process());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -76,6 +82,7 @@ impl View {
             .with_metrics(Arc::new(move || metrics.prometheus()))
             .with_hosts(Hosts::named(config.hosts.iter().cloned()))
             .with_token(&token)
+            .with_why(why)
             .for_listener(addr);
         let (stop, stopped) = oneshot::channel::<()>();
         let connections = Connections::new(Limits::new(slots.ui));

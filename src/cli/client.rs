@@ -31,6 +31,15 @@ pub(super) fn encode(text: &str) -> String {
 impl ClientArgs {
     /// GET, JSON.
     pub(crate) fn get(&self, config: &Config, path: &str) -> Result<Value> {
+        self.ask(config, path, None)
+    }
+
+    /// POST, JSON.
+    pub(crate) fn post(&self, config: &Config, path: &str, body: &Value) -> Result<Value> {
+        self.ask(config, path, Some(body))
+    }
+
+    fn ask(&self, config: &Config, path: &str, body: Option<&Value>) -> Result<Value> {
         let server = self.server.clone().unwrap_or_else(|| config.serve.ui.to_string());
         let base = if server.contains("://") { server.clone() } else { format!("http://{server}") };
         let agent: ureq::Agent = ureq::Agent::config_builder()
@@ -38,11 +47,18 @@ impl ClientArgs {
             .timeout_global(Some(Duration::from_secs(60)))
             .build()
             .into();
-        let mut request = agent.get(format!("{}{path}", base.trim_end_matches('/')));
-        if let Some(token) = self.ui_token.as_deref().or(Some(&config.serve.ui_token)).filter(|t| !t.is_empty()) {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let mut response = request.call().with_context(|| {
+        let url = format!("{}{path}", base.trim_end_matches('/'));
+        let token = self.ui_token.as_deref().or(Some(&config.serve.ui_token)).filter(|t| !t.is_empty());
+        let token = token.map(|token| ("authorization", format!("Bearer {token}")));
+        let answer = match body {
+            None => token.into_iter().fold(agent.get(url), |r, (name, value)| r.header(name, value)).call(),
+            Some(body) => {
+                let request = agent.post(url).header("content-type", "application/json");
+                let request = token.into_iter().fold(request, |r, (name, value)| r.header(name, value));
+                request.send(body.to_string())
+            }
+        };
+        let mut response = answer.with_context(|| {
             format!(
                 "no wirespan answers on {server}: is `wirespan up` or `wirespan server` running? Give its address \
                 with --server"

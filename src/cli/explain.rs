@@ -37,18 +37,19 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) fn explain(args: ExplainArgs, config: &Config) -> Result<ExitCode> {
     match &args.what[..] {
-        [id] if !id.contains(['=', '<', '>']) => explain_span(&args, id, config)?,
+        [id] if !id.contains(['=', '<', '>']) => explain_span(&args.client, args.format, id, config)?,
         conditions => compare(&args, &conditions.join(" "), config)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain_span(args: &ExplainArgs, id: &str, config: &Config) -> Result<()> {
-    let answer = args.client.get(config, &format!("/api/v1/trace/{}/model", encode(id)))?;
+/// Says of one span where its time went.
+pub(super) fn explain_span(client: &ClientArgs, format: Format, id: &str, config: &Config) -> Result<()> {
+    let answer = client.get(config, &format!("/api/v1/trace/{}/model", encode(id)))?;
     let trace: Trace = serde_json::from_value(answer).context("the server is of another version")?;
     let span = chosen(&trace, id)?;
-    let story = Story::of(&trace, span.id, usual(&args.client, config, span)?).context("the trace has no such span")?;
-    match args.format {
+    let story = Story::of(&trace, span.id, usual(client, config, span)?).context("the trace has no such span")?;
+    match format {
         Format::Json => println!("{}", plain::json(&serde_json::to_string_pretty(&story)?)),
         Format::Text => print!("{}", story.text()),
     }

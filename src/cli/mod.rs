@@ -16,6 +16,7 @@ mod server;
 mod status;
 mod targets;
 mod trace;
+mod trace_why;
 mod traces;
 mod up;
 
@@ -60,6 +61,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Say where the time of one request went, and what is usual
     Explain(explain::ExplainArgs),
+    /// Record for a time what slow requests of a service wait for, and say it of the slowest
+    TraceWhy(trace_why::TraceWhyArgs),
     /// The dependency map of a running wirespan
     Map(map::MapArgs),
     /// Flow records of a running wirespan, or of a store: what each process exchanged with each peer
@@ -108,6 +111,7 @@ impl Cli {
             Command::Traces(args) => traces::traces(args, &config),
             Command::Trace(args) => trace::trace(args, &config),
             Command::Explain(args) => explain::explain(args, &config),
+            Command::TraceWhy(args) => trace_why::trace_why(&args, &config),
             Command::Map(args) => map::map(args, &config),
             Command::Flows(args) => flows::flows(args, &config),
             Command::Packet(args) => packet::packet(&args),

@@ -99,7 +99,7 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         let about = About { mode: "replay", housekeeping: config.traces.housekeeping, ..About::default() };
         let mut serve = config.serve.clone();
         args.ui.apply(&mut serve);
-        let view = View::serve(&serve, store, counters, about)?;
+        let view = View::serve(&serve, store, counters, about, None)?;
         eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
         stop.wait(None, || true);
     }

@@ -259,12 +259,28 @@ pub(crate) struct Waits {
     pub(crate) threshold: String,
     /// Record the waits of one in so many other requests, too, so that slow ones can be compared; 0: of none.
     pub(crate) one_of: u32,
+    /// Thresholds of services and endpoints.
+    pub(crate) endpoint: Vec<WaitsOf>,
 }
 
 impl Default for Waits {
     fn default() -> Self {
-        Waits { threshold: String::new(), one_of: 100 }
+        Waits { threshold: String::new(), one_of: 100, endpoint: Vec::new() }
     }
+}
+
+/// The threshold of a service or an endpoint; one such table for each. The first that fits a request decides, before
+/// `waits.threshold`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct WaitsOf {
+    /// Name of the service; empty for all.
+    pub(crate) service: String,
+    /// Endpoint, as `GET /cart/*`, or `/cart/*` for all operations; empty for all. `*`, or a part with digits, stands
+    /// for each part of a path that has digits.
+    pub(crate) endpoint: String,
+    /// As `waits.threshold`.
+    pub(crate) threshold: String,
 }
 
 /// What a trace shows.

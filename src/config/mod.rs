@@ -12,11 +12,10 @@ pub(crate) use export::{export_config, metrics_exporter};
 pub(crate) use keys::{Config, Mask, Plugin, Serve};
 pub(crate) use options::{AttachArgs, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs};
 pub(crate) use page::reference;
-pub(crate) use stages::{
-    capture_options, flow_rhythm, join_config, slow_rule, solver_config, store_options, stream_config,
-};
+pub(crate) use stages::{capture_options, flow_rhythm, join_config, slow, solver_config, store_options, stream_config};
 
 use anyhow::{bail, Context as _, Result};
+use keys::WaitsOf;
 use std::path::Path;
 
 /// The default configuration file.
@@ -54,7 +53,8 @@ const PROTOCOL: &str = "PROTOCOL";
 fn template<'a>(protocols: impl IntoIterator<Item = &'a str>) -> Result<toml::Table> {
     let protocols = protocols.into_iter().chain([PROTOCOL]);
     let mask = protocols.map(|name| (name.to_owned(), Mask::default())).collect();
-    let config = Config { plugin: vec![Plugin::default()], mask, ..Config::default() };
+    let mut config = Config { plugin: vec![Plugin::default()], mask, ..Config::default() };
+    config.waits.endpoint.push(WaitsOf::default());
     Ok(toml::Table::try_from(config)?)
 }
 
@@ -166,6 +166,21 @@ mod tests {
         assert_eq!(error.to_string(), "unknown key `mask.redis.key`; did you mean `mask.redis.keys`?");
         let error = parse("[maks.redis]\nkeys = true\n").expect_err("unknown");
         assert_eq!(error.to_string(), "unknown key `maks`; did you mean `mask`?");
+    }
+
+    #[test]
+    fn thresholds_of_endpoints_are_a_list_of_tables() {
+        let text = "[waits]\nthreshold = 'auto'\n[[waits.endpoint]]\nservice = 'shop'\nthreshold = '9ms'\n";
+        let config = parse(text).expect("valid");
+        assert_eq!((&*config.waits.endpoint[0].service, config.waits.endpoint.len()), ("shop", 1));
+        let options = slow(&config).expect("rules").options().expect("waits are recorded");
+        assert_eq!(options.threshold_ns, 9_000_000);
+        assert!(slow(&Config::default()).expect("no rules").options().is_none());
+        let error = parse("[[waits.endpoint]]\nservices = 'shop'\n").expect_err("unknown");
+        assert_eq!(error.to_string(), "unknown key `waits.endpoint.services`; did you mean `waits.endpoint.service`?");
+        let config = parse("[[waits.endpoint]]\nservice = 'shop'\n").expect("valid");
+        let error = slow(&config).map(|_| ()).expect_err("no threshold").to_string();
+        assert!(error.starts_with("waits.endpoint.threshold: `` is not a duration"), "{error}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Join", &["join"]),
     ("Inference", &["inference"]),
     ("Waits", &["waits"]),
+    ("WaitsOf", &["waits.endpoint"]),
     ("Traces", &["traces"]),
     ("Store", &["store"]),
     ("Serve", &["serve"]),
@@ -26,6 +27,12 @@ fn section<'a>(all: &'a toml::Table, path: &str) -> Option<&'a toml::Table> {
         toml::Value::Array(list) => only(list),
         value => value.as_table(),
     })
+}
+
+/// Whether a section is a list of tables.
+fn is_list(all: &toml::Table, path: &str) -> bool {
+    let (of, key) = path.rsplit_once('.').map_or((Some(all), path), |(of, key)| (section(all, of), key));
+    of.and_then(|of| of.get(key)).is_some_and(toml::Value::is_array)
 }
 
 /// `docs/configuration.md`: every key with its default and its comment in `keys.rs`.
@@ -42,7 +49,7 @@ pub(crate) fn reference() -> Result<String> {
             words.push(text.trim());
         } else if let Some(name) = line.strip_prefix("pub(crate) struct ").and_then(|l| l.split_whitespace().next()) {
             sections = SECTIONS.iter().find(|(of, _)| *of == name).map_or(&[], |(_, sections)| sections);
-            let list = sections.iter().any(|s| matches!(defaults.get(*s), Some(toml::Value::Array(_))));
+            let list = sections.iter().any(|s| is_list(&defaults, s));
             let heads: Vec<_> =
                 sections.iter().map(|s| if list { format!("[[{s}]]") } else { format!("[{s}]") }).collect();
             if !heads.is_empty() {
@@ -56,7 +63,8 @@ pub(crate) fn reference() -> Result<String> {
         } else if let Some((key, _)) = line.strip_prefix("pub(crate) ").and_then(|l| l.split_once(": ")) {
             if let Some(default) = sections.first().and_then(|s| section(&defaults, s)).and_then(|s| s.get(key)) {
                 // A key with sections of its own is described in these.
-                if !default.is_table() || FREE.iter().any(|f| f.ends_with(&format!(".{key}"))) {
+                let tables = default.is_table() || default.as_array().is_some_and(|list| only(list).is_some());
+                if !tables || FREE.iter().any(|f| f.ends_with(&format!(".{key}"))) {
                     out.push_str(&format!("| `{key}` | `{default}` | {} |\n", words.join(" ")));
                 }
             }

@@ -2,11 +2,10 @@
 
 use super::Config;
 use crate::flows::Rhythm;
-use crate::slow::Rule;
+use crate::slow::{Rule, Scoped, Slow};
 use anyhow::{anyhow, Result};
 use std::time::Duration;
 use wirespan_capture::{FlowOptions, Propagate};
-use wirespan_view::parse_duration;
 
 /// Options of the capture. `WIRESPAN_RUNG` overrides the rung.
 pub(crate) fn capture_options(config: &Config) -> Result<wirespan_capture::Options> {
@@ -26,21 +25,24 @@ pub(crate) fn capture_options(config: &Config) -> Result<wirespan_capture::Optio
         runtimes: c.runtimes,
         attach_java: c.attach_java,
         actors: c.actors,
-        waits: slow_rule(config)?.map(|rule| rule.options(config.waits.one_of)),
+        waits: slow(config)?.options(),
         propagate: Propagate::from_word(&c.propagate).map_err(|why| anyhow!("capture.propagate: {why}"))?,
     })
 }
 
-/// Which requests are slow; `None` if no waits are recorded.
-pub(crate) fn slow_rule(config: &Config) -> Result<Option<Rule>> {
-    match config.waits.threshold.trim() {
-        "" => Ok(None),
-        "auto" => Ok(Some(Rule::Learnt)),
-        fixed => {
-            let ns = parse_duration(fixed).map_err(|why| anyhow!("waits.threshold: {why}; or write auto"))?;
-            Ok(Some(Rule::Fixed(ns)))
-        }
+/// Which requests are slow.
+pub(crate) fn slow(config: &Config) -> Result<Slow> {
+    let waits = &config.waits;
+    let mut rules = Vec::new();
+    for of in &waits.endpoint {
+        let rule = Rule::read(&of.threshold).map_err(|why| anyhow!("waits.endpoint.threshold: {why}"))?;
+        rules.push(Scoped::of(&of.service, &of.endpoint, rule));
     }
+    if !waits.threshold.trim().is_empty() {
+        let rule = Rule::read(&waits.threshold).map_err(|why| anyhow!("waits.threshold: {why}"))?;
+        rules.push(Scoped::general(rule));
+    }
+    Ok(Slow::new(rules, waits.one_of))
 }
 
 /// When flows are drained, and how long a record's window is.

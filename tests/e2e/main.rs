@@ -39,6 +39,7 @@ mod spaces;
 mod split;
 mod tcp;
 mod tls;
+mod trace_why;
 mod unseen;
 mod verdicts;
 mod waits;

@@ -17,6 +17,7 @@ use crate::uprobe::{FactMaps, Tables, Watcher};
 use crate::wire;
 use crate::Options;
 use crate::Verdict;
+use crate::WaitOptions;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, ProgramType};
@@ -48,8 +49,9 @@ pub struct Capture {
     messages: bool,
     /// Sources that have a reader of their own.
     with_reader: Vec<&'static dyn Source>,
-    /// Reads and follows waits, if they are asked for.
-    waits: Option<Follower>,
+    /// Reads and follows waits, while they are asked for.
+    waits: Follower,
+    targets: Targets,
     /// Their readers, until each is taken.
     readers: Vec<Box<dyn Any + Send>>,
 }
@@ -145,8 +147,10 @@ impl Capture {
         if options.hooks_from_start {
             on_demand::want_all(&mut skel);
         }
-        let waits = options.waits.map(|asked| Follower::start(&mut skel, asked, &names, &targets.processes()));
+        let mut waits = Follower::new(&skel, &names);
+        waits.record(&mut skel, options.waits, || targets.processes());
         let mut on_demand = OnDemand::new(&names, &mut skel, targets);
+        on_demand.want_waits(options.waits.is_some());
         on_demand.attach(&mut skel, &mut links);
         let mut features = features::table(rung, &names, &refused, has);
         features.retain(|f| features::programs().any(|p| p.feature == f.feature && asked(p)));
@@ -183,6 +187,7 @@ impl Capture {
             messages,
             with_reader,
             waits,
+            targets: targets.clone(),
             readers,
         })
     }
@@ -231,13 +236,13 @@ impl Capture {
         let Capture { ring, clock, bad, waits, .. } = self;
         let from = into.len();
         let taken = ring.take(SOME, &mut |record| {
-            let read = match waits {
-                Some(waits) if Follower::owns(record) => waits.read(record, clock, into),
-                _ => wire::read(record, clock, into),
+            let read = match Follower::owns(record) {
+                true => waits.read(record, clock, into),
+                false => wire::read(record, clock, into),
             };
             *bad += u64::from(read.is_err());
         });
-        if let Some(waits) = waits {
+        if waits.is_on() {
             into.iter().skip(from).for_each(|event| waits.note(event));
         }
         taken >= SOME
@@ -277,20 +282,22 @@ impl Capture {
         }
         self.bump_generation();
         on_demand::look_for_rings(&mut self.skel, &pids);
-        self.waits.iter_mut().for_each(|waits| waits.begin(&pids));
+        self.waits.begin(&pids);
+        self.targets.pids.push(pid);
         self.with_reader.iter().for_each(|source| source.adopt(&self.skel, &pids));
         Ok(())
     }
 
     /// Tells the kernel from which duration on requests of these processes are slow, ns.
     pub fn set_slow(&mut self, processes: &[(u32, u64)]) {
-        for (pid, threshold_ns) in processes {
-            let set =
-                self.skel.maps.wait_thresholds.update(&pid.to_ne_bytes(), &threshold_ns.to_ne_bytes(), MapFlags::ANY);
-            if let Err(error) = set {
-                tracing::debug!(%error, pid, "the threshold of a process stays the general one");
-            }
-        }
+        Follower::set_thresholds(&self.skel, processes);
+    }
+
+    /// Records waits by these options from now on, or no longer. The programs hang on the scheduler only meanwhile.
+    pub fn record_waits(&mut self, options: Option<WaitOptions>) {
+        let Capture { waits, skel, targets, .. } = self;
+        waits.record(skel, options, || targets.processes());
+        self.on_demand.want_waits(options.is_some());
     }
 
     /// Tells the kernel the verdicts about connections.
@@ -318,7 +325,7 @@ impl Capture {
         out.extend(inject::counters(&self.skel));
         out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));
-        out.extend(self.waits.iter().map(|waits| ("waits_not_followed", waits.not_followed)));
+        out.push(("waits_not_followed", self.waits.not_followed));
         out.push(("bad_records", self.bad));
         out
     }

@@ -33,10 +33,13 @@ pub(crate) fn waits(program: &str) -> bool {
     PROGRAMS.iter().any(|(name, _)| *name == program)
 }
 
-/// The programs that are not attached yet.
+/// The programs that are not attached yet, and those that are attached for a time.
 #[derive(Default)]
 pub(crate) struct OnDemand {
     waiting: Vec<(&'static str, u32)>,
+    /// Whether waits are asked for, and the programs that are attached for them.
+    wants_waits: bool,
+    of_waits: Vec<(&'static str, Link)>,
     /// Number of programs attached since the start.
     pub(crate) attached: u64,
 }
@@ -50,29 +53,43 @@ impl OnDemand {
             want(skel, WS_HOOK_SENDS | WS_HOOK_IO_URING);
         }
         look_for_rings(skel, &targets.processes());
-        OnDemand { waiting, attached: 0 }
+        OnDemand { waiting, ..OnDemand::default() }
     }
 
-    /// Attaches nothing from now on.
+    /// Detaches the programs of waits, and attaches nothing from now on.
     pub(crate) fn end(&mut self) {
+        self.of_waits.clear();
         self.waiting.clear();
+    }
+
+    /// Attaches the programs of waits with the next look, or detaches them. They hang on each switch of threads of the
+    /// machine, so they are attached only while the user asks what slow requests waited for.
+    pub(crate) fn want_waits(&mut self, wanted: bool) {
+        self.wants_waits = wanted;
+        if !wanted {
+            self.waiting.extend(self.of_waits.drain(..).map(|(name, _)| (name, WS_HOOK_WAITS)));
+        }
     }
 
     /// Attaches the programs that have become needed.
     pub(crate) fn attach(&mut self, skel: &mut WirespanSkel<'static>, links: &mut Vec<Link>) {
         let wanted = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.hooks_wanted);
+        let wanted = if self.wants_waits { wanted | WS_HOOK_WAITS } else { wanted };
         if self.waiting.iter().all(|(_, hook)| wanted & hook == 0) {
             return;
         }
         let (now, later): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(_, hook)| wanted & hook != 0);
         self.waiting = later;
         for program in skel.object_mut().progs_mut() {
-            if !now.iter().any(|(name, _)| program.name().to_str() == Some(*name)) {
+            let Some((name, hook)) = now.iter().find(|(name, _)| program.name().to_str() == Some(*name)) else {
                 continue;
-            }
+            };
             match program.attach() {
                 Ok(link) => {
-                    links.push(link);
+                    match *hook {
+                        WS_HOOK_WAITS => self.of_waits.push((name, link)),
+                        _ => links.push(link),
+                    }
                     self.attached += 1;
                 }
                 Err(error) => tracing::warn!(%error, program = ?program.name(), "a kernel program was not attached"),
@@ -91,11 +108,6 @@ fn want(skel: &mut WirespanSkel<'static>, hooks: u32) {
 /// the time of that byte must be known from the first send on.
 pub(crate) fn want_sends(skel: &mut WirespanSkel<'static>) {
     want(skel, WS_HOOK_SENDS);
-}
-
-/// Wants the programs of waits. They are attached only if the user asks what slow requests waited for.
-pub(crate) fn want_waits(skel: &mut WirespanSkel<'static>) {
-    want(skel, WS_HOOK_WAITS);
 }
 
 /// Wants every program that a target may need, whether needed or not.

@@ -1,8 +1,10 @@
-//! Checks before every request: only reading methods, only known host names, and headers that isolate the page.
+//! Checks before every request: only reading methods (and one order), only known host names, and headers that isolate
+//! the page.
 //!
 //! Why the `Host` check: a page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding)
 //! and then read a loopback server as its own origin. The browser still sends the page's name as `Host`.
 
+use crate::api::WHY;
 use crate::error::ApiError;
 use crate::pack;
 use crate::ViewState;
@@ -108,6 +110,16 @@ fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
+/// Whether it is the one order that is taken, and no page of another origin has sent it: a browser asks first before it
+/// sends JSON elsewhere, and the answer to that question (OPTIONS) is no.
+fn is_order(request: &Request) -> bool {
+    let header = |name| request.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+    let origin = header(header::ORIGIN).and_then(|origin| origin.split_once("://"));
+    let own = header(header::ORIGIN).is_none() || origin.map(|(_, host)| host) == header(header::HOST);
+    let json = header(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"));
+    *request.method() == Method::POST && request.uri().path() == WHY && json && own
+}
+
 fn check(hosts: &Hosts, request: &Request) -> Result<(), ApiError> {
     let host = match request.headers().get(header::HOST) {
         Some(value) => value.to_str().unwrap_or_default(),
@@ -118,7 +130,7 @@ fn check(hosts: &Hosts, request: &Request) -> Result<(), ApiError> {
             ApiError::refused(StatusCode::FORBIDDEN, "host", format!("requests for host `{host}` are not answered"));
         return Err(e.hint("use 127.0.0.1 or localhost, or name the host when starting the server"));
     }
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
+    if matches!(*request.method(), Method::GET | Method::HEAD) || is_order(request) {
         return Ok(());
     }
     let message = format!("{} is not allowed: this server only reads", request.method());

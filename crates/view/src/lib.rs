@@ -1,6 +1,7 @@
 //! Shows what the store holds: a query API with its OpenAPI description, a Jaeger-compatible API, and the web UI.
 //!
-//! Takes HTTP requests, gives JSON and the UI's files. It only reads: every method but GET (and HEAD) is refused.
+//! Takes HTTP requests, gives JSON and the UI's files. It only reads: every method but GET (and HEAD) is refused, but
+//! for the one order that it takes: to record for a time what slow requests wait for ([`WhyOrder`]).
 //! Queries run on blocking threads, at most [`MAX_QUERIES`] at once. A query that waits longer than [`QUEUE_TIME`] is
 //! answered with 503 and counted.
 #![forbid(unsafe_code)]
@@ -21,7 +22,7 @@ mod shape;
 mod stats;
 mod when;
 
-pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords};
+pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords, WhyOrder, WhySource};
 pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
@@ -72,6 +73,7 @@ pub struct ViewState {
     stats: Arc<stats::Stats>,
     gate: Arc<Semaphore>,
     housekeeping: bool,
+    why: Option<Arc<WhySource>>,
 }
 
 impl ViewState {
@@ -86,6 +88,7 @@ impl ViewState {
             stats: Arc::default(),
             gate: Arc::new(Semaphore::new(MAX_QUERIES)),
             housekeeping: false,
+            why: None,
         }
     }
 
@@ -107,6 +110,13 @@ impl ViewState {
     #[must_use]
     pub fn with_housekeeping(mut self, shown: bool) -> Self {
         self.housekeeping = shown;
+        self
+    }
+
+    /// Hands on the order to record what slow requests wait for; `None`: this process traces nothing.
+    #[must_use]
+    pub fn with_why(mut self, source: Option<Arc<WhySource>>) -> Self {
+        self.why = source;
         self
     }
 

@@ -12,7 +12,8 @@ struct wait_ring {
 	__u32 next;  /* number of the next wait */
 	__u32 taken; /* number of the first wait that user space has not got */
 	__u64 limited_ns;
-	__u8 open; /* the thread waits */
+	__u32 epoch; /* in which the thread stopped */
+	__u8 open;   /* the thread waits */
 };
 
 struct {
@@ -33,6 +34,7 @@ struct {
 /* Set by user space while waits are asked for. */
 __u64 wait_threshold_ns; /* of processes without one of their own */
 __u32 wait_one_of;	 /* one of so many requests is taken whether slow or not; 0: none */
+__u32 waits_epoch;	 /* a new one each time that the programs are attached */
 __u8 waits_on;
 
 /* For how long all groups of the thread were held back. */
@@ -173,7 +175,14 @@ static __always_inline void wait_begins(struct task_struct *task, struct wait_ri
 	w->state = preempted || !state ? WS_WAIT_READY : state & 1 ? WS_WAIT_SLEEPS : WS_WAIT_UNINTERRUPTIBLE;
 	describe_call(w, task);
 	r->limited_ns = limited_ns(task);
+	r->epoch = waits_epoch;
 	r->open = 1;
+}
+
+/* Whether the thread waits. A thread that stopped before the programs were attached again may have run meanwhile. */
+static __always_inline bool is_open(struct wait_ring *r)
+{
+	return r->open && r->epoch == waits_epoch;
 }
 
 /* The thread goes on. */
@@ -181,7 +190,7 @@ static __always_inline void wait_ends(struct task_struct *task, struct wait_ring
 {
 	struct ws_wait *w = wait_at(r, r->next);
 
-	if (!r->open)
+	if (!is_open(r))
 		return;
 	w->limited_us = (limited_ns(task) - r->limited_ns) / 1000;
 	w->ran_ns = now;
@@ -197,7 +206,7 @@ static __always_inline void wait_woken(struct wait_ring *r, struct task_struct *
 {
 	struct ws_wait *w = wait_at(r, r->next);
 
-	if (!r->open || w->state == WS_WAIT_READY || w->woken_ns)
+	if (!is_open(r) || w->state == WS_WAIT_READY || w->woken_ns)
 		return;
 	if (!by->pid) {
 		w->waker = WS_WAKER_INTERRUPT;

@@ -6,11 +6,13 @@ mod names;
 mod search;
 mod status;
 mod trace;
+mod why;
 
 pub use flows::{flow_records, FlowFilter, FlowRecord, FlowRecords};
+pub use why::{WhyOrder, WhySource};
 
 use crate::ViewState;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use utoipa::OpenApi;
 
@@ -27,7 +29,8 @@ use utoipa::OpenApi;
         map::map,
         map::edge,
         flows::flows,
-        status::status
+        status::status,
+        why::why
     ),
     components(schemas(crate::error::ErrorBody))
 )]
@@ -37,6 +40,8 @@ struct Description;
 pub fn openapi() -> utoipa::openapi::OpenApi {
     Description::openapi()
 }
+
+pub(crate) use why::PATH as WHY;
 
 pub(crate) fn routes() -> Router<ViewState> {
     Router::new()
@@ -51,6 +56,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/map/edge", get(map::edge))
         .route("/api/v1/flows", get(flows::flows))
         .route("/api/v1/status", get(status::status))
+        .route(why::PATH, post(why::why))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
         .route("/metrics", get(status::metrics))
         .route("/healthz", get(status::healthz))

@@ -6,11 +6,11 @@ use super::record;
 use super::WaitOptions;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
-use crate::on_demand;
 use crate::source::flow::run;
 use crate::wire::contract::{WaitTake, WS_WAITS};
 use crate::wire::BadRecord;
 use libbpf_rs::skel::Skel as _;
+use libbpf_rs::{MapCore as _, MapFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -32,6 +32,8 @@ const MOST_REQUESTS: usize = 8_192;
 pub(crate) struct Follower {
     /// Sends the waits of a thread; `None` if the kernel has refused it.
     take: Option<OwnedFd>,
+    /// Waits are asked for.
+    on: bool,
     paths: Paths,
     /// Threads that have moved messages of a request.
     threads: FxHashMap<u64, FxHashSet<u32>>,
@@ -43,38 +45,54 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Begins to keep the waits of these processes.
-    pub(crate) fn start(
-        skel: &mut WirespanSkel<'static>,
-        options: WaitOptions,
-        loaded: &[&'static str],
-        pids: &[u32],
-    ) -> Follower {
+    /// Keeps no waits until it is asked to.
+    pub(crate) fn new(skel: &WirespanSkel<'static>, loaded: &[&'static str]) -> Follower {
         let program = skel.object().progs().find(|p| p.name() == "wait_take");
         let take = program.filter(|_| loaded.contains(&"wait_take"));
         let take = take.and_then(|program| program.as_fd().try_clone_to_owned().ok());
-        if let Some(bss) = skel.maps.bss_data.as_mut() {
-            bss.wait_threshold_ns = options.threshold_ns;
-            bss.wait_one_of = options.one_of;
-            bss.waits_on = 1;
-        }
-        on_demand::want_waits(skel);
-        let mut follower = Follower {
+        Follower {
             take,
+            on: false,
             paths: Paths::default(),
             threads: FxHashMap::default(),
             requests: VecDeque::new(),
             second: Instant::now(),
             this_second: 0,
             not_followed: 0,
-        };
-        follower.begin(pids);
-        follower
+        }
+    }
+
+    /// Keeps waits from now on by these options, or no longer. `pids`: the processes of all targets.
+    pub(crate) fn record(
+        &mut self,
+        skel: &mut WirespanSkel<'static>,
+        options: Option<WaitOptions>,
+        pids: impl FnOnce() -> Vec<u32>,
+    ) {
+        let begins = options.is_some() && !self.on;
+        self.on = options.is_some();
+        if let Some(bss) = skel.maps.bss_data.as_mut() {
+            if let Some(options) = options {
+                bss.wait_threshold_ns = options.threshold_ns;
+                bss.wait_one_of = options.one_of;
+            }
+            bss.waits_epoch = bss.waits_epoch.wrapping_add(u32::from(begins));
+            bss.waits_on = u8::from(self.on);
+        }
+        if begins {
+            self.begin(&pids());
+        }
+        if !self.on {
+            self.threads.clear();
+            self.requests.clear();
+            let map = &skel.maps.wait_thresholds;
+            map.keys().collect::<Vec<_>>().iter().for_each(|key| drop(map.delete(key)));
+        }
     }
 
     /// Begins to keep the waits of the threads that these processes have.
     pub(crate) fn begin(&mut self, pids: &[u32]) {
-        for pid in pids {
+        for pid in pids.iter().filter(|_| self.on) {
             let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
             let tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
             tids.for_each(|tid| {
@@ -83,10 +101,25 @@ impl Follower {
         }
     }
 
+    /// Whether waits are asked for.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
     fn run(&self, what: WaitTake) {
         if let Some(program) = &self.take {
             // A thread that has ended has no waits any more.
             let _ = run(program.as_fd(), &mut what.to_bytes());
+        }
+    }
+
+    /// Tells the kernel from which duration on requests of these processes are slow, ns.
+    pub(crate) fn set_thresholds(skel: &WirespanSkel<'static>, processes: &[(u32, u64)]) {
+        for (pid, threshold_ns) in processes {
+            let map = &skel.maps.wait_thresholds;
+            if let Err(error) = map.update(&pid.to_ne_bytes(), &threshold_ns.to_ne_bytes(), MapFlags::ANY) {
+                tracing::debug!(%error, pid, "the threshold of a process stays the general one");
+            }
         }
     }
 
