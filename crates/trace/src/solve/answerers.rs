@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use wirespan_model::attr::{ANSWER_COROUTINE, ANSWER_THREAD};
 use wirespan_model::{ExchangeRange, Span, SpanId, Value};
 
-/// Most threads and coroutines, and most answers of each, that are remembered.
-const MAX_ACTORS: usize = 4_096;
-const MAX_ANSWERS: usize = 256;
+/// Most threads, and most answers, that are remembered.
+const MAX_THREADS: usize = 4_096;
+const MAX_ANSWERS: usize = 16_384;
 /// Calls from which on it can be said that a thread, or a whole process, waits for each call; and during one in so many
 /// its thread may do something else.
 const TELLING: u32 = 8;
@@ -83,16 +83,21 @@ impl Actor {
 #[derive(Debug, Default)]
 pub(super) struct Answerers {
     actors: FxHashMap<Actor, Acts>,
+    /// Who gave the answers that are remembered, the oldest first.
+    order: VecDeque<Actor>,
     all: Waits,
     has_coroutines: bool,
 }
 
 impl Answerers {
-    fn acts(&mut self, actor: Actor) -> &mut Acts {
-        if self.actors.len() >= MAX_ACTORS && !self.actors.contains_key(&actor) {
-            self.actors.clear();
+    /// Forgets the oldest answer.
+    fn forget(&mut self) {
+        let Some(actor) = self.order.pop_front() else { return };
+        let Some(acts) = self.actors.get_mut(&actor) else { return };
+        acts.answers.pop_front();
+        if acts.answers.is_empty() && matches!(actor, Actor::Coroutine(_)) {
+            self.actors.remove(&actor);
         }
-        self.actors.entry(actor).or_default()
     }
 
     /// Adds a request that was answered.
@@ -113,10 +118,11 @@ impl Answerers {
             start_ns: span.start_ns,
             end_ns: span.end_ns,
         };
-        let answers = &mut self.acts(actor).answers;
-        if answers.len() >= MAX_ANSWERS {
-            answers.pop_front();
+        if self.order.len() >= MAX_ANSWERS {
+            self.forget();
         }
+        self.order.push_back(actor);
+        let answers = &mut self.actors.entry(actor).or_default().answers;
         let at = answers.partition_point(|a| a.end_ns <= answered.end_ns);
         answers.insert(at, answered);
         self.has_coroutines |= coroutine != 0;
@@ -128,7 +134,11 @@ impl Answerers {
             self.has_coroutines = true;
             return;
         }
-        let thread = self.acts(Actor::Thread(span.tid));
+        let thread = Actor::Thread(span.tid);
+        if self.actors.len() >= MAX_THREADS + MAX_ANSWERS && !self.actors.contains_key(&thread) {
+            (self.actors, self.order) = (FxHashMap::default(), VecDeque::new());
+        }
+        let thread = self.actors.entry(thread).or_default();
         // Several calls of one connection may leave in one write.
         let are_one_write = span.socket == thread.socket && span.start_ns == thread.start_ns;
         let answers_meanwhile = thread.next(span.start_ns + 1).is_some_and(|a| a.end_ns < span.end_ns);
@@ -254,6 +264,18 @@ mod tests {
         assert_eq!(made_by(&answerers, &call(7, 10, 20)), Some(1));
         answerers.add_call(&Span { coroutine: 5, ..call(8, 10, 20) });
         assert_eq!(made_by(&answerers, &call(7, 10, 20)), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut answerers = Answerers::default();
+        for n in 0..3 * MAX_ANSWERS as u64 {
+            let mut answer = request(n, n, n + 10, 7);
+            answer.attrs.push((ANSWER_COROUTINE.into(), Value::Int(n as i64)));
+            answerers.add_answer(&answer);
+            answerers.add_call(&call(n as u32, n, n + 1));
+        }
+        assert!(answerers.order.len() <= MAX_ANSWERS && answerers.actors.len() <= MAX_THREADS + 2 * MAX_ANSWERS);
     }
 
     #[test]

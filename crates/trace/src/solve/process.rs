@@ -134,12 +134,12 @@ impl Process {
             self.earlier.push_back(span.clone());
         }
         self.sharing.add_answer(span);
-        self.answerers.add_answer(span);
         self.lives.add(span);
     }
 
     /// Follows a request on the timeline. Returns its signature.
     fn follow(&mut self, span: &Span) -> u64 {
+        self.answerers.add_answer(span);
         let signature = self.signatures.of_request(span);
         self.timeline.request(span, signature, &self.after);
         self.threads.iter_mut().for_each(|threads| threads.add_request(span));
