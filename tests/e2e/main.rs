@@ -30,6 +30,7 @@ mod plugin;
 mod privileges;
 mod propagate;
 mod propagate_option;
+mod running;
 mod service_graph;
 mod shapes;
 mod shop;
