@@ -232,7 +232,7 @@ impl Program {
             bail!("`at_most` is 0: no packet would be told");
         }
         let one_flow_of = self.keys.one_flow_of.unwrap_or(1);
-        Ok(PacketOptions { filter, points, one_flow_of, at_most, ring_bytes: RING_BYTES })
+        Ok(PacketOptions { filter, only_ends: false, points, one_flow_of, at_most, ring_bytes: RING_BYTES })
     }
 
     /// The chosen namespaces, as they are written.

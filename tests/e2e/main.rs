@@ -17,6 +17,7 @@ mod field;
 mod flow_edges;
 mod flows;
 mod harness;
+mod hops;
 mod housekeeping;
 mod io_uring;
 mod map;

@@ -156,7 +156,9 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
     let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
         return String::new();
     };
-    if s.span.hop_position() > 1 && parent.hop_position() + 1 == s.span.hop_position() {
+    // The process that asks is the first point of the way.
+    let before = if parent.tap == TapSide::ClientProcess { 1 } else { parent.hop_position() };
+    if s.span.hop_position() > 1 && before + 1 == s.span.hop_position() {
         return hop_times(&s.span).trim_start().to_owned();
     }
     let clocks = if parent.host_id == s.span.host_id { "" } else { "~" };
