@@ -7,6 +7,7 @@ mod abi;
 mod brokers;
 mod bystander;
 mod captures;
+mod cases;
 mod causes;
 mod causes_python;
 mod cli;
