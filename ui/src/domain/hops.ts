@@ -38,6 +38,9 @@ function measured(span: SpanView, key: string, otherwise: number | null | undefi
   return ns === null ? null : { ns, errorNs: number(span, `${key}_error_ns`) ?? 0 };
 }
 
+/** Shortest wait in a queue that is worth a line. */
+const SHOWN_NS = 50_000;
+
 const plural = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 function notes(span: SpanView, duration: (ns: number) => string): string[] {
@@ -45,7 +48,7 @@ function notes(span: SpanView, duration: (ns: number) => string): string[] {
   const queue = number(span, "queue_ns");
   const packets = number(span, "queue_packets");
   const behind = packets ? ` behind ${plural(packets, "packet")}` : "";
-  if (queue) list.push(`waited ${duration(queue)} in its queue${behind}`);
+  if (queue && queue >= SHOWN_NS) list.push(`waited ${duration(queue)} in its queue${behind}`);
   const dropped = number(span, "dropped_packets");
   const reason = span.attributes["wirespan.hop.drop_reason"];
   if (dropped) list.push(`${plural(dropped, "packet")} dropped${reason ? `: ${reason}` : ""}`);

@@ -87,7 +87,7 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
                 (TapSide::App, _) => "○",
                 _ => "·",
             };
-            let mut label = format!("{branch}{side} {}  {}", service_name(span), clean(&span.name()));
+            let mut label = format!("{branch}{side} {}  {}", place(span), clean(&span.name()));
             if matches!(span.tap, TapSide::ClientProcess | TapSide::Capture) && span.tuple.server.port != 0 {
                 let _ = write!(label, "  to {}", span.tuple.server);
             }
@@ -113,6 +113,13 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
         .collect()
 }
 
+/// The service; for a device on the way, its name and its network namespace.
+fn place(span: &Span) -> String {
+    let Some(device) = span.text(hop::DEVICE) else { return service_name(span) };
+    let within = span.text(hop::NETNS).map_or(String::new(), |netns| format!(" in {netns}"));
+    clean(&format!("{device}{within}"))
+}
+
 /// Time and segments lost to the network or to a slow reader, if there are any.
 fn trouble(span: &Span) -> String {
     let tcp = &span.tcp;
@@ -123,7 +130,12 @@ fn trouble(span: &Span) -> String {
         }
     }
     let queue_ns = u64::from(tcp.queue_us) * 1000;
-    for (ns, what) in [(tcp.connect_ns, "connect"), (queue_ns, "queued")] {
+    let of = |key| span.number(key).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    if of(hop::DROPPED) > 0 {
+        let reason = span.text(hop::DROP_REASON).map_or(String::new(), |reason| format!(" ({})", clean(reason)));
+        let _ = write!(text, "  {} dropped{reason}", of(hop::DROPPED));
+    }
+    for (ns, what) in [(tcp.connect_ns, "connect"), (queue_ns, "queued"), (of(hop::QUEUE), "in its queue")] {
         if ns >= SHOWN_NS {
             let _ = write!(text, "  {what} {}", duration(i128::from(ns)));
         }
