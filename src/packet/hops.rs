@@ -32,7 +32,7 @@ impl Hop {
 }
 
 /// The ends of a span's connection, and those that its own socket had if addresses are translated.
-fn tuples(span: &Span) -> impl Iterator<Item = FiveTuple> {
+pub(super) fn tuples(span: &Span) -> impl Iterator<Item = FiveTuple> {
     let end = |address: &str, port: &str| {
         let ip: IpAddr = span.text(address)?.parse().ok()?;
         Some(Endpoint { ip, port: u16::try_from(span.number(port)?).ok()? })

@@ -7,6 +7,7 @@ mod pcapng;
 mod program;
 mod recorded;
 mod report;
+mod subject;
 mod watch;
 
 pub(crate) use names::Names;
@@ -14,4 +15,5 @@ pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
 pub(crate) use recorded::Recorded;
 pub(crate) use report::Report;
+pub(crate) use subject::Subject;
 pub(crate) use watch::{Offer, Watch, Watching};

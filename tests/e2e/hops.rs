@@ -1,8 +1,10 @@
 //! `--watch-packets`: devices between a client and a server are spans of the request's trace.
 
-use crate::harness::{has, otlp, skip, within, Running, Span, WIRESPAN};
+use crate::harness::{has, otlp, skip, wirespan, within, Running, Span, WIRESPAN};
 use crate::packets::{bridged, made, ready};
+use crate::running::reader;
 use crate::spaces::lacking;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Answers each request with so many bytes, as its path says.
@@ -42,6 +44,7 @@ for n in range(10):
     ask('GET', '/watched/10')
     ask('GET', '/other/10')
 ask('POST', '/large/10', b'y' * 1000000)
+c.close()
 open(sys.argv[3] + '.done', 'w').close()
 time.sleep(60)
 ";
@@ -134,4 +137,97 @@ fn devices_on_the_way_of_a_watched_request_are_spans_with_waits_and_drops() {
     assert!((2_000_000..100_000_000).contains(&wait), "{portb:#?}");
     assert!(ns(large[4], "wirespan.hop.lost_bytes") > 0, "{large:#?}");
     assert!(large[1].attr("wirespan.hop.dropped_packets").is_empty(), "{large:#?}");
+}
+
+/// `wirespan packet` with this program, until `work` is done. Returns its JSON lines and what it said.
+fn packets(program: &str, folder: &std::path::Path, more: &[&str], work: impl FnOnce()) -> (Vec<Value>, String) {
+    let file = folder.join("program.yaml");
+    std::fs::write(&file, program).unwrap();
+    let mut args = vec!["packet", file.to_str().unwrap(), "--format", "json"];
+    args.extend(more);
+    let mut running = Running::start(WIRESPAN, &args);
+    let mut said = String::new();
+    let out = reader(running.0.stdout.take());
+    if !more.contains(&"--from") {
+        said = running.wait_for("packets are seen");
+        work();
+        running.signal(rustix::process::Signal::TERM);
+    }
+    let done = running.finish(Duration::from_secs(180));
+    said += &String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let text = String::from_utf8(out.recv_timeout(Duration::from_secs(30)).unwrap()).unwrap();
+    (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), said)
+}
+
+fn text(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// A port on which nothing listens now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn packets_are_chosen_by_the_id_of_a_trace_and_by_endpoint() {
+    let test = "packets_are_chosen_by_the_id_of_a_trace_and_by_endpoint";
+    if !ready(test) {
+        return;
+    }
+    let Some(spaces) = made(test, bridged("pi")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let server = spaces.python(1, SERVER, &["10.214.1.2", "7012"]);
+    let client = spaces.python(0, CLIENT, &["10.214.1.2", "7012", &path("go")]);
+    let _unrelated = spaces.python(1, SERVER, &["10.214.1.2", "7013"]);
+    let _other = spaces.python(0, CLIENT, &["10.214.1.2", "7013", &path("other")]);
+    let ui = format!("127.0.0.1:{}", free_port());
+    let (server, client) = (&server.pid().to_string(), &client.pid().to_string());
+    let mut agent = Running::start(WIRESPAN, &["up", "--ui", &ui, "--pid", server, "--pid", client]);
+    agent.wait_for("Ctrl-C ends");
+    let spaces_of: Vec<&str> = (0..3).map(|n| spaces.name(n)).collect();
+    let all = [&["--netns"][..], &spaces_of].concat();
+    let ends = |name: &str| {
+        std::fs::write(path(name), "").unwrap();
+        let done = path(&format!("{name}.done"));
+        within(Duration::from_secs(60), "the client is done", || std::fs::metadata(&done).ok());
+    };
+    let (recorded, _) = packets("filter: {protocol: tcp}\naction: [record]\n", folder.path(), &all, || ends("go"));
+    std::fs::write(path("recorded.jsonl"), text(&recorded)).unwrap();
+    let found = within(Duration::from_secs(20), "the large request is found", || {
+        let done = wirespan(&["traces", "endpoint=/large/10", "--format", "json", "--server", &ui]);
+        let line = String::from_utf8_lossy(&done.stdout).lines().next()?.to_owned();
+        serde_json::from_str::<Value>(&line).ok()
+    });
+    let id = found["id"].as_str().unwrap();
+    let from = ["--from", &path("recorded.jsonl"), "--server", &ui];
+    let program = format!("filter: {{trace: '{id}'}}\naction: [record]\n");
+    let (chosen, said) = packets(&program, folder.path(), &from, || {});
+    let seen: Vec<&Value> = chosen.iter().filter(|line| line["kind"] == "packet").collect();
+    let bytes: u64 = seen
+        .iter()
+        .filter(|p| p["point"] == "receive" && p["device"] == "porta")
+        .map(|p| p["len"].as_u64().unwrap())
+        .sum();
+    // The request and its answer passed the port, and nothing of the requests before, which took the same connection.
+    assert!((1_000_000..1_050_000).contains(&bytes), "{bytes} {said}");
+    let times = seen.iter().map(|p| p["time_ns"].as_u64().unwrap());
+    let began = found["start_ns"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(times.min().unwrap() + 1_000_000 >= began, "{said}");
+    assert!(seen.len() + 100 < recorded.len(), "{} of {}", seen.len(), recorded.len());
+
+    // The agent knows the server's address, so its packets are seen live, and those of the other server are not.
+    let _again = spaces.python(0, CLIENT, &["10.214.1.2", "7012", &path("again")]);
+    let program = "filter: {endpoint: /watched/10}\naction: [record]\n";
+    let (live, said) = packets(program, folder.path(), &["--server", &ui], || {
+        ends("other");
+        ends("again");
+    });
+    let seen: Vec<&Value> = live.iter().filter(|line| line["kind"] == "packet").collect();
+    assert!(seen.len() > 100, "{} {said}", seen.len());
+    for packet in seen {
+        let route = &packet["route"];
+        assert!(route["source_port"] == 7012 || route["destination_port"] == 7012, "{packet}");
+    }
 }
