@@ -9,7 +9,7 @@ use crate::series::{EdgeId, Series};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use wirespan_model::{Flow, FlowKey, Span, TapSide, Transport};
+use wirespan_model::{waits_for_work, Flow, FlowKey, Span, TapSide, Transport};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct EdgeKey {
@@ -110,7 +110,10 @@ fn count(calls: &mut Calls, span: &Span, failed: bool) {
     calls.errors += u64::from(failed);
     calls.request_bytes += span.request_bytes;
     calls.response_bytes += span.response_bytes;
-    calls.latency.add(span.duration_ns());
+    // When work comes says nothing about the speed of answers.
+    if !waits_for_work(span) {
+        calls.latency.add(span.duration_ns());
+    }
 }
 
 impl Builder<'_> {
@@ -173,7 +176,7 @@ impl Builder<'_> {
 
     fn request(&mut self, (client, server, port): (NodeKey, NodeKey, u16), span: &Span, side: Side, totals: bool) {
         let key = self.key(&client, &server, span.tuple.transport, port);
-        let failed = span.status.is_error(span.kind);
+        let failed = span.status.fails_call();
         let opaque = is_opaque(&span.protocol);
         let tally = self.edges.entry(key).or_default();
         if !opaque && totals {

@@ -66,13 +66,14 @@ pub const MAX_HOSTS: usize = 16;
 pub struct Calls {
     /// Number of calls.
     pub count: u64,
-    /// Of these, failed ([`wirespan_model::Status::is_error`]).
+    /// Of these, failed, as a client counts ([`wirespan_model::Status::fails_call`]), at both ends.
     pub errors: u64,
     /// Bytes from client to server.
     pub request_bytes: u64,
     /// Bytes from server to client.
     pub response_bytes: u64,
-    /// Durations of requests. An edge without understood requests has none.
+    /// Durations of requests, except of those that wait for work ([`wirespan_model::waits_for_work`]). An edge without
+    /// understood requests has none.
     pub latency: Histogram,
 }
 

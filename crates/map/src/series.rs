@@ -4,7 +4,7 @@ use crate::directory::NodeKey;
 use crate::edge_flow::EdgeFlow;
 use crate::graph::NodeKind;
 use crate::histogram::Histogram;
-use wirespan_model::{Flow, Span, TimeRange, Transport};
+use wirespan_model::{waits_for_work, Flow, Span, TimeRange, Transport};
 
 /// Names an edge: the ids of its ends, its transport and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,9 @@ impl Series {
         if counts {
             point.calls += 1;
             point.errors += u64::from(failed);
-            point.latency.add(span.duration_ns());
+            if !waits_for_work(span) {
+                point.latency.add(span.duration_ns());
+            }
             point.bytes += span.request_bytes + span.response_bytes;
         }
         if span.tcp.srtt_ns > 0 {

@@ -310,3 +310,35 @@ fn loopback_addresses_are_those_of_their_host() {
     let pairs: Vec<_> = map.edges.iter().map(|e| (&*map.nodes[e.client].name, &*map.nodes[e.server].name)).collect();
     assert_eq!(pairs, [("c1", "s1"), ("c2", "s2")]);
 }
+
+#[test]
+fn a_client_error_is_a_failure_of_the_call_at_both_ends() {
+    let mut w = World::default();
+    let c = w.call(None, proc(1, 1, "a"), proc(2, 2, "b"), T0, T0 + MS);
+    for i in [c.client, c.server] {
+        w.spans[i].status = Status::ClientError;
+    }
+    for seen in [vec![c.client, c.server], vec![c.client], vec![c.server]] {
+        let spans: Vec<Span> = seen.iter().map(|i| w.spans[*i].clone()).collect();
+        let map = ServiceMap::of_spans(&spans);
+        let edge = &map.edges[0];
+        let views = [&edge.client_view, &edge.server_view].into_iter().flatten();
+        assert!(edge.total.errors == 1 && views.clone().all(|view| view.calls.errors == 1), "{edge:?}");
+        assert_eq!(map.nodes.iter().map(|node| node.errors).sum::<u64>(), 0, "the server did its work");
+    }
+}
+
+#[test]
+fn calls_that_wait_for_work_are_counted_without_a_latency() {
+    let mut w = World::default();
+    let quick = w.call(None, proc(1, 1, "a"), proc(2, 2, "b"), T0, T0 + MS);
+    let waits = w.call(None, proc(1, 1, "a"), proc(2, 2, "b"), T0, T0 + 5000 * MS);
+    for (call, operation) in [(quick, "GET"), (waits, "BLPOP")] {
+        for i in [call.client, call.server] {
+            (w.spans[i].protocol, w.spans[i].operation) = ("redis".into(), operation.into());
+        }
+    }
+    let total = &ServiceMap::of_spans(&w.spans).edges[0].total;
+    assert_eq!((total.count, total.latency.count()), (2, 1));
+    assert!(total.latency.max_ns() < 100 * MS, "{total:?}");
+}

@@ -10,6 +10,7 @@
 
 pub mod attr;
 pub mod broker;
+mod calls;
 mod clocks;
 pub mod event;
 pub mod flow;
@@ -32,6 +33,7 @@ pub mod trace;
 pub mod wait;
 
 pub use attr::{Attr, Text, Value};
+pub use calls::waits_for_work;
 pub use event::{DataEvent, Direction, Event, Role, SocketEvent, SocketId, TaskEvent};
 pub use flow::{Bundle, BundleKey, Flow, FlowCounts, FlowKey, Log2Histogram};
 pub use hosts::Hosts;

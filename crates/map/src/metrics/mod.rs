@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sums::RoundTrips;
 use top::Top;
-use wirespan_model::{Flow, Resource, Span, SpanKind, TapSide, Transport};
+use wirespan_model::{waits_for_work, Flow, Resource, Span, SpanKind, TapSide, Transport};
 
 /// Limits.
 #[derive(Clone, Debug)]
@@ -335,8 +335,10 @@ impl LiveMap {
 impl Group {
     fn add(&mut self, span: &Span) {
         self.requests += 1;
-        self.failed += u64::from(span.status.is_error(span.kind));
-        self.times.add(span.duration_ns());
+        self.failed += u64::from(span.status.fails_call());
+        if !waits_for_work(span) {
+            self.times.add(span.duration_ns());
+        }
     }
 }
 
