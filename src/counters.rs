@@ -90,7 +90,7 @@ impl Counters {
             .collect()
     }
 
-    /// Prometheus text: `wirespan_counter_total` of every stage, and the metrics of the spans.
+    /// Prometheus text: `wirespan_counted_total` of every stage, and the metrics of the spans.
     pub(crate) fn prometheus(&self) -> String {
         let registry = Registry::new();
         let (stages, spans) = (self.stages(), Arc::clone(&self.spans));
@@ -99,7 +99,7 @@ impl Counters {
                 for c in &stage.counters {
                     let loss = if c.loss { "true" } else { "false" };
                     let labels = [("stage", stage.name.as_str()), ("counter", c.name.as_str()), ("loss", loss)];
-                    w.counter("wirespan_counter_total", "What each stage counted since the start", &labels, c.value);
+                    w.counter("wirespan_counted_total", "What each stage counted since the start", &labels, c.value);
                 }
             }
             let memory = crate::memory::taken();
@@ -136,5 +136,11 @@ mod tests {
         let text = counters.prometheus();
         assert!(text.contains("counter=\"lost_ring_full\""));
         assert!(text.contains("wirespan_memory_bytes{part=\"resident\"}"), "{text}");
+        // What `promtool check metrics` asks of names.
+        for (name, kind) in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')) {
+            let types = ["counter", "gauge", "histogram", "summary"];
+            assert!(name.split('_').all(|word| !types.contains(&word)), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+        }
     }
 }

@@ -93,15 +93,7 @@ impl Params {
     }
 
     fn tag_pairs(&self) -> Result<Vec<(String, String)>, ApiError> {
-        let mut pairs = Vec::new();
-        if !self.tags.is_empty() {
-            let map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&self.tags)
-                .map_err(|e| ApiError::bad_query("tags", format!("tags is not a JSON object: {e}")))?;
-            pairs.extend(map.into_iter().map(|(k, v)| match v {
-                serde_json::Value::String(s) => (k, s),
-                other => (k, other.to_string()),
-            }));
-        }
+        let mut pairs = object("tags", &self.tags)?;
         for tag in &self.tag {
             let Some((key, value)) = tag.split_once(':') else {
                 return Err(ApiError::bad_query(
@@ -125,6 +117,20 @@ impl Params {
         let to_ns = ms("endTs", &self.end_ts, now_ns)?;
         Ok(TimeRange { from_ns: to_ns.saturating_sub(ms("lookback", &self.lookback, DAY_NS)?), to_ns })
     }
+}
+
+/// The pairs of a JSON object, values as text.
+pub(super) fn object(param: &str, text: &str) -> Result<Vec<(String, String)>, ApiError> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let map: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text)
+        .map_err(|e| ApiError::bad_query(param, format!("{param} is not a JSON object: {e}")))?;
+    let text_of = |value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok(map.into_iter().map(|(key, value)| (key, text_of(value))).collect())
 }
 
 #[cfg(test)]

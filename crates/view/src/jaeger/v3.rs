@@ -1,7 +1,8 @@
 //! Version 3 of Jaeger's query API, over HTTP: what Jaeger 2 and its UI ask.
 //!
 //! Source: `cmd/query/app/apiv3/http_gateway.go` of jaegertracing/jaeger 1.76 (Jaeger 2.13). Answers are the JSON of
-//! its messages; traces are OTLP. Times are RFC 3339, durations have a unit (`10ms`).
+//! its messages; traces are OTLP. Times are RFC 3339, durations have a unit (`10ms`). Summaries of traces came with
+//! Jaeger 2.19 (ADR-010 of that repository), whose UI writes parameters in camel case.
 
 use super::{find_trace, operation_names, pad};
 use crate::assemble::{assemble, traces_of};
@@ -14,9 +15,11 @@ use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use rustc_hash::FxHashSet;
 use serde::Deserialize;
-use serde_json::json;
-use wirespan_model::Trace;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use wirespan_model::{Span, SpanId, Trace};
 use wirespan_ship::otlp::encode_traces;
 use wirespan_ship::otlp::json::write_request;
 use wirespan_store::{Field, Query, TimeRange};
@@ -29,6 +32,7 @@ pub(super) fn routes() -> Router<ViewState> {
         .route("/api/v3/services", get(services))
         .route("/api/v3/operations", get(operations))
         .route("/api/v3/traces", get(traces))
+        .route("/api/v3/trace-summaries", get(summaries))
         .route("/api/v3/traces/{id}", get(trace))
 }
 
@@ -55,23 +59,26 @@ impl IntoResponse for Refused {
 struct Params {
     service: String,
     span_kind: String,
-    #[serde(rename = "query.service_name")]
+    #[serde(rename = "query.service_name", alias = "query.serviceName")]
     service_name: String,
-    #[serde(rename = "query.operation_name")]
+    #[serde(rename = "query.operation_name", alias = "query.operationName")]
     operation_name: String,
-    #[serde(rename = "query.start_time_min")]
+    #[serde(rename = "query.start_time_min", alias = "query.startTimeMin")]
     start_time_min: String,
-    #[serde(rename = "query.start_time_max")]
+    #[serde(rename = "query.start_time_max", alias = "query.startTimeMax")]
     start_time_max: String,
-    #[serde(rename = "query.num_traces")]
+    #[serde(rename = "query.num_traces", alias = "query.numTraces")]
     num_traces: String,
     /// The name of the field in the message.
-    #[serde(rename = "query.search_depth")]
+    #[serde(rename = "query.search_depth", alias = "query.searchDepth")]
     search_depth: String,
-    #[serde(rename = "query.duration_min")]
+    #[serde(rename = "query.duration_min", alias = "query.durationMin")]
     duration_min: String,
-    #[serde(rename = "query.duration_max")]
+    #[serde(rename = "query.duration_max", alias = "query.durationMax")]
     duration_max: String,
+    /// A JSON object.
+    #[serde(rename = "query.attributes")]
+    attributes: String,
 }
 
 impl Params {
@@ -99,6 +106,7 @@ impl Params {
             operation: given(&self.operation_name),
             min_duration_ns: duration("query.duration_min", &self.duration_min)?,
             max_duration_ns: duration("query.duration_max", &self.duration_max)?,
+            attributes: super::params::object("query.attributes", &self.attributes)?,
             limit: number.clamp(1, MAX_LIMIT),
             ..Query::default()
         })
@@ -130,6 +138,49 @@ async fn traces(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Resu
         Ok(found.traces.into_iter().map(|f| f.trace).collect::<Vec<Trace>>())
     });
     answer(&found.await?)
+}
+
+async fn summaries(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Response, Refused> {
+    let wanted: Params = params(raw.as_deref())?;
+    let (query, housekeeping) = (wanted.query()?, state.housekeeping);
+    let found = state.query(move |store| traces_of(store, query, housekeeping)).await?;
+    let summaries: Vec<_> = found.traces.iter().map(|found| summary(&found.trace)).collect();
+    Ok(Json(json!({ "summaries": summaries })).into_response())
+}
+
+/// What a list of traces shows of one. The root is the earliest span without a parent.
+fn summary(trace: &Trace) -> Value {
+    let known: FxHashSet<SpanId> = trace.spans.iter().map(|s| s.span.id).collect();
+    let (mut root, mut orphans, mut errors) = (None::<&Span>, 0, 0);
+    let mut services: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (own, parent) in trace.spans.iter().zip(trace.parents()) {
+        let span = &*own.span;
+        match parent {
+            None if root.is_none_or(|first| span.start_ns < first.start_ns) => root = Some(span),
+            None => {}
+            Some(parent) => orphans += u64::from(!known.contains(&parent)),
+        }
+        let failed = u64::from(span.status.is_error(span.kind));
+        errors += failed;
+        let (spans, failures) = services.entry(&span.resource.service).or_default();
+        (*spans, *failures) = (*spans + 1, *failures + failed);
+    }
+    let times = || trace.spans.iter().map(|s| &s.span);
+    let services: Vec<_> = services
+        .into_iter()
+        .map(|(name, (spans, errors))| json!({"name": name, "spanCount": spans, "errorSpanCount": errors}))
+        .collect();
+    json!({
+        "traceId": trace.id.to_string(),
+        "rootServiceName": root.map_or("", |root| &root.resource.service),
+        "rootOperationName": root.map(|root| root.name()).unwrap_or_default(),
+        "minStartTimeUnixNano": times().map(|s| s.start_ns).min().unwrap_or(0).to_string(),
+        "maxEndTimeUnixNano": times().map(|s| s.end_ns).max().unwrap_or(0).to_string(),
+        "spanCount": trace.spans.len(),
+        "errorSpanCount": errors,
+        "orphanSpanCount": orphans,
+        "services": services,
+    })
 }
 
 async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Response, Refused> {

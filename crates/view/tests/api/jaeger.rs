@@ -27,11 +27,27 @@ async fn jaeger_version_3() {
     assert_eq!(one.iter().filter(|s| s.get("parentSpanId").is_none()).count(), 1, "one root");
     let again = ok(&app, &format!("/api/v3/traces/{id}")).await;
     assert_eq!(spans(&again).len(), one.len());
+    // As the UI of Jaeger 2.19 asks for its list of traces.
+    let camel = "query.startTimeMin=1970-01-01T00:00:00.000Z&query.startTimeMax=2036-01-01T00:00:00.000Z";
+    let list = format!("/api/v3/trace-summaries?query.serviceName=payment&{camel}&query.searchDepth=1");
+    let summaries = ok(&app, &list).await;
+    let [summary] = &summaries["summaries"].as_array().unwrap()[..] else { panic!("{summaries}") };
+    assert_eq!((&summary["traceId"], &summary["spanCount"]), (&id.as_str().into(), &one.len().into()), "{summary}");
+    let root = one.iter().find(|s| s.get("parentSpanId").is_none()).unwrap();
+    assert_eq!((&summary["rootOperationName"], &summary["orphanSpanCount"]), (&root["name"], &0.into()), "{summary}");
+    assert_eq!(summary["minStartTimeUnixNano"], root["startTimeUnixNano"], "{summary}");
+    let of_services = summary["services"].as_array().unwrap().iter().map(|s| s["spanCount"].as_u64().unwrap());
+    assert_eq!(of_services.sum::<u64>(), one.len() as u64, "{summary}");
+    let failed = one.iter().filter(|s| s["status"]["code"] == 2).count();
+    assert_eq!(summary["errorSpanCount"], failed, "{summary}");
+    let none = ok(&app, &format!("{list}&query.attributes=%7B%22http.route%22:%22/nowhere%22%7D")).await;
+    assert_eq!(none["summaries"].as_array().map(Vec::len), Some(0), "{none}");
     for (path, status, part) in [
         (format!("/api/v3/traces/{}", "f".repeat(32)), StatusCode::NOT_FOUND, ""),
         (format!("{search}&query.operation_name=nothing"), StatusCode::NOT_FOUND, "No traces found"),
         ("/api/v3/traces?query.service_name=a".into(), StatusCode::BAD_REQUEST, "are required"),
         (format!("/api/v3/traces?{range}&query.num_traces=x"), StatusCode::BAD_REQUEST, "query.num_traces"),
+        (format!("/api/v3/trace-summaries?{range}&query.attributes=x"), StatusCode::BAD_REQUEST, "not a JSON object"),
     ] {
         let (got, body) = get(&app, &path).await;
         assert_eq!((got, &body["error"]["httpCode"]), (status, &u64::from(status.as_u16()).into()), "{path}: {body}");
