@@ -6,6 +6,8 @@
 //! - [`metrics`]: counters of every stage and RED metrics of spans, as Prometheus text.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "fuzzed")]
+pub mod fuzzed;
 pub mod http;
 pub mod link;
 pub mod metrics;

@@ -184,7 +184,7 @@ impl Frame {
                 Frame::Hello(hello)
             }
             2 => Frame::Welcome(number("welcome")?),
-            3 => Frame::Refused(String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]).into_owned()),
+            3 => Frame::Refused(text(&body)),
             SPANS | FLOWS => {
                 let n = number("batch number")?;
                 let mut batch = body;
@@ -204,10 +204,21 @@ impl Frame {
                 }
                 Frame::Report(counters)
             }
-            9 => Frame::Busy(String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]).into_owned()),
+            9 => Frame::Busy(text(&body)),
             kind => return Err(FrameError::Kind(kind)),
         })
     }
+}
+
+/// A text of the peer, of at most `MAX_TEXT` bytes also where bytes are replaced that are not UTF-8.
+fn text(body: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(&body[..body.len().min(MAX_TEXT)]).into_owned();
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
 }
 
 /// Writes a batch without copying it.

@@ -155,6 +155,19 @@ fn other_programs_and_versions_are_named() {
     assert!(matches!(read_preamble(&mut &b"WSPN\x63\x00"[..]), Err(FrameError::Version { theirs: 99 })));
 }
 
+/// Found by the fuzz target `link`: the sign for a byte that is not UTF-8 takes three.
+#[test]
+fn a_text_that_is_not_utf_8_stays_within_its_bound() {
+    let mut bytes = header(3, 2000).unwrap().to_vec();
+    bytes.extend([0xff; 2000]);
+    let frame = Frame::read(&mut &bytes[..]).unwrap();
+    let Frame::Refused(why) = &frame else { panic!("{frame:?}") };
+    assert!(!why.is_empty() && why.len() <= MAX_TEXT, "{}", why.len());
+    let mut again = Vec::new();
+    frame.write(&mut again).unwrap();
+    assert_eq!(Frame::read(&mut &again[..]).unwrap(), frame);
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {

@@ -21,7 +21,7 @@
 //! Memory is bounded on both ends: see [`SenderConfig`] and [`ReceiverConfig`].
 
 mod connection;
-mod frame;
+pub(crate) mod frame;
 mod in_time;
 mod received;
 mod receiver;

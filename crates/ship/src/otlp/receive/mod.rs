@@ -338,3 +338,22 @@ fn host(request: &Request<Incoming>) -> &str {
 fn header_text(request: &Request<Incoming>, name: impl header::AsHeaderName) -> Option<&str> {
     request.headers().get(name)?.to_str().ok()
 }
+
+/// Reads a body of at most 1 MiB as a request; see [`crate::fuzzed::otlp`].
+#[cfg(feature = "fuzzed")]
+pub(crate) fn fuzzed(how: u8, body: &[u8]) {
+    const LIMIT: usize = 1 << 20;
+    let encoding = [Encoding::Grpc, Encoding::Protobuf, Encoding::Json][usize::from(how) % 3];
+    let compression = (how & 0x80 != 0).then_some("gzip");
+    let Ok(message) = answer::unpack(body, encoding, compression, LIMIT) else { return };
+    assert!(message.len() <= LIMIT);
+    let Ok(request) = answer::parse(&message, encoding) else { return };
+    let groups = request.resource_spans.iter().flat_map(|group| &group.scope_spans);
+    let given: usize = groups.map(|scope| scope.spans.len()).sum();
+    let mut text = Vec::new();
+    super::json::write_request(&request, &mut text);
+    assert!(super::json::read_request(&text).is_ok(), "{}", String::from_utf8_lossy(&text));
+    let converted = convert::convert(request, "0");
+    assert_eq!(converted.spans.len() + converted.rejection().0 as usize, given);
+    super::encode_spans(&converted.spans);
+}
