@@ -4,7 +4,8 @@
 //! kernel ──ring──▶ [capture thread: drain, enrich, join] ──bounded channel──▶ [out thread: pipeline]
 //!    ▲                                │ verdicts                  ▲
 //!    ├────────────────────────────────┘                           │
-//!    └──bundles──▶ [flows thread: drain, enrich, windows] ────────┘
+//!    ├──bundles──▶ [flows thread: drain, enrich, windows] ────────┤
+//!    └──packets──▶ [packets thread: hops of watched requests] ────┘
 //! ```
 
 use crate::capture_thread::{CaptureThread, Order, Processes};
@@ -12,6 +13,7 @@ use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
+use crate::packet::{Watch, Watching};
 use crate::pipeline::{self, Batch, Pipeline};
 use crate::slow::{Rule, Scoped, Slow};
 use anyhow::{anyhow, Result};
@@ -41,10 +43,19 @@ pub(crate) struct Agent {
     stop: Arc<AtomicBool>,
     capture: JoinHandle<Result<()>>,
     flows: Option<(Arc<AtomicBool>, JoinHandle<Result<()>>)>,
+    watch: Option<Watching>,
     out: JoinHandle<()>,
     batches: Sender<Batch>,
     /// What this kernel allows.
     pub(crate) features: Vec<Feature>,
+}
+
+/// What is looked at more closely.
+pub(crate) struct Wanted {
+    /// Of which requests the waits are recorded.
+    pub(crate) slow: Slow,
+    /// Whose packets are followed.
+    pub(crate) watch: Option<Watch>,
 }
 
 /// Starts tracing; returns when the kernel programs are attached.
@@ -52,11 +63,12 @@ pub(crate) fn start(
     options: Options,
     join: JoinConfig,
     rhythm: Rhythm,
-    slow: Slow,
+    wanted: Wanted,
     targets: Targets,
     pipeline: Pipeline,
     counters: Arc<Counters>,
 ) -> Result<Agent> {
+    let Wanted { slow, watch } = wanted;
     memory::sparing();
     let enricher = Arc::new(Enricher::new());
     let (orders, orders_in) = bounded(ORDERS);
@@ -65,6 +77,8 @@ pub(crate) fn start(
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
     let capture_counters = Arc::clone(&counters);
+    let watch = watch.map(|watch| watch.start(batches.clone(), Arc::clone(&counters))).transpose()?;
+    let (watch, offer) = watch.unzip();
     let (names, spans_out, flows_out) = (Arc::clone(&enricher), batches.clone(), batches.clone());
     let capture = std::thread::Builder::new().name("capture".into()).spawn(move || {
         let mut capture = match Capture::open(&options, &targets) {
@@ -75,7 +89,7 @@ pub(crate) fn start(
             }
         };
         let _ = ready.send(Ok((capture.features().to_vec(), capture.take_flows())));
-        CaptureThread::new(capture, join, slow, names, capture_counters).run(&stopping, &orders_in, &spans_out)
+        CaptureThread::new(capture, join, slow, names, capture_counters, offer).run(&stopping, &orders_in, &spans_out)
     })?;
     let (features, flows) = ready_in.recv().map_err(|_| anyhow!("the capture thread ended before it began"))??;
     let flows = match flows {
@@ -93,7 +107,7 @@ pub(crate) fn start(
         None => None,
     };
     let out = std::thread::Builder::new().name("out".into()).spawn(move || pipeline::feed(pipeline, &batches_in))?;
-    Ok(Agent { orders, stop, capture, flows, out, batches, features })
+    Ok(Agent { orders, stop, capture, flows, watch, out, batches, features })
 }
 
 impl Agent {
@@ -153,8 +167,10 @@ impl Agent {
             stop.store(true, Ordering::Relaxed);
             thread.join().unwrap_or_else(|_| Err(anyhow!("the flows thread panicked")))
         });
+        // All spans of requests were offered.
+        let watched = self.watch.map_or(Ok(()), Watching::stop);
         drop(self.batches);
         self.out.join().map_err(|_| anyhow!("the out thread panicked"))?;
-        captured.and(drained.unwrap_or(Ok(())))
+        captured.and(drained.unwrap_or(Ok(()))).and(watched)
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::clock::now_ns;
 use crate::counters::Counters;
+use crate::packet::Offer;
 use crate::pipeline::{Batch, REPORT_EVERY};
 use crate::slow::{Scoped, Slow};
 use anyhow::{anyhow, Result};
@@ -75,6 +76,8 @@ pub(crate) struct CaptureThread {
     /// Finds the true ends of connections behind NAT; `None` where connection tracking cannot be asked.
     nat: Option<Nat>,
     counters: Arc<Counters>,
+    /// Where spans go whose packets are watched.
+    watch: Option<Offer>,
     batch: Vec<Arc<Span>>,
     clocks: Vec<ClockMark>,
     waits: Vec<ThreadWaits>,
@@ -90,6 +93,7 @@ impl CaptureThread {
         slow: Slow,
         enricher: Arc<Enricher>,
         counters: Arc<Counters>,
+        watch: Option<Offer>,
     ) -> Self {
         if capture.sees_retransmits() {
             config.settle_ns = SETTLE.as_nanos() as u64;
@@ -104,6 +108,7 @@ impl CaptureThread {
             enricher,
             nat,
             counters,
+            watch,
             batch: Vec::with_capacity(BATCH),
             clocks: Vec::new(),
             waits: Vec::new(),
@@ -196,6 +201,7 @@ impl CaptureThread {
         let _ = out.send(Batch::Wakes(self.enricher.host_id(), self.joiner.wakes()));
         let _ = out.send(Batch::Clocks(std::mem::take(&mut self.clocks)));
         let _ = out.send(Batch::Waits(std::mem::take(&mut self.waits)));
+        self.offer();
         let _ = out.send(Batch::Spans(std::mem::take(&mut self.batch)));
     }
 
@@ -262,10 +268,17 @@ impl CaptureThread {
             let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports
             return;
         }
+        self.offer();
         let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         let n = full.len() as u64;
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = out.try_send(Batch::Spans(full)) {
             self.dropped += n;
+        }
+    }
+
+    fn offer(&self) {
+        if let Some(watch) = &self.watch {
+            watch.spans(&self.batch);
         }
     }
 

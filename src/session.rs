@@ -1,12 +1,13 @@
 //! One run of a command that traces: agent, store, view. `run`, `up`, `agent` and `demo` each open one.
 
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, Wanted};
 use crate::claims::{self, Claim};
 use crate::config::{capture_options, export_config, flow_rhythm, join_config, slow, Config, OutputArgs, UiArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
+use crate::packet::Watch;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
@@ -69,7 +70,9 @@ impl Session {
         let mut pipeline = Pipeline::open(Causes::InferredHere, outputs, config, kept, link, counted)?;
         pipeline.write_map_to(map_file)?;
         let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
-        let agent = agent::start(capture, join, rhythm, slow(config)?, targets, pipeline, Arc::clone(&counters))?;
+        let watch = Watch::new(&config.packets.watch, config.packets.one_flow_of);
+        let wanted = Wanted { slow: slow(config)?, watch };
+        let agent = agent::start(capture, join, rhythm, wanted, targets, pipeline, Arc::clone(&counters))?;
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));

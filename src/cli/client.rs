@@ -17,7 +17,7 @@ pub(crate) struct ClientArgs {
 }
 
 /// Percent-encodes a query value.
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for b in text.bytes() {
         match b {

@@ -23,6 +23,7 @@ mod up;
 use crate::config;
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
+pub(crate) use client::encode;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -114,7 +115,7 @@ impl Cli {
             Command::TraceWhy(args) => trace_why::trace_why(&args, &config),
             Command::Map(args) => map::map(args, &config),
             Command::Flows(args) => flows::flows(args, &config),
-            Command::Packet(args) => packet::packet(&args),
+            Command::Packet(args) => packet::packet(&args, &config),
             Command::Check(args) => check::check(args, &config),
             Command::Status(args) => status::status(args, &config),
             Command::Demo(args) => demo::demo(args, config),

@@ -1,12 +1,16 @@
 //! `wirespan packet FILE.yaml`: where packets went, and where they waited.
 
+use super::client::ClientArgs;
 use super::Format;
-use crate::packet::{duration, Names, Pcapng, Program, Recorded, Report};
+use crate::config::Config;
+use crate::packet::{duration, Names, Pcapng, Program, Recorded, Report, Subject};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,6 +19,10 @@ use wirespan_capture::packet::Packets;
 /// How often the ring is read, and the journeys are told.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// So many reads take all that the ring can hold.
+const RINGS: usize = 4;
+/// How often the servers of a service are asked for.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct PacketArgs {
@@ -41,6 +49,27 @@ pub(crate) struct PacketArgs {
     /// Form of the answer; json is JSON lines
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// The wirespan that is asked for `trace`, `service` and `endpoint` of a filter
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// What the filter names by spans.
+fn subject(program: &Program, args: &PacketArgs, config: &Config) -> Result<Option<Subject>> {
+    let Some((path, is_trace)) = program.asks()? else { return Ok(None) };
+    let answer = args.client.get(config, &path)?;
+    let subject = if is_trace { Subject::of_trace(answer)? } else { Subject::of_spans(&answer) };
+    Ok(Some(subject))
+}
+
+/// Chooses the servers that are new. A running wirespan that has ended knows no new ones.
+fn choose(packets: &Packets, subject: &Subject, known: &mut BTreeSet<SocketAddr>) -> Result<()> {
+    for server in subject.servers() {
+        if known.insert(server) {
+            packets.choose(server)?;
+        }
+    }
+    Ok(())
 }
 
 /// The file of `--pcapng`, if there is one.
@@ -53,14 +82,18 @@ fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
     Pcapng::new(BufWriter::new(file)).with_context(named).map(Some)
 }
 
-pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
+pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let program = Program::read(&args.program)?;
+    let subject = subject(&program, args, config)?;
     if let Some(file) = &args.from {
-        return evaluate(file, &program, args);
+        return evaluate(file, &program, subject.as_ref(), args);
+    }
+    if program.asks()?.is_some_and(|(_, is_trace)| is_trace) {
+        bail!("a trace is over: `trace` selects packets that were recorded before, so give their file with --from");
     }
     let limit = args.time.as_deref().map_or(Ok(program.time), duration)?;
     let options = program.options(&args.netns)?;
-    if options.filter.is_everything() && !args.all_traffic {
+    if options.filter.is_everything() && !options.only_ends && !args.all_traffic {
         bail!(
             "this program selects every packet of this machine: give it a `filter`, or --netns; --all-traffic if that \
              is meant"
@@ -75,17 +108,33 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
     for (point, why) in packets.missing() {
         eprintln!("wirespan: this kernel does not show packets at `{}`: {why}", point.as_str());
     }
+    let mut servers = BTreeSet::new();
+    if let Some(subject) = &subject {
+        choose(&packets, subject, &mut servers)?;
+        eprintln!("wirespan: packets of {} servers", servers.len());
+    }
     let ready = began.elapsed().as_millis();
     eprintln!("wirespan: packets are seen (after {ready} ms); ends in {limit:?}, or with Ctrl-C");
 
     let mut report = Report::new(&program.actions, args.format);
     let started = Instant::now();
-    let (mut told, mut seen) = (started, Vec::new());
+    let (mut told, mut seen, mut asked) = (started, Vec::new(), started);
     let mut out = String::new();
     loop {
+        if subject.is_some() && asked.elapsed() >= ASK_EVERY {
+            if let Ok(Some(now)) = self::subject(&program, args, config) {
+                choose(&packets, &now, &mut servers)?;
+            }
+            asked = Instant::now();
+        }
         let at_limit = packets.counters().iter().any(|(name, n)| *name == "limited" && *n > 0);
         let ends = stop.came() || started.elapsed() >= limit || at_limit;
-        while packets.drain(&mut seen) {}
+        // More may come than is handled: a turn takes what was in the ring, and ends.
+        for _ in 0..RINGS {
+            if !packets.drain(&mut seen) {
+                break;
+            }
+        }
         let reason = |number| packets.reason(number);
         for sighting in seen.drain(..) {
             if let Some(copy) = &mut copy {
@@ -116,9 +165,9 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<ExitCode> {
 }
 
 /// Carries out the actions on packets that were recorded before.
-fn evaluate(file: &Path, program: &Program, args: &PacketArgs) -> Result<ExitCode> {
+fn evaluate(file: &Path, program: &Program, subject: Option<&Subject>, args: &PacketArgs) -> Result<ExitCode> {
     let (options, mut names) = (program.options_in(Vec::new())?, Names::read());
-    let recorded = Recorded::read(file, &options, &program.netns_names(&args.netns), &mut names)?;
+    let recorded = Recorded::read(file, &options, &program.netns_names(&args.netns), subject, &mut names)?;
     let mut copy = copy_to(args.pcapng.as_ref())?;
     let mut report = Report::new(&program.actions, args.format);
     let reason = |number| recorded.reason(number);

@@ -1,7 +1,7 @@
 //! `wirespan run -- CMD…`: trace a command and all it starts, print its traces.
 
 use super::gate::Gated;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs};
 use crate::session::{Request, Session};
 use anyhow::Result;
 use clap::Args;
@@ -32,6 +32,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     waits: WaitArgs,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// Print at most this many traces at the end, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -49,6 +51,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
+    args.watch.apply(&mut config);
     let request = Request {
         mode: "run",
         // The command is added when it waits at the gate.

@@ -1,7 +1,7 @@
 //! `wirespan up TARGETS`: agent, store and UI on this machine, until a signal.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs};
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::Result;
@@ -23,6 +23,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     waits: WaitArgs,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -34,6 +36,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
+    args.watch.apply(&mut config);
     let targets = args.targets.resolve()?;
     let mut stop = StopSignal::catch()?;
     let request = Request {

@@ -21,6 +21,8 @@ pub(crate) struct Config {
     pub(crate) capture: Capture,
     /// How much each process exchanges with each peer: connections bundled in the kernel.
     pub(crate) flows: Flows,
+    /// Packets of watched services: devices on the way of a request; see docs/packets.md.
+    pub(crate) packets: Packets,
     /// Protocols that the user adds; see docs/protocols/custom.md.
     pub(crate) protocols: Protocols,
     /// Protocols that WebAssembly plug-ins read; see docs/plugins.md.
@@ -281,6 +283,16 @@ pub(crate) struct WaitsOf {
     pub(crate) endpoint: String,
     /// As `waits.threshold`.
     pub(crate) threshold: String,
+}
+
+/// Packets of watched services: devices on the way of a request; see docs/packets.md.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Packets {
+    /// Services and endpoints whose packets are followed, as `--watch-packets`. Empty: nothing is attached.
+    pub(crate) watch: Vec<String>,
+    /// Follow only one of so many connections, chosen by a hash of addresses and ports; 0: all.
+    pub(crate) one_flow_of: u32,
 }
 
 /// What a trace shows.

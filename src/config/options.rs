@@ -87,6 +87,21 @@ impl WaitArgs {
     }
 }
 
+/// Whose packets are followed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct WatchArgs {
+    /// Follow the packets of this service, or of requests to this endpoint (/pay, or GET /pay), through the devices of
+    /// this machine: each becomes a span of the request's trace (repeatable; see docs/packets.md)
+    #[arg(long, value_name = "SERVICE|ENDPOINT")]
+    watch_packets: Vec<String>,
+}
+
+impl WatchArgs {
+    pub(crate) fn apply(&self, config: &mut Config) {
+        config.packets.watch.extend(self.watch_packets.iter().cloned());
+    }
+}
+
 impl UiArgs {
     /// Where to serve and which secret to ask for go to the configuration.
     pub(crate) fn apply(&self, serve: &mut Serve) {

@@ -14,6 +14,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Inference", &["inference"]),
     ("Waits", &["waits"]),
     ("WaitsOf", &["waits.endpoint"]),
+    ("Packets", &["packets"]),
     ("Traces", &["traces"]),
     ("Store", &["store"]),
     ("Serve", &["serve"]),

@@ -1,13 +1,19 @@
-//! `wirespan packet`: a program that a person can read → packets, and what became of them.
+//! Packets: `wirespan packet` (a program that a person can read → packets, and what became of them), and devices on the
+//! way of watched requests.
 
+mod hops;
 mod names;
 mod pcapng;
 mod program;
 mod recorded;
 mod report;
+mod subject;
+mod watch;
 
 pub(crate) use names::Names;
 pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
 pub(crate) use recorded::Recorded;
 pub(crate) use report::Report;
+pub(crate) use subject::Subject;
+pub(crate) use watch::{Offer, Watch, Watching};

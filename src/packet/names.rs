@@ -58,5 +58,11 @@ impl Names {
     }
 }
 
+/// Inode of the network namespace in which the first process of the host runs; that of this process if it may not look.
+pub(crate) fn host_netns() -> u32 {
+    let inode = |path| std::fs::metadata(path).ok().map(|meta| meta.ino() as u32);
+    inode("/proc/1/ns/net").or(inode("/proc/self/ns/net")).unwrap_or(0)
+}
+
 /// The kernel's name of a reason.
 pub(crate) type Reason<'a> = dyn Fn(u32) -> String + 'a;

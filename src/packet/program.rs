@@ -1,5 +1,6 @@
 //! Reads a packet program (YAML).
 
+use crate::cli::encode;
 use anyhow::{anyhow, bail, Context as _, Result};
 use serde::Deserialize;
 use std::path::Path;
@@ -61,6 +62,9 @@ struct FilterKeys {
     destination_port: Option<u16>,
     #[serde(default)]
     tcp_flags: Vec<Flag>,
+    trace: Option<String>,
+    service: Option<String>,
+    endpoint: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -197,6 +201,7 @@ impl Program {
         let time = keys.time.as_deref().map_or(Ok(Duration::from_secs(10)), duration).context("`for`")?;
         let program = Program { keys, actions, time };
         program.options(&[])?;
+        program.asks()?;
         Ok(program)
     }
 
@@ -232,7 +237,32 @@ impl Program {
             bail!("`at_most` is 0: no packet would be told");
         }
         let one_flow_of = self.keys.one_flow_of.unwrap_or(1);
-        Ok(PacketOptions { filter, points, one_flow_of, at_most, ring_bytes: RING_BYTES })
+        let only_ends = self.asks()?.is_some();
+        Ok(PacketOptions { filter, only_ends, points, one_flow_of, at_most, ring_bytes: RING_BYTES })
+    }
+
+    /// The path of the query API that names the connections of the filter, and whether they are those of one trace.
+    pub(crate) fn asks(&self) -> Result<Option<(String, bool)>> {
+        let FilterKeys { trace, service, endpoint, .. } = &self.keys.filter;
+        if let Some(id) = trace {
+            let is_id = matches!(id.len(), 16 | 32) && id.bytes().all(|b| b.is_ascii_hexdigit());
+            if !is_id {
+                bail!("filter.trace: `{id}` is no id: of a trace it has 32 hex digits, of a span 16; quote it");
+            }
+            if service.is_some() || endpoint.is_some() {
+                bail!("filter.trace names the packets already: leave out `service` and `endpoint`");
+            }
+            return Ok(Some((format!("/api/v1/trace/{id}/model"), true)));
+        }
+        let mut query: Vec<(&str, &str)> = Vec::new();
+        query.extend(service.as_deref().map(|name| ("service", name)));
+        query.extend(endpoint.as_deref().map(|path| ("endpoint", path)));
+        if query.is_empty() {
+            return Ok(None);
+        }
+        let words = query.iter().map(|(key, value)| format!("&{key}={}", encode(value)));
+        let path = format!("/api/v1/spans?tap=server-process&limit=1000&from=-1h{}", words.collect::<String>());
+        Ok(Some((path, false)))
     }
 
     /// The chosen namespaces, as they are written.
@@ -268,6 +298,18 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_asked_for_by_trace_service_and_endpoint() {
+        let asks = |text| Program::parse(text).expect("valid").asks().expect("valid");
+        let trace = asks("filter: {trace: 'abcdef0123456789'}\n").expect("asks");
+        assert_eq!(trace, ("/api/v1/trace/abcdef0123456789/model".into(), true));
+        let (path, _) = asks("filter: {service: a shop, endpoint: /pay}\n").expect("asks");
+        assert!(path.ends_with("&service=a%20shop&endpoint=%2Fpay"), "{path}");
+        assert_eq!(asks("filter: {port: 80}\n"), None);
+        let options = Program::parse("filter: {service: shop}\n").expect("valid").options(&[]).expect("valid");
+        assert!(options.only_ends);
+    }
+
+    #[test]
     fn what_is_left_out_has_a_default() {
         let program = Program::parse("").expect("valid");
         assert_eq!(program.actions, [Action::Latency, Action::Drops]);
@@ -298,5 +340,8 @@ mod tests {
         assert!(wrong("where: []").contains("`where` is empty"));
         assert!(wrong("action: []").contains("`action` is empty"));
         assert!(wrong("at_most: 0").contains("`at_most` is 0"));
+        assert!(wrong("filter: {trace: checkout}").contains("32 hex digits"));
+        let id = "0123456789abcdef";
+        assert!(wrong(&format!("filter: {{trace: '{id}', service: shop}}")).contains("leave out `service`"));
     }
 }

@@ -1,6 +1,6 @@
 //! Packets that were recorded as JSON lines before → the ones that a program selects.
 
-use super::Names;
+use super::{Names, Subject};
 use anyhow::{bail, Context as _, Result};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -26,7 +26,14 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     /// Reads a file. `netns`: names or inodes of the chosen namespaces; empty: all. Names of namespaces go to `names`.
-    pub(crate) fn read(path: &Path, options: &PacketOptions, netns: &[String], names: &mut Names) -> Result<Self> {
+    /// `subject`: the connections that the filter names by spans.
+    pub(crate) fn read(
+        path: &Path,
+        options: &PacketOptions,
+        netns: &[String],
+        subject: Option<&Subject>,
+        names: &mut Names,
+    ) -> Result<Self> {
         let file = std::fs::File::open(path).with_context(|| format!("recorded packets {}", path.display()))?;
         let mut all = Recorded::default();
         for (n, line) in (1u64..).zip(std::io::BufReader::new(file).lines()) {
@@ -45,7 +52,8 @@ impl Recorded {
                 all.reasons.entry(s.reason).or_insert_with(|| reason.to_owned());
             }
             let in_space = netns.is_empty() || netns.iter().any(|name| name == space || *name == s.netns.to_string());
-            if !in_space || !options.points.contains(&s.point) || !selects(&options.filter, &s) {
+            let named = subject.is_none_or(|subject| subject.has(&s));
+            if !in_space || !named || !options.points.contains(&s.point) || !selects(&options.filter, &s) {
                 all.not_selected += 1;
             } else if all.sightings.len() as u64 >= options.at_most {
                 all.at_limit = true;

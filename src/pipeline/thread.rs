@@ -23,6 +23,8 @@ pub(crate) enum Batch {
     Waits(Vec<ThreadWaits>),
     /// Flows of a window.
     Flows(Vec<Flow>),
+    /// Devices on the way of requests. Their parents are known by the bytes.
+    Hops(Vec<Arc<Span>>),
     /// Everything that the kernel had written was read, and no span was finished.
     CaughtUp,
 }
@@ -41,6 +43,7 @@ pub(crate) fn feed(mut pipeline: Pipeline, batches: &Receiver<Batch>) {
             Ok(Batch::Wakes(host_id, wakes)) => pipeline.take_wakes(host_id, &wakes),
             Ok(Batch::Clocks(marks)) => pipeline.take_clocks(&marks),
             Ok(Batch::Waits(waits)) => pipeline.take_waits(waits),
+            Ok(Batch::Hops(spans)) => pipeline.hand_on(spans),
             Ok(Batch::CaughtUp) => pipeline.caught_up(),
             Ok(Batch::Flows(flows)) => pipeline.take_flows(flows),
             Err(RecvTimeoutError::Timeout) => {}

@@ -1,10 +1,12 @@
 //! Starts wirespan and other programs, and reads their output.
 
+#[allow(unused_imports)] // the tests of servers use a part of it
+pub(crate) use crate::running::{wirespan, Running};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use wirespan_capture::Capture;
 use wirespan_model::Event;
@@ -90,60 +92,6 @@ pub(crate) fn captured(capture: &mut Capture, program: &Path, arguments: &str) -
     (child.id(), events, report)
 }
 
-/// Runs `wirespan ARGS`.
-pub(crate) fn wirespan<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
-    Command::new(WIRESPAN).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-/// A process that is ended with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Running {
-    pub(crate) fn start<S: AsRef<std::ffi::OsStr>>(program: &str, args: &[S]) -> Self {
-        let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running(command.spawn().unwrap())
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    /// Sends SIGTERM, and returns the output.
-    pub(crate) fn end(mut self) -> (String, String) {
-        use std::io::Read as _;
-        self.signal(rustix::process::Signal::TERM);
-        let (mut out, mut err) = (String::new(), String::new());
-        self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        let status = self.0.wait().unwrap();
-        assert!(status.success() || status.code().is_none(), "{status}\nstdout: {out}\nstderr: {err}");
-        (out, err)
-    }
-
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(self.pid() as i32).unwrap(), signal);
-    }
-
-    /// Waits until its stderr has this text.
-    pub(crate) fn wait_for(&mut self, words: &str) -> String {
-        use std::io::BufRead as _;
-        let mut lines = std::io::BufReader::new(self.0.stderr.take().unwrap());
-        let mut line = String::new();
-        let mut all = String::new();
-        while lines.read_line(&mut line).unwrap() > 0 {
-            all.push_str(&line);
-            if line.contains(words) {
-                let rest = lines.into_inner();
-                self.0.stderr = Some(rest);
-                return all;
-            }
-            line.clear();
-        }
-        panic!("it ended without saying {words:?}:\n{all}");
-    }
-}
-
 /// An agent that traces these processes and writes its spans to a file. It traces when this returns.
 pub(crate) fn tracing(pids: &[u32], spans: &Path) -> Running {
     let mut args = vec!["up".into(), "--no-ui".into(), "--otlp-file".into(), spans.as_os_str().to_owned()];
@@ -151,15 +99,6 @@ pub(crate) fn tracing(pids: &[u32], spans: &Path) -> Running {
     let mut agent = Running::start(WIRESPAN, &args);
     agent.wait_for("Ctrl-C ends");
     agent
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
 }
 
 /// Repeats until there is a value, for at most ten seconds.

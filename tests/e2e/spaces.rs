@@ -1,10 +1,10 @@
 //! Network namespaces for one test.
 
-use crate::harness::Running;
+use crate::running::{output, Running};
 use std::process::{Command, Output, Stdio};
 
 fn ip(args: &str) -> Output {
-    Command::new("ip").args(args.split_whitespace()).output().unwrap()
+    output(Command::new("ip").args(args.split_whitespace()))
 }
 
 /// What `ip`, `tc`, `nft` and `sysctl` say if the machine lacks something. All other errors are errors of the test.
@@ -116,7 +116,7 @@ impl Spaces {
 
     /// The command's output, or the reason for its failure.
     pub(crate) fn inside(&self, space: usize, args: &[&str]) -> Result<String, String> {
-        let done = self.command(space, args).output().unwrap();
+        let done = output(&mut self.command(space, args));
         match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
             false => Err(format!("{args:?}: {}", String::from_utf8_lossy(&done.stderr).trim())),

@@ -189,6 +189,11 @@ def packets():
     journeys = [j for j in map(json.loads, out.splitlines()) if j["kind"] == "journey" and j["len"] == 100]
     whole = [j for j in journeys if {step["point"] for step in j["steps"]} >= expected]
     say("packets", {"whole": [len(whole), MESSAGES], "missing": missing, "stderr": err, "exit code": run.returncode})
+    # The same points with the addresses of watched servers.
+    command = ["wirespan", "up", "--no-ui", "--seconds", "1", "--pid", "1", "--watch-packets", "/any"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    refused = [line for line in run.stderr.splitlines() if "does not show packets" in line]
+    say("watched", {"refused": refused, "exit code": run.returncode, "stderr": run.stderr[-2000:]})
 
 
 def asked_for():

@@ -8,6 +8,9 @@
 #[allow(dead_code)]
 #[path = "../e2e/harness.rs"]
 mod harness;
+#[allow(dead_code)]
+#[path = "../e2e/running.rs"]
+mod running;
 
 mod leak;
 mod session;

@@ -44,6 +44,16 @@ test("search, open a trace, open a span, reload the deep link", async () => {
   await panel.getByText("upstream card processor timed out").first().waitFor();
   await panel.getByText(/same bytes at two places/).waitFor();
   assert.match(path(page), /^\/trace\/[0-9a-f]{32}\?span=[0-9a-f]{16}$/);
+  const way = panel.getByRole("list", { name: "Points of the way" }).getByRole("listitem");
+  assert.equal(await way.count(), 4);
+  assert.match(await way.nth(1).innerText(), /↓ 9 µs[\s\S]*client-nic/);
+  // The strip has a share for each hop, and they fill it.
+  const strip = await panel.locator("ol").evaluate((list) => {
+    const parts = [...list.previousElementSibling.children].map((part) => part.getBoundingClientRect().width);
+    return { parts: parts.length, filled: parts.reduce((a, b) => a + b, 0), all: list.getBoundingClientRect().width };
+  });
+  assert.equal(strip.parts, 3);
+  assert.ok(strip.filled > strip.all * 0.95, JSON.stringify(strip));
 
   await page.reload();
   await panel.getByText("upstream card processor timed out").first().waitFor();

@@ -40,15 +40,18 @@ fn the_kernel_takes_each_program_for_which_it_has_the_tracepoint() {
         netns: vec![NO_NAMESPACE, 2],
         ..Filter::default()
     };
-    for filter in [Filter { netns: vec![NO_NAMESPACE], ..Filter::default() }, narrow] {
+    for (only_ends, filter) in
+        [false, true].into_iter().zip([Filter { netns: vec![NO_NAMESPACE], ..Filter::default() }, narrow])
+    {
         let points = Point::ALL.to_vec();
-        let options = PacketOptions { filter, points, one_flow_of: 8, at_most: 10, ring_bytes: 1 << 16 };
+        let options = PacketOptions { filter, only_ends, points, one_flow_of: 8, at_most: 10, ring_bytes: 1 << 16 };
         let began = Instant::now();
         let mut packets = Packets::open(&options).unwrap();
         let took = began.elapsed();
         let refused: Vec<_> = packets.missing().iter().filter(|(_, why)| !why.contains("no tracepoint")).collect();
         assert!(refused.is_empty(), "{refused:?}");
         assert!(took < Duration::from_secs(3), "{took:?}");
+        packets.choose("10.0.0.1:80".parse().unwrap()).unwrap();
         let mut seen = Vec::new();
         packets.drain(&mut seen);
         assert_eq!(seen, []);

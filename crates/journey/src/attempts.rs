@@ -60,9 +60,10 @@ pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
     if let Some((n, hop, sightings)) = passed.first() {
         attempts.extend(sightings.iter().map(|(key, s)| Attempt::new(*n, *key, hop, s)));
     }
+    let sent = attempts.len();
     for (n, hop, sightings) in seen.iter().filter(|(_, hop, _)| hop.place.point == Point::Drop) {
         for (key, s) in sightings {
-            drop_one(&mut attempts, *n, hop, *key, s);
+            drop_one(&mut attempts, sent, *n, hop, *key, s);
         }
     }
     attempts.sort_by_key(|attempt| attempt.start_ns);
@@ -87,21 +88,17 @@ pub(crate) fn of_byte(flow: &Flow, byte: u64) -> Told {
 /// The kernel's number for a drop without a reason (`SKB_DROP_REASON_NOT_SPECIFIED`).
 const NO_REASON: u32 = 2;
 
-/// The drop ends the latest attempt that lived then. If none did, it is all that was seen of the packet.
-fn drop_one(attempts: &mut Vec<Attempt>, n: usize, hop: &Hop, key: Key, s: &Seen) {
+/// The drop ends the latest attempt that had begun then. If none had, it is all that was seen of the packet. The first
+/// `sent` attempts are those that were seen at another point, in the order of time.
+fn drop_one(attempts: &mut Vec<Attempt>, sent: usize, n: usize, hop: &Hop, key: Key, s: &Seen) {
     let dropped = Dropped { step: hop.step(s), reason: s.reason, resent_after_ns: None };
-    // A queue that cuts a packet and finds no room for any part drops each part, and then the whole.
-    let sent = attempts.iter_mut().rev().find(|a| a.start_ns <= s.time_ns && !a.steps.is_empty());
-    if let Some(attempt) = sent.filter(|a| a.dropped.is_some()) {
-        attempt.used.push((n, key));
-        if attempt.dropped.as_ref().is_some_and(|before| before.reason == NO_REASON) {
-            attempt.dropped = Some(dropped);
-        }
-        return;
-    }
-    match attempts.iter_mut().rev().find(|a| a.dropped.is_none() && a.start_ns <= s.time_ns) {
+    let begun = attempts.get(..sent).unwrap_or_default().partition_point(|a| a.start_ns <= s.time_ns);
+    match begun.checked_sub(1).and_then(|at| attempts.get_mut(at)) {
         Some(attempt) => {
-            attempt.dropped = Some(dropped);
+            // A queue that cuts a packet and finds no room for any part drops each part, and then the whole.
+            if attempt.dropped.as_ref().is_none_or(|before| before.reason == NO_REASON) {
+                attempt.dropped = Some(dropped);
+            }
             attempt.used.push((n, key));
         }
         None => attempts.push(Attempt {
@@ -117,14 +114,23 @@ fn drop_one(attempts: &mut Vec<Attempt>, n: usize, hop: &Hop, key: Key, s: &Seen
 
 /// Gives the sightings at a place to the attempts. If there are as many as attempts that live then, they came in the
 /// same order. Otherwise some were lost on the way, and a sighting belongs to the latest attempt that can be meant.
+/// Equal datagrams may be many, so nothing is looked for twice.
 fn pass(attempts: &mut [Attempt], n: usize, hop: &Hop, sightings: &[(Key, &Seen)]) {
-    let mut free: Vec<usize> = (0..attempts.len()).collect();
     let in_order = sightings.len() == attempts.len()
         && attempts.iter().zip(sightings).all(|(attempt, (_, s))| attempt.lives_at(s.time_ns));
-    for (key, s) in sightings {
-        let may = |i: &usize| attempts.get(*i).is_some_and(|a| a.lives_at(s.time_ns));
-        let at = if in_order { free.iter().position(may) } else { free.iter().rposition(may) };
-        let Some(attempt) = at.map(|at| free.remove(at)).and_then(|i| attempts.get_mut(i)) else { continue };
+    let (mut begun, mut free) = (0, Vec::new());
+    for (i, (key, s)) in sightings.iter().enumerate() {
+        while attempts.get(begun).is_some_and(|a| a.start_ns <= s.time_ns) {
+            free.push(begun);
+            begun += 1;
+        }
+        let at = if in_order {
+            Some(i)
+        } else {
+            // An attempt that was dropped before now was also dropped before all later sightings.
+            std::iter::from_fn(|| free.pop()).find(|i| attempts.get(*i).is_some_and(|a| a.lives_at(s.time_ns)))
+        };
+        let Some(attempt) = at.and_then(|i| attempts.get_mut(i)) else { continue };
         attempt.steps.push(hop.step(s));
         attempt.used.push((n, *key));
     }

@@ -3,6 +3,7 @@
 use crate::position::{Counter, Interval};
 use crate::{Place, Step};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use wirespan_model::packet::{Point, Route, Sighting, TCP};
 
 /// One sighting.
@@ -39,6 +40,13 @@ impl Hop {
         let mut found: Vec<_> = near.filter(|(_, s)| s.interval.end > byte).map(|(key, s)| (*key, s)).collect();
         found.sort_by_key(|(key, s)| (s.time_ns, key.1));
         found
+    }
+
+    /// The sightings of any of these bytes.
+    pub(crate) fn overlapping(&self, bytes: Range<u64>) -> impl Iterator<Item = &Seen> {
+        let behind = self.seen.range(..(bytes.end, 0)).rev();
+        let near = behind.take_while(move |(key, _)| key.0.saturating_add(self.longest) > bytes.start);
+        near.map(|(_, s)| s).filter(move |s| s.interval.end > bytes.start)
     }
 
     pub(crate) fn step(&self, seen: &Seen) -> Step {
@@ -79,6 +87,11 @@ impl Flow {
             hop.seen.insert(key, seen);
         }
         true
+    }
+
+    /// Where the byte with this sequence number lies; `None` if nothing of the flow was seen.
+    pub(crate) fn place(&self, seq: u32) -> Option<u64> {
+        self.counter.find(seq)
     }
 
     /// Number of sightings that are kept.

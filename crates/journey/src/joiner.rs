@@ -124,18 +124,36 @@ impl Joiner {
         Some(flow)
     }
 
-    /// The journeys of packets that were seen first before the linger time. Call now and then.
-    pub fn due(&mut self) -> Vec<Journey> {
-        let up_to_ns = self.latest_ns.saturating_sub(self.settings.linger_ns);
-        let settled_ns = self.latest_ns.saturating_sub(UNDER_WAY_NS);
-        let told = self.tell(up_to_ns, settled_ns);
-        let old_ns = up_to_ns.saturating_sub(self.settings.linger_ns);
+    /// The direction of a connection to which packets of this route belong.
+    pub(crate) fn flow(&self, route: &Route) -> Option<&Flow> {
+        self.flows.get(&self.routes.get(route)?.0)
+    }
+
+    /// Sightings that are kept.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Forgets what was seen longer ago than this, ns. For a user that asks for messages and not for journeys.
+    pub fn forget(&mut self, age_ns: u64) {
+        self.forget_before(self.latest_ns.saturating_sub(age_ns));
+    }
+
+    fn forget_before(&mut self, old_ns: u64) {
         for flow in self.flows.values_mut() {
             self.kept -= flow.forget(old_ns);
         }
         self.flows.retain(|_, flow| flow.len() > 0);
         self.routes.retain(|_, (flow, _)| self.flows.contains_key(flow));
         self.marks.retain(|_, (.., time_ns)| *time_ns + TRANSLATION_NS >= self.latest_ns);
+    }
+
+    /// The journeys of packets that were seen first before the linger time. Call now and then.
+    pub fn due(&mut self) -> Vec<Journey> {
+        let up_to_ns = self.latest_ns.saturating_sub(self.settings.linger_ns);
+        let settled_ns = self.latest_ns.saturating_sub(UNDER_WAY_NS);
+        let told = self.tell(up_to_ns, settled_ns);
+        self.forget_before(up_to_ns.saturating_sub(self.settings.linger_ns));
         told
     }
 

@@ -30,6 +30,12 @@ impl Counter {
         place
     }
 
+    /// The place of a sequence number near the latest one; `None` before the first.
+    pub(crate) fn find(&self, seq: u32) -> Option<u64> {
+        let (last_seq, last) = self.last?;
+        Some(last.saturating_add_signed(i64::from(seq.wrapping_sub(last_seq).cast_signed())))
+    }
+
     /// `None` if the packet has nothing that can be followed: an acknowledgement without payload.
     pub(crate) fn interval(&mut self, s: &Sighting) -> Option<Interval> {
         if s.route.protocol != TCP || s.fragment {

@@ -265,3 +265,25 @@ proptest! {
         }
     }
 }
+
+/// Equal datagrams, of which some are lost and some are dropped: the time grows with their number, not with its square.
+#[test]
+fn a_flood_of_equal_datagrams_is_joined_in_time() {
+    let all = 200_000;
+    let mut joiner = Joiner::new(Settings::default());
+    for n in 0..all {
+        let at = n as u64 * 10;
+        joiner.add(&udp(at, Point::Queue, 1, 7));
+        match n % 10 {
+            0 => joiner.add(&Sighting { reason: 64, ..udp(at + 1, Point::Drop, 1, 7) }),
+            1 => {}
+            _ => joiner.add(&udp(at + 2, Point::Receive, 2, 7)),
+        }
+    }
+    let began = std::time::Instant::now();
+    let journeys = joiner.finish();
+    assert_eq!(journeys.len(), all);
+    assert_eq!(journeys.iter().filter(|j| j.steps.len() == 2).count(), all / 10 * 8);
+    assert_eq!(journeys.iter().filter(|j| j.dropped.is_some()).count(), all / 10);
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+}

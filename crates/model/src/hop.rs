@@ -20,6 +20,20 @@ pub const RESPONSE: &str = "wirespan.hop.response_ns";
 pub const RESPONSE_ERROR: &str = "wirespan.hop.response_error_ns";
 /// Bytes of the span that entered the hop and did not leave it. They were sent again.
 pub const LOST_BYTES: &str = "wirespan.hop.lost_bytes";
+/// Longest time for which a packet of the request waited in the queue of the device, and one of the response, ns.
+pub const QUEUE: &str = "wirespan.hop.queue_ns";
+/// Most packets that waited there before a packet of the span.
+pub const QUEUE_PACKETS: &str = "wirespan.hop.queue_packets";
+/// Packets of the span that were dropped at the device.
+pub const DROPPED: &str = "wirespan.hop.dropped_packets";
+/// The kernel's reason for these drops.
+pub const DROP_REASON: &str = "wirespan.hop.drop_reason";
+/// Network namespace of the device, if it is not that of the agent.
+pub const NETNS: &str = "wirespan.hop.netns";
+/// The tunnel in which the device carries the packets.
+pub const TUNNEL: &str = "wirespan.hop.tunnel";
+/// Name of the device.
+pub const DEVICE: &str = "network.interface.name";
 /// How far the clock of this point was ahead, ns. The span's times are corrected by it.
 pub const CLOCK_AHEAD: &str = "wirespan.clock.ahead_ns";
 /// How far the truth may lie from it, ns.

@@ -3,7 +3,7 @@
 
 mod world;
 use std::sync::Arc;
-use wirespan_model::Span;
+use wirespan_model::{hop, Span, SpanId, TapSide, Value};
 use wirespan_trace::link;
 use wirespan_trace::tree::{text, trace_json, TextOptions};
 use world::{failing_shop, proc, World, MS, T0, US};
@@ -43,6 +43,40 @@ fn text_from_the_wire_does_not_command_the_terminal() {
     let shown = text(&link(w.arcs())[0], TextOptions::default());
     assert_eq!(shown.lines().count(), 3);
     assert!(!shown.contains(['\x1b', '\x07', '\u{9b}']));
+}
+
+#[test]
+fn a_device_on_the_way_has_its_name_its_hop_and_its_losses() {
+    let mut w = World::default();
+    let c = w.call(None, proc(1, 1, "a"), proc(1, 2, "b"), T0, T0 + 9 * MS);
+    let end = w.spans[c.client].clone();
+    let word = |key: &'static str, text: &str| (key.into(), Value::Str(text.into()));
+    let number = |key: &'static str, n: i64| (key.into(), Value::Int(n));
+    let nic = Span {
+        id: SpanId(77),
+        tap: TapSide::ClientNic,
+        pid: 0,
+        exchange: None,
+        start_ns: end.start_ns + 10 * US,
+        end_ns: end.end_ns - 10 * US,
+        attrs: vec![
+            number(hop::POSITION, 2),
+            number(hop::ROUND_TRIP, 20_000),
+            number(hop::REQUEST, 10_000),
+            number(hop::RESPONSE, 10_000),
+            number(hop::QUEUE, 4_000_000),
+            number(hop::DROPPED, 2),
+            word(hop::DROP_REASON, "QDISC_DROP"),
+            word(hop::DEVICE, "eth0"),
+            word(hop::NETNS, "shop"),
+        ],
+        ..end
+    };
+    w.spans.push(nic);
+    let shown = text(&link(w.arcs())[0], TextOptions::default());
+    let line = shown.lines().find(|line| line.contains("· eth0 in shop")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(line.contains("hop 20.0µs  there 10.0µs  back 10.0µs"), "{shown}");
+    assert!(line.contains("2 dropped (QDISC_DROP)") && line.contains("in its queue 4.00ms"), "{shown}");
 }
 
 #[test]

@@ -198,6 +198,22 @@ describe("trace", () => {
     expect(here()).toBe("/trace/t?span=d");
   });
 
+  test("the way of a request has its points, and each leads to its span", async () => {
+    show("/trace/t?span=d", answers);
+    const panel = await screen.findByRole("complementary");
+    const way = within(panel).getByRole("list", { name: "Points of the way" });
+    const points = within(way).getAllByRole("listitem");
+    expect(points.map((point) => point.textContent)).toEqual([
+      "web client-process",
+      "20 µs↓ 10 µs ↑ 10 µsclient-nic",
+      "60 µs↓ 30 µs ↑ 30 µsserver-nic",
+      "80 µs↓ 20 µs ↑ 60 µscart server-process",
+    ]);
+    expect(points.map((point) => point.getAttribute("aria-current"))).toEqual([null, null, "true", null]);
+    fireEvent.click(within(way).getByText("cart"));
+    expect(here()).toBe("/trace/t?span=e");
+  });
+
   test("a bar and the panel say where the time went", async () => {
     const attributes = { "wirespan.wait.run_queue": 9_000_000, "wirespan.wait.on_cpu": 1_000_000 };
     show("/trace/t?span=a", { "/api/v1/trace/t": trace([item(span("a", { attributes })), item(span("b"))]) });

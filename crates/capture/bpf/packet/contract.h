@@ -32,6 +32,13 @@ enum ws_packet_counter {
 	WS_K_MAX = 4,
 };
 
+/* An address and port whose packets are told. */
+struct ws_packet_end {
+	__u8 address[16]; /* an IPv4 address is mapped */
+	__u32 port;
+};
+_Static_assert(sizeof(struct ws_packet_end) == 20, "ws_packet_end");
+
 /* A packet at a point. In a tunnel, the addresses and all that follows are of the inner packet. */
 struct ws_packet {
 	__u64 time_ns;

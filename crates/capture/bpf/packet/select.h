@@ -16,11 +16,20 @@ struct {
 	__type(value, __u8);
 } packet_netns SEC(".maps");
 
+/* Ends of connections, of which user space chooses more while the programs run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct ws_packet_end);
+	__type(value, __u8);
+} packet_ends SEC(".maps");
+
 #define WS_MAX_DEVICES 4
 
 /* Set before load. 0 or an empty mask: any. */
 const volatile bool any_netns = false;
-const volatile __u32 only_netns = 0; /* if one namespace is chosen */
+const volatile bool only_ends = false; /* one end must be in packet_ends */
+const volatile __u32 only_netns = 0;   /* if one namespace is chosen */
 const volatile __u64 source_address[2] = {};
 const volatile __u64 source_mask[2] = {};
 const volatile __u64 destination_address[2] = {};
@@ -63,6 +72,14 @@ static __always_inline bool within(const __u8 *address, const volatile __u64 *ne
 	return (a[0] & mask[0]) == net[0] && (a[1] & mask[1]) == net[1];
 }
 
+static __always_inline bool is_end(const __u8 *address, __u16 port)
+{
+	struct ws_packet_end end = { .port = port };
+
+	__builtin_memcpy(end.address, address, sizeof(end.address));
+	return bpf_map_lookup_elem(&packet_ends, &end) != NULL;
+}
+
 /* Whether the addresses, ports and protocol of one header are those of the filter. Global: see parse.h. */
 __noinline int chosen_header(const struct ws_packet *p)
 {
@@ -77,6 +94,8 @@ __noinline int chosen_header(const struct ws_packet *p)
 	if (destination_port && p->destination_port != destination_port)
 		return false;
 	if (either_port && p->source_port != either_port && p->destination_port != either_port)
+		return false;
+	if (only_ends && !is_end(p->source, p->source_port) && !is_end(p->destination, p->destination_port))
 		return false;
 	return within(p->source, source_address, source_mask) &&
 	       within(p->destination, destination_address, destination_mask) &&

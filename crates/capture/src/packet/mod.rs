@@ -21,6 +21,7 @@ use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{Link, MapCore as _, MapFlags, OpenObject};
 use rustc_hash::FxHashMap;
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use wirespan_model::packet::{Point, Sighting};
 
@@ -53,6 +54,8 @@ const SOME: usize = 65_536;
 pub struct PacketOptions {
     /// Which packets.
     pub filter: Filter,
+    /// Only packets of which one end was chosen by [`Packets::choose`].
+    pub only_ends: bool,
     /// Where they are seen.
     pub points: Vec<Point>,
     /// One of so many flows, chosen by a hash of its addresses and ports; 0 and 1: all.
@@ -97,6 +100,7 @@ fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'st
         for (words, name) in rodata.device_names.chunks_exact_mut(2).zip(&filter.devices) {
             words.copy_from_slice(&record::device_words(name));
         }
+        rodata.only_ends = options.only_ends;
         rodata.one_flow_of = options.one_flow_of;
         rodata.at_most = options.at_most;
     }
@@ -174,6 +178,12 @@ impl Packets {
         }
         let reasons = drop_reasons(&btf);
         Ok(Packets { _links: links, ring, skel, clock: Clock::now(), missing, reasons, bad: 0, ids })
+    }
+
+    /// Tells packets from and to this address and port from now on. Of use with [`PacketOptions::only_ends`].
+    pub fn choose(&self, end: SocketAddr) -> Result<(), CaptureError> {
+        let put = self.skel.maps.packet_ends.update(&record::end(end), &[1], MapFlags::ANY);
+        put.map_err(bpf("choosing an end of connections"))
     }
 
     /// Points that were asked for and that this kernel does not give, with the reason.

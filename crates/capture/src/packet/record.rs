@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 #[allow(clippy::wildcard_imports)] // the numbers of the contract
 use crate::wire::contract::*;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use wirespan_model::packet::{Point, Route, Sighting, Tunnel};
 
 /// Longest name of a device (`IFNAMSIZ`, without the zero at its end).
@@ -14,6 +14,15 @@ pub(super) fn device_words(name: &str) -> [u64; 2] {
     let mut bytes = [0; 16];
     bytes.iter_mut().zip(name.bytes().take(MAX_DEVICE_LEN)).for_each(|(to, byte)| *to = byte);
     [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i])))
+}
+
+/// An end of connections as the kernel programs look it up (`struct ws_packet_end`).
+pub(super) fn end(of: SocketAddr) -> Vec<u8> {
+    let address = match of.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    PacketEnd { address: address.octets(), port: of.port().into() }.to_bytes().to_vec()
 }
 
 fn point(code: u32) -> Option<Point> {

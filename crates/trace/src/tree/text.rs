@@ -87,7 +87,7 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
                 (TapSide::App, _) => "○",
                 _ => "·",
             };
-            let mut label = format!("{branch}{side} {}  {}", service_name(span), clean(&span.name()));
+            let mut label = format!("{branch}{side} {}  {}", place(span), clean(&span.name()));
             if matches!(span.tap, TapSide::ClientProcess | TapSide::Capture) && span.tuple.server.port != 0 {
                 let _ = write!(label, "  to {}", span.tuple.server);
             }
@@ -113,6 +113,13 @@ fn rows(trace: &Trace, origin: u64, width: usize) -> Vec<Row> {
         .collect()
 }
 
+/// The service; for a device on the way, its name and its network namespace.
+fn place(span: &Span) -> String {
+    let Some(device) = span.text(hop::DEVICE) else { return service_name(span) };
+    let within = span.text(hop::NETNS).map_or(String::new(), |netns| format!(" in {netns}"));
+    clean(&format!("{device}{within}"))
+}
+
 /// Time and segments lost to the network or to a slow reader, if there are any.
 fn trouble(span: &Span) -> String {
     let tcp = &span.tcp;
@@ -123,7 +130,12 @@ fn trouble(span: &Span) -> String {
         }
     }
     let queue_ns = u64::from(tcp.queue_us) * 1000;
-    for (ns, what) in [(tcp.connect_ns, "connect"), (queue_ns, "queued")] {
+    let of = |key| span.number(key).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    if of(hop::DROPPED) > 0 {
+        let reason = span.text(hop::DROP_REASON).map_or(String::new(), |reason| format!(" ({})", clean(reason)));
+        let _ = write!(text, "  {} dropped{reason}", of(hop::DROPPED));
+    }
+    for (ns, what) in [(tcp.connect_ns, "connect"), (queue_ns, "queued"), (of(hop::QUEUE), "in its queue")] {
         if ns >= SHOWN_NS {
             let _ = write!(text, "  {what} {}", duration(i128::from(ns)));
         }
@@ -156,7 +168,9 @@ fn hop(s: &TraceSpan, by_id: &std::collections::HashMap<SpanId, &Span>) -> Strin
     let Some(parent) = s.link.filter(|l| l.evidence == Evidence::Wire).and_then(|l| by_id.get(&l.parent)) else {
         return String::new();
     };
-    if s.span.hop_position() > 1 && parent.hop_position() + 1 == s.span.hop_position() {
+    // The process that asks is the first point of the way.
+    let before = if parent.tap == TapSide::ClientProcess { 1 } else { parent.hop_position() };
+    if s.span.hop_position() > 1 && before + 1 == s.span.hop_position() {
         return hop_times(&s.span).trim_start().to_owned();
     }
     let clocks = if parent.host_id == s.span.host_id { "" } else { "~" };

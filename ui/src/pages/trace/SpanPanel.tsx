@@ -3,6 +3,7 @@ import type { SpanView, TraceSpan, TraceView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { explain, formatConfidence, tapWords } from "../../domain/evidence";
 import { condition } from "../../domain/filters";
+import { stops } from "../../domain/hops";
 import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
 import { hop } from "../../domain/waterfall";
@@ -11,6 +12,7 @@ import { Service } from "../../parts/Service";
 import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import { Evidence } from "./Evidence";
+import { Hops } from "./Hops";
 import { Messages } from "./Messages";
 import { PartsList } from "./Parts";
 import css from "./SpanPanel.module.css";
@@ -29,6 +31,7 @@ interface Props {
 export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
   const { span } = item;
   const where = parts(span);
+  const way = stops(trace, item, formatDuration);
   const children = trace.spans.filter((other) => other.parent?.span_id === span.id);
   return (
     <aside className={css.panel} aria-label={`Span ${span.name}`}>
@@ -79,6 +82,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       {item.waits && (
         <Section title="What it waited for">
           <Waits of={item.waits} durationNs={span.duration_ns} />
+        </Section>
+      )}
+
+      {way.length > 0 && (
+        <Section title="Way of the request">
+          <Hops list={way} current={span.id} show={show} />
         </Section>
       )}
 

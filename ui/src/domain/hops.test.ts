@@ -1,0 +1,87 @@
+import { expect, test } from "vitest";
+import { item, shop, span, trace } from "../testing/data";
+import { formatDuration } from "./duration";
+import { stops } from "./hops";
+
+const hops = (of: Record<string, number | string>) =>
+  Object.fromEntries(
+    Object.entries(of).map(([key, value]) => [key.includes(".") ? key : `wirespan.hop.${key}`, value]),
+  );
+
+/** web → eth0 → portb → cart; portb is slow and drops. */
+function congested() {
+  const device = { service: "", kind: "client" } as const;
+  return trace([
+    item(span("a", { kind: "client", tap: "client-process" }), { response: 9_000_000 }),
+    item(
+      span("b", {
+        ...device,
+        tap: "client-nic",
+        attributes: hops({
+          "network.interface.name": "eth0",
+          request_ns: 10_000,
+          request_error_ns: 0,
+          response_ns: 30_000,
+          response_error_ns: 0,
+          round_trip_ns: 40_000,
+        }),
+      }),
+      { parent: "a", at: 10_000, response: 8_970_000, depth: 1 },
+    ),
+    item(
+      span("c", {
+        ...device,
+        tap: "gateway",
+        tcp: { srtt_ns: 0, retransmits: 1, resets: 0, connect_ns: 0, queue_ns: 0 },
+        attributes: hops({
+          "network.interface.name": "portb",
+          netns: "switch",
+          request_ns: 5_000_000,
+          request_error_ns: 1_000_000,
+          round_trip_ns: 5_960_000,
+          queue_ns: 4_500_000,
+          queue_packets: 1,
+          dropped_packets: 2,
+          drop_reason: "QDISC_DROP",
+        }),
+      }),
+      { parent: "b", at: 5_010_000, response: 8_010_000, depth: 2 },
+    ),
+    item(span("d", { service: "cart" }), { parent: "c", at: 7_010_000, response: 8_010_000, depth: 3 }),
+    item(span("e", { kind: "client", tap: "client-process" }), { parent: "d", evidence: "thread", depth: 4 }),
+  ]);
+}
+
+test("a way has its points in order, with the share of each hop and what happened there", () => {
+  const all = congested();
+  for (const at of [0, 1, 2, 3]) {
+    const way = stops(all, all.spans[at] as never, formatDuration);
+    expect(way.map((stop) => stop.name)).toEqual(["web", "eth0", "portb", "cart"]);
+    expect(way.map((stop) => stop.bothNs)).toEqual([null, 40_000, 5_960_000, 2_000_000]);
+    expect(way.map((stop) => stop.share)).toEqual([0, 0.005, 0.745, 0.25]);
+    expect(way[2]?.request).toEqual({ ns: 5_000_000, errorNs: 1_000_000 });
+    // Two views of processes and devices have offsets where no attribute tells the time.
+    expect(way[3]?.request).toEqual({ ns: 2_000_000, errorNs: 0 });
+    expect(way[2]?.place).toBe("switch");
+    expect(way.map((stop) => stop.lossy)).toEqual([false, false, true, false]);
+    expect(way[2]?.notes).toEqual([
+      "waited 4.5 ms in its queue behind 1 packet",
+      "2 packets dropped: QDISC_DROP",
+      "1 packet came again",
+    ]);
+  }
+});
+
+test("a request that no device saw has no way", () => {
+  const all = congested();
+  expect(stops(all, all.spans[4] as never, formatDuration)).toEqual([]);
+  const { spans } = shop();
+  expect(stops(shop(), spans[6] as never, formatDuration)).toEqual([]);
+});
+
+test("points of captures without attributes have times by their offsets", () => {
+  const all = shop();
+  const way = stops(all, all.spans[3] as never, formatDuration);
+  expect(way.map((stop) => stop.name)).toEqual(["web", "client-nic", "server-nic", "cart"]);
+  expect(way.map((stop) => stop.bothNs)).toEqual([null, 20_000, 60_000, 80_000]);
+});

@@ -1,0 +1,110 @@
+// The way of one request: the points that saw it, from the process that asks to the one that answers.
+
+import type { SpanView, TraceSpan, TraceView } from "../api/types";
+import { hop, isNetworkTap } from "./waterfall";
+
+/** A time with how far the truth may lie from it; null where it is not known. */
+export interface Measured {
+  readonly ns: number;
+  readonly errorNs: number;
+}
+
+/** A point of the way, and how the request came there from the point before. */
+export interface Stop {
+  readonly item: TraceSpan;
+  /** Name of the device or of the service. */
+  readonly name: string;
+  /** Network namespace or capture file. */
+  readonly place: string;
+  readonly request: Measured | null;
+  readonly response: Measured | null;
+  /** Request and response together; null at the first point, and where there was no response. */
+  readonly bothNs: number | null;
+  /** Of the way, 0–1. */
+  readonly share: number;
+  /** What happened at the device, in words. */
+  readonly notes: readonly string[];
+  /** Whether packets were lost there. */
+  readonly lossy: boolean;
+}
+
+function number(span: SpanView, key: string): number | null {
+  const value = span.attributes[`wirespan.hop.${key}`];
+  return value === undefined ? null : Number(value);
+}
+
+function measured(span: SpanView, key: string, otherwise: number | null | undefined): Measured | null {
+  const ns = number(span, `${key}_ns`) ?? otherwise ?? null;
+  return ns === null ? null : { ns, errorNs: number(span, `${key}_error_ns`) ?? 0 };
+}
+
+/** Shortest wait in a queue that is worth a line. */
+const SHOWN_NS = 50_000;
+
+const plural = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
+
+function notes(span: SpanView, duration: (ns: number) => string): string[] {
+  const list: string[] = [];
+  const queue = number(span, "queue_ns");
+  const packets = number(span, "queue_packets");
+  const behind = packets ? ` behind ${plural(packets, "packet")}` : "";
+  if (queue && queue >= SHOWN_NS) list.push(`waited ${duration(queue)} in its queue${behind}`);
+  const dropped = number(span, "dropped_packets");
+  const reason = span.attributes["wirespan.hop.drop_reason"];
+  if (dropped) list.push(`${plural(dropped, "packet")} dropped${reason ? `: ${reason}` : ""}`);
+  const lost = number(span, "lost_bytes");
+  if (lost) list.push(`${plural(lost, "byte")} lost on the way here`);
+  if (isNetworkTap(span.tap) && span.tcp.retransmits > 0) {
+    list.push(`${plural(span.tcp.retransmits, "packet")} came again`);
+  }
+  return list;
+}
+
+/**
+ * The way of the request of which this span is one view; empty unless a point between the processes saw it.
+ * `duration` writes a time.
+ */
+export function stops(trace: TraceView, item: TraceSpan, duration: (ns: number) => string): Stop[] {
+  const byId = new Map(trace.spans.map((each) => [each.span.id, each]));
+  const before = (each: TraceSpan) => (each.parent?.evidence === "wire" ? byId.get(each.parent.span_id) : undefined);
+  const next = new Map<string, TraceSpan>();
+  for (const each of trace.spans) {
+    const parent = before(each);
+    if (parent && !next.has(parent.span.id)) next.set(parent.span.id, each);
+  }
+  let first = item;
+  for (let n = 0; n < trace.spans.length; n += 1) first = before(first) ?? first;
+  const way: TraceSpan[] = [];
+  for (let at: TraceSpan | undefined = first; at && way.length < trace.spans.length; at = next.get(at.span.id)) {
+    way.push(at);
+  }
+  if (!way.includes(item) || !way.some((each) => isNetworkTap(each.span.tap))) return [];
+
+  const legs = way.map((each, n) => {
+    const parent = n > 0 ? way[n - 1] : undefined;
+    const seen = hop(each, parent);
+    const { span } = each;
+    const both = number(span, "round_trip_ns") ?? (seen?.responseNs == null ? null : seen.requestNs + seen.responseNs);
+    return {
+      request: parent ? measured(span, "request", seen?.requestNs) : null,
+      response: parent ? measured(span, "response", seen?.responseNs) : null,
+      bothNs: parent ? both : null,
+    };
+  });
+  const all = legs.reduce((sum, leg) => sum + Math.max(0, leg.bothNs ?? 0), 0);
+  return way.map((each, n) => {
+    const { span } = each;
+    const leg = legs[n] ?? { request: null, response: null, bothNs: null };
+    const device = span.attributes["network.interface.name"];
+    const place = span.attributes["wirespan.hop.netns"] ?? span.attributes["wirespan.capture.file"] ?? "";
+    return {
+      item: each,
+      ...leg,
+      name: String(device ?? (span.service || span.tap)),
+      place: String(place),
+      share: all > 0 ? Math.max(0, leg.bothNs ?? 0) / all : 0,
+      notes: notes(span, duration),
+      lossy: Boolean(number(span, "dropped_packets") || number(span, "lost_bytes")),
+    };
+  });
+}
