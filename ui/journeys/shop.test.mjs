@@ -44,16 +44,6 @@ test("search, open a trace, open a span, reload the deep link", async () => {
   await panel.getByText("upstream card processor timed out").first().waitFor();
   await panel.getByText(/same bytes at two places/).waitFor();
   assert.match(path(page), /^\/trace\/[0-9a-f]{32}\?span=[0-9a-f]{16}$/);
-  const way = panel.getByRole("list", { name: "Points of the way" }).getByRole("listitem");
-  assert.equal(await way.count(), 4);
-  assert.match(await way.nth(1).innerText(), /↓ 9 µs[\s\S]*client-nic/);
-  // The strip has a share for each hop, and they fill it.
-  const strip = await panel.locator("ol").evaluate((list) => {
-    const parts = [...list.previousElementSibling.children].map((part) => part.getBoundingClientRect().width);
-    return { parts: parts.length, filled: parts.reduce((a, b) => a + b, 0), all: list.getBoundingClientRect().width };
-  });
-  assert.equal(strip.parts, 3);
-  assert.ok(strip.filled > strip.all * 0.95, JSON.stringify(strip));
 
   await page.reload();
   await panel.getByText("upstream card processor timed out").first().waitFor();
@@ -63,6 +53,29 @@ test("search, open a trace, open a span, reload the deep link", async () => {
   await page.goBack();
   await rows(page).first().waitFor();
   assert.equal(path(page), "/?service=payment&status=error");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("the way of a request between two processes", async () => {
+  const { page, faults } = await openPage(browser.context, `${server.url}/?service=catalog`);
+  await answered(page);
+  await rows(page).filter({ hasText: "GET /" }).first().click();
+  await page.waitForURL("**/trace/*");
+  const served = page.getByRole("treegrid").getByRole("row", { name: /catalog GET \/products/ });
+  await served.last().click();
+  const panel = page.getByRole("complementary");
+  const way = panel.getByRole("list", { name: "Points of the way" }).getByRole("listitem");
+  await way.nth(3).waitFor();
+  assert.equal(await way.count(), 4);
+  assert.match(await way.nth(1).innerText(), /↓ 9 µs[\s\S]*client-nic/);
+  // The strip has a share for each hop, and they fill it.
+  const strip = await panel.locator("ol").evaluate((list) => {
+    const parts = [...list.previousElementSibling.children].map((part) => part.getBoundingClientRect().width);
+    return { parts: parts.length, filled: parts.reduce((a, b) => a + b, 0), all: list.getBoundingClientRect().width };
+  });
+  assert.equal(strip.parts, 3);
+  assert.ok(strip.filled > strip.all * 0.95, JSON.stringify(strip));
   assert.deepEqual(faults, []);
   await page.close();
 });
