@@ -18,9 +18,9 @@ export function PartsBar({ list }: { list: readonly Part[] }) {
   );
 }
 
-/** The parts as a bar, a list, and the largest of them in words. */
-export function PartsList({ list }: { list: readonly Part[] }) {
-  const largest = most(list);
+/** The parts as a bar, a list, and the largest of them in words, unless `waitsSayMore`. */
+export function PartsList({ list, waitsSayMore }: { list: readonly Part[]; waitsSayMore: boolean }) {
+  const largest = waitsSayMore ? null : most(list);
   return (
     <div className={css.parts}>
       <PartsBar list={list} />

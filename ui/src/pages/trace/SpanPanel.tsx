@@ -75,7 +75,7 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
 
       {where.length > 0 && (
         <Section title="Where the time went">
-          <PartsList list={where} />
+          <PartsList list={where} waitsSayMore={Boolean(item.waits)} />
         </Section>
       )}
 
