@@ -327,10 +327,17 @@ fn workers_that_a_request_created_do_not_act_for_it_for_ever() {
 #[test]
 fn late_goroutines_are_known_as_well_as_early_ones() {
     let test = "shapes_many";
-    let Some(reports) = configured(test, "[capture]\nactors = 2048\n", &["go-h2-fanout"], 1500) else { return };
-    let report = &reports["go-h2-fanout"];
-    // All but the first tenths of a second, in which the agent reads the program.
-    assert!(report["share"].as_f64().unwrap() > 0.93, "{report}");
+    // All but the first tenths of a second, in which the agent reads the program. They are longer on a busy machine, so
+    // it is tried once more.
+    let share = || {
+        let reports = configured(test, "[capture]\nactors = 2048\n", &["go-h2-fanout"], 1500)?;
+        println!("{test}: {}", reports["go-h2-fanout"]);
+        reports["go-h2-fanout"]["share"].as_f64()
+    };
+    let enough = |share: f64| share > 0.93;
+    if let Some(first) = share().filter(|first| !enough(*first)) {
+        assert!(share().is_some_and(enough), "fell short twice, at first with {first}");
+    }
 }
 
 /// In the first tenth of a second the pool of .NET creates its threads, and there is no evidence whose work each takes.
