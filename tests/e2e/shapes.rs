@@ -267,8 +267,7 @@ fn event_loops() {
 /// calls once that request was answered.
 #[test]
 fn a_reactor_thread_does_not_act_for_the_request_that_it_read_last() {
-    // What is inferred has two outcomes, from run to run: 98 % of the traces are exact, or every second one.
-    run("shapes_reactor", &[bar("java-reactor", 0.45, &["wire"]).wrong(0.02)], 400, 1);
+    run("shapes_reactor", &[bar("java-reactor", 0.9, &["wire"]).wrong(0.02)], 400, 1);
 }
 
 /// Event loops that run each other's tasks. Until its methods are compiled, which takes a second of load, Java keeps

@@ -154,6 +154,19 @@ fn one_user_at_a_time_leaves_no_doubt() {
     assert_eq!((linked, right), (1.0, 1.0));
 }
 
+/// Threads that the first request has started are claimed for it at their first call, long after its answer.
+#[test]
+fn claims_for_answered_requests_are_wrong_where_requests_enclose_such_calls() {
+    let (mut spans, truth) = simulate(Loop { users: 1, requests: 200, ..BUSY });
+    let first = spans.iter().find_map(|span| span.exchange).unwrap().first;
+    let calls = spans.iter_mut().filter(|span| span.tap == TapSide::ClientProcess);
+    for call in calls.skip(20).step_by(25).map(Arc::make_mut) {
+        (call.tid, call.cause, call.cause_evidence) = (900, Some(first), Some(Evidence::ChildTask));
+    }
+    let (linked, right, _) = measured_of((spans, truth));
+    assert_eq!((linked, right), (1.0, 1.0));
+}
+
 #[test]
 fn work_is_done_in_slices_and_comes_to_its_end() {
     let (spans, _) = simulate(Loop { requests: 3_000, ..BUSY });

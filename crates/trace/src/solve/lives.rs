@@ -25,6 +25,11 @@ impl Lives {
         self.by_exchange.contains_key(&exchange)
     }
 
+    /// Whether this request is known, and was answered before this time.
+    pub(super) fn was_answered(&self, exchange: u64, at_ns: u64) -> bool {
+        self.by_exchange.get(&exchange).is_some_and(|(_, answered_ns)| *answered_ns < at_ns)
+    }
+
     /// Whether this request is known, and was read before this time.
     pub(super) fn was_read(&self, exchange: u64, at_ns: u64) -> bool {
         self.by_exchange.get(&exchange).is_some_and(|(read_ns, _)| *read_ns <= at_ns)

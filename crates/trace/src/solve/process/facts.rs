@@ -50,6 +50,11 @@ impl Process {
         Some((answered.stream.unwrap_or(answered.exchange.first), named))
     }
 
+    /// Whether a request cannot have made a call: it had been answered, and requests enclose such calls.
+    fn comes_too_late(&self, call: &Call, exchange: u64) -> bool {
+        self.within.encloses(call.class) && self.lives.was_answered(exchange, call.start_ns)
+    }
+
     /// Turns claims into known causes, or into hints if their trial failed. An opinion that names no request of this
     /// process (but a message of a broker, or a request whose answer is long in coming) is no matter of turns: it
     /// stands.
@@ -69,7 +74,7 @@ impl Process {
         for event in events {
             let (Event::Sent(call) | Event::Replied(call)) = event else { continue };
             let exchange = match call.maker {
-                Maker::Claimed(exchange) if failed => {
+                Maker::Claimed(exchange) if failed || self.comes_too_late(call, exchange) => {
                     self.in_doubt = true;
                     call.maker = Maker::Unknown(Some(Hint { exchange, opinion: Opinion::HandOver }));
                     continue;
