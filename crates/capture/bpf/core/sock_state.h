@@ -62,7 +62,7 @@ struct sock_state {
 	__u8 overtaken : 1;	   /* its answer was read, and the record of this request is still to come */
 	__u8 waits_request : 1;	   /* a request is being read, see `request_ns` */
 	__u8 waits_sampled : 1;	   /* its waits are wanted, whether it is slow or not */
-	__u8 tls;		   /* carries records of TLS, of a thread or Go program that calls a TLS library */
+	__u8 tls;		   /* carries records of TLS */
 	struct tls_half halves[2]; /* by ws_direction */
 	struct ws_tuple tuple;
 	struct ws_actor actor;

@@ -215,6 +215,8 @@ static __always_inline void message(struct sock *sk, struct sock_state *s, struc
 	if (!r)
 		return;
 	seal_scratch();
+	if (ret > 0)
+		tls_recognise(s, r);
 	if (uses_tls(t) && ret > 0)
 		tls_note(task, t, s, r);
 	if (sk && s->copy == WS_COPY_PAIR && !(flags & WS_F_OVERTAKEN) && pair(sk, s, r, first))

@@ -87,6 +87,17 @@ __noinline int go_note(__u32 request)
 	return 0;
 }
 
+/*
+ * Recognises a socket that carries records of TLS, whoever reads them: a library is found some milliseconds after its
+ * process began, or is loaded later, and its first connections may be there before.
+ */
+static __always_inline void tls_recognise(struct sock_state *s, const struct scratch *r)
+{
+	if (!s->tls && r->data.payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES &&
+	    r->payload[1] == 3 && r->payload[2] <= 4)
+		s->tls = 1;
+}
+
 /* Notes a message of a thread that calls a TLS library. */
 static __always_inline void tls_note(struct task_struct *task, const struct task_state *t, struct sock_state *s,
 				     const struct scratch *r)
@@ -94,9 +105,6 @@ static __always_inline void tls_note(struct task_struct *task, const struct task
 	const struct ws_data *d = &r->data;
 	struct tls_task *k;
 
-	if (!s->tls && d->payload_len >= 3 && (__u8)(r->payload[0] - TLS_FIRST_TYPE) < TLS_TYPES &&
-	    r->payload[1] == 3 && r->payload[2] <= 4)
-		s->tls = 1;
 	if (t->process_runtimes & WS_GO_TLS && s->tls)
 		go_note(d->direction == WS_INGRESS && s->request_direction == WS_INGRESS && !s->shared);
 	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
