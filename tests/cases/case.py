@@ -16,8 +16,8 @@ import sys
 import tempfile
 
 LACKS = ("kind is unknown", "not permitted", "not supported", "Unknown device type", "Read-only file system")
-# Answers (or only reads) messages at an address and port; works so many microseconds for each. It waits as an event loop
-# does, because since Linux 6.18 a CPU limit holds a thread back only when it leaves the kernel.
+# Answers (or only reads) messages at an address and port; works so many microseconds for each. It waits as an event
+# loop does, because since Linux 6.18 a CPU limit holds a thread back only when it leaves the kernel.
 SERVER = """
 import select, socket, sys, threading, time
 address, port, how, work_us = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])

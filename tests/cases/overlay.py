@@ -2,9 +2,9 @@
 """What an overlay costs (vNetTracer's case III), found by the receive passes of each packet and their processor.
 
 Two containers on two hosts, joined by a switch: once with addresses of the hosts' network, once through bridges and a
-VXLAN tunnel. Three phases: direct; overlay; and steered: receive packet steering gives the work behind the tunnel to the
-other processor. `wirespan packet` says how often each packet is received on its way, and on
-which processor. The rate of a bulk transfer is measured apart, without a packet program.
+VXLAN tunnel. Three phases: direct; overlay; and steered: receive packet steering gives the work behind the tunnel to
+the other processor. `wirespan packet` says how often each packet is received on its way, and on which processor. The
+rate of a bulk transfer is measured apart, without a packet program.
 """
 
 import collections
