@@ -58,3 +58,18 @@ fn the_receive_passes_of_an_overlay_are_counted_with_their_processors() {
     let passes = |n: usize| phases[n]["passes"].as_f64().unwrap();
     assert!(passes(1) > passes(0), "{phases:?}");
 }
+
+#[test]
+fn a_proxy_that_answers_404_is_found_among_its_siblings() {
+    let test = "a_proxy_that_answers_404_is_found_among_its_siblings";
+    let Some(phases) = phases(test, "proxies.py", "30", &["healthy", "broken", "mended"]) else { return };
+    assert_eq!(phases[1]["failed_at"], serde_json::json!({"10.217.5.22": 10}), "{phases:?}");
+}
+
+#[test]
+fn orders_that_a_brokers_backlog_has_lost_are_found_where_nobody_read_them() {
+    let test = "orders_that_a_brokers_backlog_has_lost_are_found_where_nobody_read_them";
+    let Some(phases) = phases(test, "broker.py", "40", &["healthy", "stalled", "mended"]) else { return };
+    let count = |n: usize, what: &str| phases[n][what].as_u64().unwrap();
+    assert!(count(1, "unread") > 20 && count(0, "reset") == 0 && count(2, "reset") == 0, "{phases:?}");
+}
