@@ -77,8 +77,8 @@ pub(crate) struct Capture {
     /// Actors of runtimes (goroutines, virtual threads, greenlets, tasks, streams) whose cause is remembered, at least
     /// 512; the actor that was idle longest is forgotten first.
     pub(crate) actors: u32,
-    /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first`
-    /// or `every`.
+    /// Put trace context into requests of targets, see docs/propagation.md: `off`, `auto` (as `--propagate`), `first`,
+    /// `every` or `vouched`.
     pub(crate) propagate: String,
     /// Put trace context into an option of TCP beside requests that are not HTTP/1, as `--propagate-option`.
     pub(crate) propagate_option: bool,

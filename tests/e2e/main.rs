@@ -31,6 +31,7 @@ mod patience;
 mod plugin;
 mod privileges;
 mod propagate;
+mod propagate_kept;
 mod propagate_option;
 mod running;
 mod service_graph;

@@ -431,6 +431,7 @@ enum ws_inject_counter {
 	WS_I_INJECT_OWN_CONTEXT, /* the application sent a context itself */
 	WS_I_INJECT_NOT_HTTP,
 	WS_I_INJECT_PARTIAL_HEAD,    /* the header block does not end in this call, or is too long */
+	WS_I_INJECT_LONG_CALL,	     /* the call is too long for TCP to take it whole in any case */
 	WS_I_INJECT_BUSY,	     /* bytes on their way, or no room in the send buffer */
 	WS_I_INJECT_UNKNOWN_CONTEXT, /* acts for a request whose context could not be read */
 	WS_I_INJECT_FAILED,	     /* the kernel gave no memory */

@@ -130,7 +130,7 @@ impl Capture {
                     injection.push(inject::start(&mut skel, options.propagate, &names, targets));
                 }
                 if options.propagate_options {
-                    injection.push(inject::start_options(&mut skel, &names, targets));
+                    injection.push(inject::start_options(&mut skel, options.propagate, &names, targets));
                 }
                 // Drops the records of the self-test.
                 ring.take(usize::MAX, &mut |_| ());

@@ -9,7 +9,8 @@
 
 /* Longest call that gets a context. If nothing else is queued, TCP takes so many bytes even when memory is short. */
 #define WS_INJECT_LONGEST 4096
-#define WS_INJECT_ROOM 16384 /* bytes that must be free in the send buffer */
+#define WS_INJECT_LONGEST_BODY (1U << 30) /* beyond it, sequence numbers do not tell whether the body has ended */
+#define WS_INJECT_ROOM 16384		  /* bytes that must be free in the send buffer */
 
 static __always_inline void leave_map(struct bpf_sock_ops *c, struct inject_sock *i)
 {
@@ -123,7 +124,6 @@ static __always_inline bool takes_all(struct bpf_sock *sk, struct inject_sock *i
 
 	if (!tp)
 		return false;
-	i->start = tp->write_seq;
 	room = BPF_CORE_READ(full, sk_sndbuf) - BPF_CORE_READ(full, sk_wmem_queued);
 	return tp->snd_una == tp->write_seq && room >= WS_INJECT_ROOM;
 }
@@ -152,9 +152,12 @@ static __always_inline bool put(struct sk_msg_md *m, struct inject_sock *i, __u3
 	return false;
 }
 
-/* Looks at a call that may be a request, and injects a context if it can. Returns the counter of the outcome. */
+/*
+ * Looks at a call that may begin a request, and injects a context if it can. Returns the counter of the outcome. If the
+ * head says where the request ends, the socket's state knows it, too.
+ */
 static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, struct inject_sock *i, struct sock_state *s,
-				  struct task_state *t, struct task_struct *task, bool *sure)
+				  struct task_state *t, struct task_struct *task)
 {
 	struct head_source source = { .bytes = m };
 	struct head *h = &source.head;
@@ -162,20 +165,22 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 	__u8 *data = m->data, *end = m->data_end;
 	__u32 size = m->size;
 
+	i->certain = 0;
 	if (data + 4 > end || !is_http1_method(*(__u32 *)data))
 		return WS_I_INJECT_NOT_HTTP;
-	if (size > WS_INJECT_LONGEST)
-		return WS_I_INJECT_PARTIAL_HEAD;
-	if (bpf_msg_pull_data(m, 0, size, 0))
+	if (bpf_msg_pull_data(m, 0, size < WS_INJECT_LONGEST ? size : WS_INJECT_LONGEST, 0))
 		return WS_I_INJECT_FAILED;
 	bpf_loop(WS_INJECT_LONGEST, message_word, &source, 0);
 	if (!h->first_end)
 		return WS_I_INJECT_NOT_HTTP;
-	if (!h->end)
+	if (!h->end || h->end > size)
 		return WS_I_INJECT_PARTIAL_HEAD;
-	*sure = !h->open_end && h->lengths <= 1 && h->end + h->length == size;
+	i->certain = !h->open_end && h->lengths <= 1 && h->length < WS_INJECT_LONGEST_BODY;
+	i->next = i->start + h->end + h->length;
 	if (h->own)
 		return WS_I_INJECT_OWN_CONTEXT;
+	if (size > WS_INJECT_LONGEST)
+		return WS_I_INJECT_LONG_CALL;
 	if (!takes_all(sk, i))
 		return WS_I_INJECT_BUSY;
 	a = acting(task, t);
@@ -183,8 +188,25 @@ static __always_inline __u32 look(struct sk_msg_md *m, struct bpf_sock *sk, stru
 		return WS_I_INJECT_UNKNOWN_CONTEXT;
 	if (!put(m, i, h->first_end))
 		return WS_I_INJECT_FAILED;
+	i->next += WS_INJECT_TEXT;
 	tell_injected(i, (__u64)sk, s->cookie, t, h->first_end);
 	return WS_I_INJECTED;
+}
+
+/*
+ * Whether a request may begin with this call: behind an answer; or where the last request ended, if that is known. What
+ * comes before that place is the rest of a body. Bytes are counted as TCP has taken them, so a call of which TCP takes
+ * only a part, or nothing, moves nothing.
+ */
+static __always_inline bool may_begin(struct inject_sock *i, const struct sock_state *s, __u32 seq)
+{
+	__s32 ahead = seq - i->next;
+
+	if (!i->certain)
+		return s->run != WS_EGRESS;
+	if (ahead > 0)
+		i->leave = 1;
+	return ahead == 0;
 }
 
 SEC("sk_msg")
@@ -193,28 +215,33 @@ int inject_message(struct sk_msg_md *m)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_state *t = bpf_task_storage_get(&tasks, task, 0, 0);
 	struct bpf_sock *sk = m->sk;
+	struct tcp_sock *tp;
 	struct inject_sock *i;
 	struct sock_state *s;
-	bool sure = false;
-	__u32 what;
+	__u32 what, seq;
 
 	if (!sk)
 		return SK_PASS;
 	i = bpf_sk_storage_get(&inject_socks, sk, 0, 0);
 	s = bpf_sk_storage_get(&socks, sk, 0, 0);
-	if (!i || !s || i->leave || i->looked == s->calls + 1 || s->run == WS_EGRESS)
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!i || !s || !tp || i->leave || i->looked == s->calls + 1)
 		return SK_PASS;
+	seq = tp->write_seq;
+	if (!may_begin(i, s, seq))
+		return SK_PASS;
+	i->start = seq;
 	i->looked = s->calls + 1;
 	if (!t || !t->target || !inject_mode || inject_failures >= WS_INJECT_FAILURES) {
 		i->leave = 1;
 		return SK_PASS;
 	}
-	what = look(m, sk, i, s, t, task, &sure);
+	what = look(m, sk, i, s, t, task);
 	i->carried = what == WS_I_INJECTED || what == WS_I_INJECT_OWN_CONTEXT;
 	inject_count(what);
 	if (what == WS_I_INJECT_FAILED)
 		__sync_fetch_and_add(&inject_failures, 1);
-	if (inject_mode == WS_INJECT_FIRST || !sure || what == WS_I_INJECT_FAILED)
+	if (inject_mode == WS_INJECT_FIRST || !i->certain || what == WS_I_INJECT_FAILED)
 		i->leave = 1;
 	return SK_PASS;
 }

@@ -43,11 +43,13 @@ struct inject_sock {
 	__u32 start;	/* sequence number of the first byte of the request */
 	__u32 looked;	/* 1 + number of calls when the program looked at the socket */
 	__u32 optioned; /* 1 + number of calls when a context was last chosen for an option */
+	__u32 next;	/* sequence number at which the next request begins, if `certain` */
 	__u8 leave;	/* the socket leaves the map at its next packet */
 	__u8 gone;
 	__u8 options; /* segments may carry contexts in options */
 	__u8 due;     /* `sent` goes out in an option of the segment that begins at `start` */
 	__u8 carried; /* the last call that was looked at has a context in its bytes */
+	__u8 certain; /* the end of the last request is known */
 };
 
 struct {
@@ -130,12 +132,16 @@ static __always_inline __u64 cause_of_next(const struct sock_state *s, const str
 	return a->guess && a->woken ? a->guess : WS_PROVISIONAL;
 }
 
-/* Chooses the context for the next request of this socket. False if the request must not get one. */
+/*
+ * Chooses the context for the next request of this socket. False if the request must not get one. A request that is
+ * sent before the last one is answered belongs to the same exchange, and so has the same cause.
+ */
 static __always_inline bool choose_context(struct trace_context *c, const struct sock_state *s,
 					   const struct attribution *a, __u32 tid, __u32 pid, __u32 seq)
 {
-	__u64 exchange = exchange_of(s->cookie, s->exchange + 1);
-	__u64 cause = cause_of_next(s, a, tid, pid);
+	bool goes_on = s->run == WS_EGRESS;
+	__u64 exchange = exchange_of(s->cookie, s->exchange + !goes_on);
+	__u64 cause = goes_on ? s->cause : cause_of_next(s, a, tid, pid);
 	struct trace_context *came = cause ? bpf_map_lookup_elem(&contexts, &cause) : NULL;
 
 	__builtin_memset(c, 0, sizeof(*c));

@@ -72,10 +72,13 @@ pub enum Propagate {
     First,
     /// Every request; none at all if the self-test does not allow every request.
     Every,
+    /// As `Every`, but FIONREAD is not tested: the user vouches that no target asks it of a connection.
+    Vouched,
 }
 
 impl Propagate {
-    const ALL: [Propagate; 4] = [Propagate::Off, Propagate::Auto, Propagate::First, Propagate::Every];
+    const ALL: [Propagate; 5] =
+        [Propagate::Off, Propagate::Auto, Propagate::First, Propagate::Every, Propagate::Vouched];
 
     /// Its word in the configuration.
     pub fn as_word(self) -> &'static str {
@@ -84,13 +87,14 @@ impl Propagate {
             Propagate::Auto => "auto",
             Propagate::First => "first",
             Propagate::Every => "every",
+            Propagate::Vouched => "vouched",
         }
     }
 
     /// Reads a word of the configuration.
     pub fn from_word(word: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|p| p.as_word() == word);
-        found.ok_or_else(|| format!("`{word}` is not a way to propagate; use off, auto, first or every"))
+        found.ok_or_else(|| format!("`{word}` is not a way to propagate; use off, auto, first, every or vouched"))
     }
 
     fn modes(self) -> &'static [Mode] {
@@ -98,7 +102,7 @@ impl Propagate {
             Propagate::Off => &[],
             Propagate::Auto => &[Mode::Every, Mode::First],
             Propagate::First => &[Mode::First],
-            Propagate::Every => &[Mode::Every],
+            Propagate::Every | Propagate::Vouched => &[Mode::Every],
         }
     }
 }
@@ -143,6 +147,9 @@ pub(crate) fn start(
         return row("none", false, LOST, format!("the kernel did not take {}", missing.name));
     }
     match as_target(skel, targets, |skel| test(skel, wanted)) {
+        Ok((Mode::Every, _)) if wanted == Propagate::Vouched => {
+            row("every request, FIONREAD not tested", true, "", String::new())
+        }
         Ok((Mode::Every, _)) => row("every request", true, "", String::new()),
         Ok((_, why)) if why.is_empty() => row("first request of each connection", true, "", String::new()),
         Ok((_, why)) => {
@@ -176,12 +183,12 @@ fn as_target<T>(
 /// The best mode that passes its test, and why the mode that was tried before it failed (empty if none was).
 fn test(skel: &mut WirespanSkel<'static>, wanted: Propagate) -> Result<(Mode, String), String> {
     set_mode(skel, Mode::Off);
-    selftest::run(Expect::Nothing).map_err(|why| format!("the self-test fails without enrolment: {why}"))?;
+    selftest::run(Expect::Nothing, true).map_err(|why| format!("the self-test fails without enrolment: {why}"))?;
     let mut before = String::new();
     for mode in wanted.modes() {
         set_mode(skel, *mode);
         let expect = if *mode == Mode::Every { Expect::Every } else { Expect::First };
-        match selftest::run(expect) {
+        match selftest::run(expect, wanted != Propagate::Vouched) {
             Ok(()) => return Ok((*mode, before)),
             Err(why) => before = why,
         }
@@ -191,7 +198,12 @@ fn test(skel: &mut WirespanSkel<'static>, wanted: Propagate) -> Result<(Mode, St
 }
 
 /// Tests options of TCP together with the mode that [`start`] chose, and describes the outcome.
-pub(crate) fn start_options(skel: &mut WirespanSkel<'static>, loaded: &[&str], targets: &Targets) -> Feature {
+pub(crate) fn start_options(
+    skel: &mut WirespanSkel<'static>,
+    headers: Propagate,
+    loaded: &[&str],
+    targets: &Targets,
+) -> Feature {
     let row = |rung, lost: &str, remedy: String| Feature {
         feature: "context put into options of TCP",
         rung,
@@ -203,7 +215,7 @@ pub(crate) fn start_options(skel: &mut WirespanSkel<'static>, loaded: &[&str], t
     if let Some(missing) = needed.into_iter().find(|name| !loaded.contains(name)) {
         return row("none", OPTIONS_LOST, format!("the kernel did not take {missing}"));
     }
-    match as_target(skel, targets, test_options) {
+    match as_target(skel, targets, |skel| test_options(skel, headers != Propagate::Vouched)) {
         Ok(()) => {
             on_demand::want_sends(skel);
             row("first segment of each request", "", String::new())
@@ -222,7 +234,7 @@ fn set_options(skel: &mut WirespanSkel<'static>, on: bool) {
 }
 
 /// Connections must behave as without options, both without headers and with them, and an option must have arrived.
-fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
+fn test_options(skel: &mut WirespanSkel<'static>, counted: bool) -> Result<(), String> {
     let received = |skel: &WirespanSkel<'static>| wire::counter(&skel.maps.inject_counters, WS_I_OPTION_RECEIVED);
     let headers = skel.maps.bss_data.as_ref().map_or(0, |bss| bss.inject_mode);
     let before = received(skel);
@@ -230,10 +242,10 @@ fn test_options(skel: &mut WirespanSkel<'static>) -> Result<(), String> {
     let all = [(Mode::Every, Expect::Every), (Mode::First, Expect::First)];
     let chosen = all.into_iter().find(|(mode, _)| *mode as u32 == headers);
     set_mode(skel, Mode::Off);
-    let alone = selftest::run(Expect::Nothing);
+    let alone = selftest::run(Expect::Nothing, true);
     set_mode(skel, chosen.map_or(Mode::Off, |(mode, _)| mode));
     alone
-        .and_then(|()| chosen.map_or(Ok(()), |(_, expect)| selftest::run(expect)))
+        .and_then(|()| chosen.map_or(Ok(()), |(_, expect)| selftest::run(expect, counted)))
         .and_then(|()| if received(skel) == before { Err("no option came with what was sent".into()) } else { Ok(()) })
         .map_err(|why| format!("its self-test failed: {why}"))
 }
