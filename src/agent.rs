@@ -5,7 +5,8 @@
 //!    ▲                                │ verdicts                  ▲
 //!    ├────────────────────────────────┘                           │
 //!    ├──bundles──▶ [flows thread: drain, enrich, windows] ────────┤
-//!    └──packets──▶ [packets thread: hops of watched requests] ────┘
+//!    ├──packets──▶ [packets thread: hops of watched requests] ────┤
+//!    └──mirrored──▶ [mirror thread: the spans of packets] ────────┘
 //! ```
 
 use crate::capture_thread::{CaptureThread, Order, Processes};
@@ -13,7 +14,7 @@ use crate::clock::now_ns;
 use crate::counters::Counters;
 use crate::flows::{FlowThread, Rhythm};
 use crate::memory;
-use crate::packet::{Watch, Watching};
+use crate::packet::{Mirroring, Mirrors, Watch, Watching};
 use crate::pipeline::{self, Batch, Pipeline};
 use crate::slow::{Rule, Scoped, Slow};
 use anyhow::{anyhow, Result};
@@ -44,6 +45,7 @@ pub(crate) struct Agent {
     capture: JoinHandle<Result<()>>,
     flows: Option<(Arc<AtomicBool>, JoinHandle<Result<()>>)>,
     watch: Option<Watching>,
+    mirror: Option<Mirroring>,
     out: JoinHandle<()>,
     batches: Sender<Batch>,
     /// What this kernel allows.
@@ -56,6 +58,8 @@ pub(crate) struct Wanted {
     pub(crate) slow: Slow,
     /// Whose packets are followed.
     pub(crate) watch: Option<Watch>,
+    /// Devices whose packets are read.
+    pub(crate) mirror: Option<Mirrors>,
 }
 
 /// Starts tracing; returns when the kernel programs are attached.
@@ -68,7 +72,7 @@ pub(crate) fn start(
     pipeline: Pipeline,
     counters: Arc<Counters>,
 ) -> Result<Agent> {
-    let Wanted { slow, watch } = wanted;
+    let Wanted { slow, watch, mirror } = wanted;
     memory::sparing();
     let enricher = Arc::new(Enricher::new());
     let (orders, orders_in) = bounded(ORDERS);
@@ -79,6 +83,8 @@ pub(crate) fn start(
     let capture_counters = Arc::clone(&counters);
     let watch = watch.map(|watch| watch.start(batches.clone(), Arc::clone(&counters))).transpose()?;
     let (watch, offer) = watch.unzip();
+    let host_id = enricher.host_id();
+    let mirror = mirror.map(|m| m.start(&join, host_id, batches.clone(), Arc::clone(&counters))).transpose()?;
     let (names, spans_out, flows_out) = (Arc::clone(&enricher), batches.clone(), batches.clone());
     let capture = std::thread::Builder::new().name("capture".into()).spawn(move || {
         let mut capture = match Capture::open(&options, &targets) {
@@ -107,7 +113,7 @@ pub(crate) fn start(
         None => None,
     };
     let out = std::thread::Builder::new().name("out".into()).spawn(move || pipeline::feed(pipeline, &batches_in))?;
-    Ok(Agent { orders, stop, capture, flows, watch, out, batches, features })
+    Ok(Agent { orders, stop, capture, flows, watch, mirror, out, batches, features })
 }
 
 impl Agent {
@@ -169,8 +175,9 @@ impl Agent {
         });
         // All spans of requests were offered.
         let watched = self.watch.map_or(Ok(()), Watching::stop);
+        let mirrored = self.mirror.map_or(Ok(()), Mirroring::stop);
         drop(self.batches);
         self.out.join().map_err(|_| anyhow!("the out thread panicked"))?;
-        captured.and(drained.unwrap_or(Ok(()))).and(watched)
+        captured.and(drained.unwrap_or(Ok(()))).and(watched).and(mirrored)
     }
 }

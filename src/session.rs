@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
-use crate::packet::Watch;
+use crate::packet::{Mirrors, Watch};
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, View};
@@ -36,6 +36,8 @@ pub(crate) struct Request<'a> {
     pub(crate) map_file: Option<&'a Path>,
     /// The link to a server.
     pub(crate) link: Option<Sender>,
+    /// Devices whose packets are read.
+    pub(crate) mirror: Option<Mirrors>,
     /// `None`: the command has no view, and keeps spans only where the user names a directory.
     pub(crate) ui: Option<&'a UiArgs>,
 }
@@ -57,7 +59,7 @@ impl Session {
     /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
     pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
         privilege::keep_what_tracing_uses(config.capture.attach_java);
-        let Request { mode, targets, described, outputs, map_file, link, ui } = request;
+        let Request { mode, targets, described, outputs, map_file, link, mirror, ui } = request;
         let mut to: Vec<String> = link.iter().map(|link| link.server().to_string()).collect();
         to.extend(export_config(outputs, config)?.map(|export| export.url));
         let claims = claims::claim(&targets, mode, &to)?.into_iter().collect();
@@ -71,7 +73,7 @@ impl Session {
         pipeline.write_map_to(map_file)?;
         let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
         let watch = Watch::new(&config.packets.watch, config.packets.one_flow_of);
-        let wanted = Wanted { slow: slow(config)?, watch };
+        let wanted = Wanted { slow: slow(config)?, watch, mirror };
         let agent = agent::start(capture, join, rhythm, wanted, targets, pipeline, Arc::clone(&counters))?;
         let missing = agent.features.iter().filter(|f| !f.lost.is_empty());
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();

@@ -1,7 +1,8 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, WaitArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, MirrorArgs, OutputArgs, PropagateArgs, WaitArgs};
+use crate::packet::Mirrors;
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
@@ -29,6 +30,8 @@ pub(crate) struct AgentArgs {
     attach: AttachArgs,
     #[command(flatten)]
     waits: WaitArgs,
+    #[command(flatten)]
+    mirror: MirrorArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -39,9 +42,11 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
+    args.mirror.apply(&mut config);
+    let mirror = Mirrors::open(&config)?;
     // Before any thread begins: a thread starts with the capabilities of the one that starts it.
     wirespan_capture::privilege::keep_what_tracing_uses(config.capture.attach_java);
-    let targets = args.targets.resolve()?;
+    let targets = args.targets.resolve(&config.packets.mirror)?;
     let o = &args.outputs;
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
         bail!("nowhere to send spans: give --server HOST:PORT, --otlp-endpoint URL, --otlp-file FILE or --store DIR");
@@ -51,15 +56,16 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     let request = Request {
         mode: "agent",
         targets,
-        described: args.targets.describe(),
+        described: args.targets.describe(&config.packets.mirror),
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
         link,
+        mirror,
         ui: None,
     };
     let session = Session::open(request, &config)?;
     crate::lockdown::close();
-    eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe());
+    eprintln!("wirespan: tracing {}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));
     session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -93,6 +93,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
         outputs: &args.outputs,
         map_file: None,
         link: None,
+        mirror: None,
         ui: Some(&args.ui),
     };
     let session = Session::open(request, &config)?;

@@ -2,6 +2,7 @@
 
 use super::gate::Gated;
 use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs};
+use crate::packet::Mirrors;
 use crate::session::{Request, Session};
 use anyhow::Result;
 use clap::Args;
@@ -60,6 +61,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
         link: None,
+        mirror: Mirrors::open(&config)?,
         ui: Some(&args.ui),
     };
     let session = Session::open(request, &config)?;

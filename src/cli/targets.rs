@@ -42,8 +42,8 @@ fn cgroup(path: &Path) -> Result<PathBuf> {
 }
 
 impl TargetArgs {
-    /// The targets; an error if there are none.
-    pub(crate) fn resolve(&self) -> Result<Targets> {
+    /// The targets; an error if there are none, and no device is `mirrored` instead.
+    pub(crate) fn resolve(&self, mirrored: &[String]) -> Result<Targets> {
         for pid in &self.pid {
             if !Path::new(&format!("/proc/{pid}")).exists() {
                 bail!("no process {pid} is running");
@@ -55,7 +55,7 @@ impl TargetArgs {
             netns: self.netns.iter().map(|n| netns_inode(n).map_err(|e| anyhow!(e))).collect::<Result<_>>()?,
             all: self.all,
         };
-        if targets.is_empty() {
+        if targets.is_empty() && mirrored.is_empty() {
             bail!("nothing to trace: give --pid, --cgroup or --netns (or --all, for every process of this machine)");
         }
         if targets.cgroups.len() > 16 {
@@ -65,13 +65,14 @@ impl TargetArgs {
     }
 
     /// In words, for the status page.
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe(&self, mirrored: &[String]) -> String {
         let mut words: Vec<String> = self.pid.iter().map(|p| format!("process {p} and its descendants")).collect();
         words.extend(self.cgroup.iter().map(|c| format!("cgroup {}", c.display())));
         words.extend(self.netns.iter().map(|n| format!("network namespace {n}")));
         if self.all {
             words.push("every process".into());
         }
+        words.extend(mirrored.iter().map(|device| format!("packets of {device}")));
         words.join(", ")
     }
 }

@@ -2,6 +2,7 @@
 
 use super::targets::TargetArgs;
 use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs};
+use crate::packet::Mirrors;
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::Result;
@@ -37,21 +38,22 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
     args.watch.apply(&mut config);
-    let targets = args.targets.resolve()?;
+    let targets = args.targets.resolve(&config.packets.mirror)?;
     let mut stop = StopSignal::catch()?;
     let request = Request {
         mode: "up",
         targets,
-        described: args.targets.describe(),
+        described: args.targets.describe(&config.packets.mirror),
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
         link: None,
+        mirror: Mirrors::open(&config)?,
         ui: Some(&args.ui),
     };
     let session = Session::open(request, &config)?;
     crate::lockdown::close();
     let ui = session.view().map(|view| format!(", UI on {}", view.url())).unwrap_or_default();
-    eprintln!("wirespan: tracing {}{ui}; Ctrl-C ends", args.targets.describe());
+    eprintln!("wirespan: tracing {}{ui}; Ctrl-C ends", args.targets.describe(&config.packets.mirror));
     session.run_until(&mut stop, args.seconds)?;
     Ok(ExitCode::SUCCESS)
 }

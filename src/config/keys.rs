@@ -293,6 +293,10 @@ pub(crate) struct Packets {
     pub(crate) watch: Vec<String>,
     /// Follow only one of so many connections, chosen by a hash of addresses and ports; 0: all.
     pub(crate) one_flow_of: u32,
+    /// Devices whose packets are read, as `--mirror`. Empty: none.
+    pub(crate) mirror: Vec<String>,
+    /// Of these, only packets from and to these ports (at most 32). Empty: all.
+    pub(crate) mirror_ports: Vec<u16>,
 }
 
 /// What a trace shows.

@@ -94,11 +94,33 @@ pub(crate) struct WatchArgs {
     /// this machine: each becomes a span of the request's trace (repeatable; see docs/packets.md)
     #[arg(long, value_name = "SERVICE|ENDPOINT")]
     watch_packets: Vec<String>,
+    #[command(flatten)]
+    mirror: MirrorArgs,
+}
+
+/// Devices whose packets are read.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct MirrorArgs {
+    /// Read the packets of this device, such as the one at a switch's mirror port: each request in them is a span,
+    /// also between machines that are not traced (repeatable; see docs/packets.md)
+    #[arg(long, value_name = "DEVICE")]
+    mirror: Vec<String>,
+    /// Of mirrored devices, read only packets from and to this port (repeatable)
+    #[arg(long, value_name = "PORT", requires = "mirror")]
+    mirror_port: Vec<u16>,
+}
+
+impl MirrorArgs {
+    pub(crate) fn apply(&self, config: &mut Config) {
+        config.packets.mirror.extend(self.mirror.iter().cloned());
+        config.packets.mirror_ports.extend(&self.mirror_port);
+    }
 }
 
 impl WatchArgs {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.packets.watch.extend(self.watch_packets.iter().cloned());
+        self.mirror.apply(config);
     }
 }
 

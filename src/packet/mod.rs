@@ -1,7 +1,8 @@
 //! Packets: `wirespan packet` (a program that a person can read → packets, and what became of them), and devices on the
-//! way of watched requests.
+//! way of watched requests, and spans from the packets of devices that the user names (`--mirror`).
 
 mod hops;
+mod mirror;
 mod names;
 mod pcapng;
 mod program;
@@ -10,6 +11,7 @@ mod report;
 mod subject;
 mod watch;
 
+pub(crate) use mirror::{Mirroring, Mirrors};
 pub(crate) use names::Names;
 pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};

@@ -23,6 +23,7 @@ mod housekeeping;
 mod io_uring;
 mod map;
 mod masks;
+mod mirror;
 mod nat;
 mod on_demand;
 mod otlp;

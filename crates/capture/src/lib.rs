@@ -14,6 +14,7 @@ mod error;
 pub mod features;
 mod inject;
 mod load;
+pub mod mirror;
 mod object;
 mod on_demand;
 mod options;

@@ -59,7 +59,7 @@ impl Ring {
             let begun = taken;
             while at < end && taken < most {
                 let place = (at as usize) & (self.length - 1);
-                let header = self.written.header(page_size() + place).load(Ordering::Acquire);
+                let header = self.written.word(page_size() + place).load(Ordering::Acquire);
                 if header & BUSY != 0 {
                     break;
                 }
@@ -102,13 +102,16 @@ impl AsFd for Ring {
     }
 }
 
-struct Mapping {
+pub(crate) struct Mapping {
     address: NonNull<c_void>,
     length: usize,
 }
 
+// SAFETY: the mapping belongs to the process, not to a thread, and is reached by reference only.
+unsafe impl Send for Mapping {}
+
 impl Mapping {
-    fn new(of: BorrowedFd<'_>, may: ProtFlags, from: u64, length: usize) -> io::Result<Mapping> {
+    pub(crate) fn new(of: BorrowedFd<'_>, may: ProtFlags, from: u64, length: usize) -> io::Result<Mapping> {
         // SAFETY: a mapping at an address of the kernel's choice replaces no other.
         let address = unsafe { mmap(std::ptr::null_mut(), length, may, MapFlags::SHARED, of, from)? };
         let address = NonNull::new(address).ok_or(io::ErrorKind::InvalidData)?;
@@ -127,13 +130,14 @@ impl Mapping {
         unsafe { &*self.at(offset, 8).cast() }
     }
 
-    /// Length and flags of a record; records are aligned to eight bytes.
-    fn header(&self, offset: usize) -> &AtomicU32 {
+    /// A word that the kernel writes, too: the length and flags of a record, the status of a block. It is aligned to
+    /// eight bytes.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: as in `position`.
         unsafe { &*self.at(offset & !7, 4).cast() }
     }
 
-    fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         // SAFETY: the bytes are mapped as long as `self` lives. The kernel does not write to a finished record before
         // we have moved our position past it.
         unsafe { std::slice::from_raw_parts(self.at(offset, length), length) }

@@ -15,16 +15,18 @@
 
 mod error;
 mod file;
+mod live;
 mod packet;
 mod stats;
 mod tcp;
 mod udp;
 
 pub use error::PcapError;
+pub use live::{Live, LiveFrame};
 pub use stats::Stats;
 
 use file::{Frame, Source};
-use packet::{Dissector, Transported};
+use live::Sockets;
 use std::io::Read;
 use std::path::Path;
 use wirespan_model::packet::Passage;
@@ -97,33 +99,19 @@ impl Replay {
     /// The events before an error have been emitted.
     pub fn read(&mut self, name: &str, input: impl Read, sink: &mut dyn FnMut(Event)) -> Result<(), PcapError> {
         let mut source = Source::open(name, input)?;
-        let mut dissector = Dissector::new(self.limits.fragment_bytes);
-        let mut tcp = tcp::Table::new(self.limits);
-        let mut udp = udp::Table::new(self.limits.flows);
+        let mut sockets = Sockets::new(self.limits, self.next_socket);
         let mut frame = Frame::default();
-        let mut events = 0;
-        let mut emit = |event| {
-            events += 1;
-            sink(event);
-        };
         let ended = loop {
             match source.next(&mut frame, &mut self.stats) {
                 Ok(true) => {}
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            self.stats.packets += 1;
-            self.stats.bytes += frame.data.len() as u64;
-            let next_socket = &mut self.next_socket;
-            dissector.dissect(&frame, &mut self.stats, &mut |transported, stats| match transported {
-                Transported::Tcp(segment) => tcp.segment(&segment, next_socket, stats, &mut emit),
-                Transported::Udp(datagram) => udp.datagram(&datagram, next_socket, stats, &mut emit),
-            });
+            sockets.frame(&frame, &mut self.stats, sink);
         };
-        tcp.finish(&mut self.stats, &mut emit);
-        self.passages.append(&mut tcp.passages);
-        dissector.finish(&mut self.stats);
-        self.stats.events += events;
+        sockets.finish(&mut self.stats, sink);
+        self.passages.append(&mut sockets.tcp.passages);
+        self.next_socket = sockets.next_socket;
         ended
     }
 }

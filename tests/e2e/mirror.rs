@@ -1,0 +1,173 @@
+//! `--mirror`: the packets of a switch's port, mirrored by `tc mirred` to a device that wirespan reads.
+
+use crate::harness::{has, skip, Running, WIRESPAN};
+use crate::packets::{made, ready};
+use crate::spaces::{lacking, Spaces};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+/// Answers each GET with 200, or with 404 if the path is `/none`.
+const SERVER: &str = "
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_GET(self):
+        body = b'x' * 5000
+        self.send_response(404 if self.path == '/none' else 200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args):
+        pass
+s = http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler)
+print('listening', file=sys.stderr, flush=True)
+s.serve_forever()
+";
+
+/// So many requests on one connection, then one that is not found. Begins when a file is there.
+const CLIENT: &str = "
+import http.client, os, sys, time
+print('listening', file=sys.stderr, flush=True)
+for _ in range(6000):
+    if os.path.exists(sys.argv[4]):
+        break
+    time.sleep(0.01)
+c = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=10)
+for path in ['/item'] * int(sys.argv[3]) + ['/none']:
+    c.request('GET', path)
+    c.getresponse().read()
+";
+
+/// Client 0 and server 1 at a bridge in 2, whose port to the client is mirrored to `mon` in 3.
+fn mirrored(test: &str, tag: &str) -> Option<Spaces> {
+    if !ready(test) || !has(test, &["tc"]) {
+        return None;
+    }
+    let spaces = Spaces::new(
+        tag,
+        4,
+        &[
+            "-n {2} link add name br0 type bridge",
+            "-n {2} link set br0 up",
+            "-n {2} link add name porta type veth peer name eth0 netns {0}",
+            "-n {2} link add name portb type veth peer name eth0 netns {1}",
+            "-n {2} link add name copy type veth peer name mon netns {3}",
+            "-n {2} link set dev porta master br0 up",
+            "-n {2} link set dev portb master br0 up",
+            "-n {2} link set dev copy up",
+            "-n {3} link set dev mon up",
+            "-n {0} addr add 10.214.7.1/24 dev eth0",
+            "-n {1} addr add 10.214.7.2/24 dev eth0",
+            "-n {0} link set eth0 up",
+            "-n {1} link set eth0 up",
+        ],
+    );
+    let spaces = made(test, spaces)?;
+    let mirror = "protocol all u32 match u32 0 0 action mirred egress mirror dev copy";
+    for line in [
+        "tc qdisc add dev porta clsact".to_owned(),
+        format!("tc filter add dev porta ingress {mirror}"),
+        format!("tc filter add dev porta egress {mirror}"),
+    ] {
+        if let Err(why) = spaces.inside(2, &line.split(' ').collect::<Vec<_>>()) {
+            skip(test, &lacking(why));
+            return None;
+        }
+    }
+    Some(spaces)
+}
+
+/// The attributes of all spans of an OTLP file, each as `key=value`.
+fn spans(file: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut all = Vec::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let resources = line["resourceSpans"].as_array().unwrap().iter();
+        let scopes = resources.flat_map(|r| r["scopeSpans"].as_array().unwrap());
+        for span in scopes.flat_map(|s| s["spans"].as_array().unwrap()) {
+            let text = |a: &Value| {
+                let value = a["value"].as_object().unwrap().values().next().unwrap();
+                format!("{}={}", a["key"].as_str().unwrap(), value.to_string().trim_matches('"'))
+            };
+            all.push(span["attributes"].as_array().unwrap().iter().map(text).collect());
+        }
+    }
+    all
+}
+
+#[test]
+fn requests_between_untraced_machines_are_spans_of_a_mirror_port() {
+    let test = "requests_between_untraced_machines_are_spans_of_a_mirror_port";
+    let Some(spaces) = mirrored(test, "mi") else { return };
+    let _one = spaces.python(1, SERVER, &["10.214.7.2", "8080"]);
+    let _other = spaces.python(1, SERVER, &["10.214.7.2", "8081"]);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("spans.jsonl");
+    let args = ["agent", "--mirror", "mon", "--mirror-port", "8080", "--otlp-file", out.to_str().unwrap()];
+    let mut all = vec!["netns", "exec", spaces.name(3), WIRESPAN];
+    all.extend(args);
+    let mut agent = Running::start("ip", &all);
+    agent.wait_for("tracing packets of mon");
+    for port in ["8080", "8081"] {
+        spaces.inside(0, &["python3", "-c", CLIENT, "10.214.7.2", port, "20", "/"]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    agent.signal(rustix::process::Signal::TERM);
+    let done = agent.finish(Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    assert!(!said.contains("lost: mirror"), "{said}");
+    let spans = spans(&out);
+    let having = |words: &[&str]| spans.iter().filter(|s| words.iter().all(|w| s.iter().any(|a| a == w))).count();
+    let of_port = ["network.interface.name=mon", "wirespan.tap_side=capture", "server.port=8080"];
+    let with = |more: &[&str]| having(&[&of_port[..], more].concat());
+    assert_eq!(with(&["url.path=/item", "http.response.status_code=200"]), 20, "{said} {spans:?}");
+    assert_eq!(with(&["url.path=/none", "http.response.status_code=404", "client.address=10.214.7.1"]), 1, "{said}");
+    assert_eq!(spans.len(), 21, "port 8081 was not chosen: {said}");
+}
+
+#[test]
+fn a_mirrored_device_is_between_the_processes_of_a_request() {
+    let test = "a_mirrored_device_is_between_the_processes_of_a_request";
+    let Some(spaces) = mirrored(test, "mp") else { return };
+    let _server = spaces.python(1, SERVER, &["10.214.7.2", "8080"]);
+    let folder = tempfile::tempdir().unwrap();
+    let (out, begin) = (folder.path().join("spans.jsonl"), folder.path().join("begin"));
+    let client = spaces.python(0, CLIENT, &["10.214.7.2", "8080", "5", begin.to_str().unwrap()]);
+    let mut all = vec!["netns", "exec", spaces.name(3), WIRESPAN, "agent", "--mirror", "mon"];
+    all.extend(["--netns", spaces.name(0), "--netns", spaces.name(1), "--otlp-file", out.to_str().unwrap()]);
+    let mut agent = Running::start("ip", &all);
+    agent.wait_for("tracing ");
+    std::fs::write(&begin, "").unwrap();
+    assert!(client.finish(Duration::from_secs(90)).status.success());
+    std::thread::sleep(Duration::from_millis(500));
+    agent.signal(rustix::process::Signal::TERM);
+    let done = agent.finish(Duration::from_secs(60));
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{said}");
+    let spans = spans(&out);
+    for tap in ["client-process", "capture", "server-process"] {
+        let tap = format!("wirespan.tap_side={tap}");
+        let requests = spans.iter().filter(|s| s.contains(&tap) && s.iter().any(|a| a.starts_with("url.path")));
+        assert_eq!(requests.count(), 6, "{tap}: {said} {spans:?}");
+    }
+    // Child of the client, parent of the server: known by the bytes.
+    let by_wire = |tap: &str| {
+        let tap = format!("wirespan.tap_side={tap}");
+        spans.iter().filter(|s| s.contains(&tap) && s.iter().any(|a| a == "wirespan.evidence=wire")).count()
+    };
+    assert_eq!((by_wire("capture"), by_wire("server-process")), (6, 6), "{said} {spans:?}");
+}
+
+#[test]
+fn a_device_that_does_not_exist_is_an_error() {
+    if !ready("a_device_that_does_not_exist_is_an_error") {
+        return;
+    }
+    let done = crate::harness::wirespan(&["agent", "--mirror", "nosuchdevice0", "--otlp-file", "/dev/null"]);
+    assert!(!done.status.success());
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("mirroring nosuchdevice0: no such device"), "{said}");
+}
