@@ -27,6 +27,7 @@ mod mirror;
 mod nat;
 mod on_demand;
 mod otlp;
+mod packet_headers;
 mod packets;
 mod patience;
 mod plugin;

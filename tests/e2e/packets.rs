@@ -51,7 +51,7 @@ s.recv(1)
 ";
 
 /// Sends datagrams of 60 bytes, each of which is answered.
-const PINGS: &str = "
+pub(crate) const PINGS: &str = "
 import socket, sys, threading, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(5)
@@ -61,7 +61,7 @@ for n in range(int(sys.argv[3])):
     time.sleep(0.002)
 ";
 
-const ECHO: &str = "
+pub(crate) const ECHO: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((sys.argv[1], int(sys.argv[2])))
@@ -103,7 +103,7 @@ pub(crate) fn bridged(tag: &str) -> Result<Spaces, String> {
 }
 
 /// Runs a packet program while `work` runs. Returns its JSON lines and what it says on stderr.
-fn traced(spaces: &Spaces, chosen: &[usize], program: &str, work: impl FnOnce()) -> (Vec<Value>, String) {
+pub(crate) fn traced(spaces: &Spaces, chosen: &[usize], program: &str, work: impl FnOnce()) -> (Vec<Value>, String) {
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("program.yaml");
     std::fs::write(&file, program).unwrap();
@@ -126,14 +126,14 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 /// The points of a journey, with their devices.
-fn way(journey: &Value) -> Vec<String> {
+pub(crate) fn way(journey: &Value) -> Vec<String> {
     let steps = journey["steps"].as_array().unwrap().iter();
     let name = |s: &Value| format!("{} {}", s["point"].as_str().unwrap(), s["device"].as_str().unwrap());
     steps.map(|s| name(s).trim_end().to_owned()).collect()
 }
 
 /// Journeys of packets with so many bytes to this port.
-fn to_port(lines: &[Value], port: u16, len: u32) -> Vec<&Value> {
+pub(crate) fn to_port(lines: &[Value], port: u16, len: u32) -> Vec<&Value> {
     let journeys = of_kind(lines, "journey").into_iter();
     journeys.filter(|j| j["route"]["destination_port"] == port && j["len"] == len).collect()
 }
