@@ -11,11 +11,15 @@ import glob
 import json
 import os
 import platform
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import traceback
+
+sys.path.insert(0, "/")
+import stress
 
 libc = ctypes.CDLL(None, use_errno=True)
 MOUNTS = [
@@ -104,22 +108,17 @@ def check(environment):
 
 def trace(rung, features):
     environment = {**os.environ, "WIRESPAN_RUNG": rung}
-    command = [
-        "wirespan",
-        "run",
-        "--no-ui",
-        "--print=0",
-        "--otlp-file",
-        "/tmp/spans",
-        "--map-file",
-        "/tmp/map",
-        "--",
-        "/usr/bin/python3",
-        "/chain.py",
-    ]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    print(done.stderr, flush=True)
-    truth = json.loads(done.stdout.splitlines()[-1])
+    command = ["wirespan", "run", "--ui", stress.UI, "--keep", "--print=0", "--otlp-file", "/tmp/spans"]
+    command += ["--map-file", "/tmp/map", "--", "/usr/bin/python3", "/chain.py"]
+    with open("/tmp/stderr", "w+") as errors:
+        done = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+        truth = json.loads(next(line for line in done.stdout if line.startswith("{")))
+        counters, left_out = stress.settled(), stress.missed(done.pid)
+        done.send_signal(signal.SIGINT)
+        done.wait()
+        errors.seek(0)
+        complaints = errors.read()
+    print(complaints, flush=True)
     spans = spans_of("/tmp/spans")
     asked = truth["asked"]
     good = [name for name in asked if whole(spans, name)]
@@ -136,6 +135,8 @@ def trace(rung, features):
             f"{len(spans)} spans of {4 * len(asked)}: "
             + str(collections.Counter((s["path"][0], s["kind"]) for s in spans.values()))
         )
+    if faults:
+        faults.append(f"runs that the kernel left out: {left_out}; counters: {counters}")
     if len(good) != len(asked):
         faults.append(f"not whole: {sorted(set(asked) - set(good))[:8]}")
     active = {f["feature"] for f in features["features"] if f["active"]}
@@ -152,7 +153,9 @@ def trace(rung, features):
             "connections": opened,
             "bytes": sent,
             "faults": faults,
-            "stderr": done.stderr,
+            "counters": counters,
+            "missed": left_out,
+            "stderr": complaints,
         },
     )
 
@@ -207,9 +210,6 @@ def main():
     say("kernel", platform.release())
     asked = asked_for()
     if "tls" in asked:
-        sys.path.insert(0, "/")
-        import stress
-
         say("stress", stress.trace(asked["tls"], asked["seconds"]))
         return
     best = check(os.environ)

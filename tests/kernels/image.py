@@ -110,7 +110,6 @@ def tls_load(disk, here, work):
     disk.program(program, "/tls_load")
     disk.copy(key, "/key.pem", 0o600)
     disk.copy(certificate, "/cert.pem", 0o644)
-    disk.copy(here / "stress.py", "/stress.py")
 
 
 def build(path, wirespan, here, modules, wanted, with_tls):
@@ -123,6 +122,7 @@ def build(path, wirespan, here, modules, wanted, with_tls):
     python(disk)
     disk.copy(here / "guest.py", "/init")
     disk.copy(here / "chain.py", "/chain.py")
+    disk.copy(here / "stress.py", "/stress.py")
     if with_tls:
         tls_load(disk, here, path.parent)
     for at, module in enumerate(module_files(modules, wanted)):

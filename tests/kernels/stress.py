@@ -15,12 +15,12 @@ UI = "127.0.0.1:9473"
 SIGN = "/tmp/begin"
 STEADY_S, LONGEST_S = 30, 300  # the probes are placed once their number stays; a host that is busy takes long
 COUNTERS = ["records", "plaintext_records", "checked_records", "unchecked_records", "corrupt_records"]
-COUNTERS += ["verified_records", "bad_checksums"]
+COUNTERS += ["verified_records", "bad_checksums", "peeks", "would_block", "unreadable_payloads", "ignored_calls"]
 KINDS = {2: "server", 3: "client"}
 
 
 def counters():
-    """The counters of capture, and every counter of a loss that is not zero."""
+    """The counters of capture that are named here, and every counter of a loss that is not zero."""
     status = json.load(urllib.request.urlopen(f"http://{UI}/api/v1/status", timeout=60))
     of = [(stage["name"], c) for stage in status["agent"]["stages"] for c in stage["counters"]]
     wanted = lambda c: c["name"] in COUNTERS or (c["loss"] and int(c["value"]))
