@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use std::collections::HashSet;
 use std::process::ExitCode;
-use wirespan_model::{plain, Trace};
+use wirespan_model::{plain, waits_for_work, Trace};
 use wirespan_store::{Order, Query, Store};
 use wirespan_trace::{assemble, fold, is_noise, tree, Limits};
 use wirespan_view::StoredSpans;
@@ -75,7 +75,7 @@ pub(crate) fn traces(args: TracesArgs, config: &Config) -> Result<ExitCode> {
 const LOOKED_AT: usize = 200;
 
 /// The slowest traces of a store, each once. A span that nothing joins tells little: such traces come last, and behind
-/// them connections whose protocol is unknown, as their spans last as long as the connection.
+/// them calls whose duration is no speed: connections of an unknown protocol, and calls that wait for work.
 ///
 /// Unless `housekeeping` is wanted, that of drivers is folded, and traces of nothing but housekeeping or port probes
 /// are given only if there is nothing else.
@@ -84,7 +84,7 @@ pub(super) fn slowest(store: &dyn Store, limit: usize, limits: &Limits, housekee
     let mut seen = HashSet::new();
     let (mut joined, mut alone, mut noise) = (Vec::new(), Vec::new(), Vec::new());
     let mut spans = store.search(&query)?;
-    spans.sort_by_key(|s| matches!(&*s.protocol, "tcp" | "udp" | "unix"));
+    spans.sort_by_key(|s| matches!(&*s.protocol, "tcp" | "udp" | "unix") || waits_for_work(s));
     for span in spans {
         if joined.len() == limit || joined.len() + alone.len() == LOOKED_AT.max(limit) {
             break;
@@ -137,6 +137,16 @@ mod tests {
         let sizes: Vec<usize> = traces.iter().map(|t| t.spans.len()).collect();
         assert_eq!(sizes, [2, 1]);
         assert_eq!(slowest(&store, 1, &Limits::default(), false).expect("it is searched").len(), 1);
+    }
+
+    #[test]
+    fn calls_that_wait_for_work_are_not_the_slowest() {
+        let store = Embedded::memory(Options::default()).expect("in memory");
+        let poll = Span { protocol: "redis".into(), operation: "BLPOP".into(), ..span(1, 900_000_000) };
+        store.append(vec![Arc::new(poll), Arc::new(span(2, 1_000_000))]).expect("it is stored");
+        let traces = slowest(&store, 5, &Limits::default(), false).expect("it is searched");
+        let ids: Vec<SpanId> = traces.iter().map(|t| t.spans[0].span.id).collect();
+        assert_eq!(ids, [SpanId(2), SpanId(1)]);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! that the answer is the same as if the store kept the attributes.
 
 use std::sync::Arc;
-use wirespan_model::{semconv, Span};
-use wirespan_store::{Query, Store, StoreError};
+use wirespan_model::{semconv, waits_for_work, Span};
+use wirespan_store::{Order, Query, Store, StoreError};
 
 /// Names that [`semconv`] derives.
 const DERIVED: [&str; 36] = [
@@ -51,6 +51,8 @@ const DERIVED: [&str; 36] = [
 const OVERSAMPLE: usize = 50;
 /// Most spans asked of the store in this case.
 const MAX_CANDIDATES: usize = 50_000;
+/// So many calls that wait for work may be slower than the slowest of all others.
+const WAITING: usize = 1_000;
 
 /// A search, in two parts: the conditions that the store checks, and the conditions that are checked here.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,16 +91,27 @@ impl From<Query> for Search {
 }
 
 impl Search {
-    /// At most `limit` spans that meet every condition.
+    /// At most `limit` spans that meet every condition. If the slowest are asked for, calls that wait for work (a poll
+    /// of a broker, a stream) come behind all others: how long they take is no speed.
     pub(crate) fn run(&self, store: &dyn Store, limit: usize) -> Result<Hits, StoreError> {
-        if self.derived.is_empty() {
+        let slowest = self.query.order == Order::Slowest;
+        if self.derived.is_empty() && !slowest {
             let spans = store.search(&Query { limit, ..self.query.clone() })?;
             return Ok(Hits { limited: spans.len() >= limit, spans });
         }
-        let asked = limit.saturating_mul(OVERSAMPLE).min(MAX_CANDIDATES).max(limit);
+        let asked = if self.derived.is_empty() {
+            limit.saturating_add(WAITING)
+        } else {
+            limit.saturating_mul(OVERSAMPLE).min(MAX_CANDIDATES).max(limit)
+        };
         let mut spans = store.search(&Query { limit: asked, ..self.query.clone() })?;
         let cut = spans.len() >= asked;
-        spans.retain(|span| self.holds(span));
+        if !self.derived.is_empty() {
+            spans.retain(|span| self.holds(span));
+        }
+        if slowest {
+            spans.sort_by_key(|span| waits_for_work(span));
+        }
         let limited = cut || spans.len() > limit;
         spans.truncate(limit);
         Ok(Hits { spans, limited })
@@ -176,5 +189,20 @@ mod tests {
         assert_eq!(ids(&[("http.response.status_code", "404")]), [2]);
         assert_eq!(ids(&[("db.system.name", "redis"), ("db.operation.name", "GET")]), [3]);
         assert_eq!(ids(&[("http.response.status_code", "500")]), [0u64; 0]);
+    }
+
+    #[test]
+    fn calls_that_wait_for_work_come_behind_the_slowest() {
+        let store = Embedded::memory(Options::default()).unwrap();
+        let span = |n: u64, operation: &'static str, took: u64| {
+            Arc::new(SpanBuilder::client(n).request("redis", operation, "list").time(n, n + took).build())
+        };
+        store.append(vec![span(1, "BLPOP", 900), span(2, "GET", 10), span(3, "SET", 20)]).unwrap();
+        let slowest = |limit| {
+            let hits = Search::from(Query { order: Order::Slowest, ..Query::default() }).run(&store, limit).unwrap();
+            (hits.spans.iter().map(|s| s.id.0).collect::<Vec<_>>(), hits.limited)
+        };
+        assert_eq!(slowest(5), (vec![3, 2, 1], false));
+        assert_eq!(slowest(1), (vec![3], true));
     }
 }
