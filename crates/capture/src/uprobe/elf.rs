@@ -4,6 +4,7 @@ use object::elf::FileHeader64;
 use object::elf::PF_X;
 use object::read::elf::{ElfFile64, ProgramHeader as _, SectionHeader as _, Sym as _, SymbolTable};
 use object::{Endianness, Object as _, ObjectSection as _, ReadCache};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +23,7 @@ type Elf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<File>>;
 pub(crate) fn with<T>(path: &Path, work: impl FnOnce(&Image<'_>) -> Option<T>) -> Option<T> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let elf = Elf::parse(&cache).ok()?;
-    work(&Image { elf, cache: &cache })
+    work(&Image { elf, cache: &cache, exported: OnceCell::new(), named: OnceCell::new() })
 }
 
 fn is_code(p: &object::elf::ProgramHeader64<Endianness>, endian: Endianness) -> bool {
@@ -33,6 +34,9 @@ fn is_code(p: &object::elf::ProgramHeader64<Endianness>, endian: Endianness) -> 
 pub(crate) struct Image<'a> {
     elf: Elf<'a>,
     cache: &'a ReadCache<File>,
+    /// What each table of symbols defines, once it was asked for: each runtime looks for names of its own.
+    exported: OnceCell<Vec<(&'a [u8], Place)>>,
+    named: OnceCell<Vec<(&'a [u8], Place)>>,
 }
 
 impl<'a> Image<'a> {
@@ -44,38 +48,45 @@ impl<'a> Image<'a> {
     /// The wanted functions that the file defines.
     pub(crate) fn functions(&self, wanted: &[&'static str]) -> HashMap<&'static str, Place> {
         let mut found = HashMap::new();
-        let (dynamic, all) = (self.elf.elf_dynamic_symbol_table(), self.elf.elf_symbol_table());
-        for (name, place) in self.defined(dynamic).chain(self.defined(all)) {
-            if let Some(name) = wanted.iter().find(|w| w.as_bytes() == name) {
-                found.entry(*name).or_insert(place);
+        for (name, place) in self.exports().iter().chain(self.symbols()) {
+            if let Some(name) = wanted.iter().find(|w| w.as_bytes() == *name) {
+                found.entry(*name).or_insert(*place);
             }
         }
         found
     }
 
+    fn exports(&self) -> &[(&'a [u8], Place)] {
+        self.exported.get_or_init(|| self.defined(self.elf.elf_dynamic_symbol_table()))
+    }
+
+    fn symbols(&self) -> &[(&'a [u8], Place)] {
+        self.named.get_or_init(|| self.defined(self.elf.elf_symbol_table()))
+    }
+
     /// The definitions in a table of symbols, by name. All names are read at once: one by one, each would cost two
     /// system calls.
-    fn defined<'s>(&'s self, table: &'s Symbols<'a>) -> impl Iterator<Item = (&'a [u8], Place)> + 's {
+    fn defined(&self, table: &Symbols<'a>) -> Vec<(&'a [u8], Place)> {
         let endian = self.elf.endian();
         let names = self.elf.elf_section_table().section(table.string_section()).ok();
         let names = names.and_then(|section| section.data(endian, self.cache).ok()).unwrap_or_default();
-        table.iter().filter(move |s| s.is_definition(endian) && s.st_value(endian) != 0).filter_map(move |s| {
+        let named = table.iter().filter(|s| s.is_definition(endian) && s.st_value(endian) != 0).filter_map(|s| {
             let name = names.get(s.st_name(endian) as usize..)?;
-            let name = name.get(..name.iter().position(|b| *b == 0)?)?;
+            let name = name.get(..memchr::memchr(0, name)?)?;
             Some((name, Place { address: s.st_value(endian), size: s.st_size(endian) }))
-        })
+        });
+        named.collect()
     }
 
     /// Functions that the file defines and whose names `wanted` accepts, with its results.
     pub(crate) fn named<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
-        let symbols = self.defined(self.elf.elf_symbol_table()).filter(|(_, place)| place.size != 0);
-        symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
+        let symbols = self.symbols().iter().filter(|(_, place)| place.size != 0);
+        symbols.filter_map(|(name, place)| Some((*place, wanted(name)?))).collect()
     }
 
     /// The same for functions that the file exports.
     pub(crate) fn exported<T>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> Vec<(Place, T)> {
-        let symbols = self.defined(self.elf.elf_dynamic_symbol_table());
-        symbols.filter_map(|(name, place)| Some((place, wanted(name)?))).collect()
+        self.exports().iter().filter_map(|(name, place)| Some((*place, wanted(name)?))).collect()
     }
 
     /// File offset of an address in code.

@@ -27,9 +27,9 @@ impl<'a> Table<'a> {
         Some(u64::from_le_bytes(self.0.get(at..at + 8)?.try_into().ok()?))
     }
 
+    /// A name, with what follows its end (a zero).
     fn name(self, at: u64) -> Option<&'a [u8]> {
-        let rest = self.0.get(usize::try_from(at).ok()?..)?;
-        rest.get(..rest.iter().take(512).position(|b| *b == 0)?)
+        self.0.get(usize::try_from(at).ok()?..)
     }
 }
 
@@ -69,7 +69,7 @@ impl<'a> Functions<'a> {
         })
     }
 
-    /// Entry and end of the function of this index, and its name.
+    /// Entry and end of the function of this index, and its name with what follows the name's end.
     fn get(&self, i: u64) -> Option<(u64, u64, &'a [u8])> {
         let (entry, next, data) = if self.relative {
             let at = self.functions + i * 8;
@@ -84,6 +84,11 @@ impl<'a> Functions<'a> {
     }
 }
 
+/// Whether a name that ends with a zero is this one.
+fn is_name(name: &[u8], wanted: &str) -> bool {
+    name.starts_with(wanted.as_bytes()) && name.get(wanted.len()) == Some(&0)
+}
+
 /// The wanted functions that a Go program holds.
 pub(crate) fn functions(image: &Image<'_>, wanted: &[&'static str]) -> Vec<(&'static str, Place)> {
     let found = [".gopclntab", ".data.rel.ro.gopclntab"].iter().find_map(|name| image.section(name));
@@ -94,7 +99,7 @@ pub(crate) fn functions(image: &Image<'_>, wanted: &[&'static str]) -> Vec<(&'st
     (0..functions.count)
         .filter_map(|i| functions.get(i))
         .filter_map(|(entry, end, name)| {
-            let wanted = wanted.iter().find(|w| w.as_bytes() == name)?;
+            let wanted = wanted.iter().find(|w| is_name(name, w))?;
             Some((*wanted, Place { address: entry, size: end.checked_sub(entry)? }))
         })
         .collect()
@@ -138,8 +143,9 @@ mod tests {
         for (magic, start) in [(GO_1_16, None), (GO_1_18, Some(0x1000)), (GO_1_20, Some(0))] {
             let bytes = table(magic, start);
             let functions = Functions::read(&bytes, 0x1000).expect("a table");
-            let read = functions.get(1).expect("two functions");
-            assert_eq!(read, (0x1060, 0x1090, &b"crypto/tls.(*Conn).Read"[..]), "{magic:x}");
+            let (entry, end, name) = functions.get(1).expect("two functions");
+            assert_eq!((entry, end), (0x1060, 0x1090), "{magic:x}");
+            assert!(is_name(name, "crypto/tls.(*Conn).Read") && !is_name(name, "crypto/tls.(*Conn).Rea"));
         }
     }
 
