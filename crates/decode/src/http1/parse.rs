@@ -220,6 +220,7 @@ impl Http1Parser {
             Found::Bad(len) => {
                 if !lost {
                     out(Item::Malformed { side, reason: bad_line(side) });
+                    self.server_lost |= side == Side::Server;
                 }
                 let ended = len.checked_sub(1).and_then(|i| window.get(i)) == Some(&b'\n');
                 (len, if ended { LOST } else { State::SkipLine })

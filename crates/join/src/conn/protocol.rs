@@ -52,6 +52,11 @@ impl ProtocolState {
         matches!(self.mode, Mode::Reading { .. })
     }
 
+    /// True if messages of this protocol are being read.
+    pub(super) fn is(&self, name: &str) -> bool {
+        matches!(&self.mode, Mode::Reading { protocol, .. } if protocol.name() == name)
+    }
+
     /// Captured bytes held by the waiting calls or by the parser.
     pub(super) fn buffered(&self) -> usize {
         match &self.mode {

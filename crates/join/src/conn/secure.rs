@@ -9,7 +9,7 @@ use crate::joiner::Env;
 use crate::session::{Ending, Session};
 use crate::tls::{starts_record, Tls};
 use wirespan_decode::Pairing;
-use wirespan_model::{DataEvent, Direction, Span, Transport};
+use wirespan_model::{DataEvent, Direction, Role, Side, Span, Transport};
 
 /// First calls of a connection that are examined for the start of a TLS record.
 const MAX_EXAMINED: u8 = 4;
@@ -71,6 +71,11 @@ impl Conn {
         if d.plaintext {
             env.stats.plaintext_in += 1;
             let d = std::mem::replace(d, DataEvent { payload: Vec::new(), ..*d });
+            // Clients of HTTP send one request after the other: the unread bytes have answered the one before.
+            let asks = d.direction == Direction::Egress && self.facts.role == Role::Client;
+            if let Some(lost_ns) = tls.unread_before(d.enter_ns).filter(|_| asks && self.protocol.is("http")) {
+                self.session.lost(Side::Server, lost_ns);
+            }
             tls.plaintext(d, &mut ready);
         } else {
             tls.ciphertext(d, &mut ready);

@@ -110,6 +110,13 @@ impl Session {
         self.queue.rest();
     }
 
+    /// Messages of this side were lost at this time, Unix ns.
+    pub(crate) fn lost(&mut self, side: Side, lost_ns: u64) {
+        if self.pairing == Pairing::InOrder {
+            self.gap[ix(side)] = Some(lost_ns);
+        }
+    }
+
     /// True if bytes of a message of this side are still coming.
     pub(crate) fn is_open(&self, side: Side) -> bool {
         self.open[ix(side)].is_some()
@@ -126,11 +133,10 @@ impl Session {
             Item::Upgrade(name) => self.upgraded = Some(name),
             Item::Malformed { side, reason } => {
                 self.malformed += 1;
-                if reason.ends_with("_gap") {
-                    self.holed = true;
-                    if self.pairing == Pairing::InOrder {
-                        self.gap[ix(side)] = Some(ctx.stream(side).last_ns);
-                    }
+                self.holed |= reason.ends_with("_gap");
+                // Where a head should begin, there is none: what came before was not read.
+                if reason.ends_with("_gap") || reason.ends_with("_bad_status_line") {
+                    self.lost(side, ctx.stream(side).last_ns);
                 }
                 *out.stats.malformed.entry(reason).or_default() += 1;
             }

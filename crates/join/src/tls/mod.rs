@@ -47,6 +47,10 @@ pub(crate) struct Tls {
     overhead: Option<u64>,
     /// Direction of the ClientHello: the client sent it. `Some(None)` if the connection's start was not observed.
     first: Option<Option<Direction>>,
+    /// When ciphertext was received that no plaintext has followed, Unix ns.
+    unread_ns: Option<u64>,
+    /// When the last call began that sent ciphertext, Unix ns.
+    sent_ns: u64,
     /// True once plaintext came. The ciphertext is then used for nothing else.
     pub(crate) plaintext: bool,
 }
@@ -56,7 +60,11 @@ impl Tls {
     pub(crate) fn ciphertext(&mut self, d: &DataEvent, ready: &mut Vec<DataEvent>) {
         self.first.get_or_insert_with(|| begins_handshake(&d.payload).then_some(d.direction));
         self.halves[index(d.direction)].call(d, self.plaintext);
+        if d.direction == Direction::Ingress {
+            self.unread_ns = Some(d.exit_ns);
+        }
         if d.direction == Direction::Egress {
+            self.sent_ns = d.enter_ns;
             self.match_waiting(ready);
             if !self.waiting.is_empty() && !self.halves[1].is_framed() {
                 // Its record is not known. The call that follows the plaintext is still the call that sent it.
@@ -82,7 +90,10 @@ impl Tls {
             self.overhead = Some(LIKELY);
         }
         match d.direction {
-            Direction::Ingress => self.received(d, ready),
+            Direction::Ingress => {
+                self.unread_ns = None;
+                self.received(d, ready);
+            }
             Direction::Egress if d.exchange != 0 => {
                 if let Some(seq) = d.seq {
                     self.overtaken(seq, ready);
@@ -158,6 +169,10 @@ impl Tls {
             // read before, or never.
             self.halves[0].forget_ended(seq);
             self.rest = self.rest.filter(|(record, _)| record.ends_after(seq));
+        } else if !self.reading {
+            // The kernel has not seen the call that received the first data. What came before this end spoke last was read
+            // before the library was met.
+            self.halves[0].forget_moved_before(self.sent_ns);
         }
         // A record that begins with this very call is not the rest of another record.
         let begins = self.halves[0].complete().is_some_and(|r| Some(r.seq) == d.seq);
@@ -254,6 +269,12 @@ impl Tls {
     /// the number of pieces.
     pub(crate) fn release(&mut self) -> usize {
         self.waiting.drain(..).count()
+    }
+
+    /// When ciphertext was received before this time (Unix ns) that no plaintext has followed. A program that waits for
+    /// the next answer while its library is met reads that answer unseen.
+    pub(crate) fn unread_before(&self, ns: u64) -> Option<u64> {
+        self.unread_ns.filter(|unread| *unread < ns)
     }
 
     /// Since when the oldest plaintext waits, Unix ns; `None` if none waits.

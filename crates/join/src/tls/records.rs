@@ -266,6 +266,13 @@ impl Half {
         }
     }
 
+    /// Drops the records whose last byte moved before this time, Unix ns.
+    pub(crate) fn forget_moved_before(&mut self, ns: u64) {
+        while self.records.front().is_some_and(|r| r.complete && r.exit_ns < ns) {
+            self.records.pop_front();
+        }
+    }
+
     /// Number of records, from the first on, that carry `len` bytes of plaintext, and their overhead. `None` unless the
     /// first begins at `seq` and all have the same overhead. The `known` overhead is preferred, then a `usual` one,
     /// then any `possible` one.
