@@ -1,11 +1,11 @@
 //! Recognises DNS by a whole message that fits its datagram, or its length over TCP, to the last byte.
 //!
 //! Bias: against. A first message has to be readable in every section, with nothing behind it, and a plain one but for
-//! one oddity: a name that is not visible ASCII, an unknown type or class, a rare operation, a flag or a code that a
-//! query does not have, the reserved bit. Real traffic has each of them; two together are another protocol. Service
-//! names of NetBIOS have the same format and are refused by their form; multicast DNS and LLMNR are DNS here. Of a
-//! message that was not captured whole, the question has to be readable and the other end has to answer with the same
-//! id.
+//! one oddity: a name that is not visible ASCII or the root, an unknown type or class, a rare operation, a flag or a
+//! code that a query does not have, the reserved bit. Real traffic has each of them; two together are another protocol.
+//! Service names of NetBIOS have the same format and are refused by their form; multicast DNS and LLMNR are DNS here.
+//! Of a message that was not captured whole, the question has to be readable and the other end has to answer with the
+//! same id.
 
 use super::name::{self, BadName};
 use super::wire::{self, Header, HEADER};
@@ -53,9 +53,9 @@ fn header_odd(head: &Header) -> Option<usize> {
 /// The operation code of an inverse query.
 const INVERSE: u8 = 1;
 
-/// Whether a name is one that most of DNS carries: visible ASCII.
+/// Whether a name is none that most of DNS carries: it is not visible ASCII, or it is the root, whose name is a zero.
 fn name_odd(text: &str) -> bool {
-    text.contains('\\')
+    text.contains('\\') || text.trim_end_matches('.').is_empty()
 }
 
 /// One message in `bytes`; the caller checks the bytes behind it.
