@@ -83,7 +83,15 @@ pub(crate) struct CaptureThread {
     waits: Vec<ThreadWaits>,
     /// Which requests are slow.
     slow: Slow,
-    dropped: u64,
+    dropped: Dropped,
+}
+
+/// What was dropped because the out thread fell behind, by kind.
+#[derive(Default)]
+struct Dropped {
+    spans: u64,
+    waits: u64,
+    clocks: u64,
 }
 
 impl CaptureThread {
@@ -113,7 +121,7 @@ impl CaptureThread {
             clocks: Vec::new(),
             waits: Vec::new(),
             slow,
-            dropped: 0,
+            dropped: Dropped::default(),
         }
     }
 
@@ -259,10 +267,14 @@ impl CaptureThread {
             let _ = out.try_send(Batch::Wakes(self.enricher.host_id(), wakes));
         }
         if !self.clocks.is_empty() {
-            let _ = out.try_send(Batch::Clocks(std::mem::take(&mut self.clocks)));
+            let clocks = std::mem::take(&mut self.clocks);
+            let n = clocks.len() as u64;
+            self.dropped.clocks += out.try_send(Batch::Clocks(clocks)).map_or(n, |()| 0);
         }
         if !self.waits.is_empty() {
-            let _ = out.try_send(Batch::Waits(std::mem::take(&mut self.waits)));
+            let waits = std::mem::take(&mut self.waits);
+            let n = waits.iter().map(|thread| thread.waits.len() as u64).sum();
+            self.dropped.waits += out.try_send(Batch::Waits(waits)).map_or(n, |()| 0);
         }
         if self.batch.is_empty() {
             let _ = out.try_send(Batch::CaughtUp); // a full queue holds other reports
@@ -272,7 +284,7 @@ impl CaptureThread {
         let full = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         let n = full.len() as u64;
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = out.try_send(Batch::Spans(full)) {
-            self.dropped += n;
+            self.dropped.spans += n;
         }
     }
 
@@ -287,7 +299,12 @@ impl CaptureThread {
         self.counters.note(self.capture.notes());
         self.counters.set("join", self.joiner.stats().counters());
         self.counters.set("plugin", self.protocols.counters());
-        let mut own = vec![("spans_dropped_queue_full", self.dropped)];
+        let Dropped { spans, waits, clocks } = self.dropped;
+        let mut own = vec![
+            ("spans_dropped_queue_full", spans),
+            ("waits_dropped_queue_full", waits),
+            ("clocks_dropped_queue_full", clocks),
+        ];
         own.extend(self.nat.iter().flat_map(|nat| nat.stats().counters()));
         self.counters.set("agent", own);
     }

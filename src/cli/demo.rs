@@ -7,6 +7,7 @@ use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::{anyhow, bail, Context as _, Result};
 use clap::Args;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
@@ -159,7 +160,13 @@ fn is_whole(trace: &Trace) -> bool {
     trace.spans.iter().all(|s| s.link.is_none_or(|link| link.evidence != Evidence::Forwarded))
 }
 
-/// Waits until spans have come, then prints the trace with most spans.
+/// How much of the shop a trace shows: services, and spans.
+fn breadth(trace: &Trace) -> (usize, usize) {
+    let services: HashSet<&str> = trace.spans.iter().map(|s| &*s.span.resource.service).collect();
+    (services.len(), trace.spans.len())
+}
+
+/// Waits until the widest trace grows no more, then prints it.
 fn show_one(
     store: &dyn Store,
     shop: &mut Child,
@@ -167,7 +174,7 @@ fn show_one(
     started: Instant,
     seconds: Option<u64>,
 ) -> Result<Shown> {
-    let mut enough_since = None;
+    let (mut enough_since, mut widest) = (None, ((0, 0), Instant::now()));
     loop {
         if stop.came() {
             return Ok(Shown::Stopped);
@@ -182,8 +189,13 @@ fn show_one(
         let enough_for = enough_since.map_or(Duration::ZERO, |t: Instant| t.elapsed());
         if late || enough_for > SETTLING {
             let traces = super::traces::slowest(store, 50, &wirespan_trace::Limits::default(), false)?;
-            let Some(trace) = traces.iter().max_by_key(|t| t.spans.len()) else { return Ok(Shown::Nothing) };
-            if late || enough_for > LONGEST_SETTLING || is_whole(trace) {
+            let Some(trace) = traces.iter().max_by_key(|t| breadth(t)) else { return Ok(Shown::Nothing) };
+            if breadth(trace) != widest.0 {
+                widest = (breadth(trace), Instant::now());
+            }
+            // What a queue has handed on, and what is inferred, comes later than the rest.
+            let is_settled = is_whole(trace) && widest.1.elapsed() > SETTLING;
+            if late || enough_for > LONGEST_SETTLING || is_settled {
                 use std::io::IsTerminal as _;
                 println!("{}", super::trace::render(trace, std::io::stdout().is_terminal()));
                 if let Some(story) = super::explain::longest_in_words(trace) {

@@ -76,7 +76,8 @@ fn trace(test: &str, names: &[&str], dir: &Path, requests: u32, users: u32, sett
         .args(["--no-ui", "--print", "0", "--otlp-file"])
         .arg(&spans)
         .args(["--", "python3"]);
-    command.arg(apps.join("run.py")).args(["--netns", "--dir"]).arg(&work);
+    // A program is probed some tens of milliseconds after it has started.
+    command.arg(apps.join("run.py")).args(["--netns", "--settle", "0.2", "--dir"]).arg(&work);
     let done = command
         .args(["--users", &users.to_string(), "--requests", &requests.to_string()])
         .args(names)

@@ -124,7 +124,7 @@ fn the_demo_shows_a_trace_and_leaves_nothing() {
     let done = wirespan(&[
         "demo",
         "--seconds",
-        "12",
+        "25",
         "--no-ui",
         "--shop",
         root().join("tests/apps/shop/run.py").to_str().unwrap(),

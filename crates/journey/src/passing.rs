@@ -6,7 +6,8 @@ use compact_str::CompactString;
 use std::ops::Range;
 use wirespan_model::packet::{Point, Route, Tunnel};
 
-/// The bytes of a message: who sends them to whom, at any place of the way, and where they lie in the stream.
+/// The bytes of a message, by which its packets are found at each device: their route (addresses may change on the
+/// way), and their place in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
     /// The route, in the direction of the message.

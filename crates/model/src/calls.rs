@@ -1,10 +1,11 @@
 //! What a call between two services says about them: whether it failed, and whether its duration tells a speed.
 
+use crate::broker::takes_elements;
 use crate::span::{Span, SpanKind, Status};
 
 impl Status {
-    /// True if a call counts as failed between two services. Both ends give the same answer: what the client would say,
-    /// for whom a client error is a failure, too.
+    /// True if a call counts as failed between two services. Both ends give the answer of the client, which takes a
+    /// client error (404) for a failure, too.
     pub fn fails_call(self) -> bool {
         self.is_error(SpanKind::Client)
     }
@@ -25,23 +26,8 @@ pub fn waits_for_work(span: &Span) -> bool {
 }
 
 fn redis(command: &str) -> bool {
-    const BLOCKING: [&str; 14] = [
-        "BLMOVE",
-        "BLMPOP",
-        "BLPOP",
-        "BRPOP",
-        "BRPOPLPUSH",
-        "BZMPOP",
-        "BZPOPMAX",
-        "BZPOPMIN",
-        "MONITOR",
-        "PSUBSCRIBE",
-        "SSUBSCRIBE",
-        "SUBSCRIBE",
-        "XREAD",
-        "XREADGROUP",
-    ];
-    BLOCKING.contains(&command)
+    let blocks = command.starts_with('B') || command.starts_with("XREAD");
+    blocks && takes_elements(command) || matches!(command, "MONITOR" | "PSUBSCRIBE" | "SSUBSCRIBE" | "SUBSCRIBE")
 }
 
 #[cfg(test)]
