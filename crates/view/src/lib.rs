@@ -14,6 +14,8 @@ pub mod draw;
 mod error;
 mod evidence;
 mod filter;
+#[cfg(feature = "fuzzed")]
+pub mod fuzzed;
 mod guard;
 mod jaeger;
 mod map_file;

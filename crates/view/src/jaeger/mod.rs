@@ -58,6 +58,15 @@ impl IntoResponse for Refused {
 
 type Answer<T> = Result<Json<Envelope<T>>, Refused>;
 
+/// Reads the parameters of the searches of both versions; see [`crate::fuzzed::query`].
+#[cfg(feature = "fuzzed")]
+pub(crate) fn fuzzed(raw: &str) {
+    if let Ok(params) = Params::read(Some(raw)) {
+        let _ = (params.query(1 << 60), params.dependency_range(1 << 60));
+    }
+    v3::fuzzed(raw);
+}
+
 async fn services(State(state): State<ViewState>) -> Answer<String> {
     let names = state.query(|store| Ok(store.suggest(Field::Service, "", TimeRange::ALL, MAX_NAMES)?));
     Ok(Json(Envelope::of(names.await?)))

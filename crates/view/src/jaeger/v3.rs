@@ -113,6 +113,12 @@ impl Params {
     }
 }
 
+/// Reads the parameters of a search; see [`crate::fuzzed::query`].
+#[cfg(feature = "fuzzed")]
+pub(super) fn fuzzed(raw: &str) {
+    let _ = crate::filter::params::<Params>(Some(raw)).and_then(|params| params.query());
+}
+
 async fn services(State(state): State<ViewState>) -> Result<Response, Refused> {
     let names = state.query(|store| Ok(store.suggest(Field::Service, "", TimeRange::ALL, super::MAX_NAMES)?)).await?;
     Ok(Json(json!({ "services": names })).into_response())
