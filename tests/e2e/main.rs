@@ -43,6 +43,7 @@ mod siege;
 mod silence;
 mod spaces;
 mod split;
+mod stacks;
 mod tcp;
 mod tls;
 mod trace_why;

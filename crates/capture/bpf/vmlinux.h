@@ -46,7 +46,9 @@ enum {
 
 enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_USER_STACK = 1U << 8,
 	BPF_F_CLONE = 1U << 9,
+	BPF_F_INNER_MAP = 1U << 12,
 };
 
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };

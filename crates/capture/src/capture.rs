@@ -326,6 +326,7 @@ impl Capture {
         out.extend(self.watcher.iter().flat_map(Watcher::counters));
         out.push(("hooks_attached_later", self.on_demand.attached));
         out.push(("waits_not_followed", self.waits.not_followed));
+        out.extend(self.waits.stacks.counters());
         out.push(("bad_records", self.bad));
         out
     }

@@ -63,6 +63,13 @@ pub const PRIVILEGES: &[Privilege] = &[
         lost: "processes of other users: no programs and libraries that only they or their container can read",
     },
     Privilege {
+        name: "CAP_SYSLOG",
+        set: Set::SYSLOG,
+        required: false,
+        used: "reading where functions of the kernel are (/proc/kallsyms)",
+        lost: "stacks of slow requests: no names of the kernel's functions",
+    },
+    Privilege {
         name: "CAP_SYS_ADMIN",
         set: Set::SYS_ADMIN,
         required: false,

@@ -26,6 +26,7 @@ pub mod percent;
 pub mod plain;
 pub mod semconv;
 pub mod span;
+pub mod stack;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;
 pub mod time;

@@ -2,6 +2,7 @@
 
 use crate::attr::{Attr, Text, Value, WAITS};
 use crate::listed::listed_enum;
+use crate::stack::{NamedLater, Stack};
 use crate::Span;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -105,6 +106,8 @@ pub struct ThreadWait {
     pub socket: u64,
     /// What woke it.
     pub waker: Waker,
+    /// In which code it stopped; `None` if that was not taken.
+    pub stack: Option<NamedLater>,
 }
 
 /// Waits of a thread, in any order.
@@ -184,11 +187,14 @@ pub struct SpanWait {
     /// Name of the thread.
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub thread: Text,
+    /// In which code it waited: a place in [`SpanWaits::stacks`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<u32>,
 }
 
 impl SpanWait {
-    /// The attributes of the event `wirespan.wait`, by which other systems get this wait.
-    pub fn attributes(&self) -> Vec<Attr> {
+    /// The attributes of the event `wirespan.wait`, by which other systems get this wait. `stack`: the one that it has.
+    pub fn attributes(&self, stack: Option<&Stack>) -> Vec<Attr> {
         let held_by: Vec<String> = self.held_by.iter().map(Holder::to_string).collect();
         let ns = |ns: u64| Value::Int(i64::try_from(ns).unwrap_or(i64::MAX));
         let mut all: Vec<Attr> = vec![
@@ -204,6 +210,8 @@ impl SpanWait {
             ("wirespan.wait.woken_by", &*self.woken_by),
             ("wirespan.wait.held_by", &held_by.join(", ")),
             ("thread.name", &*self.thread),
+            ("code.stacktrace", &stack.map(|s| Stack::text(&s.user)).unwrap_or_default()),
+            ("wirespan.wait.stack.kernel", &stack.map(|s| Stack::text(&s.kernel)).unwrap_or_default()),
         ];
         all.extend(texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.into(), text.into())));
         if self.in_call {
@@ -221,12 +229,20 @@ pub struct SpanWaits {
     /// Number of shorter ones that are left out.
     #[serde(default)]
     pub left_out: u32,
+    /// The stacks of these waits, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<Stack>,
 }
 
 impl SpanWaits {
     /// The waits that a span carries; `None` if its waits were not recorded.
     pub fn of(span: &Span) -> Option<Self> {
         serde_json::from_str(span.text(WAITS)?).ok()
+    }
+
+    /// The stack of one of these waits.
+    pub fn stack(&self, wait: &SpanWait) -> Option<&Stack> {
+        self.stacks.get(wait.stack? as usize)
     }
 
     /// The attribute that carries them within wirespan. Other systems get them as events of the span.
@@ -245,12 +261,18 @@ fn is_zero(n: &u64) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::stack::Frame;
 
     #[test]
     fn what_a_span_carries_comes_back() {
         let held_by = vec![Holder { who: "thread b".into(), kind: Some(WaitKind::Disk), ..Holder::default() }];
         let wait = SpanWait { kind: WaitKind::Lock, duration_ns: 7, held_by, ..SpanWait::default() };
-        let waits = SpanWaits { waits: vec![wait, SpanWait::default()], left_out: 3 };
+        let stacks =
+            vec![Stack { user: vec![Frame { function: "f".into(), line: 2, ..Frame::default() }], kernel: vec![] }];
+        let waits =
+            SpanWaits { waits: vec![SpanWait { stack: Some(0), ..wait }, SpanWait::default()], left_out: 3, stacks };
+        assert_eq!(waits.stack(&waits.waits[0]).unwrap().user[0].line, 2);
+        assert_eq!(waits.stack(&waits.waits[1]), None);
         let span = Span { attrs: vec![waits.attribute()], ..Span::default() };
         assert_eq!(SpanWaits::of(&span), Some(waits));
         assert_eq!(SpanWaits::of(&Span::default()), None);
@@ -262,9 +284,13 @@ mod tests {
         let held_by =
             vec![Holder { who: "thread b".into(), ..disk }, Holder { who: "thread c".into(), ..Holder::default() }];
         let wait = SpanWait { kind: WaitKind::Lock, duration_ns: 7, held_by, ..SpanWait::default() };
-        let told: Vec<String> = wait.attributes().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let frame = |name: &str| Frame { function: name.into(), ..Frame::default() };
+        let stack = Stack { user: vec![frame("f"), frame("main")], kernel: vec![frame("futex_wait")] };
+        let told: Vec<String> =
+            wait.attributes(Some(&stack)).iter().map(|(key, value)| format!("{key}={value}")).collect();
         let held = "wirespan.wait.held_by=thread b (disk fsync), thread c";
-        assert_eq!(told, ["wirespan.wait.kind=lock", "wirespan.wait.duration=7", held]);
+        let (user, kernel) = ("code.stacktrace=f\nmain", "wirespan.wait.stack.kernel=futex_wait");
+        assert_eq!(told, ["wirespan.wait.kind=lock", "wirespan.wait.duration=7", held, user, kernel]);
     }
 
     #[test]

@@ -229,6 +229,8 @@ describe("trace", () => {
     const lock = wait("worker-1", 1_000_000, 8_000_000, {
       words: "waited for a lock held by thread keeper, which wrote to /srv/app.log for 7.00ms",
       ready_ns: 500_000,
+      stack: ["price (cart.c:17)", "main (cart.c:40)"],
+      kernel_stack: ["futex_do_wait"],
     });
     const short = Array.from({ length: 7 }, (_, n) =>
       wait("worker-2", n * 1000, 500, { kind: "socket", in_call: true }),
@@ -238,6 +240,8 @@ describe("trace", () => {
     const panel = await screen.findByRole("complementary");
     expect(panel.textContent).toContain("held by thread keeper, which wrote to /srv/app.log for 7.00ms");
     expect(panel.textContent).toContain("lock, from 1 ms on, then 500 µs ready");
+    expect(panel.textContent).toContain("price (cart.c:17)\nmain (cart.c:40)kernel:\nfutex_do_wait");
+    expect(panel.querySelectorAll("details").length).toBe(1);
     expect(panel.textContent).toContain("because the request was slow. 3 shorter waits are not kept.");
     const line = within(panel).getByRole("img", { name: /Waits in the time/ });
     expect(line.querySelectorAll("[data-kind]").length).toBe(8);

@@ -42,6 +42,8 @@ export function wait(
     ready_ns: 0,
     in_call: false,
     words: "waited for a lock",
+    stack: [],
+    kernel_stack: [],
     ...changes,
   };
 }

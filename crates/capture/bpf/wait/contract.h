@@ -8,6 +8,12 @@ enum ws_wait_size {
 	WS_WAIT_NAME = 32,
 };
 
+enum ws_stack_size {
+	WS_STACKS_KEPT = 8192, /* of all threads; a power of two */
+	WS_STACK_KERNEL = 24,  /* frames */
+	WS_STACK_USER = 64,
+};
+
 /* In which state a thread stopped. */
 enum ws_wait_state {
 	WS_WAIT_READY = 0, /* it went on being ready: another thread ran */
@@ -45,8 +51,20 @@ struct ws_wait {
 	__u16 several;	  /* poll(): number of files, of which `fd` is the first */
 	__u16 timeout_ms; /* of a wait for events; 0xffff: none, or longer */
 	char comm[16];
+	__u64 stack; /* number of the stack on which the thread stopped; 0: none was taken */
 	/* of a socket of the internet: the peer's address, in v4-mapped form, or 0; of a file: the end of its path */
 	__u8 name[WS_WAIT_NAME];
+};
+
+/*
+ * A stack. WS_STACK_KERNEL addresses of the kernel follow, then WS_STACK_USER of the program, innermost first. The
+ * first of each is of an instruction, the others are return addresses.
+ */
+struct ws_stack {
+	__u64 number; /* 0: it is being written */
+	__u16 kernel; /* number of frames */
+	__u16 user;
+	__u32 pid;
 };
 
 /* Followed by `count` waits in any order; one whose `stopped_ns` is 0 is empty. */
@@ -73,7 +91,8 @@ struct ws_wait_take {
 	__u64 since_ns;
 };
 
-_Static_assert(sizeof(struct ws_wait) == 112, "contract");
+_Static_assert(sizeof(struct ws_wait) == 120, "contract");
+_Static_assert(sizeof(struct ws_stack) == 16, "contract");
 _Static_assert(sizeof(struct ws_waits) == 56, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 

@@ -165,7 +165,8 @@ static __always_inline struct ws_wait *wait_at(struct wait_ring *r, __u32 number
 }
 
 /* The thread stops. */
-static __always_inline void wait_begins(struct task_struct *task, struct wait_ring *r, bool preempted, __u64 now)
+static __always_inline void wait_begins(void *ctx, struct task_struct *task, struct wait_ring *r, bool preempted,
+					__u64 now)
 {
 	struct ws_wait *w = wait_at(r, r->next);
 	__u64 state = state_of(task);
@@ -174,6 +175,8 @@ static __always_inline void wait_begins(struct task_struct *task, struct wait_ri
 	w->stopped_ns = now;
 	w->state = preempted || !state ? WS_WAIT_READY : state & 1 ? WS_WAIT_SLEEPS : WS_WAIT_UNINTERRUPTIBLE;
 	describe_call(w, task);
+	if (w->state != WS_WAIT_READY)
+		w->stack = take_stack(ctx, task->tgid);
 	r->limited_ns = limited_ns(task);
 	r->epoch = waits_epoch;
 	r->open = 1;

@@ -15,7 +15,7 @@ int BPF_PROG(wait_switch, bool preempted, struct task_struct *from, struct task_
 
 	if (r) {
 		now = bpf_ktime_get_ns();
-		wait_begins(from, r, preempted, now);
+		wait_begins(ctx, from, r, preempted, now);
 	}
 	r = bpf_task_storage_get(&waits, to, 0, 0);
 	if (r)

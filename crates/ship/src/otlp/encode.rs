@@ -150,7 +150,7 @@ fn encode_span(item: &Item) -> proto::Span {
         end_time_unix_nano: span.end_ns.max(span.start_ns),
         attributes,
         dropped_events_count: waits.as_ref().map_or(0, |waits| waits.left_out),
-        events: waits.iter().flat_map(|waits| &waits.waits).map(encode_wait).collect(),
+        events: waits.iter().flat_map(|all| all.waits.iter().map(|wait| encode_wait(all, wait))).collect(),
         links: item.links.iter().filter_map(encode_link).collect(),
         status: Some(status.unwrap_or_default()),
         ..proto::Span::default()
@@ -158,11 +158,11 @@ fn encode_span(item: &Item) -> proto::Span {
 }
 
 /// A wait of the span's thread.
-fn encode_wait(wait: &SpanWait) -> proto::Event {
+fn encode_wait(all: &SpanWaits, wait: &SpanWait) -> proto::Event {
     proto::Event {
         time_unix_nano: wait.start_ns,
         name: "wirespan.wait".into(),
-        attributes: key_values(wait.attributes()),
+        attributes: key_values(wait.attributes(all.stack(wait))),
         ..proto::Event::default()
     }
 }

@@ -25,6 +25,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use waits::Threads;
 use wirespan_model::attr::{CAUSE_SPAN, WAIT_REASON};
 use wirespan_model::event::ClockMark;
@@ -35,6 +36,9 @@ use wirespan_model::{Span, SpanId, TapSide};
 const PATIENCE_NS: u64 = 20_000_000;
 /// Longest time that a request waits for its calls.
 const LONGEST_NS: u64 = 12_000_000_000;
+/// Longest time after its end that a request waits for the names of its stacks.
+const NAMES_NS: u64 = 3_000_000_000;
+const NAMES_AT_THE_END: Duration = Duration::from_secs(3);
 /// Most requests that wait; beyond it the oldest goes first.
 const MOST_WAITING: usize = 20_000;
 /// Most requests whose calls are kept, and how long those are kept whose request does not come.
@@ -82,7 +86,7 @@ impl Explainer {
                 self.add_call(&span);
                 // What a call waits for is the other end.
                 let own = Call::of(&span);
-                sink(self.explained(span, &[own]));
+                sink(self.explained(span, &[own]).0);
             }
             TapSide::ServerProcess if span.exchange.is_some() => {
                 self.waiting.push_back(span);
@@ -123,10 +127,13 @@ impl Explainer {
         for span in std::mem::take(&mut self.waiting) {
             let due =
                 span.end_ns + PATIENCE_NS <= now_ns && undecided_ns(&span).is_none_or(|since| since > span.end_ns);
-            if due || span.end_ns + LONGEST_NS <= now_ns {
-                sink(self.explained_request(span));
-            } else {
+            if !due && span.end_ns + LONGEST_NS > now_ns {
                 self.waiting.push_back(span);
+                continue;
+            }
+            match self.explained_request(Arc::clone(&span)) {
+                (_, false) if span.end_ns + NAMES_NS > now_ns => self.waiting.push_back(span),
+                (explained, _) => sink(explained),
             }
         }
         while self.callers.front().is_some_and(|(end_ns, _)| end_ns + KEEP_CALLS_NS < now_ns) {
@@ -134,8 +141,14 @@ impl Explainer {
         }
     }
 
-    /// The end: all requests go.
+    /// The end: all requests go. Before, each gets a little time for the names of its stacks.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
+        let began = Instant::now();
+        let lacks_names =
+            |span: &Arc<Span>| span.text(WAIT_REASON).is_some() && !self.explained_request(Arc::clone(span)).1;
+        while began.elapsed() < NAMES_AT_THE_END && self.waiting.iter().any(lacks_names) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         while !self.waiting.is_empty() {
             self.release_first(sink);
         }
@@ -143,27 +156,29 @@ impl Explainer {
 
     fn release_first(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
         if let Some(first) = self.waiting.pop_front() {
-            sink(self.explained_request(first));
+            sink(self.explained_request(first).0);
         }
     }
 
-    fn explained_request(&self, span: Arc<Span>) -> Arc<Span> {
+    /// The span with its parts and waits, and whether all their stacks have names by now.
+    fn explained_request(&self, span: Arc<Span>) -> (Arc<Span>, bool) {
         let exchanges = span.exchanges().map(|x| Caller::Exchange(span.host_id, span.pid, x));
         let callers: SmallVec<[Caller; 8]> = exchanges.chain([Caller::Span(span.id)]).collect();
         let calls: Vec<Call> = callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect();
         self.explained(span, &calls)
     }
 
-    fn explained(&self, mut span: Arc<Span>, calls: &[Call]) -> Arc<Span> {
+    fn explained(&self, mut span: Arc<Span>, calls: &[Call]) -> (Arc<Span>, bool) {
         let points = points(&span, calls, &self.marks);
         let parts = of_request(&span, calls, &points);
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());
         }
         if span.text(WAIT_REASON).is_some() {
-            let waits = self.threads.of_request(&span, &points, calls);
+            let (waits, is_named) = self.threads.of_request(&span, &points, calls);
             Arc::make_mut(&mut span).attrs.push(waits.attribute());
+            return (span, is_named);
         }
-        span
+        (span, true)
     }
 }

@@ -1,6 +1,6 @@
 //! Where the time of a span went, in words: part by part, then along the calls that took longest.
 
-use super::words::Waited;
+use super::words::{place, Waited};
 use super::Parts;
 use crate::tree::{duration, service_name};
 use serde::Serialize;
@@ -182,6 +182,10 @@ fn waits_table(out: &mut String, waits: &[Waited]) {
     out.push_str(if waits.is_empty() { "\n  It did not wait.\n" } else { "\n  What it waited for:\n" });
     for wait in waits.iter().take(MOST_WAITS) {
         let _ = writeln!(out, "  {:>9}  {}", short(wait.duration_ns), wait.text());
+        let place = place(&wait.stack);
+        if !place.is_empty() {
+            let _ = writeln!(out, "             in {place}");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::breakdown::{covered_ns, Call};
 use super::marks::Point;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use wirespan_model::stack::{NamedLater, Stack};
 use wirespan_model::wait::{Holder, SpanWait, SpanWaits, ThreadWait, ThreadWaits, WaitKind, Waker};
 use wirespan_model::{Span, Text};
 
@@ -89,20 +90,31 @@ impl Threads {
         waits.into_iter().flatten().filter(overlaps)
     }
 
-    /// The waits of a request with these points and calls.
-    pub(super) fn of_request(&self, span: &Span, points: &[Point<'_>], calls: &[Call]) -> SpanWaits {
+    /// The waits of a request with these points and calls, and whether all their stacks have names by now.
+    pub(super) fn of_request(&self, span: &Span, points: &[Point<'_>], calls: &[Call]) -> (SpanWaits, bool) {
         let stretches = self.stretches(span, points);
         let waits = stretches
             .iter()
-            .flat_map(|s| self.within(s.tid, s.from_ns, s.to_ns).filter_map(|w| self.span_wait(s, w, calls)));
-        let mut waits: Vec<SpanWait> = waits.collect();
+            .flat_map(|s| self.within(s.tid, s.from_ns, s.to_ns).map(move |w| (s, w)))
+            .filter_map(|(s, w)| Some((self.span_wait(s, w, calls)?, w.stack.as_ref())));
+        let mut waits: Vec<(SpanWait, Option<&NamedLater>)> = waits.collect();
         let left_out = waits.len().saturating_sub(MOST_OF_SPAN);
         if left_out > 0 {
-            waits.sort_by_key(|w| std::cmp::Reverse(w.duration_ns));
+            waits.sort_by_key(|(w, _)| std::cmp::Reverse(w.duration_ns));
             waits.truncate(MOST_OF_SPAN);
         }
-        waits.sort_by_key(|w| w.start_ns);
-        SpanWaits { waits, left_out: u32::try_from(left_out).unwrap_or(u32::MAX) }
+        waits.sort_by_key(|(w, _)| w.start_ns);
+        let mut told = SpanWaits { left_out: u32::try_from(left_out).unwrap_or(u32::MAX), ..SpanWaits::default() };
+        let mut is_named = true;
+        for (mut wait, stack) in waits {
+            if let Some(later) = stack {
+                let stack = later.get().filter(|stack| !stack.is_empty());
+                is_named &= later.get().is_some();
+                wait.stack = stack.map(|stack| place_of(&mut told.stacks, stack));
+            }
+            told.waits.push(wait);
+        }
+        (told, is_named)
     }
 
     fn stretches(&self, span: &Span, points: &[Point<'_>]) -> Vec<Stretch> {
@@ -232,6 +244,15 @@ impl Threads {
     }
 }
 
+/// Where a stack is among those of a span; it is added if it is new.
+fn place_of(stacks: &mut Vec<Stack>, stack: &Stack) -> u32 {
+    let at = stacks.iter().position(|known| known == stack).unwrap_or_else(|| {
+        stacks.push(stack.clone());
+        stacks.len() - 1
+    });
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -267,7 +288,7 @@ mod tests {
         let span = Span { start_ns: marks[0].time_ns, end_ns: marks.last().unwrap().time_ns, ..Span::default() };
         let next = |m: &ClockMark| marks.iter().find(|n| n.tid == m.tid && n.time_ns > m.time_ns);
         let points: Vec<_> = marks.iter().map(|mark| Point { before: None, mark, after: next(mark) }).collect();
-        threads.of_request(&span, &points, &[]).waits
+        threads.of_request(&span, &points, &[]).0.waits
     }
 
     #[test]
@@ -310,7 +331,7 @@ mod tests {
         let (a, b) = (mark(1, 30), mark(1, 40));
         let points =
             [Point { before: None, mark: &a, after: Some(&b) }, Point { before: Some(&a), mark: &b, after: None }];
-        let waits = all.of_request(&span, &points, &[]).waits;
+        let waits = all.of_request(&span, &points, &[]).0.waits;
         assert_eq!(waits.len(), 1);
         assert_eq!((waits[0].kind, waits[0].duration_ns), (WaitKind::RunQueue, 5 * MS));
     }

@@ -3,6 +3,7 @@
 use crate::tree::duration;
 use serde::Serialize;
 use std::fmt::Write as _;
+use wirespan_model::stack::{Frame, Stack};
 use wirespan_model::wait::{Holder, SpanWait, SpanWaits, WaitKind};
 use wirespan_model::{plain, Span, Text};
 
@@ -25,13 +26,18 @@ pub struct Waited {
     pub held_by: Vec<Holder>,
     /// Calls of the request were under way.
     pub in_call: bool,
+    /// In which code the longest of them was; empty if that is not known.
+    #[serde(skip_serializing_if = "Stack::is_empty")]
+    pub stack: Stack,
 }
 
 impl Waited {
     /// Of a span, longest first; `None` if its waits were not recorded.
     pub fn of(span: &Span) -> Option<Vec<Self>> {
         let mut all: Vec<(Waited, u64)> = Vec::new();
-        for w in SpanWaits::of(span)?.waits {
+        let SpanWaits { waits, stacks, .. } = SpanWaits::of(span)?;
+        for w in waits {
+            let stack = w.stack.and_then(|at| stacks.get(at as usize)).cloned().unwrap_or_default();
             let alike = |(g, _): &&mut (Waited, u64)| {
                 (g.kind, &g.syscall, &g.resource, g.in_call) == (w.kind, &w.syscall, &w.resource, w.in_call)
             };
@@ -41,11 +47,12 @@ impl Waited {
                     group.duration_ns += w.duration_ns;
                     if w.duration_ns > *longest {
                         (*longest, group.woken_by, group.held_by) = (w.duration_ns, w.woken_by, w.held_by);
+                        group.stack = stack;
                     }
                 }
                 None => {
                     let longest = w.duration_ns;
-                    all.push((Waited::from(w), longest));
+                    all.push((Waited { stack, ..Waited::from(w) }, longest));
                 }
             }
         }
@@ -70,10 +77,24 @@ impl Waited {
     }
 }
 
+/// Most functions that are told of a stack.
+const MOST_FRAMES: usize = 5;
+
+/// In which code a wait was: `price (cart.c:17) ← checkout (shop.c:40) ← main (shop.c:9)`. Empty if that is not known.
+pub(crate) fn place(stack: &Stack) -> String {
+    let frames = match stack.telling() {
+        [] => &stack.kernel,
+        user => user,
+    };
+    let known = frames.iter().filter(|frame| !frame.function.is_empty());
+    let told: Vec<String> = known.take(MOST_FRAMES).map(|f: &Frame| plain::line(&f.to_string()).into_owned()).collect();
+    told.join(" ← ")
+}
+
 impl From<SpanWait> for Waited {
     fn from(w: SpanWait) -> Self {
         let SpanWait { kind, duration_ns, syscall, resource, woken_by, held_by, in_call, .. } = w;
-        Waited { kind, times: 1, duration_ns, syscall, resource, woken_by, held_by, in_call }
+        Waited { kind, times: 1, duration_ns, syscall, resource, woken_by, held_by, in_call, stack: Stack::default() }
     }
 }
 
@@ -157,8 +178,11 @@ mod tests {
             duration_ns: 50,
             ..SpanWait::default()
         };
-        let waits =
-            SpanWaits { waits: vec![lock(5, vec![held("thread a", None)]), lock(90, chain), fsync], left_out: 0 };
+        let waits = SpanWaits {
+            waits: vec![lock(5, vec![held("thread a", None)]), lock(90, chain), fsync],
+            left_out: 0,
+            ..SpanWaits::default()
+        };
         let span = Span { attrs: vec![waits.attribute()], ..Span::default() };
         let told: Vec<_> = Waited::of(&span).unwrap().iter().map(|w| (w.duration_ns, w.text())).collect();
         let lock = "waited for a lock held by thread b, which waited for a lock for 80.0ms, held by thread c, which \

@@ -352,7 +352,11 @@ fn wait_for_the_ledger(span: &mut Span) {
         in_call: true,
         ..wait(WaitKind::Socket, 28 * MS, 5 * MS, 0)
     };
-    let waits = SpanWaits { waits: vec![lock, socket, wait(WaitKind::RunQueue, 34 * MS, 2 * MS, 2 * MS)], left_out: 4 };
+    let waits = SpanWaits {
+        waits: vec![lock, socket, wait(WaitKind::RunQueue, 34 * MS, 2 * MS, 2 * MS)],
+        left_out: 4,
+        ..SpanWaits::default()
+    };
     span.attrs.push(("wirespan.wait.reason".into(), Value::from("slow")));
     span.attrs.push(waits.attribute());
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 use wirespan_model::attr::WAIT_REASON;
+use wirespan_model::stack::{Frame, Stack};
 use wirespan_model::wait::{SpanWait, SpanWaits};
 use wirespan_model::Span;
 use wirespan_trace::Waited;
@@ -35,21 +36,30 @@ pub struct WaitView {
     pub in_call: bool,
     /// What it waited for, what woke it, and who held it up: `waited for a lock held by thread b, which …`.
     pub words: String,
+    /// In which code of the program it waited, innermost function first; empty if that is not known.
+    pub stack: Vec<String>,
+    /// What the kernel did then, innermost function first.
+    pub kernel_stack: Vec<String>,
 }
 
 impl SpanWaitsView {
     /// The waits that a span carries; `None` if they were not recorded.
     pub(crate) fn of(span: &Span) -> Option<Self> {
-        let SpanWaits { waits, left_out } = SpanWaits::of(span)?;
+        let SpanWaits { waits, left_out, stacks } = SpanWaits::of(span)?;
         let reason = span.text(WAIT_REASON).unwrap_or_default().to_string();
-        let waits = waits.into_iter().map(|wait| WaitView::of(span, wait)).collect();
+        let waits = waits.into_iter().map(|wait| WaitView::of(span, wait, &stacks)).collect();
         Some(SpanWaitsView { reason, waits, left_out })
     }
 }
 
 impl WaitView {
-    fn of(span: &Span, wait: SpanWait) -> Self {
+    fn of(span: &Span, wait: SpanWait, stacks: &[Stack]) -> Self {
+        let stack = wait.stack.and_then(|at| stacks.get(at as usize));
+        let told =
+            |frames: fn(&Stack) -> &[Frame]| stack.map_or(&[][..], frames).iter().map(Frame::to_string).collect();
         WaitView {
+            stack: told(|stack| &stack.user),
+            kernel_stack: told(|stack| &stack.kernel),
             kind: wait.kind.as_str(),
             thread: wait.thread.to_string(),
             offset_ns: wait.start_ns.saturating_sub(span.start_ns),
@@ -82,7 +92,7 @@ mod tests {
             thread: "worker".into(),
             ..SpanWait::default()
         };
-        let waits = SpanWaits { waits: vec![wait], left_out: 2 };
+        let waits = SpanWaits { waits: vec![wait], left_out: 2, ..SpanWaits::default() };
         span.attrs = vec![waits.attribute(), (WAIT_REASON.into(), Value::from("slow"))];
         let view = SpanWaitsView::of(&span).unwrap();
         assert_eq!((&*view.reason, view.left_out, view.waits.len()), ("slow", 2, 1));

@@ -88,7 +88,22 @@ function Told({ wait }: { wait: SpanWait }) {
           {wait.in_call && ", in a call of the request"}
           {wait.ready_ns > 0 && wait.kind !== "run-queue" && `, then ${formatDuration(wait.ready_ns)} ready`}
         </small>
+        <Stack of={wait} />
       </span>
     </li>
+  );
+}
+
+/** In which code it waited: functions of the program, then of the kernel, each innermost first. */
+function Stack({ of }: { of: SpanWait }) {
+  if (of.stack.length + of.kernel_stack.length === 0) {
+    return null;
+  }
+  return (
+    <details>
+      <summary>in {of.stack.length > 0 ? "this code" : "the kernel"}</summary>
+      {of.stack.length > 0 && <pre>{of.stack.join("\n")}</pre>}
+      {of.kernel_stack.length > 0 && <pre>{["kernel:", ...of.kernel_stack].join("\n")}</pre>}
+    </details>
   );
 }

@@ -3,6 +3,7 @@
 
 use super::path::Paths;
 use super::record;
+use super::stacks::Stacks;
 use super::WaitOptions;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
@@ -35,6 +36,7 @@ pub(crate) struct Follower {
     /// Waits are asked for.
     on: bool,
     paths: Paths,
+    pub(crate) stacks: Stacks,
     /// Threads that have moved messages of a request.
     threads: FxHashMap<u64, FxHashSet<u32>>,
     requests: VecDeque<u64>,
@@ -54,6 +56,7 @@ impl Follower {
             take,
             on: false,
             paths: Paths::default(),
+            stacks: Stacks::default(),
             threads: FxHashMap::default(),
             requests: VecDeque::new(),
             second: Instant::now(),
@@ -71,6 +74,7 @@ impl Follower {
     ) {
         let begins = options.is_some() && !self.on;
         self.on = options.is_some();
+        self.stacks.keep(skel, self.on);
         if let Some(bss) = skel.maps.bss_data.as_mut() {
             if let Some(options) = options {
                 bss.wait_threshold_ns = options.threshold_ns;
@@ -130,8 +134,12 @@ impl Follower {
 
     /// Reads a record of waits, and asks for those of their wakers.
     pub(crate) fn read(&mut self, record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
-        let paths = &mut self.paths;
-        let read = record::read(record, clock, &mut |pid, file| paths.find(pid, file));
+        let Follower { paths, stacks, .. } = self;
+        let mut find = record::Find {
+            path: &mut |pid, file| paths.find(pid, file),
+            stack: &mut |pid, number| stacks.find(pid, number),
+        };
+        let read = record::read(record, clock, &mut find);
         let read = read.ok_or(BadRecord { kind: WS_WAITS as u8, len: record.len() })?;
         if read.depth < DEEPEST {
             for tid in self.others(&read.waits) {

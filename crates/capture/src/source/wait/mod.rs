@@ -5,8 +5,11 @@
 
 mod calls;
 mod follow;
+mod frames;
+mod names;
 mod path;
 mod record;
+mod stacks;
 
 pub(crate) use follow::Follower;
 

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::wire::contract::*;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
+use wirespan_model::stack::NamedLater;
 use wirespan_model::wait::{ThreadWait, ThreadWaits, WaitKind, Waker};
 use wirespan_model::{Endpoint, Text};
 
@@ -29,8 +30,19 @@ pub(crate) struct Read {
     pub(crate) since_ns: u64,
 }
 
-/// Reads a record; `path` finds the path of a file.
-pub(crate) fn read(record: &[u8], clock: &Clock, path: &mut dyn FnMut(u32, &FilePath<'_>) -> Text) -> Option<Read> {
+/// Stacks of shorter waits are not named.
+const SHORTEST_NS: u64 = 50_000;
+
+/// What a record refers to, each of a process.
+pub(crate) struct Find<'a> {
+    /// The path of a file.
+    pub(crate) path: &'a mut dyn FnMut(u32, &FilePath<'_>) -> Text,
+    /// The stack with a number.
+    pub(crate) stack: &'a mut dyn FnMut(u32, u64) -> Option<NamedLater>,
+}
+
+/// Reads a record.
+pub(crate) fn read(record: &[u8], clock: &Clock, find: &mut Find<'_>) -> Option<Read> {
     let head = Waits::read(record)?;
     let mut raw: Vec<Wait> = record
         .get(Waits::SIZE..)?
@@ -44,7 +56,7 @@ pub(crate) fn read(record: &[u8], clock: &Clock, path: &mut dyn FnMut(u32, &File
         .collect();
     raw.sort_by_key(|w| w.stopped_ns);
     let next = raw.iter().skip(1).map(Some).chain([None]);
-    let waits = raw.iter().zip(next).map(|(w, next)| wait(head.pid, w, next, clock, path)).collect();
+    let waits = raw.iter().zip(next).map(|(w, next)| wait(head.pid, w, next, clock, find)).collect();
     let waits = ThreadWaits {
         pid: head.pid,
         tid: head.tid,
@@ -61,13 +73,7 @@ fn text(bytes: &[u8]) -> Text {
     Text::from_utf8_lossy(&bytes[..end])
 }
 
-fn wait(
-    pid: u32,
-    w: &Wait,
-    next: Option<&Wait>,
-    clock: &Clock,
-    path: &mut dyn FnMut(u32, &FilePath<'_>) -> Text,
-) -> ThreadWait {
+fn wait(pid: u32, w: &Wait, next: Option<&Wait>, clock: &Clock, facts: &mut Find<'_>) -> ThreadWait {
     let (syscall, about) = find(w.call).map_or(("", None), |(name, about)| (name, Some(about)));
     let ready = u32::from(w.state) == WS_WAIT_READY;
     let woken_ns = if ready { w.stopped_ns } else { w.woken_ns.max(w.stopped_ns) };
@@ -90,10 +96,12 @@ fn wait(
         SOCKET if on_file => peer(w),
         REGULAR | BLOCK | DIRECTORY if on_file => {
             let name = text(&w.name);
-            path(pid, &FilePath { fd: w.fd, inode: w.about, name: &name })
+            (facts.path)(pid, &FilePath { fd: w.fd, inode: w.about, name: &name })
         }
         _ => Text::default(),
     };
+    let is_long = w.ran_ns == 0 || w.ran_ns - w.stopped_ns >= SHORTEST_NS;
+    let stack = if w.stack != 0 && is_long { (facts.stack)(pid, w.stack) } else { None };
     ThreadWait {
         stopped_ns: clock.to_unix(w.stopped_ns),
         woken_ns: clock.to_unix(woken_ns),
@@ -103,6 +111,7 @@ fn wait(
         resource,
         socket: if on_file && w.file & TYPE == SOCKET { w.about } else { 0 },
         waker,
+        stack,
     }
 }
 
@@ -189,7 +198,8 @@ mod tests {
     fn one(w: Wait) -> ThreadWait {
         let head = Waits { kind: WS_WAITS as u8, count: 1, pid: 7, tid: 8, time_ns: 1 << 40, ..Waits::default() };
         let record = [&head.to_bytes()[..], &w.to_bytes()].concat();
-        let read = read(&record, &Clock::now(), &mut |_, file| format!("/{}", file.name).into()).expect("it is whole");
+        let (path, stack) = (&mut |_, file: &FilePath<'_>| format!("/{}", file.name).into(), &mut |_, _| None);
+        let read = read(&record, &Clock::now(), &mut Find { path, stack }).expect("it is whole");
         read.waits.waits.into_iter().next().expect("one wait")
     }
 
@@ -270,9 +280,10 @@ mod tests {
         let torn = Wait { ran_ns: 500, ..waited() };
         let record = [&head.to_bytes()[..], &Wait::default().to_bytes(), &torn.to_bytes(), &waited().to_bytes()];
         let record = record.concat();
-        let mut path = |_: u32, _: &FilePath<'_>| Text::default();
-        assert_eq!(read(&record, &Clock::now(), &mut path).expect("whole").waits.waits.len(), 1);
-        assert!(read(&record[..20], &Clock::now(), &mut path).is_none());
+        let (path, stack) = (&mut |_, _: &FilePath<'_>| Text::default(), &mut |_, _| None);
+        let mut find = Find { path, stack };
+        assert_eq!(read(&record, &Clock::now(), &mut find).expect("whole").waits.waits.len(), 1);
+        assert!(read(&record[..20], &Clock::now(), &mut find).is_none());
     }
 
     fn find_number(name: &str) -> i16 {

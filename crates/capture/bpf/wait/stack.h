@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Stacks on which threads stopped. All threads share one table, whose oldest stack gives way to the next: a wait has
+ * the number of its stack, and user space looks whether the stack is still there (docs/decisions/0025).
+ */
+#ifndef WS_WAIT_STACK_H
+#define WS_WAIT_STACK_H
+
+struct wait_stack {
+	struct ws_stack head;
+	__u64 kernel[WS_STACK_KERNEL];
+	__u64 user[WS_STACK_USER];
+};
+
+struct wait_stack_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set by user space */
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(key_size, sizeof(__u32)); /* clang only declares types that are named here */
+	__uint(value_size, sizeof(struct wait_stack));
+};
+
+/* The box is empty while no waits are asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct wait_stack_table);
+} wait_stacks SEC(".maps");
+
+__u64 stacks_taken;
+
+/* Takes the stack of this thread. Returns its number; 0 if there is no place for it. */
+static __always_inline __u64 take_stack(void *ctx, __u32 pid)
+{
+	void *table = table_in(&wait_stacks);
+	struct wait_stack *s;
+	__u64 number;
+	long bytes;
+	__u32 at;
+
+	if (!table)
+		return 0;
+	number = __sync_fetch_and_add(&stacks_taken, 1) + 1;
+	at = number & (WS_STACKS_KEPT - 1);
+	s = bpf_map_lookup_elem(table, &at);
+	if (!s)
+		return 0;
+	*(volatile __u64 *)&s->head.number = 0;
+	s->head.pid = pid;
+	bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
+	s->head.kernel = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	bytes = bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK);
+	s->head.user = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	*(volatile __u64 *)&s->head.number = number;
+	return number;
+}
+
+#endif

@@ -1,0 +1,90 @@
+//! Frames as they are told: without directories, and without what the kernel does for each wait.
+
+use wirespan_model::stack::Frame;
+use wirespan_model::Text;
+
+/// The last part of a path.
+pub(super) fn base_name(path: &str) -> Text {
+    path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default().into()
+}
+
+/// Kernel functions between the system call and the scheduler: neither the program that took the stack and the switch
+/// itself, nor the entry into the kernel.
+pub(super) fn cut_kernel(mut frames: Vec<Frame>) -> Vec<Frame> {
+    let is_switch = |f: &Frame| {
+        let name = f.function.trim_start_matches('_');
+        ["schedule", "bpf_", "traceiter_", "preempt_schedule", "io_schedule", "perf_"]
+            .iter()
+            .any(|s| name.starts_with(s))
+    };
+    let inner = frames.iter().rposition(is_switch).map_or(0, |last| last + 1);
+    frames.drain(..inner);
+    let is_entry = |f: &Frame| {
+        ["do_syscall_", "x64_sys_call", "entry_SYSCALL", "asm_", "el0", "invoke_syscall"]
+            .iter()
+            .any(|s| f.function.starts_with(s))
+    };
+    let outer = frames.iter().position(is_entry).unwrap_or(frames.len());
+    frames.truncate(outer);
+    frames
+}
+
+/// A function of code that a runtime makes while it runs, from the file in which the runtime describes it
+/// (`/tmp/perf-PID.map`). Node writes `JS:*price /srv/shop/cart.js:17:9`.
+pub(super) fn from_perf_map(symbol: &str, module: &str) -> Option<Frame> {
+    if !(module.starts_with("perf-") && module.ends_with(".map")) {
+        return None;
+    }
+    let (kind, rest) = symbol.split_once(':').filter(|(kind, _)| kind.chars().all(char::is_alphanumeric))?;
+    if !matches!(kind, "JS" | "LazyCompile" | "Function" | "Script" | "Eval") {
+        return Some(Frame { function: symbol.into(), ..Frame::default() });
+    }
+    let (name, place) = rest.trim_start_matches(['*', '~', '^', '+']).split_once(' ').unwrap_or((rest, ""));
+    let mut parts = place.split(':').rev();
+    let numbers: Vec<&str> = parts.by_ref().take_while(|part| part.parse::<u32>().is_ok()).collect();
+    let path = place.trim_end_matches(|c: char| c.is_ascii_digit() || c == ':');
+    Some(Frame {
+        function: if name.is_empty() { "(anonymous)".into() } else { name.into() },
+        file: base_name(path),
+        line: numbers.last().and_then(|line| line.parse().ok()).unwrap_or(0),
+        module: Text::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(names: &[&str]) -> Vec<Frame> {
+        names.iter().map(|name| Frame { function: (*name).into(), ..Frame::default() }).collect()
+    }
+
+    #[test]
+    fn of_the_kernel_only_what_it_did_for_this_call_is_left() {
+        let all = frames(&[
+            "bpf_prog_1b2c_wait_switch",
+            "bpf_trace_run4",
+            "__traceiter_sched_switch",
+            "__schedule",
+            "schedule",
+            "schedule_timeout",
+            "unix_stream_read_generic",
+            "sock_recvmsg",
+            "do_syscall_64",
+            "entry_SYSCALL_64_after_hwframe",
+        ]);
+        assert_eq!(cut_kernel(all), frames(&["unix_stream_read_generic", "sock_recvmsg"]));
+        assert_eq!(cut_kernel(frames(&["futex_wait"])), frames(&["futex_wait"]));
+    }
+
+    #[test]
+    fn functions_of_node_are_told_with_their_files() {
+        let frame = from_perf_map("JS:*price /home/alice/shop/cart.js:17:9", "perf-12.map").unwrap_or_default();
+        assert_eq!((&*frame.function, &*frame.file, frame.line), ("price", "cart.js", 17));
+        let frame = from_perf_map("LazyCompile:~ /srv/a.js:3", "perf-12.map").unwrap_or_default();
+        assert_eq!(frame.to_string(), "(anonymous) (a.js:3)");
+        let builtin = from_perf_map("Builtin:InterpreterEntryTrampoline", "perf-12.map").unwrap_or_default();
+        assert_eq!(builtin.function, "Builtin:InterpreterEntryTrampoline");
+        assert_eq!(from_perf_map("ns::f(int)", "libshop.so"), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Names of the functions of a stack. A thread of its own looks them up: to read the symbols of a large program takes
+//! longer than the thread that reads the kernel's records may stand still.
+
+use super::frames::{base_name, cut_kernel, from_perf_map};
+use blazesym::symbolize::source::{Kernel, Process, Source};
+use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
+use blazesym::MaybeDefault;
+use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wirespan_model::stack::{Frame, NamedLater, Stack};
+
+/// Stacks that wait for their names.
+const MOST_WAITING: usize = 4_096;
+/// Stacks whose names are kept, and for how long: a process may load another library at the same place.
+const MOST_KEPT: usize = 8_192;
+const KEPT: Duration = Duration::from_secs(10);
+/// After so long without a stack, symbols that were read are forgotten.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A stack of a process. The first address of each part is of an instruction, the others are return addresses.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    pub(super) pid: u32,
+    pub(super) kernel: Vec<u64>,
+    pub(super) user: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Counts {
+    named: AtomicU64,
+    without_name: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// The thread that looks names up. It ends when this is dropped, and has named by then what was asked before.
+pub(super) struct Names {
+    to: SyncSender<(Asked, NamedLater)>,
+    counts: Arc<Counts>,
+}
+
+impl Names {
+    /// Starts the thread.
+    pub(super) fn start() -> Option<Names> {
+        let (to, from) = sync_channel(MOST_WAITING);
+        let counts = Arc::new(Counts::default());
+        let own = Arc::clone(&counts);
+        let thread = std::thread::Builder::new().name("ws-names".into()).spawn(move || serve(&from, &own));
+        thread.inspect_err(|error| tracing::warn!(%error, "stacks have no names")).ok()?;
+        Some(Names { to, counts })
+    }
+
+    /// Asks for the names of a stack. If too many wait already, it gets none.
+    pub(super) fn ask(&self, stack: Asked) -> NamedLater {
+        let later = NamedLater::default();
+        if self.to.try_send((stack, later.clone())).is_err() {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            later.set(Arc::default());
+        }
+        later
+    }
+
+    /// Frames with a name, frames without one, stacks that were not looked at.
+    pub(super) fn counts(&self) -> [u64; 3] {
+        let Counts { named, without_name, lost } = &*self.counts;
+        [named, without_name, lost].map(|n| n.load(Ordering::Relaxed))
+    }
+}
+
+fn serve(from: &Receiver<(Asked, NamedLater)>, counts: &Counts) {
+    let mut namer: Option<Namer> = None;
+    loop {
+        match from.recv_timeout(IDLE) {
+            Ok((asked, later)) => later.set(namer.get_or_insert_with(Namer::new).stack(asked, counts)),
+            Err(RecvTimeoutError::Timeout) => namer = None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Symbols, and stacks that were named lately.
+struct Namer {
+    symbols: Symbolizer,
+    kernel: Source<'static>,
+    kept: FxHashMap<Asked, Arc<Stack>>,
+    since: Instant,
+}
+
+impl Namer {
+    fn new() -> Namer {
+        let kernel = Kernel { vmlinux: MaybeDefault::None, ..Kernel::default() };
+        Namer {
+            symbols: Symbolizer::new(),
+            kernel: Source::Kernel(kernel),
+            kept: FxHashMap::default(),
+            since: Instant::now(),
+        }
+    }
+
+    fn stack(&mut self, asked: Asked, counts: &Counts) -> Arc<Stack> {
+        if self.since.elapsed() > KEPT || self.kept.len() >= MOST_KEPT {
+            self.kept.clear();
+            self.since = Instant::now();
+        }
+        if let Some(known) = self.kept.get(&asked) {
+            return Arc::clone(known);
+        }
+        let user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
+        let kernel = cut_kernel(self.frames(&self.kernel, &asked.kernel, counts));
+        let without_name = user.iter().chain(&kernel).filter(|frame| frame.function.is_empty()).count();
+        let named = user.len() + kernel.len() - without_name;
+        counts.named.fetch_add(named as u64, Ordering::Relaxed);
+        counts.without_name.fetch_add(without_name as u64, Ordering::Relaxed);
+        let stack = Arc::new(Stack { user, kernel });
+        self.kept.insert(asked, Arc::clone(&stack));
+        stack
+    }
+
+    fn frames(&self, source: &Source<'_>, addresses: &[u64], counts: &Counts) -> Vec<Frame> {
+        // The call that a return address belongs to is the instruction before it.
+        let calls: Vec<u64> = addresses.iter().enumerate().map(|(n, at)| at.saturating_sub((n > 0).into())).collect();
+        if calls.is_empty() {
+            return Vec::new();
+        }
+        match self.symbols.symbolize(source, Input::AbsAddr(&calls)) {
+            // A program without frame pointers uses the register otherwise: what follows then is no code.
+            Ok(found) => {
+                let is_known = |found: &Symbolized<'_>| found.as_sym().is_some();
+                let end = found.iter().rposition(is_known).map_or(0, |last| last + 1);
+                counts.without_name.fetch_add((found.len() - end) as u64, Ordering::Relaxed);
+                found.into_iter().take(end).flat_map(frames_of).collect()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a stack has no names");
+                counts.without_name.fetch_add(calls.len() as u64, Ordering::Relaxed);
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The functions at an address: the one that has it, and those that were inlined there, innermost first.
+fn frames_of(found: Symbolized<'_>) -> Vec<Frame> {
+    let Symbolized::Sym(symbol) = found else { return vec![Frame::default()] };
+    let module = symbol.module.as_deref().map(|module| base_name(&module.to_string_lossy())).unwrap_or_default();
+    if let Some(frame) = from_perf_map(&symbol.name, &module) {
+        return vec![frame];
+    }
+    let frame = |name: &str, code: Option<&CodeInfo<'_>>| Frame {
+        function: name.into(),
+        file: code.map(|code| base_name(&code.file.to_string_lossy())).unwrap_or_default(),
+        line: code.and_then(|code| code.line).unwrap_or(0),
+        module: module.clone(),
+    };
+    let outer = frame(&symbol.name, symbol.code_info.as_deref());
+    let inlined = symbol.inlined.iter().rev().map(|inner| frame(&inner.name, inner.code_info.as_ref()));
+    inlined.chain([outer]).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn a_function_with_a_name() -> u64 {
+        std::hint::black_box(a_function_with_a_name as fn() -> u64) as usize as u64
+    }
+
+    fn named(asked: Asked) -> Arc<Stack> {
+        let names = Names::start().unwrap();
+        let later = names.ask(asked);
+        for _ in 0..2_000 {
+            if let Some(stack) = later.get() {
+                return Arc::clone(stack);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("no names came in 20 s");
+    }
+
+    #[test]
+    fn functions_of_a_process_have_names_files_and_lines() {
+        let at = a_function_with_a_name() + 1;
+        let stack = named(Asked { pid: std::process::id(), kernel: Vec::new(), user: vec![at, at + 1, 8] });
+        // What was inlined there has frames, too; the last address is no code.
+        let is_own = |frame: &&Frame| frame.function.ends_with("a_function_with_a_name");
+        assert_eq!(stack.user.iter().filter(is_own).count(), 2, "{stack:?}");
+        assert!(stack.user.last().is_some_and(|last| is_own(&last)), "{stack:?}");
+        for frame in stack.user.iter().filter(is_own) {
+            assert_eq!(frame.file, "names.rs");
+            assert!(frame.line > 0 && !frame.module.contains('/'), "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_costs_its_names_only() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let stack = named(Asked { pid: child.id(), kernel: Vec::new(), user: vec![0x1000, 0x2000] });
+        assert!(stack.is_empty(), "{stack:?}");
+    }
+}

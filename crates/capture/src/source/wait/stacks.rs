@@ -1,0 +1,89 @@
+//! Stacks on which threads stopped: the kernel's table of them, made while waits are asked for.
+
+use super::names::{Asked, Names};
+use crate::object::WirespanSkel;
+use crate::wire::contract::{Stack, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_USER};
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use wirespan_model::stack::NamedLater;
+
+/// Flag of a table in a box, whose size may differ from that of the pattern.
+const BPF_F_INNER_MAP: u32 = 1 << 12;
+/// Bytes of an entry.
+const ENTRY: u32 = Stack::SIZE as u32 + 8 * (WS_STACK_KERNEL + WS_STACK_USER);
+const FIRST: [u8; 4] = 0u32.to_ne_bytes();
+
+/// The table, and who names what is in it.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    table: Option<(MapHandle, Names)>,
+    /// Stacks that gave way to newer ones before they were read.
+    overwritten: u64,
+    /// Counters of former tables.
+    before: [u64; 3],
+}
+
+impl Stacks {
+    /// Makes the table and puts it where the kernel programs find it, or takes it away.
+    pub(super) fn keep(&mut self, skel: &WirespanSkel<'static>, wanted: bool) {
+        if wanted == self.table.is_some() {
+            return;
+        }
+        let place = &skel.maps.wait_stacks;
+        if let Some((_, names)) = self.table.take() {
+            let _ = place.delete(&FIRST);
+            for (sum, n) in self.before.iter_mut().zip(names.counts()) {
+                *sum += n;
+            }
+            return;
+        }
+        let opts = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as _,
+            map_flags: BPF_F_INNER_MAP,
+            ..Default::default()
+        };
+        let made =
+            MapHandle::create(MapType::Array, Some("wait_stacks"), 4, ENTRY, WS_STACKS_KEPT, &opts).and_then(|table| {
+                place.update(&FIRST, &table.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
+                Ok(table)
+            });
+        match made {
+            Ok(table) => self.table = Names::start().map(|names| (table, names)),
+            Err(error) => tracing::warn!(%error, "no memory for stacks: where requests waited is not told"),
+        }
+    }
+
+    /// The stack with this number of a thread of this process. Its names come later.
+    pub(super) fn find(&mut self, pid: u32, number: u64) -> Option<NamedLater> {
+        let (table, names) = self.table.as_ref().filter(|_| number != 0)?;
+        let at = (number % u64::from(WS_STACKS_KEPT)) as u32;
+        let read = || table.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let is = |bytes: &[u8]| Stack::read(bytes).is_some_and(|head| head.number == number && head.pid == pid);
+        // The kernel may write the next stack there while this one is copied: then the number changes meanwhile.
+        let copied = read().filter(|bytes| is(bytes)).filter(|_| read().is_some_and(|bytes| is(&bytes)));
+        let Some((head, bytes)) = copied.and_then(|bytes| Some((Stack::read(&bytes)?, bytes))) else {
+            self.overwritten += 1;
+            return None;
+        };
+        let words = |from: u32, n: u16| -> Vec<u64> {
+            let frames = bytes.get(Stack::SIZE + from as usize * 8..).unwrap_or_default();
+            let word = |bytes: &[u8]| bytes.first_chunk().copied().map(u64::from_ne_bytes);
+            frames.chunks_exact(8).filter_map(word).take(usize::from(n)).collect()
+        };
+        let (kernel, user) = (words(0, head.kernel), words(WS_STACK_KERNEL, head.user));
+        Some(names.ask(Asked { pid, kernel, user }))
+    }
+
+    /// Counters since the start.
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 4] {
+        let now = self.table.as_ref().map_or([0; 3], |(_, names)| names.counts());
+        let [named, unnamed, lost] = std::array::from_fn(|n| now[n] + self.before[n]);
+        [
+            ("stack_frames_named", named),
+            ("stack_frames_without_name", unnamed),
+            ("stacks_not_named", lost),
+            ("stacks_overwritten", self.overwritten),
+        ]
+    }
+}

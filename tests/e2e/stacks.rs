@@ -1,0 +1,133 @@
+//! In which code slow requests waited: servers whose functions are known are asked, and each stack is compared.
+
+use crate::harness::{can_trace, compile_with, eventually, has, otlp, root, within, Running, Span, WIRESPAN};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// A server, ended with the test.
+struct Server(Child, u16);
+
+impl Server {
+    fn start(program: &Path) -> Server {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Server(Command::new(program).arg(port.to_string()).spawn().unwrap(), port);
+        eventually("the server listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        server
+    }
+
+    fn ask(&self, path: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.1)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: shop\r\n\r\n").unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The spans of these requests to a program.
+fn traced(program: &Path, paths: &[&str]) -> Vec<Span> {
+    let server = Server::start(program);
+    let file = program.with_extension("spans");
+    let pid = server.0.id().to_string();
+    let mut agent = Running::start(
+        WIRESPAN,
+        &["up", "--no-ui", "--threshold", "10ms", "--pid", &pid, "--otlp-file", file.to_str().unwrap()],
+    );
+    agent.wait_for("Ctrl-C ends");
+    // The programs of waits are attached after the start: the first requests may come before.
+    let found = |path: &&str| {
+        within(Duration::from_secs(30), &format!("a span of {path} with stacks"), || {
+            server.ask(path);
+            let is = |s: &Span| s.attr("url.path") == *path && s.attr("wirespan.tap_side") == "server-process";
+            let has_stack = |s: &Span| s.events.iter().any(|e| e.contains_key("code.stacktrace"));
+            otlp(&file).into_iter().find(|s| is(s) && has_stack(s))
+        })
+    };
+    paths.iter().map(found).collect()
+}
+
+/// The stack of the longest wait of a span: functions of the program, functions of the kernel.
+fn longest(span: &Span) -> (Vec<&str>, Vec<&str>) {
+    let ns = |e: &std::collections::BTreeMap<String, String>| {
+        e.get("wirespan.wait.duration").and_then(|ns| ns.parse::<u64>().ok())
+    };
+    let longest =
+        span.events.iter().max_by_key(|e| ns(e)).unwrap_or_else(|| panic!("{} waited for nothing", span.name));
+    let lines = |key: &str| longest.get(key).map_or(Vec::new(), |text| text.lines().collect());
+    (lines("code.stacktrace"), lines("wirespan.wait.stack.kernel"))
+}
+
+/// Whether these functions stand in the stack in this order.
+fn has_in_order(stack: &[&str], functions: &[&str]) -> bool {
+    let mut frames = stack.iter();
+    functions.iter().all(|f| frames.any(|frame| frame.split(' ').next() == Some(f)))
+}
+
+/// At least 95 of 100 frames have a name.
+fn assert_named(spans: &[Span]) {
+    let frames: Vec<&str> = spans.iter().flat_map(|span| longest(span).0).collect();
+    let named = frames.iter().filter(|frame| !frame.starts_with('?')).count();
+    println!("{named} of {} frames have names", frames.len());
+    assert!(named > 0 && named * 100 >= frames.len() * 95, "{frames:#?}");
+}
+
+#[test]
+fn a_wait_is_told_with_the_functions_of_the_program_and_of_the_kernel() {
+    let test = "stacks";
+    if !can_trace(test) || !has(test, &["cc"]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+    let program = compile_with("stacks/stacks.c", dir.path(), &["-g", "-O2", "-fno-omit-frame-pointer"]);
+    let spans = traced(&program, &["/sleep/40", "/pipe/40", "/lock/40"]);
+    assert_named(&spans);
+    for (span, kernel) in spans.iter().zip(["nanosleep", "pipe_read", "futex"]) {
+        let (user, in_kernel) = longest(span);
+        assert!(has_in_order(&user, &["price", "checkout", "handle"]), "{}: {user:#?}", span.name);
+        let line = user.iter().find(|frame| frame.starts_with("checkout ")).unwrap();
+        assert!(line.starts_with("checkout (stacks.c:"), "{line}");
+        assert!(in_kernel.iter().any(|frame| frame.contains(kernel)), "{}: {in_kernel:#?}", span.name);
+        assert!(!in_kernel.iter().any(|f| f.contains("schedule") || f.contains("bpf") || f.contains("syscall_64")));
+    }
+}
+
+#[test]
+fn what_is_no_function_is_not_told() {
+    let test = "stacks_without_frame_pointers";
+    if !can_trace(test) || !has(test, &["cc"]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+    let program = compile_with("stacks/stacks.c", dir.path(), &["-g", "-O2", "-fomit-frame-pointer"]);
+    let spans = traced(&program, &["/sleep/40", "/pipe/40", "/lock/40"]);
+    assert_named(&spans);
+}
+
+#[test]
+fn a_thread_of_go_in_a_system_call_has_its_whole_stack() {
+    let test = "stacks_go";
+    if !can_trace(test) || !has(test, &["go"]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+    let program = dir.path().join("stacks_go");
+    let source = root().join("tests/apps/stacks/stacks.go");
+    let done = Command::new("go").args(["build", "-o"]).arg(&program).arg(&source).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let spans = traced(&program, &["/sleep/40"]);
+    assert_named(&spans);
+    let (user, _) = longest(&spans[0]);
+    let own = ["syscall.Nanosleep", "main.sleepWork", "main.price", "main.checkout", "net/http.(*conn).serve"];
+    assert!(has_in_order(&user, &own), "{user:#?}");
+}
