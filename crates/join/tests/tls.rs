@@ -2,30 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+use common::tls::{data, plain, record};
 use common::{get, ok, End, Stage, MS, T0};
 use wirespan_join::CopyRule;
-use wirespan_model::{DataEvent, Direction, Event};
-
-/// A record of this type around so many bytes, as TLS 1.3 makes it.
-fn record(kind: u8, plaintext: usize) -> Vec<u8> {
-    let body = plaintext + 17;
-    let mut r = vec![kind, 3, 3, (body >> 8) as u8, body as u8];
-    r.resize(5 + body, 0xa5);
-    r
-}
-
-fn data(bytes: &[u8]) -> Vec<u8> {
-    bytes.chunks(16_384).flat_map(|part| record(23, part.len())).collect()
-}
-
-/// Plaintext as the kernel reports it. `seq` is what it knows of the ciphertext: where the call inside began.
-fn plain(end: &End, direction: Direction, at: u64, bytes: &[u8], seq: Option<u32>) -> Event {
-    let mut e = end.clone();
-    (e.seq, e.cut) = ([None, None], 512);
-    let d = e.call(direction, at, bytes);
-    let inside = seq.is_some() || direction == Direction::Ingress;
-    Event::Data(DataEvent { seq, plaintext: true, exchange: if inside { end.exchange } else { 0 }, ..d })
-}
+use wirespan_model::{Direction, Event};
 
 fn handshake(stage: &mut Stage, end: &mut End, client: bool) {
     let (first, second) =
@@ -367,53 +347,4 @@ fn waiting_plaintext_does_not_shift_plaintext_with_a_known_place() {
     let last: Vec<_> = (1..5).map(|i| (format!("/{i}"), places[i])).collect();
     assert_eq!(seen.iter().skip(1).cloned().collect::<Vec<_>>(), last, "{seen:?}");
     assert_eq!(seen.len(), 5, "{seen:?}");
-}
-
-/// The same, and the rest of the first answer is read in further calls, for which the kernel has seen nothing arrive.
-#[test]
-fn the_rest_of_an_answer_does_not_shift_the_others() {
-    let mut stage = Stage::new();
-    let mut c = End::client(1);
-    // The answer to a request from before the library was met.
-    stage.event(c.recv(T0 - MS, &data(&ok(10_000))));
-    let mut answers = Vec::new();
-    for turn in 0..4 {
-        let (request, at) = (get(&format!("/{turn}")), c.seq[1]);
-        let now = T0 + turn * MS;
-        stage.event(c.send(now, &data(&request)));
-        stage.event(plain(&c, Direction::Egress, now, &request, at));
-        let (answer, back) = (ok(5_000), c.seq[0]);
-        stage.event(c.recv(now + MS / 2, &data(&answer)));
-        let (read, known) = if turn == 0 { (&answer[4_096..], None) } else { (&answer[..], back) };
-        stage.event(plain(&c, Direction::Ingress, now + MS / 2, read, known));
-        answers.push(back);
-    }
-    stage.finish();
-    let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.target, s.response_seq)).collect();
-    let wanted = [("/0", None), ("/1", answers[1]), ("/2", answers[2]), ("/3", answers[3])];
-    assert_eq!(seen, wanted);
-}
-
-/// The thread that reads the answers waits for the next one while its library is met. So the first answer is not read,
-/// and the second one belongs to the second request.
-#[test]
-fn an_answer_that_is_read_unseen_does_not_shift_the_others() {
-    let mut stage = Stage::new();
-    let mut c = End::client(1);
-    let mut answers = Vec::new();
-    for turn in 0..4 {
-        let (request, at) = (get(&format!("/{turn}")), c.seq[1]);
-        let now = T0 + turn * MS;
-        stage.event(c.send(now, &data(&request)));
-        stage.event(plain(&c, Direction::Egress, now, &request, at));
-        answers.push(c.seq[0]);
-        stage.event(c.recv(now + MS / 2, &data(&ok(3))));
-        if turn > 0 {
-            stage.event(plain(&c, Direction::Ingress, now + MS / 2, &ok(3), answers[turn as usize]));
-        }
-    }
-    stage.finish();
-    let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.target, s.response_seq)).collect();
-    let wanted = [("/0", None), ("/1", answers[1]), ("/2", answers[2]), ("/3", answers[3])];
-    assert_eq!(seen, wanted);
 }

@@ -170,8 +170,8 @@ impl Tls {
             self.halves[0].forget_ended(seq);
             self.rest = self.rest.filter(|(record, _)| record.ends_after(seq));
         } else if !self.reading {
-            // The kernel has not seen the call that received the first data. What came before this end spoke last was read
-            // before the library was met.
+            // The kernel has not seen the call that received the first data. What came before this end spoke last was
+            // read before the library was met.
             self.halves[0].forget_moved_before(self.sent_ns);
         }
         // A record that begins with this very call is not the rest of another record.

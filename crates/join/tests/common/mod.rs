@@ -1,6 +1,8 @@
 //! A small stage for the tests: one connection seen by one process, call by call.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod tls;
+
 use std::sync::Arc;
 use wirespan_join::{JoinConfig, Joiner, Resources, Verdict};
 use wirespan_model::event::{Actor, SocketChange, TcpTotals};

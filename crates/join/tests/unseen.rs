@@ -1,0 +1,56 @@
+//! Answers over TLS that were read while the library was met: the answers after them keep their requests.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::tls::{data, plain};
+use common::{get, ok, End, Stage, MS, T0};
+use wirespan_model::Direction;
+
+/// The thread that reads the answers waits for the next one while its library is met. So the first answer is not read,
+/// and the second one belongs to the second request.
+#[test]
+fn an_answer_that_is_read_unseen_does_not_shift_the_others() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    let mut answers = Vec::new();
+    for turn in 0..4 {
+        let (request, at) = (get(&format!("/{turn}")), c.seq[1]);
+        let now = T0 + turn * MS;
+        stage.event(c.send(now, &data(&request)));
+        stage.event(plain(&c, Direction::Egress, now, &request, at));
+        answers.push(c.seq[0]);
+        stage.event(c.recv(now + MS / 2, &data(&ok(3))));
+        if turn > 0 {
+            stage.event(plain(&c, Direction::Ingress, now + MS / 2, &ok(3), answers[turn as usize]));
+        }
+    }
+    stage.finish();
+    let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.target, s.response_seq)).collect();
+    let wanted = [("/0", None), ("/1", answers[1]), ("/2", answers[2]), ("/3", answers[3])];
+    assert_eq!(seen, wanted);
+}
+
+/// The same, and the rest of the first answer is read in further calls, for which the kernel has seen nothing arrive.
+#[test]
+fn the_rest_of_an_answer_does_not_shift_the_others() {
+    let mut stage = Stage::new();
+    let mut c = End::client(1);
+    // The answer to a request from before the library was met.
+    stage.event(c.recv(T0 - MS, &data(&ok(10_000))));
+    let mut answers = Vec::new();
+    for turn in 0..4 {
+        let (request, at) = (get(&format!("/{turn}")), c.seq[1]);
+        let now = T0 + turn * MS;
+        stage.event(c.send(now, &data(&request)));
+        stage.event(plain(&c, Direction::Egress, now, &request, at));
+        let (answer, back) = (ok(5_000), c.seq[0]);
+        stage.event(c.recv(now + MS / 2, &data(&answer)));
+        let (read, known) = if turn == 0 { (&answer[4_096..], None) } else { (&answer[..], back) };
+        stage.event(plain(&c, Direction::Ingress, now + MS / 2, read, known));
+        answers.push(back);
+    }
+    stage.finish();
+    let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.target, s.response_seq)).collect();
+    let wanted = [("/0", None), ("/1", answers[1]), ("/2", answers[2]), ("/3", answers[3])];
+    assert_eq!(seen, wanted);
+}
