@@ -3,13 +3,13 @@
 use super::client::ClientArgs;
 use super::Format;
 use crate::config::Config;
-use crate::packet::{duration, Names, Pcapng, Program, Recorded, Report, Subject};
+use crate::packet::{duration, Action, Names, Pcapng, Program, Recorded, Report, Subject};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,12 +46,39 @@ pub(crate) struct PacketArgs {
     /// payload is left out
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
+    /// Show the tables each second, also if the output is no terminal. On a terminal they are shown unless the program
+    /// has `record` or `journeys`
+    #[arg(long, conflicts_with = "from")]
+    live: bool,
     /// Form of the answer; json is JSON lines
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// The wirespan that is asked for `trace`, `service` and `endpoint` of a filter
     #[command(flatten)]
     client: ClientArgs,
+}
+
+/// Tables that are shown again each second.
+struct Screen {
+    /// The last table is wiped off.
+    wipes: bool,
+}
+
+impl Screen {
+    /// `None` if the tables come once, at the end.
+    fn of(args: &PacketArgs, actions: &[Action]) -> Option<Self> {
+        let wipes = std::io::stdout().is_terminal();
+        let has_lines = actions.iter().any(|a| matches!(a, Action::Record | Action::Journeys));
+        let shown = args.live || (wipes && !has_lines);
+        (shown && args.format == Format::Text).then_some(Screen { wipes })
+    }
+
+    fn begin(&self, took: Duration, limit: Duration, out: &mut String) {
+        if self.wipes {
+            out.push_str("\x1b[H\x1b[J");
+        }
+        out.push_str(&format!("after {} of {} s\n", took.as_secs(), limit.as_secs()));
+    }
 }
 
 /// What the filter names by spans.
@@ -117,6 +144,7 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     eprintln!("wirespan: packets are seen (after {ready} ms); ends in {limit:?}, or with Ctrl-C");
 
     let mut report = Report::new(&program.actions, args.format);
+    let screen = Screen::of(args, &program.actions);
     let started = Instant::now();
     let (mut told, mut seen, mut asked) = (started, Vec::new(), started);
     let mut out = String::new();
@@ -145,8 +173,12 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
         if ends || told.elapsed() >= TELL_EVERY {
             report.due(&names, &reason, ends, &mut out)?;
             told = Instant::now();
+            if let Some(screen) = &screen {
+                screen.begin(started.elapsed(), limit, &mut out);
+                report.end(started.elapsed(), &names, &reason, &mut out)?;
+            }
         }
-        if ends {
+        if ends && screen.is_none() {
             report.end(started.elapsed(), &names, &reason, &mut out)?;
         }
         // A closed pipe is the reader's wish to end.

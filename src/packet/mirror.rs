@@ -5,6 +5,7 @@
 //! kernel ──frames──▶ [mirror thread: segments, bytes, join] ──▶ out thread
 //! ```
 
+use super::arp::Arp;
 use crate::clock::now_ns;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -86,6 +87,7 @@ struct Device {
     mirror: Mirror,
     live: Live,
     joiner: Joiner,
+    arp: Arp,
 }
 
 impl Device {
@@ -94,12 +96,16 @@ impl Device {
         let host_id = key::hash64(&[&host_id.to_ne_bytes(), name.as_bytes()]);
         let joiner = Joiner::new(join.clone(), host_id, Box::new(Nobody(Arc::default())));
         let live = Live::new(Limits::default(), mirror.begins() == Begins::Ethernet);
-        Device { name, mirror, live, joiner }
+        Device { name, mirror, live, joiner, arp: Arp::default() }
     }
 
     fn drain(&mut self, out: &mut Vec<Arc<Span>>) {
-        let Device { name, mirror, live, joiner } = self;
+        let Device { name, mirror, live, joiner, arp } = self;
+        let has_arp = mirror.begins() == Begins::Ethernet;
         mirror.drain(&mut |Frame { time_ns, wire_len, data }| {
+            if has_arp && arp.see(time_ns, data) {
+                return;
+            }
             let frame = LiveFrame { time_ns, wire_len, data };
             live.frame(frame, &mut |event| joiner.event(event, &mut |span| out.push(of_device(span, name))));
         });
@@ -109,7 +115,10 @@ impl Device {
     }
 
     fn tick(&mut self, out: &mut Vec<Arc<Span>>) {
-        let Device { name, joiner, .. } = self;
+        let Device { name, joiner, arp, .. } = self;
+        for address in arp.tick(now_ns()) {
+            tracing::warn!(device = %name, %address, "nobody answers ARP requests for this address");
+        }
         joiner.tick(now_ns(), &mut |span| out.push(of_device(span, name)));
     }
 
@@ -180,6 +189,7 @@ impl MirrorThread {
             for (name, n) in own.into_iter().chain(joined) {
                 *all.entry(name).or_default() += n;
             }
+            all.extend(device.arp.counters().map(|(counter, n)| (format!("{}_{counter}", device.name), n)));
             *all.entry("frames_lost".into()).or_default() += device.mirror.lost();
         }
         all.insert("spans_dropped_queue_full".into(), self.dropped);

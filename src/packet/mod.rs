@@ -1,6 +1,7 @@
 //! Packets: `wirespan packet` (a program that a person can read → packets, and what became of them), and devices on the
 //! way of watched requests, and spans from the packets of devices that the user names (`--mirror`).
 
+mod arp;
 mod hops;
 mod mirror;
 mod names;

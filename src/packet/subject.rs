@@ -79,28 +79,13 @@ fn of_span(span: &Span) -> Vec<Flow> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use wirespan_model::packet::{Point, Tunnel, TCP};
+    use wirespan_model::packet::TCP;
+    use wirespan_model::test_support::{route, sighting};
     use wirespan_model::{Endpoint, FiveTuple, SpanId, TraceId, TraceSpan};
 
     fn packet(time_ns: u64, source_port: u16, destination_port: u16) -> Sighting {
-        let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        Sighting {
-            time_ns,
-            point: Point::Queue,
-            netns: 1,
-            ifindex: 2,
-            device: "eth0".into(),
-            cpu: 0,
-            route: Route { source, destination, source_port, destination_port, protocol: TCP },
-            seq: 0,
-            len: 1,
-            hash: 0,
-            flags: 0,
-            tunnel: Tunnel::None,
-            fragment: false,
-            reason: 0,
-            queue_len: 0,
-        }
+        let route = Route { source_port, destination_port, ..route(TCP) };
+        Sighting { time_ns, route, ..sighting(TCP, 0, 1) }
     }
 
     #[test]

@@ -73,3 +73,11 @@ fn orders_that_a_brokers_backlog_has_lost_are_found_where_nobody_read_them() {
     let count = |n: usize, what: &str| phases[n][what].as_u64().unwrap();
     assert!(count(1, "unread") > 20 && count(0, "reset") == 0 && count(2, "reset") == 0, "{phases:?}");
 }
+
+#[test]
+fn an_address_that_nobody_answers_for_is_counted_at_the_device() {
+    let test = "an_address_that_nobody_answers_for_is_counted_at_the_device";
+    let Some(phases) = phases(test, "arp.py", "1", &["healthy", "broken", "mended"]) else { return };
+    let count = |n: usize, what: &str| phases[n][what].as_u64().unwrap();
+    assert_eq!((count(0, "unanswered"), count(1, "unanswered"), count(2, "unanswered")), (0, 1, 0), "{phases:?}");
+}

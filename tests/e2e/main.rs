@@ -28,6 +28,7 @@ mod nat;
 mod on_demand;
 mod otlp;
 mod packet_headers;
+mod packet_live;
 mod packets;
 mod patience;
 mod plugin;

@@ -51,19 +51,22 @@ for n in range(int(count)):
 /// Not where the program of a tunnel copies packets from its device, and where nobody reads them.
 const AT_DEVICES: &str = "where: [queue, xmit, receive]\naction: [journeys]\n";
 
-/// Two namespaces with one link, 10.215.2.1 and 10.215.2.2.
+/// Two namespaces with one link, 10.215.2.1 and 10.215.2.2. They know each other's address at the link: while a device
+/// has just come up, the first question for it may be lost, and is repeated a second later.
 fn linked(tag: &str) -> Result<Spaces, String> {
     Spaces::new(
         tag,
         2,
         &[
-            "-n {0} link add name u0 type veth peer name u0 netns {1}",
+            "-n {0} link add name u0 address 02:00:00:00:15:01 type veth peer name u0 address 02:00:00:00:15:02 netns {1}",
             "-n {0} addr add 10.215.2.1/24 dev u0",
             "-n {1} addr add 10.215.2.2/24 dev u0",
             "-n {0} addr add fd15::1/64 dev u0 nodad",
             "-n {1} addr add fd15::2/64 dev u0 nodad",
             "-n {0} link set u0 up",
             "-n {1} link set u0 up",
+            "-n {0} neigh add fd15::2 lladdr 02:00:00:00:15:02 dev u0 nud permanent",
+            "-n {1} neigh add fd15::1 lladdr 02:00:00:00:15:01 dev u0 nud permanent",
         ],
     )
 }

@@ -68,37 +68,10 @@ fn identity(s: &Sighting) -> u64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use wirespan_model::packet::{Route, Tunnel, UDP};
-
-    pub(crate) fn sighting(protocol: u8, seq: u32, len: u32) -> Sighting {
-        let route = Route {
-            source: [10, 0, 0, 1].into(),
-            destination: [10, 0, 0, 2].into(),
-            source_port: 40_000,
-            destination_port: 80,
-            protocol,
-        };
-        let (point, tunnel) = (Point::Queue, Tunnel::None);
-        Sighting {
-            time_ns: 0,
-            point,
-            netns: 1,
-            ifindex: 2,
-            device: "eth0".into(),
-            cpu: 0,
-            route,
-            seq,
-            len,
-            hash: 0,
-            flags: 0,
-            tunnel,
-            fragment: false,
-            reason: 0,
-            queue_len: 0,
-        }
-    }
+    use wirespan_model::packet::UDP;
+    use wirespan_model::test_support::sighting;
 
     #[test]
     fn sequence_numbers_go_on_after_they_wrap_around() {

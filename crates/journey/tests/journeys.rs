@@ -3,32 +3,12 @@
 
 use proptest::prelude::*;
 use wirespan_journey::{Joiner, Journey, Settings, Summary};
-use wirespan_model::packet::{Point, Route, Sighting, Tunnel, SYN, TCP, UDP};
-
-fn route(protocol: u8) -> Route {
-    let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    Route { source, destination, source_port: 40_000, destination_port: 80, protocol }
-}
+use wirespan_model::packet::{Point, Route, Sighting, SYN, TCP, UDP};
+use wirespan_model::test_support::{route, sighting};
 
 /// `len` bytes of TCP from `seq` on, at this point of a device in this namespace, at this µs.
 fn tcp(us: u64, point: Point, netns: u32, device: &str, seq: u32, len: u32) -> Sighting {
-    Sighting {
-        time_ns: us * 1000,
-        point,
-        netns,
-        ifindex: 2,
-        device: device.into(),
-        cpu: 0,
-        route: route(TCP),
-        seq,
-        len,
-        hash: 0,
-        flags: 0,
-        tunnel: Tunnel::None,
-        fragment: false,
-        reason: 0,
-        queue_len: 0,
-    }
+    Sighting { time_ns: us * 1000, point, netns, device: device.into(), ..sighting(TCP, seq, len) }
 }
 
 fn udp(us: u64, point: Point, netns: u32, hash: u32) -> Sighting {

@@ -2,37 +2,17 @@
 #![allow(clippy::unwrap_used)]
 
 use wirespan_journey::{Bytes, Joiner, Passing, Settings};
-use wirespan_model::packet::{Point, Route, Sighting, Tunnel, TCP};
-
-fn route() -> Route {
-    let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    Route { source, destination, source_port: 40_000, destination_port: 80, protocol: TCP }
-}
+use wirespan_model::packet::{Point, Route, Sighting, TCP};
+use wirespan_model::test_support::{route, sighting};
 
 fn seen(us: u64, point: Point, netns: u32, device: &str, seq: u32, len: u32) -> Sighting {
-    Sighting {
-        time_ns: us * 1000,
-        point,
-        netns,
-        ifindex: 2,
-        device: device.into(),
-        cpu: 0,
-        route: route(),
-        seq,
-        len,
-        hash: 0,
-        flags: 0,
-        tunnel: Tunnel::None,
-        fragment: false,
-        reason: 0,
-        queue_len: 0,
-    }
+    Sighting { time_ns: us * 1000, point, netns, device: device.into(), ..sighting(TCP, seq, len) }
 }
 
 fn asked(sightings: &[Sighting], seq: u32, len: u64) -> Vec<Passing> {
     let mut joiner = Joiner::new(Settings::default());
     sightings.iter().for_each(|s| joiner.add(s));
-    joiner.passing(&Bytes { route: route(), seq, len }, &(0..u64::MAX))
+    joiner.passing(&Bytes { route: route(TCP), seq, len }, &(0..u64::MAX))
 }
 
 #[test]
@@ -91,19 +71,19 @@ fn drops_and_bytes_that_were_sent_again_belong_to_their_device_and_message() {
 
 #[test]
 fn a_message_is_followed_through_address_translation_and_out_of_its_time_it_is_not_told() {
-    let inner = Route { source: [10, 9, 0, 1].into(), destination: [10, 9, 0, 2].into(), ..route() };
+    let inner = Route { source: [10, 9, 0, 1].into(), destination: [10, 9, 0, 2].into(), ..route(TCP) };
     let mut joiner = Joiner::new(Settings::default());
     joiner.add(&seen(10, Point::Queue, 1, "eth0", 1000, 100));
     joiner.add(&Sighting { route: inner, ..seen(20, Point::Queue, 2, "tos", 1000, 100) });
-    for asked in [route(), inner] {
+    for asked in [route(TCP), inner] {
         let bytes = Bytes { route: asked, seq: 1000, len: 100 };
         let devices = joiner.passing(&bytes, &(0..u64::MAX));
-        assert_eq!(devices.iter().map(|d| d.route).collect::<Vec<_>>(), [route(), inner]);
+        assert_eq!(devices.iter().map(|d| d.route).collect::<Vec<_>>(), [route(TCP), inner]);
         assert_eq!(joiner.passing(&bytes, &(0..5_000)), []);
     }
     assert_eq!(joiner.kept(), 2);
     joiner.forget(5_000);
     assert_eq!(joiner.kept(), 1);
-    let unknown = Bytes { route: Route { source_port: 1, ..route() }, seq: 1000, len: 100 };
+    let unknown = Bytes { route: Route { source_port: 1, ..route(TCP) }, seq: 1000, len: 100 };
     assert_eq!(joiner.passing(&unknown, &(0..u64::MAX)), []);
 }

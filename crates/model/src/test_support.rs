@@ -1,13 +1,41 @@
-//! Spans for tests: [`SpanBuilder`] fills the fields that a test does not care about.
+//! Spans and packets for tests: [`SpanBuilder`] and [`sighting`] fill the fields that a test does not care about.
 //!
 //! Compiled for tests only: crates enable the feature `test-support` in their dev-dependencies.
 
 use crate::attr::Value;
 use crate::net::{Endpoint, FiveTuple, Transport};
+use crate::packet::{Point, Route, Sighting, Tunnel};
 use crate::span::{ExchangeRange, Resource, Span, SpanId, SpanKind, Status, TapSide};
 use crate::trace::Evidence;
 use std::borrow::Cow;
 use std::sync::Arc;
+
+/// The way from 10.0.0.1, port 40000, to 10.0.0.2, port 80.
+pub fn route(protocol: u8) -> Route {
+    let (source, destination) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    Route { source, destination, source_port: 40_000, destination_port: 80, protocol }
+}
+
+/// `len` bytes from `seq` on, on that [`route`], in the queue of `eth0` in namespace 1, at time 0.
+pub fn sighting(protocol: u8, seq: u32, len: u32) -> Sighting {
+    Sighting {
+        time_ns: 0,
+        point: Point::Queue,
+        netns: 1,
+        ifindex: 2,
+        device: "eth0".into(),
+        cpu: 0,
+        route: route(protocol),
+        seq,
+        len,
+        hash: 0,
+        flags: 0,
+        tunnel: Tunnel::None,
+        fragment: false,
+        reason: 0,
+        queue_len: 0,
+    }
+}
 
 /// Builds a span. Without further calls it is `GET /`, answered with 200 within 1 ms after the epoch.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use wirespan_journey::Settings;
-use wirespan_model::packet::{Point, Sighting, Tunnel};
+use wirespan_model::packet::{Point, Sighting, TCP};
+use wirespan_model::test_support::sighting;
 
 const CLIENT: Endpoint = Endpoint { ip: IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), port: 40_000 };
 const SERVER: Endpoint = Endpoint { ip: IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), port: 80 };
@@ -12,18 +13,9 @@ fn at(us: u64, point: Point, netns: u32, device: &str, to_server: bool) -> Sight
         time_ns: us * 1000,
         point,
         netns,
-        ifindex: 2,
         device: device.into(),
-        cpu: 0,
         route: route(from, to),
-        seq,
-        len,
-        hash: 0,
-        flags: 0,
-        tunnel: Tunnel::None,
-        fragment: false,
-        reason: 0,
-        queue_len: 0,
+        ..sighting(TCP, seq, len)
     }
 }
 

@@ -9,6 +9,7 @@ const WHOLE: u32 = 0x4_0000;
 const PROTOCOL: u32 = 0xffff_f000;
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
+const ARP: u32 = 0x0806;
 /// Kinds of frames that may have IP inside: tags of VLANs, MPLS, PPPoE.
 const OTHERS: [u32; 4] = [0x8100, 0x88a8, 0x8847, 0x8864];
 const TCP: u32 = 6;
@@ -51,7 +52,9 @@ fn ports(ports: &[u16], load: [sock_filter; 2]) -> Vec<sock_filter> {
 /// The program for frames that begin so.
 pub(super) fn program(begins: Begins, of: &[u16]) -> Vec<sock_filter> {
     let ip = if begins == Begins::Ethernet { 14 } else { 0 };
-    let mut out = vec![op(LOAD_HALF, PROTOCOL)];
+    // ARP is always kept: it is rare.
+    let unless_arp = sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: ARP };
+    let mut out = vec![op(LOAD_HALF, PROTOCOL), unless_arp, op(RETURN, WHOLE)];
     if of.is_empty() {
         let kinds: Vec<u32> = [IPV4, IPV6].into_iter().chain(OTHERS).collect();
         let last = kinds.len() - 1;
@@ -145,7 +148,7 @@ mod tests {
             assert!(!keeps(IPV4, ipv4(5, 6, 0, [9, 10])) && !keeps(IPV6, ipv6(6, [9, 10])));
             assert!(!keeps(IPV4, ipv4(5, 1, 0, [80, 80])), "no ports in ICMP");
             assert!(!keeps(IPV4, ipv4(5, 6, 1, [80, 80])), "a later fragment");
-            assert!(!keeps(0x0806, ipv4(5, 6, 0, [80, 80])), "ARP");
+            assert!(keeps(ARP, vec![0; 28]) && !keeps(0x88cc, ipv4(5, 6, 0, [80, 80])));
             assert!(!keeps(IPV4, ipv4(5, 6, 0, [80, 80])[..20].to_vec()), "cut");
         }
     }
@@ -156,7 +159,7 @@ mod tests {
         for kind in [IPV4, IPV6].into_iter().chain(OTHERS) {
             assert!(keeps(&program, kind, &[]), "{kind:#x}");
         }
-        assert!(!keeps(&program, 0x0806, &[0; 60]) && !keeps(&program, 0x88cc, &[0; 60]));
+        assert!(keeps(&program, ARP, &[0; 60]) && !keeps(&program, 0x88cc, &[0; 60]));
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub struct Mirror {
 
 impl Mirror {
     /// Opens a device of this process's network namespace. `ports`: only TCP and UDP from and to these; empty: all IP.
+    /// ARP always.
     pub fn open(device: &str, ports: &[u16]) -> Result<Self, CaptureError> {
         if ports.len() > MAX_PORTS {
             return Err(CaptureError::Config(format!("at most {MAX_PORTS} ports can be chosen of a mirrored device")));
