@@ -58,7 +58,8 @@ fn linked(tag: &str) -> Result<Spaces, String> {
         tag,
         2,
         &[
-            "-n {0} link add name u0 address 02:00:00:00:15:01 type veth peer name u0 address 02:00:00:00:15:02 netns {1}",
+            "-n {0} link add name u0 address 02:00:00:00:15:01 type veth peer name u0 netns {1}",
+            "-n {1} link set u0 address 02:00:00:00:15:02",
             "-n {0} addr add 10.215.2.1/24 dev u0",
             "-n {1} addr add 10.215.2.2/24 dev u0",
             "-n {0} addr add fd15::1/64 dev u0 nodad",
