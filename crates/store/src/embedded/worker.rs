@@ -172,12 +172,17 @@ impl Inner {
         Ok(true)
     }
 
+    /// Room that a look leaves for what is written until the next one: in a small store three logs of an eighth each,
+    /// and a segment.
+    fn reserved(&self) -> u64 {
+        (self.options.max_bytes / 2).min(MOST_RESERVED)
+    }
+
     /// Drops segments that are too old, and the oldest ones while all files together are too large.
     fn retain(&self, dir: &Path) -> Result<(), StoreError> {
         let max_age = u64::try_from(self.options.max_age.as_nanos()).unwrap_or(u64::MAX);
         let oldest = self.age.now_ns().saturating_sub(max_age);
-        // Room for what is written until the next look: logs, a segment, its parts.
-        let most = self.options.max_bytes - (self.options.max_bytes / 4).min(MOST_RESERVED);
+        let most = self.options.max_bytes - self.reserved();
         let mut state = self.lock();
         let mut kept = state.manifest.segments.clone();
         kept.sort_by_key(|s| s.last_ns);
@@ -231,8 +236,7 @@ impl Inner {
                 return Ok(false);
             }
             let run = self.merge_run(dir, &state);
-            let room = self.options.max_bytes.saturating_sub(state.bytes());
-            if run.is_empty() || run.iter().map(|s| s.bytes).sum::<u64>() > room {
+            if run.is_empty() {
                 return Ok(false);
             }
             let id = next_id(&mut state);
@@ -264,14 +268,21 @@ impl Inner {
         Ok(true)
     }
 
-    /// Small segments that are worth merging.
+    /// Small segments that are worth merging, if there is room for what they become.
     fn merge_run(&self, dir: &Path, state: &State) -> Vec<Segment> {
         let whole = |s: &&Segment| {
             ![segment::data_path(dir, s.id), segment::keys_path(dir, s.id)].iter().any(|path| self.damage.has(path))
         };
         let segments: Vec<Segment> = state.segments.iter().filter(whole).cloned().collect();
         // Segments are dropped as a whole, so each should be a small part of the store.
-        merge_run(&segments, self.options.merge_rows, self.options.max_bytes / 8, self.options.merge_count)
+        let mut run =
+            merge_run(&segments, self.options.merge_rows, self.options.max_bytes / 8, self.options.merge_count);
+        // Logs grow while segments are merged.
+        let room = (self.options.max_bytes - self.reserved() / 2).saturating_sub(state.bytes());
+        if run.iter().map(|s| s.bytes).sum::<u64>() > room {
+            run.clear();
+        }
+        run
     }
 
     /// Makes segments of everything, and merges; waits for the flusher.
