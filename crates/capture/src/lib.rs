@@ -6,6 +6,7 @@
 //! Nothing of a process that is not a target is copied: the filter is the first thing each program does.
 
 mod attach;
+mod boxes;
 mod capture;
 #[cfg(feature = "checked-records")]
 mod checked;

@@ -1,10 +1,9 @@
 //! Large tables of the kernel programs that few hosts need: of runtimes, and of Go's TLS. Each takes megabytes from the
 //! start, so it is made when a process is met that needs it, before that process is probed.
 
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, Object, OpenObject};
+use crate::boxes;
+use libbpf_rs::{MapCore as _, MapHandle, MapType, Object, OpenObject};
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, AsRawFd as _};
 
 /// Sizes of a table's key and value, bytes, by the table's name.
 pub(crate) type Shapes = HashMap<String, (u32, u32)>;
@@ -85,10 +84,6 @@ impl Tables {
 
 impl Table {
     fn make(&self, name: &str) -> libbpf_rs::Result<MapHandle> {
-        let opts = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
-        let (key, value) = self.shape;
-        let table = MapHandle::create(MapType::LruHash, Some(name), key, value, self.entries, &opts)?;
-        self.place.update(&0u32.to_ne_bytes(), &table.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
-        Ok(table)
+        boxes::make(&self.place, MapType::LruHash, name, self.shape, self.entries, 0)
     }
 }

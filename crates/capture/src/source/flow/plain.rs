@@ -2,12 +2,11 @@
 //! connection tracking is loaded, any other connection is a bundle of its own, so that its true ends can be asked for.
 
 use super::wire::octets;
+use crate::boxes;
 use crate::wire::contract::{FlowPlain, WS_CLIENT, WS_SERVER, WS_TCP, WS_UDP};
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd as _, AsRawFd as _};
 use wirespan_model::Transport;
 
 /// Most remote ends. The kernel forgets old ones if there are more; their connections are bundles of their own then.
@@ -57,12 +56,9 @@ impl Plain {
         if self.table.is_some() {
             return Ok(());
         }
-        let opts = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
-        let made = MapHandle::create(MapType::LruHash, Some("flow_plain"), FlowPlain::SIZE as u32, 1, ENDS, &opts);
-        let table = made.map_err(io::Error::other)?;
-        let fd = table.as_fd().as_raw_fd().to_ne_bytes();
-        self.place.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY).map_err(io::Error::other)?;
-        self.table = Some(table);
+        let sizes = (FlowPlain::SIZE as u32, 1);
+        let made = boxes::make(&self.place, MapType::LruHash, "flow_plain", sizes, ENDS, 0);
+        self.table = Some(made.map_err(io::Error::other)?);
         Ok(())
     }
 

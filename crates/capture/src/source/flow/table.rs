@@ -1,11 +1,12 @@
 //! The two tables of bundles, of which the kernel writes one while user space reads the other; and how user space runs
 //! a kernel program.
 
+use crate::boxes;
 use crate::wire::contract::{FlowCounts, FlowKey};
 use libbpf_rs::libbpf_sys::{
     bpf_map_batch_opts, bpf_map_lookup_and_delete_batch, bpf_prog_test_run_opts, bpf_test_run_opts,
 };
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::{MapCore as _, MapHandle};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
@@ -33,8 +34,7 @@ impl Tables {
     /// Switches the tables, and empties the one that was in use. The update of the map of maps returns when no program
     /// works with the old table any more.
     pub(super) fn take(&mut self, visit: &mut dyn FnMut(&FlowKey, &FlowCounts)) -> io::Result<()> {
-        let idle = self.tables[0].as_fd().as_raw_fd().to_ne_bytes();
-        self.current.update(&0u32.to_ne_bytes(), &idle, MapFlags::ANY).map_err(io::Error::other)?;
+        boxes::put(&self.tables[0], &self.current).map_err(io::Error::other)?;
         self.tables.swap(0, 1);
         self.empty(visit)
     }

@@ -1,18 +1,16 @@
 //! Stacks on which threads stopped: the kernel's table of them, made while waits are asked for.
 
 use super::names::{Asked, Names};
+use crate::boxes;
 use crate::object::WirespanSkel;
 use crate::wire::contract::{Stack, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_USER};
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
-use std::os::fd::{AsFd as _, AsRawFd as _};
 use wirespan_model::stack::NamedLater;
 
 /// Flag of a table in a box, whose size may differ from that of the pattern.
 const BPF_F_INNER_MAP: u32 = 1 << 12;
 /// Bytes of an entry.
 const ENTRY: u32 = Stack::SIZE as u32 + 8 * (WS_STACK_KERNEL + WS_STACK_USER);
-const FIRST: [u8; 4] = 0u32.to_ne_bytes();
 
 /// The table, and who names what is in it.
 #[derive(Default)]
@@ -32,24 +30,15 @@ impl Stacks {
         }
         let place = &skel.maps.wait_stacks;
         if let Some((_, names)) = self.table.take() {
-            let _ = place.delete(&FIRST);
+            let _ = place.delete(&boxes::PLACE);
             for (sum, n) in self.before.iter_mut().zip(names.counts()) {
                 *sum += n;
             }
             return;
         }
-        let opts = bpf_map_create_opts {
-            sz: size_of::<bpf_map_create_opts>() as _,
-            map_flags: BPF_F_INNER_MAP,
-            ..Default::default()
-        };
-        let made =
-            MapHandle::create(MapType::Array, Some("wait_stacks"), 4, ENTRY, WS_STACKS_KEPT, &opts).and_then(|table| {
-                place.update(&FIRST, &table.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
-                Ok(table)
-            });
-        match made {
-            Ok(table) => self.table = Names::start().map(|names| (table, names)),
+        let Some(names) = Names::start() else { return };
+        match boxes::make(place, MapType::Array, "wait_stacks", (4, ENTRY), WS_STACKS_KEPT, BPF_F_INNER_MAP) {
+            Ok(table) => self.table = Some((table, names)),
             Err(error) => tracing::warn!(%error, "no memory for stacks: where requests waited is not told"),
         }
     }

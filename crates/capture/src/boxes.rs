@@ -1,0 +1,29 @@
+//! Boxes: maps of one place, for a table that is made when the kernel programs need it (`WS_TABLE` in bpf/core/maps.h).
+
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+/// The one place of a box.
+pub(crate) const PLACE: [u8; 4] = 0u32.to_ne_bytes();
+
+/// Puts a table into a box, in place of the one that is there.
+pub(crate) fn put(table: &MapHandle, of: &impl MapCore) -> libbpf_rs::Result<()> {
+    of.update(&PLACE, &table.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+}
+
+/// Makes a table in a box; `sizes`: of its keys and values, bytes.
+pub(crate) fn make(
+    of: &impl MapCore,
+    kind: MapType,
+    name: &str,
+    sizes: (u32, u32),
+    entries: u32,
+    flags: u32,
+) -> libbpf_rs::Result<MapHandle> {
+    let sz = size_of::<bpf_map_create_opts>() as _;
+    let opts = bpf_map_create_opts { sz, map_flags: flags, ..Default::default() };
+    let table = MapHandle::create(kind, Some(name), sizes.0, sizes.1, entries, &opts)?;
+    put(&table, of)?;
+    Ok(table)
+}
