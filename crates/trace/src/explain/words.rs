@@ -35,9 +35,9 @@ impl Waited {
     /// Of a span, longest first; `None` if its waits were not recorded.
     pub fn of(span: &Span) -> Option<Vec<Self>> {
         let mut all: Vec<(Waited, u64)> = Vec::new();
-        let SpanWaits { waits, stacks, .. } = SpanWaits::of(span)?;
-        for w in waits {
-            let stack = w.stack.and_then(|at| stacks.get(at as usize)).cloned().unwrap_or_default();
+        let mut told = SpanWaits::of(span)?;
+        for w in std::mem::take(&mut told.waits) {
+            let stack = told.stack(&w).cloned().unwrap_or_default();
             let alike = |(g, _): &&mut (Waited, u64)| {
                 (g.kind, &g.syscall, &g.resource, g.in_call) == (w.kind, &w.syscall, &w.resource, w.in_call)
             };

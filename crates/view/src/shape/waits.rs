@@ -45,16 +45,16 @@ pub struct WaitView {
 impl SpanWaitsView {
     /// The waits that a span carries; `None` if they were not recorded.
     pub(crate) fn of(span: &Span) -> Option<Self> {
-        let SpanWaits { waits, left_out, stacks } = SpanWaits::of(span)?;
+        let mut told = SpanWaits::of(span)?;
         let reason = span.text(WAIT_REASON).unwrap_or_default().to_string();
-        let waits = waits.into_iter().map(|wait| WaitView::of(span, wait, &stacks)).collect();
-        Some(SpanWaitsView { reason, waits, left_out })
+        let waits = std::mem::take(&mut told.waits);
+        let waits = waits.into_iter().map(|wait| WaitView::of(span, told.stack(&wait), wait)).collect();
+        Some(SpanWaitsView { reason, waits, left_out: told.left_out })
     }
 }
 
 impl WaitView {
-    fn of(span: &Span, wait: SpanWait, stacks: &[Stack]) -> Self {
-        let stack = wait.stack.and_then(|at| stacks.get(at as usize));
+    fn of(span: &Span, stack: Option<&Stack>, wait: SpanWait) -> Self {
         let told =
             |frames: fn(&Stack) -> &[Frame]| stack.map_or(&[][..], frames).iter().map(Frame::to_string).collect();
         WaitView {
