@@ -55,12 +55,7 @@ def mirroring(wirespan, spaces):
         return {line.split('"')[0]: int(line.split()[-1]) for line in named}
 
     try:
-        said = ""
-        while "tracing packets of eth0" not in said:
-            line = tracer.stderr.readline()
-            if not line:
-                raise SystemExit(f"wirespan up: {said}")
-            said += line
+        case.wait_until("tracing packets of eth0", tracer)
         yield counted
     finally:
         tracer.terminate()

@@ -126,6 +126,16 @@ def name(place):
     return f"{place['point']} {place['device']}".strip()
 
 
+def wait_until(words, tracer):
+    """Reads what wirespan says until it has said these words."""
+    said = ""
+    while words not in said:
+        line = tracer.stderr.readline()
+        if not line:
+            raise SystemExit(f"wirespan ended: {said}")
+        said += line
+
+
 @contextlib.contextmanager
 def traced(wirespan, spaces, program):
     """Runs a packet program meanwhile. The list that it gives has the JSON lines afterwards."""
@@ -137,12 +147,7 @@ def traced(wirespan, spaces, program):
         args = [wirespan, "packet", str(path), "--format", "json", "--netns", *spaces.names.values()]
         tracer = subprocess.Popen(args, stdout=out, stderr=subprocess.PIPE, text=True)
         try:
-            said = ""
-            while "packets are seen" not in said:
-                line = tracer.stderr.readline()
-                if not line:
-                    raise SystemExit(f"wirespan packet: {said}")
-                said += line
+            wait_until("packets are seen", tracer)
             yield lines
             tracer.send_signal(signal.SIGTERM)
             tracer.communicate(timeout=100)

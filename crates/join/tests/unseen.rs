@@ -6,23 +6,21 @@ use common::tls::{data, plain};
 use common::{get, ok, End, Stage, MS, T0};
 use wirespan_model::Direction;
 
-/// The thread that reads the answers waits for the next one while its library is met. So the first answer is not read,
-/// and the second one belongs to the second request.
-#[test]
-fn an_answer_that_is_read_unseen_does_not_shift_the_others() {
-    let mut stage = Stage::new();
-    let mut c = End::client(1);
+/// Four requests of a client, each with its answer: the first is read as `first` says (what is read, and whether the
+/// kernel knows where it began), the others whole.
+fn ask(stage: &mut Stage, c: &mut End, answer: &[u8], first: Option<(&[u8], bool)>) {
     let mut answers = Vec::new();
     for turn in 0..4 {
         let (request, at) = (get(&format!("/{turn}")), c.seq[1]);
         let now = T0 + turn * MS;
         stage.event(c.send(now, &data(&request)));
-        stage.event(plain(&c, Direction::Egress, now, &request, at));
-        answers.push(c.seq[0]);
-        stage.event(c.recv(now + MS / 2, &data(&ok(3))));
-        if turn > 0 {
-            stage.event(plain(&c, Direction::Ingress, now + MS / 2, &ok(3), answers[turn as usize]));
+        stage.event(plain(c, Direction::Egress, now, &request, at));
+        let back = c.seq[0];
+        stage.event(c.recv(now + MS / 2, &data(answer)));
+        if let Some((read, known)) = if turn == 0 { first } else { Some((answer, true)) } {
+            stage.event(plain(c, Direction::Ingress, now + MS / 2, read, back.filter(|_| known)));
         }
+        answers.push(back);
     }
     stage.finish();
     let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.target, s.response_seq)).collect();
@@ -30,27 +28,19 @@ fn an_answer_that_is_read_unseen_does_not_shift_the_others() {
     assert_eq!(seen, wanted);
 }
 
+/// The thread that reads the answers waits for the next one while its library is met. So the first answer is not read,
+/// and the second one belongs to the second request.
+#[test]
+fn an_answer_that_is_read_unseen_does_not_shift_the_others() {
+    ask(&mut Stage::new(), &mut End::client(1), &ok(3), None);
+}
+
 /// The same, and the rest of the first answer is read in further calls, for which the kernel has seen nothing arrive.
 #[test]
 fn the_rest_of_an_answer_does_not_shift_the_others() {
-    let mut stage = Stage::new();
-    let mut c = End::client(1);
+    let (mut stage, mut c) = (Stage::new(), End::client(1));
     // The answer to a request from before the library was met.
     stage.event(c.recv(T0 - MS, &data(&ok(10_000))));
-    let mut answers = Vec::new();
-    for turn in 0..4 {
-        let (request, at) = (get(&format!("/{turn}")), c.seq[1]);
-        let now = T0 + turn * MS;
-        stage.event(c.send(now, &data(&request)));
-        stage.event(plain(&c, Direction::Egress, now, &request, at));
-        let (answer, back) = (ok(5_000), c.seq[0]);
-        stage.event(c.recv(now + MS / 2, &data(&answer)));
-        let (read, known) = if turn == 0 { (&answer[4_096..], None) } else { (&answer[..], back) };
-        stage.event(plain(&c, Direction::Ingress, now + MS / 2, read, known));
-        answers.push(back);
-    }
-    stage.finish();
-    let seen: Vec<_> = stage.spans.iter().map(|s| (&*s.target, s.response_seq)).collect();
-    let wanted = [("/0", None), ("/1", answers[1]), ("/2", answers[2]), ("/3", answers[3])];
-    assert_eq!(seen, wanted);
+    let answer = ok(5_000);
+    ask(&mut stage, &mut c, &answer, Some((&answer[4_096..], false)));
 }
