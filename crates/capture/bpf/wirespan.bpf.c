@@ -41,6 +41,7 @@
 #include "tls/records.h"
 #include "tls/library.h"
 #include "tls/go.h"
+#include "tls/java.h"
 #include "tls/rust.h"
 #include "tls/message.h"
 

@@ -6,6 +6,7 @@ mod cuts;
 mod files;
 mod go;
 mod http2;
+mod java;
 mod openssl11;
 mod rustls;
 mod unread;

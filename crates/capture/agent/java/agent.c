@@ -9,16 +9,18 @@
  */
 #include "class.h"
 #include "system.h"
+#include "tls.h"
 
 /*
  * What the kernel programs watch. The first instruction is one that the kernel need not run for the probe. The number
  * of the object is the third argument.
  */
-#define WATCHED(name)                                   \
-	EXPORT __attribute__((naked)) void name(void)   \
-	{                                               \
-		__asm__ volatile(WATCHED_INSTRUCTIONS); \
+#define WATCHED_WITH(name, ...)                              \
+	EXPORT __attribute__((naked)) void name(__VA_ARGS__) \
+	{                                                    \
+		__asm__ volatile(WATCHED_INSTRUCTIONS);      \
 	}
+#define WATCHED(name) WATCHED_WITH(name, void)
 
 WATCHED(wirespan_java_submitted)
 WATCHED(wirespan_java_begins)
@@ -29,13 +31,32 @@ WATCHED(wirespan_java_ends)
 WATCHED(wirespan_java_takes)
 WATCHED(wirespan_java_turns)
 WATCHED(wirespan_java_idle)
+WATCHED(wirespan_java_seals)
+#define UNUSED __attribute__((unused))
+#define PLAINTEXT UNUSED const uint8_t *bytes, UNUSED long shown, UNUSED long length, UNUSED long connection
+/* They are called from here: with other parameters than the caller's, the compiler may drop arguments. */
+WATCHED_WITH(wirespan_java_writes, PLAINTEXT)
+WATCHED_WITH(wirespan_java_reads, PLAINTEXT)
+
+static void writes(interface jni, object class, object record, object cipher, int32_t type, object buffer)
+{
+	(void)class;
+	show_written(jni, wirespan_java_writes, record, cipher, type, buffer);
+}
+
+static void reads(interface jni, object class, object plaintext, object context)
+{
+	(void)class;
+	show_read(jni, wirespan_java_reads, plaintext, context);
+}
 
 static const struct native FUNCTIONS[] = {
 	{ "submitted", "(I)V", wirespan_java_submitted }, { "begins", "(I)V", wirespan_java_begins },
 	{ "resumes", "(I)V", wirespan_java_resumes },	  { "sends", "(I)V", wirespan_java_sends },
 	{ "gets", "(I)V", wirespan_java_gets },		  { "ends", "()V", wirespan_java_ends },
 	{ "takes", "(I)V", wirespan_java_takes },	  { "idle", "()V", wirespan_java_idle },
-	{ "turns", "(I)V", wirespan_java_turns },
+	{ "turns", "(I)V", wirespan_java_turns },	  { "seals", "(I)V", wirespan_java_seals },
+	{ "writes", WRITES_DESCRIPTOR, writes },	  { "reads", READS_DESCRIPTOR, reads },
 };
 
 static volatile bool active;

@@ -86,16 +86,39 @@ static void put_tables(struct change *c, struct reader *r, struct moves *m, uint
 	put_at(&c->out, count_at, 2, kept);
 }
 
+/* What is inserted for an action. `slot`: that of the object. */
+static void plan_insertions(const struct change *c, struct moves *m, uint8_t action, uint8_t slot)
+{
+	static const uint8_t sealed[] = { ACONST_NULL, ALOAD_0, ILOAD_0 + 1, ALOAD_0 + 2 };
+	static const uint8_t written[] = { ALOAD_0, ALOAD_0 + 1, ILOAD_0 + 2, ACONST_NULL };
+	static const uint8_t opened[] = { DUP, ALOAD_0 };
+	uint8_t load = (action == STREAMS || action == FRAMES ? ILOAD_0 : ALOAD_0) + slot;
+
+	if (action == IDLES || action == ENDS)
+		load = NOP;
+	m->wraps = action >= WRAPS;
+	if (action == OPENED)
+		m->last = insertion_of(opened, sizeof(opened), c->at_entry[action]);
+	else if (action == BORN)
+		m->last = insertion_of(&load, 1, c->at_entry[action]);
+	else if (action == SEALED)
+		m->first = insertion_of(sealed, sizeof(sealed), c->at_entry[action]);
+	else if (action == WRITTEN)
+		m->first = insertion_of(written, sizeof(written), c->at_entry[action]);
+	else
+		m->first = insertion_of(&load, 1, c->at_entry[action]);
+	if (m->wraps)
+		m->last = insertion_of(NULL, 0, c->ends);
+}
+
 /* Writes the contents of a Code attribute whose begin or end changes. False if it cannot be changed. */
 static bool put_changed(struct change *c, struct reader r, const uint8_t *code, const struct task *t)
 {
-	uint8_t action = t->entry->action, slot = t->entry->slot, load;
-	bool wraps = action >= WRAPS;
 	uint32_t stack = take(&r, 2), size, handlers, handler;
-	struct moves m = { .wraps = wraps };
+	struct moves m = {};
 
-	load = action == IDLES ? NOP : (action == STREAMS || action == FRAMES ? ILOAD_0 : ALOAD_0) + slot;
-	put(&c->out, 2, stack ? stack : 1);
+	plan_insertions(c, &m, t->entry->action, t->entry->slot);
+	put(&c->out, 2, stack + MOST_ARGUMENTS);
 	put(&c->out, 2, take(&r, 2));
 	m.size = size = take(&r, 4);
 	part(&r, size);
@@ -103,23 +126,23 @@ static bool put_changed(struct change *c, struct reader r, const uint8_t *code, 
 	if (!m.before)
 		return false;
 	handler = plan_moves(&m, code);
-	put(&c->out, 4, handler + (wraps ? INSERTED : 0));
+	put(&c->out, 4, handler + (m.wraps ? HANDLER : 0));
 	if (!m.bad)
-		put_moved(&c->out, &m, code, load, c->at_entry[action], c->ends);
+		put_moved(&c->out, &m, code);
 	handlers = take(&r, 2);
-	put(&c->out, 2, handlers + wraps);
+	put(&c->out, 2, handlers + m.wraps);
 	while (handlers-- && !r.bad && !m.bad) {
 		for (int i = 0; i < 3; i++)
 			put(&c->out, 2, moved(&m, take(&r, 2)));
 		put(&c->out, 2, take(&r, 2));
 	}
-	if (wraps) {
-		put(&c->out, 2, INSERTED);
+	if (m.wraps) {
+		put(&c->out, 2, m.first.size);
 		put(&c->out, 2, handler);
 		put(&c->out, 2, handler);
 		put(&c->out, 2, 0);
 	}
-	put_tables(c, &r, &m, wraps ? handler : 0);
+	put_tables(c, &r, &m, m.wraps ? handler : 0);
 	release(c->ti, m.before);
 	return !m.bad && !r.bad && !c->out.bad;
 }

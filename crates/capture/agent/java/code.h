@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inserts instructions into the code of a method. What is inserted is four bytes long, so the padding of switches,
- * which goes by four bytes, stays as it is, and no instruction changes its size. A method that cannot be changed so (a
- * branch that would become too long, an unknown instruction) is left alone.
+ * Inserts instructions into the code of a method. What is inserted is four or eight bytes long, so the padding of
+ * switches, which goes by four bytes, stays as it is, and no instruction changes its size. A method that cannot be
+ * changed so (a branch that would become too long, an unknown instruction) is left alone.
  */
 #ifndef AGENT_CODE_H
 #define AGENT_CODE_H
 
 #include "helper.h"
 
-#define INSERTED 4
+#define MOST_INSERTED 8
+#define HANDLER 4 /* bytes of the handler of exceptions */
 #define NOP 0
 #define GOTO 0xa7
 #define JSR 0xa8
@@ -98,15 +99,35 @@ static bool is_return(uint8_t opcode)
 	return opcode >= IRETURN && opcode <= RETURN;
 }
 
+/* Instructions that are inserted at one place. */
+struct insertion {
+	uint8_t bytes[MOST_INSERTED];
+	uint32_t size; /* 0, 4 or 8 */
+};
+
+/* Loads, and a static call; all else are NOPs. */
+static struct insertion insertion_of(const uint8_t *loads, uint32_t count, uint32_t method)
+{
+	struct insertion i = { .size = count + 3 <= 4 ? 4 : MOST_INSERTED };
+
+	memcpy(i.bytes, loads, count);
+	i.bytes[count] = INVOKESTATIC;
+	i.bytes[count + 1] = method >> 8;
+	i.bytes[count + 2] = method;
+	return i;
+}
+
 /*
  * Where things move. `before[pc]`: bytes that are inserted before what stands at `pc`, if a branch to `pc` must not
  * run them; 0xffff: no instruction begins there.
  */
 struct moves {
 	uint16_t *before;
-	uint32_t size; /* of the code */
-	size_t start;  /* where the new code begins in its writer */
-	bool wraps;
+	uint32_t size;		/* of the code */
+	size_t start;		/* where the new code begins in its writer */
+	struct insertion first; /* at the begin */
+	struct insertion last;	/* before each return */
+	bool wraps;		/* `last` also where exceptions come */
 	bool bad;
 };
 
@@ -123,7 +144,7 @@ static uint32_t moved(struct moves *m, uint32_t pc)
 /* Fills in `before`. Returns the size of the new code. */
 static uint32_t plan_moves(struct moves *m, const uint8_t *code)
 {
-	uint32_t inserted = INSERTED, pc = 0, n;
+	uint32_t inserted = m->first.size, pc = 0, n;
 
 	for (uint32_t i = 0; i <= m->size; i++)
 		m->before[i] = 0xffff;
@@ -134,8 +155,8 @@ static uint32_t plan_moves(struct moves *m, const uint8_t *code)
 			return 0;
 		}
 		m->before[pc] = inserted;
-		if (m->wraps && is_return(code[pc]))
-			inserted += INSERTED;
+		if (is_return(code[pc]))
+			inserted += m->last.size;
 		pc += n;
 	}
 	m->before[m->size] = inserted;
@@ -177,26 +198,19 @@ static void put_switch(struct writer *w, struct moves *m, const uint8_t *code, u
 	}
 }
 
-/*
- * Writes the code with what is inserted: `load`, and the call of `first`, at the begin; and if the method is wrapped,
- * the call of `last` before each return, and at the end, where exceptions come.
- */
-static void put_moved(struct writer *w, struct moves *m, const uint8_t *code, uint8_t load, uint32_t first,
-		      uint32_t last)
+/* Writes the code with what is inserted. */
+static void put_moved(struct writer *w, struct moves *m, const uint8_t *code)
 {
 	uint32_t n;
 	uint8_t opcode;
 
 	m->start = w->next;
-	put(w, 1, load);
-	put_call(w, INVOKESTATIC, first);
+	put_bytes(w, m->first.bytes, m->first.size);
 	for (uint32_t pc = 0; pc < m->size; pc += n) {
 		opcode = code[pc];
 		n = instruction_length(code, m->size, pc);
-		if (m->wraps && is_return(opcode)) {
-			put_call(w, INVOKESTATIC, last);
-			put(w, 1, NOP);
-		}
+		if (is_return(opcode))
+			put_bytes(w, m->last.bytes, m->last.size);
 		if ((opcode >= IFEQ && opcode <= JSR) || opcode == IFNULL || opcode == IFNONNULL) {
 			put(w, 1, opcode);
 			put_branch(w, m, pc, 1, (int16_t)number_at(code + pc + 1, 2), 2);
@@ -210,7 +224,7 @@ static void put_moved(struct writer *w, struct moves *m, const uint8_t *code, ui
 		}
 	}
 	if (m->wraps) {
-		put_call(w, INVOKESTATIC, last);
+		put_bytes(w, m->last.bytes, HANDLER - 1);
 		put(w, 1, ATHROW);
 	}
 }

@@ -17,7 +17,7 @@ struct change {
 	uint32_t count;
 	uint32_t version;
 	/* Indices of new constants */
-	uint32_t at_entry[ENTRIES]; /* by action */
+	uint32_t at_entry[ENTRIES]; /* by action; of OPENED, at its end */
 	uint32_t ends, run, exec, fire, thrown, frames;
 	struct writer out;
 	bool changed;
@@ -89,13 +89,18 @@ static void add_constants(struct change *c)
 	uint32_t helper = add_class(&pool, HELPER);
 
 	c->at_entry[SUBMITS] = add_method(&pool, METHOD, helper, "submit", "(Ljava/lang/Object;)V");
+	c->at_entry[BORN] = c->at_entry[SUBMITS];
 	c->at_entry[STREAMS] = add_method(&pool, METHOD, helper, "stream", "(I)V");
 	c->at_entry[WRAPS] = add_method(&pool, METHOD, helper, "resume", "(Ljava/lang/Object;)V");
+	c->at_entry[BEGINS] = c->at_entry[WRAPS];
 	c->at_entry[FRAMES] = add_method(&pool, METHOD, helper, "frame", "(I)V");
 	c->at_entry[TAKES] = add_method(&pool, METHOD, helper, "take", "(Ljava/lang/Object;)V");
 	c->at_entry[TURNS] = add_method(&pool, METHOD, helper, "turn", "(Ljava/lang/Object;)V");
 	c->at_entry[IDLES] = add_method(&pool, METHOD, helper, "idle", "()V");
-	c->ends = add_method(&pool, METHOD, helper, "end", "()V");
+	c->at_entry[SEALS] = add_method(&pool, METHOD, helper, "seal", "(Ljava/lang/Object;)V");
+	c->at_entry[SEALED] = c->at_entry[WRITTEN] = add_method(&pool, METHOD, helper, "write", WRITES_DESCRIPTOR);
+	c->at_entry[OPENED] = add_method(&pool, METHOD, helper, "read", READS_DESCRIPTOR);
+	c->at_entry[ENDS] = c->ends = add_method(&pool, METHOD, helper, "end", "()V");
 	c->run = add_method(&pool, METHOD, helper, "run", "(Ljava/lang/Runnable;)V");
 	c->exec = add_method(&pool, METHOD, helper, "exec", "(" TASK ")Z");
 	c->fire = add_method(&pool, METHOD, helper, "fire", "(L" COMPLETION ";I)L" FUTURE ";");

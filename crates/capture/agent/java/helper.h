@@ -5,24 +5,19 @@
  *   package wirespan;
  *   public final class Facts {
  *       public static native void submitted(int id), begins(int id), resumes(int id), ends();
- *       public static native void takes(int id), turns(int id), idle();
+ *       public static native void takes(int id), turns(int id), idle(), seals(int id);
  *       public static native void sends(int stream), gets(int stream);
+ *       public static native void writes(Object record, Object cipher, int type, Object buffer);
+ *       public static native void reads(Object plaintext, Object context);
  *   }
  *
  *   package java.util.concurrent;
  *   public final class WirespanTasks {
  *       public static void submit(Object o) { Facts.submitted(System.identityHashCode(o)); }
- *       public static void resume(Object o) { Facts.resumes(System.identityHashCode(o)); }
+ *       … the same for resume(), take(), turn(), seal(): resumes(), takes(), turns(), seals()
  *       public static void stream(int number) { Facts.sends(number); }
- *       public static void frame(int number) { Facts.gets(number); }
- *       public static void end() { Facts.ends(); }
- *       public static void take(Object o) { Facts.takes(System.identityHashCode(o)); }
- *       public static void turn(Object o) { Facts.turns(System.identityHashCode(o)); }
- *       public static void idle() { Facts.idle(); }
- *       public static void run(Runnable task) {
- *           Facts.begins(System.identityHashCode(task));
- *           try { task.run(); } finally { Facts.ends(); }
- *       }
+ *       … the same for frame(), end(), idle(), write(), read(): gets(), ends(), idle(), writes(), reads()
+ *       public static void run(Runnable task) { Facts.begins(…); try { task.run(); } finally { Facts.ends(); } }
  *       public static boolean exec(ForkJoinTask task) { as run(), with task.exec() }
  *       public static CompletableFuture fire(CompletableFuture.Completion c, int mode) { …, with c.tryFire(mode) }
  *   }
@@ -41,6 +36,10 @@
 #define TASK "Ljava/util/concurrent/ForkJoinTask;"
 #define COMPLETION "java/util/concurrent/CompletableFuture$Completion"
 #define FUTURE "java/util/concurrent/CompletableFuture"
+#define OBJECT "Ljava/lang/Object;"
+#define WRITES_DESCRIPTOR "(" OBJECT OBJECT "I" OBJECT ")V"
+#define READS_DESCRIPTOR "(" OBJECT OBJECT ")V"
+#define MOST_ARGUMENTS 4 /* of a method of these classes */
 
 enum tag { UTF8 = 1, CLASS = 7, METHOD = 10, INTERFACE_METHOD = 11, NAME_AND_TYPE = 12 };
 
@@ -85,8 +84,10 @@ static uint32_t add_method(struct pool *p, enum tag tag, uint32_t class, const c
 }
 
 enum opcode {
+	ACONST_NULL = 0x01,
 	ILOAD_0 = 0x1a,
 	ALOAD_0 = 0x2a,
+	DUP = 0x59,
 	IRETURN = 0xac,
 	ARETURN = 0xb0,
 	RETURN = 0xb1,
@@ -100,10 +101,11 @@ enum opcode {
 struct made {
 	const char *name;
 	const char *descriptor;
-	uint32_t before; /* native method that is called first, with the object's number if it wants one */
+	uint32_t before; /* native method that is called first, with the number of the object, if there is one */
 	uint32_t calls;	 /* method of the object that is called then; 0: none */
 	uint8_t how;	 /* opcode of that call */
 	uint8_t returns; /* opcode */
+	bool forwards;	 /* `before` gets the arguments as they are */
 };
 
 static void put_call(struct writer *w, uint8_t how, uint32_t method)
@@ -114,11 +116,23 @@ static void put_call(struct writer *w, uint8_t how, uint32_t method)
 		put(w, 2, 1 << 8); /* one word of arguments, and a zero */
 }
 
+/* Puts all arguments on the stack. Each is an object or an int. */
+static void put_arguments(struct writer *w, const char *descriptor)
+{
+	for (uint8_t slot = 0; *++descriptor != ')'; slot++) {
+		put(w, 1, (*descriptor == 'I' ? ILOAD_0 : ALOAD_0) + slot);
+		while (*descriptor != 'I' && *descriptor != ';')
+			descriptor++;
+	}
+}
+
 static void put_code(struct writer *w, const struct made *m, uint32_t hash, uint32_t ends)
 {
 	size_t start = w->next, from, to;
 
-	if (same((const uint8_t *)m->descriptor, length("(I)V"), "(I)V")) {
+	if (m->forwards) {
+		put_arguments(w, m->descriptor);
+	} else if (same((const uint8_t *)m->descriptor, length("(I)V"), "(I)V")) {
 		put(w, 1, ILOAD_0);
 	} else if (m->descriptor[1] != ')') {
 		put(w, 1, ALOAD_0);
@@ -167,8 +181,8 @@ static void put_method(struct pool *texts, struct writer *w, const struct made *
 	put(w, 2, code);
 	at = w->next;
 	put(w, 4, 0);
-	put(w, 2, 2); /* stack */
-	put(w, 2, 2); /* locals */
+	put(w, 2, MOST_ARGUMENTS); /* stack */
+	put(w, 2, MOST_ARGUMENTS); /* locals */
 	put(w, 4, 0);
 	put_code(w, m, hash, ends);
 	put_length(w, at);
@@ -206,11 +220,18 @@ static size_t end_class(struct writer *w, const struct pool *pool, uint32_t clas
 static size_t make_facts(uint8_t *bytes)
 {
 	static const struct made NATIVES[] = {
-		{ .name = "submitted", .descriptor = "(I)V" }, { .name = "begins", .descriptor = "(I)V" },
-		{ .name = "resumes", .descriptor = "(I)V" },   { .name = "sends", .descriptor = "(I)V" },
-		{ .name = "gets", .descriptor = "(I)V" },      { .name = "ends", .descriptor = "()V" },
-		{ .name = "takes", .descriptor = "(I)V" },     { .name = "idle", .descriptor = "()V" },
+		{ .name = "submitted", .descriptor = "(I)V" },
+		{ .name = "begins", .descriptor = "(I)V" },
+		{ .name = "resumes", .descriptor = "(I)V" },
+		{ .name = "sends", .descriptor = "(I)V" },
+		{ .name = "gets", .descriptor = "(I)V" },
+		{ .name = "ends", .descriptor = "()V" },
+		{ .name = "takes", .descriptor = "(I)V" },
+		{ .name = "idle", .descriptor = "()V" },
 		{ .name = "turns", .descriptor = "(I)V" },
+		{ .name = "seals", .descriptor = "(I)V" },
+		{ .name = "writes", .descriptor = WRITES_DESCRIPTOR },
+		{ .name = "reads", .descriptor = READS_DESCRIPTOR },
 	};
 	uint8_t room[HELPER_ROOM];
 	struct writer w = { .at = bytes, .room = HELPER_ROOM }, methods = { .at = room, .room = HELPER_ROOM };
@@ -231,7 +252,7 @@ static size_t make_helper(uint8_t *bytes)
 	struct writer w = { .at = bytes, .room = HELPER_ROOM }, methods = { .at = room, .room = HELPER_ROOM };
 	struct pool pool = { .to = &w, .count = 1 };
 	uint32_t helper, top, code, facts, hash, submitted, begins, resumes, sends, gets, ends, takes, turns, idle;
-	uint32_t run, exec, fire;
+	uint32_t run, exec, fire, seals, writes, reads;
 
 	begin_class(&w, &pool, &helper, &top, HELPER);
 	code = add_text(&pool, "Code");
@@ -247,21 +268,27 @@ static size_t make_helper(uint8_t *bytes)
 	takes = add_method(&pool, METHOD, facts, "takes", "(I)V");
 	turns = add_method(&pool, METHOD, facts, "turns", "(I)V");
 	idle = add_method(&pool, METHOD, facts, "idle", "()V");
+	seals = add_method(&pool, METHOD, facts, "seals", "(I)V");
+	writes = add_method(&pool, METHOD, facts, "writes", WRITES_DESCRIPTOR);
+	reads = add_method(&pool, METHOD, facts, "reads", READS_DESCRIPTOR);
 	run = add_method(&pool, INTERFACE_METHOD, add_class(&pool, "java/lang/Runnable"), "run", "()V");
 	exec = add_method(&pool, METHOD, add_class(&pool, "java/util/concurrent/ForkJoinTask"), "exec", "()Z");
 	fire = add_method(&pool, METHOD, add_class(&pool, COMPLETION), "tryFire", "(I)L" FUTURE ";");
 	const struct made all[] = {
-		{ "submit", "(Ljava/lang/Object;)V", submitted, 0, 0, RETURN },
-		{ "resume", "(Ljava/lang/Object;)V", resumes, 0, 0, RETURN },
-		{ "stream", "(I)V", sends, 0, 0, RETURN },
-		{ "frame", "(I)V", gets, 0, 0, RETURN },
-		{ "end", "()V", ends, 0, 0, RETURN },
-		{ "take", "(Ljava/lang/Object;)V", takes, 0, 0, RETURN },
-		{ "turn", "(Ljava/lang/Object;)V", turns, 0, 0, RETURN },
-		{ "idle", "()V", idle, 0, 0, RETURN },
-		{ "run", "(Ljava/lang/Runnable;)V", begins, run, INVOKEINTERFACE, RETURN },
-		{ "exec", "(" TASK ")Z", begins, exec, INVOKEVIRTUAL, IRETURN },
-		{ "fire", "(L" COMPLETION ";I)L" FUTURE ";", begins, fire, INVOKEVIRTUAL, ARETURN },
+		{ "submit", "(Ljava/lang/Object;)V", submitted, 0, 0, RETURN, false },
+		{ "resume", "(Ljava/lang/Object;)V", resumes, 0, 0, RETURN, false },
+		{ "stream", "(I)V", sends, 0, 0, RETURN, false },
+		{ "frame", "(I)V", gets, 0, 0, RETURN, false },
+		{ "end", "()V", ends, 0, 0, RETURN, false },
+		{ "take", "(Ljava/lang/Object;)V", takes, 0, 0, RETURN, false },
+		{ "turn", "(Ljava/lang/Object;)V", turns, 0, 0, RETURN, false },
+		{ "idle", "()V", idle, 0, 0, RETURN, false },
+		{ "seal", "(Ljava/lang/Object;)V", seals, 0, 0, RETURN, false },
+		{ "write", WRITES_DESCRIPTOR, writes, 0, 0, RETURN, true },
+		{ "read", READS_DESCRIPTOR, reads, 0, 0, RETURN, true },
+		{ "run", "(Ljava/lang/Runnable;)V", begins, run, INVOKEINTERFACE, RETURN, false },
+		{ "exec", "(" TASK ")Z", begins, exec, INVOKEVIRTUAL, IRETURN, false },
+		{ "fire", "(L" COMPLETION ";I)L" FUTURE ";", begins, fire, INVOKEVIRTUAL, ARETURN, false },
 	};
 	put(&methods, 2, sizeof(all) / sizeof(all[0]));
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

@@ -9,8 +9,15 @@
 /* What is done in a method. "The object" is the argument in slot `slot`; slot 0 is the object of the method itself. */
 enum action {
 	SUBMITS, /* at its begin: the object gets the cause that acts now */
+	BORN,	 /* at its end: the same; it is a constructor */
+	BEGINS,	 /* at its begin: the cause of the object acts, until an ENDS */
+	ENDS,	 /* at its begin: what a BEGINS has begun ends */
 	TAKES,	 /* at its begin: a worker runs the object next, until it is idle */
 	IDLES,	 /* at its begin: a worker is idle */
+	SEALS,	 /* at its begin: a connection of TLS, the object, is about to encrypt something */
+	SEALED,	 /* at its begin: a record of TLS is encrypted from a buffer */
+	WRITTEN, /* the same for one that is written to a socket: the object is the connection */
+	OPENED,	 /* at its end: a record of TLS was read, and what it holds is the result */
 	TURNS,	 /* at its begin: the cause of the object acts until the method around ends */
 	STREAMS, /* as SUBMITS for the number of a stream of HTTP/2 whose request is about to be written */
 	WRAPS,	 /* from its begin to its end the cause of the object acts */
@@ -32,6 +39,7 @@ struct point {
 
 #define RUNNABLE "(Ljava/lang/Runnable;"
 #define FORK_JOIN_TASK "(Ljava/util/concurrent/ForkJoinTask;"
+#define WRITE_CIPHER "(Lsun/security/ssl/SSLCipher$SSLWriteCipher;"
 
 static const struct point POINTS[] = {
 	/* The executors of the JDK */
@@ -56,6 +64,11 @@ static const struct point POINTS[] = {
 	{ "jdk/internal/net/http/HttpClientImpl$SelectorManager", "eventUpdated", "", SUBMITS, 1 },
 	{ "jdk/internal/net/http/HttpClientImpl$SelectorManager", "handleEvent", "", WRAPS, 1 },
 	{ "jdk/internal/net/http/AsyncTriggerEvent", "handle", "", WRAPS, 0 },
+	/* TLS of the JDK (tls.h) */
+	{ "sun/security/ssl/SSLEngineOutputRecord", "encode", "([Ljava/nio/ByteBuffer;II[", SEALS, 0 },
+	{ "sun/security/ssl/OutputRecord", "encrypt", WRITE_CIPHER "BLjava/nio/ByteBuffer;", SEALED, 0 },
+	{ "sun/security/ssl/OutputRecord", "encrypt", WRITE_CIPHER "BI)", WRITTEN, 0 },
+	{ "sun/security/ssl/SSLTransport", "decode", "(Lsun/security/ssl/TransportContext;", OPENED, 0 },
 	/* Executors of servers */
 	{ "org/apache/tomcat/util/threads/ThreadPoolExecutor", "executeInternal", RUNNABLE, SUBMITS, 1 },
 	{ "org/apache/tomcat/util/threads/ThreadPoolExecutor", "runWorker", "", RUNS, 0 },
@@ -63,6 +76,17 @@ static const struct point POINTS[] = {
 	{ "org/apache/tomcat/util/threads/ThreadPoolExecutor", "getTask", "", IDLES, 0 },
 	{ "org/eclipse/jetty/util/thread/QueuedThreadPool", "execute", RUNNABLE, SUBMITS, 1 },
 	{ "org/eclipse/jetty/util/thread/QueuedThreadPool", "runJob", RUNNABLE, RUNS, 0 },
+	{ "org/jboss/threads/EnhancedQueueExecutor", "execute", RUNNABLE, SUBMITS, 1 },
+	{ "org/jboss/threads/EnhancedQueueExecutor$Task", "doRunWith", RUNNABLE, WRAPS, 1 },
+	{ "org/xnio/nio/WorkerThread", "execute", RUNNABLE, SUBMITS, 1 },
+	{ "org/xnio/nio/WorkerThread", "queueTask", RUNNABLE, SUBMITS, 1 },
+	{ "org/xnio/nio/WorkerThread", "safeRun", RUNNABLE, RUNS, 0 },
+	/* Vert.x: each request has a context of its own, on which all runs that was asked for it */
+	{ "io/vertx/core/impl/DuplicatedContext", "<init>", "", BORN, 0 },
+	{ "io/vertx/core/impl/VertxImpl", "beginDispatch", "", BEGINS, 1 },
+	{ "io/vertx/core/impl/VertxImpl", "endDispatch", "", ENDS, 0 },
+	{ "io/vertx/core/impl/TaskQueue", "execute", RUNNABLE, SUBMITS, 1 },
+	{ "io/vertx/core/impl/TaskQueue", "run", "", RUNS, 0 },
 	/* Netty's loops */
 	{ "*io/netty/util/concurrent/SingleThreadEventExecutor", "addTask", RUNNABLE, SUBMITS, 1 },
 	{ "*io/netty/util/concurrent/AbstractScheduledEventExecutor", "schedule", "*ScheduledFutureTask;)", SUBMITS,

@@ -41,7 +41,7 @@ static __always_inline void go_begin(struct task_struct *task, struct tls_task *
 		struct tls_key key = { .ssl = cookie, .pid = task->tgid };
 		struct tls_conn made = { .run = WS_NO_DIRECTION };
 
-		key.kind = direction == WS_EGRESS ? TLS_GO_SENT : TLS_GO_RECEIVED;
+		key.kind = direction == WS_EGRESS ? TLS_SENT : TLS_GO_RECEIVED;
 		bpf_map_update_elem(&tls_conns, &key, &made, BPF_ANY);
 		moved = bpf_map_lookup_elem(&tls_conns, &key);
 		if (!moved)

@@ -3,14 +3,14 @@
 #ifndef WS_TLS_MESSAGE_H
 #define WS_TLS_MESSAGE_H
 
-/* Whether the thread, or its process if that is a Go program, calls a TLS library. */
+/* Whether the thread calls a TLS library; or its process, if that is a Go program or a Java machine with an agent. */
 static __always_inline bool uses_tls(const struct task_state *t)
 {
-	return t->tls || t->process_runtimes & WS_GO_TLS;
+	return t->tls || t->process_runtimes & (WS_GO_TLS | WS_JAVA_AGENT);
 }
 
-/* Whether this message begins a run for the Go call that sends it. */
-__noinline int go_begins_run(__u64 cookie)
+/* Whether this message begins a run for what Go or Java sends on this socket, by whichever thread. */
+__noinline int run_begins(__u64 cookie)
 {
 	struct tls_conn *conn = go_moved(bpf_get_current_task_btf(), cookie, WS_EGRESS);
 
@@ -33,7 +33,7 @@ static __always_inline bool tls_begins_run(struct task_struct *task, const struc
 
 	if (direction != WS_EGRESS)
 		return false;
-	if (t->process_runtimes & WS_GO_TLS && s->tls && go_begins_run(s->cookie))
+	if (t->process_runtimes & (WS_GO_TLS | WS_JAVA_AGENT) && s->tls && run_begins(s->cookie))
 		return true;
 	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
 	if (!k || !k->begins_run)
@@ -107,7 +107,9 @@ static __always_inline void tls_note(struct task_struct *task, const struct task
 
 	if (t->process_runtimes & WS_GO_TLS && s->tls)
 		go_note(d->direction == WS_INGRESS && s->request_direction == WS_INGRESS && !s->shared);
-	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
+	/* Java is told of what it has received afterwards, also by a thread that has called it never before. */
+	k = bpf_task_storage_get(&tls_tasks, task, 0,
+				 t->process_runtimes & WS_JAVA_AGENT && s->tls ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (k)
 		tls_note_at(&k->notes[d->direction & 1], s->tls, d);
 }
@@ -120,7 +122,7 @@ static __always_inline void tls_after(struct task_struct *task, const struct soc
 	if (direction != WS_EGRESS || !s->tls)
 		return;
 	k = bpf_task_storage_get(&tls_tasks, task, 0, 0);
-	if (k && k->written)
+	if (k && (k->written || k->seals))
 		tls_sent(task, k);
 }
 

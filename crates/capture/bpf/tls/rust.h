@@ -77,7 +77,10 @@ static __always_inline void rust_written(struct task_struct *task, struct tls_ta
 
 static __noinline int tls_sent(struct task_struct *task, struct tls_task *k)
 {
-	rust_written(task, k, rust_bind(task, k->ssl, &k->notes[WS_EGRESS]));
+	struct tls_conn *conn = k->seals ? java_tls_bind(task, k) : rust_bind(task, k->ssl, &k->notes[WS_EGRESS]);
+
+	if (k->written)
+		rust_written(task, k, conn);
 	return 0;
 }
 

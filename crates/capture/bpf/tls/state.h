@@ -47,7 +47,9 @@ struct tls_task {
 	__u8 begins_run; /* the next message that is sent begins a run, too */
 	__u8 pad[1];
 	__u32 held;		  /* bytes of `payload` that belong to `written` */
-	__u64 written;		  /* bytes that rustls has taken and whose ciphertext is still to be sent */
+	__u32 seals;		  /* Java: connection that this thread's next send is for, if it has no socket yet */
+	__u32 sealing;		  /* Java: connection whose engine encrypts */
+	__u64 written;		  /* bytes that rustls or Java has taken and whose ciphertext is still to be sent */
 	__u64 fed;		  /* address of the buffer for which rustls last asked for ciphertext */
 	__u64 chunk;		  /* address of plaintext that rustls has shown in place */
 	__u64 chunk_length;	  /* bytes of it that the program has not consumed yet */
@@ -67,7 +69,8 @@ struct {
 	__type(value, struct tls_task);
 } tls_tasks SEC(".maps");
 
-enum tls_key_kind { TLS_BY_ADDRESS = 0, TLS_BY_SOCKET = 1, TLS_GO_RECEIVED = 2, TLS_GO_SENT = 3 };
+/* TLS_SENT: of Go and Java, by socket. TLS_BY_HASH: of Java. */
+enum tls_key_kind { TLS_BY_ADDRESS = 0, TLS_BY_SOCKET = 1, TLS_GO_RECEIVED = 2, TLS_SENT = 3, TLS_BY_HASH = 4 };
 
 struct tls_key {
 	__u64 ssl; /* address of the library's connection, or the socket's cookie */
@@ -80,8 +83,9 @@ struct tls_conn {
 	__u64 fed;	 /* rustls, by address: buffer into which the ciphertext of this reader is received */
 	__u32 shown;	 /* bytes of records, while young */
 	__u8 run;	 /* direction of the last plaintext */
-	__u8 begins_run; /* as in `tls_task`; used with TLS_GO_SENT */
-	__u8 pad[2];
+	__u8 begins_run; /* as in `tls_task`; used with TLS_SENT */
+	__u8 skips;	 /* Java: what a client reads answers a request that was not seen */
+	__u8 pad[1];
 };
 
 struct {
@@ -91,13 +95,26 @@ struct {
 	__type(value, struct tls_conn);
 } tls_conns SEC(".maps");
 
-/* The last message of a socket in one direction; NULL unless Go's crypto/tls reads or writes the socket. */
+/* What is known of a socket in one direction; NULL unless Go's crypto/tls, or JSSE, reads or writes it. */
 static __always_inline struct tls_conn *go_moved(struct task_struct *task, __u64 cookie, __u8 direction)
 {
 	struct tls_key key = { .ssl = cookie, .pid = task->tgid };
 
-	key.kind = direction == WS_EGRESS ? TLS_GO_SENT : TLS_GO_RECEIVED;
+	key.kind = direction == WS_EGRESS ? TLS_SENT : TLS_GO_RECEIVED;
 	return bpf_map_lookup_elem(&tls_conns, &key);
+}
+
+/* The next message that is sent on this socket begins a run, whichever thread sends it. */
+static __always_inline void socket_begins_run(struct task_struct *task, __u64 cookie)
+{
+	struct tls_key key = { .ssl = cookie, .pid = task->tgid, .kind = TLS_SENT };
+	struct tls_conn made = { .run = WS_NO_DIRECTION, .begins_run = 1 };
+	struct tls_conn *conn = bpf_map_lookup_elem(&tls_conns, &key);
+
+	if (conn)
+		conn->begins_run = 1;
+	else
+		bpf_map_update_elem(&tls_conns, &key, &made, BPF_ANY);
 }
 
 /* The task has entered a TLS library; NULL if there is no memory to follow it. */

@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use unread::{kind as unread, KINDS as UNREAD};
 
-const LOST: &str = "connections that speak TLS are seen with their times and byte counts, not their messages";
+pub(crate) const LOST: &str =
+    "connections that speak TLS are seen with their times and byte counts, not their messages";
 
 /// The kernel programs.
 pub(crate) const PROGRAMS: &[Program] = &[

@@ -25,8 +25,9 @@ const OVERHEAD: std::ops::RangeInclusive<u64> = 16..=80;
 const BLOCK: u64 = 16;
 /// Most likely overhead, while no record has shown it.
 const LIKELY: u64 = 17;
-/// Plaintext lengths of a Finished message of TLS 1.3, which looks like data: its head and a hash.
-const FINISHED: [u64; 2] = [36, 52];
+/// Plaintext lengths of a Finished message of TLS 1.3, which looks like data: its head and a hash. Java adds 16 zeros
+/// to each record.
+const FINISHED: [u64; 3] = [36, 52, 68];
 /// Most encrypted records of a client's handshake; its Finished is the last one. Before that, the client may send its
 /// certificate and the proof, if the server asks for them.
 const LAST_WORDS: usize = 3;

@@ -23,6 +23,10 @@ ROUTES = ("seq", "par", "tx", "nest")
 
 tomcat, jetty, undertow = java("tomcat", "Tomcat"), java("jetty", "Jetty"), java("undertow", "Undertow")
 webflux, vertx, javalin = java("webflux", "Webflux"), java("vertx", "Vertx"), java("javalin", "Javalin")
+# Its server speaks TLS.
+tomcat_tls = java(
+    "tomcat", "Tomcat", SERVER_SSL_CERTIFICATE="${TLS_CERT}", SERVER_SSL_CERTIFICATE_PRIVATE_KEY="${TLS_KEY}"
+)
 virtual = java("virtual", "Virtual", java=str(JAVA25), SPRING_THREADS_VIRTUAL_ENABLED="true")
 
 # The same applications on the other database.
@@ -52,6 +56,14 @@ STACKS = {
         routes=(*ROUTES, "stream"),
         servers=("leaf", "redis", "mariadb"),
         back=webflux_mysql,
+    ),
+    "spring-tomcat-tls": Stack(
+        "Java: Spring MVC on Tomcat, RestTemplate, JDBC, Lettuce, TLS of the JDK, in front of the same",
+        tomcat,
+        MULTIPLEXED_JAVA,
+        routes=(*ROUTES, "stream"),
+        back=tomcat_tls,
+        tls=True,
     ),
     "spring-webflux": Stack(
         "Java: Spring WebFlux, WebClient, R2DBC, reactive Lettuce in front of Spring MVC on Tomcat, JDBC, Lettuce",

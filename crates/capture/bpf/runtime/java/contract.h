@@ -41,6 +41,9 @@ enum java_agent_point {
 	JAVA_TAKES = 7,	    /* a worker has taken an object, which it runs until it is idle */
 	JAVA_IDLE = 8,	    /* a worker looks for the next object */
 	JAVA_TURNS = 9,	    /* what the thread runs turns to an object */
+	JAVA_SEALS = 10,    /* a connection of TLS is about to encrypt */
+	JAVA_WRITES = 11,   /* a record of TLS is encrypted */
+	JAVA_READS = 12,    /* a record of TLS was read */
 };
 
 /* Chunks of marks that a process has. User space removes them when the process has ended. */

@@ -6,22 +6,27 @@ use crate::runtime::{Learn, Process, Runtime};
 use crate::uprobe::elf::Image;
 use crate::uprobe::{Probe, ProbeSet};
 use crate::wire::contract::{
-    JAVA_BEGINS, JAVA_ENDS, JAVA_GETS, JAVA_IDLE, JAVA_RESUMES, JAVA_SENDS, JAVA_SUBMITTED, JAVA_TAKES, JAVA_TURNS,
-    WS_JAVA_AGENT,
+    JAVA_BEGINS, JAVA_ENDS, JAVA_GETS, JAVA_IDLE, JAVA_READS, JAVA_RESUMES, JAVA_SEALS, JAVA_SENDS, JAVA_SUBMITTED,
+    JAVA_TAKES, JAVA_TURNS, JAVA_WRITES, WS_JAVA_AGENT,
 };
 
 /// The agent in a Java machine.
 pub(in crate::runtime) struct Agent;
 
 const PROGRAM: &str = "java_agent";
-const PROGRAMS: &[Program] = &[Program::uprobe(
-    PROGRAM,
-    "Java: tasks handed over, by the agent of --attach-java",
-    "tasks of executors and event loops are found on the stack, or inferred",
-)];
+const TLS: &str = "java_tls";
+const PROGRAMS: &[Program] = &[
+    Program::uprobe(
+        PROGRAM,
+        "Java: tasks handed over, by the agent of --attach-java",
+        "tasks of executors and event loops are found on the stack, or inferred",
+    ),
+    Program::uprobe(TLS, "Java: TLS in clear text, by the agent of --attach-java", crate::tls::LOST),
+];
 
 /// Functions, and cookies.
-const FUNCTIONS: [(&str, u32); 9] = [
+type Functions<const N: usize> = [(&'static str, u32); N];
+const FUNCTIONS: Functions<9> = [
     ("wirespan_java_submitted", JAVA_SUBMITTED),
     ("wirespan_java_begins", JAVA_BEGINS),
     ("wirespan_java_resumes", JAVA_RESUMES),
@@ -32,6 +37,8 @@ const FUNCTIONS: [(&str, u32); 9] = [
     ("wirespan_java_turns", JAVA_TURNS),
     ("wirespan_java_idle", JAVA_IDLE),
 ];
+const TLS_FUNCTIONS: Functions<3> =
+    [("wirespan_java_seals", JAVA_SEALS), ("wirespan_java_writes", JAVA_WRITES), ("wirespan_java_reads", JAVA_READS)];
 
 impl Runtime for Agent {
     fn tables(&self) -> &'static [&'static str] {
@@ -43,7 +50,8 @@ impl Runtime for Agent {
     }
 
     fn plan(&self, image: &Image<'_>) -> Vec<ProbeSet> {
-        vec![ProbeSet::new(PROGRAM, plan(image).unwrap_or_default())]
+        let tasks = ProbeSet::new(PROGRAM, plan(image, &FUNCTIONS).unwrap_or_default());
+        vec![tasks, ProbeSet::new(TLS, plan(image, &TLS_FUNCTIONS).unwrap_or_default())]
     }
 
     fn facts(&self, _: &Image<'_>, probes: &[ProbeSet]) -> Option<Learn> {
@@ -58,13 +66,13 @@ fn speaks(process: &Process<'_>) -> bool {
 }
 
 /// Where to probe; `None` unless all functions are found.
-fn plan(image: &Image<'_>) -> Option<Vec<Probe>> {
-    let found = image.exported(|name| FUNCTIONS.iter().find(|f| f.0.as_bytes() == name).map(|f| f.1));
+fn plan(image: &Image<'_>, functions: &[(&'static str, u32)]) -> Option<Vec<Probe>> {
+    let found = image.exported(|name| functions.iter().find(|f| f.0.as_bytes() == name).map(|f| f.1));
     let probe = |cookie: u32| {
         let (place, _) = found.iter().find(|f| f.1 == cookie)?;
         Some(Probe { offset: image.offset(place.address)?, cookie })
     };
-    FUNCTIONS.iter().map(|(_, cookie)| probe(*cookie)).collect()
+    functions.iter().map(|(_, cookie)| probe(*cookie)).collect()
 }
 
 #[cfg(test)]
@@ -87,10 +95,11 @@ mod tests {
     fn every_function_of_the_agent_begins_with_what_is_probed() {
         let file = std::env::temp_dir().join(format!("wirespan-agent-{}.so", std::process::id()));
         std::fs::write(&file, crate::attach::JAVA_AGENT).expect("a file");
-        let found = elf::with(&file, |image| Some((plan(image)?, image.is_x86_64())));
+        let all: Vec<_> = FUNCTIONS.into_iter().chain(TLS_FUNCTIONS).collect();
+        let found = elf::with(&file, |image| Some((plan(image, &all)?, image.is_x86_64())));
         let _ = std::fs::remove_file(&file);
         let (probes, is_x86_64) = found.expect("all functions");
-        assert_eq!(probes.iter().map(|p| p.cookie).collect::<Vec<_>>(), FUNCTIONS.map(|f| f.1));
+        assert!(probes.iter().map(|p| p.cookie).eq(all.iter().map(|f| f.1)));
         for probe in probes.iter().filter(|_| is_x86_64) {
             let at = usize::try_from(probe.offset).expect("an offset");
             assert_eq!(crate::attach::JAVA_AGENT[at..at + 2], [0x90, 0xc3], "nop; ret");
