@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::otlp_receiver::Otlp;
 use crate::pipeline::{open_or_look, Causes, Pipeline};
-use crate::view::{About, View};
+use crate::view::{About, Orders, View};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ impl Server {
             .with_context(|| format!("listening for agents on {listen}"))?;
         let otlp = Otlp::start(&config.serve, &slots, sink(&pipeline));
         let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
-        let view = View::serve(&config.serve, store, Arc::clone(&counters), about, None)?;
+        let view = View::serve(&config.serve, store, Arc::clone(&counters), about, Orders::default())?;
         Ok(Server { pipeline, counters, agents, otlp, view })
     }
 

@@ -7,10 +7,10 @@ use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
-use crate::packet::{Mirrors, Watch};
+use crate::packet::{Mirrors, Programs, Watch};
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
-use crate::view::{About, View};
+use crate::view::{About, Orders, View};
 use anyhow::{bail, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,6 @@ use std::time::Duration;
 use wirespan_capture::{privilege, Targets};
 use wirespan_ship::link::Sender;
 use wirespan_store::Store;
-use wirespan_view::WhySource;
 
 /// How long captured spans wait for a store that is behind. Nobody else has them, so waiting is better than losing
 /// them.
@@ -45,6 +44,7 @@ pub(crate) struct Request<'a> {
 /// A running agent with its store and its view.
 pub(crate) struct Session {
     agent: Agent,
+    programs: Option<Programs>,
     otlp: Option<Otlp>,
     counters: Arc<Counters>,
     view: Option<View>,
@@ -79,11 +79,14 @@ impl Session {
         let notes: Vec<_> = missing.map(|f| format!("{}: {} ({})", f.feature, f.lost, f.remedy)).collect();
         notes.iter().for_each(|note| eprintln!("wirespan: {note}"));
         let about = About { mode, targets: described, notes, housekeeping: config.traces.housekeeping };
+        // With the privileges of tracing, and before those of the view are given up.
+        let wanted = ui.is_some_and(|ui| !ui.no_ui) && config.packets.programs;
+        let programs = wanted.then(Programs::start).transpose()?;
         let view = match (ui, &store) {
             (Some(ui), Some(store)) => {
                 let (store, counters) = (Arc::clone(store), Arc::clone(&counters));
-                let why = agent.why();
-                without_privileges(|| serve(ui, config, store, counters, about, why))?
+                let orders = Orders { why: Some(agent.why()), packets: programs.as_ref().map(Programs::source) };
+                without_privileges(|| serve(ui, config, store, counters, about, orders))?
             }
             _ => None,
         };
@@ -95,7 +98,7 @@ impl Session {
         if let Some(otlp) = &otlp {
             otlp.announce();
         }
-        Ok(Session { agent, otlp, counters, view, store, mode, to, claims: Mutex::new(claims) })
+        Ok(Session { agent, programs, otlp, counters, view, store, mode, to, claims: Mutex::new(claims) })
     }
 
     /// Does the work that is due by the clock. False if the agent has ended by itself.
@@ -138,9 +141,10 @@ impl Session {
     /// Stops the agent, and takes everything that was captured through all outputs.
     pub(crate) fn close(self) -> Result<Closed> {
         self.run_due();
-        let Session { agent, otlp, counters, view, store, .. } = self;
+        let Session { agent, programs, otlp, counters, view, store, .. } = self;
         drop(otlp);
-        agent.stop()?;
+        let ended = programs.map_or(Ok(()), Programs::stop);
+        agent.stop().and(ended)?;
         Ok(Closed { counters, view, store })
     }
 }
@@ -169,14 +173,14 @@ fn serve(
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
     about: About,
-    why: Arc<WhySource>,
+    orders: Orders,
 ) -> Result<Option<View>> {
     if ui.no_ui {
         return Ok(None);
     }
     let mut serve = config.serve.clone();
     ui.apply(&mut serve);
-    match View::serve(&serve, store, counters, about, Some(why)) {
+    match View::serve(&serve, store, counters, about, orders) {
         Ok(view) => Ok(Some(view)),
         // The default port may be another wirespan's: tracing matters more than the UI.
         Err(error) if ui.ui.is_none() => {

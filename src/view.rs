@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use wirespan_ship::http::{Connections, Limits};
 use wirespan_store::Store;
-use wirespan_view::{AgentStatus, Hosts, ViewState, WhySource};
+use wirespan_view::{AgentStatus, Hosts, PacketSource, ViewState, WhySource};
 
 /// How long the end waits for requests that are being answered.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -40,6 +40,13 @@ pub(crate) struct About {
     pub(crate) housekeeping: bool,
 }
 
+/// Orders of users that the process carries out.
+#[derive(Clone, Default)]
+pub(crate) struct Orders {
+    pub(crate) why: Option<Arc<WhySource>>,
+    pub(crate) packets: Option<Arc<dyn PacketSource>>,
+}
+
 impl View {
     /// Serves the view of this store at `addr`. A port that is taken is an error that says so.
     pub(crate) fn serve(
@@ -47,7 +54,7 @@ impl View {
         store: Arc<dyn Store>,
         counters: Arc<Counters>,
         about: About,
-        why: Option<Arc<WhySource>>,
+        orders: Orders,
     ) -> Result<View> {
         let (addr, slots) = (config.ui, Slots::of_this_process());
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -82,7 +89,8 @@ impl View {
             .with_metrics(Arc::new(move || metrics.prometheus()))
             .with_hosts(Hosts::named(config.hosts.iter().cloned()))
             .with_token(&token)
-            .with_why(why)
+            .with_why(orders.why)
+            .with_packets(orders.packets)
             .for_listener(addr);
         let (stop, stopped) = oneshot::channel::<()>();
         let connections = Connections::new(Limits::new(slots.ui));

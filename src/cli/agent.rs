@@ -1,7 +1,7 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, MirrorArgs, OutputArgs, PropagateArgs, WaitArgs};
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, WaitArgs, WatchArgs};
 use crate::packet::Mirrors;
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
@@ -31,7 +31,7 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     waits: WaitArgs,
     #[command(flatten)]
-    mirror: MirrorArgs,
+    watch: WatchArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -42,7 +42,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     args.propagate.apply(&mut config);
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
-    args.mirror.apply(&mut config);
+    args.watch.apply(&mut config);
     let mirror = Mirrors::open(&config)?;
     // Before any thread begins: a thread starts with the capabilities of the one that starts it.
     wirespan_capture::privilege::keep_what_tracing_uses(config.capture.attach_java);

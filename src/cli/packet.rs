@@ -3,30 +3,31 @@
 use super::client::ClientArgs;
 use super::Format;
 use crate::config::Config;
-use crate::packet::{duration, Action, Names, Pcapng, Program, Recorded, Report, Subject};
+use crate::packet::{count, duration, Action, Names, Pcapng, Program, Recorded, Report, Subject, Taps};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufWriter, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-use wirespan_capture::packet::Packets;
+use std::time::{Duration, Instant, SystemTime};
+use wirespan_capture::packet::{PacketOptions, Packets};
+use wirespan_model::packet::Sighting;
 
 /// How often the ring is read, and the journeys are told.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// So many reads take all that the ring can hold.
-const RINGS: usize = 4;
+/// How often the program's file is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often the servers of a service are asked for.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct PacketArgs {
-    /// The program (YAML, see docs/packets.md)
+    /// The program (YAML, see docs/packets.md). It may be changed while it runs: save the file
     #[arg(value_name = "FILE")]
     program: PathBuf,
     /// Only packets of this network namespace, beside those that the program names: a name of `ip netns`, a path, an
@@ -110,7 +111,7 @@ fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
 }
 
 pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
-    let program = Program::read(&args.program)?;
+    let mut program = Program::read(&args.program)?;
     let subject = subject(&program, args, config)?;
     if let Some(file) = &args.from {
         return evaluate(file, &program, subject.as_ref(), args);
@@ -118,26 +119,18 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     if program.asks()?.is_some_and(|(_, is_trace)| is_trace) {
         bail!("a trace is over: `trace` selects packets that were recorded before, so give their file with --from");
     }
-    let limit = args.time.as_deref().map_or(Ok(program.time), duration)?;
-    let options = program.options(&args.netns)?;
-    if options.filter.is_everything() && !options.only_ends && !args.all_traffic {
-        bail!(
-            "this program selects every packet of this machine: give it a `filter`, or --netns; --all-traffic if that \
-             is meant"
-        );
-    }
-    let mut names = Names::read();
-    program.netns(&args.netns)?.iter().for_each(|(inode, name)| names.call(*inode, name));
+    let mut limit = limit(&program, args)?;
+    let mut options = selective(&program, args)?;
+    let mut names = names(&program, args)?;
     let mut copy = copy_to(args.pcapng.as_ref())?;
     let mut stop = StopSignal::catch()?;
     let began = Instant::now();
-    let mut packets = Packets::open(&options)?;
-    for (point, why) in packets.missing() {
-        eprintln!("wirespan: this kernel does not show packets at `{}`: {why}", point.as_str());
-    }
+    let mut file = ProgramFile::of(&args.program);
+    let mut packets = Taps::open(&options)?;
+    say_missing(packets.packets());
     let mut servers = BTreeSet::new();
     if let Some(subject) = &subject {
-        choose(&packets, subject, &mut servers)?;
+        choose(packets.packets(), subject, &mut servers)?;
         eprintln!("wirespan: packets of {} servers", servers.len());
     }
     let ready = began.elapsed().as_millis();
@@ -149,20 +142,27 @@ pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
     let (mut told, mut seen, mut asked) = (started, Vec::new(), started);
     let mut out = String::new();
     loop {
-        if subject.is_some() && asked.elapsed() >= ASK_EVERY {
+        if file.was_changed() {
+            match changed(args, config, &mut packets, &mut servers, &mut seen) {
+                Ok(new) => {
+                    eprintln!("wirespan: the program has changed; packets are seen by the new one, without a gap");
+                    limit = self::limit(&new, args)?;
+                    options = new.options(&args.netns)?;
+                    names = self::names(&new, args)?;
+                    report.act(&new.actions);
+                    program = new;
+                }
+                Err(why) => eprintln!("wirespan: the program goes on as it was: {why:#}"),
+            }
+        }
+        if program.asks()?.is_some() && asked.elapsed() >= ASK_EVERY {
             if let Ok(Some(now)) = self::subject(&program, args, config) {
-                choose(&packets, &now, &mut servers)?;
+                choose(packets.packets(), &now, &mut servers)?;
             }
             asked = Instant::now();
         }
-        let at_limit = packets.counters().iter().any(|(name, n)| *name == "limited" && *n > 0);
-        let ends = stop.came() || started.elapsed() >= limit || at_limit;
-        // More may come than is handled: a turn takes what was in the ring, and ends.
-        for _ in 0..RINGS {
-            if !packets.drain(&mut seen) {
-                break;
-            }
-        }
+        let ends = stop.came() || started.elapsed() >= limit || packets.at_limit();
+        packets.drain(&mut seen);
         let reason = |number| packets.reason(number);
         for sighting in seen.drain(..) {
             if let Some(copy) = &mut copy {
@@ -243,9 +243,94 @@ fn evaluate(file: &Path, program: &Program, subject: Option<&Subject>, args: &Pa
     Ok(ExitCode::SUCCESS)
 }
 
-fn say_losses(packets: &Packets, report: &Report, at_most: u64) {
+/// How long the program runs.
+fn limit(program: &Program, args: &PacketArgs) -> Result<Duration> {
+    args.time.as_deref().map_or(Ok(program.time), duration)
+}
+
+/// What to load for the program; an error if it selects everything by accident.
+fn selective(program: &Program, args: &PacketArgs) -> Result<PacketOptions> {
+    let options = program.options(&args.netns)?;
+    if options.filter.is_everything() && !options.only_ends && !args.all_traffic {
+        bail!(
+            "this program selects every packet of this machine: give it a `filter`, or --netns; --all-traffic if that \
+             is meant"
+        );
+    }
+    Ok(options)
+}
+
+fn names(program: &Program, args: &PacketArgs) -> Result<Names> {
+    let mut names = Names::read();
+    program.netns(&args.netns)?.iter().for_each(|(inode, name)| names.call(*inode, name));
+    Ok(names)
+}
+
+/// The file of a program, which the user may change.
+struct ProgramFile<'a> {
+    path: &'a Path,
+    /// That of the program which runs.
+    changed: Option<SystemTime>,
+    /// That of the last look.
+    last: Option<SystemTime>,
+    looked: Instant,
+}
+
+impl<'a> ProgramFile<'a> {
+    fn of(path: &'a Path) -> Self {
+        let changed = changed_at(path);
+        ProgramFile { path, changed, last: changed, looked: Instant::now() }
+    }
+
+    /// Whether there is another program. A file that is just being written is not looked into.
+    fn was_changed(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return false;
+        }
+        self.looked = Instant::now();
+        // An editor may put a new file in its place: for a moment there is none.
+        let now = changed_at(self.path).or(self.changed);
+        let rests = std::mem::replace(&mut self.last, now) == now;
+        rests && std::mem::replace(&mut self.changed, now) != now
+    }
+}
+
+/// `None` for what is no file, such as a pipe: it cannot be read again.
+fn changed_at(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok().filter(Metadata::is_file)?.modified().ok()
+}
+
+/// Runs the program that the file has now.
+fn changed(
+    args: &PacketArgs,
+    config: &Config,
+    taps: &mut Taps,
+    servers: &mut BTreeSet<SocketAddr>,
+    seen: &mut Vec<Sighting>,
+) -> Result<Program> {
+    let program = Program::read(&args.program)?;
+    if program.asks()?.is_some_and(|(_, is_trace)| is_trace) {
+        bail!("`trace` selects packets that were recorded before");
+    }
+    let options = selective(&program, args)?;
+    let subject = subject(&program, args, config)?;
+    let mut chosen = BTreeSet::new();
+    let prepare = |packets: &Packets| subject.iter().try_for_each(|subject| choose(packets, subject, &mut chosen));
+    taps.change(&options, prepare, seen)?;
+    say_missing(taps.packets());
+    *servers = chosen;
+    Ok(program)
+}
+
+fn say_missing(packets: &Packets) {
+    for (point, why) in packets.missing() {
+        eprintln!("wirespan: this kernel does not show packets at `{}`: {why}", point.as_str());
+    }
+}
+
+fn say_losses(packets: &Taps, report: &Report, at_most: u64) {
     let counters = packets.counters();
-    let of = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
+    let of = |name: &str| count(&counters, name);
     eprintln!("wirespan: {} sightings", of("taken"));
     let said = [
         ("lost", "of these found no room in the ring: sample with `one_flow_of`, or narrow the filter"),

@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::session::PATIENCE;
 use crate::stop_signal::StopSignal;
-use crate::view::{About, View};
+use crate::view::{About, Orders, View};
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::Value;
@@ -99,7 +99,7 @@ pub(crate) fn replay(args: ReplayArgs, config: Config) -> Result<ExitCode> {
         let about = About { mode: "replay", housekeeping: config.traces.housekeeping, ..About::default() };
         let mut serve = config.serve.clone();
         args.ui.apply(&mut serve);
-        let view = View::serve(&serve, store, counters, about, None)?;
+        let view = View::serve(&serve, store, counters, about, Orders::default())?;
         eprintln!("wirespan: UI on {}; Ctrl-C ends", view.url());
         stop.wait(None, || true);
     }

@@ -1,7 +1,9 @@
 //! `wirespan run -- CMD…`: trace a command and all it starts, print its traces.
 
 use super::gate::Gated;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs};
+use crate::config::{
+    AttachArgs, Config, MapFileArgs, OutputArgs, ProgramArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs,
+};
 use crate::packet::Mirrors;
 use crate::session::{Request, Session};
 use anyhow::Result;
@@ -35,6 +37,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
+    programs: ProgramArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// Print at most this many traces at the end, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -53,6 +57,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
     args.watch.apply(&mut config);
+    args.programs.apply(&mut config);
     let request = Request {
         mode: "run",
         // The command is added when it waits at the gate.

@@ -1,7 +1,9 @@
 //! `wirespan up TARGETS`: agent, store and UI on this machine, until a signal.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs};
+use crate::config::{
+    AttachArgs, Config, MapFileArgs, OutputArgs, ProgramArgs, PropagateArgs, UiArgs, WaitArgs, WatchArgs,
+};
 use crate::packet::Mirrors;
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
@@ -26,6 +28,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     watch: WatchArgs,
     #[command(flatten)]
+    programs: ProgramArgs,
+    #[command(flatten)]
     ui: UiArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -38,6 +42,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
     args.watch.apply(&mut config);
+    args.programs.apply(&mut config);
     let targets = args.targets.resolve(&config.packets.mirror)?;
     let mut stop = StopSignal::catch()?;
     let request = Request {

@@ -1,7 +1,4 @@
-//! Every key, its description and its default.
-//!
-//! A default stands in one place: where a stage has an option for the key, the default of that option is taken; the
-//! others stand here.
+//! Every key, its description and its default. Where a stage has an option for the key, the default is the option's.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -297,6 +294,8 @@ pub(crate) struct Packets {
     pub(crate) mirror: Vec<String>,
     /// Of these, only packets from and to these ports (at most 32). Empty: all.
     pub(crate) mirror_ports: Vec<u16>,
+    /// Let the UI of `up` and `run` start packet programs, as `--packet-programs`.
+    pub(crate) programs: bool,
 }
 
 /// What a trace shows.

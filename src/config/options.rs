@@ -136,6 +136,21 @@ impl UiArgs {
     }
 }
 
+/// Whether the UI may start packet programs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ProgramArgs {
+    /// Let the UI start packet programs (docs/packets.md). Whoever can open it then sees between which addresses
+    /// packets go, also those of programs that are not traced
+    #[arg(long)]
+    packet_programs: bool,
+}
+
+impl ProgramArgs {
+    pub(crate) fn apply(&self, config: &mut Config) {
+        config.packets.programs |= self.packet_programs;
+    }
+}
+
 /// Where the UI and the query API are served.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct UiArgs {

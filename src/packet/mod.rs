@@ -2,21 +2,26 @@
 //! way of watched requests, and spans from the packets of devices that the user names (`--mirror`).
 
 mod arp;
+mod board;
 mod hops;
 mod mirror;
 mod names;
 mod pcapng;
 mod program;
+mod programs;
 mod recorded;
 mod report;
 mod subject;
+mod taps;
 mod watch;
 
 pub(crate) use mirror::{Mirroring, Mirrors};
 pub(crate) use names::Names;
 pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
+pub(crate) use programs::Programs;
 pub(crate) use recorded::Recorded;
 pub(crate) use report::Report;
 pub(crate) use subject::Subject;
+pub(crate) use taps::{count, Taps};
 pub(crate) use watch::{Offer, Watch, Watching};

@@ -190,7 +190,8 @@ impl Program {
         Program::parse(&text).with_context(|| format!("packet program {}", path.display()))
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    /// Reads the text of a file.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         // An empty file is an empty program.
         let keys: Option<Keys> = serde_norway::from_str(text).map_err(|e| explain(&e))?;
         let keys = keys.unwrap_or_default();

@@ -52,6 +52,11 @@ impl Report {
         Report { actions: actions.to_vec(), format, joiner, summary: Summary::default(), places: BTreeMap::new() }
     }
 
+    /// From now on these are the actions. What was counted stays.
+    pub(crate) fn act(&mut self, actions: &[Action]) {
+        self.actions = actions.to_vec();
+    }
+
     fn has(&self, action: Action) -> bool {
         self.actions.contains(&action)
     }

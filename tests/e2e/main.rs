@@ -27,6 +27,7 @@ mod mirror;
 mod nat;
 mod on_demand;
 mod otlp;
+mod packet_changes;
 mod packet_headers;
 mod packet_live;
 mod packets;

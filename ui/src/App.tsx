@@ -1,5 +1,6 @@
 import css from "./App.module.css";
 import { MapPage } from "./pages/map/MapPage";
+import { PacketsPage } from "./pages/packets/PacketsPage";
 import { SearchPage } from "./pages/search/SearchPage";
 import { StatusPage } from "./pages/status/StatusPage";
 import { TracePage } from "./pages/trace/TracePage";
@@ -11,6 +12,7 @@ import { useTheme } from "./theme";
 const PAGES = [
   ["/", "Traces"],
   ["/map", "Map"],
+  ["/packets", "Packets"],
   ["/status", "Status"],
 ] as const;
 
@@ -60,6 +62,8 @@ function Page({ path }: { path: string }) {
       return <SearchPage />;
     case "/map":
       return <MapPage />;
+    case "/packets":
+      return <PacketsPage />;
     case "/status":
       return <StatusPage />;
     default:

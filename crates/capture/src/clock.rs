@@ -73,6 +73,11 @@ impl Clock {
         self.since_ns = new.followed_ns;
     }
 
+    /// The present time, Unix ns.
+    pub fn time(&self) -> u64 {
+        self.to_unix(ns(ClockId::Monotonic))
+    }
+
     /// Converts monotonic ns to Unix ns.
     pub fn to_unix(&self, monotonic_ns: u64) -> u64 {
         let offset_ns = if monotonic_ns >= self.since_ns { self.offset_ns } else { self.offset_at(monotonic_ns) };

@@ -6,21 +6,25 @@
 //! talks to whom, but not these.
 //!
 //! Read in this order: [`position`] (sighting → interval) → [`flow`] (what was seen of one direction of a connection) →
-//! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`]. [`passing`] asks the joiner what
-//! devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses it for capture files
-//! of several places.
+//! [`attempts`] (the times that the same bytes were sent) → [`Joiner`] → [`Summary`], [`Live`]. [`passing`] asks
+//! the joiner what devices saw of one message. [`clocks`] compares the clocks of two hosts, and [`captures`] uses it
+//! for capture files of several places.
 #![forbid(unsafe_code)]
 
 mod attempts;
 pub mod captures;
 pub mod clocks;
 mod flow;
+mod histogram;
 mod joiner;
+mod live;
 mod passing;
 mod position;
 mod summary;
 
+pub use histogram::Histogram;
 pub use joiner::{Counts, Joiner, Settings};
+pub use live::{Heat, Live, SECONDS};
 pub use passing::{Bytes, Passing};
 pub use summary::{DropPlace, Drops, Leg, Summary, Times};
 

@@ -3,6 +3,8 @@
 //! `cargo run -p wirespan-view --example serve_sample [PORT [VISITS]]`; port 0 takes a free one. Prints the URL.
 //! 0 visits give an empty store.
 
+#[path = "sample/packets.rs"]
+mod packets;
 mod sample;
 
 use std::sync::Arc;
@@ -41,7 +43,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("http://{}/", listener.local_addr()?);
-    let state = ViewState::new(store).with_status(Arc::new(status)).for_listener(listener.local_addr()?);
+    let state = ViewState::new(store)
+        .with_status(Arc::new(status))
+        .with_packets(Some(Arc::new(packets::Programs::default())))
+        .for_listener(listener.local_addr()?);
     axum::serve(listener, router(state)).await?;
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Checks before every request: only reading methods (and one order), only known host names, and headers that isolate
+//! Checks before every request: only reading methods (and two orders), only known host names, and headers that isolate
 //! the page.
 //!
 //! Why the `Host` check: a page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding)
 //! and then read a loopback server as its own origin. The browser still sends the page's name as `Host`.
 
-use crate::api::WHY;
+use crate::api::ORDERS;
 use crate::error::ApiError;
 use crate::pack;
 use crate::ViewState;
@@ -110,14 +110,14 @@ fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
-/// Whether it is the one order that is taken, and no page of another origin has sent it: a browser asks first before it
-/// sends JSON elsewhere, and the answer to that question (OPTIONS) is no.
+/// Whether it is one of the orders that are taken, and no page of another origin has sent it: a browser asks first
+/// before it sends JSON elsewhere, and the answer to that question (OPTIONS) is no.
 fn is_order(request: &Request) -> bool {
     let header = |name| request.headers().get(name).and_then(|v: &HeaderValue| v.to_str().ok());
     let origin = header(header::ORIGIN).and_then(|origin| origin.split_once("://"));
     let own = header(header::ORIGIN).is_none() || origin.map(|(_, host)| host) == header(header::HOST);
     let json = header(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"));
-    *request.method() == Method::POST && request.uri().path() == WHY && json && own
+    *request.method() == Method::POST && ORDERS.contains(&request.uri().path()) && json && own
 }
 
 fn check(hosts: &Hosts, request: &Request) -> Result<(), ApiError> {

@@ -1,7 +1,8 @@
 //! Shows what the store holds: a query API with its OpenAPI description, a Jaeger-compatible API, and the web UI.
 //!
 //! Takes HTTP requests, gives JSON and the UI's files. It only reads: every method but GET (and HEAD) is refused, but
-//! for the one order that it takes: to record for a time what slow requests wait for ([`WhyOrder`]).
+//! for two orders: to record for a time what slow requests wait for ([`WhyOrder`]), and to run a packet program
+//! ([`PacketOrder`]).
 //! Queries run on blocking threads, at most [`MAX_QUERIES`] at once. A query that waits longer than [`QUEUE_TIME`] is
 //! answered with 503 and counted.
 #![forbid(unsafe_code)]
@@ -24,12 +25,14 @@ mod shape;
 mod stats;
 mod when;
 
-pub use api::{flow_records, openapi, FlowFilter, FlowRecord, FlowRecords, WhyOrder, WhySource};
+pub use api::{
+    flow_records, openapi, FlowFilter, FlowRecord, FlowRecords, PacketOrder, PacketSource, WhyOrder, WhySource,
+};
 pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
 pub use map_file::{MapFile, MapFileError};
-pub use shape::{attributes, AgentStatus, Counter, Memory, SpanView, Stage, TraceView};
+pub use shape::{attributes, packets, AgentStatus, Counter, Memory, SpanView, Stage, TraceView};
 pub use when::{parse_duration, parse_time};
 pub use wirespan_model::Hosts;
 
@@ -76,6 +79,7 @@ pub struct ViewState {
     gate: Arc<Semaphore>,
     housekeeping: bool,
     why: Option<Arc<WhySource>>,
+    packets: Option<Arc<dyn PacketSource>>,
 }
 
 impl ViewState {
@@ -91,6 +95,7 @@ impl ViewState {
             gate: Arc::new(Semaphore::new(MAX_QUERIES)),
             housekeeping: false,
             why: None,
+            packets: None,
         }
     }
 
@@ -119,6 +124,13 @@ impl ViewState {
     #[must_use]
     pub fn with_why(mut self, source: Option<Arc<WhySource>>) -> Self {
         self.why = source;
+        self
+    }
+
+    /// Runs packet programs by this; `None`: this process runs none.
+    #[must_use]
+    pub fn with_packets(mut self, source: Option<Arc<dyn PacketSource>>) -> Self {
+        self.packets = source;
         self
     }
 

@@ -6,6 +6,8 @@ mod sample;
 
 #[path = "api/jaeger.rs"]
 mod jaeger;
+#[path = "api/orders.rs"]
+mod orders;
 
 use axum::body::{to_bytes, Body};
 use axum::http::{Request, StatusCode};
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use tower::ServiceExt;
 use wirespan_model::event::Role;
 use wirespan_model::{Flow, FlowCounts, FlowKey, Transport};
-use wirespan_view::{router, AgentStatus, Hosts, ViewState, WhyOrder};
+use wirespan_view::{router, AgentStatus, Hosts, ViewState};
 
 const NOW: u64 = 1_800_000_000_000_000_000;
 const DAY: &str = "from=0&to=2100000000000000000";
@@ -284,46 +286,6 @@ async fn status_metrics_health() {
     assert!(metrics.contains("wirespan_view_requests_total{outcome=\"answered\"} 1\n"), "{metrics}");
     assert!(metrics.contains("wirespan_view_requests_total{outcome=\"client_error\"} 1\n"), "{metrics}");
     assert_eq!(get(&app, "/healthz").await, (StatusCode::OK, "ok\n".into()));
-}
-
-#[tokio::test]
-async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
-    let source = |order: &WhyOrder| match &*order.threshold {
-        "soon" => Err(("threshold", "`soon` is not a duration".to_string())),
-        _ => Ok(order.service.len() as u64),
-    };
-    let app = router(state().with_why(Some(Arc::new(source))));
-    let ask = async |app: &Router, headers: &[(&str, &str)], body: &str| {
-        let request = Request::builder().method("POST").uri("/api/v1/why").header("host", "localhost:9473");
-        let request = headers.iter().fold(request, |r, (name, value)| r.header(*name, *value));
-        let response = app.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
-        let status = response.status();
-        (status, to_bytes(response.into_body(), 1 << 20).await.unwrap())
-    };
-    let json = ("content-type", "application/json");
-    let (status, body) = ask(&app, &[json], r#"{"service": "shop", "for": "2s"}"#).await;
-    assert_eq!((status, &*body), (StatusCode::OK, &br#"{"until_ns":"4"}"#[..]));
-    let own = ("origin", "http://localhost:9473");
-    assert_eq!(ask(&app, &[json, own], r#"{"service": "shop"}"#).await.0, StatusCode::OK);
-    for headers in [&[("content-type", "text/plain")][..], &[], &[json, ("origin", "http://shop.example")]] {
-        let (status, _) = ask(&app, headers, r#"{"service": "shop"}"#).await;
-        assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{headers:?}");
-    }
-    for (body, param) in [
-        (r#"{"service": " "}"#, "service"),
-        (r#"{"service": "shop", "threshold": "soon"}"#, "threshold"),
-        (r#"{"services": "shop"}"#, ""),
-    ] {
-        let (status, answer) = ask(&app, &[json], body).await;
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!((status, &answer["error"]["param"]), (StatusCode::BAD_REQUEST, &param.into()), "{body}");
-    }
-    let idle = ask(&router(state()), &[json], r#"{"service": "shop"}"#).await;
-    assert_eq!(idle.0, StatusCode::NOT_FOUND, "a server traces nothing");
-    let closed = router(state().with_why(Some(Arc::new(|_: &WhyOrder| Ok(1)))).with_token("s3cret"));
-    assert_eq!(ask(&closed, &[json], r#"{"service": "shop"}"#).await.0, StatusCode::UNAUTHORIZED);
-    let known = [json, ("authorization", "Bearer s3cret")];
-    assert_eq!(ask(&closed, &known, r#"{"service": "shop"}"#).await.0, StatusCode::OK);
 }
 
 #[tokio::test]

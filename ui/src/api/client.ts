@@ -17,14 +17,24 @@ export class Unreachable extends Error {
   override readonly name = "Unreachable";
 }
 
-export async function get<T>(path: string, params: Record<string, string> = {}, signal?: AbortSignal): Promise<T> {
+export function get<T>(path: string, params: Record<string, string> = {}, signal?: AbortSignal): Promise<T> {
   const query = new URLSearchParams(params).toString();
+  return ask(query ? `${path}?${query}` : path, {
+    headers: { accept: "application/json" },
+    ...(signal ? { signal } : {}),
+  });
+}
+
+/** Gives an order. */
+export function post<T>(path: string, order: object): Promise<T> {
+  const headers = { accept: "application/json", "content-type": "application/json" };
+  return ask(path, { method: "POST", headers, body: JSON.stringify(order) });
+}
+
+async function ask<T>(path: string, how: RequestInit): Promise<T> {
   let response: Response;
   try {
-    response = await fetch(query ? `${path}?${query}` : path, {
-      headers: { accept: "application/json" },
-      ...(signal ? { signal } : {}),
-    });
+    response = await fetch(path, how);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Unreachable("the server does not answer");

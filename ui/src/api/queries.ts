@@ -1,15 +1,35 @@
 // Server state: one hook per question.
-import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
+import {
+  keepPreviousData,
+  QueryClient,
+  queryOptions,
+  useMutation,
+  useQueries,
+  useQuery,
+  useQueryClient,
+} from "@tanstack/react-query";
 import { useMemo } from "react";
 import { hues } from "../domain/colour";
-import { type Filters, toApi } from "../domain/filters";
-import { ApiProblem, get } from "./client";
-import type { EdgeHistory, MapEdge, Names, ServiceMap, StatusView, TraceList, TraceView } from "./types";
+import { type Filters, NO_FILTERS, toApi } from "../domain/filters";
+import { ApiProblem, get, post } from "./client";
+import type {
+  EdgeHistory,
+  MapEdge,
+  Names,
+  PacketsView,
+  ServiceMap,
+  SpanList,
+  StatusView,
+  TraceList,
+  TraceView,
+} from "./types";
 
 /** How often a live page asks again, ms. */
 export const LIVE_MS = 3000;
 /** How often a page asks again while the server does not answer, ms. */
 const RETRY_MS = 4000;
+/** How often the tables of a packet program that runs are asked for, ms. */
+const PACKETS_MS = 1000;
 
 export function makeClient(): QueryClient {
   return new QueryClient({
@@ -39,11 +59,45 @@ export function useTraces(filters: Filters, live: boolean) {
   });
 }
 
-export function useTrace(id: string) {
-  return useQuery({
+const traceQuery = (id: string) =>
+  queryOptions({
     queryKey: ["trace", id],
     queryFn: ({ signal }) => get<TraceView>(`/api/v1/trace/${encodeURIComponent(id)}`, {}, signal),
     staleTime: 60_000,
+  });
+
+export function useTrace(id: string) {
+  return useQuery(traceQuery(id));
+}
+
+/** Newest requests of an edge whose way is looked at. */
+const WAYS = "12";
+
+/** Whether any device was seen on the way of a request in this time, by the span next to the process that asks. */
+export function useHopsSeen(range: string) {
+  const params = { ...toApi({ ...NO_FILTERS, q: "wirespan.hop.position=2", range }), limit: "1" };
+  return useQuery({
+    queryKey: ["hops seen", params],
+    queryFn: ({ signal }) => get<SpanList>("/api/v1/spans", params, signal),
+    select: (list) => list.spans.length > 0,
+    staleTime: 10_000,
+  });
+}
+
+/** The newest traces with such spans, and the ids of these spans; nothing while `wanted` is false. */
+export function useTracesOf(filters: Filters, wanted: boolean) {
+  const params = { ...toApi(filters), limit: WAYS };
+  const { data } = useQuery({
+    queryKey: ["traces", params],
+    queryFn: ({ signal }) => get<TraceList>("/api/v1/traces", params, signal),
+    enabled: wanted,
+    staleTime: 10_000,
+  });
+  const found = data?.traces ?? [];
+  return useQueries({
+    queries: found.map(({ id }) => traceQuery(id)),
+    combine: (answers) =>
+      answers.flatMap((answer, n) => (answer.data ? [{ trace: answer.data, matched: found[n]?.matched ?? [] }] : [])),
   });
 }
 
@@ -93,5 +147,25 @@ export function useStatus(live = false) {
     queryKey: ["status"],
     queryFn: ({ signal }) => get<StatusView>("/api/v1/status", {}, signal),
     ...(live ? { refetchInterval: LIVE_MS } : {}),
+  });
+}
+
+const PACKETS = "/api/v1/packets";
+
+/** The packet program that runs or ran last, and its tables. */
+export function usePackets() {
+  return useQuery({
+    queryKey: ["packets"],
+    queryFn: ({ signal }) => get<PacketsView>(PACKETS, {}, signal),
+    refetchInterval: ({ state }) => (state.data?.state === "running" ? PACKETS_MS : LIVE_MS),
+  });
+}
+
+/** Runs a packet program, changes the one that runs, or ends it (an empty program). */
+export function usePacketOrder() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (program: string) => post<PacketsView>(PACKETS, { program }),
+    onSuccess: (now) => client.setQueryData(["packets"], now),
   });
 }

@@ -81,7 +81,7 @@ pub struct Packets {
 }
 
 fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'static>, CaptureError> {
-    // Leaked on purpose, as the larger object is: a process runs one packet program.
+    // Leaked on purpose, as the larger object is: a few bytes for each packet program that a user starts.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut skel = PacketSkelBuilder::default().open(storage).map_err(bpf("opening the programs of packets"))?;
     let filter = &options.filter;
@@ -115,6 +115,20 @@ fn open(options: &PacketOptions, programs: &[&str]) -> Result<OpenPacketSkel<'st
 impl Packets {
     /// Loads and attaches the programs. Packets are seen when it returns.
     pub fn open(options: &PacketOptions) -> Result<Self, CaptureError> {
+        Packets::with_clock(options, Clock::now())
+    }
+
+    /// As [`Packets::open`], while these programs see packets, too. Times of both can be compared.
+    pub fn beside(&self, options: &PacketOptions) -> Result<Self, CaptureError> {
+        Packets::with_clock(options, self.clock.clone())
+    }
+
+    /// The present time by the clock of the sightings, Unix ns.
+    pub fn time(&self) -> u64 {
+        self.clock.time()
+    }
+
+    fn with_clock(options: &PacketOptions, clock: Clock) -> Result<Self, CaptureError> {
         if !rustix::process::geteuid().is_root() {
             return Err(CaptureError::Privilege);
         }
@@ -177,7 +191,7 @@ impl Packets {
             }
         }
         let reasons = drop_reasons(&btf);
-        Ok(Packets { _links: links, ring, skel, clock: Clock::now(), missing, reasons, bad: 0, ids })
+        Ok(Packets { _links: links, ring, skel, clock, missing, reasons, bad: 0, ids })
     }
 
     /// Tells packets from and to this address and port from now on. Of use with [`PacketOptions::only_ends`].

@@ -167,7 +167,7 @@ impl Shop {
             });
         }
         if ask.hops {
-            for (tap, delay) in [(TapSide::ClientNic, 9 * US), (TapSide::ServerNic, 31 * US)] {
+            for (tap, position, delay) in [(TapSide::ClientNic, 2, 9 * US), (TapSide::ServerNic, 3, 31 * US)] {
                 let resource = Resource { host: "shop-1".into(), ..Resource::default() };
                 self.push(Span {
                     tap,
@@ -176,6 +176,7 @@ impl Shop {
                     response_ns: response - delay,
                     end_ns: start + took - delay,
                     resource: Arc::new(resource),
+                    attrs: vec![("wirespan.hop.position".into(), Value::Int(position))],
                     ..base.clone()
                 });
             }

@@ -3,12 +3,14 @@
 mod flows;
 mod map;
 mod names;
+mod packets;
 mod search;
 mod status;
 mod trace;
 mod why;
 
 pub use flows::{flow_records, FlowFilter, FlowRecord, FlowRecords};
+pub use packets::{PacketOrder, PacketSource};
 pub use why::{WhyOrder, WhySource};
 
 use crate::ViewState;
@@ -30,7 +32,9 @@ use utoipa::OpenApi;
         map::edge,
         flows::flows,
         status::status,
-        why::why
+        why::why,
+        packets::packets,
+        packets::order
     ),
     components(schemas(crate::error::ErrorBody))
 )]
@@ -41,7 +45,8 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     Description::openapi()
 }
 
-pub(crate) use why::PATH as WHY;
+/// Where orders are sent to.
+pub(crate) const ORDERS: [&str; 2] = [why::PATH, packets::PATH];
 
 pub(crate) fn routes() -> Router<ViewState> {
     Router::new()
@@ -57,6 +62,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/flows", get(flows::flows))
         .route("/api/v1/status", get(status::status))
         .route(why::PATH, post(why::why))
+        .route(packets::PATH, get(packets::packets).post(packets::order))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
         .route("/metrics", get(status::metrics))
         .route("/healthz", get(status::healthz))

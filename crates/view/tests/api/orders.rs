@@ -1,0 +1,95 @@
+//! Orders: the requests that change something.
+
+use super::{ok, state};
+use axum::body::{to_bytes, Body};
+use axum::http::{Request, StatusCode};
+use axum::Router;
+use serde_json::Value;
+use std::sync::Arc;
+use tower::ServiceExt as _;
+use wirespan_view::packets::{PacketsState, PacketsView};
+use wirespan_view::{router, PacketOrder, PacketSource, WhyOrder};
+
+#[tokio::test]
+async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
+    let source = |order: &WhyOrder| match &*order.threshold {
+        "soon" => Err(("threshold", "`soon` is not a duration".to_string())),
+        _ => Ok(order.service.len() as u64),
+    };
+    let app = router(state().with_why(Some(Arc::new(source))));
+    let ask = async |app: &Router, headers: &[(&str, &str)], body: &str| {
+        let request = Request::builder().method("POST").uri("/api/v1/why").header("host", "localhost:9473");
+        let request = headers.iter().fold(request, |r, (name, value)| r.header(*name, *value));
+        let response = app.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+        let status = response.status();
+        (status, to_bytes(response.into_body(), 1 << 20).await.unwrap())
+    };
+    let json = ("content-type", "application/json");
+    let (status, body) = ask(&app, &[json], r#"{"service": "shop", "for": "2s"}"#).await;
+    assert_eq!((status, &*body), (StatusCode::OK, &br#"{"until_ns":"4"}"#[..]));
+    let own = ("origin", "http://localhost:9473");
+    assert_eq!(ask(&app, &[json, own], r#"{"service": "shop"}"#).await.0, StatusCode::OK);
+    for headers in [&[("content-type", "text/plain")][..], &[], &[json, ("origin", "http://shop.example")]] {
+        let (status, _) = ask(&app, headers, r#"{"service": "shop"}"#).await;
+        assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{headers:?}");
+    }
+    for (body, param) in [
+        (r#"{"service": " "}"#, "service"),
+        (r#"{"service": "shop", "threshold": "soon"}"#, "threshold"),
+        (r#"{"services": "shop"}"#, ""),
+    ] {
+        let (status, answer) = ask(&app, &[json], body).await;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((status, &answer["error"]["param"]), (StatusCode::BAD_REQUEST, &param.into()), "{body}");
+    }
+    let idle = ask(&router(state()), &[json], r#"{"service": "shop"}"#).await;
+    assert_eq!(idle.0, StatusCode::NOT_FOUND, "a server traces nothing");
+    let closed = router(state().with_why(Some(Arc::new(|_: &WhyOrder| Ok(1)))).with_token("s3cret"));
+    assert_eq!(ask(&closed, &[json], r#"{"service": "shop"}"#).await.0, StatusCode::UNAUTHORIZED);
+    let known = [json, ("authorization", "Bearer s3cret")];
+    assert_eq!(ask(&closed, &known, r#"{"service": "shop"}"#).await.0, StatusCode::OK);
+}
+
+/// Runs a program by remembering it.
+#[derive(Default)]
+struct Programs(std::sync::Mutex<PacketsView>);
+
+impl PacketSource for Programs {
+    fn now(&self) -> Arc<PacketsView> {
+        Arc::new(self.0.lock().unwrap().clone())
+    }
+
+    fn order(&self, order: &PacketOrder) -> Result<(), (&'static str, String)> {
+        if order.program == "wrong" {
+            return Err(("program", "it is wrong".into()));
+        }
+        let state = if order.program.is_empty() { PacketsState::Ended } else { PacketsState::Running };
+        *self.0.lock().unwrap() = PacketsView { state, program: order.program.clone(), ..PacketsView::default() };
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn packet_programs_are_run_by_orders_of_own_pages() {
+    let app = router(state().with_packets(Some(Arc::new(Programs::default()))));
+    let post = async |app: &Router, more: Option<(&str, &str)>, body: &str| {
+        let request = Request::builder().method("POST").uri("/api/v1/packets").header("host", "localhost:9473");
+        let request = request.header("content-type", "application/json");
+        let request = more.into_iter().fold(request, |r, (name, value)| r.header(name, value));
+        let response = app.clone().oneshot(request.body(Body::from(body.to_string())).unwrap()).await.unwrap();
+        let status = response.status();
+        (status, serde_json::from_slice::<Value>(&to_bytes(response.into_body(), 1 << 20).await.unwrap()).unwrap())
+    };
+    let (status, now) = post(&app, None, r#"{"program": "filter: {port: 80}"}"#).await;
+    assert_eq!((status, &now["state"]), (StatusCode::OK, &"running".into()), "{now}");
+    assert_eq!(ok(&app, "/api/v1/packets").await["program"], "filter: {port: 80}");
+    let (status, wrong) = post(&app, None, r#"{"program": "wrong"}"#).await;
+    assert_eq!((status, &wrong["error"]["param"]), (StatusCode::BAD_REQUEST, &"program".into()));
+    assert_eq!(post(&app, None, r#"{"prog": ""}"#).await.0, StatusCode::BAD_REQUEST);
+    let (status, _) = post(&app, Some(("origin", "http://shop.example")), r#"{"program": ""}"#).await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(ok(&app, "/api/v1/packets").await["state"], "running", "a page of another site ends nothing");
+    let idle = router(state());
+    assert_eq!(ok(&idle, "/api/v1/packets").await["state"], "off");
+    assert_eq!(post(&idle, None, r#"{"program": ""}"#).await.0, StatusCode::NOT_FOUND);
+}

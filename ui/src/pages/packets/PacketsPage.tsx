@@ -1,0 +1,74 @@
+import { useEffect } from "react";
+import { usePackets } from "../../api/queries";
+import type { PacketsView } from "../../api/types";
+import { formatDuration } from "../../domain/duration";
+import { Failure, Loading, Notice } from "../../parts/Notice";
+import css from "./PacketsPage.module.css";
+import { ProgramForm } from "./ProgramForm";
+import { Drops, Legs, Places } from "./Tables";
+
+/** Packet programs: one runs at a time, and its tables change while it runs. */
+export function PacketsPage() {
+  const { data, error, refetch } = usePackets();
+  useEffect(() => {
+    document.title = "Packets – wirespan";
+  }, []);
+  if (error) return <Failure error={error} retry={() => void refetch()} />;
+  if (!data) return <Loading what="packets" />;
+  if (data.state === "off") return <Off />;
+  return (
+    <div className={css.page}>
+      <h1>Packets</h1>
+      <ProgramForm now={data} />
+      {data.state !== "idle" && <Shown view={data} />}
+    </div>
+  );
+}
+
+function Off() {
+  return (
+    <Notice title="No packet programs here">
+      <p>
+        A packet program tells where packets waited and where they were dropped. Let this page run them by starting
+        wirespan on the machine of the packets with
+      </p>
+      <p>
+        <code>wirespan up --packet-programs …</code>
+      </p>
+      <p>
+        or run one in a terminal: <code>wirespan packet FILE.yaml</code>
+      </p>
+    </Notice>
+  );
+}
+
+function Shown({ view }: { view: PacketsView }) {
+  const running = view.state === "running";
+  const number = (n: number) => n.toLocaleString("en");
+  return (
+    <>
+      <p className={css.state} role="status" data-running={running || undefined}>
+        <strong>{running ? "Runs" : "Has ended"}</strong>
+        <span>
+          {formatDuration(Math.round(view.elapsed_ms / 100) * 1e8)}
+          {running && ` of ${formatDuration(view.limit_ms * 1e6)}`}
+        </span>
+        <span>{number(view.sightings)} sightings</span>
+        {view.journeys > 0 && <span>{number(view.journeys)} packets</span>}
+        {view.resent > 0 && <span>{number(view.resent)} sent again</span>}
+        {view.changes > 0 && <span>changed {view.changes === 1 ? "once" : `${view.changes} times`} without a gap</span>}
+        {view.lost > 0 && <span className={css.bad}>{number(view.lost)} sightings lost</span>}
+      </p>
+      {view.notes.length > 0 && (
+        <ul className={css.notes} aria-label="Notes">
+          {view.notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+      {view.total && <Legs legs={view.legs} total={view.total} />}
+      {view.drops.length > 0 && <Drops drops={view.drops} />}
+      {view.places.length > 0 && <Places places={view.places} elapsedMs={view.elapsed_ms} />}
+    </>
+  );
+}

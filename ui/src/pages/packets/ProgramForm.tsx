@@ -1,0 +1,66 @@
+import { type FormEvent, type KeyboardEvent, useState } from "react";
+import { ApiProblem } from "../../api/client";
+import { usePacketOrder } from "../../api/queries";
+import type { PacketsView } from "../../api/types";
+import css from "./PacketsPage.module.css";
+
+const EXAMPLE = `filter: {protocol: tcp, port: 8080}
+action: [latency, drops, count]
+for: 60s
+`;
+
+/** The program: runs it, changes the one that runs, ends it. */
+export function ProgramForm({ now }: { now: PacketsView }) {
+  const [draft, setDraft] = useState<string | null>(null);
+  const order = usePacketOrder();
+  const running = now.state === "running";
+  const text = draft ?? (now.program || EXAMPLE);
+  const same = running && text === now.program;
+  const run = () => {
+    if (!same && text.trim()) order.mutate(text, { onSuccess: () => setDraft(null) });
+  };
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    run();
+  };
+  const press = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run();
+  };
+  const problem = order.error instanceof ApiProblem ? order.error.problem : null;
+  return (
+    <form className={css.form} onSubmit={submit}>
+      <label htmlFor="program">Program (YAML)</label>
+      <textarea
+        id="program"
+        rows={Math.min(16, Math.max(5, text.split("\n").length))}
+        spellCheck={false}
+        autoCapitalize="off"
+        value={text}
+        onChange={(event) => setDraft(event.target.value)}
+        onKeyDown={press}
+        aria-invalid={order.error ? true : undefined}
+        aria-describedby={order.error ? "program-error" : undefined}
+      />
+      <p className={css.buttons}>
+        <button type="submit" className={css.primary} disabled={order.isPending || same || !text.trim()}>
+          {running ? "Change" : "Run"}
+        </button>
+        {running && (
+          <button type="button" onClick={() => order.mutate("")} disabled={order.isPending}>
+            End
+          </button>
+        )}
+        <small>Ctrl+Enter runs it, too.</small>
+        <small>
+          Keys: <code>filter</code>, <code>where</code>, <code>action</code>, <code>for</code>, <code>at_most</code>
+        </small>
+      </p>
+      {order.error && (
+        <p id="program-error" className={css.alarm} role="alert">
+          {order.error.message}
+          {problem?.hint && ` – ${problem.hint}`}
+        </p>
+      )}
+    </form>
+  );
+}
