@@ -10,8 +10,10 @@ export interface Measured {
 }
 
 /** A point of the way, and how the request came there from the point before. */
-export interface Stop {
-  readonly item: TraceSpan;
+export interface Point {
+  readonly id: string;
+  /** Where it was observed: `client-nic`, … */
+  readonly tap: string;
   /** Name of the device or of the service. */
   readonly name: string;
   /** Network namespace or capture file. */
@@ -26,6 +28,11 @@ export interface Stop {
   readonly notes: readonly string[];
   /** Whether packets were lost there. */
   readonly lossy: boolean;
+}
+
+/** A point at which one request was seen. */
+export interface Stop extends Point {
+  readonly item: TraceSpan;
 }
 
 function number(span: SpanView, key: string): number | null {
@@ -99,6 +106,8 @@ export function stops(trace: TraceView, item: TraceSpan, duration: (ns: number) 
     const place = span.attributes["wirespan.hop.netns"] ?? span.attributes["wirespan.capture.file"] ?? "";
     return {
       item: each,
+      id: span.id,
+      tap: span.tap,
       ...leg,
       name: String(device ?? (span.service || span.tap)),
       place: String(place),

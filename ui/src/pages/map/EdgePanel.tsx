@@ -8,6 +8,7 @@ import { Spark } from "../../parts/Spark";
 import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import css from "./EdgePanel.module.css";
+import { EdgePath } from "./EdgePath";
 import { End, portOf } from "./EdgeTable";
 
 interface Props {
@@ -62,6 +63,7 @@ export function EdgePanel({ arrow, map, range, port, colours, choose }: Props) {
         )}
       </p>
       <History edge={edge} map={map} />
+      <EdgePath edge={edge} map={map} range={range} />
       <Views edge={edge} />
       {Object.keys(tcp.drops).length > 0 && (
         <p className={css.bad}>

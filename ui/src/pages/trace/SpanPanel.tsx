@@ -9,10 +9,10 @@ import { formatExact } from "../../domain/time";
 import { hop } from "../../domain/waterfall";
 import { Copy } from "../../parts/Copy";
 import { Service } from "../../parts/Service";
+import { Way } from "../../parts/Way";
 import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import { Evidence } from "./Evidence";
-import { Hops } from "./Hops";
 import { Messages } from "./Messages";
 import { PartsList } from "./Parts";
 import css from "./SpanPanel.module.css";
@@ -87,7 +87,7 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
 
       {way.length > 0 && (
         <Section title="Way of the request">
-          <Hops list={way} current={span.id} show={show} />
+          <Way points={way} current={span.id} show={show} />
         </Section>
       )}
 

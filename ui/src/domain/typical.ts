@@ -1,0 +1,65 @@
+// The ways of many requests as one: what is usual for an edge of the map.
+import type { Measured, Point, Stop } from "./hops";
+
+export interface TypicalWay {
+  readonly points: readonly Point[];
+  /** Requests that went this way. */
+  readonly requests: number;
+  /** Requests that went other ways. */
+  readonly others: number;
+  /** Id of the first span of the request that was longest between the processes. */
+  readonly slowest: string;
+}
+
+const nameOf = (way: readonly Stop[]) => way.map(({ name, place }) => `${name} ${place}`).join(" → ");
+const whole = (way: readonly Stop[]) => way.reduce((sum, { bothNs }) => sum + (bothNs ?? 0), 0);
+
+/** The value in the middle; null without one. */
+function median(values: readonly number[]): number | null {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor((sorted.length - 1) / 2)] ?? null;
+}
+
+const known = <T>(values: readonly (T | null)[]) => values.filter((value) => value !== null);
+
+/** The median, with the largest error of all. */
+function usual(values: readonly (Measured | null)[]): Measured | null {
+  const all = known(values);
+  const ns = median(all.map((value) => value.ns));
+  return ns === null ? null : { ns, errorNs: Math.max(...all.map((value) => value.errorNs)) };
+}
+
+/** The way that most requests took, each time the median; null without a request. */
+export function typical(ways: readonly (readonly Stop[])[]): TypicalWay | null {
+  const byName = new Map<string, (readonly Stop[])[]>();
+  for (const way of ways) {
+    const name = nameOf(way);
+    byName.set(name, [...(byName.get(name) ?? []), way]);
+  }
+  const [same] = [...byName.values()].sort((a, b) => b.length - a.length);
+  const first = same?.[0];
+  if (!same || !first) return null;
+  const both = first.map((_, n) => median(known(same.map((way) => way[n]?.bothNs ?? null))));
+  const all = both.reduce<number>((sum, ns) => sum + Math.max(0, ns ?? 0), 0);
+  const points = first.map((stop, n) => {
+    const here = same.flatMap((way) => way[n] ?? []);
+    const lossy = here.filter((point) => point.lossy).length;
+    const noted = here.filter((point) => point.notes.length > 0).length;
+    const most = [...here].sort((a, b) => (b.bothNs ?? 0) - (a.bothNs ?? 0)).find((point) => point.notes.length > 0);
+    return {
+      id: `${n} ${stop.name} ${stop.place}`,
+      tap: stop.tap,
+      name: stop.name,
+      place: stop.place,
+      request: usual(here.map((point) => point.request)),
+      response: usual(here.map((point) => point.response)),
+      bothNs: both[n] ?? null,
+      share: all > 0 ? Math.max(0, both[n] ?? 0) / all : 0,
+      // What happened to the slowest of them stands for all.
+      notes: most ? [`${noted} of ${same.length}, at worst: ${most.notes.join(", ")}`] : [],
+      lossy: lossy > 0,
+    };
+  });
+  const [slowest] = [...same].sort((a, b) => whole(b) - whole(a));
+  return { points, requests: same.length, others: ways.length - same.length, slowest: slowest?.[0]?.id ?? "" };
+}

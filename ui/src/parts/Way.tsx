@@ -1,0 +1,75 @@
+import { formatDuration } from "../domain/duration";
+import { tapWords } from "../domain/evidence";
+import type { Measured, Point } from "../domain/hops";
+import css from "./Way.module.css";
+
+interface Props {
+  points: readonly Point[];
+  /** Id of the point that is looked at. */
+  current?: string;
+  /** Shows a point; without it the points are only named. */
+  show?: (id: string) => void;
+}
+
+/** The way of a request: a strip with the share of each hop, and the points with the time between them. */
+export function Way({ points, current, show }: Props) {
+  return (
+    <div className={css.way}>
+      <div className={css.strip} aria-hidden="true">
+        {points.slice(1).map((point) => (
+          <span
+            key={point.id}
+            data-lossy={point.lossy || undefined}
+            style={{ flexGrow: point.share }}
+            title={`to ${point.name}: ${point.bothNs === null ? "not known" : formatDuration(point.bothNs)}`}
+          />
+        ))}
+      </div>
+      <ol aria-label="Points of the way">
+        {points.map((point, n) => (
+          <li key={point.id} aria-current={point.id === current || undefined}>
+            {n > 0 && (
+              <p className={css.leg}>
+                <span className={css.share} style={{ width: `${point.share * 100}%` }} />
+                <span className={css.both}>{point.bothNs === null ? "?" : formatDuration(point.bothNs)}</span>
+                <span>
+                  ↓ {time(point.request)} ↑ {time(point.response)}
+                </span>
+              </p>
+            )}
+            {show ? (
+              <button type="button" className={css.point} onClick={() => show(point.id)} title={tapWords(point.tap)}>
+                <Name of={point} />
+              </button>
+            ) : (
+              <span className={css.point} title={tapWords(point.tap)}>
+                <Name of={point} />
+              </span>
+            )}
+            {point.notes.map((note) => (
+              <p key={note} className={css.note} data-lossy={point.lossy || undefined}>
+                {note}
+              </p>
+            ))}
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function Name({ of }: { of: Point }) {
+  return (
+    <>
+      <strong>{of.name}</strong>
+      {of.place && <span> {of.place}</span>}
+      {of.name !== of.tap && <small> {of.tap}</small>}
+    </>
+  );
+}
+
+function time(of: Measured | null): string {
+  if (!of) return "?";
+  const error = of.errorNs > 0 ? ` ± ${formatDuration(of.errorNs)}` : "";
+  return `${formatDuration(of.ns)}${error}`;
+}
