@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Answers each request with so many bytes, as its path says.
-const SERVER: &str = "
+pub(crate) const SERVER: &str = "
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
@@ -29,7 +29,7 @@ server.serve_forever()
 
 /// When the file is there: a request from which the address of the server is learnt, then those of the test, then a
 /// large one.
-const CLIENT: &str = "
+pub(crate) const CLIENT: &str = "
 import http.client, os, sys, time
 print('listening', file=sys.stderr, flush=True)
 while not os.path.exists(sys.argv[3]):
@@ -50,7 +50,7 @@ time.sleep(60)
 ";
 
 /// The spans from this one down, each the only child of the one before.
-fn way<'a>(from: &'a Span, all: &'a [Span]) -> Vec<&'a Span> {
+pub(crate) fn way<'a>(from: &'a Span, all: &'a [Span]) -> Vec<&'a Span> {
     let mut way = vec![from];
     loop {
         let last = way[way.len() - 1];

@@ -18,6 +18,7 @@ mod field;
 mod flow_edges;
 mod flows;
 mod harness;
+mod hop_ways;
 mod hops;
 mod housekeeping;
 mod io_uring;
