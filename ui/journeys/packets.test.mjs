@@ -26,7 +26,7 @@ test("a program runs, is changed and ends, while its tables change", async () =>
   const { page, faults } = await openPage(browser.context, `${server.url}/packets`);
   const program = page.getByLabel("Program (YAML)");
   await program.fill("filter: {port: 8080}");
-  await page.getByRole("button", { name: "Run" }).click();
+  await page.getByRole("button", { name: "Run", exact: true }).click();
   await page.getByText("Runs", { exact: true }).waitFor();
   const legs = page.getByRole("region", { name: "Time from place to place" });
   const packets = async () => {
@@ -46,12 +46,12 @@ test("a program runs, is changed and ends, while its tables change", async () =>
   await shot(page, "packets");
 
   await program.fill("filter: {port: 8081}");
-  await page.getByRole("button", { name: "Change" }).click();
+  await page.getByRole("button", { name: "Change", exact: true }).click();
   await page.getByText("changed once without a gap").waitFor();
-  assert.equal(await page.getByRole("button", { name: "Change" }).isDisabled(), true);
-  await page.getByRole("button", { name: "End" }).click();
+  assert.equal(await page.getByRole("button", { name: "Change", exact: true }).isDisabled(), true);
+  await page.getByRole("button", { name: "End", exact: true }).click();
   await page.getByText("Has ended").waitFor();
-  await page.getByRole("button", { name: "Run" }).waitFor();
+  await page.getByRole("button", { name: "Run", exact: true }).waitFor();
   assert.deepEqual(faults, []);
   await page.close();
 });

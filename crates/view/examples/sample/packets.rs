@@ -12,8 +12,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 const RATE: u64 = 900;
 
 /// The program, since when it runs, how often it was changed, and when it ended.
+type Run = (String, Instant, u32, Option<Instant>);
+
+/// Runs one made-up program.
 #[derive(Default)]
-pub struct Programs(Mutex<Option<(String, Instant, u32, Option<Instant>)>>);
+pub(crate) struct Programs(Mutex<Option<Run>>);
 
 fn place(point: &str, device: &str, netns: &str) -> PacketPlace {
     PacketPlace { point: point.into(), device: device.into(), netns: netns.into(), tunnel: String::new() }
