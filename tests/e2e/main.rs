@@ -39,6 +39,7 @@ mod propagate;
 mod propagate_kept;
 mod propagate_option;
 mod running;
+mod sdk;
 mod service_graph;
 mod shapes;
 mod shop;
