@@ -222,7 +222,7 @@ fn a_process_that_serves_nothing_gets_no_cause_and_is_not_kept() {
         solver.push(call.clone(), &mut |s| out.push(s));
     }
     assert!(out.is_empty() && solver.delay_ns() > 0);
-    solver.tick(T0 + 10 * S, &mut |s| out.push(s));
+    (1..=100).for_each(|i| solver.tick(T0 + i * S / 10, &mut |s| out.push(s)));
     assert_eq!((out.len(), solver.delay_ns()), (calls.len(), 0));
     assert!(out.iter().all(|s| s.cause.is_none() && s.cause_evidence.is_none()));
     assert_eq!(solver.stats().open, calls.len() as u64);

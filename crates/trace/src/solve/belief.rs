@@ -19,30 +19,33 @@ pub(super) enum Turn {
     Waits = 4,
     /// Another thread has read it, while each thread acts for the requests that it reads itself.
     Elsewhere = 5,
+    /// It may act, but one that waits shorter has acted so already.
+    Overtaken = 6,
     /// Fresh: it acted last, and acts again.
-    Again = 6,
+    Again = 7,
     /// Fresh, and the next in the order in which the thread has read.
-    Next = 7,
+    Next = 8,
     /// Fresh, and read later than the next one.
-    Later = 8,
+    Later = 9,
     /// Fresh, but a request that was read later has acted already.
-    Passed = 9,
+    Passed = 10,
     /// Not fresh, and may act.
-    Before = 10,
+    Before = 11,
     /// Not fresh, and waits or is expected to do something else.
-    Outside = 11,
+    Outside = 12,
     /// Of another thread, as above.
-    Foreign = 12,
+    Foreign = 13,
 }
 
-pub(super) const TURNS: usize = 13;
+pub(super) const TURNS: usize = 14;
 
 impl Turn {
     /// The turn with this number.
     pub(super) fn of(number: usize) -> Turn {
         use Turn::*;
         let all = [
-            GoesOn, Longest, Shortest, Between, Waits, Elsewhere, Again, Next, Later, Passed, Before, Outside, Foreign,
+            GoesOn, Longest, Shortest, Between, Waits, Elsewhere, Overtaken, Again, Next, Later, Passed, Before,
+            Outside, Foreign,
         ];
         all[number.min(TURNS - 1)]
     }
@@ -72,17 +75,28 @@ pub(super) struct Belief {
     pub(super) starts_neutral: bool,
     /// Each thread has a queue of its own: it acts for the requests that it has read itself.
     pub(super) by_thread: bool,
+    /// Learning begins with what leads to what.
+    pub(super) led: Option<Led>,
+}
+
+/// Learning begins with what leads to what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Led {
+    /// How likely a call belongs to no request, before anything else is known. A request that owes no such call is less
+    /// likely. Where calls come after answers, too few such calls shift the queue for all others; too many break it.
+    pub(super) alone: f64,
 }
 
 impl Belief {
     const fn new(turns: [f64; 5]) -> Belief {
         let [goes_on, longest, shortest, between, waits] = turns;
         let [again, next, later, passed, before, outside] = [0.4, 0.6, 0.05, 0.05, 0.1, 0.01];
-        let (elsewhere, foreign) = (ELSEWHERE, ELSEWHERE);
+        let (elsewhere, overtaken, foreign) = (ELSEWHERE, 0.1, ELSEWHERE);
         let turns = [
-            goes_on, longest, shortest, between, waits, elsewhere, again, next, later, passed, before, outside, foreign,
+            goes_on, longest, shortest, between, waits, elsewhere, overtaken, again, next, later, passed, before,
+            outside, foreign,
         ];
-        Belief { turns, order: Order::Requests, starts_neutral: false, by_thread: false }
+        Belief { turns, order: Order::Requests, starts_neutral: false, by_thread: false, led: None }
     }
 }
 
@@ -93,16 +107,21 @@ const AT_ONCE: Belief = Belief::new([0.9, 0.5, 0.1, 0.05, 0.01]);
 const UNORDERED: Belief = Belief::new([0.3, 0.5, 0.5, 0.5, 0.05]);
 const CALLS: Belief = Belief { order: Order::Calls, ..Belief::new([0.1, 0.8, 0.2, 0.1, 0.02]) };
 const LOOP: Belief = Belief { order: Order::Loop, ..SERIAL };
+const LED: Belief = Belief { led: Some(Led { alone: 0.0004 }), ..LOOP };
+const LED_OR_ALONE: Belief = Belief { led: Some(Led { alone: 0.002 }), ..LOOP };
 
-/// All beliefs: an event loop; one call after the other; all calls at once; no order; a queue of calls for workers
-/// (from the start, and once something is learnt); and some of them per thread.
-pub(super) const BELIEFS: [Belief; 10] = [
+/// All beliefs: an event loop, led or not; one call after the other; all calls at once; no order; a queue of calls for
+/// workers (from the start, and once something is learnt); and some of them per thread.
+pub(super) const BELIEFS: [Belief; 13] = [
+    LED,
+    LED_OR_ALONE,
     LOOP,
     SERIAL,
     AT_ONCE,
     UNORDERED,
     CALLS,
     Belief { starts_neutral: true, ..CALLS },
+    Belief { by_thread: true, ..LED },
     Belief { by_thread: true, ..LOOP },
     Belief { by_thread: true, ..SERIAL },
     Belief { by_thread: true, ..AT_ONCE },

@@ -2,12 +2,10 @@
 
 use super::beam::{Beam, Decision, Effort};
 use super::belief::BELIEFS;
-use super::model::Model;
+use super::model::{Debts, Model};
 use super::timeline::Event;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Training goes over so many events at most.
-const TRAINING_EVENTS: usize = 6_400;
 /// `Model::step_weight` in each round of training, and after it. In the first rounds only the step counts: what is
 /// learnt of whole sequences of calls would repeat the wrong assignments made so far.
 const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
@@ -48,9 +46,14 @@ impl Candidate {
             model.claims = claims;
             model
         };
+        let debts = self.model.belief.led.is_some().then(|| Debts::learn(events));
         let mut trained: Option<Model> = None;
         for (round, weight) in ROUNDS.into_iter().enumerate() {
-            let mut model = trained.unwrap_or_else(|| start(self.model.belief));
+            let mut model = trained.unwrap_or_else(|| {
+                let mut first = start(self.model.belief);
+                first.debts = debts.clone();
+                first
+            });
             (model.step_weight, model.uses_guesses) = (weight, round >= GUESSES_FROM_ROUND);
             let (mut beam, mut decided) = (Beam::default(), Vec::new());
             beam.run(events, &model, effort, &mut decided);
@@ -79,8 +82,8 @@ impl Candidate {
 }
 
 /// The events to train with: all, or the last ones after the reads of the requests that were open at that time.
-pub(super) fn recent(history: &[Event]) -> Vec<Event> {
-    let (before, events) = history.split_at(history.len().saturating_sub(TRAINING_EVENTS));
+pub(super) fn recent(history: &[Event], most: usize) -> Vec<Event> {
+    let (before, events) = history.split_at(history.len().saturating_sub(most));
     let answered: FxHashSet<u32> =
         before.iter().filter_map(|e| if let Event::Answered(r) = e { Some(r.id) } else { None }).collect();
     let open = before.iter().filter(|e| matches!(e, Event::Read(r) if !answered.contains(&r.id)));

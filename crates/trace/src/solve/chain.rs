@@ -30,7 +30,7 @@ impl Done {
 }
 
 /// Classes of calls that are counted for one request.
-const MADE: usize = 6;
+const MADE: usize = 12;
 
 /// The number of calls of each class that a request has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,11 @@ impl Made {
         if let Some((c, n)) = self.0.iter_mut().find(|(c, n)| *c == class || *n == 0) {
             (*c, *n) = (class, n.saturating_add(1));
         }
+    }
+
+    /// The classes, each with its number.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Class, f64)> + '_ {
+        self.0.iter().filter(|(_, n)| *n > 0).map(|(class, n)| (*class, f64::from(*n)))
     }
 
     pub(super) fn of(&self, class: Class) -> f64 {
@@ -57,6 +62,8 @@ pub(super) struct Place {
     pub(super) waits: bool,
     pub(super) done: Done,
     pub(super) made: Made,
+    /// Answers that came to its calls.
+    pub(super) replied: Made,
 }
 
 impl Place {

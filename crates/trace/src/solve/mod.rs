@@ -26,6 +26,7 @@ mod candidate;
 mod chain;
 mod delays;
 mod deliveries;
+mod leads;
 mod lives;
 mod model;
 mod opinions;
@@ -101,6 +102,9 @@ impl SolverStats {
         vec![("inferred", self.inferred), ("open", self.open), ("late", self.late), ("overflow", self.overflow)]
     }
 }
+
+/// Most time that passes from one tick to the next, ns.
+const LONGEST_STEP_NS: u64 = 250_000_000;
 
 /// How long a process without spans is remembered, ns.
 const FORGET_NS: u64 = 60_000_000_000;
@@ -216,8 +220,11 @@ impl Solver {
 
     /// Time has passed: [`Solver::work`] shall solve everything that is old enough.
     pub fn aim(&mut self, now_ns: u64) {
+        // While this thread stood still, spans waited for it: that time does not count.
+        let halt = now_ns.saturating_sub(self.now_ns).saturating_sub(LONGEST_STEP_NS);
         self.now_ns = self.now_ns.max(now_ns);
         let now = self.now_ns;
+        self.came_ns = (self.came_ns + halt).min(now);
         let time = self.seen_ns.saturating_add(now.saturating_sub(self.came_ns)).min(now);
         for process in self.processes.values_mut() {
             process.aim(time.saturating_sub(process.patience_ns(self.config.max_wait_ns)));

@@ -1,14 +1,16 @@
 //! What the requests of one process do: learnt counts, and from them the likelihood of an act.
 //!
-//! A request is a chain of events. Its next act, and the delay of that act, depend on the class of the request, on its
-//! last event, and on whether it waits for an answer. Old counts fade, so that a new version of a service is learnt,
-//! too.
+//! A request is a chain of events. Its next act and its delay depend on its class, on its last event, and on whether it
+//! waits for an answer. Old counts fade, so that a new version of a service is learnt, too.
+
+mod debts;
 
 use super::belief::{Belief, Order, Turn, TURNS};
 use super::chain::{Act, Done, Last, Made, Place};
 use super::delays::{bucket, Delays, BUCKETS};
 use super::order::Turns;
 use super::timeline::{Class, Opinion, OPINIONS};
+pub(super) use debts::Debts;
 use rustc_hash::FxHashMap;
 
 /// Number of observations that the trial's share of right claims counts as.
@@ -20,6 +22,8 @@ const TOGETHER_WEIGHT: f64 = 8.0;
 const UNTRIED: f64 = 0.8;
 /// How likely the order of the queue and that of activations is followed, before anything is learnt.
 const ORDERS: [f64; 2] = [0.1, 0.9];
+/// The same where learning begins with what leads to what.
+const LED_ORDERS: [f64; 2] = [0.5, 0.5];
 /// Answers of a class from which on its calls are known; and the factor for an act that is not expected.
 const FEW: f64 = 4.0;
 const LEAST_FIT: f64 = 0.05;
@@ -101,6 +105,8 @@ pub(super) struct Outlook {
     pub(super) orders: [f64; 2],
     /// Only requests that the same thread has read stand in the queue.
     pub(super) by_thread: bool,
+    /// Calls of each class have a queue of their own, in which none overtakes another.
+    pub(super) has_queues: bool,
 }
 
 impl Outlook {
@@ -121,6 +127,8 @@ pub(super) struct Model {
     acts: FxHashMap<Act, f64>,
     delays: Delays,
     pub(super) belief: Belief,
+    /// What requests owe, where nothing has been learnt of them yet.
+    pub(super) debts: Option<Debts>,
     /// Number of observations that acts at the same step count as, beside acts after exactly the same calls.
     pub(super) step_weight: f64,
     /// Guesses of the kernel count.
@@ -156,6 +164,9 @@ impl Model {
         let back = (class_act + 1.0 / kinds) / (class_n + 1.0);
         let b = bucket(delay_ns);
         let any = self.delays.share(b, 1.0 / BUCKETS as f64);
+        if let Some(debts) = &self.debts {
+            return debts.likely(&place, act).ln();
+        }
         let (step, share) = match self.next.get(&place.step()) {
             Some(next) => {
                 let known = next.acts.get(&act);
@@ -174,6 +185,9 @@ impl Model {
     /// Whether the next act of a request at `place` may be this one. Before much is learnt, any request may act that
     /// waits for nothing.
     pub(super) fn is_ready(&self, place: Place, act: Act) -> bool {
+        if let Some(debts) = &self.debts {
+            return debts.is_owed(&place, act);
+        }
         let stage = self.stages.get(&place.stage()).filter(|stage| stage.visits >= KNOWN);
         let share = match stage {
             Some(stage) => stage.acts.get(&act).copied().unwrap_or(0.0) / stage.visits,
@@ -199,15 +213,17 @@ impl Model {
         };
         let turns = std::array::from_fn(|turn| self.turn(Turn::of(turn), act));
         let orders = self.orders(act);
-        Outlook { act, turns, orders, expected, by_thread: self.belief.by_thread }
+        let Belief { by_thread, led, .. } = self.belief;
+        Outlook { act, turns, orders, expected, by_thread, has_queues: led.is_some() }
     }
 
     /// How likely the order of the queue is followed, and that of activations.
     fn orders(&self, act: Act) -> [f64; 2] {
+        let usual = if self.belief.led.is_some() { LED_ORDERS } else { ORDERS };
         match (self.belief.order, act) {
-            (Order::Loop, Act::Answer) => self.turns[1].orders(ORDERS),
+            (Order::Loop, Act::Answer) => self.turns[1].orders(usual),
             (Order::Loop, Act::Call(class)) => {
-                let any = self.turns[0].orders(ORDERS);
+                let any = self.turns[0].orders(usual);
                 self.turns_of.get(&class).map_or(any, |turns| turns.orders(any))
             }
             _ => [1.0, 0.0],
@@ -295,6 +311,9 @@ impl Model {
     /// ln of the likelihood that a call belongs to no request.
     pub(super) fn alone(&self, class: Class, for_request: bool) -> f64 {
         // If the kernel knew of a request, the call is without one only if that request was not seen.
+        if let (Some(_), Some(led)) = (&self.debts, self.belief.led) {
+            return led.alone.ln();
+        }
         let (prior, most) = if for_request { (1e-4, 1e-3) } else { (0.02, 0.9) };
         // Before the acts of requests are learnt, all calls would belong to none.
         let known = self.alone.get(&(class, for_request)).filter(|_| self.uses_guesses);

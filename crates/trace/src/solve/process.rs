@@ -36,9 +36,12 @@ const TRAINING_WORK: usize = 1_024;
 const SLICE: usize = 2_000;
 /// Events from which on the likelihoods of beliefs can be compared: the two best go on.
 const COMPARABLE_EVENTS: usize = 600;
+/// All beliefs are compared by so many events at most, and training goes over so many.
+const COMPARED_EVENTS: usize = 2_000;
+const TRAINING_EVENTS: usize = 6_400;
 /// The first training waits for so many events, up to so long.
-const GATHERED_EVENTS: usize = 2_000;
-const GATHER_NS: u64 = 3_000_000_000;
+const GATHERED_EVENTS: usize = 6_400;
+const GATHER_NS: u64 = 6_000_000_000;
 /// Events from the end of a training on after which a lost explanation is sought anew for the first time; each time
 /// that it is lost again, twice as many as before.
 const FIRST_RETRAINING: usize = 4_000;
@@ -226,7 +229,8 @@ impl Process {
 
     /// Solves a slice of the due events.
     pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
-        let mut events = self.timeline.take(self.goal_ns, SLICE);
+        let slice = if self.is_training() { GATHERED_EVENTS } else { SLICE };
+        let mut events = self.timeline.take(self.goal_ns, slice);
         if !events.is_empty() {
             self.within.learn(&events);
             self.name_by_facts(&mut events, out);
@@ -345,12 +349,13 @@ impl Process {
         }
         self.trained_with = self.history.len();
         let effort = Effort { hypotheses: hypotheses.div_ceil(TRAINING_SHARE), work: TRAINING_WORK };
-        let mut events = recent(&self.history);
-        let _beyond = self.after.extend(&mut events);
-        for candidate in &mut self.candidates {
-            candidate.train(&events, effort);
+        if self.candidates.len() > 2 && self.history.len() > COMPARED_EVENTS {
+            // All beliefs are compared by the last events only, as training takes its time.
+            self.train_with(COMPARED_EVENTS, effort);
+            let mut place = 0..;
+            self.candidates.retain(|candidate| place.next() < Some(2) || candidate.model.belief.led.is_some());
         }
-        self.candidates.sort_by(|a, b| b.likelihood.total_cmp(&a.likelihood));
+        self.train_with(TRAINING_EVENTS, effort);
         if self.history.len() >= COMPARABLE_EVENTS {
             self.candidates.truncate(2);
         }
@@ -358,5 +363,13 @@ impl Process {
             self.candidates.truncate(1);
             (self.history, self.since_training) = (Vec::new(), 0);
         }
+    }
+
+    /// Trains the candidates with the last events, and puts the likeliest first.
+    fn train_with(&mut self, most: usize, effort: Effort) {
+        let mut events = recent(&self.history, most);
+        let _beyond = self.after.extend(&mut events);
+        self.candidates.iter_mut().for_each(|candidate| candidate.train(&events, effort));
+        self.candidates.sort_by(|a, b| b.likelihood.total_cmp(&a.likelihood));
     }
 }

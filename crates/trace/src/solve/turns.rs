@@ -21,6 +21,7 @@ pub(super) struct State {
     pub(super) waits: u32,
     pub(super) done: Done,
     pub(super) made: Made,
+    pub(super) replied: Made,
     /// The connections of its last calls, and the number of the event of each.
     pub(super) sockets: [(u64, u32); 2],
 }
@@ -46,13 +47,14 @@ impl State {
             waits: 0,
             done: Done::default(),
             made: Made::default(),
+            replied: Made::default(),
             sockets: [(0, 0); 2],
         }
     }
 }
 
 pub(super) fn place(request: &Request, s: &State) -> Place {
-    Place { class: request.class, last: s.last, waits: s.waits > 0, done: s.done, made: s.made }
+    Place { class: request.class, last: s.last, waits: s.waits > 0, done: s.done, made: s.made, replied: s.replied }
 }
 
 /// Who acted last, as a hypothesis has it.
@@ -92,11 +94,13 @@ struct Stand {
 }
 
 impl<'a> Queue<'a> {
+    /// `served`: the trigger of the last request that acted so, where calls of a class have a queue of their own.
     /// `ready`: whether the next act of the request in a slot may be this one.
     pub(super) fn of(
         states: &[State],
         acted: Acted,
         actor: Actor,
+        served: u32,
         open: &[Request],
         outlook: &'a Outlook,
         mut ready: impl FnMut(usize, &State) -> bool,
@@ -112,7 +116,7 @@ impl<'a> Queue<'a> {
             Stand { since, fresh, acted: acted.request == r.id, elsewhere }
         };
         let stands: Vec<Stand> = open.iter().zip(states).enumerate().map(stand).collect();
-        let queue = stands.iter().filter_map(|s| s.since);
+        let queue = stands.iter().filter_map(|s| s.since).filter(|since| *since >= served);
         let (first, last) = queue.fold((u32::MAX, 0), |(first, last), since| (first.min(since), last.max(since)));
         // Fresh requests up to this one have had their turn.
         let passed = if acted.activation == actor.activation { acted.trigger } else { 0 };
@@ -120,6 +124,7 @@ impl<'a> Queue<'a> {
         let turn = |stand: &Stand| {
             let in_queue = match stand.since {
                 _ if stand.elsewhere => Turn::Elsewhere,
+                Some(since) if since < served => Turn::Overtaken,
                 Some(since) if since <= first => Turn::Longest,
                 Some(since) if since >= last => Turn::Shortest,
                 Some(_) => Turn::Between,

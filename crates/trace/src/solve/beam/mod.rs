@@ -60,6 +60,8 @@ struct Hypothesis {
     /// Calls that wait for an answer, each with its request.
     calls: Vec<(u32, u32)>,
     acted: Acted,
+    /// By class of call: the trigger of the last request that made one.
+    served: Vec<u32>,
     /// Index of the last step, plus one.
     step: u32,
 }
@@ -176,7 +178,11 @@ impl Beam {
     /// Whose turn it is in a hypothesis when this thread acts.
     fn queue<'a>(&self, of: &Hypothesis, tid: u32, outlook: &'a Outlook, chains: &mut Chains<'_>) -> Queue<'a> {
         let actor = Actor { tid, activation: self.activations.get(&tid).map_or(0, |(number, _)| *number) };
-        Queue::of(&of.states, of.acted, actor, &self.open, outlook, |slot, s| chains.look(slot, s).ready)
+        let served = match outlook.act {
+            Act::Call(class) if outlook.has_queues => of.served.get(usize::from(class)).copied().unwrap_or(0),
+            _ => 0,
+        };
+        Queue::of(&of.states, of.acted, actor, served, &self.open, outlook, |slot, s| chains.look(slot, s).ready)
     }
 
     fn read(&mut self, r: Request) {
@@ -198,6 +204,7 @@ impl Beam {
             let s = &mut hypothesis.states[slot];
             hypothesis.score += model.map_or(0.0, |m| m.rests(place(&self.open[slot], s)));
             (s.last, s.last_ns, s.trigger) = (Last::Replied(c.class), c.end_ns, self.event);
+            s.replied.add(c.class);
             s.activation = activation;
             s.waits = s.waits.saturating_sub(1);
         }
@@ -335,6 +342,9 @@ impl Beam {
         s.uses(c.socket, self.event);
         (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
         hypothesis.calls.push((c.id, r.id));
+        let class = usize::from(c.class);
+        hypothesis.served.resize(hypothesis.served.len().max(class + 1), 0);
+        hypothesis.served[class] = hypothesis.served[class].max(s.trigger);
         hypothesis.acted = Acted { request: r.id, trigger: s.trigger, activation: s.activation };
     }
 
