@@ -117,7 +117,7 @@ fn a_loop_without_order_is_not_claimed_to_be_known() {
 
 #[test]
 fn a_call_without_a_parent_names_who_may_have_made_it() {
-    let (spans, truth) = simulate(Loop { users: 12, requests: 1_500, order: Order::Any, ..BUSY });
+    let (spans, truth) = simulate(Loop { users: 40, requests: 1_500, order: Order::Any, ..BUSY });
     let (mut open, mut named, mut stated) = (0.0, 0.0, 0.0);
     for span in solve(&spans, SolverConfig::default()) {
         let text = span.attrs.iter().find_map(|(key, value)| match value {
@@ -173,7 +173,7 @@ fn work_is_done_in_slices_and_comes_to_its_end() {
     let (mut solver, mut out, mut slices) = (Solver::new(SolverConfig::default()), Vec::new(), 0);
     spans.iter().for_each(|s| solver.push(s.clone(), &mut |s| out.push(s)));
     let before = out.len();
-    solver.aim(T0 + 1_000 * S);
+    (1..=4_000).for_each(|i| solver.aim(T0 + i * S / 4));
     assert_eq!(out.len(), before, "nothing is solved by the way");
     assert!(solver.delay_ns() >= 900 * S, "what waits comes that late: {}", solver.delay_ns());
     loop {
@@ -182,7 +182,8 @@ fn work_is_done_in_slices_and_comes_to_its_end() {
             break;
         }
         slices += 1;
-        assert!(out.len() - solved <= 2_000);
+        // The first slice is what the training goes over.
+        assert!(out.len() - solved <= if slices == 1 { 6_400 } else { 2_000 });
     }
     assert!(slices > 5 && out.len() == spans.len(), "{slices} {}", out.len());
     assert_eq!(solver.delay_ns(), 0);

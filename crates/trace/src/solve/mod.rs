@@ -232,7 +232,8 @@ impl Solver {
         self.processes.retain(|_, p| p.waits() || now.saturating_sub(p.last_ns) < FORGET_NS);
     }
 
-    /// Solves a slice of the due events, which takes some hundred milliseconds at most; returns whether more are due.
+    /// Solves a slice of the due events, which takes some hundred milliseconds, or seconds where a process with many
+    /// users is learnt for the first time; returns whether more are due.
     pub fn work(&mut self, sink: &mut dyn FnMut(Arc<Span>)) -> bool {
         let Solver { config, processes, waiting, stats, .. } = self;
         let due = processes.values_mut().filter(|p| p.is_due());
