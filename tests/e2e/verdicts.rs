@@ -9,12 +9,13 @@ use std::process::{Child, Command, Stdio};
 use wirespan_capture::{Capture, Copy, Options, Targets, Verdict};
 use wirespan_model::{DataEvent, Direction, Event, SocketId};
 
-/// A traced process that sends its stdin to the test, and waits for an answer of four bytes each time.
+/// A traced process that sends its stdin to the test, and waits for an answer each time.
 struct Echo {
     child: Child,
     connection: TcpStream,
     capture: Capture,
     socket: SocketId,
+    answer: &'static str,
 }
 
 const CLIENT: &str = "import socket, sys\n\
@@ -22,7 +23,7 @@ const CLIENT: &str = "import socket, sys\n\
     for line in sys.stdin:\n\
     \x20   for part in line.strip().split('|'):\n\
     \x20       s.sendall(part.encode())\n\
-    \x20   s.recv(4)\n";
+    \x20   s.recv(64)\n";
 
 impl Echo {
     fn start() -> Self {
@@ -39,7 +40,7 @@ impl Echo {
         capture.add_pid(child.id()).unwrap();
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         let connection = listener.accept().unwrap().0;
-        let mut echo = Echo { child, connection, capture, socket: SocketId(0) };
+        let mut echo = Echo { child, connection, capture, socket: SocketId(0), answer: "done" };
         echo.socket = echo.exchange("first").first().unwrap().socket;
         echo
     }
@@ -62,7 +63,7 @@ impl Echo {
         while left > 0 {
             left -= self.connection.read(&mut buffer).unwrap();
         }
-        self.connection.write_all(b"done").unwrap();
+        self.connection.write_all(self.answer.as_bytes()).unwrap();
     }
 
     fn events(&mut self) -> Vec<DataEvent> {
@@ -72,10 +73,14 @@ impl Echo {
     }
 
     fn decide(&mut self, copy: Copy, bytes: u16) {
+        self.decide_with(copy, bytes, false);
+    }
+
+    fn decide_with(&mut self, copy: Copy, bytes: u16, ends: bool) {
         self.capture
             .decide(&[(
                 self.socket,
-                Verdict { copy, bytes, plaintext: false, shared: false, delivers: None, one_way: false },
+                Verdict { copy, bytes, plaintext: false, shared: false, delivers: None, one_way: false, ends },
             )])
             .unwrap();
     }
@@ -121,6 +126,24 @@ fn each_verdict_copies_the_bytes_that_it_names() {
     let last = echo.exchange("again");
     assert_eq!(shape(&last), [out(5, "again"), back("done")]);
     assert_eq!(last[0].exchange & 0xff_ffff, 6, "the sixth exchange of the socket");
+}
+
+#[test]
+fn the_last_bytes_of_an_answer_are_copied_where_they_tell_its_end() {
+    if !can_trace("verdict_ends") {
+        return;
+    }
+    let mut echo = Echo::start();
+    echo.answer = "0123456789abcdefghijklmnopqrstuvwxyz";
+    echo.decide_with(Copy::First, 8, true);
+    let events = echo.exchange("0123456789");
+    let parts = events.iter().map(|d| (d.parts(), d.ends)).collect::<Vec<_>>();
+    assert_eq!(parts, [((&b"01234567"[..], &b""[..]), false), ((b"01234567", b"klmnopqrstuvwxyz"), true)]);
+    // What is left is no longer than the end: all is copied.
+    echo.answer = "0123456789abcdefghij";
+    assert_eq!(shape(&echo.exchange("a"))[1].2, echo.answer);
+    echo.decide(Copy::First, 8);
+    assert_eq!(shape(&echo.exchange("a"))[1].2, "01234567");
 }
 
 #[test]

@@ -15,6 +15,7 @@ enum ws_size {
 	WS_MAX_PLAINTEXT = 4096,
 	/* as much as a record of TLS carries; a record of more plaintext than the above is always this long */
 	WS_MAX_RECORD = 16384,
+	WS_END_BYTES = 16, /* of a call, behind the bytes of its beginning: WS_F_ENDS */
 	WS_PARTS = 4, /* records that tell of one call, if it is to be seen whole */
 	WS_COMM_LEN = 16,
 	WS_CHECKED_PAYLOAD = 256, /* bytes of payload that a checksum covers, in a debug build */
@@ -132,6 +133,7 @@ enum ws_data_flag {
 	WS_F_UNREADABLE = 8, /* payload was wanted and could not be read */
 	WS_F_ARRIVED = 32,   /* `enter_ns` is when the received bytes arrived */
 	WS_F_OVERTAKEN = 64, /* received: before its request was recorded; sent: that request */
+	WS_F_ENDS = 128,     /* the last WS_END_BYTES of the payload are the last bytes of the call */
 	WS_F_PLAINTEXT = 16, /* the payload is plaintext of a TLS library; other fields describe its ciphertext */
 };
 
@@ -310,6 +312,7 @@ enum ws_verdict_flag {
 	WS_V_PULLS = 8,	   /* the client asks for these deliveries; such a request has no cause */
 	WS_V_TAKES = 16,   /* it speaks Redis: only some of its commands ask for deliveries */
 	WS_V_ONE_WAY = 32, /* the client sends requests that are not answered */
+	WS_V_ENDS = 64,	   /* the last bytes of answers tell their ends */
 };
 
 /* Verdict of user space about a connection. */

@@ -55,6 +55,8 @@ pub struct Verdict {
     pub delivers: Option<Delivers>,
     /// The client sends requests that are not answered, each for a cause of its own.
     pub one_way: bool,
+    /// The last bytes of answers are wanted: they tell the ends.
+    pub ends: bool,
 }
 
 /// Which calls carry payload.

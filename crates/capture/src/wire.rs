@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use wirespan_model::broker::Delivers;
 use wirespan_model::event::{
     exchange_socket, Actor, AliasKind, CauseAlias, Clocks, ContextEvent, Handed, SocketChange, StreamCause, TaskChange,
-    TcpTotals, TcpTrouble, TroubleKind, Wake, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL, SOCKET_BITS,
-    STREAM_BITS,
+    TcpTotals, TcpTrouble, TroubleKind, Wake, END_BYTES, MAX_CALL_BYTES, MAX_PAYLOAD_BYTES, NUMBER_BITS, PROVISIONAL,
+    SOCKET_BITS, STREAM_BITS,
 };
 use wirespan_model::{
     DataEvent, Direction, Endpoint, Event, Evidence, Role, SocketEvent, SocketId, SpanId, TaskEvent, TraceId, Transport,
@@ -34,6 +34,7 @@ pub(crate) trait WireStruct {
 
 // What `wirespan_model` says of causes and of the bytes of calls is what the kernel programs do.
 const _: () = assert!(NUMBER_BITS == WS_NUMBER_BITS && SOCKET_BITS == WS_SOCKET_BITS);
+const _: () = assert!(END_BYTES == WS_END_BYTES as usize);
 const _: () = assert!(MAX_PAYLOAD_BYTES == WS_MAX_PLAINTEXT && MAX_CALL_BYTES == WS_MAX_PAYLOAD);
 
 /// Why a record was not understood: the kernel side is of another version.
@@ -137,6 +138,7 @@ fn data(record: &[u8], clock: &Clock) -> Option<Event> {
         remote,
         actor: actor(&d.actor),
         plaintext: has(&d, WS_F_PLAINTEXT),
+        ends: has(&d, WS_F_ENDS),
         payload: payload.to_vec(),
     }))
 }
@@ -255,7 +257,8 @@ pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
         | flag(verdict.delivers.is_some(), WS_V_DELIVERS)
         | flag(matches!(verdict.delivers, Some(Delivers::Pulled | Delivers::Taken)), WS_V_PULLS)
         | flag(verdict.delivers == Some(Delivers::Taken), WS_V_TAKES)
-        | flag(verdict.one_way, WS_V_ONE_WAY);
+        | flag(verdict.one_way, WS_V_ONE_WAY)
+        | flag(verdict.ends, WS_V_ENDS);
     let copy = match verdict.copy {
         Copy::Default => WS_COPY_DEFAULT,
         Copy::First => WS_COPY_FIRST,

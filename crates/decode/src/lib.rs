@@ -71,7 +71,7 @@ pub use infer::{infer, Verdict, PATIENCE};
 pub use mask::{Keep, KeepKey, Mask};
 pub use registry::Registry;
 
-use wirespan_model::{Attr, Chunk, Item, Transport, L7};
+use wirespan_model::{Attr, Chunk, Item, Side, Transport, L7};
 
 /// Most bytes that a parser keeps per side while a message head is incomplete.
 pub const MAX_BUFFERED: usize = 16 * 1024;
@@ -156,6 +156,11 @@ pub trait Protocol: Sync {
             Pairing::ById => Need::EveryCall(0),
         }
     }
+    /// Whether the last bytes of a call of the server tell its parser where an answer ends, if bytes before them were
+    /// not captured.
+    fn reads_ends(&self) -> bool {
+        false
+    }
     /// Its counters, if it has any: for `/metrics` and `wirespan status`.
     fn counters(&self) -> Vec<(String, u64)> {
         Vec::new()
@@ -186,6 +191,11 @@ pub trait Parser: Send {
     /// Asked once, after an [`Item::Upgrade`]: where the next protocol begins, and what holds for it.
     fn handover(&mut self) -> Handover {
         Handover::default()
+    }
+    /// Whether the parser will find the end of the message that a side is sending, although bytes of it were not
+    /// captured, as long as it gets the last bytes of each call.
+    fn awaits_end(&self, _side: Side) -> bool {
+        false
     }
     /// Whether the parser has found that it must see whole calls of this connection, although [`Protocol::need`] asks
     /// for less.

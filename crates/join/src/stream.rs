@@ -119,6 +119,7 @@ impl Stream {
             stats.duplicates += 1;
             return Placed::Duplicate;
         }
+        d.drop_end();
         d.payload.drain(..(seen as usize).min(d.payload.len()));
         d.len -= seen;
         d.seq = Some(next);

@@ -33,4 +33,6 @@ pub struct Verdict {
     pub delivers: Option<Delivers>,
     /// True if the client sends messages to a broker that are not answered.
     pub one_way: bool,
+    /// True if the last bytes of answers tell where these end.
+    pub ends: bool,
 }

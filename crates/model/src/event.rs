@@ -83,6 +83,9 @@ pub const MAX_PAYLOAD_BYTES: u32 = 4096;
 /// Most bytes of one call that a source copies, where a protocol needs calls to their end.
 pub const MAX_CALL_BYTES: u32 = 32_768;
 
+/// Last bytes of a call that a source copies, where they tell the end of a message.
+pub const END_BYTES: usize = 16;
+
 /// One call that moved bytes on one socket, in one direction.
 #[derive(Clone, Debug)]
 pub struct DataEvent {
@@ -129,8 +132,25 @@ pub struct DataEvent {
     /// True if the bytes are the plaintext of a TLS library, which `len` counts. Socket, ids, times and `seq` are those
     /// of the ciphertext; `exchange` is 0 if the ciphertext has not moved yet.
     pub plaintext: bool,
+    /// True if the last [`END_BYTES`] of the payload are the last bytes of the call. Bytes before them are missing.
+    pub ends: bool,
     /// First bytes of the call; empty if only the length was captured.
     pub payload: Vec<u8>,
+}
+
+impl DataEvent {
+    /// The captured first bytes of the call, and its captured last bytes.
+    pub fn parts(&self) -> (&[u8], &[u8]) {
+        let captured = &self.payload[..self.payload.len().min(usize::try_from(self.len).unwrap_or(usize::MAX))];
+        captured.split_at(if self.ends { captured.len().saturating_sub(END_BYTES) } else { captured.len() })
+    }
+
+    /// Leaves out the last bytes, as if only the first had been captured.
+    pub fn drop_end(&mut self) {
+        if std::mem::take(&mut self.ends) {
+            self.payload.truncate(self.payload.len().saturating_sub(END_BYTES));
+        }
+    }
 }
 
 /// Bits of an exchange id that count the exchanges of its socket; above them stands the cookie of the socket.
@@ -193,6 +213,16 @@ pub struct Handed {
 /// the cookie of the socket, and the last bits of the stream's id. Several requests may share an exchange, but not a
 /// stream.
 pub const BY_STREAM: u64 = 1 << (NUMBER_BITS + SOCKET_BITS);
+
+/// Bit of a cause that names one message of several that came together, if the other bit of [`PROVISIONAL`] is clear.
+/// The rest is a hash of the exchange and the message's place there.
+pub const BY_MESSAGE: u64 = 2 << (NUMBER_BITS + SOCKET_BITS);
+
+/// Cause that names one message of an exchange, by its place there.
+pub fn by_message(exchange: u64, place: u64, number: u64) -> u64 {
+    let hash = crate::key::hash64(&[&exchange.to_le_bytes(), &place.to_le_bytes(), &number.to_le_bytes()]);
+    BY_MESSAGE | (hash & !PROVISIONAL)
+}
 
 /// Bits of a stream's id that stand in such a cause.
 pub const STREAM_BITS: u64 = (1 << NUMBER_BITS) - 1;

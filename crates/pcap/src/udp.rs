@@ -79,6 +79,7 @@ impl Table {
             cause: 0,
             cause_evidence: None,
             plaintext: false,
+            ends: false,
             payload: datagram.payload.to_vec(),
         }));
     }

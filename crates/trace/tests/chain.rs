@@ -81,6 +81,7 @@ impl Sim {
             cause,
             cause_evidence: None,
             plaintext: false,
+            ends: false,
             payload: bytes.as_bytes()[..bytes.len().min(512)].to_vec(),
         };
         let late = self.jitter[socket as usize % self.jitter.len()];

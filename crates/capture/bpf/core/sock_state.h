@@ -58,6 +58,7 @@ struct sock_state {
 	__u8 takes : 1;		   /* only some of its requests ask for deliveries: `asking` */
 	__u8 for_delivery : 1;	   /* `cause` is a delivery that its actor had read itself */
 	__u8 asking : 1;	   /* its last request does */
+	__u8 ends : 1;		   /* the last bytes of answers are wanted */
 	__u8 one_way : 1;	   /* its client sends requests that are not answered */
 	__u8 overtaken : 1;	   /* its answer was read, and the record of this request is still to come */
 	__u8 waits_request : 1;	   /* a request is being read, see `request_ns` */

@@ -156,14 +156,12 @@ __noinline __u64 copy_segment(__u64 segment, __u32 skip, __u32 off, __u32 want)
 }
 
 /*
- * Copies `want` bytes of a vector of buffers, from offset `skip` on, into the record under construction. Returns the
- * number of bytes copied. A global function, so that the verifier does not follow each of its exits through its
- * callers.
+ * Copies bytes of a vector of buffers, from offset `skip` on, into the record under construction, behind the `off`
+ * bytes that it has, until it has `want`. Returns the number of bytes that it has then. A global function, so that the
+ * verifier does not follow each of its exits through its callers.
  */
-__noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 want)
+__noinline __u32 copy_vector(__u64 vector, __u32 segments, __u32 skip, __u32 off, __u32 want)
 {
-	__u32 off = 0;
-
 	for (__u32 i = 0; i < WS_SEGMENTS && i < segments && off < want; i++) {
 		__u64 now = copy_segment(vector + i * sizeof(struct user_iovec), skip, off, want);
 
@@ -183,7 +181,7 @@ static __always_inline __u32 copy_payload(struct scratch *r, const struct locati
 	if (n > ret)
 		n = ret;
 	if (l->vector) {
-		n = copy_vector(l->vector, l->segments, 0, n);
+		n = copy_vector(l->vector, l->segments, 0, 0, n);
 		return n > WS_MAX_PAYLOAD ? 0 : n;
 	}
 	if (n > l->buffer.len)
@@ -192,6 +190,25 @@ static __always_inline __u32 copy_payload(struct scratch *r, const struct locati
 	if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)l->buffer.base))
 		return 0;
 	return n;
+}
+
+/*
+ * Copies the last WS_END_BYTES of the `total` bytes of a call behind the `off` bytes that its record has. `where` is
+ * the address of a vector, or of the buffer itself if `segments` is 0. Returns the number of bytes copied.
+ */
+__noinline __u32 copy_end(__u64 where, __u32 segments, __u64 total, __u32 off)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), skip = total - WS_END_BYTES;
+	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
+
+	if (!r)
+		return 0;
+	if (segments)
+		return copy_vector(where, segments, skip, off, off + WS_END_BYTES) == off + WS_END_BYTES ? WS_END_BYTES : 0;
+	barrier_var(off);
+	if (off >= WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload + off, WS_END_BYTES, (void *)(where + skip)))
+		return 0;
+	return WS_END_BYTES;
 }
 
 /* Reads the other end of a datagram on an unconnected socket. */

@@ -31,7 +31,7 @@ __noinline __u32 emit_rest(__u64 where, __u32 segments, __u64 total)
 			n = left;
 		barrier_var(n);
 		if (segments)
-			n = copy_vector(where, segments, skip, n);
+			n = copy_vector(where, segments, skip, 0, n);
 		else if (n > WS_MAX_PAYLOAD || bpf_probe_read_user(r->payload, n, (void *)(where + skip)))
 			n = 0;
 		r->data.flags &= ~WS_F_FIRST;

@@ -54,7 +54,7 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 cpu = bpf_get_smp_processor_id(), want = 0, copied = 0;
 	struct scratch *r = bpf_map_lookup_elem(&scratches, &cpu);
-	bool asks;
+	bool asks, ends;
 
 	if (!r || !s || !t || !c || !where || !call)
 		return 1;
@@ -63,6 +63,11 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 		want = wanted(s->copy, s->bytes, is_young(s), begins(s, call->first, call->ret), asks, s->run_shown);
 	if (!want && s->tls && call->ret > 0)
 		want = WS_CIPHERTEXT_BYTES;
+	ends = s->ends && !asks && call->ret > want && want <= WS_CALL_BYTES && where->segments && !call->uring && !s->tls;
+	if (ends && call->ret - want < WS_END_BYTES) {
+		want = call->ret;
+		ends = false;
+	}
 	if (want && (where->segments || call->uring)) {
 		copied = call->uring ? take_held(task, r->payload, call->ret, want)
 				     : copy_payload(r, where, call->ret, want);
@@ -70,6 +75,14 @@ __noinline int make_record(struct sock_state *s, struct task_state *t, const str
 			call->flags |= WS_F_UNREADABLE;
 			count(WS_C_UNREADABLE_PAYLOADS);
 		}
+	}
+	if (ends && !(call->flags & WS_F_UNREADABLE)) {
+		__u32 end = copy_end(where->vector ? where->vector : where->buffer.base,
+				     where->vector ? where->segments : 0, call->ret, copied);
+
+		copied += end;
+		if (end)
+			call->flags |= WS_F_ENDS;
 	}
 	if (s->copy == WS_COPY_DEFAULT && s->shown < young_bytes)
 		s->shown += sizeof(r->data) + copied;

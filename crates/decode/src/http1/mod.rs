@@ -10,6 +10,7 @@
 //! - **head never completed**: emitted in the same way when the response comes or the connection ends
 //! - **body**: skipped by `Content-Length` or chunk by chunk; bytes not captured are skipped exactly as long as they
 //!   lie inside
+//! - **chunks that were not captured**: the last chunk is looked for in the last bytes of each call
 //! - **after a gap or a broken start line**: lines are searched for the next valid start line
 //! - **meaning**: gRPC-Web, GraphQL, JSON-RPC and Elasticsearch by path, content type and the first bytes of JSON
 //!   bodies; facts from the body come with its end
@@ -22,6 +23,7 @@
 pub mod detect;
 mod emit;
 pub mod head;
+mod missing;
 pub mod parse;
 mod scan;
 pub mod start;
@@ -74,6 +76,10 @@ impl Protocol for Http1 {
 
     fn pairing(&self) -> Pairing {
         Pairing::InOrder
+    }
+
+    fn reads_ends(&self) -> bool {
+        true
     }
 
     fn parser(&self, transport: Transport) -> Box<dyn Parser> {

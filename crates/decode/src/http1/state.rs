@@ -50,12 +50,41 @@ pub(super) enum State {
     ChunkData { left: u64 },
     /// Behind the data of a chunk.
     ChunkEnd,
+    /// In a chunked body of which bytes are missing; the last bytes that were taken.
+    SomeChunk { tail: Tail },
     /// In the trailer section; `blank` if the line is empty so far.
     Trailer { blank: bool },
     /// In a head of which the beginning was emitted.
     LongHead { blank: bool, framing: Framing },
     /// In a body that the close ends.
     UntilClose,
+}
+
+/// The last chunk, behind the data of another one.
+pub(super) const LAST: &[u8] = b"\r\n0\r\n\r\n";
+
+/// The last bytes of a body, as far as they may be the beginning of its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tail(u8);
+
+impl Tail {
+    /// Looks for the end of the body: `Ok` with the bytes up to behind it.
+    pub(super) fn end(self, bytes: &[u8]) -> Result<usize, Tail> {
+        let mut seen = usize::from(self.0);
+        for (i, byte) in bytes.iter().enumerate() {
+            let fits = |seen: usize| LAST.get(seen) == Some(byte);
+            seen = match fits(seen) {
+                true => seen.saturating_add(1),
+                // What may begin anew: `\r\n` that stood behind the 0 is again the line end before one.
+                false if seen == 5 && *byte == b'0' => 3,
+                false => usize::from(*byte == b'\r'),
+            };
+            if seen == LAST.len() {
+                return Ok(i.saturating_add(1));
+            }
+        }
+        Err(Tail(u8::try_from(seen).unwrap_or(0)))
+    }
 }
 
 impl Default for State {

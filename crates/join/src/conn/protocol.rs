@@ -57,6 +57,11 @@ impl ProtocolState {
         matches!(&self.mode, Mode::Reading { protocol, .. } if protocol.name() == name)
     }
 
+    /// True if the last bytes of calls tell the parser where messages end.
+    pub(super) fn reads_ends(&self) -> bool {
+        matches!(&self.mode, Mode::Reading { protocol, .. } if protocol.reads_ends())
+    }
+
     /// Captured bytes held by the waiting calls or by the parser.
     pub(super) fn buffered(&self) -> usize {
         match &self.mode {
@@ -169,6 +174,7 @@ impl Conn {
 
     pub(super) fn send_verdict(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
         let (plaintext, Usage { shared, delivers, one_way }) = (self.secure.is_plaintext(), self.session.usage);
-        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way });
+        let ends = self.protocol.reads_ends();
+        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way, ends });
     }
 }

@@ -18,18 +18,25 @@ impl Conn {
         let (before, usage) = (self.session.messages, self.session.usage);
         let open = self.session.is_open(side);
         self.facts.stream_mut(d.direction).mark(d, !open);
-        let captured = d.payload.len().min(usize::try_from(d.len).unwrap_or(usize::MAX));
-        self.feed(d.direction, &d.payload[..captured], d.len - captured as u64, env, sink);
+        let (begin, end) = d.parts();
+        let end = if self.protocol.reads_ends() { end } else { &[] };
+        let missing = d.len - (begin.len() + end.len()) as u64;
+        self.feed(d.direction, begin, missing, env, sink);
+        if !end.is_empty() && self.session.upgraded.is_none() {
+            self.feed(d.direction, end, 0, env, sink);
+        }
         if let Some(name) = self.session.upgraded.take() {
             return self.upgrade(name, Some(d), env, sink);
         }
         let Mode::Reading { protocol, parser } = &self.protocol.mode else { return };
+        let sees_end = missing == 0 || !end.is_empty();
+        self.session.end_comes[side as usize] = sees_end && parser.awaits_end(side);
         let needs_whole = parser.needs_whole();
         let (name, first_only) = (protocol.name(), protocol.need() == Need::FirstCall);
         if let Some(copy) = self.protocol.copy.filter(|_| self.session.usage != usage && self.facts.is_live()) {
             self.send_verdict(name, copy, env);
         }
-        let unseen = first_only && d.payload.is_empty() && !open && self.session.messages == before;
+        let unseen = first_only && d.parts().0.is_empty() && !open && self.session.messages == before;
         env.stats.unseen_calls += u64::from(unseen);
         // If one call carries many messages, bytes that were not copied are whole messages. If the answer to one
         // request may be of any length, a gap in it hides no message.

@@ -82,7 +82,7 @@ impl Conn {
         let begin = begin.max(end.saturating_sub(d.len));
         let len = end.checked_sub(begin).filter(|len| *len > 0)?;
         let seen = d.len - len;
-        let payload = d.payload.get(usize::try_from(seen).ok()?..).unwrap_or_default().to_vec();
-        Some(DataEvent { len, seq: d.seq.map(|s| s.wrapping_add(seen as u32)), payload, ..d.clone() })
+        let payload = d.parts().0.get(usize::try_from(seen).ok()?..).unwrap_or_default().to_vec();
+        Some(DataEvent { len, seq: d.seq.map(|s| s.wrapping_add(seen as u32)), ends: false, payload, ..d.clone() })
     }
 }

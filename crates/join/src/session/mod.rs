@@ -67,6 +67,8 @@ pub(crate) struct Session {
     pub(crate) messages: u64,
     /// Complaints of the parser since the last message.
     pub(crate) malformed: u32,
+    /// Whether the parser will find the end of the message that a side is sending, although bytes of it were lost.
+    pub(crate) end_comes: [bool; 2],
     /// Bytes that were not captured may have held messages.
     pub(crate) holed: bool,
     /// When messages of a side were lost, so that counting pairs nothing any more, Unix ns.
@@ -95,6 +97,7 @@ impl Session {
             last_loop_call: None,
             messages: 0,
             malformed: 0,
+            end_comes: [false, false],
             holed: false,
             gap: [None, None],
         }

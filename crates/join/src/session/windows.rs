@@ -123,7 +123,8 @@ impl Session {
             let stream = ctx.stream(p.side.peer());
             let idle = now_ns.saturating_sub(stream.last_ns);
             let to = stream.marked_to();
-            if r.end == OPEN && self.is_lost(slot, ctx) && idle >= ctx.config.idle_flush_ns {
+            let is_lost = self.is_lost(slot, ctx) && !self.end_comes[ix(p.side.peer())];
+            if r.end == OPEN && is_lost && idle >= ctx.config.idle_flush_ns {
                 self.ended(slot, true, to, ctx, out);
             } else if idle >= window {
                 self.cut(slot, Ending::Abandoned, now_ns, ctx, out);

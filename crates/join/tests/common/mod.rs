@@ -98,6 +98,7 @@ impl End {
             cause: self.cause,
             cause_evidence: None,
             plaintext: false,
+            ends: false,
             payload: bytes[..bytes.len().min(self.cut)].to_vec(),
         }
     }

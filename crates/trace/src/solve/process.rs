@@ -5,11 +5,13 @@ mod facts;
 
 use super::after::After;
 use super::answerers::Answerers;
+use super::batches::Batches;
 use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
 use super::deliveries::Deliveries;
 use super::lives::Lives;
 use super::opinions::{is_opinion, Opinions, Weighed};
+use super::records::Records;
 use super::sharing::Sharing;
 use super::signature::Signatures;
 use super::threads::Threads;
@@ -82,6 +84,8 @@ pub(super) struct Process {
     pub(super) wakes: Wakes,
     lives: Lives,
     pub(super) deliveries: Deliveries,
+    pub(super) records: Records,
+    pub(super) batches: Batches,
     signatures: Signatures,
     /// Whether each thread may act for the requests that it reads; gone once that is decided.
     threads: Option<Threads>,
@@ -112,6 +116,8 @@ impl Default for Process {
             wakes: Wakes::default(),
             lives: Lives::default(),
             deliveries: Deliveries::default(),
+            records: Records::default(),
+            batches: Batches::default(),
             signatures: Signatures::default(),
             threads: Some(Threads::default()),
             last_ns: 0,
@@ -220,12 +226,20 @@ impl Process {
         }
     }
 
-    pub(super) fn waits(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
     /// Solves a slice of the due events.
     pub(super) fn solve(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
+        if self.records.is_due(self.goal_ns) {
+            self.records.solve(self.goal_ns, out);
+        }
+        if self.batches.is_due(self.goal_ns) {
+            self.batches.solve(self.goal_ns, out);
+        }
+        if self.is_solver_due() {
+            self.solve_requests(config, out);
+        }
+    }
+
+    fn solve_requests(&mut self, config: &SolverConfig, out: &mut dyn FnMut(Arc<Span>, Verdict)) {
         let mut events = self.timeline.take(self.goal_ns, SLICE);
         if !events.is_empty() {
             self.within.learn(&events);

@@ -1,8 +1,11 @@
 //! Bytes that were not captured.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::unwrap_used)]
 
+use crate::http1::state::Tail;
 use crate::http1::Http1;
 use crate::testing::{c, s, tcp, tcp_to_the_end, Turn};
+use crate::Protocol;
+use wirespan_model::{Side, Transport};
 
 fn gap(turn: Turn, missing: u64) -> Turn {
     (turn.0, turn.1, missing)
@@ -182,4 +185,50 @@ fn the_end_of_the_connection_emits_incomplete_heads() {
     assert!(said[2].starts_with("C req @19+13 body=open GET /never/en"), "{}", said[2]);
     assert!(said[4].starts_with("S resp @0+21 body=open status=200 Ok"), "{}", said[4]);
     assert!(tcp_to_the_end(&Http1, &[c("GE")]).is_empty());
+}
+
+/// A stream in parts, of which the kernel copies the beginning of the first call and the last bytes of each.
+#[test]
+fn the_last_chunk_ends_a_body_of_which_most_is_missing() {
+    let asked = c("GET /events HTTP/1.1\r\n\r\n");
+    let begin = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3e8\r\naaaa";
+    let head = |turns: &[Turn]| {
+        let mut parser = Http1.parser(Transport::Tcp);
+        let mut said = crate::testing::say(&mut *parser, &[asked.clone()]);
+        said.extend(crate::testing::say(&mut *parser, turns));
+        (said.iter().filter(|l| l.starts_with("End")).cloned().collect::<Vec<_>>(), parser.awaits_end(Side::Server))
+    };
+    // Another chunk, of unknown length, in the first call and in the next ones.
+    let open = [gap(s(begin), 2_000), s("data: 17\n\n\r\n"), gap(s(""), 500), s("bbbbbbbbbbbbbb\r\n")];
+    let (ends, awaits) = head(&open);
+    assert!(ends.is_empty() && awaits, "{ends:?}");
+    let len = |turns: &[Turn]| turns.iter().map(|t| t.1.len() as u64 + t.2).sum::<u64>();
+    for last in [vec![s("0\r\n\r\n")], vec![gap(s(""), 70), s("ccccccccc\r\n0\r\n\r\n")]] {
+        let turns = [open.to_vec(), last].concat();
+        let (ends, awaits) = head(&turns);
+        assert_eq!(ends, [format!("End Server @{} None", len(&turns))]);
+        assert!(!awaits);
+        // The next answer is found.
+        let next = [turns, vec![asked.clone(), s("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")]].concat();
+        assert!(tcp(&Http1, &[vec![asked.clone()], next].concat()).iter().any(|l| l.contains("status=404")));
+    }
+    // Without the end, the next answer ends it.
+    let next = [open.to_vec(), vec![asked.clone(), s("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")]].concat();
+    assert!(tcp(&Http1, &[vec![asked.clone()], next].concat()).iter().any(|l| l.contains("status=404")));
+    // A request's body may be followed by the next request at once.
+    let (_, awaits) = head(&[gap(c("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc"), 90)]);
+    assert!(!awaits);
+}
+
+#[test]
+fn the_last_chunk_is_found_wherever_calls_are_cut() {
+    let body = b"0\r\n0\r\n\r\r\n\r\n00\r\n\n\r\n0\r\n0\r\n0\r\n\r\n";
+    for cut in 1..body.len() {
+        let first = Tail::default().end(&body[..cut]);
+        let taken = match first {
+            Ok(taken) => taken,
+            Err(tail) => cut + tail.end(&body[cut..]).unwrap(),
+        };
+        assert_eq!(taken, body.len(), "cut at {cut}");
+    }
 }

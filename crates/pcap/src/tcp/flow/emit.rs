@@ -95,6 +95,7 @@ impl Flow {
             cause: 0,
             cause_evidence: None,
             plaintext: false,
+            ends: false,
             payload: part.bytes,
         }));
     }
