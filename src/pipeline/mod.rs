@@ -163,7 +163,8 @@ impl Pipeline {
     }
 
     /// Takes finished spans whose sender keeps them until they are taken: all of them, or none. Their causes are
-    /// decided. The store comes first, so that spans which are offered again have left nothing behind.
+    /// decided. The store comes first, so that spans which are offered again have left nothing behind. Spans of an SDK
+    /// whose request goes on are taken, and stored when it is known where their time went.
     pub(crate) fn offer(&mut self, batch: Vec<Arc<Span>>) -> Result<(), SinkError> {
         let batch = match &mut self.without_telemetry {
             Some(without) => without.filter(batch),
@@ -175,14 +176,16 @@ impl Pipeline {
         if batch.is_empty() {
             return Ok(());
         }
+        let (ready, held) = self.explainer.report(batch, now_ns());
         if let Some(store) = &self.store {
-            let stored = store.append(batch.clone());
+            let stored = store.append(ready.clone());
             if let Err(error) = stored {
-                self.failures.deferred += batch.len() as u64;
+                self.failures.deferred += (ready.len() + held.len()) as u64;
                 return Err(SinkError::Busy(error.to_string()));
             }
         }
-        self.give_out(batch);
+        self.explainer.hold(held);
+        self.give_out(ready);
         Ok(())
     }
 
@@ -332,21 +335,15 @@ impl Pipeline {
         let counters = &self.counters;
         if let Some(inference) = &self.inference {
             counters.set("inference", inference.counters());
+            counters.set("explain", self.explainer.sdk_stats().counters());
         }
         if let Some(without) = &self.without_telemetry {
             counters.set("telemetry", vec![("spans_left_out", without.left_out)]);
         }
         if let Some(store) = &self.store {
             let status = store.status();
-            let mut values = vec![("spans".to_string(), status.spans), ("disk_bytes".into(), status.disk_bytes)];
-            values.push(("memory_bytes".into(), status.memory_bytes));
-            values.push(("spans_dropped".into(), self.failures.spans));
-            values.push(("flows_dropped".into(), self.failures.flows));
-            values.push(("deferred".into(), self.failures.deferred));
-            values.push(("damaged_files".into(), status.damaged.len() as u64));
             health::store(&counters.conditions, &status, self.failures.spans, self.failures.deferred);
-            values.extend(status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n)));
-            counters.set("store", values);
+            counters.set("store", self.failures.counters(status));
         }
         if let Some(traces) = &self.traces {
             counters.set("export", traces.counters());

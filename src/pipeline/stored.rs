@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use wirespan_store::{Embedded, Store, StoreError};
+use wirespan_store::{Embedded, Store, StoreError, StoreStatus};
 
 /// Failures of the store to take spans.
 #[derive(Default)]
@@ -16,6 +16,23 @@ pub(super) struct Failures {
     pub(super) flows: u64,
     /// Their senders were told to keep them.
     pub(super) deferred: u64,
+}
+
+impl Failures {
+    /// The counters of the store, with these.
+    pub(super) fn counters(&self, status: StoreStatus) -> Vec<(String, u64)> {
+        let own = [
+            ("spans", status.spans),
+            ("disk_bytes", status.disk_bytes),
+            ("memory_bytes", status.memory_bytes),
+            ("spans_dropped", self.spans),
+            ("flows_dropped", self.flows),
+            ("deferred", self.deferred),
+            ("damaged_files", status.damaged.len() as u64),
+        ];
+        let dropped = status.dropped.into_iter().map(|(reason, n)| (format!("dropped_{reason}"), n));
+        own.into_iter().map(|(name, n)| (name.to_string(), n)).chain(dropped).collect()
+    }
 }
 
 /// MiB of memory that a store without a directory may take.

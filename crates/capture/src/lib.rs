@@ -20,6 +20,7 @@ mod object;
 mod on_demand;
 mod options;
 pub mod packet;
+mod perf;
 mod preemption;
 pub mod privilege;
 mod ring;

@@ -21,6 +21,10 @@ pub const WAITS: &str = "wirespan.waits";
 /// Attribute of a span whose waits are recorded: why they are (`slow`, `sample`).
 pub const WAIT_REASON: &str = "wirespan.wait.reason";
 
+/// Attribute of an SDK's span whose time was explained: how its request or its thread was found (`context`, `call`,
+/// `process`, `thread`).
+pub const WAIT_EVIDENCE: &str = "wirespan.wait.evidence";
+
 /// Attribute of a request: the thread that began to send its answer, if another one has read the request.
 pub const ANSWER_THREAD: &str = "wirespan.answer.thread";
 

@@ -8,6 +8,7 @@ export type TraceView = Schemas["TraceView"];
 export type TraceSpan = Schemas["TraceSpanView"];
 export type SpanWaits = Schemas["SpanWaitsView"];
 export type SpanWait = Schemas["WaitView"];
+export type FlameBox = Schemas["FlameBoxView"];
 export type SpanLink = Schemas["SpanLinkView"];
 export type TraceList = Schemas["TraceList"];
 export type TraceSummary = Schemas["TraceSummary"];

@@ -2,7 +2,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import type { ServiceMap, StatusView, TraceList } from "../api/types";
-import { item, shop, span, trace, wait } from "../testing/data";
+import { flameBox, item, shop, span, trace, wait } from "../testing/data";
 import { aNode, anEdge, noCalls, noTcp } from "../testing/map";
 import { show } from "../testing/render";
 
@@ -235,7 +235,8 @@ describe("trace", () => {
     const short = Array.from({ length: 7 }, (_, n) =>
       wait("worker-2", n * 1000, 500, { kind: "socket", in_call: true }),
     );
-    const waits = { reason: "slow", waits: [...short, lock], left_out: 3 };
+    const flame = [flameBox(0, 0, 9_000_000, "shop: GET"), flameBox(1, 0, 8_000_000, "price")];
+    const waits = { reason: "slow", waits: [...short, lock], left_out: 3, flame };
     show("/trace/t?span=a", { "/api/v1/trace/t": trace([{ ...item(span("a")), waits }, item(span("b"))]) });
     const panel = await screen.findByRole("complementary");
     expect(panel.textContent).toContain("held by thread keeper, which wrote to /srv/app.log for 7.00ms");
@@ -247,6 +248,7 @@ describe("trace", () => {
     expect(line.querySelectorAll("[data-kind]").length).toBe(8);
     expect(line.textContent).toContain("worker-2");
     expect(within(panel).getAllByRole("listitem").length).toBe(6);
+    expect(within(panel).getByTitle("price: 8 ms, 88.9 %").textContent).toBe("price");
     fireEvent.click(within(panel).getByText("2 shorter waits"));
     expect(within(panel).getAllByRole("listitem").length).toBe(8);
   });

@@ -82,6 +82,22 @@ struct ws_waits {
 	char comm[16];
 };
 
+enum ws_sample_rate { WS_SAMPLES_PER_SECOND = 99 };
+
+/*
+ * Where a thread ran when the clock of its processor rang. WS_STACK_KERNEL addresses follow, and `user` of the program.
+ * The first of each part is of an instruction, the others are return addresses.
+ */
+struct ws_sample {
+	__u8 kind;
+	__u8 pad[3];
+	__u16 kernel; /* number of frames */
+	__u16 user;
+	__u32 pid;
+	__u32 tid;
+	__u64 time_ns;
+};
+
 /* What user space asks the program wait_take for. */
 struct ws_wait_take {
 	__u32 tid;
@@ -94,6 +110,7 @@ struct ws_wait_take {
 _Static_assert(sizeof(struct ws_wait) == 120, "contract");
 _Static_assert(sizeof(struct ws_stack) == 16, "contract");
 _Static_assert(sizeof(struct ws_waits) == 56, "contract");
+_Static_assert(sizeof(struct ws_sample) == 24, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 
 #endif

@@ -3,10 +3,11 @@
 //! The points of a request are the messages that were moved for it: its own, and those of its calls. Between two points
 //! on one thread the clocks tell how long the thread ran and how long it was ready. Until the thread moves a message
 //! for another request, it acts for this one. What remains was spent waiting: for calls that were under way, or for
-//! something that was not seen.
+//! something that was not seen. So the points cut the time of a request into pieces, each with parts of its own.
 
 use super::marks::{Marks, Point};
 use super::parts::Parts;
+use super::served::Served;
 use smallvec::SmallVec;
 use wirespan_model::event::{ClockMark, Clocks};
 use wirespan_model::Span;
@@ -75,14 +76,14 @@ impl Went {
 }
 
 /// The messages that were moved for a request, in the order of time; `calls`: those that were made for it.
-pub(super) fn points<'a>(span: &Span, calls: &[Call], marks: &'a Marks) -> Vec<Point<'a>> {
-    let (start_ns, end_ns) = (span.start_ns, span.end_ns);
-    let own = marks.of_socket(span.pid, span.socket, start_ns, end_ns);
-    let own = own.filter(|p| span.exchange.is_some_and(|x| x.contains(p.mark.exchange)));
+pub(super) fn points<'a>(request: &Served, calls: &[Call], marks: &'a Marks) -> Vec<Point<'a>> {
+    let (start_ns, end_ns) = (request.start_ns, request.end_ns);
+    let own = marks.of_socket(request.pid, request.socket, start_ns, end_ns);
+    let own = own.filter(|p| request.exchange.is_some_and(|x| x.contains(p.mark.exchange)));
     let within = |call: &Call| (call.start_ns.max(start_ns), call.end_ns.min(end_ns));
     let of_calls = calls.iter().flat_map(|call| {
         let (from_ns, to_ns) = within(call);
-        marks.of_socket(span.pid, call.socket, from_ns, to_ns).filter(|p| call.has(p.mark))
+        marks.of_socket(request.pid, call.socket, from_ns, to_ns).filter(|p| call.has(p.mark))
     });
     let mut points: Vec<Point<'_>> = own.chain(of_calls).collect();
     points.sort_by_key(|p| p.mark.time_ns);
@@ -90,21 +91,45 @@ pub(super) fn points<'a>(span: &Span, calls: &[Call], marks: &'a Marks) -> Vec<P
     points
 }
 
-/// The parts of a request's time, by its [`points`].
-pub(super) fn of_request(span: &Span, calls: &[Call], points: &[Point<'_>]) -> Parts {
-    let mut all = Time { parts: Parts::default(), left: span.duration_ns() };
-    if let (Some(first), Some(last)) = (points.first(), points.last()) {
-        all.before_first(span.start_ns, first);
-        all.give(|p| &mut p.children, covered_ns(last.mark.time_ns, span.end_ns, calls));
-    }
-    for pair in points.windows(2) {
-        all.between(&pair[0], &pair[1], calls);
-    }
-    all.parts.unknown += all.left;
-    all.parts
+/// A piece of a request's time, between two of its points.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) parts: Parts,
+    /// The thread that acted all the time, and for no other request.
+    pub(super) thread: Option<u32>,
 }
 
-/// The parts so far, and how much of the span's time is not given to one.
+/// The pieces of a request's time, by its [`points`].
+pub(super) fn pieces(request: &Served, calls: &[Call], points: &[Point<'_>]) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(points.len() + 1);
+    let mut add = |from_ns: u64, to_ns: u64, thread, parts: &dyn Fn(&mut Time)| {
+        let mut time = Time { parts: Parts::default(), left: to_ns.saturating_sub(from_ns) };
+        parts(&mut time);
+        time.parts.unknown += time.left;
+        pieces.push(Piece { from_ns, to_ns, parts: time.parts, thread });
+    };
+    let (start_ns, end_ns) = (request.start_ns, request.end_ns);
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        add(start_ns, end_ns, None, &|_| {});
+        return pieces;
+    };
+    add(start_ns, first.mark.time_ns, None, &|time| time.before_first(start_ns, first));
+    for pair in points.windows(2) {
+        let (a, b) = (&pair[0], &pair[1]);
+        let is_alone = a.mark.tid == b.mark.tid && a.after.is_none_or(|next| next.time_ns >= b.mark.time_ns);
+        let thread = Some(a.mark.tid).filter(|_| is_alone);
+        add(a.mark.time_ns, b.mark.time_ns, thread, &|time| time.between(a, b, calls));
+    }
+    let last_ns = last.mark.time_ns;
+    add(last_ns, end_ns, None, &|time| {
+        time.give(|p| &mut p.children, covered_ns(last_ns, end_ns, calls));
+    });
+    pieces
+}
+
+/// The parts so far, and how much of the time is not given to one.
 struct Time {
     parts: Parts,
     left: u64,

@@ -72,6 +72,15 @@ impl Marks {
         let within = after_first.take_while(move |(time_ns, _)| *time_ns <= to_ns);
         within.filter_map(move |at| find(&self.threads, socket, *at)).filter(move |p| p.mark.pid == pid)
     }
+
+    /// The messages of a thread from the last one before a time to the first one after it; `None` if there is none
+    /// before it or after it.
+    pub(super) fn around(&self, pid: u32, tid: u32, from_ns: u64, to_ns: u64) -> Option<Vec<&ClockMark>> {
+        let marks = self.threads.get(&tid).filter(|marks| marks.back().is_some_and(|last| last.pid == pid))?;
+        let first = marks.partition_point(|m| m.time_ns <= from_ns).checked_sub(1)?;
+        let last = marks.partition_point(|m| m.time_ns < to_ns);
+        marks.get(last).map(|_| marks.range(first..=last).collect())
+    }
 }
 
 fn find(threads: &FxHashMap<u32, VecDeque<ClockMark>>, socket: u64, (time_ns, tid): (u64, u32)) -> Option<Point<'_>> {

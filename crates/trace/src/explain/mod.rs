@@ -1,12 +1,17 @@
 //! Why a span took its time: each request of a process gets the [`Parts`] of its duration.
 //!
 //! A request is explained once its calls are known, which is when no call of its process waits for its cause any
-//! longer. Until then it waits here. A slow request is also given its waits, if the kernel was asked for them.
+//! longer. Until then it waits here. A slow request is also given its waits, if the kernel was asked for them. Spans of
+//! SDKs get the same of their own time, from the request within which they lie.
 
 mod breakdown;
 mod comparison;
+mod flame;
 mod marks;
 mod parts;
+mod reports;
+mod sdk;
+mod served;
 mod story;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -15,19 +20,22 @@ mod waits;
 mod words;
 
 pub use comparison::{Comparison, Group};
+pub use flame::{folded, Flame, FlameBox, FlameKind, Side};
 pub use parts::Parts;
+pub use sdk::{Held, SdkStats};
 pub use story::{Step, Story, Usual};
 pub use words::Waited;
 
-use breakdown::{of_request, points, Call};
+use breakdown::{pieces, points, Call};
 use marks::Marks;
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use rustc_hash::{FxHashMap, FxHashSet};
+use sdk::Sdk;
+use served::{Recent, Served};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use waits::Threads;
-use wirespan_model::attr::{CAUSE_SPAN, WAIT_REASON};
+use wirespan_model::attr::WAIT_REASON;
 use wirespan_model::event::ClockMark;
 use wirespan_model::wait::ThreadWaits;
 use wirespan_model::{Span, SpanId, TapSide};
@@ -64,13 +72,24 @@ pub struct Explainer {
     callers: VecDeque<(u64, Caller)>,
     waiting: VecDeque<Arc<Span>>,
     sees_clocks: bool,
+    /// Processes of which clocks were seen.
+    processes: FxHashSet<u32>,
+    /// Requests that were explained.
+    recent: Recent,
+    /// For which requests the spans of SDKs made calls: their ids travelled with the messages.
+    carriers: FxHashMap<SpanId, Caller>,
+    carried: VecDeque<SpanId>,
+    sdk: Sdk,
 }
 
 impl Explainer {
     /// Takes where the clocks of threads stood.
     pub fn marks(&mut self, marks: &[ClockMark]) {
         self.sees_clocks |= !marks.is_empty();
-        marks.iter().for_each(|mark| self.marks.add(*mark));
+        for mark in marks {
+            self.add_process(mark.pid);
+            self.marks.add(*mark);
+        }
     }
 
     /// Takes what threads waited for.
@@ -99,11 +118,14 @@ impl Explainer {
     }
 
     fn add_call(&mut self, span: &Span) {
-        let caller = match (span.text(CAUSE_SPAN).and_then(|id| u64::from_str_radix(id, 16).ok()), span.cause) {
-            (Some(id), _) => Caller::Span(SpanId(id)),
-            (None, Some(cause)) => Caller::Exchange(span.host_id, span.pid, cause),
-            (None, None) => return,
-        };
+        let Some(caller) = Caller::of(span) else { return };
+        if let Some(sdk) = span.parent_span_id {
+            self.carriers.insert(sdk, caller);
+            self.carried.push_back(sdk);
+            if self.carried.len() > MOST_CALLERS {
+                self.carried.pop_front().and_then(|oldest| self.carriers.remove(&oldest));
+            }
+        }
         let calls = self.calls.entry(caller).or_default();
         if calls.is_empty() {
             self.callers.push_back((span.end_ns, caller));
@@ -133,9 +155,14 @@ impl Explainer {
             }
             match self.explained_request(Arc::clone(&span)) {
                 (_, false) if span.end_ns + NAMES_NS > now_ns => self.waiting.push_back(span),
-                (explained, _) => sink(explained),
+                (explained, _) => {
+                    self.recent.add(Served::of(&span));
+                    sink(explained);
+                }
             }
         }
+        self.recent.forget(now_ns);
+        self.release_reports(now_ns, false, sink);
         while self.callers.front().is_some_and(|(end_ns, _)| end_ns + KEEP_CALLS_NS < now_ns) {
             self.callers.pop_front().and_then(|(_, caller)| self.calls.remove(&caller));
         }
@@ -152,30 +179,39 @@ impl Explainer {
         while !self.waiting.is_empty() {
             self.release_first(sink);
         }
+        while began.elapsed() < NAMES_AT_THE_END && self.reports_lack_names() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.release_reports(0, true, sink);
     }
 
     fn release_first(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
         if let Some(first) = self.waiting.pop_front() {
+            self.recent.add(Served::of(&first));
             sink(self.explained_request(first).0);
         }
     }
 
     /// The span with its parts and waits, and whether all their stacks have names by now.
     fn explained_request(&self, span: Arc<Span>) -> (Arc<Span>, bool) {
-        let exchanges = span.exchanges().map(|x| Caller::Exchange(span.host_id, span.pid, x));
-        let callers: SmallVec<[Caller; 8]> = exchanges.chain([Caller::Span(span.id)]).collect();
-        let calls: Vec<Call> = callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect();
+        let calls = self.calls_of(&Served::of(&span));
         self.explained(span, &calls)
     }
 
+    fn calls_of(&self, request: &Served) -> Vec<Call> {
+        request.callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect()
+    }
+
     fn explained(&self, mut span: Arc<Span>, calls: &[Call]) -> (Arc<Span>, bool) {
-        let points = points(&span, calls, &self.marks);
-        let parts = of_request(&span, calls, &points);
+        let request = Served::of(&span);
+        let points = points(&request, calls, &self.marks);
+        let mut parts = Parts::default();
+        pieces(&request, calls, &points).iter().for_each(|piece| parts += piece.parts);
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());
         }
         if span.text(WAIT_REASON).is_some() {
-            let (waits, is_named) = self.threads.of_request(&span, &points, calls);
+            let (waits, is_named) = self.threads.of(&self.threads.stretches(&request, &points), calls);
             Arc::make_mut(&mut span).attrs.push(waits.attribute());
             return (span, is_named);
         }

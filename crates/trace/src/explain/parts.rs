@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::borrow::Cow;
+use std::ops::AddAssign;
 use wirespan_model::{Attr, Span, Value};
 
 /// Where the time of a span went, ns. The parts add up to its duration.
@@ -67,11 +68,23 @@ impl Parts {
     pub(super) fn known(&self) -> u64 {
         self.values()[..6].iter().sum()
     }
+
+    /// What is left of each part if this much of their time is taken away, whatever it was.
+    pub(super) fn without(&self, ns: u64) -> Self {
+        Parts::from(self.values().map(|part| part.saturating_sub(ns)))
+    }
 }
 
 impl From<[u64; 7]> for Parts {
     fn from([on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown]: [u64; 7]) -> Self {
         Parts { on_cpu, run_queue, cpu_limit, blocked, children, other_requests, unknown }
+    }
+}
+
+impl AddAssign for Parts {
+    fn add_assign(&mut self, more: Self) {
+        let more = more.values();
+        *self = Parts::from(std::array::from_fn(|part| self.values()[part] + more[part]));
     }
 }
 

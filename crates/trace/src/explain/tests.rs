@@ -4,17 +4,17 @@ use super::*;
 use wirespan_model::event::Clocks;
 use wirespan_model::ExchangeRange;
 
-const US: u64 = 1_000;
+pub(super) const US: u64 = 1_000;
 
 /// One message on a thread: when, of which exchange, and the thread's clocks then (µs).
-fn mark(tid: u32, time_us: u64, exchange: u64, [ran, queued, limited]: [u64; 3]) -> ClockMark {
+pub(super) fn mark(tid: u32, time_us: u64, exchange: u64, [ran, queued, limited]: [u64; 3]) -> ClockMark {
     let clocks = Clocks { on_cpu_ns: ran * US, queued_ns: queued * US, limited_ns: limited * US };
     let time_ns = time_us * US;
     // Each exchange has a socket of its own; only the server's side knows its number.
     ClockMark { pid: 1, tid, began_ns: time_ns, time_ns, socket: exchange, exchange: u64::from(exchange == 1), clocks }
 }
 
-fn span(tap: TapSide, tid: u32, exchange: u64, from_us: u64, to_us: u64) -> Span {
+pub(super) fn span(tap: TapSide, tid: u32, exchange: u64, from_us: u64, to_us: u64) -> Span {
     Span {
         id: SpanId(exchange),
         tap,
@@ -29,7 +29,7 @@ fn span(tap: TapSide, tid: u32, exchange: u64, from_us: u64, to_us: u64) -> Span
     }
 }
 
-fn call(tid: u32, exchange: u64, cause: u64, from_us: u64, to_us: u64) -> Span {
+pub(super) fn call(tid: u32, exchange: u64, cause: u64, from_us: u64, to_us: u64) -> Span {
     Span { cause: Some(cause), ..span(TapSide::ClientProcess, tid, exchange, from_us, to_us) }
 }
 

@@ -4,20 +4,30 @@
 //! request until the next message of the thread. If another thread moves the next message, the request passed to that
 //! thread when the first one woke it.
 
-use super::breakdown::{covered_ns, Call};
+use super::breakdown::{covered_ns, Call, Piece};
 use super::marks::Point;
+use super::parts::Parts;
+use super::served::Served;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use wirespan_model::stack::{NamedLater, Stack};
-use wirespan_model::wait::{Holder, SpanWait, SpanWaits, ThreadWait, ThreadWaits, WaitKind, Waker};
-use wirespan_model::{Span, Text};
+use wirespan_model::wait::{
+    Holder, SpanSample, SpanWait, SpanWaits, ThreadSample, ThreadWait, ThreadWaits, WaitKind, Waker,
+};
+use wirespan_model::Text;
 
 /// Most waits that are kept, of all threads together; beyond it the older half goes.
 const MOST: usize = 40_000;
 /// Most waits of one span; the longest are kept.
 const MOST_OF_SPAN: usize = 32;
+/// Most stacks of one span in which it ran; those that were seen most often are kept.
+const MOST_STACKS: usize = 64;
 /// Shorter waits are not told, ns.
 const SHORTEST_NS: u64 = 1_000;
+/// How far waits and clocks of a thread may be apart, besides a fiftieth, ns.
+const OFF_NS: u64 = 500_000;
+/// So many waits of a thread are surely kept by the kernel until they are asked for.
+const SURELY_KEPT: usize = 60;
 /// Longest chain of threads that hold each other up.
 const DEEPEST: usize = 6;
 
@@ -33,15 +43,42 @@ struct Thread {
     pid: u32,
     name: Text,
     waits: VecDeque<ThreadWait>,
+    /// Oldest first.
+    samples: VecDeque<ThreadSample>,
+}
+
+impl Thread {
+    fn len(&self) -> usize {
+        self.waits.len() + self.samples.len()
+    }
 }
 
 /// A time in which a thread acted for the request.
-struct Stretch {
-    tid: u32,
-    from_ns: u64,
-    to_ns: u64,
+pub(super) struct Stretch {
+    pub(super) tid: u32,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    /// When the thread began to act for the request; before `from_ns` if only a part of the time is asked for.
+    began_ns: u64,
     /// The thread waited for the request itself until it was woken.
     until_woken: bool,
+}
+
+impl Stretch {
+    fn new(tid: u32, from_ns: u64, to_ns: u64, until_woken: bool) -> Self {
+        Stretch { tid, from_ns, to_ns, began_ns: from_ns, until_woken }
+    }
+
+    /// A thread that did nothing else in this time.
+    pub(super) fn all_of(tid: u32, (from_ns, to_ns): (u64, u64)) -> Self {
+        Stretch::new(tid, from_ns, to_ns, false)
+    }
+
+    /// The part of it within this time.
+    pub(super) fn clipped(self, (from_ns, to_ns): (u64, u64)) -> Option<Self> {
+        let clipped = Stretch { from_ns: self.from_ns.max(from_ns), to_ns: self.to_ns.min(to_ns), ..self };
+        (clipped.from_ns < clipped.to_ns).then_some(clipped)
+    }
 }
 
 impl Threads {
@@ -49,7 +86,7 @@ impl Threads {
         let thread = self.threads.entry(new.tid).or_default();
         // The id of a thread that ended is used again.
         if thread.pid != new.pid {
-            self.count -= thread.waits.len();
+            self.count -= thread.len();
             *thread = Thread { pid: new.pid, ..Thread::default() };
         }
         thread.name = new.thread;
@@ -67,32 +104,84 @@ impl Threads {
                 }
             }
         }
+        self.count += new.samples.len();
+        for sample in new.samples {
+            let at = thread.samples.partition_point(|s| s.time_ns < sample.time_ns);
+            thread.samples.insert(at, sample);
+        }
         if self.count > MOST {
             self.make_room();
         }
     }
 
     fn make_room(&mut self) {
-        let mut times: Vec<u64> = self.threads.values().flat_map(|t| &t.waits).map(|w| w.stopped_ns).collect();
+        let waits = self.threads.values().flat_map(|t| &t.waits).map(|w| w.stopped_ns);
+        let samples = self.threads.values().flat_map(|t| &t.samples).map(|s| s.time_ns);
+        let mut times: Vec<u64> = waits.chain(samples).collect();
         let middle = times.len() / 2;
         let half_ns = *times.select_nth_unstable(middle).1;
         for thread in self.threads.values_mut() {
             let old = thread.waits.partition_point(|w| w.stopped_ns < half_ns);
             thread.waits.drain(..old);
+            let old = thread.samples.partition_point(|s| s.time_ns < half_ns);
+            thread.samples.drain(..old);
         }
-        self.threads.retain(|_, thread| !thread.waits.is_empty());
-        self.count = self.threads.values().map(|t| t.waits.len()).sum();
+        self.threads.retain(|_, thread| thread.len() > 0);
+        self.count = self.threads.values().map(Thread::len).sum();
     }
 
-    fn within(&self, tid: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &ThreadWait> {
+    pub(super) fn within(&self, tid: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &ThreadWait> {
         let waits = self.threads.get(&tid).map(|t| &t.waits);
         let overlaps = move |w: &&ThreadWait| w.stopped_ns < to_ns && (w.ran_ns == 0 || w.ran_ns > from_ns);
         waits.into_iter().flatten().filter(overlaps)
     }
 
-    /// The waits of a request with these points and calls, and whether all their stacks have names by now.
-    pub(super) fn of_request(&self, span: &Span, points: &[Point<'_>], calls: &[Call]) -> (SpanWaits, bool) {
-        let stretches = self.stretches(span, points);
+    /// The process of a thread whose waits are known.
+    pub(super) fn of_process(&self, tid: u32) -> Option<u32> {
+        self.threads.get(&tid).map(|thread| thread.pid)
+    }
+
+    /// The parts of a time within a piece of a request, by the waits of the piece's thread. `None` if they are not all
+    /// known: the clocks of the whole piece say something else.
+    pub(super) fn parts_of(&self, piece: &Piece, time: (u64, u64), covered: &dyn Fn(u64, u64) -> u64) -> Option<Parts> {
+        let tid = piece.thread?;
+        let all = self.parts_between(tid, (piece.from_ns, piece.to_ns), covered);
+        let off_ns = OFF_NS + (piece.to_ns - piece.from_ns) / 50;
+        (all.on_cpu.abs_diff(piece.parts.on_cpu) <= off_ns).then(|| self.parts_between(tid, time, covered))
+    }
+
+    /// The parts of a time on a thread whose clocks are not known. When it ran is known if no wait was forgotten.
+    pub(super) fn parts_alone(&self, tid: u32, time: (u64, u64)) -> Parts {
+        let parts = self.parts_between(tid, time, &|_, _| 0);
+        let before = self.within(tid, 0, u64::MAX).next().is_some_and(|w| w.stopped_ns <= time.0);
+        let after = self.within(tid, time.1, u64::MAX).next().is_some();
+        let is_complete = before && after && self.within(tid, time.0, u64::MAX).count() < SURELY_KEPT;
+        Parts { on_cpu: if is_complete { parts.on_cpu } else { 0 }, ..parts }
+    }
+
+    fn parts_between(&self, tid: u32, (from_ns, to_ns): (u64, u64), covered: &dyn Fn(u64, u64) -> u64) -> Parts {
+        let mut parts = Parts::default();
+        if from_ns >= to_ns {
+            return parts;
+        }
+        let mut until_ns = from_ns;
+        for w in self.within(tid, from_ns, to_ns) {
+            let clip = |ns: u64| ns.clamp(until_ns, to_ns);
+            let (stopped, woken) = (clip(w.stopped_ns), clip(w.woken_ns));
+            let ran = if w.ran_ns == 0 { to_ns } else { clip(w.ran_ns) };
+            let in_calls = covered(stopped, woken);
+            parts.children += in_calls;
+            parts.blocked += (woken - stopped).saturating_sub(in_calls);
+            let is_limit = w.kind == WaitKind::CpuLimit && w.woken_ns == w.stopped_ns;
+            *(if is_limit { &mut parts.cpu_limit } else { &mut parts.run_queue }) += ran.saturating_sub(woken);
+            until_ns = ran.max(until_ns);
+        }
+        parts.on_cpu = (to_ns - from_ns).saturating_sub(parts.known());
+        parts
+    }
+
+    /// The waits of these stretches of a request with these calls, and whether all their stacks have names by now.
+    pub(super) fn of(&self, stretches: &[Stretch], calls: &[Call]) -> (SpanWaits, bool) {
         let waits = stretches
             .iter()
             .flat_map(|s| self.within(s.tid, s.from_ns, s.to_ns).map(move |w| (s, w)))
@@ -114,27 +203,56 @@ impl Threads {
             }
             told.waits.push(wait);
         }
+        is_named &= self.add_samples(stretches, &mut told);
         (told, is_named)
     }
 
-    fn stretches(&self, span: &Span, points: &[Point<'_>]) -> Vec<Stretch> {
+    /// Adds in which code the threads ran; says whether all stacks have names by now.
+    fn add_samples(&self, stretches: &[Stretch], told: &mut SpanWaits) -> bool {
+        let within = |s: &Stretch| {
+            let (from_ns, to_ns) = (s.from_ns, s.to_ns);
+            let samples = self.threads.get(&s.tid).into_iter().flat_map(|thread| &thread.samples);
+            samples.filter(move |sample| (from_ns..to_ns).contains(&sample.time_ns))
+        };
+        let mut counts: FxHashMap<&Stack, u32> = FxHashMap::default();
+        let (mut is_named, mut without_stack) = (true, 0);
+        for sample in stretches.iter().flat_map(within) {
+            match sample.stack.get() {
+                Some(stack) if !stack.is_empty() => *counts.entry(stack).or_default() += 1,
+                known => {
+                    is_named &= known.is_some();
+                    without_stack += 1;
+                }
+            }
+        }
+        let mut counts: Vec<(&Stack, u32)> = counts.into_iter().collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.user.len().cmp(&b.0.user.len())));
+        let rare = counts.split_off(counts.len().min(MOST_STACKS));
+        told.samples_left_out = without_stack + rare.iter().map(|(_, times)| times).sum::<u32>();
+        let placed = |(stack, times)| SpanSample { stack: place_of(&mut told.stacks, stack), times };
+        told.samples = counts.into_iter().map(placed).collect();
+        is_named
+    }
+
+    /// The times in which threads acted for a request with these points.
+    pub(super) fn stretches(&self, request: &Served, points: &[Point<'_>]) -> Vec<Stretch> {
         let mut all = Vec::with_capacity(points.len() + 1);
         if let Some(first) = points.first() {
             let (tid, to_ns) = (first.mark.tid, first.mark.time_ns);
-            all.push(Stretch { tid, from_ns: span.start_ns, to_ns, until_woken: true });
+            all.push(Stretch::new(tid, request.start_ns, to_ns, true));
         }
         for pair in points.windows(2) {
             let [(a, next), (b, _)] = [&pair[0], &pair[1]].map(|p| (p.mark, p.after));
             let until_ns = next.map_or(b.time_ns, |next| next.time_ns.min(b.time_ns));
             if a.tid == b.tid {
-                all.push(Stretch { tid: a.tid, from_ns: a.time_ns, to_ns: until_ns, until_woken: false });
+                all.push(Stretch::new(a.tid, a.time_ns, until_ns, false));
                 continue;
             }
             let passed_ns = self.passed_ns(a.tid, b.tid, a.time_ns, b.time_ns);
             let to_ns = passed_ns.unwrap_or(until_ns);
-            all.push(Stretch { tid: a.tid, from_ns: a.time_ns, to_ns, until_woken: false });
+            all.push(Stretch::new(a.tid, a.time_ns, to_ns, false));
             if let Some(from_ns) = passed_ns {
-                all.push(Stretch { tid: b.tid, from_ns, to_ns: b.time_ns, until_woken: true });
+                all.push(Stretch::new(b.tid, from_ns, b.time_ns, true));
             }
         }
         all
@@ -154,7 +272,7 @@ impl Threads {
         let mut blocked = clip(w.stopped_ns, w.woken_ns);
         let ready = clip(w.woken_ns, ran_ns);
         // Until then the thread waited for the request.
-        if s.until_woken && w.stopped_ns <= s.from_ns {
+        if s.until_woken && w.stopped_ns <= s.began_ns {
             blocked.1 = blocked.0;
         }
         let (blocked_ns, ready_ns) = (length(blocked), length(ready));
@@ -255,112 +373,4 @@ fn place_of(stacks: &mut Vec<Stack>, stack: &Stack) -> u32 {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use wirespan_model::event::{ClockMark, Clocks};
-
-    const MS: u64 = 1_000_000;
-
-    fn wait(from_ms: u64, woken_ms: u64, ran_ms: u64, kind: WaitKind, by: u32) -> ThreadWait {
-        let waker = match by {
-            0 => Waker::Timer,
-            tid => Waker::Thread { pid: 1, tid, name: format!("t{tid}").into(), service: Text::default() },
-        };
-        let (stopped_ns, woken_ns, ran_ns) = (from_ms * MS, woken_ms * MS, ran_ms * MS);
-        ThreadWait { stopped_ns, woken_ns, ran_ns, kind, waker, ..ThreadWait::default() }
-    }
-
-    fn threads(all: &[(u32, &[ThreadWait])]) -> Threads {
-        let mut threads = Threads::default();
-        for (tid, waits) in all {
-            let thread = format!("t{tid}").into();
-            threads.add(ThreadWaits { pid: 1, tid: *tid, thread, waits: waits.to_vec(), ..ThreadWaits::default() });
-        }
-        threads
-    }
-
-    fn mark(tid: u32, ms: u64) -> ClockMark {
-        let clocks = Clocks { on_cpu_ns: 1, ..Clocks::default() };
-        ClockMark { pid: 1, tid, began_ns: ms * MS, time_ns: ms * MS, socket: 1, exchange: 1, clocks }
-    }
-
-    fn told(threads: &Threads, marks: &[ClockMark]) -> Vec<SpanWait> {
-        let span = Span { start_ns: marks[0].time_ns, end_ns: marks.last().unwrap().time_ns, ..Span::default() };
-        let next = |m: &ClockMark| marks.iter().find(|n| n.tid == m.tid && n.time_ns > m.time_ns);
-        let points: Vec<_> = marks.iter().map(|mark| Point { before: None, mark, after: next(mark) }).collect();
-        threads.of_request(&span, &points, &[]).0.waits
-    }
-
-    #[test]
-    fn a_lock_is_followed_to_what_its_holder_waited_for() {
-        let all = threads(&[
-            (1, &[wait(10, 90, 91, WaitKind::Lock, 2)]),
-            (2, &[wait(5, 88, 89, WaitKind::Lock, 3)]),
-            (3, &[wait(6, 86, 87, WaitKind::Disk, 0)]),
-        ]);
-        let waits = told(&all, &[mark(1, 0), mark(1, 100)]);
-        assert_eq!((waits.len(), waits[0].kind, waits[0].duration_ns), (1, WaitKind::Lock, 81 * MS));
-        assert_eq!((waits[0].ready_ns, &*waits[0].woken_by), (MS, "thread t2"));
-        let chain: Vec<_> = waits[0].held_by.iter().map(|h| (&*h.who, h.kind)).collect();
-        assert_eq!(chain, [("thread t2", Some(WaitKind::Lock)), ("thread t3", Some(WaitKind::Disk))]);
-    }
-
-    #[test]
-    fn a_holder_that_did_not_wait_has_run() {
-        let all = threads(&[(1, &[wait(10, 90, 91, WaitKind::Lock, 2)]), (2, &[wait(1, 2, 3, WaitKind::Disk, 0)])]);
-        let held = &told(&all, &[mark(1, 0), mark(1, 100)])[0].held_by[0];
-        assert_eq!((held.kind, held.duration_ns), (None, 80 * MS));
-        let unknown = threads(&[(1, &[wait(10, 90, 91, WaitKind::Lock, 2)])]);
-        assert_eq!(told(&unknown, &[mark(1, 0), mark(1, 100)])[0].held_by[0].duration_ns, 0);
-    }
-
-    #[test]
-    fn many_short_waits_of_a_holder_count_together() {
-        let short: Vec<_> = (0..40).map(|n| wait(10 + 2 * n, 11 + 2 * n, 11 + 2 * n, WaitKind::Disk, 0)).collect();
-        let all = threads(&[(1, &[wait(10, 90, 91, WaitKind::Lock, 2)]), (2, &short)]);
-        let held = &told(&all, &[mark(1, 0), mark(1, 100)])[0].held_by[0];
-        assert_eq!((held.kind, held.duration_ns), (Some(WaitKind::Disk), 40 * MS));
-    }
-
-    #[test]
-    fn waits_are_cut_at_the_request_and_what_waits_for_it_is_left_out() {
-        let all = threads(&[(1, &[wait(0, 20, 25, WaitKind::Socket, 0), wait(90, 150, 160, WaitKind::Sleep, 0)])]);
-        let mut waits = told(&all, &[mark(1, 30), mark(1, 100)]);
-        assert_eq!((waits.len(), waits.remove(0).duration_ns), (1, 10 * MS));
-        let span = Span { start_ns: 10 * MS, end_ns: 40 * MS, ..Span::default() };
-        let (a, b) = (mark(1, 30), mark(1, 40));
-        let points =
-            [Point { before: None, mark: &a, after: Some(&b) }, Point { before: Some(&a), mark: &b, after: None }];
-        let waits = all.of_request(&span, &points, &[]).0.waits;
-        assert_eq!(waits.len(), 1);
-        assert_eq!((waits[0].kind, waits[0].duration_ns), (WaitKind::RunQueue, 5 * MS));
-    }
-
-    #[test]
-    fn a_request_passes_to_the_thread_that_was_woken() {
-        let all = threads(&[
-            (1, &[wait(12, 300, 301, WaitKind::Epoll, 0)]),
-            (2, &[wait(0, 10, 11, WaitKind::Lock, 1), wait(20, 80, 80, WaitKind::Disk, 0)]),
-        ]);
-        let waits = told(&all, &[mark(1, 5), mark(2, 100)]);
-        let kinds: Vec<_> = waits.iter().map(|w| (w.kind, w.duration_ns / MS)).collect();
-        assert_eq!(kinds, [(WaitKind::RunQueue, 1), (WaitKind::Disk, 60)]);
-    }
-
-    #[test]
-    fn a_wait_that_goes_on_is_known_better_later_and_old_ones_are_forgotten() {
-        let mut all = threads(&[(1, &[wait(10, 10, 0, WaitKind::Sleep, 0)])]);
-        all.add(ThreadWaits {
-            pid: 1,
-            tid: 1,
-            waits: vec![wait(10, 30, 31, WaitKind::Sleep, 0)],
-            ..Default::default()
-        });
-        assert_eq!((all.count, all.threads[&1].waits[0].ran_ns), (1, 31 * MS));
-        for n in 0..MOST as u64 {
-            let waits = vec![wait(100 + n, 100 + n, 101 + n, WaitKind::Sleep, 0)];
-            all.add(ThreadWaits { pid: 1, tid: 7, waits, ..ThreadWaits::default() });
-        }
-        assert!(all.count <= MOST / 2 + 1 && !all.threads.contains_key(&1), "{}", all.count);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! Wirespan's own API, below `/api/v1`, and `/metrics`, `/healthz`.
 
+mod flame;
 mod flows;
 mod map;
 mod names;
@@ -29,6 +30,7 @@ use utoipa::OpenApi;
         map::map,
         map::edge,
         flows::flows,
+        flame::flame,
         status::status,
         why::why
     ),
@@ -55,6 +57,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/map", get(map::map))
         .route("/api/v1/map/edge", get(map::edge))
         .route("/api/v1/flows", get(flows::flows))
+        .route("/api/v1/flame", get(flame::flame))
         .route("/api/v1/status", get(status::status))
         .route(why::PATH, post(why::why))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))

@@ -4,12 +4,14 @@
 //! are numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
 
 mod attributes;
+mod flame;
 mod span;
 mod status;
 mod trace;
 mod waits;
 
 pub use attributes::attributes;
+pub(crate) use flame::FlameBoxView;
 pub use span::SpanView;
 pub(crate) use span::{kind, LinkView, SpanLinkView, SpanList};
 pub(crate) use status::StatusView;

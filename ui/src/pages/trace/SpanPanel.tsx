@@ -12,6 +12,7 @@ import { Service } from "../../parts/Service";
 import { Link } from "../../routing/Link";
 import { href } from "../../routing/url";
 import { Evidence } from "./Evidence";
+import { Flame } from "./Flame";
 import { Hops } from "./Hops";
 import { Messages } from "./Messages";
 import { PartsList } from "./Parts";
@@ -82,6 +83,12 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       {item.waits && (
         <Section title="What it waited for">
           <Waits of={item.waits} durationNs={span.duration_ns} />
+        </Section>
+      )}
+
+      {item.waits && item.waits.flame.length > 0 && (
+        <Section title="In which code">
+          <Flame boxes={item.waits.flame} />
         </Section>
       )}
 

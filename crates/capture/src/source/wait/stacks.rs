@@ -64,6 +64,11 @@ impl Stacks {
         Some(names.ask(Asked { pid, kernel, user }))
     }
 
+    /// Asks for the names of a stack that a sample brought.
+    pub(super) fn name(&self, stack: Asked) -> Option<NamedLater> {
+        self.table.as_ref().map(|(_, names)| names.ask(stack))
+    }
+
     /// Counters since the start.
     pub(crate) fn counters(&self) -> [(&'static str, u64); 4] {
         let now = self.table.as_ref().map_or([0; 3], |(_, names)| names.counts());
