@@ -1,3 +1,0 @@
-module causes
-
-go 1.17

@@ -1,6 +1,0 @@
-"""All stacks, by name; a file per language."""
-
-from stacks import go, java, node, php, python, ruby, rust
-
-LANGUAGES = (go, node, python, java, ruby, php, rust)
-STACKS = {name: stack for language in LANGUAGES for name, stack in language.STACKS.items()}

@@ -1,3 +1,0 @@
-module wirespan/tests/shapes/goservice
-
-go 1.17

@@ -1,3 +1,0 @@
-module catalog
-
-go 1.18
