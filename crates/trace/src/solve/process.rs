@@ -37,8 +37,10 @@ const SLICE: usize = 2_000;
 /// Events from which on the likelihoods of beliefs can be compared: the two best go on.
 const COMPARABLE_EVENTS: usize = 600;
 /// All beliefs are compared by so many events at most, and training goes over so many.
-const COMPARED_EVENTS: usize = 2_000;
+const COMPARED_EVENTS: usize = 1_200;
 const TRAINING_EVENTS: usize = 6_400;
+/// Beliefs that are compared by all events: the likeliest that are led, and the likeliest other one.
+const MOST_COMPARED: usize = 3;
 /// The first training waits for so many events, up to so long.
 const GATHERED_EVENTS: usize = 6_400;
 const GATHER_NS: u64 = 6_000_000_000;
@@ -352,8 +354,11 @@ impl Process {
         if self.candidates.len() > 2 && self.history.len() > COMPARED_EVENTS {
             // All beliefs are compared by the last events only, as training takes its time.
             self.train_with(COMPARED_EVENTS, effort);
+            let is_led = |candidate: &Candidate| candidate.model.belief.led.is_some();
+            let other = self.candidates.iter().position(|candidate| !is_led(candidate));
             let mut place = 0..;
-            self.candidates.retain(|candidate| place.next() < Some(2) || candidate.model.belief.led.is_some());
+            self.candidates.retain(|candidate| place.next() == other || is_led(candidate));
+            self.candidates.truncate(MOST_COMPARED);
         }
         self.train_with(TRAINING_EVENTS, effort);
         if self.history.len() >= COMPARABLE_EVENTS {
