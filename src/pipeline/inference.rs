@@ -12,7 +12,7 @@ use wirespan_model::Span;
 use wirespan_trace::{Solver, SolverConfig};
 
 /// Causes are inferred while no more batches than this wait.
-const UP_TO_WAITING: usize = QUEUE / 10;
+const UP_TO_WAITING: usize = QUEUE / 32;
 /// Causes are inferred in at most one part of so many of the time.
 const SHARE: u32 = 2;
 

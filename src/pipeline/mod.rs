@@ -46,7 +46,7 @@ use wirespan_trace::Explainer;
 use wirespan_view::MapFile;
 
 /// Batches that may wait for an agent's out thread.
-pub(crate) const QUEUE: usize = 160;
+pub(crate) const QUEUE: usize = 512;
 /// How often the counters are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// Traces are looked at this often even if batches always wait.

@@ -37,10 +37,10 @@ const SLICE: usize = 2_000;
 /// Events from which on the likelihoods of beliefs can be compared: the two best go on.
 const COMPARABLE_EVENTS: usize = 600;
 /// All beliefs are compared by so many events at most, and training goes over so many.
-const COMPARED_EVENTS: usize = 1_200;
+const COMPARED_EVENTS: usize = 2_000;
 const TRAINING_EVENTS: usize = 6_400;
-/// Beliefs that are compared by all events: the likeliest that are led, and the likeliest other one.
-const MOST_COMPARED: usize = 3;
+/// Beliefs that are compared by all events: so many of the likeliest that are led, and so many of the others.
+const MOST_LED_AND_OTHER: [usize; 2] = [2, 2];
 /// The first training waits for so many events, up to so long.
 const GATHERED_EVENTS: usize = 6_400;
 const GATHER_NS: u64 = 6_000_000_000;
@@ -354,11 +354,12 @@ impl Process {
         if self.candidates.len() > 2 && self.history.len() > COMPARED_EVENTS {
             // All beliefs are compared by the last events only, as training takes its time.
             self.train_with(COMPARED_EVENTS, effort);
-            let is_led = |candidate: &Candidate| candidate.model.belief.led.is_some();
-            let other = self.candidates.iter().position(|candidate| !is_led(candidate));
-            let mut place = 0..;
-            self.candidates.retain(|candidate| place.next() == other || is_led(candidate));
-            self.candidates.truncate(MOST_COMPARED);
+            let mut kept = [0; 2];
+            self.candidates.retain(|candidate| {
+                let kind = usize::from(candidate.model.belief.led.is_none());
+                kept[kind] += 1;
+                kept[kind] <= MOST_LED_AND_OTHER[kind]
+            });
         }
         self.train_with(TRAINING_EVENTS, effort);
         if self.history.len() >= COMPARABLE_EVENTS {
