@@ -60,6 +60,14 @@ enum Caller {
     Span(SpanId),
 }
 
+impl Caller {
+    /// The request for which a call was made, as far as the call says.
+    fn of(call: &Span) -> Option<Self> {
+        let exchange = |cause| Caller::Exchange(call.host_id, call.pid, cause);
+        crate::solve::request(call).map(Caller::Span).or(call.cause.map(exchange))
+    }
+}
+
 /// Gives requests the parts of their time. Spans of hosts without clocks pass at once.
 #[derive(Debug, Default)]
 pub struct Explainer {
@@ -102,8 +110,8 @@ impl Explainer {
             TapSide::ClientProcess => {
                 self.add_call(&span);
                 // What a call waits for is the other end.
-                let own = Call::of(&span);
-                sink(self.explained(span, &[own]).0);
+                let (own, call) = (Served::of(&span), Call::of(&span));
+                sink(self.explained(span, &own, &[call]).0);
             }
             TapSide::ServerProcess if span.exchange.is_some() => {
                 self.waiting.push_back(span);
@@ -151,10 +159,11 @@ impl Explainer {
                 self.waiting.push_back(span);
                 continue;
             }
-            match self.explained_request(Arc::clone(&span)) {
+            let request = Served::of(&span);
+            match self.explained(Arc::clone(&span), &request, &self.calls_of(&request)) {
                 (_, false) if span.end_ns + NAMES_NS > now_ns => self.waiting.push_back(span),
                 (explained, _) => {
-                    self.recent.add(Served::of(&span));
+                    self.recent.add(request);
                     sink(explained);
                 }
             }
@@ -169,8 +178,10 @@ impl Explainer {
     /// The end: all requests go. Before, each gets a little time for the names of its stacks.
     pub fn finish(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
         let began = Instant::now();
-        let lacks_names =
-            |span: &Arc<Span>| span.text(WAIT_REASON).is_some() && !self.explained_request(Arc::clone(span)).1;
+        let lacks_names = |span: &Arc<Span>| {
+            let request = Served::of(span);
+            span.text(WAIT_REASON).is_some() && !self.explained(Arc::clone(span), &request, &self.calls_of(&request)).1
+        };
         while began.elapsed() < NAMES_AT_THE_END && self.waiting.iter().any(lacks_names) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -185,31 +196,27 @@ impl Explainer {
 
     fn release_first(&mut self, sink: &mut dyn FnMut(Arc<Span>)) {
         if let Some(first) = self.waiting.pop_front() {
-            self.recent.add(Served::of(&first));
-            sink(self.explained_request(first).0);
+            let request = Served::of(&first);
+            sink(self.explained(first, &request, &self.calls_of(&request)).0);
+            self.recent.add(request);
         }
-    }
-
-    /// The span with its parts and waits, and whether all their stacks have names by now.
-    fn explained_request(&self, span: Arc<Span>) -> (Arc<Span>, bool) {
-        let calls = self.calls_of(&Served::of(&span));
-        self.explained(span, &calls)
     }
 
     fn calls_of(&self, request: &Served) -> Vec<Call> {
         request.callers.iter().filter_map(|caller| self.calls.get(caller)).flatten().copied().collect()
     }
 
-    fn explained(&self, mut span: Arc<Span>, calls: &[Call]) -> (Arc<Span>, bool) {
-        let request = Served::of(&span);
-        let points = points(&request, calls, &self.marks);
+    /// The span with its parts and waits, and whether all their stacks have names by now. `request`: what is known of
+    /// the span.
+    fn explained(&self, mut span: Arc<Span>, request: &Served, calls: &[Call]) -> (Arc<Span>, bool) {
+        let points = points(request, calls, &self.marks);
         let mut parts = Parts::default();
-        pieces(&request, calls, &points).iter().for_each(|piece| parts += piece.parts);
+        pieces(request, calls, &points).iter().for_each(|piece| parts += piece.parts);
         if parts.known() > 0 {
             Arc::make_mut(&mut span).attrs.extend(parts.attributes());
         }
         if span.text(WAIT_REASON).is_some() {
-            let (waits, is_named) = self.threads.of(&self.threads.stretches(&request, &points), calls);
+            let (waits, is_named) = self.threads.of(&self.threads.stretches(request, &points), calls);
             Arc::make_mut(&mut span).attrs.push(waits.attribute());
             return (span, is_named);
         }

@@ -13,7 +13,7 @@ use super::marks::Point;
 use super::reports::Reports;
 use super::served::Served;
 use super::waits::Stretch;
-use super::{Caller, Explainer, Parts, NAMES_NS};
+use super::{Explainer, Parts, NAMES_NS};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use wirespan_model::attr::{WAIT_EVIDENCE, WAIT_REASON};
@@ -299,18 +299,6 @@ fn with_parts(span: &Arc<Span>, parts: &Parts, evidence: Evidence) -> Arc<Span> 
     attrs.extend(parts.attributes());
     attrs.push((WAIT_EVIDENCE.into(), evidence.as_str().into()));
     explained
-}
-
-impl Caller {
-    /// The request for which a call was made, as far as the call says.
-    pub(super) fn of(call: &Span) -> Option<Self> {
-        let named = call.text(wirespan_model::attr::CAUSE_SPAN);
-        match (named.and_then(|id| u64::from_str_radix(id, 16).ok()), call.cause) {
-            (Some(id), _) => Some(Caller::Span(wirespan_model::SpanId(id))),
-            (None, Some(cause)) => Some(Caller::Exchange(call.host_id, call.pid, cause)),
-            (None, None) => None,
-        }
-    }
 }
 
 #[cfg(test)]
