@@ -5,6 +5,7 @@ use super::belief::BELIEFS;
 use super::model::{Debts, Model};
 use super::timeline::Event;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// `Model::step_weight` in each round of training, and after it. In the first rounds only the step counts: what is
 /// learnt of whole sequences of calls would repeat the wrong assignments made so far.
@@ -38,20 +39,19 @@ impl Candidate {
     }
 
     /// Learns from events anew: goes over them several times, from no knowledge. What was learnt from the first few
-    /// events would repeat their mistakes.
-    pub(super) fn train(&mut self, events: &[Event], effort: Effort) {
+    /// events would repeat their mistakes. `debts`: what these events show without any hypothesis.
+    pub(super) fn train(&mut self, events: &[Event], debts: Option<&Arc<Debts>>, effort: Effort) {
         let claims = self.model.claims;
         let start = |belief| {
             let mut model = Model::new(belief);
             model.claims = claims;
             model
         };
-        let debts = self.model.belief.led.is_some().then(|| Debts::learn(events));
         let mut trained: Option<Model> = None;
         for (round, weight) in ROUNDS.into_iter().enumerate() {
             let mut model = trained.unwrap_or_else(|| {
                 let mut first = start(self.model.belief);
-                first.debts = debts.clone();
+                first.debts = first.belief.led.and_then(|_| debts.cloned());
                 first
             });
             (model.step_weight, model.uses_guesses) = (weight, round >= GUESSES_FROM_ROUND);

@@ -57,7 +57,7 @@ impl Kind {
 }
 
 /// How many acts of each kind an event leads to.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Leads(FxHashMap<Lead, FxHashMap<Kind, f64>>);
 
 impl Leads {
@@ -193,27 +193,28 @@ impl Seen {
     }
 
     /// How many acts of each kind a reason leads to.
-    fn rates(&self) -> FxHashMap<(Reason, Kind), f64> {
-        let mut rates: FxHashMap<(Reason, Kind), f64> = FxHashMap::default();
-        for (kind, reasons) in &self.acts {
-            for reason in reasons {
-                rates.insert((*reason, *kind), if *reason == Reason::Nothing { FIRST_NOTHING } else { FIRST_RATE });
-            }
-        }
+    fn rates(&self) -> impl Iterator<Item = ((Reason, Kind), f64)> {
+        // Each pair has a number, so that the rounds look nothing up.
+        let mut numbers: FxHashMap<(Reason, Kind), usize> = FxHashMap::default();
+        let mut number = |reason: &Reason, kind: Kind| {
+            let next = numbers.len();
+            *numbers.entry((*reason, kind)).or_insert(next)
+        };
+        let acts: Vec<Vec<usize>> =
+            self.acts.iter().map(|(kind, reasons)| reasons.iter().map(|r| number(r, *kind)).collect()).collect();
+        let mut pairs: Vec<((Reason, Kind), usize)> = numbers.into_iter().collect();
+        pairs.sort_unstable_by_key(|(_, number)| *number);
+        let first = |reason| if reason == Reason::Nothing { FIRST_NOTHING } else { FIRST_RATE };
+        let mut rates: Vec<f64> = pairs.iter().map(|((reason, _), _)| first(*reason)).collect();
         for _ in 0..ROUNDS {
-            let mut sums: FxHashMap<(Reason, Kind), f64> = FxHashMap::default();
-            for (kind, reasons) in &self.acts {
-                let all: f64 = reasons.iter().map(|reason| rates[&(*reason, *kind)]).sum();
-                for reason in reasons {
-                    *sums.entry((*reason, *kind)).or_default() += rates[&(*reason, *kind)] / all.max(1e-12);
-                }
+            let mut sums = vec![0.0; rates.len()];
+            for pairs in &acts {
+                let all: f64 = pairs.iter().map(|pair| rates[*pair]).sum();
+                pairs.iter().for_each(|pair| sums[*pair] += rates[*pair] / all.max(1e-12));
             }
-            for ((reason, _), sum) in &mut sums {
-                *sum /= self.times[reason];
-            }
-            rates = sums;
+            rates = sums.into_iter().zip(&pairs).map(|(sum, ((reason, _), _))| sum / self.times[reason]).collect();
         }
-        rates
+        pairs.into_iter().map(|(pair, _)| pair).zip(rates)
     }
 }
 

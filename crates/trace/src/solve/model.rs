@@ -8,10 +8,11 @@ mod debts;
 use super::belief::{Belief, Order, Turn, TURNS};
 use super::chain::{Act, Done, Last, Made, Place};
 use super::delays::{bucket, Delays, BUCKETS};
-use super::order::Turns;
+use super::order::{Turns, LED_ORDERS, ORDERS};
 use super::timeline::{Class, Opinion, OPINIONS};
 pub(super) use debts::Debts;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Number of observations that the trial's share of right claims counts as.
 const HINT_WEIGHT: f64 = 16.0;
@@ -20,10 +21,6 @@ const TOGETHER_WEIGHT: f64 = 8.0;
 /// How often the first request of a loop's turn, or the opener of a connection, is the right one, before that is
 /// learnt.
 const UNTRIED: f64 = 0.8;
-/// How likely the order of the queue and that of activations is followed, before anything is learnt.
-const ORDERS: [f64; 2] = [0.1, 0.9];
-/// The same where learning begins with what leads to what.
-const LED_ORDERS: [f64; 2] = [0.5, 0.5];
 /// Answers of a class from which on its calls are known; and the factor for an act that is not expected.
 const FEW: f64 = 4.0;
 const LEAST_FIT: f64 = 0.05;
@@ -105,8 +102,6 @@ pub(super) struct Outlook {
     pub(super) orders: [f64; 2],
     /// Only requests that the same thread has read stand in the queue.
     pub(super) by_thread: bool,
-    /// Calls of each class have a queue of their own, in which none overtakes another.
-    pub(super) has_queues: bool,
 }
 
 impl Outlook {
@@ -128,7 +123,7 @@ pub(super) struct Model {
     delays: Delays,
     pub(super) belief: Belief,
     /// What requests owe, where nothing has been learnt of them yet.
-    pub(super) debts: Option<Debts>,
+    pub(super) debts: Option<Arc<Debts>>,
     /// Number of observations that acts at the same step count as, beside acts after exactly the same calls.
     pub(super) step_weight: f64,
     /// Guesses of the kernel count.
@@ -159,14 +154,14 @@ impl Model {
     /// ln of the likelihood that a request at `place` acts so long after its last event. The delay counts by how common
     /// its bucket is, not by a density per nanosecond: a density would prefer the request that came last.
     pub(super) fn act(&self, place: Place, act: Act, delay_ns: u64) -> f64 {
+        if let Some(debts) = &self.debts {
+            return debts.likely(&place, act).ln();
+        }
         let kinds = self.acts.len().max(1) as f64 + 1.0;
         let (class_n, class_act) = self.habits(place.class).map_or((0.0, 0.0), |d| (d.all, d.of(act)));
         let back = (class_act + 1.0 / kinds) / (class_n + 1.0);
         let b = bucket(delay_ns);
         let any = self.delays.share(b, 1.0 / BUCKETS as f64);
-        if let Some(debts) = &self.debts {
-            return debts.likely(&place, act).ln();
-        }
         let (step, share) = match self.next.get(&place.step()) {
             Some(next) => {
                 let known = next.acts.get(&act);
@@ -199,6 +194,11 @@ impl Model {
         share >= READY
     }
 
+    /// Whether calls of each class have a queue of their own, in which none overtakes another.
+    pub(super) fn has_queues(&self) -> bool {
+        self.belief.led.is_some()
+    }
+
     fn habits(&self, request: Class) -> Option<&Habits> {
         self.of_class.get(usize::from(request))
     }
@@ -213,13 +213,12 @@ impl Model {
         };
         let turns = std::array::from_fn(|turn| self.turn(Turn::of(turn), act));
         let orders = self.orders(act);
-        let Belief { by_thread, led, .. } = self.belief;
-        Outlook { act, turns, orders, expected, by_thread, has_queues: led.is_some() }
+        Outlook { act, turns, orders, expected, by_thread: self.belief.by_thread }
     }
 
     /// How likely the order of the queue is followed, and that of activations.
     fn orders(&self, act: Act) -> [f64; 2] {
-        let usual = if self.belief.led.is_some() { LED_ORDERS } else { ORDERS };
+        let usual = if self.has_queues() { LED_ORDERS } else { ORDERS };
         match (self.belief.order, act) {
             (Order::Loop, Act::Answer) => self.turns[1].orders(usual),
             (Order::Loop, Act::Call(class)) => {
@@ -310,10 +309,10 @@ impl Model {
 
     /// ln of the likelihood that a call belongs to no request.
     pub(super) fn alone(&self, class: Class, for_request: bool) -> f64 {
-        // If the kernel knew of a request, the call is without one only if that request was not seen.
         if let (Some(_), Some(led)) = (&self.debts, self.belief.led) {
             return led.alone.ln();
         }
+        // If the kernel knew of a request, the call is without one only if that request was not seen.
         let (prior, most) = if for_request { (1e-4, 1e-3) } else { (0.02, 0.9) };
         // Before the acts of requests are learnt, all calls would belong to none.
         let known = self.alone.get(&(class, for_request)).filter(|_| self.uses_guesses);

@@ -2,6 +2,11 @@
 
 use super::belief::{Turn, TURNS};
 
+/// How likely the order of the queue and that of activations is followed, before anything is learnt.
+pub(super) const ORDERS: [f64; 2] = [0.1, 0.9];
+/// The same where learning begins with what leads to what.
+pub(super) const LED_ORDERS: [f64; 2] = [0.5, 0.5];
+
 /// Number of observations that a belief counts as.
 const BELIEF_WEIGHT: f64 = 8.0;
 /// Number of observations that the usual weight of the two orders counts as.

@@ -9,6 +9,7 @@ use super::beam::{Beam, Decision, Effort};
 use super::candidate::{candidates, recent, Candidate};
 use super::deliveries::Deliveries;
 use super::lives::Lives;
+use super::model::Debts;
 use super::opinions::{is_opinion, Opinions, Weighed};
 use super::sharing::Sharing;
 use super::signature::Signatures;
@@ -375,7 +376,9 @@ impl Process {
     fn train_with(&mut self, most: usize, effort: Effort) {
         let mut events = recent(&self.history, most);
         let _beyond = self.after.extend(&mut events);
-        self.candidates.iter_mut().for_each(|candidate| candidate.train(&events, effort));
+        let is_led = self.candidates.iter().any(|candidate| candidate.model.belief.led.is_some());
+        let debts = is_led.then(|| Arc::new(Debts::learn(&events)));
+        self.candidates.iter_mut().for_each(|candidate| candidate.train(&events, debts.as_ref(), effort));
         self.candidates.sort_by(|a, b| b.likelihood.total_cmp(&a.likelihood));
     }
 }

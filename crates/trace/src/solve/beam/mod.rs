@@ -60,7 +60,7 @@ struct Hypothesis {
     /// Calls that wait for an answer, each with its request.
     calls: Vec<(u32, u32)>,
     acted: Acted,
-    /// By class of call: the trigger of the last request that made one.
+    /// By class of call: the trigger of the last request that made one. Only where each class has a queue of its own.
     served: Vec<u32>,
     /// Index of the last step, plus one.
     step: u32,
@@ -179,7 +179,7 @@ impl Beam {
     fn queue<'a>(&self, of: &Hypothesis, tid: u32, outlook: &'a Outlook, chains: &mut Chains<'_>) -> Queue<'a> {
         let actor = Actor { tid, activation: self.activations.get(&tid).map_or(0, |(number, _)| *number) };
         let served = match outlook.act {
-            Act::Call(class) if outlook.has_queues => of.served.get(usize::from(class)).copied().unwrap_or(0),
+            Act::Call(class) => of.served.get(usize::from(class)).copied().unwrap_or(0),
             _ => 0,
         };
         Queue::of(&of.states, of.acted, actor, served, &self.open, outlook, |slot, s| chains.look(slot, s).ready)
@@ -255,7 +255,7 @@ impl Beam {
         let scores = self.scores(slot, Act::Call(c.class), c.tid, c.start_ns, model);
         for (hypothesis, more) in scores.into_iter().enumerate() {
             self.hypotheses[hypothesis].score += more;
-            self.sends(hypothesis, slot, c);
+            self.sends(hypothesis, slot, c, model.has_queues());
         }
         self.settle();
     }
@@ -327,14 +327,14 @@ impl Beam {
             self.hypotheses.push(hypothesis);
             if let Some(slot) = slot {
                 self.named.insert(request, self.open[slot]);
-                self.sends(self.hypotheses.len() - 1, slot, c);
+                self.sends(self.hypotheses.len() - 1, slot, c, model.has_queues());
             }
         }
         self.pending.push(Pending { call: c.id, until_ns, candidates: of - 1, class: c.class });
     }
 
     /// In one hypothesis, a request makes a call.
-    fn sends(&mut self, hypothesis: usize, slot: usize, c: &Call) {
+    fn sends(&mut self, hypothesis: usize, slot: usize, c: &Call, has_queues: bool) {
         let (r, hypothesis) = (&self.open[slot], &mut self.hypotheses[hypothesis]);
         let s = &mut hypothesis.states[slot];
         s.done = s.done.and(c.class);
@@ -342,9 +342,11 @@ impl Beam {
         s.uses(c.socket, self.event);
         (s.last, s.last_ns, s.waits) = (Last::Sent(c.class), c.start_ns, s.waits + 1);
         hypothesis.calls.push((c.id, r.id));
-        let class = usize::from(c.class);
-        hypothesis.served.resize(hypothesis.served.len().max(class + 1), 0);
-        hypothesis.served[class] = hypothesis.served[class].max(s.trigger);
+        if has_queues {
+            let class = usize::from(c.class);
+            hypothesis.served.resize(hypothesis.served.len().max(class + 1), 0);
+            hypothesis.served[class] = hypothesis.served[class].max(s.trigger);
+        }
         hypothesis.acted = Acted { request: r.id, trigger: s.trigger, activation: s.activation };
     }
 

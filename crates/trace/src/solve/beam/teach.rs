@@ -55,7 +55,7 @@ impl Beam {
                             model.learn_together(one.company(&c), holder == slot);
                         }
                         one.learn(slot, Act::Call(c.class), c.tid, c.start_ns, model);
-                        one.sends(0, slot, &c);
+                        one.sends(0, slot, &c, model.has_queues());
                         one.visit(slot, model);
                     }
                     one.writes(c.tid);

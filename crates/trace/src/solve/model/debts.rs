@@ -10,7 +10,7 @@ const LEAST: f64 = 0.01;
 /// Where a read leads to so many acts of a kind, replies are not what leads to them.
 const BY_READ: f64 = 0.5;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(in crate::solve) struct Debts(Leads);
 
 impl Debts {
