@@ -1,8 +1,8 @@
 //! The tables of a packet program that the UI shows.
 
 use super::names::Reason;
+use super::places::Places;
 use super::{Action, Names};
-use std::collections::BTreeMap;
 use wirespan_journey::{Heat, Histogram, Joiner, Live, Place, Settings};
 use wirespan_model::packet::{Sighting, Tunnel};
 use wirespan_view::packets::{DropView, HeatSecond, HeatView, LegView, PacketPlace, PacketsView, PlaceCount};
@@ -15,13 +15,13 @@ pub(crate) struct Board {
     actions: Vec<Action>,
     joiner: Joiner,
     live: Live,
-    places: BTreeMap<Place, (u64, u64)>,
+    places: Places,
 }
 
 impl Board {
     pub(crate) fn new(actions: &[Action]) -> Self {
         let joiner = Joiner::new(Settings::default());
-        Board { actions: actions.to_vec(), joiner, live: Live::default(), places: BTreeMap::new() }
+        Board { actions: actions.to_vec(), joiner, live: Live::default(), places: Places::default() }
     }
 
     /// From now on these are the actions. What was counted stays.
@@ -39,10 +39,7 @@ impl Board {
             self.joiner.add(s);
         }
         if self.has(Action::Count) {
-            let place = Place { point: s.point, netns: s.netns, device: s.device.clone(), tunnel: s.tunnel };
-            let (packets, bytes) = self.places.entry(place).or_default();
-            *packets += 1;
-            *bytes += u64::from(s.len);
+            self.places.add(s);
         }
     }
 
@@ -62,11 +59,7 @@ impl Board {
         let summary = self.live.summary();
         (view.journeys, view.resent) = (summary.journeys(), summary.resent());
         if self.has(Action::Count) {
-            let row = |(of, (packets, bytes)): (&Place, &(u64, u64))| PlaceCount {
-                place: place(of, names),
-                packets: *packets,
-                bytes: *bytes,
-            };
+            let row = |(of, packets, bytes)| PlaceCount { place: place(of, names), packets, bytes };
             view.places = self.places.iter().take(ROWS).map(row).collect();
         }
         if self.has(Action::Latency) {

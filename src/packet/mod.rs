@@ -7,6 +7,7 @@ mod hops;
 mod mirror;
 mod names;
 mod pcapng;
+mod places;
 mod program;
 mod programs;
 mod recorded;

@@ -116,7 +116,7 @@ impl<W: Write> Pcapng<W> {
 }
 
 fn comment(s: &Sighting, names: &Names, reason: &Reason<'_>) -> String {
-    let place = Place { point: s.point, netns: s.netns, device: s.device.clone(), tunnel: Tunnel::None };
+    let place = Place { tunnel: Tunnel::None, ..Place::of(s) };
     let mut text = format!("{}, cpu {}", names.place(&place), s.cpu);
     if s.queue_len > 0 {
         text += &format!(", {} wait in the queue", s.queue_len);

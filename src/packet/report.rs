@@ -1,11 +1,11 @@
 //! What is told of the packets, as text or JSON lines.
 
 use super::names::Reason;
+use super::places::Places;
 use super::{Action, Names};
 use crate::cli::Format;
 use anyhow::Result;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 use wirespan_journey::{Dropped, Joiner, Journey, Place, Settings, Summary, Times};
@@ -17,7 +17,7 @@ pub(crate) struct Report {
     format: Format,
     joiner: Joiner,
     summary: Summary,
-    places: BTreeMap<Place, (u64, u64)>,
+    places: Places,
 }
 
 /// `12.3 µs`, `4.53 ms` or `1.20 s`.
@@ -49,7 +49,7 @@ fn route(route: &Route) -> String {
 impl Report {
     pub(crate) fn new(actions: &[Action], format: Format) -> Self {
         let joiner = Joiner::new(Settings::default());
-        Report { actions: actions.to_vec(), format, joiner, summary: Summary::default(), places: BTreeMap::new() }
+        Report { actions: actions.to_vec(), format, joiner, summary: Summary::default(), places: Places::default() }
     }
 
     /// From now on these are the actions. What was counted stays.
@@ -70,11 +70,8 @@ impl Report {
         if self.joins() {
             self.joiner.add(s);
         }
-        let place = || Place { point: s.point, netns: s.netns, device: s.device.clone(), tunnel: s.tunnel };
         if self.has(Action::Count) {
-            let (packets, bytes) = self.places.entry(place()).or_default();
-            *packets += 1;
-            *bytes += u64::from(s.len);
+            self.places.add(s);
         }
         if !self.has(Action::Record) {
             return Ok(());
@@ -91,7 +88,7 @@ impl Report {
             Format::Text => {
                 let (seconds, us) = (s.time_ns / 1_000_000_000 % 86_400, s.time_ns / 1000 % 1_000_000);
                 let (h, m, sec) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-                write!(out, "{h:02}:{m:02}:{sec:02}.{us:06}  {:<34} {}", names.place(&place()), route(&s.route))?;
+                write!(out, "{h:02}:{m:02}:{sec:02}.{us:06}  {:<34} {}", names.place(&Place::of(s)), route(&s.route))?;
                 writeln!(out, "  seq {}, {} bytes{}", s.seq, s.len, why.map_or(String::new(), |w| format!("  {w}")))?;
             }
         }
@@ -130,8 +127,8 @@ impl Report {
     fn tables(&self, took: Duration, names: &Names, reason: &Reason<'_>, out: &mut String) -> Result<()> {
         if self.has(Action::Count) {
             writeln!(out, "{:<44} {:>9} {:>12} {:>12}", "place", "packets", "bytes", "Mbit/s")?;
-            for (place, (packets, bytes)) in &self.places {
-                let rate = *bytes as f64 * 8.0 / took.as_secs_f64().max(1e-9) / 1e6;
+            for (place, packets, bytes) in self.places.iter() {
+                let rate = bytes as f64 * 8.0 / took.as_secs_f64().max(1e-9) / 1e6;
                 writeln!(out, "{:<44} {packets:>9} {bytes:>12} {rate:>12.2}", names.place(place))?;
             }
         }
@@ -167,7 +164,7 @@ impl Report {
 
     fn lines(&self, took: Duration, names: &Names, reason: &Reason<'_>, out: &mut String) -> Result<()> {
         if self.has(Action::Count) {
-            for (place, (packets, bytes)) in &self.places {
+            for (place, packets, bytes) in self.places.iter() {
                 let seconds = took.as_secs_f64();
                 let name = names.netns(place.netns);
                 let line = json!({"kind": "count", "place": place, "netns_name": name, "packets": packets,

@@ -80,13 +80,12 @@ impl Taps {
 
     /// Whether the present programs have told as many packets as they may.
     pub(crate) fn at_limit(&self) -> bool {
-        self.packets.counters().iter().any(|(name, n)| *name == "limited" && *n > 0)
+        count(&self.packets.counters(), "limited") > 0
     }
 
     /// Counters of all programs since the start.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
-        let former = |name: &str| self.before.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
-        self.packets.counters().into_iter().map(|(name, n)| (name, n + former(name))).collect()
+        self.packets.counters().into_iter().map(|(name, n)| (name, n + count(&self.before, name))).collect()
     }
 
     /// See [`Packets::missed`].

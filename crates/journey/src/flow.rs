@@ -70,7 +70,7 @@ impl Flow {
     pub(crate) fn add(&mut self, s: &Sighting) -> bool {
         let Some(interval) = self.counter.interval(s) else { return false };
         let Sighting { time_ns, seq, len, cpu, queue_len, reason, route, .. } = *s;
-        let place = Place { point: s.point, netns: s.netns, device: s.device.clone(), tunnel: s.tunnel };
+        let place = Place::of(s);
         if s.point == Point::Ready {
             self.ready.push((time_ns, interval.end, Step { place, time_ns, cpu, queue_len, route }));
             return true;

@@ -30,7 +30,7 @@ pub use summary::{DropPlace, Drops, Leg, Summary, Times};
 
 use compact_str::CompactString;
 use serde::Serialize;
-use wirespan_model::packet::{Point, Route, Tunnel};
+use wirespan_model::packet::{Point, Route, Sighting, Tunnel};
 
 /// Where a packet was seen. The order is that of the fields, which has no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -43,6 +43,13 @@ pub struct Place {
     pub device: CompactString,
     /// The tunnel that carried the packet there.
     pub tunnel: Tunnel,
+}
+
+impl Place {
+    /// Where this packet was seen.
+    pub fn of(s: &Sighting) -> Self {
+        Place { point: s.point, netns: s.netns, device: s.device.clone(), tunnel: s.tunnel }
+    }
 }
 
 /// A packet at a place.
