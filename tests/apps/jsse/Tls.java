@@ -7,7 +7,6 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.*;
-import java.security.KeyStore;
 import java.util.concurrent.Executors;
 import javax.net.ssl.*;
 
@@ -16,21 +15,6 @@ import javax.net.ssl.*;
  * standard input; then all call both. A body has as many bytes as the end of its path says.
  */
 public class Tls {
-    static SSLContext context() throws Exception {
-        char[] word = "secret".toCharArray();
-        KeyStore keys = KeyStore.getInstance(new File("keys.p12"), word);
-        KeyManagerFactory own = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        own.init(keys, word);
-        KeyStore known = KeyStore.getInstance("PKCS12");
-        known.load(null, null);
-        known.setCertificateEntry("own", keys.getCertificate(keys.aliases().nextElement()));
-        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(known);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(own.getKeyManagers(), trust.getTrustManagers(), null);
-        return context;
-    }
-
     static byte[] body(String path) {
         return new byte[Integer.parseInt(path.substring(path.lastIndexOf('/') + 1))];
     }
@@ -97,7 +81,7 @@ public class Tls {
 
     public static void main(String[] args) throws Exception {
         System.setProperty("jdk.tls.client.protocols", args[0]);
-        SSLContext context = context();
+        SSLContext context = Keys.context();
         HttpsURLConnection.setDefaultSSLSocketFactory(context.getSocketFactory());
         HttpClient.Builder builder = HttpClient.newBuilder().sslContext(context).version(HttpClient.Version.HTTP_1_1);
         HttpClient old = builder.build();

@@ -1,6 +1,6 @@
 //! TLS of the JDK is read by the agent of `--attach-java`, at both ends, by sockets and by engines.
 
-use super::both;
+use super::{both, done};
 use crate::harness::{can_trace, has, otlp, root, skip, within, Running, Span, WIRESPAN};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,18 @@ fn program(test: &str) -> Option<tempfile::TempDir> {
     }
     let dir = tempfile::tempdir().unwrap();
     let source = root().join("tests/apps/jsse/Tls.java");
-    let done = |command: &mut Command| {
-        let done = command.current_dir(dir.path()).output().unwrap();
-        assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    };
-    done(Command::new("javac").args(["-nowarn", "-d", "."]).arg(source));
+    compile(dir.path(), &source);
     let names = ["-alias", "own", "-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1", "-keyalg", "RSA"];
     let store = ["-storetype", "PKCS12", "-keystore", "keys.p12", "-storepass", "secret", "-validity", "2"];
-    done(Command::new("keytool").arg("-genkeypair").args(names).args(store));
+    done(Command::new("keytool").arg("-genkeypair").args(names).args(store).current_dir(dir.path()));
     Some(dir)
+}
+
+/// Compiles a program into a folder, with what it uses of tests/apps/jsse.
+pub(super) fn compile(dir: &Path, source: &Path) {
+    let used = root().join("tests/apps/jsse");
+    let mut javac = Command::new("javac");
+    done(javac.args(["-nowarn", "-d", ".", "-sourcepath"]).arg(used).arg(source).current_dir(dir));
 }
 
 /// What this machine's calls with this version of TLS look like, if the agent comes while it serves.

@@ -62,6 +62,12 @@ fn script(dir: &Path, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_string()
 }
 
+/// Runs a command that must end well.
+fn done(command: &mut Command) {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
 /// The spans of one name: the client's, and the server's.
 fn both<'a>(spans: &'a [Span], name: &str) -> (&'a Span, &'a Span) {
     let side = |side: &str| {

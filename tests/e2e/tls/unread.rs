@@ -1,6 +1,6 @@
 //! TLS that wirespan cannot read is reported and counted. Its handshakes are shown, and nothing else of it.
 
-use super::{certified, rustls, script, told};
+use super::{certified, done, java, rustls, script, told};
 use crate::harness::{can_trace, has, Span};
 use std::path::Path;
 use std::process::Command;
@@ -17,32 +17,15 @@ fn shows_handshakes_only(spans: &[Span], at_least: usize) {
     }
 }
 
-fn done(command: &mut Command) {
-    let status = command.status().unwrap();
-    assert!(status.success(), "{command:?}");
-}
-
 const JAVA: &str = r#"
 import com.sun.net.httpserver.*;
 import java.io.*;
 import java.net.*;
-import java.security.KeyStore;
 import javax.net.ssl.*;
 
 public class Pair {
     public static void main(String[] ignored) throws Exception {
-        char[] word = "secret".toCharArray();
-        KeyStore keys = KeyStore.getInstance("PKCS12");
-        try (InputStream in = new FileInputStream("keys.p12")) { keys.load(in, word); }
-        KeyManagerFactory own = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-        own.init(keys, word);
-        KeyStore known = KeyStore.getInstance("PKCS12");
-        known.load(null, null);
-        known.setCertificateEntry("own", keys.getCertificate(keys.aliases().nextElement()));
-        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        trust.init(known);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(own.getKeyManagers(), trust.getTrustManagers(), null);
+        SSLContext context = Keys.context();
         HttpsServer server = HttpsServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
         server.setHttpsConfigurator(new HttpsConfigurator(context));
         server.createContext("/", call -> {
@@ -73,7 +56,7 @@ fn tls_of_java_is_counted_as_unread() {
     let export = ["pkcs12", "-export", "-inkey", "key.pem", "-in", "cert.pem", "-passout", "pass:secret"];
     done(Command::new("openssl").args(export).args(["-out", "keys.p12"]).current_dir(dir.path()));
     let source = script(dir.path(), "Pair.java", JAVA);
-    done(Command::new("javac").args(["-nowarn", &source]).current_dir(dir.path()));
+    java::compile(dir.path(), Path::new(&source));
     let java = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "Pair"];
     let (spans, log) = told(dir.path(), &java);
     shows_handshakes_only(&spans, 3);
