@@ -2,27 +2,10 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import type { ServiceMap, StatusView, TraceList } from "../api/types";
-import { item, shop, span, trace, wait } from "../testing/data";
+import { item, shop, span, summary, trace, wait } from "../testing/data";
 import { aNode, anEdge, noCalls, noTcp } from "../testing/map";
 import { show } from "../testing/render";
 
-const summary = (id: string, changes: object = {}) => ({
-  id,
-  root_id: "a",
-  name: `GET /${id}`,
-  service: "web",
-  protocol: "http",
-  status: "ok",
-  error: false,
-  start_ns: "1795297682000000000",
-  duration_ns: 10_000_000,
-  spans: 7,
-  errors: 0,
-  services: [{ service: "web", spans: 3 }],
-  matched: ["a"],
-  complete: true,
-  ...changes,
-});
 const found: TraceList = {
   traces: [summary("t1"), summary("t2", { error: true, errors: 2, matched: ["f"] })],
   limited: false,

@@ -120,3 +120,22 @@ export function shop(): TraceView {
     item(span("g"), { parent: "a", evidence: "thread", depth: 1, at: 9_000_000 }),
   ]);
 }
+
+/** A trace as a search finds it. */
+export const summary = (id: string, changes: object = {}) => ({
+  id,
+  root_id: "a",
+  name: `GET /${id}`,
+  service: "web",
+  protocol: "http",
+  status: "ok",
+  error: false,
+  start_ns: "1795297682000000000",
+  duration_ns: 10_000_000,
+  spans: 7,
+  errors: 0,
+  services: [{ service: "web", spans: 3 }],
+  matched: ["a"],
+  complete: true,
+  ...changes,
+});

@@ -2,7 +2,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { expect, test } from "vitest";
 import type { MapEdge } from "../../api/types";
-import { shop, span } from "../../testing/data";
+import { shop, span, summary } from "../../testing/data";
 import { aNode, anEdge } from "../../testing/map";
 import { show } from "../../testing/render";
 
@@ -16,22 +16,6 @@ const map = {
   first_ns: "1795297682000000000",
   last_ns: "1795297683000000000",
 };
-const summary = {
-  id: "t",
-  root_id: "a",
-  name: "GET /a",
-  service: "web",
-  protocol: "http",
-  status: "ok",
-  error: false,
-  start_ns: "1795297682000000000",
-  duration_ns: 10_000_000,
-  spans: 7,
-  errors: 0,
-  services: [{ service: "web", spans: 3 }],
-  matched: ["b"],
-  complete: true,
-};
 
 /** The panel of the edge, with these spans next to a process that asks. */
 const open = (spans: object[]) =>
@@ -39,7 +23,7 @@ const open = (spans: object[]) =>
     "/api/v1/map": map,
     "/api/v1/map/edge": { edge, step_ns: 1e9, points: [] },
     "/api/v1/spans": { spans, limited: false },
-    "/api/v1/traces": { traces: [summary], limited: false },
+    "/api/v1/traces": { traces: [summary("t", { matched: ["b"] })], limited: false },
     "/api/v1/trace/t": shop(),
   });
 

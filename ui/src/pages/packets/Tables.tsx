@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import type { HeatView, LegView, PacketsView } from "../../api/types";
 import { formatDuration } from "../../domain/duration";
 import { placeWords } from "../../domain/heat";
@@ -8,6 +8,26 @@ import css from "./PacketsPage.module.css";
 const number = (n: number) => n.toLocaleString("en");
 const WHOLE = "the whole way";
 const nameOf = (leg: LegView) => `${placeWords(leg.from)} → ${placeWords(leg.to)}`;
+
+/** A table under these heads. */
+function Table({ heads, children }: { heads: readonly string[]; children: ReactNode }) {
+  return (
+    <div className={css.scroll}>
+      <table className={css.table}>
+        <thead>
+          <tr>
+            {heads.map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
 
 /** Time from place to place, and the heat map of the one that is chosen. */
 export function Legs({ legs, total }: { legs: readonly LegView[]; total: HeatView }) {
@@ -22,40 +42,26 @@ export function Legs({ legs, total }: { legs: readonly LegView[]; total: HeatVie
   return (
     <section className={css.card} aria-label="Time from place to place">
       <HeatMap title={shown.name} heat={shown.times} />
-      <div className={css.scroll}>
-        <table className={css.table}>
-          <thead>
-            <tr>
-              <th scope="col">From → to</th>
-              <th scope="col">Packets</th>
-              <th scope="col">p50</th>
-              <th scope="col">p99</th>
-              <th scope="col">p99.9</th>
-              <th scope="col">Jitter</th>
+      <Table heads={["From → to", "Packets", "p50", "p99", "p99.9", "Jitter"]}>
+        {rows.map(({ name, leg, times }) => {
+          const share = leg && sum > 0 ? (times.mean_ns * times.packets) / sum : 0;
+          return (
+            <tr key={name} data-chosen={name === shown.name || undefined}>
+              <th scope="row">
+                <span className={css.share} style={{ width: `${share * 100}%` }} aria-hidden="true" />
+                <button type="button" aria-pressed={name === shown.name} onClick={() => choose(name)}>
+                  {name}
+                </button>
+              </th>
+              <td>{number(times.packets)}</td>
+              <td>{formatDuration(times.p50_ns)}</td>
+              <td>{formatDuration(times.p99_ns)}</td>
+              <td>{formatDuration(times.p999_ns)}</td>
+              <td>{leg ? formatDuration(leg.jitter_ns) : ""}</td>
             </tr>
-          </thead>
-          <tbody>
-            {rows.map(({ name, leg, times }) => {
-              const share = leg && sum > 0 ? (times.mean_ns * times.packets) / sum : 0;
-              return (
-                <tr key={name} data-chosen={name === shown.name || undefined}>
-                  <th scope="row">
-                    <span className={css.share} style={{ width: `${share * 100}%` }} aria-hidden="true" />
-                    <button type="button" aria-pressed={name === shown.name} onClick={() => choose(name)}>
-                      {name}
-                    </button>
-                  </th>
-                  <td>{number(times.packets)}</td>
-                  <td>{formatDuration(times.p50_ns)}</td>
-                  <td>{formatDuration(times.p99_ns)}</td>
-                  <td>{formatDuration(times.p999_ns)}</td>
-                  <td>{leg ? formatDuration(leg.jitter_ns) : ""}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+          );
+        })}
+      </Table>
     </section>
   );
 }
@@ -64,34 +70,21 @@ export function Drops({ drops }: { drops: PacketsView["drops"] }) {
   return (
     <section className={css.card} aria-label="Drops">
       <h2>Dropped</h2>
-      <div className={css.scroll}>
-        <table className={css.table}>
-          <thead>
-            <tr>
-              <th scope="col">Where</th>
-              <th scope="col">Reason</th>
-              <th scope="col">Packets</th>
-              <th scope="col">Sent again</th>
-              <th scope="col">Later</th>
+      <Table heads={["Where", "Reason", "Packets", "Sent again", "Later"]}>
+        {drops.map((drop) => {
+          const at = placeWords({ ...drop.place, point: "" }) || "in a socket";
+          const where = drop.after ? `${at}, after ${placeWords(drop.after)}` : at;
+          return (
+            <tr key={`${where} ${drop.reason}`}>
+              <th scope="row">{where}</th>
+              <td className={css.bad}>{drop.reason}</td>
+              <td>{number(drop.packets)}</td>
+              <td>{number(drop.resent)}</td>
+              <td>{drop.resent > 0 ? formatDuration(drop.resent_p50_ns) : ""}</td>
             </tr>
-          </thead>
-          <tbody>
-            {drops.map((drop) => {
-              const at = placeWords({ ...drop.place, point: "" }) || "in a socket";
-              const where = drop.after ? `${at}, after ${placeWords(drop.after)}` : at;
-              return (
-                <tr key={`${where} ${drop.reason}`}>
-                  <th scope="row">{where}</th>
-                  <td className={css.bad}>{drop.reason}</td>
-                  <td>{number(drop.packets)}</td>
-                  <td>{number(drop.resent)}</td>
-                  <td>{drop.resent > 0 ? formatDuration(drop.resent_p50_ns) : ""}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+          );
+        })}
+      </Table>
     </section>
   );
 }
@@ -101,28 +94,16 @@ export function Places({ places, elapsedMs }: { places: PacketsView["places"]; e
   return (
     <section className={css.card} aria-label="Packets by place">
       <h2>Seen</h2>
-      <div className={css.scroll}>
-        <table className={css.table}>
-          <thead>
-            <tr>
-              <th scope="col">Place</th>
-              <th scope="col">Packets</th>
-              <th scope="col">Bytes</th>
-              <th scope="col">Mbit/s</th>
-            </tr>
-          </thead>
-          <tbody>
-            {places.map(({ place, packets, bytes }) => (
-              <tr key={placeWords(place)}>
-                <th scope="row">{placeWords(place)}</th>
-                <td>{number(packets)}</td>
-                <td>{number(bytes)}</td>
-                <td>{rate(bytes)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table heads={["Place", "Packets", "Bytes", "Mbit/s"]}>
+        {places.map(({ place, packets, bytes }) => (
+          <tr key={placeWords(place)}>
+            <th scope="row">{placeWords(place)}</th>
+            <td>{number(packets)}</td>
+            <td>{number(bytes)}</td>
+            <td>{rate(bytes)}</td>
+          </tr>
+        ))}
+      </Table>
     </section>
   );
 }
