@@ -63,7 +63,7 @@ static __always_inline void java_tls_written(struct task_struct *task, struct tl
 	k->seals = conn ? 0 : connection;
 	if (!length)
 		return;
-	if (k->written) { /* the first of several records is that which tells what the message is */
+	if (k->written) { /* of several records, the first one tells what the message is */
 		count(WS_C_PLAINTEXT_WITHOUT_SOCKET);
 		return;
 	}
