@@ -24,7 +24,7 @@ impl Slots {
     fn of(limit: u64) -> Slots {
         let left = limit.saturating_sub(RESERVED).min(1 << 20);
         let share = |part: u64, most: u64| (left / part).clamp(FEWEST, most) as usize;
-        // A connection of an agent has two descriptors.
+        // A connection of an agent has a thread and buffers, so there are fewer.
         Slots { ui: share(4, 256), otlp: share(4, 1024), agents: share(8, 512) }
     }
 }

@@ -10,13 +10,15 @@ use crate::config::{Config, OutputArgs};
 use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::otlp_receiver::Otlp;
+use crate::packet::Fleet;
 use crate::pipeline::{open_or_look, Causes, Pipeline};
 use crate::view::{About, Orders, View};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use wirespan_ship::link::{Receiver, ReceiverConfig, ReceiverStatus};
+use wirespan_ship::link::{Receiver, ReceiverConfig, ReceiverStatus, Sinks};
 use wirespan_ship::{FlowSink, Sink, SinkError};
+use wirespan_view::FleetSource;
 
 /// An agent that was refused so long ago tries again or has given up, ns.
 const REFUSED_NOW_NS: u64 = 60_000_000_000;
@@ -28,6 +30,7 @@ pub(crate) struct Server {
     pipeline: Arc<Mutex<Pipeline>>,
     counters: Arc<Counters>,
     agents: Receiver,
+    fleet: Arc<Fleet>,
     otlp: Otlp,
     view: View,
 }
@@ -43,12 +46,16 @@ impl Server {
         let pipeline = Arc::new(Mutex::new(pipeline));
         let slots = Slots::of_this_process();
         let limits = ReceiverConfig { token: token.into(), max_connections: slots.agents, ..ReceiverConfig::default() };
-        let agents = Receiver::bind_with_flows(listen, limits, sink(&pipeline), flow_sink(&pipeline))
-            .with_context(|| format!("listening for agents on {listen}"))?;
+        let fleet = Arc::new(Fleet::default());
+        let sinks = Sinks { spans: sink(&pipeline), flows: flow_sink(&pipeline), answers: fleet.sink() };
+        let agents =
+            Receiver::bind_with(listen, limits, sinks).with_context(|| format!("listening for agents on {listen}"))?;
+        fleet.connect(agents.agents());
         let otlp = Otlp::start(&config.serve, &slots, sink(&pipeline));
         let about = About { mode: "server", housekeeping: config.traces.housekeeping, ..About::default() };
-        let view = View::serve(&config.serve, store, Arc::clone(&counters), about, Orders::default())?;
-        Ok(Server { pipeline, counters, agents, otlp, view })
+        let orders = Orders { fleet: Some(Arc::clone(&fleet) as Arc<dyn FleetSource>), ..Orders::default() };
+        let view = View::serve(&config.serve, store, Arc::clone(&counters), about, orders)?;
+        Ok(Server { pipeline, counters, agents, fleet, otlp, view })
     }
 
     /// Says on stderr where the server listens.
@@ -63,6 +70,7 @@ impl Server {
         // The receivers put each batch into the pipeline at once, so no batch waits.
         pipeline.caught_up();
         pipeline.run_due(0);
+        self.fleet.run_due();
         let agents = self.agents.status();
         self.counters.set("receive", agents.counters());
         self.say_how_agents_are(&agents);

@@ -7,7 +7,7 @@ use crate::counters::Counters;
 use crate::descriptors::Slots;
 use crate::lockdown::without_privileges;
 use crate::otlp_receiver::Otlp;
-use crate::packet::{Mirrors, Programs, Watch};
+use crate::packet::{Mirrors, Obedience, Obeying, Programs, Watch};
 use crate::pipeline::{open_store, Causes, Pipeline};
 use crate::stop_signal::StopSignal;
 use crate::view::{About, Orders, View};
@@ -35,6 +35,8 @@ pub(crate) struct Request<'a> {
     pub(crate) map_file: Option<&'a Path>,
     /// The link to a server.
     pub(crate) link: Option<Sender>,
+    /// The packet programs of that server are run.
+    pub(crate) obedience: Option<Obedience>,
     /// Devices whose packets are read.
     pub(crate) mirror: Option<Mirrors>,
     /// `None`: the command has no view, and keeps spans only where the user names a directory.
@@ -45,6 +47,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Session {
     agent: Agent,
     programs: Option<Programs>,
+    obeying: Option<Obeying>,
     otlp: Option<Otlp>,
     counters: Arc<Counters>,
     view: Option<View>,
@@ -59,7 +62,7 @@ impl Session {
     /// Starts tracing; returns when the kernel programs are attached. Says on stderr what this kernel does not allow.
     pub(crate) fn open(request: Request<'_>, config: &Config) -> Result<Session> {
         privilege::keep_what_tracing_uses(config.capture.attach_java);
-        let Request { mode, targets, described, outputs, map_file, link, mirror, ui } = request;
+        let Request { mode, targets, described, outputs, map_file, link, obedience, mirror, ui } = request;
         let mut to: Vec<String> = link.iter().map(|link| link.server().to_string()).collect();
         to.extend(export_config(outputs, config)?.map(|export| export.url));
         let claims = claims::claim(&targets, mode, &to)?.into_iter().collect();
@@ -69,6 +72,7 @@ impl Session {
             false => None,
         };
         let (kept, counted) = (store.clone(), Arc::clone(&counters));
+        let answers = link.as_ref().map(Sender::answers);
         let mut pipeline = Pipeline::open(Causes::InferredHere, outputs, config, kept, link, counted)?;
         pipeline.write_map_to(map_file)?;
         let (capture, join, rhythm) = (capture_options(config)?, join_config(config)?, flow_rhythm(config));
@@ -82,10 +86,12 @@ impl Session {
         // With the privileges of tracing, and before those of the view are given up.
         let wanted = ui.is_some_and(|ui| !ui.no_ui) && config.packets.programs;
         let programs = wanted.then(Programs::start).transpose()?;
+        let obeying = obedience.zip(answers).map(|(obedience, answers)| obedience.start(answers)).transpose()?;
         let view = match (ui, &store) {
             (Some(ui), Some(store)) => {
                 let (store, counters) = (Arc::clone(store), Arc::clone(&counters));
-                let orders = Orders { why: Some(agent.why()), packets: programs.as_ref().map(Programs::source) };
+                let orders =
+                    Orders { why: Some(agent.why()), packets: programs.as_ref().map(Programs::source), fleet: None };
                 without_privileges(|| serve(ui, config, store, counters, about, orders))?
             }
             _ => None,
@@ -98,7 +104,7 @@ impl Session {
         if let Some(otlp) = &otlp {
             otlp.announce();
         }
-        Ok(Session { agent, programs, otlp, counters, view, store, mode, to, claims: Mutex::new(claims) })
+        Ok(Session { agent, programs, obeying, otlp, counters, view, store, mode, to, claims: Mutex::new(claims) })
     }
 
     /// Does the work that is due by the clock. False if the agent has ended by itself.
@@ -141,10 +147,12 @@ impl Session {
     /// Stops the agent, and takes everything that was captured through all outputs.
     pub(crate) fn close(self) -> Result<Closed> {
         self.run_due();
-        let Session { agent, programs, otlp, counters, view, store, .. } = self;
+        let Session { agent, programs, obeying, otlp, counters, view, store, .. } = self;
         drop(otlp);
         let ended = programs.map_or(Ok(()), Programs::stop);
-        agent.stop().and(ended)?;
+        // Its last words need the link, which ends with the agent.
+        let obeyed = obeying.map_or(Ok(()), Obeying::stop);
+        agent.stop().and(ended).and(obeyed)?;
         Ok(Closed { counters, view, store })
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use wirespan_ship::http::{Connections, Limits};
 use wirespan_store::Store;
-use wirespan_view::{AgentStatus, Hosts, PacketSource, ViewState, WhySource};
+use wirespan_view::{AgentStatus, FleetSource, Hosts, PacketSource, ViewState, WhySource};
 
 /// How long the end waits for requests that are being answered.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
@@ -45,6 +45,7 @@ pub(crate) struct About {
 pub(crate) struct Orders {
     pub(crate) why: Option<Arc<WhySource>>,
     pub(crate) packets: Option<Arc<dyn PacketSource>>,
+    pub(crate) fleet: Option<Arc<dyn FleetSource>>,
 }
 
 impl View {
@@ -91,6 +92,7 @@ impl View {
             .with_token(&token)
             .with_why(orders.why)
             .with_packets(orders.packets)
+            .with_fleet(orders.fleet)
             .for_listener(addr);
         let (stop, stopped) = oneshot::channel::<()>();
         let connections = Connections::new(Limits::new(slots.ui));

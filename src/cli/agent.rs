@@ -1,14 +1,14 @@
 //! `wirespan agent`: trace the targets given, send their spans to a server.
 
 use super::targets::TargetArgs;
-use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, PropagateArgs, WaitArgs, WatchArgs};
-use crate::packet::Mirrors;
+use crate::config::{AttachArgs, Config, MapFileArgs, OutputArgs, ProgramArgs, PropagateArgs, WaitArgs, WatchArgs};
+use crate::packet::{Mirrors, Obedience};
 use crate::session::{Request, Session};
 use crate::stop_signal::StopSignal;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
-use wirespan_ship::link::{AgentInfo, Sender, SenderConfig};
+use wirespan_ship::link::{AgentInfo, Order, Sender, SenderConfig};
 
 #[derive(Args)]
 pub(crate) struct AgentArgs {
@@ -32,6 +32,8 @@ pub(crate) struct AgentArgs {
     waits: WaitArgs,
     #[command(flatten)]
     watch: WatchArgs,
+    #[command(flatten)]
+    programs: ProgramArgs,
     /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -43,6 +45,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     args.attach.apply(&mut config);
     args.waits.apply(&mut config);
     args.watch.apply(&mut config);
+    args.programs.apply(&mut config);
     let mirror = Mirrors::open(&config)?;
     // Before any thread begins: a thread starts with the capabilities of the one that starts it.
     wirespan_capture::privilege::keep_what_tracing_uses(config.capture.attach_java);
@@ -51,7 +54,8 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     if args.server.is_none() && o.store.is_none() && o.otlp_file.is_none() && o.otlp_endpoint.is_none() {
         bail!("nowhere to send spans: give --server HOST:PORT, --otlp-endpoint URL, --otlp-file FILE or --store DIR");
     }
-    let link = args.server.as_ref().map(|server| link(server, &args.token)).transpose()?;
+    let (orders, obedience) = (config.packets.programs && args.server.is_some()).then(Obedience::new).unzip();
+    let link = args.server.as_ref().map(|server| link(server, &args.token, orders)).transpose()?;
     let mut stop = StopSignal::catch()?;
     let request = Request {
         mode: "agent",
@@ -60,6 +64,7 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
         link,
+        obedience,
         mirror,
         ui: None,
     };
@@ -70,8 +75,8 @@ pub(crate) fn agent(args: AgentArgs, mut config: Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the link to a server.
-fn link(server: &str, token: &str) -> Result<Sender> {
+/// Starts the link to a server. Its orders go to `orders`.
+fn link(server: &str, token: &str, orders: Option<crossbeam_channel::Sender<Order>>) -> Result<Sender> {
     if server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
         bail!("--server {server}: give HOST:PORT, like {server}:9474");
     }
@@ -81,7 +86,8 @@ fn link(server: &str, token: &str) -> Result<Sender> {
         host_id: host.host_id(),
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
+        takes_orders: orders.is_some(),
     };
-    let config = SenderConfig { token: token.into(), ..SenderConfig::new(server, info) };
+    let config = SenderConfig { token: token.into(), orders, ..SenderConfig::new(server, info) };
     Sender::start(config).context("starting the link to the server")
 }

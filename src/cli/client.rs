@@ -4,6 +4,7 @@ use crate::config::Config;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Args, Clone, Debug)]
@@ -14,6 +15,9 @@ pub(crate) struct ClientArgs {
     /// Secret that the query API asks for
     #[arg(long, value_name = "TOKEN", env = "WIRESPAN_UI_TOKEN", hide_env_values = true)]
     ui_token: Option<String>,
+    /// File whose first line is that secret; before --ui-token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// Percent-encodes a query value.
@@ -26,6 +30,12 @@ pub(crate) fn encode(text: &str) -> String {
         }
     }
     out
+}
+
+/// A secret of a file.
+fn first_line(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--token-file {}", path.display()))?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 impl ClientArgs {
@@ -48,7 +58,9 @@ impl ClientArgs {
             .build()
             .into();
         let url = format!("{}{path}", base.trim_end_matches('/'));
-        let token = self.ui_token.as_deref().or(Some(&config.serve.ui_token)).filter(|t| !t.is_empty());
+        let of_file = self.token_file.as_ref().map(|path| first_line(path)).transpose()?;
+        let token = of_file.as_deref().or(self.ui_token.as_deref()).or(Some(&config.serve.ui_token));
+        let token = token.filter(|token| !token.is_empty());
         let token = token.map(|token| ("authorization", format!("Bearer {token}")));
         let answer = match body {
             None => token.into_iter().fold(agent.get(url), |r, (name, value)| r.header(name, value)).call(),

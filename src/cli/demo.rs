@@ -94,6 +94,7 @@ pub(crate) fn demo(args: DemoArgs, config: Config) -> Result<ExitCode> {
         outputs: &args.outputs,
         map_file: None,
         link: None,
+        obedience: None,
         mirror: None,
         ui: Some(&args.ui),
     };

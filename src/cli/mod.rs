@@ -10,6 +10,7 @@ mod flows;
 mod gate;
 mod map;
 mod packet;
+mod packet_fleet;
 mod replay;
 mod run;
 mod server;

@@ -1,6 +1,7 @@
 //! `wirespan packet FILE.yaml`: where packets went, and where they waited.
 
 use super::client::ClientArgs;
+use super::packet_fleet::{self, Wish};
 use super::Format;
 use crate::config::Config;
 use crate::packet::{count, duration, Action, Names, Pcapng, Program, Recorded, Report, Subject, Taps};
@@ -51,10 +52,17 @@ pub(crate) struct PacketArgs {
     /// has `record` or `journeys`
     #[arg(long, conflicts_with = "from")]
     live: bool,
+    /// Run the program on the agents of the server at --server, not on this machine. They obey if they have
+    /// --packet-programs
+    #[arg(long, conflicts_with_all = ["netns", "time", "all_traffic", "from", "pcapng"])]
+    fleet: bool,
+    /// As --fleet, on this agent only: the name of its host, or HOST/PID (repeatable)
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["netns", "time", "all_traffic", "from", "pcapng"])]
+    agent: Vec<String>,
     /// Form of the answer; json is JSON lines
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// The wirespan that is asked for `trace`, `service` and `endpoint` of a filter
+    /// The wirespan that is asked for `trace`, `service` and `endpoint` of a filter; with --fleet, the server
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -111,6 +119,10 @@ fn copy_to(path: Option<&PathBuf>) -> Result<Copy> {
 }
 
 pub(crate) fn packet(args: &PacketArgs, config: &Config) -> Result<ExitCode> {
+    if args.fleet || !args.agent.is_empty() {
+        let PacketArgs { program, agent, live, format, client, .. } = args;
+        return packet_fleet::run(&Wish { program, agents: agent, live: *live, format: *format, client }, config);
+    }
     let mut program = Program::read(&args.program)?;
     let subject = subject(&program, args, config)?;
     if let Some(file) = &args.from {

@@ -66,6 +66,7 @@ pub(crate) fn run(args: RunArgs, mut config: Config) -> Result<ExitCode> {
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
         link: None,
+        obedience: None,
         mirror: Mirrors::open(&config)?,
         ui: Some(&args.ui),
     };

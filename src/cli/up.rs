@@ -52,6 +52,7 @@ pub(crate) fn up(args: UpArgs, mut config: Config) -> Result<ExitCode> {
         outputs: &args.outputs,
         map_file: args.map.map_file.as_deref(),
         link: None,
+        obedience: None,
         mirror: Mirrors::open(&config)?,
         ui: Some(&args.ui),
     };

@@ -294,7 +294,7 @@ pub(crate) struct Packets {
     pub(crate) mirror: Vec<String>,
     /// Of these, only packets from and to these ports (at most 32). Empty: all.
     pub(crate) mirror_ports: Vec<u16>,
-    /// Let the UI of `up` and `run` start packet programs, as `--packet-programs`.
+    /// Let the UI of `up` and `run`, and the server of an agent, start packet programs, as `--packet-programs`.
     pub(crate) programs: bool,
 }
 

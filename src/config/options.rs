@@ -136,11 +136,11 @@ impl UiArgs {
     }
 }
 
-/// Whether the UI may start packet programs.
+/// Whether somebody else may start packet programs here.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ProgramArgs {
-    /// Let the UI start packet programs (docs/packets.md). Whoever can open it then sees between which addresses
-    /// packets go, also those of programs that are not traced
+    /// Let the UI (of an agent: its server) start packet programs here (docs/packets.md). Whoever can open that UI then
+    /// sees between which addresses packets go, also those of programs that are not traced
     #[arg(long)]
     packet_programs: bool,
 }

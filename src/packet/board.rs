@@ -3,7 +3,7 @@
 use super::names::Reason;
 use super::places::Places;
 use super::{Action, Names};
-use wirespan_journey::{Heat, Histogram, Joiner, Live, Place, Settings};
+use wirespan_journey::{Heat, Histogram, Joiner, Journey, Live, Place, Settings};
 use wirespan_model::packet::{Sighting, Tunnel};
 use wirespan_view::packets::{DropView, HeatSecond, HeatView, LegView, PacketPlace, PacketsView, PlaceCount};
 
@@ -35,7 +35,7 @@ impl Board {
 
     /// Takes a sighting.
     pub(crate) fn see(&mut self, s: &Sighting) {
-        if self.has(Action::Latency) || self.has(Action::Drops) {
+        if [Action::Latency, Action::Drops, Action::Journeys].iter().any(|action| self.has(*action)) {
             self.joiner.add(s);
         }
         if self.has(Action::Count) {
@@ -43,10 +43,16 @@ impl Board {
         }
     }
 
-    /// Adds the journeys that are known by now; all of them at the `end`.
-    pub(crate) fn due(&mut self, end: bool) {
+    /// Adds the journeys that are known by now, and returns them; all of them at the `end`.
+    pub(crate) fn due(&mut self, end: bool) -> Vec<Journey> {
         let journeys = if end { self.joiner.finish() } else { self.joiner.due() };
         journeys.iter().for_each(|journey| self.live.add(journey));
+        journeys
+    }
+
+    /// Packets whose journeys are not told yet.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.joiner.under_way() as u64
     }
 
     /// Sightings for which the join had no room.

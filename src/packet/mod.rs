@@ -3,26 +3,31 @@
 
 mod arp;
 mod board;
+mod fleet;
 mod hops;
 mod mirror;
 mod names;
+mod obey;
 mod pcapng;
 mod places;
 mod program;
 mod programs;
 mod recorded;
 mod report;
+mod run;
 mod subject;
 mod taps;
 mod watch;
 
+pub(crate) use fleet::Fleet;
 pub(crate) use mirror::{Mirroring, Mirrors};
 pub(crate) use names::Names;
+pub(crate) use obey::{Obedience, Obeying};
 pub(crate) use pcapng::Pcapng;
 pub(crate) use program::{duration, Action, Program};
 pub(crate) use programs::Programs;
 pub(crate) use recorded::Recorded;
-pub(crate) use report::Report;
+pub(crate) use report::{time, Report};
 pub(crate) use subject::Subject;
 pub(crate) use taps::{count, Taps};
 pub(crate) use watch::{Offer, Watch, Watching};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use wirespan_capture::packet::{Filter, Net, PacketOptions};
 use wirespan_capture::targets::netns_inode;
 use wirespan_model::packet::Point;
+use wirespan_view::Whose;
 
 /// Records at most, unless the program says otherwise.
 const AT_MOST: u64 = 1_000_000;
@@ -201,7 +202,8 @@ impl Program {
         }
         let time = keys.time.as_deref().map_or(Ok(Duration::from_secs(10)), duration).context("`for`")?;
         let program = Program { keys, actions, time };
-        program.options(&[])?;
+        // Namespaces may be those of another machine.
+        program.options_in(Vec::new())?;
         program.asks()?;
         Ok(program)
     }
@@ -264,6 +266,16 @@ impl Program {
         let words = query.iter().map(|(key, value)| format!("&{key}={}", encode(value)));
         let path = format!("/api/v1/spans?tap=server-process&limit=1000&from=-1h{}", words.collect::<String>());
         Ok(Some((path, false)))
+    }
+
+    /// What the filter means by spans.
+    pub(crate) fn whose(&self) -> Option<Whose> {
+        let FilterKeys { trace, service, endpoint, .. } = &self.keys.filter;
+        match (trace, service, endpoint) {
+            (Some(id), ..) => Some(Whose::Trace(id.clone())),
+            (None, None, None) => None,
+            (None, service, endpoint) => Some(Whose::Requests { service: service.clone(), endpoint: endpoint.clone() }),
+        }
     }
 
     /// The chosen namespaces, as they are written.

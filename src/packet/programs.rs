@@ -5,33 +5,29 @@
 //!                        ▲ kernel, only while a program runs
 //! ```
 
-use super::board::Board;
-use super::{count, Names, Program, Taps};
-use anyhow::{anyhow, bail, Result};
+use super::run::{whose, Ordered, Run};
+use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wirespan_view::packets::{PacketsState, PacketsView};
-use wirespan_view::{PacketOrder, PacketSource};
+use wirespan_view::{PacketOrder, PacketSource, Whose};
 
 /// How often the ring is read, and the tables are made anew.
 const DRAIN_EVERY: Duration = Duration::from_millis(5);
 const SHOW_EVERY: Duration = Duration::from_millis(500);
 /// How often a thread without a program looks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Longest time for which a program runs.
-const LONGEST: Duration = Duration::from_secs(3600);
 /// Longest time for which an order waits for the kernel.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
-/// Bytes of a program at most.
-const LONGEST_PROGRAM: usize = 64 << 10;
 
 /// A checked order.
 struct Order {
-    /// Text and program; `None`: the one that runs ends.
-    program: Option<(String, Program)>,
+    /// `None`: the one that runs ends.
+    program: Option<Ordered>,
     answer: Sender<Result<()>>,
 }
 
@@ -78,35 +74,19 @@ impl PacketSource for Desk {
         Arc::clone(&self.now.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn order(&self, order: &PacketOrder) -> Result<(), (&'static str, String)> {
+    fn whose(&self, order: &PacketOrder) -> Result<Option<Whose>, (&'static str, String)> {
+        whose(&order.program).map_err(|why| ("program", format!("{why:#}")))
+    }
+
+    fn order(&self, order: &PacketOrder, servers: Vec<SocketAddr>) -> Result<(), (&'static str, String)> {
         let text = &order.program;
-        let read = |text: &String| Ok((text.clone(), checked(text)?));
-        let program = (!text.trim().is_empty()).then(|| read(text)).transpose();
-        let program = program.map_err(|why: anyhow::Error| ("program", format!("{why:#}")))?;
+        let program = (!text.trim().is_empty()).then(|| Ordered { text: text.clone(), servers });
         let (answer, answered) = bounded(1);
         let ended = |_| ("", "tracing has ended, or another order is carried out".to_owned());
         self.orders.try_send(Order { program, answer }).map_err(|e| ended(e.to_string()))?;
         let done = answered.recv_timeout(LONGEST_ANSWER).map_err(|e| ended(e.to_string()))?;
         done.map_err(|why| ("program", format!("{why:#}")))
     }
-}
-
-/// A program that whoever sees the UI may run.
-fn checked(text: &str) -> Result<Program> {
-    if text.len() > LONGEST_PROGRAM {
-        bail!("the program is longer than {} KiB", LONGEST_PROGRAM >> 10);
-    }
-    let program = Program::parse(text)?;
-    if program.time > LONGEST {
-        bail!("`for`: here a program runs for at most an hour");
-    }
-    if program.asks()?.is_some() {
-        bail!("`trace`, `service` and `endpoint` of a filter are for the command `wirespan packet`");
-    }
-    if program.options(&[])?.filter.is_everything() {
-        bail!("this program selects every packet of the machine: give it a `filter`");
-    }
-    Ok(program)
 }
 
 fn run(orders: &Receiver<Order>, stop: &AtomicBool, shown: &Mutex<Arc<PacketsView>>) {
@@ -116,10 +96,10 @@ fn run(orders: &Receiver<Order>, stop: &AtomicBool, shown: &Mutex<Arc<PacketsVie
     while !stop.load(Ordering::Relaxed) {
         let order = orders.recv_timeout(if running.is_some() { DRAIN_EVERY } else { LOOK_EVERY });
         let answer = match order {
-            Ok(Order { program: Some((text, program)), answer }) => {
+            Ok(Order { program: Some(ordered), answer }) => {
                 let done = match &mut running {
-                    Some(run) => run.change(text, program),
-                    None => Run::start(text, program).map(|run| running = Some(run)),
+                    Some(run) => run.change(ordered),
+                    None => Run::start(ordered, false).map(|run| running = Some(run)),
                 };
                 Some((answer, done))
             }
@@ -151,77 +131,6 @@ fn run(orders: &Receiver<Order>, stop: &AtomicBool, shown: &Mutex<Arc<PacketsVie
     }
 }
 
-/// A program that runs.
-struct Run {
-    text: String,
-    program: Program,
-    taps: Taps,
-    board: Board,
-    started: Instant,
-    limit: Duration,
-    changes: u32,
-}
-
-impl Run {
-    fn start(text: String, program: Program) -> Result<Self> {
-        let taps = Taps::open(&program.options(&[])?)?;
-        let (board, limit) = (Board::new(&program.actions), program.time);
-        Ok(Run { text, program, taps, board, started: Instant::now(), limit, changes: 0 })
-    }
-
-    /// Runs another program instead, without a gap. If the kernel refuses it, this one goes on.
-    fn change(&mut self, text: String, program: Program) -> Result<()> {
-        let mut seen = Vec::new();
-        let changed = program.options(&[]).and_then(|options| self.taps.change(&options, |_| Ok(()), &mut seen));
-        seen.iter().for_each(|s| self.board.see(s));
-        changed?;
-        self.board.act(&program.actions);
-        self.limit = self.started.elapsed() + program.time;
-        (self.text, self.program) = (text, program);
-        self.changes += 1;
-        Ok(())
-    }
-
-    /// Reads the ring once. Returns whether the program ends.
-    fn turn(&mut self) -> bool {
-        let ends = self.started.elapsed() >= self.limit || self.taps.at_limit();
-        let mut seen = Vec::new();
-        self.taps.drain(&mut seen);
-        seen.iter().for_each(|s| self.board.see(s));
-        ends
-    }
-
-    fn view(&mut self, ends: bool) -> PacketsView {
-        self.board.due(ends);
-        let mut names = Names::read();
-        let named = self.program.netns(&[]).unwrap_or_default();
-        named.iter().for_each(|(inode, name)| names.call(*inode, name));
-        let counters = self.taps.counters();
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let elapsed = self.started.elapsed();
-        let mut view = PacketsView {
-            state: if ends { PacketsState::Ended } else { PacketsState::Running },
-            program: self.text.clone(),
-            changes: self.changes,
-            elapsed_ms: ms(elapsed),
-            limit_ms: ms(self.limit.max(elapsed)),
-            sightings: count(&counters, "taken"),
-            lost: count(&counters, "lost") + self.taps.missed() + self.board.not_kept(),
-            notes: self.notes(),
-            ..PacketsView::default()
-        };
-        self.board.show(&names, &|number| self.taps.reason(number), &mut view);
-        view
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let missing = self.taps.packets().missing().iter();
-        let missing = missing.map(|(point, why)| format!("this kernel has no point `{}`: {why}", point.as_str()));
-        let limited = self.taps.at_limit().then(|| "ended early, because `at_most` packets were seen".to_owned());
-        missing.chain(limited).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,18 +140,17 @@ mod tests {
         let programs = Programs::start().expect("a thread");
         let source = programs.source();
         let refused = |text: &str| {
-            let (param, why) = source.order(&PacketOrder { program: text.into() }).expect_err("refused");
+            let (param, why) = source.whose(&PacketOrder { program: text.into() }).expect_err("refused");
             assert_eq!(param, "program");
             why
         };
         assert!(refused("filter: {prot: tcp}").contains("line 1: unknown key `prot`"));
-        assert!(refused("action: [count]").contains("give it a `filter`"));
-        assert!(refused("filter: {port: 80}\nfor: 90m").contains("at most an hour"));
-        assert!(refused("filter: {service: shop}").contains("wirespan packet"));
-        assert!(refused(&format!("#{}", "x".repeat(LONGEST_PROGRAM))).contains("64 KiB"));
-        source.order(&PacketOrder::default()).expect("nothing runs, and nothing ends");
+        // Without privilege, too, nothing is attached for servers that nobody knows.
+        let shop = PacketOrder { program: "filter: {service: shop, netns: no-such}".into() };
+        assert!(source.order(&shop, Vec::new()).is_err());
+        source.order(&PacketOrder::default(), Vec::new()).expect("nothing runs, and nothing ends");
         assert_eq!(source.now().state, PacketsState::Idle);
         programs.stop().expect("it ends");
-        assert_eq!(source.order(&PacketOrder::default()).expect_err("ended").0, "");
+        assert_eq!(source.order(&PacketOrder::default(), Vec::new()).expect_err("ended").0, "");
     }
 }

@@ -5,7 +5,7 @@ use super::places::Places;
 use super::{Action, Names};
 use crate::cli::Format;
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{json, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
 use wirespan_journey::{Dropped, Joiner, Journey, Place, Settings, Summary, Times};
@@ -21,7 +21,7 @@ pub(crate) struct Report {
 }
 
 /// `12.3 µs`, `4.53 ms` or `1.20 s`.
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     let ns = ns as f64;
     match ns {
         n if n < 1e6 => format!("{:.1} µs", n / 1e3),
@@ -44,6 +44,29 @@ fn route(route: &Route) -> String {
     };
     let (from, to) = (end(route.source, route.source_port), end(route.destination, route.destination_port));
     format!("{name} {from} → {to}")
+}
+
+fn why_dropped(s: &Sighting, reason: &Reason<'_>) -> Option<String> {
+    (s.point == wirespan_model::packet::Point::Drop).then(|| reason(s.reason))
+}
+
+/// A packet at one point, as JSON.
+pub(super) fn packet_line(s: &Sighting, names: &Names, reason: &Reason<'_>) -> Option<Value> {
+    let mut line = serde_json::to_value(s).ok()?;
+    line["kind"] = "packet".into();
+    line["netns_name"] = names.netns(s.netns).into();
+    line["drop_reason"] = why_dropped(s, reason).into();
+    Some(line)
+}
+
+/// The way of a packet, as JSON.
+pub(super) fn journey_line(journey: &Journey, reason: &Reason<'_>) -> Option<Value> {
+    let mut line = serde_json::to_value(journey).ok()?;
+    line["kind"] = "journey".into();
+    if let Some(dropped) = &journey.dropped {
+        line["dropped"]["reason"] = reason(dropped.reason).into();
+    }
+    Some(line)
 }
 
 impl Report {
@@ -76,18 +99,16 @@ impl Report {
         if !self.has(Action::Record) {
             return Ok(());
         }
-        let why = (s.point == wirespan_model::packet::Point::Drop).then(|| reason(s.reason));
         match self.format {
             Format::Json => {
-                let mut line = serde_json::to_value(s)?;
-                line["kind"] = "packet".into();
-                line["netns_name"] = names.netns(s.netns).into();
-                line["drop_reason"] = why.into();
-                writeln!(out, "{line}")?;
+                if let Some(line) = packet_line(s, names, reason) {
+                    writeln!(out, "{line}")?;
+                }
             }
             Format::Text => {
                 let (seconds, us) = (s.time_ns / 1_000_000_000 % 86_400, s.time_ns / 1000 % 1_000_000);
                 let (h, m, sec) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+                let why = why_dropped(s, reason);
                 write!(out, "{h:02}:{m:02}:{sec:02}.{us:06}  {:<34} {}", names.place(&Place::of(s)), route(&s.route))?;
                 writeln!(out, "  seq {}, {} bytes{}", s.seq, s.len, why.map_or(String::new(), |w| format!("  {w}")))?;
             }
@@ -103,12 +124,9 @@ impl Report {
             match self.format {
                 _ if !self.has(Action::Journeys) => {}
                 Format::Json => {
-                    let mut line = serde_json::to_value(journey)?;
-                    line["kind"] = "journey".into();
-                    if let Some(dropped) = &journey.dropped {
-                        line["dropped"]["reason"] = reason(dropped.reason).into();
+                    if let Some(line) = journey_line(journey, reason) {
+                        writeln!(out, "{line}")?;
                     }
-                    writeln!(out, "{line}")?;
                 }
                 Format::Text => describe(journey, names, reason, out)?,
             }

@@ -29,6 +29,7 @@ mod nat;
 mod on_demand;
 mod otlp;
 mod packet_changes;
+mod packet_fleet;
 mod packet_headers;
 mod packet_live;
 mod packets;

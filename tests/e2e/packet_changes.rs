@@ -8,7 +8,7 @@ use serde_json::{json, Value};
 use std::time::Duration;
 
 /// Sends datagrams without a pause longer than a millisecond until the file is there, then says how many.
-const SENDER: &str = "
+pub(crate) const SENDER: &str = "
 import os, socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 n = 0

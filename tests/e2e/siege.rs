@@ -84,7 +84,7 @@ impl Server {
 
     /// An agent's link.
     fn sender(&self, token: &str) -> Sender {
-        let agent = AgentInfo { host: "node-1".into(), host_id: 5, version: "0".into(), pid: 1 };
+        let agent = AgentInfo { host: "node-1".into(), host_id: 5, version: "0".into(), pid: 1, takes_orders: false };
         let config = SenderConfig::new(format!("127.0.0.1:{}", self.agents), agent);
         Sender::start(SenderConfig { token: token.into(), batch_wait: Duration::from_millis(10), ..config }).unwrap()
     }
@@ -199,7 +199,7 @@ fn a_slow_stranger_is_hung_up_on_in_time_whatever_it_sends() {
     let mut slow: Vec<_> = ports.iter().map(|port| TcpStream::connect(("127.0.0.1", *port)).unwrap()).collect();
     slow.iter().for_each(|s| s.set_read_timeout(Some(Duration::from_millis(1))).unwrap());
     // The agents' port hears a hello of 255 bytes, the others the name of a method.
-    slow[2].write_all(b"WSPN\x04\x00\xff\x00\x00\x00\x01").unwrap();
+    slow[2].write_all(b"WSPN\x05\x00\xff\x00\x00\x00\x01").unwrap();
     let began = Instant::now();
     while !slow.is_empty() {
         // A byte now and then: a limit for each read would never be reached.

@@ -12,6 +12,8 @@ use wirespan_model::Trace;
 use wirespan_ship::otlp::{encode_traces, json::write_request};
 
 const TOKEN: &str = "s3cret";
+/// Of the query API, where a test asks for one.
+pub(crate) const UI_TOKEN: &str = "0penSesame";
 
 pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -53,6 +55,11 @@ impl Place {
         let mut agent = piped(command.args(more));
         agent.wait_for("tracing");
         agent
+    }
+
+    /// Address of the query API.
+    pub(crate) fn ui(&self) -> &str {
+        &self.ui
     }
 
     /// Output of a command of the command line about this server.

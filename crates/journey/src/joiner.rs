@@ -134,6 +134,11 @@ impl Joiner {
         self.kept
     }
 
+    /// Packets that were seen, and whose journeys are not told yet.
+    pub fn under_way(&self) -> usize {
+        self.flows.values().map(|flow| untold(flow, u64::MAX).len()).sum()
+    }
+
     /// Forgets what was seen longer ago than this, ns. For a user that asks for messages and not for journeys.
     pub fn forget(&mut self, age_ns: u64) {
         self.forget_before(self.latest_ns.saturating_sub(age_ns));
@@ -178,9 +183,8 @@ impl Joiner {
     }
 }
 
-/// Tells each packet of a flow once: the packets as they were seen first, and those that were dropped.
-fn tell_flow(flow: &mut Flow, up_to_ns: u64, settled_ns: u64, kept: &mut usize, out: &mut Vec<Journey>) {
-    let stream = flow.is_stream();
+/// The last bytes of packets that are not told yet: the packets as they were seen first, and those that were dropped.
+fn untold(flow: &Flow, up_to_ns: u64) -> Vec<u64> {
     let first = |hop: &crate::flow::Hop| hop.seen.values().map(|s| s.time_ns).min().unwrap_or(u64::MAX);
     let passed = |point| matches!(point, Point::Queue | Point::Xmit | Point::Receive | Point::Tcp);
     let origin = flow.hops.iter().enumerate().filter(|(_, hop)| passed(hop.place.point) && !hop.seen.is_empty());
@@ -193,7 +197,13 @@ fn tell_flow(flow: &mut Flow, up_to_ns: u64, settled_ns: u64, kept: &mut usize, 
         .collect();
     bytes.sort_unstable();
     bytes.dedup();
-    for byte in bytes {
+    bytes
+}
+
+/// Tells each packet of a flow once.
+fn tell_flow(flow: &mut Flow, up_to_ns: u64, settled_ns: u64, kept: &mut usize, out: &mut Vec<Journey>) {
+    let stream = flow.is_stream();
+    for byte in untold(flow, up_to_ns) {
         let told = of_byte(flow, byte);
         // Bytes that were sent again just now are told later. Datagrams are told one by one.
         if stream && told.journeys.iter().any(|j| j.start_ns() > settled_ns) {

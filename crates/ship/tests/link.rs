@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use wirespan_model::{Flow, FlowCounts, FlowKey, Role, Span, SpanId, Transport};
-use wirespan_ship::link::{AgentInfo, Receiver, ReceiverConfig, Sender, SenderConfig, SenderState};
+use wirespan_ship::link::{AgentInfo, Receiver, ReceiverConfig, Sender, SenderConfig, SenderState, Sinks};
 use wirespan_ship::{Sink, SinkError};
 
 const LOCAL: &str = "127.0.0.1:0";
@@ -46,7 +46,7 @@ fn receiver(addr: &str, sink: Sink) -> Receiver {
 }
 
 fn config(server: SocketAddr) -> SenderConfig {
-    let agent = AgentInfo { host: "node-1".into(), host_id: 5, version: "0".into(), pid: 1 };
+    let agent = AgentInfo { host: "node-1".into(), host_id: 5, version: "0".into(), pid: 1, takes_orders: false };
     SenderConfig {
         batch_spans: 50,
         batch_wait: Duration::from_millis(10),
@@ -247,8 +247,8 @@ fn clients_of_other_protocols_get_a_reason_and_disturb_no_agent() {
     assert!(said.contains("not a wirespan link"), "{said:?}");
     let said = String::from_utf8_lossy(&raw(r.local_addr(), b"WSPN\x63\x00\x00\x00\x00\x00\x06")).into_owned();
     assert!(said.contains("version 99"), "{said:?}");
-    raw(r.local_addr(), b"WSPN\x04\x00\xff\xff\xff\xff\x01");
-    raw(r.local_addr(), b"WSPN\x04\x00\x04\x00\x00\x00\x01\xff\xff\xff\xff");
+    raw(r.local_addr(), b"WSPN\x05\x00\xff\xff\xff\xff\x01");
+    raw(r.local_addr(), b"WSPN\x05\x00\x04\x00\x00\x00\x01\xff\xff\xff\xff");
     raw(r.local_addr(), b"");
     let s = Sender::start(config(r.local_addr())).unwrap();
     s.send(spans(0..10));
@@ -272,7 +272,7 @@ fn a_server_of_another_version_and_a_wrong_token_are_clear_errors() {
     let waits = |s: &Sender, text: &str| {
         eventually(text, || matches!(s.status().state, SenderState::Waiting(why) if why.contains(text)));
     };
-    waits(&s, "link version 7, but this program speaks version 4");
+    waits(&s, "link version 7, but this program speaks version 5");
 
     let secret = ReceiverConfig { token: "right".into(), ..ReceiverConfig::default() };
     let taken = Taken::default();
@@ -310,7 +310,7 @@ fn strangers_take_no_agents_place_and_one_byte_a_time_gains_no_time() {
     assert!(r.status().refused.is_some_and(|refused| refused.why.contains("no more are allowed")));
     let mut slow = TcpStream::connect(r.local_addr()).unwrap();
     // A hello of 255 bytes, one at a time.
-    slow.write_all(b"WSPN\x04\x00\xff\x00\x00\x00\x01").unwrap();
+    slow.write_all(b"WSPN\x05\x00\xff\x00\x00\x00\x01").unwrap();
     let began = Instant::now();
     while slow.write_all(b"W").is_ok() && began.elapsed() < Duration::from_secs(5) {
         thread::sleep(Duration::from_millis(50));
@@ -370,7 +370,8 @@ fn flows_travel_between_spans_and_a_server_that_keeps_none_says_so() {
         sink.lock().unwrap().extend(flows);
         Ok(())
     });
-    let r = Receiver::bind_with_flows(LOCAL.parse().unwrap(), ReceiverConfig::default(), taken.sink(), keep).unwrap();
+    let sinks = Sinks { spans: taken.sink(), flows: keep, answers: Arc::new(|_, _| ()) };
+    let r = Receiver::bind_with(LOCAL.parse().unwrap(), ReceiverConfig::default(), sinks).unwrap();
     let s = Sender::start(config(r.local_addr())).unwrap();
     s.send(spans(0..200));
     s.send_flows(flows(0..5000));

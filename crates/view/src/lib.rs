@@ -24,16 +24,19 @@ mod pack;
 mod shape;
 mod stats;
 mod when;
+mod whose;
 
 pub use api::{
-    flow_records, openapi, FlowFilter, FlowRecord, FlowRecords, PacketOrder, PacketSource, WhyOrder, WhySource,
+    flow_records, openapi, FleetOrder, FleetSource, FlowFilter, FlowRecord, FlowRecords, PacketOrder, PacketSource,
+    WhyOrder, WhySource,
 };
 pub use assemble::StoredSpans;
 pub use error::{ApiError, ErrorBody, Problem};
 pub use evidence::service_map;
 pub use map_file::{MapFile, MapFileError};
-pub use shape::{attributes, packets, AgentStatus, Counter, Memory, SpanView, Stage, TraceView};
+pub use shape::{attributes, fleet, packets, AgentStatus, Counter, Memory, SpanView, Stage, TraceView};
 pub use when::{parse_duration, parse_time};
+pub use whose::Whose;
 pub use wirespan_model::Hosts;
 
 use axum::body::Body;
@@ -80,6 +83,7 @@ pub struct ViewState {
     housekeeping: bool,
     why: Option<Arc<WhySource>>,
     packets: Option<Arc<dyn PacketSource>>,
+    fleet: Option<Arc<dyn FleetSource>>,
 }
 
 impl ViewState {
@@ -96,6 +100,7 @@ impl ViewState {
             housekeeping: false,
             why: None,
             packets: None,
+            fleet: None,
         }
     }
 
@@ -131,6 +136,13 @@ impl ViewState {
     #[must_use]
     pub fn with_packets(mut self, source: Option<Arc<dyn PacketSource>>) -> Self {
         self.packets = source;
+        self
+    }
+
+    /// Runs packet programs on agents by this; `None`: this process has no agents.
+    #[must_use]
+    pub fn with_fleet(mut self, source: Option<Arc<dyn FleetSource>>) -> Self {
+        self.fleet = source;
         self
     }
 

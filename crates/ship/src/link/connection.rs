@@ -2,6 +2,7 @@
 //! Both end when the stream is shut down or the channel to them is closed.
 
 use super::frame::{read_preamble, write_batch, write_preamble, Frame, FrameError, Hello};
+use super::Order;
 use crossbeam_channel::{Receiver, Sender};
 use std::io::{self, BufReader};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -33,14 +34,22 @@ pub(super) enum Out {
     Frame(Frame),
 }
 
-/// Starts a connection. It reports to `news`; the last report is `Down`.
-pub(super) fn start(addr: String, hello: Hello, generation: u64, out: Receiver<Out>, news: Sender<News>) {
-    let failed = news.clone();
+/// What a connection hands on.
+#[derive(Clone)]
+pub(super) struct To {
+    pub(super) news: Sender<News>,
+    /// `None`: an order ends the connection.
+    pub(super) orders: Option<Sender<Order>>,
+}
+
+/// Starts a connection. It reports to `to.news`; the last report is `Down`.
+pub(super) fn start(addr: String, hello: Hello, generation: u64, out: Receiver<Out>, to: To) {
+    let failed = to.news.clone();
     let thread = thread::Builder::new().name("link-out".into());
     let spawned = thread.spawn(move || {
-        let served = connect(&addr, hello).and_then(|(stream, stored)| serve(&stream, stored, generation, out, &news));
+        let served = connect(&addr, hello).and_then(|(stream, stored)| serve(&stream, stored, generation, out, &to));
         if let Err(error) = served {
-            let _ = news.send(News::Down { generation, error });
+            let _ = to.news.send(News::Down { generation, error });
         }
     });
     if let Err(e) = spawned {
@@ -72,13 +81,8 @@ fn connect(addr: &str, hello: Hello) -> Result<(TcpStream, u64), FrameError> {
 }
 
 /// Serves a connection to its end and reports the end. Errors: the connection could not start.
-fn serve(
-    stream: &TcpStream,
-    stored: u64,
-    generation: u64,
-    out: Receiver<Out>,
-    news: &Sender<News>,
-) -> Result<(), FrameError> {
+fn serve(stream: &TcpStream, stored: u64, generation: u64, out: Receiver<Out>, to: &To) -> Result<(), FrameError> {
+    let news = &to.news;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     let _ = news.send(News::Up { generation, stream: stream.try_clone()?, stored });
@@ -106,6 +110,13 @@ fn serve(
                 Ok(Frame::Busy(why)) => {
                     if news.send(News::Busy { generation, why }).is_err() {
                         break io::Error::from(io::ErrorKind::ConnectionAborted).into();
+                    }
+                }
+                Ok(Frame::Order(number, body)) => {
+                    let taken = to.orders.as_ref().map(|orders| orders.try_send(Order { number, body }));
+                    // A server that goes on sending orders which are not carried out is not obeyed any more.
+                    if !matches!(taken, Some(Ok(()))) {
+                        break FrameError::Malformed("order: this agent takes none now");
                     }
                 }
                 Ok(Frame::Refused(why)) => break FrameError::Refused(why),

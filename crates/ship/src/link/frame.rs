@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wirespan_model::{Flow, Resource, Span};
 
 /// Version of the link and of the encoding of spans.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 const MAGIC: &[u8; 4] = b"WSPN";
 /// Largest body of a frame, bytes.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -23,6 +23,8 @@ const MAX_TEXT: usize = 1024;
 /// Kinds of frames that carry batches.
 pub(crate) const SPANS: u8 = 4;
 pub(crate) const FLOWS: u8 = 8;
+/// Kind of frames that carry answers.
+const ANSWER: u8 = 11;
 /// Most counters in a report.
 pub(crate) const MAX_REPORT: usize = 1024;
 
@@ -98,6 +100,10 @@ pub(crate) enum Frame {
     Report(Vec<(String, u64)>),
     /// The server cannot take the next batch now, and why; it goes on trying.
     Busy(String),
+    /// The number of an order, and what the agent should do.
+    Order(u64, Vec<u8>),
+    /// The number of the order that is answered, and the answer.
+    Answer(u64, Vec<u8>),
 }
 
 /// Writes magic and version.
@@ -135,6 +141,8 @@ impl Frame {
             Frame::Report(_) => 7,
             Frame::Flows(..) => FLOWS,
             Frame::Busy(_) => 9,
+            Frame::Order(..) => 10,
+            Frame::Answer(..) => ANSWER,
         }
     }
 
@@ -146,7 +154,9 @@ impl Frame {
             Frame::Report(counters) => out = encode(counters, out)?,
             Frame::Welcome(n) | Frame::Ack(n) => out.extend_from_slice(&n.to_le_bytes()),
             Frame::Refused(why) | Frame::Busy(why) => out.extend_from_slice(why.as_bytes()),
-            Frame::Spans(n, batch) | Frame::Flows(n, batch) => return write_batch(w, self.kind(), *n, batch),
+            Frame::Spans(n, body) | Frame::Flows(n, body) | Frame::Order(n, body) | Frame::Answer(n, body) => {
+                return write_batch(w, self.kind(), *n, body);
+            }
             Frame::Ping => {}
         }
         let len = out.len() - 5;
@@ -160,7 +170,7 @@ impl Frame {
         r.read_exact(&mut header)?;
         let [a, b, c, d, kind] = header;
         let len = u32::from_le_bytes([a, b, c, d]) as usize;
-        let limit = if matches!(kind, SPANS | FLOWS) { MAX_FRAME } else { MAX_FRAME / 8 };
+        let limit = if matches!(kind, SPANS | FLOWS | ANSWER) { MAX_FRAME } else { MAX_FRAME / 8 };
         if len > limit {
             return Err(FrameError::TooLong(len));
         }
@@ -205,6 +215,8 @@ impl Frame {
                 Frame::Report(counters)
             }
             9 => Frame::Busy(text(&body)),
+            10 => Frame::Order(number("order")?, body[8..].to_vec()),
+            ANSWER => Frame::Answer(number("answer")?, body[8..].to_vec()),
             kind => return Err(FrameError::Kind(kind)),
         })
     }
@@ -221,7 +233,7 @@ fn text(body: &[u8]) -> String {
     text
 }
 
-/// Writes a batch without copying it.
+/// Writes a number and a body without copying the body.
 pub(crate) fn write_batch(w: &mut impl Write, kind: u8, number: u64, batch: &[u8]) -> Result<(), FrameError> {
     let mut head = [0; 13];
     head[..5].copy_from_slice(&header(kind, batch.len() + 8)?);

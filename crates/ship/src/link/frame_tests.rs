@@ -68,7 +68,7 @@ fn the_encoding_of_a_span_belongs_to_the_version() {
     let hash = wirespan_model::key::hash64(&[&postcard::to_stdvec(&full_span()).unwrap()]);
     assert_eq!(
         (VERSION, format!("{hash:016x}").as_str()),
-        (4, "36dd41efdfda895b"),
+        (5, "36dd41efdfda895b"),
         "model::Span is encoded differently now: raise link::VERSION and write the new hash here"
     );
 }
@@ -125,6 +125,8 @@ fn frames_come_back_as_they_were() {
         Frame::Ack(8),
         Frame::Ping,
         Frame::Report(vec![("lost".into(), 3)]),
+        Frame::Order(10, b"do".to_vec()),
+        Frame::Answer(10, vec![7; MAX_FRAME - 8]),
     ];
     let mut bytes = Vec::new();
     frames.iter().for_each(|f| f.write(&mut bytes).unwrap());
@@ -140,7 +142,9 @@ fn lies_about_lengths_are_refused_before_memory_is_spent() {
     let huge = [0xff, 0xff, 0xff, 0xff, 4];
     assert!(matches!(Frame::read(&mut &huge[..]), Err(FrameError::TooLong(_))));
     let ping = [0, 0, 8, 0, 6];
-    assert!(matches!(Frame::read(&mut &ping[..]), Err(FrameError::TooLong(_))), "only batches may be long");
+    assert!(matches!(Frame::read(&mut &ping[..]), Err(FrameError::TooLong(_))), "only batches and answers may be long");
+    let numberless = [7, 0, 0, 0, 10, 1, 2, 3, 4, 5, 6, 7];
+    assert!(matches!(Frame::read(&mut &numberless[..]), Err(FrameError::Malformed("order"))));
     let mut bomb = (MAX_RAW as u32 + 1).to_le_bytes().to_vec();
     bomb.push(0);
     assert!(matches!(decode_batch(&bomb, &mut FxHashSet::default()), Err(FrameError::TooLong(_))));

@@ -10,6 +10,8 @@
 //!                                   ←   Busy "why"    (the batch after the last acknowledged one has to wait)
 //!   Ping                            →
 //!                                   ←   Ack 2
+//!                                   ←   Order #7 body   (only if the agent's Hello says that it takes orders)
+//!   Answer #7 body, …               →
 //! ```
 //!
 //! A batch that was not acknowledged is sent again after a reconnect. The server remembers, for each session, the last
@@ -30,7 +32,7 @@ mod status;
 
 pub use frame::{FrameError, MAX_BATCH, MAX_FRAME, MAX_RAW, VERSION};
 pub use received::{AgentStatus, ReceiverConfig, ReceiverStatus, Refusal};
-pub use receiver::Receiver;
+pub use receiver::{Agents, AnswerSink, Receiver, Sinks};
 pub use sender::{Sender, SenderConfig};
 pub use status::{SenderState, SenderStatus};
 
@@ -47,4 +49,24 @@ pub struct AgentInfo {
     pub version: String,
     /// Process id.
     pub pid: u32,
+    /// Whether it carries out orders.
+    pub takes_orders: bool,
+}
+
+/// What an agent should do. What the body means is a matter of those who write and read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Its answers have the same number.
+    pub number: u64,
+    /// At most 128 KiB.
+    pub body: Vec<u8>,
+}
+
+/// One of the answers to an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// That of the order.
+    pub number: u64,
+    /// At most [`MAX_FRAME`] − 8 bytes.
+    pub body: Vec<u8>,
 }

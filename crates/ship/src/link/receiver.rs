@@ -1,5 +1,12 @@
 //! The server's end: one thread per agent; a batch is acknowledged when the sink has taken it.
 
+mod agents;
+
+pub use agents::{Agents, AnswerSink};
+
+use super::Answer;
+use agents::Line;
+
 use super::frame::{decode_batch, decode_flows, read_preamble, write_preamble, Frame, FrameError, Hello};
 use super::in_time::InTime;
 use super::received::{AgentStatus, ReceiverConfig, ReceiverStatus, Refusal};
@@ -26,10 +33,12 @@ struct Session {
     stored: Mutex<u64>,
     status: Mutex<AgentStatus>,
     connection: AtomicU64,
+    /// Its newest connection.
+    line: Mutex<Option<Arc<Line>>>,
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     ip: IpAddr,
     /// Whether it has presented the secret.
     known: bool,
@@ -37,8 +46,7 @@ struct Connection {
 
 struct Inner {
     config: ReceiverConfig,
-    sink: Sink,
-    flows: FlowSink,
+    sinks: Sinks,
     sessions: Mutex<FxHashMap<u64, Arc<Session>>>,
     connections: Mutex<FxHashMap<u64, Connection>>,
     next_connection: AtomicU64,
@@ -51,6 +59,17 @@ struct Inner {
     dropped: Mutex<Vec<(&'static str, u64)>>,
 }
 
+/// Where the data of agents go.
+#[derive(Clone)]
+pub struct Sinks {
+    /// Spans.
+    pub spans: Sink,
+    /// Flows.
+    pub flows: FlowSink,
+    /// Answers to orders.
+    pub answers: AnswerSink,
+}
+
 /// Receives spans from agents until it is dropped.
 pub struct Receiver {
     addr: SocketAddr,
@@ -61,23 +80,17 @@ pub struct Receiver {
 impl Receiver {
     /// Listens on `addr`, and refuses flows. Errors: the address cannot be used.
     pub fn bind(addr: SocketAddr, config: ReceiverConfig, sink: Sink) -> std::io::Result<Receiver> {
-        let none: FlowSink = Arc::new(|_| Err(SinkError::Refused("flows are not kept here".into())));
-        Receiver::bind_with_flows(addr, config, sink, none)
+        let flows: FlowSink = Arc::new(|_| Err(SinkError::Refused("flows are not kept here".into())));
+        Receiver::bind_with(addr, config, Sinks { spans: sink, flows, answers: Arc::new(|_, _| ()) })
     }
 
     /// Listens on `addr`. Errors: the address cannot be used.
-    pub fn bind_with_flows(
-        addr: SocketAddr,
-        config: ReceiverConfig,
-        sink: Sink,
-        flows: FlowSink,
-    ) -> std::io::Result<Receiver> {
+    pub fn bind_with(addr: SocketAddr, config: ReceiverConfig, sinks: Sinks) -> std::io::Result<Receiver> {
         let listener = TcpListener::bind(addr)?;
         let addr = listener.local_addr()?;
         let inner = Arc::new(Inner {
             config,
-            sink,
-            flows,
+            sinks,
             flows_taken: AtomicU64::new(0),
             sessions: Mutex::default(),
             connections: Mutex::default(),
@@ -97,6 +110,11 @@ impl Receiver {
     /// Address listened on (with the port that was chosen, if 0 was asked for).
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The connected agents, for orders.
+    pub fn agents(&self) -> Agents {
+        Agents::of(&self.inner)
     }
 
     /// State and counts.
@@ -147,10 +165,7 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
             return;
         }
         let id = inner.next_connection.fetch_add(1, Relaxed);
-        let Ok(handle) = stream.try_clone() else {
-            inner.drop_one("io");
-            continue;
-        };
+        let stream = Arc::new(stream);
         {
             let mut connections = lock(&inner.connections);
             let strangers: Vec<u64> = connections.iter().filter(|(_, c)| !c.known).map(|(id, _)| *id).collect();
@@ -160,7 +175,7 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
                 let _ = oldest.stream.shutdown(Shutdown::Both);
                 inner.drop_one("displaced");
             }
-            connections.insert(id, Connection { stream: handle, ip: peer.ip(), known: false });
+            connections.insert(id, Connection { stream: Arc::clone(&stream), ip: peer.ip(), known: false });
         }
         // The receiver was stopped meanwhile, perhaps before this connection was registered.
         if inner.stop.load(Relaxed) {
@@ -178,7 +193,7 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
                         let refusal = Refusal { peer, why: e.to_string(), at_ns: now_ns() };
                         *lock(&serving.refused) = Some(refusal);
                     }
-                    let _ = Frame::Refused(e.to_string()).write(&mut &stream);
+                    let _ = Frame::Refused(e.to_string()).write(&mut &*stream);
                 }
             }
             let _ = stream.shutdown(Shutdown::Both);
@@ -192,13 +207,13 @@ fn accept(inner: &Arc<Inner>, listener: &TcpListener) {
 }
 
 impl Inner {
-    fn serve(&self, id: u64, mut stream: &TcpStream, peer: SocketAddr) -> Result<(), FrameError> {
+    fn serve(&self, id: u64, stream: &Arc<TcpStream>, peer: SocketAddr) -> Result<(), FrameError> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(self.config.hello_timeout))?;
         // Small until the secret was presented.
         let mut reader = BufReader::with_capacity(1024, InTime::new(stream, self.config.hello_timeout));
         // The server's version goes out first, so that a client of another version can report the difference.
-        write_preamble(&mut stream)?;
+        write_preamble(&mut &**stream)?;
         read_preamble(&mut reader)?;
         let Frame::Hello(hello) = Frame::read(&mut reader)? else { return Err(FrameError::Malformed("hello")) };
         if !same(hello.token.as_bytes(), self.config.token.as_bytes()) {
@@ -218,19 +233,24 @@ impl Inner {
             // An earlier connection of this session still waits for the sink. Its batch is taken, or comes again.
             Err(_) => return Err(FrameError::Refused("the store does not answer".into())),
         };
-        Frame::Welcome(stored).write(&mut stream)?;
-        let result = self.receive(&session, &mut reader, stream);
+        let line = Arc::new(Line::new(Arc::clone(stream)));
+        line.write(&Frame::Welcome(stored))?;
+        // From here on orders may come between.
+        *lock(&session.line) = Some(Arc::clone(&line));
+        let result = self.receive(hello.session, &session, &mut reader, &line);
         if session.connection.load(Relaxed) == id {
             lock(&session.status).connected = false;
+            *lock(&session.line) = None;
         }
         result
     }
 
     fn receive(
         &self,
+        name: u64,
         session: &Session,
         reader: &mut BufReader<BufReader<InTime<'_>>>,
-        mut stream: &TcpStream,
+        line: &Line,
     ) -> Result<(), FrameError> {
         let mut resources = FxHashSet::default();
         loop {
@@ -244,12 +264,12 @@ impl Inner {
                         let taken = match &frame {
                             Frame::Flows(_, batch) => decode_flows(batch).map(|flows| {
                                 let n = flows.len() as u64;
-                                self.deliver(n, stream, &mut || (self.flows)(flows.clone()))
+                                self.deliver(n, line, &mut || (self.sinks.flows)(flows.clone()))
                                     .map(|taken| self.flows_taken.fetch_add(taken, Relaxed))
                             }),
                             Frame::Spans(_, batch) => decode_batch(batch, &mut resources).map(|spans| {
                                 let n = spans.len() as u64;
-                                let taken = self.deliver(n, stream, &mut || (self.sink)(spans.clone()))?;
+                                let taken = self.deliver(n, line, &mut || (self.sinks.spans)(spans.clone()))?;
                                 lock(&session.status).spans += taken;
                                 Ok(self.spans.fetch_add(taken, Relaxed))
                             }),
@@ -263,9 +283,10 @@ impl Inner {
                         }
                         *stored = number;
                     }
-                    Frame::Ack(*stored).write(&mut stream)?;
+                    line.write(&Frame::Ack(*stored))?;
                 }
-                Frame::Ping => Frame::Ack(*lock(&session.stored)).write(&mut stream)?,
+                Frame::Ping => line.write(&Frame::Ack(*lock(&session.stored)))?,
+                Frame::Answer(number, body) => (self.sinks.answers)(name, Answer { number, body }),
                 Frame::Report(counters) => lock(&session.status).report = counters,
                 _ => return Err(FrameError::Malformed("frame of an agent")),
             }
@@ -275,12 +296,7 @@ impl Inner {
 
     /// Gives a batch of `n` items to a sink, for as long as the sink needs; returns how many it took. An error ends the
     /// connection without an acknowledgement.
-    fn deliver(
-        &self,
-        n: u64,
-        mut stream: &TcpStream,
-        give: &mut dyn FnMut() -> Result<(), SinkError>,
-    ) -> Result<u64, FrameError> {
+    fn deliver(&self, n: u64, line: &Line, give: &mut dyn FnMut() -> Result<(), SinkError>) -> Result<u64, FrameError> {
         let mut said: Option<Instant> = None;
         loop {
             match give() {
@@ -297,7 +313,7 @@ impl Inner {
                         self.deferred.fetch_add(n, Relaxed);
                     }
                     if said.is_none_or(|at| at.elapsed() >= BUSY_HEARTBEAT) {
-                        Frame::Busy(why).write(&mut stream)?;
+                        line.write(&Frame::Busy(why))?;
                         said = Some(Instant::now());
                     }
                     thread::sleep(BUSY_RETRY);
@@ -340,7 +356,8 @@ impl Inner {
             }
         }
         let session = sessions.entry(hello.session).or_insert_with(|| {
-            Arc::new(Session { stored: Mutex::new(0), status: Mutex::default(), connection: AtomicU64::new(0) })
+            let (stored, connection) = (Mutex::new(0), AtomicU64::new(0));
+            Arc::new(Session { stored, status: Mutex::default(), connection, line: Mutex::default() })
         });
         session.clone()
     }

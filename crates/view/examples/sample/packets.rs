@@ -1,11 +1,12 @@
 //! A made-up packet program: what it would show of a flow through a bridge whose last port is congested.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wirespan_view::packets::{
     DropView, HeatSecond, HeatView, LegView, PacketPlace, PacketsState, PacketsView, PlaceCount,
 };
-use wirespan_view::{PacketOrder, PacketSource};
+use wirespan_view::{PacketOrder, PacketSource, Whose};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Packets a second.
@@ -106,10 +107,14 @@ impl PacketSource for Programs {
         })
     }
 
-    fn order(&self, order: &PacketOrder) -> Result<(), (&'static str, String)> {
-        if order.program.contains("prot:") {
-            return Err(("program", "line 1: unknown key `prot`; did you mean `port`?".into()));
+    fn whose(&self, order: &PacketOrder) -> Result<Option<Whose>, (&'static str, String)> {
+        match order.program.contains("prot:") {
+            true => Err(("program", "line 1: unknown key `prot`; did you mean `port`?".into())),
+            false => Ok(None),
         }
+    }
+
+    fn order(&self, order: &PacketOrder, _: Vec<SocketAddr>) -> Result<(), (&'static str, String)> {
         let mut running = self.0.lock().map_err(|_| ("", "it has panicked".to_owned()))?;
         *running = match running.take() {
             Some((program, since, changes, _)) if order.program.is_empty() => {

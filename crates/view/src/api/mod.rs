@@ -1,5 +1,6 @@
 //! Wirespan's own API, below `/api/v1`, and `/metrics`, `/healthz`.
 
+mod fleet;
 mod flows;
 mod map;
 mod names;
@@ -9,6 +10,7 @@ mod status;
 mod trace;
 mod why;
 
+pub use fleet::{FleetOrder, FleetSource};
 pub use flows::{flow_records, FlowFilter, FlowRecord, FlowRecords};
 pub use packets::{PacketOrder, PacketSource};
 pub use why::{WhyOrder, WhySource};
@@ -34,7 +36,9 @@ use utoipa::OpenApi;
         status::status,
         why::why,
         packets::packets,
-        packets::order
+        packets::order,
+        fleet::agents,
+        fleet::order
     ),
     components(schemas(crate::error::ErrorBody))
 )]
@@ -46,7 +50,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 /// Where orders are sent to.
-pub(crate) const ORDERS: [&str; 2] = [why::PATH, packets::PATH];
+pub(crate) const ORDERS: [&str; 3] = [why::PATH, packets::PATH, fleet::PATH];
 
 pub(crate) fn routes() -> Router<ViewState> {
     Router::new()
@@ -63,6 +67,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/status", get(status::status))
         .route(why::PATH, post(why::why))
         .route(packets::PATH, get(packets::packets).post(packets::order))
+        .route(fleet::PATH, get(fleet::agents).post(fleet::order))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi()) }))
         .route("/metrics", get(status::metrics))
         .route("/healthz", get(status::healthz))

@@ -2,6 +2,7 @@
 
 use crate::error::{ApiError, ErrorBody};
 use crate::shape::PacketsView;
+use crate::whose::{servers, Whose};
 use crate::ViewState;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::State;
@@ -9,6 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::Json;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -29,9 +31,21 @@ pub trait PacketSource: Send + Sync {
     /// What the program has seen. Must not block for long.
     fn now(&self) -> Arc<PacketsView>;
 
-    /// Carries out an order. Blocks until packets are seen, or none any more. An error has the name of the wrong
+    /// What the program of an order means by spans; an error if the program is wrong. Errors have the name of the wrong
     /// parameter (empty if none is wrong) and the reason.
-    fn order(&self, order: &PacketOrder) -> Result<(), (&'static str, String)>;
+    fn whose(&self, order: &PacketOrder) -> Result<Option<Whose>, (&'static str, String)>;
+
+    /// Carries out an order. `servers` are those that the program means by spans. Blocks until packets are seen, or
+    /// none any more. Errors: see [`PacketSource::whose`].
+    fn order(&self, order: &PacketOrder, servers: Vec<SocketAddr>) -> Result<(), (&'static str, String)>;
+}
+
+/// An error of a source, as HTTP.
+pub(super) fn refused((param, why): (&'static str, String)) -> ApiError {
+    match param {
+        "" => ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, "busy", why),
+        param => ApiError::bad_query(param, why),
+    }
 }
 
 /// The packet program that runs or ran last, and its tables.
@@ -53,10 +67,11 @@ pub(super) async fn order(
         let e = ApiError::not_found("this wirespan runs no packet programs");
         return Err(e.hint("start `wirespan up` or `run` with --packet-programs on the machine of the packets"));
     };
-    let task = tokio::task::spawn_blocking(move || source.order(&order).map(|()| source.now()));
-    match task.await.map_err(|e| ApiError::internal(e.to_string()))? {
-        Ok(now) => Ok(Json(&*now).into_response()),
-        Err(("", why)) => Err(ApiError::refused(StatusCode::SERVICE_UNAVAILABLE, "busy", why)),
-        Err((param, why)) => Err(ApiError::bad_query(param, why)),
-    }
+    let servers = match source.whose(&order).map_err(refused)? {
+        Some(whose) => state.query(move |store| servers(store, &whose)).await?,
+        None => Vec::new(),
+    };
+    let task = tokio::task::spawn_blocking(move || source.order(&order, servers).map(|()| source.now()));
+    let now = task.await.map_err(|e| ApiError::internal(e.to_string()))?.map_err(refused)?;
+    Ok(Json(&*now).into_response())
 }

@@ -4,6 +4,7 @@
 //! are numbers of ns. Attribute names follow the OpenTelemetry semantic conventions.
 
 mod attributes;
+pub mod fleet;
 pub mod packets;
 mod span;
 mod status;
@@ -11,6 +12,7 @@ mod trace;
 mod waits;
 
 pub use attributes::attributes;
+pub(crate) use fleet::FleetView;
 pub(crate) use packets::PacketsView;
 pub use span::SpanView;
 pub(crate) use span::{kind, LinkView, SpanLinkView, SpanList};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Answer of `/api/v1/packets`: the packet program that runs or ran last, and its tables.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PacketsView {
     /// What the process does.
     pub state: PacketsState,
@@ -31,7 +31,7 @@ pub struct PacketsView {
     /// Time from place to place, in the order of the way (action `latency`).
     pub legs: Vec<LegView>,
     /// Time from the first to the last place (action `latency`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<HeatView>,
     /// Drops by place and reason, the most frequent first (action `drops`).
     pub drops: Vec<DropView>,
@@ -53,7 +53,7 @@ pub enum PacketsState {
 }
 
 /// A place where packets are seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PacketPlace {
     /// `queue`, `xmit`, `receive`, …
     pub point: String,
@@ -66,7 +66,7 @@ pub struct PacketPlace {
 }
 
 /// What was seen at one place.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlaceCount {
     /// The place.
     pub place: PacketPlace,
@@ -77,7 +77,7 @@ pub struct PlaceCount {
 }
 
 /// The way from one place to the next.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LegView {
     /// From.
     pub from: PacketPlace,
@@ -91,7 +91,7 @@ pub struct LegView {
 
 /// Times, as a whole and by second. They are counted by size, in halves of doublings: number `2 n` begins at 2ⁿ ns,
 /// number `2 n + 1` at 1.5 · 2ⁿ ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HeatView {
     /// Number of times.
     pub packets: u64,
@@ -110,7 +110,7 @@ pub struct HeatView {
 }
 
 /// Times of packets that were sent in one second.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeatSecond {
     /// Unix second.
     pub second: u64,
@@ -119,12 +119,12 @@ pub struct HeatSecond {
 }
 
 /// Packets that were dropped at one place for one reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DropView {
     /// Where.
     pub place: PacketPlace,
     /// Where they were seen before.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<PacketPlace>,
     /// The kernel's name of the reason.
     pub reason: String,

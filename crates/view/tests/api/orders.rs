@@ -1,14 +1,15 @@
 //! Orders: the requests that change something.
 
-use super::{ok, state};
+use super::{get, ok, state};
 use axum::body::{to_bytes, Body};
 use axum::http::{Request, StatusCode};
 use axum::Router;
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 use wirespan_view::packets::{PacketsState, PacketsView};
-use wirespan_view::{router, PacketOrder, PacketSource, WhyOrder};
+use wirespan_view::{router, PacketOrder, PacketSource, Whose, WhyOrder};
 
 #[tokio::test]
 async fn one_order_is_taken_from_its_own_pages_and_from_programs() {
@@ -59,12 +60,20 @@ impl PacketSource for Programs {
         Arc::new(self.0.lock().unwrap().clone())
     }
 
-    fn order(&self, order: &PacketOrder) -> Result<(), (&'static str, String)> {
-        if order.program == "wrong" {
-            return Err(("program", "it is wrong".into()));
+    fn whose(&self, order: &PacketOrder) -> Result<Option<Whose>, (&'static str, String)> {
+        match order.program.split_once(' ') {
+            None if order.program == "wrong" => Err(("program", "it is wrong".into())),
+            Some(("of", service)) => Ok(Some(Whose::Requests { service: Some(service.into()), endpoint: None })),
+            Some(("trace", id)) => Ok(Some(Whose::Trace(id.into()))),
+            _ => Ok(None),
         }
+    }
+
+    fn order(&self, order: &PacketOrder, servers: Vec<SocketAddr>) -> Result<(), (&'static str, String)> {
+        let notes = servers.iter().map(ToString::to_string).collect();
         let state = if order.program.is_empty() { PacketsState::Ended } else { PacketsState::Running };
-        *self.0.lock().unwrap() = PacketsView { state, program: order.program.clone(), ..PacketsView::default() };
+        *self.0.lock().unwrap() =
+            PacketsView { state, program: order.program.clone(), notes, ..PacketsView::default() };
         Ok(())
     }
 }
@@ -83,6 +92,20 @@ async fn packet_programs_are_run_by_orders_of_own_pages() {
     let (status, now) = post(&app, None, r#"{"program": "filter: {port: 80}"}"#).await;
     assert_eq!((status, &now["state"]), (StatusCode::OK, &"running".into()), "{now}");
     assert_eq!(ok(&app, "/api/v1/packets").await["program"], "filter: {port: 80}");
+    // The servers of a service are those of its spans.
+    let (status, now) = post(&app, None, r#"{"program": "of payment"}"#).await;
+    let servers: Vec<SocketAddr> =
+        now["notes"].as_array().unwrap().iter().map(|s| s.as_str().unwrap().parse().unwrap()).collect();
+    assert_eq!(status, StatusCode::OK);
+    let found = ok(&app, "/api/v1/spans?from=0&service=payment&tap=server-process&limit=1").await;
+    let one: SocketAddr = found["spans"][0]["server"].as_str().unwrap().parse().unwrap();
+    assert!(servers.contains(&one) && servers.len() < 10, "{servers:?} {one}");
+    assert_eq!(post(&app, None, r#"{"program": "of nobody"}"#).await.1["notes"], serde_json::json!([]));
+    let id = found["spans"][0]["id"].as_str().unwrap();
+    let (_, now) = post(&app, None, &format!(r#"{{"program": "trace {id}"}}"#)).await;
+    assert!(now["notes"].as_array().unwrap().iter().any(|s| s == &one.to_string()), "{now}");
+    assert_eq!(post(&app, None, r#"{"program": "trace 00000000000000ff"}"#).await.0, StatusCode::NOT_FOUND);
+    post(&app, None, r#"{"program": "filter: {port: 80}"}"#).await;
     let (status, wrong) = post(&app, None, r#"{"program": "wrong"}"#).await;
     assert_eq!((status, &wrong["error"]["param"]), (StatusCode::BAD_REQUEST, &"program".into()));
     assert_eq!(post(&app, None, r#"{"prog": ""}"#).await.0, StatusCode::BAD_REQUEST);
@@ -92,4 +115,6 @@ async fn packet_programs_are_run_by_orders_of_own_pages() {
     let idle = router(state());
     assert_eq!(ok(&idle, "/api/v1/packets").await["state"], "off");
     assert_eq!(post(&idle, None, r#"{"program": ""}"#).await.0, StatusCode::NOT_FOUND);
+    let (status, agents) = get(&idle, "/api/v1/packets/agents?lines=3").await;
+    assert_eq!((status, &agents["error"]["code"]), (StatusCode::NOT_FOUND, &"not_found".into()), "it is no server");
 }

@@ -5,7 +5,7 @@ mod worker;
 
 use super::frame::MAX_REPORT;
 use super::status::{SenderStatus, Shared};
-use super::AgentInfo;
+use super::{AgentInfo, Answer, Order};
 use crossbeam_channel::{bounded, Sender as Channel, TrySendError};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +34,9 @@ pub struct SenderConfig {
     pub backlog_bytes: usize,
     /// Most batches sent without an acknowledgement.
     pub window: usize,
+    /// Where orders of the server go, if the agent [takes orders](AgentInfo::takes_orders). `None`: an order ends the
+    /// connection.
+    pub orders: Option<Channel<Order>>,
 }
 
 impl SenderConfig {
@@ -48,6 +51,7 @@ impl SenderConfig {
             batch_wait: Duration::from_millis(200),
             backlog_bytes: 16 << 20,
             window: 32,
+            orders: None,
         }
     }
 }
@@ -61,10 +65,14 @@ enum Load {
     Flows(Vec<Flow>),
 }
 
+/// Answers that may wait for the connection.
+const ANSWERS: usize = 8;
+
 /// Sends spans and flows to a server from a thread of its own.
 pub struct Sender {
     load: Option<Channel<Load>>,
     close: Channel<Instant>,
+    answers: Channel<Answer>,
     queued: Arc<AtomicUsize>,
     queue_spans: usize,
     server: String,
@@ -81,14 +89,28 @@ impl Sender {
         let (load_tx, load) = bounded(config.queue_spans.clamp(1, 4096));
         let (close_tx, close) = bounded(1);
         let (news_tx, news) = bounded(config.window * 2 + 8);
+        let (answers, answers_in) = bounded(ANSWERS);
         let shared = Arc::new(Shared::default());
         let queued = Arc::new(AtomicUsize::new(0));
         let report = Arc::new(Mutex::new(None));
         let (queue_spans, backlog_bytes, server) = (config.queue_spans, config.backlog_bytes, config.server.clone());
         let worker = Worker::new(config, shared.clone(), queued.clone(), report.clone(), news_tx);
-        let thread = std::thread::Builder::new().name("link".into()).spawn(move || worker.run(&load, &news, &close))?;
+        let thread = std::thread::Builder::new()
+            .name("link".into())
+            .spawn(move || worker.run(&load, &news, &answers_in, &close))?;
         let (load, thread) = (Some(load_tx), Some(thread));
-        Ok(Sender { load, close: close_tx, queued, queue_spans, server, backlog_bytes, shared, report, thread })
+        Ok(Sender {
+            load,
+            close: close_tx,
+            answers,
+            queued,
+            queue_spans,
+            server,
+            backlog_bytes,
+            shared,
+            report,
+            thread,
+        })
     }
 
     /// Takes spans for sending; never blocks. Spans without room are dropped and counted.
@@ -122,6 +144,12 @@ impl Sender {
     pub fn report(&self, mut counters: Vec<(String, u64)>) {
         counters.truncate(MAX_REPORT);
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+    }
+
+    /// Takes answers to orders. They are sent while the connection is open; none is sent twice. Whoever finds it full
+    /// keeps the answer, or counts it.
+    pub fn answers(&self) -> Channel<Answer> {
+        self.answers.clone()
     }
 
     /// `host:port` of the server.

@@ -2,9 +2,10 @@
 
 use super::backlog::Backlog;
 use super::{Load, Report, SenderConfig};
-use crate::link::connection::{self, News, Out};
+use crate::link::connection::{self, News, Out, To};
 use crate::link::frame::{encode_batches, Frame, FrameError, Hello, FLOWS, SPANS};
 use crate::link::status::{SenderState, Shared};
+use crate::link::Answer;
 use crossbeam_channel::{bounded, select, Receiver, RecvError, Sender as Channel};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Shutdown, TcpStream};
@@ -15,6 +16,8 @@ use wirespan_model::{Flow, Span};
 
 /// Keep-alive of an idle connection.
 pub(in crate::link) const PING_EVERY: Duration = Duration::from_secs(10);
+/// While the connection has no room, it is looked at again after this time.
+const ROOM_AGAIN: Duration = Duration::from_millis(20);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LAST_BACKOFF: Duration = Duration::from_secs(10);
 /// Pause after a refusal or a wrong version. Frequent attempts would not change the answer.
@@ -33,7 +36,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     queued: Arc<AtomicUsize>,
     report: Report,
-    news_tx: Channel<News>,
+    to: To,
     /// Spans of the batch that is being collected.
     pending: Vec<Arc<Span>>,
     pending_since: Option<Instant>,
@@ -66,7 +69,7 @@ impl Worker {
             shared,
             queued,
             report,
-            news_tx,
+            to: To { news: news_tx, orders: config.orders.clone() },
             pending: Vec::new(),
             pending_since: None,
             backlog: Backlog::default(),
@@ -80,12 +83,20 @@ impl Worker {
         }
     }
 
-    pub(super) fn run(mut self, load: &Receiver<Load>, news: &Receiver<News>, close: &Receiver<Instant>) {
-        let never = crossbeam_channel::never();
+    pub(super) fn run(
+        mut self,
+        load: &Receiver<Load>,
+        news: &Receiver<News>,
+        answers: &Receiver<Answer>,
+        close: &Receiver<Instant>,
+    ) {
+        let (never, no_answer) = (crossbeam_channel::never(), crossbeam_channel::never());
         let mut input = load;
         let mut deadline: Option<Instant> = None;
         loop {
-            let tick = self.tick_in(deadline);
+            let room = self.link.as_ref().is_some_and(|link| !link.out.is_full());
+            let waiting = !room && self.link.is_some() && !answers.is_empty();
+            let tick = if waiting { ROOM_AGAIN } else { self.tick_in(deadline) };
             select! {
                 recv(input) -> got => match got {
                     Ok(Load::Spans(more)) => self.collect(more),
@@ -97,6 +108,7 @@ impl Worker {
                     }
                 },
                 recv(news) -> got => if let Ok(news) = got { self.hear(news) },
+                recv(if room { answers } else { &no_answer }) -> got => if let Ok(answer) = got { self.answer(answer) },
                 default(tick) => {}
             }
             let now = Instant::now();
@@ -240,7 +252,7 @@ impl Worker {
         self.generation += 1;
         let (tx, rx) = bounded(self.config.window + 4);
         self.attempt = Some(tx);
-        connection::start(self.config.server.clone(), self.hello.clone(), self.generation, rx, self.news_tx.clone());
+        connection::start(self.config.server.clone(), self.hello.clone(), self.generation, rx, self.to.clone());
     }
 
     /// Hands batches to the connection, as many as the window allows; never blocks.
@@ -261,6 +273,15 @@ impl Worker {
         if now.saturating_duration_since(self.last_write) >= PING_EVERY {
             let _ = link.out.try_send(Out::Frame(Frame::Ping));
             self.last_write = now;
+        }
+    }
+
+    /// Hands an answer to the connection.
+    fn answer(&mut self, Answer { number, body }: Answer) {
+        if let Some(link) = &self.link {
+            // There was room, and only this thread fills it.
+            let _ = link.out.try_send(Out::Frame(Frame::Answer(number, body)));
+            self.last_write = Instant::now();
         }
     }
 

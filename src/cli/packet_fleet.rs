@@ -1,0 +1,247 @@
+//! `wirespan packet FILE.yaml --fleet`: the program runs on the agents of a server, and each tells what it sees.
+
+use super::client::ClientArgs;
+use super::Format;
+use crate::config::Config;
+use crate::packet::{time, Program};
+use crate::stop_signal::StopSignal;
+use anyhow::{Context as _, Result};
+use serde_json::{json, Value};
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use wirespan_model::plain;
+
+/// The API of the server.
+const PATH: &str = "/api/v1/packets/agents";
+/// How often the server is asked.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+const SHOW_EVERY: Duration = Duration::from_secs(1);
+/// The server is tried again for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the user wants.
+pub(super) struct Wish<'a> {
+    pub(super) program: &'a Path,
+    /// Empty: all.
+    pub(super) agents: &'a [String],
+    pub(super) live: bool,
+    pub(super) format: Format,
+    pub(super) client: &'a ClientArgs,
+}
+
+pub(super) fn run(wish: &Wish<'_>, config: &Config) -> Result<ExitCode> {
+    // A wrong program is told with its line before anything is sent.
+    Program::read(wish.program)?;
+    let text = std::fs::read_to_string(wish.program).context("reading the program")?;
+    let mut stop = StopSignal::catch()?;
+    let order = json!({"program": text, "agents": wish.agents});
+    let mut view = wish.client.post(config, PATH, &order)?;
+    let number = view["number"].clone();
+    let names: Vec<String> = list(&view["agents"]).map(|agent| shown(&agent["agent"])).collect();
+    eprintln!("wirespan: {} agents were asked: {}; Ctrl-C ends", names.len(), names.join(", "));
+
+    let wipes = std::io::stdout().is_terminal() && wish.format == Format::Text;
+    let shows = wish.format == Format::Text && (wish.live || wipes);
+    let (mut had, mut ending, mut showed, mut heard) = (0, false, Instant::now(), Instant::now());
+    loop {
+        let mut out = String::new();
+        let first = view["first_line"].as_u64().unwrap_or(had);
+        let lines: Vec<&str> = list(&view["lines"]).filter_map(Value::as_str).collect();
+        for (n, line) in (first..).zip(&lines) {
+            if n >= had {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+        had = had.max(first + lines.len() as u64);
+        let over = view["state"] != "running" && lines.is_empty();
+        if shows && !over && showed.elapsed() >= SHOW_EVERY {
+            out.push_str(if wipes { "\x1b[H\x1b[J" } else { "" });
+            tables(&view, &mut out)?;
+            showed = Instant::now();
+        }
+        if over {
+            end(&view, wish.format, &mut out)?;
+        }
+        // A closed pipe is the reader's wish to end.
+        let written = std::io::stdout().write_all(out.as_bytes()).and_then(|()| std::io::stdout().flush());
+        if over {
+            say(&view);
+            return Ok(outcome(&view));
+        }
+        if (stop.came() || written.is_err()) && !ending {
+            ending = true;
+            wish.client.post(config, PATH, &json!({"program": ""}))?;
+        }
+        std::thread::sleep(ASK_EVERY);
+        match wish.client.get(config, &format!("{PATH}?lines={had}")) {
+            Ok(now) => (view, heard) = (now, Instant::now()),
+            Err(_) if heard.elapsed() < PATIENCE => {}
+            Err(why) => return Err(why.context("the server has gone; its agents end the program by themselves")),
+        }
+        if view["number"] != number {
+            anyhow::bail!("the server has forgotten the program: it was started again, or runs another one");
+        }
+    }
+}
+
+fn list(of: &Value) -> impl Iterator<Item = &Value> {
+    of.as_array().into_iter().flatten()
+}
+
+/// A text of the server, fit for a terminal.
+fn shown(text: &Value) -> String {
+    plain::line(text.as_str().unwrap_or_default()).into_owned()
+}
+
+fn number(of: &Value) -> u64 {
+    of.as_u64().unwrap_or_default()
+}
+
+/// Whether an agent has told everything.
+fn is_whole(agent: &Value) -> bool {
+    agent["state"] == "ended" && number(&agent["lost_lines"]) == 0 && number(&agent["malformed"]) == 0
+}
+
+/// A place, as `queue eth0 in web (vxlan)`.
+fn place(of: &Value) -> String {
+    format!("{}{}", shown(&of["point"]), site(of))
+}
+
+/// A place without its point, as ` eth0 in web (vxlan)`.
+fn site(of: &Value) -> String {
+    let part = |before: &str, key: &str, after: &str| match shown(&of[key]) {
+        text if text.is_empty() => text,
+        text => format!("{before}{text}{after}"),
+    };
+    [part(" ", "device", ""), part(" in ", "netns", ""), part(" (", "tunnel", ")")].concat()
+}
+
+/// One table of all agents.
+fn tables(view: &Value, out: &mut String) -> Result<()> {
+    let (elapsed, limit) = (number(&view["elapsed_ms"]), number(&view["limit_ms"]));
+    writeln!(out, "after {:.1} of {:.1} s", elapsed as f64 / 1e3, limit as f64 / 1e3)?;
+    let rows = |key: &'static str| {
+        list(&view["agents"]).flat_map(move |agent| list(&agent["view"][key]).map(move |row| (agent, row)))
+    };
+    if rows("places").next().is_some() {
+        writeln!(out, "{:<20} {:<44} {:>9} {:>12} {:>10}", "agent", "place", "packets", "bytes", "Mbit/s")?;
+    }
+    for (agent, row) in rows("places") {
+        let (packets, bytes) = (number(&row["packets"]), number(&row["bytes"]));
+        let ms = number(&agent["view"]["elapsed_ms"]).max(1);
+        let rate = bytes as f64 * 8.0 / (ms as f64 * 1e3);
+        let (agent, at) = (shown(&agent["agent"]), place(&row["place"]));
+        writeln!(out, "{agent:<20} {at:<44} {packets:>9} {bytes:>12} {rate:>10.2}")?;
+    }
+    let mut head = false;
+    let mut leg = |agent: &Value, from: &str, to: &str, row: &Value, jitter: String| -> Result<()> {
+        if !std::mem::replace(&mut head, true) {
+            let (from, to, packets) = ("from", "to", "packets");
+            write!(out, "{:<20} {from:<34} {to:<34} {packets:>8} ", "agent")?;
+            writeln!(out, "{:>10} {:>10} {:>10}", "p50", "p99", "jitter")?;
+        }
+        let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| time(number(&row[key])));
+        let (agent, packets) = (shown(&agent["agent"]), number(&row["packets"]));
+        writeln!(out, "{agent:<20} {from:<34} {to:<34} {packets:>8} {p50:>10} {p99:>10} {jitter:>10}")?;
+        Ok(())
+    };
+    for agent in list(&view["agents"]) {
+        for row in list(&agent["view"]["legs"]) {
+            let jitter = time(number(&row["jitter_ns"]));
+            leg(agent, &place(&row["from"]), &place(&row["to"]), &row["times"], jitter)?;
+        }
+        let total = &agent["view"]["total"];
+        if total.is_object() {
+            leg(agent, "first", "last", total, String::new())?;
+        }
+    }
+    for (agent, row) in rows("drops") {
+        let (packets, resent) = (number(&row["packets"]), number(&row["resent"]));
+        let (agent, site) = (shown(&agent["agent"]), site(&row["place"]));
+        write!(out, "{agent:<20} {packets} dropped{site}: {}", shown(&row["reason"]))?;
+        match resent {
+            0 => writeln!(out)?,
+            n => writeln!(out, "; {n} sent again, {} later", time(number(&row["resent_p50_ns"])))?,
+        }
+    }
+    for agent in list(&view["agents"]) {
+        let (sightings, packets) = (number(&agent["view"]["sightings"]), number(&agent["view"]["journeys"]));
+        let (name, state) = (shown(&agent["agent"]), shown(&agent["state"]));
+        writeln!(out, "{name:<20} {state}: {sightings} sightings, {packets} packets whose way is known")?;
+    }
+    Ok(())
+}
+
+/// The result.
+fn end(view: &Value, format: Format, out: &mut String) -> Result<()> {
+    if format == Format::Text {
+        return tables(view, out);
+    }
+    for agent in list(&view["agents"]) {
+        let mut line = |kind: &str, row: &Value| -> Result<()> {
+            let mut row = row.clone();
+            row["kind"] = kind.into();
+            row["agent"] = agent["agent"].clone();
+            Ok(writeln!(out, "{row}")?)
+        };
+        let view = &agent["view"];
+        for (kind, key) in [("count", "places"), ("latency", "legs"), ("drops", "drops")] {
+            list(&view[key]).try_for_each(|row| line(kind, row))?;
+        }
+        if view["total"].is_object() {
+            line("total", &json!({"times": view["total"]}))?;
+        }
+        let mut told = agent.clone();
+        let counts = ["elapsed_ms", "sightings", "lost", "journeys", "resent", "notes"];
+        told["view"] = counts.iter().map(|key| ((*key).to_owned(), view[*key].clone())).collect();
+        line("agent", &told)?;
+    }
+    let complete = list(&view["agents"]).all(is_whole) && number(&view["lost_lines"]) == 0;
+    let (lost, ms) = (&view["lost_lines"], &view["elapsed_ms"]);
+    writeln!(out, "{}", json!({"kind": "end", "complete": complete, "lost_lines": lost, "elapsed_ms": ms}))?;
+    Ok(())
+}
+
+/// What is missing, on stderr.
+fn say(view: &Value) {
+    for agent in list(&view["agents"]) {
+        let name = shown(&agent["agent"]);
+        match shown(&agent["state"]).as_str() {
+            "ended" => {}
+            "refused" => eprintln!("wirespan: {name} has not run the program: {}", shown(&agent["why"])),
+            state => {
+                let s = number(&agent["heard_ms"]) as f64 / 1e3;
+                let told = number(&agent["view"]["elapsed_ms"]) as f64 / 1e3;
+                eprintln!(
+                    "wirespan: partial: {name} is {state}, and was heard of last {s:.1} s ago. Its tables are of its \
+                     first {told:.1} s; {} packets that were under way are left out",
+                    number(&agent["incomplete"])
+                );
+            }
+        }
+        let counts =
+            [("lost_lines", "lines did not arrive"), ("malformed", "incomplete records and answers were discarded")];
+        for (key, what) in counts.iter().filter(|(key, _)| number(&agent[*key]) > 0) {
+            eprintln!("wirespan: {name}: {} {what}", number(&agent[*key]));
+        }
+        if number(&agent["view"]["lost"]) > 0 {
+            eprintln!("wirespan: {name}: {} sightings were lost", number(&agent["view"]["lost"]));
+        }
+        list(&agent["view"]["notes"]).for_each(|note| eprintln!("wirespan: {name}: {}", shown(note)));
+    }
+    if number(&view["lost_lines"]) > 0 {
+        eprintln!("wirespan: {} lines found no room in the server", number(&view["lost_lines"]));
+    }
+}
+
+/// A failure if no agent has run the program.
+fn outcome(view: &Value) -> ExitCode {
+    match list(&view["agents"]).all(|agent| agent["state"] == "refused") {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,360 @@
+//! Packet programs on the agents of a server: hands them out, and collects what the agents tell.
+//!
+//! ```text
+//! client ──program──▶ Fleet ──Ask──▶ agents          one program at a time
+//! client ◀──tables, lines── Collected ◀──Told── agents
+//! ```
+//!
+//! An agent tells something each second. One that tells nothing is shown as silent or gone, with what it told before.
+//! It is waited for until a little after the program's time.
+
+use super::run::{checked, whose};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use wirespan_ship::link::{AgentStatus, Agents, Answer, AnswerSink, Order};
+use wirespan_view::fleet::{FleetAgent, FleetState, FleetView};
+use wirespan_view::packets::{PacketsState, PacketsView};
+use wirespan_view::{FleetOrder, FleetSource, Whose};
+
+/// An agent that has told nothing for so long is silent.
+const SILENT: Duration = Duration::from_secs(4);
+/// After the program's time, agents are waited for so long.
+const GRACE: Duration = Duration::from_secs(8);
+/// A program of which nobody has asked anything for so long is ended: its client has gone.
+const FORGOTTEN: Duration = Duration::from_secs(30);
+/// Bytes of lines that wait for the client.
+const LINES_BYTES: usize = 64 << 20;
+/// Bytes of lines in one answer to the client.
+const ANSWER_BYTES: usize = 8 << 20;
+
+/// What an agent is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Ask {
+    Run {
+        program: String,
+        /// Those that the program means by spans.
+        servers: Vec<SocketAddr>,
+    },
+    End,
+}
+
+/// What an agent tells of its program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) state: FleetState,
+    pub(super) why: String,
+    /// Lines that the agent made before these, sent or not.
+    pub(super) before: u64,
+    pub(super) lines: Vec<String>,
+    /// Packets whose ways are not told yet.
+    pub(super) under_way: u64,
+    /// Its tables; `None`: as they were told before.
+    pub(super) view: Option<PacketsView>,
+}
+
+/// One agent that was asked.
+struct Asked {
+    session: u64,
+    shown: FleetAgent,
+    heard: Instant,
+    /// Number of its next line.
+    next_line: u64,
+    under_way: u64,
+}
+
+impl Asked {
+    fn is_done(&self) -> bool {
+        matches!(self.shown.state, FleetState::Ended | FleetState::Refused)
+    }
+
+    /// What it does, as far as is known.
+    fn state(&self, connected: bool) -> FleetState {
+        match self.shown.state {
+            done @ (FleetState::Ended | FleetState::Refused) => done,
+            _ if !connected => FleetState::Gone,
+            _ if self.heard.elapsed() > SILENT => FleetState::Silent,
+            as_told => as_told,
+        }
+    }
+}
+
+/// What came of the program that runs, or ran last.
+#[derive(Default)]
+struct Collected {
+    number: u64,
+    program: String,
+    /// `None`: none was ordered.
+    started: Option<Instant>,
+    limit: Duration,
+    /// How long it took, once it is over.
+    took: Option<Duration>,
+    agents: Vec<Asked>,
+    lines: VecDeque<String>,
+    first_line: u64,
+    bytes: usize,
+    lost_lines: u64,
+    /// When a client has asked last.
+    fetched: Option<Instant>,
+}
+
+impl Collected {
+    /// Takes an answer. One that belongs to no running program is of an earlier one.
+    fn take(&mut self, session: u64, answer: &Answer) {
+        let Some(agent) = self.agents.iter_mut().find(|a| a.session == session && answer.number == self.number) else {
+            return;
+        };
+        agent.heard = Instant::now();
+        let Ok(told) = serde_json::from_slice::<Told>(&answer.body) else {
+            agent.shown.malformed += 1;
+            return;
+        };
+        if agent.is_done() {
+            return;
+        }
+        let shown = &mut agent.shown;
+        (shown.state, shown.why) = (told.state, told.why);
+        shown.lost_lines += told.before.saturating_sub(agent.next_line);
+        agent.next_line = told.before.saturating_add(told.lines.len() as u64);
+        agent.under_way = told.under_way;
+        if let Some(view) = told.view {
+            shown.view = view;
+        }
+        for line in told.lines {
+            let Ok(Value::Object(mut line)) = serde_json::from_str(&line) else {
+                shown.malformed += 1;
+                continue;
+            };
+            line.insert("agent".into(), shown.agent.clone().into());
+            let line = Value::Object(line).to_string();
+            self.bytes += line.len();
+            self.lines.push_back(line);
+        }
+        while self.bytes > LINES_BYTES && self.forget_one() {
+            self.lost_lines += 1;
+        }
+    }
+
+    fn forget_one(&mut self) -> bool {
+        let line = self.lines.pop_front();
+        self.bytes -= line.as_ref().map_or(0, String::len);
+        self.first_line += u64::from(line.is_some());
+        line.is_some()
+    }
+
+    /// Whether it runs. It is over when each agent has told everything, or was waited for.
+    fn runs(&mut self, connected: impl Fn(u64) -> bool) -> bool {
+        let (Some(started), None) = (self.started, self.took) else { return false };
+        let elapsed = started.elapsed();
+        let gone = |agent: &Asked| !connected(agent.session);
+        let over = self.agents.iter().all(Asked::is_done)
+            || (elapsed > self.limit && self.agents.iter().all(|agent| agent.is_done() || gone(agent)))
+            || elapsed > self.limit + GRACE;
+        if over {
+            self.took = Some(elapsed);
+        }
+        !over
+    }
+
+    fn view(&mut self, connected: impl Fn(u64) -> bool, had_lines: u64) -> FleetView {
+        let runs = self.runs(&connected);
+        self.fetched = Some(Instant::now());
+        while self.first_line < had_lines && self.forget_one() {}
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let elapsed = self.took.or(self.started.map(|at| at.elapsed())).unwrap_or_default();
+        let agents = self.agents.iter().map(|agent| {
+            let state = agent.state(connected(agent.session));
+            let waited = matches!(state, FleetState::Silent | FleetState::Gone);
+            let incomplete = if waited { agent.under_way } else { 0 };
+            FleetAgent { state, incomplete, heard_ms: ms(agent.heard.elapsed()), ..agent.shown.clone() }
+        });
+        let mut bytes = 0;
+        let some = self.lines.iter().take_while(|line| {
+            bytes += line.len();
+            bytes <= ANSWER_BYTES
+        });
+        FleetView {
+            state: match self.started {
+                None => PacketsState::Idle,
+                Some(_) if runs => PacketsState::Running,
+                Some(_) => PacketsState::Ended,
+            },
+            number: self.number,
+            program: self.program.clone(),
+            elapsed_ms: ms(elapsed),
+            limit_ms: ms(self.limit),
+            agents: agents.collect(),
+            lines: some.cloned().collect(),
+            first_line: self.first_line,
+            lost_lines: self.lost_lines,
+        }
+    }
+}
+
+/// The agents of a server, as far as packet programs are concerned.
+#[derive(Default)]
+pub(crate) struct Fleet {
+    collected: Mutex<Collected>,
+    agents: OnceLock<Agents>,
+}
+
+impl Fleet {
+    fn collected(&self) -> MutexGuard<'_, Collected> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the receiver's answers go.
+    pub(crate) fn sink(self: &Arc<Self>) -> AnswerSink {
+        let fleet = Arc::clone(self);
+        Arc::new(move |session, answer| fleet.collected().take(session, &answer))
+    }
+
+    /// The receiver's agents. Without them, there are none.
+    pub(crate) fn connect(&self, agents: Agents) {
+        let _ = self.agents.set(agents);
+    }
+
+    fn list(&self) -> BTreeMap<u64, AgentStatus> {
+        let all = self.agents.get().map(Agents::list).unwrap_or_default();
+        all.into_iter().filter(|(_, status)| status.connected).collect()
+    }
+
+    /// Ends a program whose client has gone.
+    pub(crate) fn run_due(&self) {
+        let connected = self.list();
+        let forgotten = {
+            let mut collected = self.collected();
+            let runs = collected.runs(|session| connected.contains_key(&session));
+            runs && collected.fetched.is_some_and(|at| at.elapsed() > FORGOTTEN)
+        };
+        if forgotten {
+            self.end();
+        }
+    }
+
+    /// Ends the program at all agents that run it.
+    fn end(&self) {
+        let (number, sessions) = {
+            let mut collected = self.collected();
+            let elapsed = collected.started.map(|at| at.elapsed()).unwrap_or_default();
+            collected.limit = collected.limit.min(elapsed);
+            let left = collected.agents.iter().filter(|agent| !agent.is_done());
+            (collected.number, left.map(|agent| agent.session).collect::<Vec<_>>())
+        };
+        for session in sessions {
+            // One that is gone ends it by itself.
+            let _ = self.ask(session, number, &Ask::End);
+        }
+    }
+
+    fn ask(&self, session: u64, number: u64, ask: &Ask) -> Result<(), String> {
+        let body = serde_json::to_vec(ask).map_err(|e| e.to_string())?;
+        let agents = self.agents.get().ok_or("this server has no agents")?;
+        agents.order(session, Order { number, body }).map_err(|e| e.to_string())
+    }
+}
+
+/// The names of agents: that of the host, with the process where several run.
+fn named(agents: &BTreeMap<u64, AgentStatus>) -> Vec<(u64, String, &AgentStatus)> {
+    let alone = |host: &str| agents.values().filter(|other| other.agent.host == host).count() == 1;
+    let name = |of: &AgentStatus| match alone(&of.agent.host) {
+        true => of.agent.host.clone(),
+        false => format!("{}/{}", of.agent.host, of.agent.pid),
+    };
+    let mut all: Vec<_> = agents.iter().map(|(session, status)| (*session, name(status), status)).collect();
+    all.sort_by(|a, b| a.1.cmp(&b.1));
+    all
+}
+
+/// The agents that an order names; an error that names the nearest.
+fn wanted<'a>(
+    all: Vec<(u64, String, &'a AgentStatus)>,
+    names: &[String],
+) -> Result<Vec<(u64, String, &'a AgentStatus)>, String> {
+    let is = |(_, name, status): &(u64, String, &AgentStatus), wanted: &String| {
+        name == wanted || status.agent.host == *wanted
+    };
+    if let Some(wrong) = names.iter().find(|name| !all.iter().any(|agent| is(agent, name))) {
+        let distance = |name: &str| strsim::damerau_levenshtein(wrong, name);
+        let near = all.iter().map(|(_, name, _)| (distance(name), name)).min();
+        let hint = near.filter(|(distance, _)| *distance <= wrong.len().max(4) / 2);
+        let hint = hint.map_or_else(|| ".".into(), |(_, name)| format!("; did you mean `{name}`?"));
+        let there: Vec<&str> = all.iter().map(|(_, name, _)| &**name).collect();
+        return Err(format!("no agent `{wrong}` is connected{hint} There are: {}", there.join(", ")));
+    }
+    let chosen = all.into_iter().filter(|agent| names.is_empty() || names.iter().any(|name| is(agent, name)));
+    Ok(chosen.collect())
+}
+
+impl FleetSource for Fleet {
+    fn now(&self, had_lines: u64) -> FleetView {
+        let connected = self.list();
+        self.collected().view(|session| connected.contains_key(&session), had_lines)
+    }
+
+    fn whose(&self, order: &FleetOrder) -> Result<Option<Whose>, (&'static str, String)> {
+        whose(&order.program).map_err(|why| ("program", format!("{why:#}")))
+    }
+
+    fn order(&self, order: &FleetOrder, servers: Vec<SocketAddr>) -> Result<(), (&'static str, String)> {
+        if order.program.trim().is_empty() {
+            self.end();
+            return Ok(());
+        }
+        let program = checked(&order.program).map_err(|why| ("program", format!("{why:#}")))?;
+        if program.whose().is_some() && servers.is_empty() {
+            return Err(("program", "no server is known that answered such a request over TCP".into()));
+        }
+        let connected = self.list();
+        if connected.is_empty() {
+            return Err(("agents", "no agent is connected".into()));
+        }
+        let chosen = wanted(named(&connected), &order.agents).map_err(|why| ("agents", why))?;
+        let now = Instant::now();
+        let number = {
+            let mut collected = self.collected();
+            if collected.runs(|session| connected.contains_key(&session)) {
+                return Err((
+                    "",
+                    "agents run another packet program, until its time is over or its client ends".into(),
+                ));
+            }
+            let asked = chosen.iter().map(|(session, name, status)| {
+                let mut shown = FleetAgent { agent: name.clone(), ..FleetAgent::default() };
+                if !status.agent.takes_orders {
+                    shown.state = FleetState::Refused;
+                    shown.why = "it was started without --packet-programs".into();
+                }
+                Asked { session: *session, shown, heard: now, next_line: 0, under_way: 0 }
+            });
+            *collected = Collected {
+                // Answers to an earlier program, also of an earlier run of this server, have a lower number.
+                number: crate::clock::now_ns().max(collected.number + 1),
+                program: order.program.clone(),
+                started: Some(now),
+                limit: program.time,
+                agents: asked.collect(),
+                fetched: Some(now),
+                ..Collected::default()
+            };
+            collected.number
+        };
+        let ask = Ask::Run { program: order.program.clone(), servers };
+        for (session, ..) in chosen.iter().filter(|(.., status)| status.agent.takes_orders) {
+            if let Err(why) = self.ask(*session, number, &ask) {
+                let mut collected = self.collected();
+                if let Some(agent) = collected.agents.iter_mut().find(|agent| agent.session == *session) {
+                    (agent.shown.state, agent.shown.why) = (FleetState::Refused, format!("it was not reached: {why}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "fleet/tests.rs"]
+mod tests;

@@ -1,0 +1,293 @@
+//! `--packet-programs` of an agent: the packet programs that its server orders, one at a time.
+//!
+//! ```text
+//! server ──order──▶ link ──▶ [obey thread: attach, join, tables] ──answers──▶ link ──▶ server
+//! ```
+//!
+//! While a program runs, an answer goes out each second, so the server knows that the agent is alive. Answers are small
+//! enough for a frame. Lines that find no room are left out; each answer says how many lines came before its own, so
+//! the server counts what is missing.
+
+use super::fleet::{Ask, Told};
+use super::run::{Ordered, Run};
+use anyhow::{anyhow, Result};
+use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wirespan_ship::link::{Answer, Order, MAX_FRAME};
+use wirespan_view::fleet::FleetState;
+use wirespan_view::packets::PacketsView;
+
+/// How often the ring is read.
+const DRAIN_EVERY: Duration = Duration::from_millis(5);
+/// How often a thread without a program looks whether it should end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often the server is told something.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Orders that may wait.
+const ORDERS: usize = 8;
+/// Bytes of lines in one answer. As a JSON string they take at most twice as many.
+const ANSWER_BYTES: usize = 256 << 10;
+/// Bytes of lines that wait for the link.
+const WAITING_BYTES: usize = 4 << 20;
+/// How long the last words of a program wait for the link.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// An agent that will obey: its link sends the orders here.
+pub(crate) struct Obedience {
+    orders: Receiver<Order>,
+}
+
+impl Obedience {
+    /// What the link gets, and what [`Obedience::start`] needs.
+    pub(crate) fn new() -> (Sender<Order>, Self) {
+        let (to, orders) = bounded(ORDERS);
+        (to, Obedience { orders })
+    }
+
+    /// Starts the thread, which attaches nothing until an order comes.
+    pub(crate) fn start(self, answers: Sender<Answer>) -> Result<Obeying> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("obey".into()).spawn(move || {
+            Agent { answers, running: None }.run(&self.orders, &stopping);
+        })?;
+        Ok(Obeying { stop, thread })
+    }
+}
+
+/// The running thread.
+pub(crate) struct Obeying {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Obeying {
+    /// Ends the program that runs, and tells the server its last tables.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| anyhow!("the obey thread panicked"))
+    }
+}
+
+/// A program of the server.
+struct Running {
+    number: u64,
+    run: Run,
+    lines: Lines,
+    told: Instant,
+}
+
+/// Lines that wait for the link.
+#[derive(Default)]
+struct Lines {
+    waiting: VecDeque<String>,
+    bytes: usize,
+    /// Lines that were sent or left out.
+    before: u64,
+}
+
+impl Lines {
+    /// Adds lines. The oldest are left out where there is no room.
+    fn add(&mut self, lines: Vec<String>) {
+        for line in lines {
+            self.bytes += line.len() + 1;
+            self.waiting.push_back(line);
+            while self.bytes > WAITING_BYTES {
+                self.take_one();
+            }
+        }
+    }
+
+    fn take_one(&mut self) -> Option<String> {
+        let line = self.waiting.pop_front()?;
+        self.bytes -= line.len() + 1;
+        self.before += 1;
+        Some(line)
+    }
+
+    /// As many as an answer may have.
+    fn take(&mut self) -> Vec<String> {
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        while self.waiting.front().is_some_and(|line| bytes + line.len() <= ANSWER_BYTES || some.is_empty()) {
+            let Some(line) = self.take_one() else { break };
+            bytes += line.len();
+            some.push(line);
+        }
+        some
+    }
+}
+
+struct Agent {
+    answers: Sender<Answer>,
+    running: Option<Running>,
+}
+
+impl Agent {
+    fn run(mut self, orders: &Receiver<Order>, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            match orders.recv_timeout(if self.running.is_some() { DRAIN_EVERY } else { LOOK_EVERY }) {
+                Ok(order) => self.obey(&order),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.turn();
+        }
+        self.end();
+    }
+
+    fn obey(&mut self, order: &Order) {
+        let number = order.number;
+        match serde_json::from_slice(&order.body) {
+            Ok(Ask::Run { program, servers }) => {
+                self.end();
+                match Run::start(Ordered { text: program, servers }, true) {
+                    Ok(run) => {
+                        self.running = Some(Running { number, run, lines: Lines::default(), told: Instant::now() });
+                        self.tell(false);
+                    }
+                    Err(why) => self.refuse(number, &format!("{why:#}")),
+                }
+            }
+            Ok(Ask::End) => self.end(),
+            Err(_) => self.refuse(number, "this agent does not understand the order: is it of another version?"),
+        }
+    }
+
+    fn refuse(&self, number: u64, why: &str) {
+        let told = Told { state: FleetState::Refused, why: why.into(), ..Told::default() };
+        // Without an answer, the server calls the agent silent.
+        let _ = self.answers.send_timeout(answer(number, told), LAST_WORDS);
+    }
+
+    fn turn(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        if running.run.turn() {
+            self.end();
+            return;
+        }
+        let lines = running.run.lines();
+        running.lines.add(lines);
+        if running.told.elapsed() >= TELL_EVERY {
+            self.tell(false);
+        } else if running.lines.bytes >= ANSWER_BYTES && !self.answers.is_full() {
+            let (before, lines) = (running.lines.before, running.lines.take());
+            let told = Told { state: FleetState::Running, before, lines, ..Told::default() };
+            let _ = self.answers.try_send(answer(running.number, told));
+        }
+    }
+
+    /// Tells the tables as they are.
+    fn tell(&mut self, ends: bool) {
+        let Some(running) = &mut self.running else { return };
+        running.told = Instant::now();
+        let view = running.run.view(ends);
+        let lines = running.run.lines();
+        running.lines.add(lines);
+        loop {
+            let (before, lines) = (running.lines.before, running.lines.take());
+            let last = !ends || running.lines.waiting.is_empty();
+            let state = if ends && last { FleetState::Ended } else { FleetState::Running };
+            let view = last.then(|| view.clone());
+            let under_way = running.run.under_way();
+            let told = answer(running.number, Told { state, before, lines, view, under_way, ..Told::default() });
+            // A full queue is a link that is down or slow. The next answer says what is missing.
+            let sent = match ends {
+                true => self.answers.send_timeout(told, LAST_WORDS).is_ok(),
+                false => self.answers.try_send(told).is_ok(),
+            };
+            if last || !sent {
+                return;
+            }
+        }
+    }
+
+    /// Ends the program that runs.
+    fn end(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.run.turn();
+            let lines = running.run.lines();
+            running.lines.add(lines);
+        }
+        self.tell(true);
+        self.running = None;
+    }
+}
+
+/// An answer that fits into a frame. A table of very many places goes without its histograms, or is left out.
+fn answer(number: u64, mut told: Told) -> Answer {
+    let bytes = |told: &Told| serde_json::to_vec(told).unwrap_or_default();
+    if let Some(view) = &mut told.view {
+        without_seconds(view);
+    }
+    let mut body = bytes(&told);
+    if body.len() + 8 > MAX_FRAME {
+        told.lines.clear();
+        told.view.iter_mut().for_each(without_halves);
+        body = bytes(&told);
+    }
+    if body.len() + 8 > MAX_FRAME {
+        told.view = None;
+        body = bytes(&told);
+    }
+    Answer { number, body }
+}
+
+/// The times by second are many, and nobody who asks a fleet shows them.
+fn without_seconds(view: &mut PacketsView) {
+    view.legs.iter_mut().map(|leg| &mut leg.times).chain(&mut view.total).for_each(|times| times.seconds.clear());
+}
+
+fn without_halves(view: &mut PacketsView) {
+    view.legs.iter_mut().map(|leg| &mut leg.times).chain(&mut view.total).for_each(|times| times.halves.clear());
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_lines_are_left_out_and_counted() {
+        let mut lines = Lines::default();
+        lines.add(vec!["x".repeat(WAITING_BYTES / 4); 6]);
+        let first = lines.before;
+        assert!(first >= 2 && lines.bytes <= WAITING_BYTES, "{first}");
+        let some = lines.take();
+        assert_eq!((some.len(), lines.before), (1, first + 1), "one long line is an answer of its own");
+        lines.add(vec!["y".repeat(100); 10]);
+        while !lines.waiting.is_empty() {
+            let bytes: usize = lines.take().iter().map(String::len).sum();
+            assert!(bytes <= ANSWER_BYTES.max(WAITING_BYTES / 4), "{bytes}");
+        }
+        assert_eq!(lines.before, 16);
+    }
+
+    #[test]
+    fn every_answer_fits_into_a_frame() {
+        let lines = vec!["\u{1}".repeat(ANSWER_BYTES)];
+        let made = answer(7, Told { lines, before: 3, ..Told::default() });
+        assert!(made.body.len() + 8 <= MAX_FRAME);
+        let told: Told = serde_json::from_slice(&made.body).unwrap();
+        assert_eq!((told.before, told.lines.len()), (3, 0), "the next answer shows that a line is missing");
+    }
+
+    #[test]
+    fn an_order_that_is_wrong_is_refused_with_the_reason() {
+        let (to, obedience) = Obedience::new();
+        let (answers, answered) = bounded(4);
+        let obeying = obedience.start(answers).unwrap();
+        let wrong = Ask::Run { program: "filter: {prot: tcp}".into(), servers: Vec::new() };
+        for (number, body) in [(1, b"?".to_vec()), (2, serde_json::to_vec(&wrong).unwrap())] {
+            to.send(Order { number, body }).unwrap();
+            let answer = answered.recv_timeout(Duration::from_secs(10)).unwrap();
+            let told: Told = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!((answer.number, told.state), (number, FleetState::Refused));
+            assert!(told.why.contains(if number == 1 { "version" } else { "unknown key `prot`" }), "{}", told.why);
+        }
+        obeying.stop().unwrap();
+    }
+}
