@@ -56,6 +56,17 @@ test("a program runs, is changed and ends, while its tables change", async () =>
   await page.close();
 });
 
+test("a service and an endpoint make the program", async () => {
+  const { page, faults } = await openPage(browser.context, `${server.url}/packets?service=web`);
+  await page.getByLabel("Endpoint").fill("/checkout");
+  await page.waitForURL("**/packets?service=web&endpoint=%2Fcheckout");
+  const program = await page.getByLabel("Program (YAML)").inputValue();
+  assert.match(program, /^filter: \{service: "web", endpoint: "\/checkout"\}\n/);
+  await shot(page, "packets-subject");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
 test("a wrong program says which key is meant", async () => {
   const { page } = await openPage(browser.context, `${server.url}/packets`);
   await page.getByLabel("Program (YAML)").fill("filter: {prot: 8080}");

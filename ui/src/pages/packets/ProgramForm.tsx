@@ -2,6 +2,8 @@ import { type FormEvent, type KeyboardEvent, useState } from "react";
 import { ApiProblem } from "../../api/client";
 import { usePacketOrder } from "../../api/queries";
 import type { PacketsView } from "../../api/types";
+import { programOf, type Subject } from "../../domain/packetProgram";
+import { setParams, useUrl } from "../../routing/url";
 import css from "./PacketsPage.module.css";
 
 const EXAMPLE = `filter: {protocol: tcp, port: 8080}
@@ -9,12 +11,21 @@ action: [latency, drops, count]
 for: 60s
 `;
 
+const SUBJECTS = [
+  ["service", "Service", "shop"],
+  ["endpoint", "Endpoint", "/pay"],
+  ["trace", "or trace", "id of a trace or span"],
+] as const;
+
 /** The program: runs it, changes the one that runs, ends it. */
 export function ProgramForm({ now }: { now: PacketsView }) {
   const [draft, setDraft] = useState<string | null>(null);
   const order = usePacketOrder();
   const running = now.state === "running";
-  const text = draft ?? (now.program || EXAMPLE);
+  const { search } = useUrl();
+  const named = (key: string) => search.get(key) ?? "";
+  const subject: Subject = { trace: named("trace"), service: named("service"), endpoint: named("endpoint") };
+  const text = draft ?? programOf(subject) ?? (now.program || EXAMPLE);
   const same = running && text === now.program;
   const run = () => {
     if (!same && text.trim()) order.mutate(text, { onSuccess: () => setDraft(null) });
@@ -29,6 +40,24 @@ export function ProgramForm({ now }: { now: PacketsView }) {
   const problem = order.error instanceof ApiProblem ? order.error.problem : null;
   return (
     <form className={css.form} onSubmit={submit}>
+      <fieldset className={css.subject}>
+        <legend>Packets from and to the servers of</legend>
+        {SUBJECTS.map(([key, label, example]) => (
+          <label key={key}>
+            {label}
+            <input
+              value={subject[key]}
+              placeholder={example}
+              spellCheck={false}
+              autoCapitalize="off"
+              onChange={(event) => {
+                setDraft(null);
+                setParams({ [key]: event.target.value });
+              }}
+            />
+          </label>
+        ))}
+      </fieldset>
       <label htmlFor="program">Program (YAML)</label>
       <textarea
         id="program"

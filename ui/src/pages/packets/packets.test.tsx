@@ -78,6 +78,18 @@ test("a program is run from the example", async () => {
   await waitFor(() => expect(orders()[0]?.program).toContain("filter: {"));
 });
 
+test("a service, an endpoint or a trace makes the program, and is in the address", async () => {
+  show("/packets?service=shop", { "/api/v1/packets": idle });
+  const text = await screen.findByLabelText<HTMLTextAreaElement>("Program (YAML)");
+  expect(text.value).toMatch('filter: {service: "shop"}');
+  fireEvent.change(screen.getByLabelText("Endpoint"), { target: { value: "/pay" } });
+  expect(text.value).toMatch('filter: {service: "shop", endpoint: "/pay"}');
+  expect(window.location.search).toBe("?service=shop&endpoint=%2Fpay");
+  fireEvent.change(screen.getByLabelText("or trace"), { target: { value: "0123456789abcdef" } });
+  fireEvent.click(screen.getByRole("button", { name: "Run" }));
+  await waitFor(() => expect(orders()[0]?.program).toMatch('filter: {trace: "0123456789abcdef"}'));
+});
+
 test("an error of the server stands at the program", async () => {
   show("/packets", { "/api/v1/packets": idle });
   const text = await screen.findByLabelText("Program (YAML)");
