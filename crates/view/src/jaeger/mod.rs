@@ -31,6 +31,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/traces", get(traces))
         .route("/api/traces/{id}", get(trace))
         .route("/api/dependencies", get(dependencies))
+        .route("/api/metrics/{name}", get(no_metrics))
         .merge(v3::routes())
 }
 
@@ -146,6 +147,16 @@ fn pad(id: &str) -> String {
 
 async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Answer<Dependency> {
     let range = Params::read(raw.as_deref())?.dependency_range(now_ns())?;
+    Ok(Json(Envelope::of(calls(&state, range).await?)))
+}
+
+/// What Jaeger answers where it keeps no metrics. Its UI then says so on the page *Monitor*.
+async fn no_metrics() -> Refused {
+    Refused(ApiError::refused(StatusCode::NOT_IMPLEMENTED, "no_metrics", "metrics are served at /metrics only"))
+}
+
+/// How often services call each other.
+async fn calls(state: &ViewState, range: TimeRange) -> Result<Vec<Dependency>, ApiError> {
     let map = state.query(move |store| Ok(service_map(store, range)?)).await?;
     let mut calls: std::collections::BTreeMap<(String, String), u64> = std::collections::BTreeMap::new();
     for edge in &map.edges {
@@ -154,7 +165,5 @@ async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -
             *calls.entry((parent.name.clone(), child.name.clone())).or_default() += edge.total.count;
         }
     }
-    let links =
-        calls.into_iter().map(|((parent, child), call_count)| Dependency { parent, child, call_count }).collect();
-    Ok(Json(Envelope::of(links)))
+    Ok(calls.into_iter().map(|((parent, child), call_count)| Dependency { parent, child, call_count }).collect())
 }

@@ -2,9 +2,10 @@
 //!
 //! Source: `cmd/query/app/apiv3/http_gateway.go` of jaegertracing/jaeger 1.76 (Jaeger 2.13). Answers are the JSON of
 //! its messages; traces are OTLP. Times are RFC 3339, durations have a unit (`10ms`). Summaries of traces came with
-//! Jaeger 2.19 (ADR-010 of that repository), whose UI writes parameters in camel case.
+//! Jaeger 2.19 (ADR-010 of that repository), which reads parameters in camel case, too. Its UI calls the operation
+//! `span_name`.
 
-use super::{find_trace, operation_names, pad};
+use super::{calls, find_trace, operation_names, pad};
 use crate::assemble::{assemble, traces_of};
 use crate::error::ApiError;
 use crate::filter::params;
@@ -33,6 +34,7 @@ pub(super) fn routes() -> Router<ViewState> {
         .route("/api/v3/operations", get(operations))
         .route("/api/v3/traces", get(traces))
         .route("/api/v3/trace-summaries", get(summaries))
+        .route("/api/v3/dependencies", get(dependencies))
         .route("/api/v3/traces/{id}", get(trace))
 }
 
@@ -58,11 +60,18 @@ impl IntoResponse for Refused {
 #[serde(default)]
 struct Params {
     service: String,
+    #[serde(alias = "spanKind")]
     span_kind: String,
+    #[serde(alias = "startTime")]
+    start_time: String,
+    #[serde(alias = "endTime")]
+    end_time: String,
     #[serde(rename = "query.service_name", alias = "query.serviceName")]
     service_name: String,
     #[serde(rename = "query.operation_name", alias = "query.operationName")]
     operation_name: String,
+    #[serde(rename = "query.span_name", alias = "query.spanName")]
+    span_name: String,
     #[serde(rename = "query.start_time_min", alias = "query.startTimeMin")]
     start_time_min: String,
     #[serde(rename = "query.start_time_max", alias = "query.startTimeMax")]
@@ -84,9 +93,6 @@ struct Params {
 impl Params {
     fn query(&self) -> Result<Query, ApiError> {
         let given = |text: &str| Some(text.to_owned()).filter(|t| !t.is_empty());
-        let malformed = |param: &'static str| {
-            move |why: String| ApiError::bad_query(param, format!("malformed parameter {param}: {why}"))
-        };
         let (from, to) = ("query.start_time_min", "query.start_time_max");
         if self.start_time_min.is_empty() || self.start_time_max.is_empty() {
             return Err(ApiError::bad_query(from, format!("{from} and {to} are required")));
@@ -103,7 +109,7 @@ impl Params {
         Ok(Query {
             range: TimeRange { from_ns: time(from, &self.start_time_min)?, to_ns: time(to, &self.start_time_max)? },
             service: given(&self.service_name),
-            operation: given(&self.operation_name),
+            operation: given(&self.operation_name).or_else(|| given(&self.span_name)),
             min_duration_ns: duration("query.duration_min", &self.duration_min)?,
             max_duration_ns: duration("query.duration_max", &self.duration_max)?,
             attributes: super::params::object("query.attributes", &self.attributes)?,
@@ -111,6 +117,10 @@ impl Params {
             ..Query::default()
         })
     }
+}
+
+fn malformed(param: &'static str) -> impl FnOnce(String) -> ApiError {
+    move |why| ApiError::bad_query(param, format!("malformed parameter {param}: {why}"))
 }
 
 /// Reads the parameters of a search; see [`crate::fuzzed::query`].
@@ -187,6 +197,23 @@ fn summary(trace: &Trace) -> Value {
         "orphanSpanCount": orphans,
         "services": services,
     })
+}
+
+async fn dependencies(State(state): State<ViewState>, RawQuery(raw): RawQuery) -> Result<Response, Refused> {
+    let wanted: Params = params(raw.as_deref())?;
+    let time = |param: &'static str, text: &str| match text {
+        "" => Err(ApiError::bad_query(param, format!("missing required parameter: {param}"))),
+        text => parse_time(text, now_ns()).map_err(malformed(param)),
+    };
+    let range =
+        TimeRange { from_ns: time("startTime", &wanted.start_time)?, to_ns: time("endTime", &wanted.end_time)? };
+    if range.to_ns <= range.from_ns {
+        return Err(Refused(ApiError::bad_query("endTime", "endTime must be after startTime")));
+    }
+    let calls = calls(&state, range).await?.into_iter();
+    // A 64-bit number is text in the JSON of protobuf.
+    let calls = calls.map(|c| json!({"parent": c.parent, "child": c.child, "callCount": c.call_count.to_string()}));
+    Ok(Json(json!({ "dependencies": calls.collect::<Vec<_>>() })).into_response())
 }
 
 async fn trace(State(state): State<ViewState>, Path(id): Path<String>) -> Result<Response, Refused> {

@@ -42,7 +42,21 @@ async fn jaeger_version_3() {
     assert_eq!(summary["errorSpanCount"], failed, "{summary}");
     let none = ok(&app, &format!("{list}&query.attributes=%7B%22http.route%22:%22/nowhere%22%7D")).await;
     assert_eq!(none["summaries"].as_array().map(Vec::len), Some(0), "{none}");
+    // The name that its UI gives to an operation, and a duration as the description of the API has it.
+    let named = |name: &str| format!("{list}&query.span_name={name}&query.duration_min=0.000001s");
+    let operations = ok(&app, "/api/v3/operations?service=payment&spanKind=server").await;
+    let operation = operations["operations"][0]["name"].as_str().unwrap().replace(' ', "%20");
+    assert_eq!(ok(&app, &named(&operation)).await["summaries"].as_array().map(Vec::len), Some(1));
+    assert_eq!(ok(&app, &named("nothing")).await["summaries"].as_array().map(Vec::len), Some(0));
+    let calls = ok(&app, "/api/v3/dependencies?startTime=1970-01-01T00:00:00Z&endTime=2036-01-01T00:00:00Z").await;
+    let call = |d: &&Value| d["parent"] == "web" && d["child"] == "cart";
+    let count = calls["dependencies"].as_array().unwrap().iter().find(call).unwrap()["callCount"].as_str().unwrap();
+    assert!(count.parse::<u64>().unwrap() > 10, "{calls}");
+    let from = "/api/v3/dependencies?start_time=2036-01-01T00:00:00Z";
     for (path, status, part) in [
+        (from.into(), StatusCode::BAD_REQUEST, "missing required parameter: endTime"),
+        (format!("{from}&end_time=x"), StatusCode::BAD_REQUEST, "malformed parameter endTime"),
+        (format!("{from}&end_time=1970-01-01T00:00:00Z"), StatusCode::BAD_REQUEST, "must be after"),
         (format!("/api/v3/traces/{}", "f".repeat(32)), StatusCode::NOT_FOUND, ""),
         (format!("{search}&query.operation_name=nothing"), StatusCode::NOT_FOUND, "No traces found"),
         ("/api/v3/traces?query.service_name=a".into(), StatusCode::BAD_REQUEST, "are required"),
@@ -94,6 +108,8 @@ async fn jaeger() {
         .any(|d| d["parent"] == "web" && d["child"] == "cart" && d["callCount"].as_u64() > Some(10)));
     let (status, body) = get(&app, "/api/traces/00000000000000000000000000000001").await;
     assert_eq!((status, &body["errors"][0]["code"]), (StatusCode::NOT_FOUND, &404.into()));
+    let (status, body) = get(&app, "/api/metrics/calls?service=web").await;
+    assert_eq!((status, &body["errors"][0]["code"]), (StatusCode::NOT_IMPLEMENTED, &501.into()), "as its UI expects");
     let (status, body) = get(&app, "/api/traces").await;
     assert_eq!((status, &body["data"]), (StatusCode::BAD_REQUEST, &Value::Null));
 }
