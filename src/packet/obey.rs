@@ -12,7 +12,6 @@ use super::fleet::{Ask, Told};
 use super::run::{Ordered, Run};
 use anyhow::{anyhow, Result};
 use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,8 +30,8 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 const ORDERS: usize = 8;
 /// Bytes of lines in one answer. As a JSON string they take at most twice as many.
 const ANSWER_BYTES: usize = 256 << 10;
-/// Bytes of lines that wait for the link.
-const WAITING_BYTES: usize = 4 << 20;
+/// How long lines wait for room in the link, each time that packets are read.
+const ROOM: Duration = Duration::from_millis(200);
 /// How long the last words of a program wait for the link.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -81,43 +80,39 @@ struct Running {
     told: Instant,
 }
 
-/// Lines that wait for the link.
+/// Lines that wait to be an answer.
 #[derive(Default)]
 struct Lines {
-    waiting: VecDeque<String>,
+    waiting: Vec<String>,
     bytes: usize,
     /// Lines that were sent or left out.
     before: u64,
 }
 
 impl Lines {
-    /// Adds lines. The oldest are left out where there is no room.
-    fn add(&mut self, lines: Vec<String>) {
+    /// Sends lines, but for the last ones that fill no answer. Where the link has no room for some time, they are left
+    /// out.
+    fn send(&mut self, lines: Vec<String>, number: u64, answers: &Sender<Answer>) {
+        let mut patience = ROOM;
         for line in lines {
-            self.bytes += line.len() + 1;
-            self.waiting.push_back(line);
-            while self.bytes > WAITING_BYTES {
-                self.take_one();
+            self.bytes += line.len();
+            self.waiting.push(line);
+            if self.bytes >= ANSWER_BYTES {
+                let (before, lines) = self.take();
+                let told = Told { state: FleetState::Running, before, lines, ..Told::default() };
+                if answers.send_timeout(answer(number, told), patience).is_err() {
+                    patience = Duration::ZERO;
+                }
             }
         }
     }
 
-    fn take_one(&mut self) -> Option<String> {
-        let line = self.waiting.pop_front()?;
-        self.bytes -= line.len() + 1;
-        self.before += 1;
-        Some(line)
-    }
-
-    /// As many as an answer may have.
-    fn take(&mut self) -> Vec<String> {
-        let (mut some, mut bytes) = (Vec::new(), 0);
-        while self.waiting.front().is_some_and(|line| bytes + line.len() <= ANSWER_BYTES || some.is_empty()) {
-            let Some(line) = self.take_one() else { break };
-            bytes += line.len();
-            some.push(line);
-        }
-        some
+    /// All that wait, and how many came before.
+    fn take(&mut self) -> (u64, Vec<String>) {
+        let (before, lines) = (self.before, std::mem::take(&mut self.waiting));
+        self.bytes = 0;
+        self.before += lines.len() as u64;
+        (before, lines)
     }
 }
 
@@ -170,13 +165,9 @@ impl Agent {
             return;
         }
         let lines = running.run.lines();
-        running.lines.add(lines);
+        running.lines.send(lines, running.number, &self.answers);
         if running.told.elapsed() >= TELL_EVERY {
             self.tell(false);
-        } else if running.lines.bytes >= ANSWER_BYTES && !self.answers.is_full() {
-            let (before, lines) = (running.lines.before, running.lines.take());
-            let told = Told { state: FleetState::Running, before, lines, ..Told::default() };
-            let _ = self.answers.try_send(answer(running.number, told));
         }
     }
 
@@ -185,32 +176,23 @@ impl Agent {
         let Some(running) = &mut self.running else { return };
         running.told = Instant::now();
         let view = running.run.view(ends);
-        let lines = running.run.lines();
-        running.lines.add(lines);
-        loop {
-            let (before, lines) = (running.lines.before, running.lines.take());
-            let last = !ends || running.lines.waiting.is_empty();
-            let state = if ends && last { FleetState::Ended } else { FleetState::Running };
-            let view = last.then(|| view.clone());
-            let under_way = running.run.under_way();
-            let told = answer(running.number, Told { state, before, lines, view, under_way, ..Told::default() });
-            // A full queue is a link that is down or slow. The next answer says what is missing.
-            let sent = match ends {
-                true => self.answers.send_timeout(told, LAST_WORDS).is_ok(),
-                false => self.answers.try_send(told).is_ok(),
-            };
-            if last || !sent {
-                return;
-            }
-        }
+        running.lines.send(running.run.lines(), running.number, &self.answers);
+        let (before, lines) = running.lines.take();
+        let state = if ends { FleetState::Ended } else { FleetState::Running };
+        let (view, under_way) = (Some(view), running.run.under_way());
+        let told = answer(running.number, Told { state, before, lines, view, under_way, ..Told::default() });
+        // A full queue is a link that is down or slow. The next answer says what is missing.
+        let _ = match ends {
+            true => self.answers.send_timeout(told, LAST_WORDS).is_ok(),
+            false => self.answers.try_send(told).is_ok(),
+        };
     }
 
     /// Ends the program that runs.
     fn end(&mut self) {
         if let Some(running) = &mut self.running {
             running.run.turn();
-            let lines = running.run.lines();
-            running.lines.add(lines);
+            running.lines.send(running.run.lines(), running.number, &self.answers);
         }
         self.tell(true);
         self.running = None;
@@ -251,19 +233,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_lines_are_left_out_and_counted() {
+    fn lines_without_room_are_left_out_and_the_next_answer_shows_it() {
+        let (answers, answered) = bounded(2);
         let mut lines = Lines::default();
-        lines.add(vec!["x".repeat(WAITING_BYTES / 4); 6]);
-        let first = lines.before;
-        assert!(first >= 2 && lines.bytes <= WAITING_BYTES, "{first}");
-        let some = lines.take();
-        assert_eq!((some.len(), lines.before), (1, first + 1), "one long line is an answer of its own");
-        lines.add(vec!["y".repeat(100); 10]);
-        while !lines.waiting.is_empty() {
-            let bytes: usize = lines.take().iter().map(String::len).sum();
-            assert!(bytes <= ANSWER_BYTES.max(WAITING_BYTES / 4), "{bytes}");
+        let begun = Instant::now();
+        lines.send(vec!["x".repeat(ANSWER_BYTES / 4); 22], 7, &answers);
+        assert!(begun.elapsed() < ROOM * 3, "it waits once");
+        let told = |answer: Answer| serde_json::from_slice::<Told>(&answer.body).unwrap();
+        for before in [0, 4] {
+            let told = told(answered.try_recv().unwrap());
+            assert_eq!((told.before, told.lines.len()), (before, 4));
         }
-        assert_eq!(lines.before, 16);
+        assert!(answered.try_recv().is_err());
+        let (before, rest) = lines.take();
+        assert_eq!((before, rest.len()), (20, 2), "twelve lines are missing");
     }
 
     #[test]
