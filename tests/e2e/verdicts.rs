@@ -75,7 +75,15 @@ impl Echo {
         self.capture
             .decide(&[(
                 self.socket,
-                Verdict { copy, bytes, plaintext: false, shared: false, delivers: None, one_way: false },
+                Verdict {
+                    copy,
+                    bytes,
+                    plaintext: false,
+                    shared: false,
+                    delivers: None,
+                    one_way: false,
+                    pipelined: false,
+                },
             )])
             .unwrap();
     }

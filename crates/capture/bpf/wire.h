@@ -310,6 +310,8 @@ enum ws_verdict_flag {
 	WS_V_PULLS = 8,	   /* the client asks for these deliveries; such a request has no cause */
 	WS_V_TAKES = 16,   /* it speaks Redis: only some of its commands ask for deliveries */
 	WS_V_ONE_WAY = 32, /* the client sends requests that are not answered */
+	/* the client sends requests while others wait, which are answered in order: each send is a request */
+	WS_V_PIPELINED = 64,
 };
 
 /* Verdict of user space about a connection. */

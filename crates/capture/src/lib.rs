@@ -55,6 +55,8 @@ pub struct Verdict {
     pub delivers: Option<Delivers>,
     /// The client sends requests that are not answered, each for a cause of its own.
     pub one_way: bool,
+    /// Several requests wait at once, and are answered in order.
+    pub pipelined: bool,
 }
 
 /// Which calls carry payload.

@@ -255,7 +255,8 @@ pub(crate) fn verdict(verdict: &Verdict) -> contract::Verdict {
         | flag(verdict.delivers.is_some(), WS_V_DELIVERS)
         | flag(matches!(verdict.delivers, Some(Delivers::Pulled | Delivers::Taken)), WS_V_PULLS)
         | flag(verdict.delivers == Some(Delivers::Taken), WS_V_TAKES)
-        | flag(verdict.one_way, WS_V_ONE_WAY);
+        | flag(verdict.one_way, WS_V_ONE_WAY)
+        | flag(verdict.pipelined, WS_V_PIPELINED);
     let copy = match verdict.copy {
         Copy::Default => WS_COPY_DEFAULT,
         Copy::First => WS_COPY_FIRST,

@@ -33,4 +33,6 @@ pub struct Verdict {
     pub delivers: Option<Delivers>,
     /// True if the client sends messages to a broker that are not answered.
     pub one_way: bool,
+    /// True if several requests wait at once, and are answered in order: each send is a request then.
+    pub pipelined: bool,
 }

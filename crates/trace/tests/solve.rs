@@ -176,16 +176,24 @@ fn work_is_done_in_slices_and_comes_to_its_end() {
     (1..=4_000).for_each(|i| solver.aim(T0 + i * S / 4));
     assert_eq!(out.len(), before, "nothing is solved by the way");
     assert!(solver.delay_ns() >= 900 * S, "what waits comes that late: {}", solver.delay_ns());
+    let mut first_steps = 0;
     loop {
         let solved = out.len();
-        if !solver.work(&mut |s| out.push(s)) {
+        let more = solver.work(&mut |s| out.push(s));
+        first_steps += usize::from(slices == 0);
+        if out.len() > solved {
+            slices += 1;
+            // The first slice is what the training goes over.
+            assert!(out.len() - solved <= if slices == 1 { 6_400 } else { 2_000 });
+        } else if more {
+            assert!(solver.delay_ns() > 0, "what is being learnt from waits");
+        }
+        if !more {
             break;
         }
-        slices += 1;
-        // The first slice is what the training goes over.
-        assert!(out.len() - solved <= if slices == 1 { 6_400 } else { 2_000 });
     }
     assert!(slices > 5 && out.len() == spans.len(), "{slices} {}", out.len());
+    assert!(first_steps > 50, "the training of all beliefs goes in steps: {first_steps}");
     assert_eq!(solver.delay_ns(), 0);
 }
 

@@ -67,6 +67,13 @@ static __always_inline void take(struct attribution *c, __u64 cause, __u8 eviden
 	c->used = c->pending = c->bound = 0;
 }
 
+/* A loop acts for some request: which one is not known, and `guess` is as likely as any. */
+static __always_inline void take_guess(struct attribution *c, __u64 guess)
+{
+	take(c, 0, WS_EV_INFERRED);
+	c->guess = guess;
+}
+
 /* A child borrows the cause of its creator, and may become a worker for others later. */
 static __always_inline void inherit(struct attribution *to, const struct attribution *from, __u8 evidence)
 {
@@ -184,11 +191,13 @@ static __always_inline void lend(struct attribution *from, struct attribution *t
 		to->pending = 1;
 		return;
 	}
+	/* What comes from an actor of the same request, such as the result of a child, brings nothing new. */
+	if (how != HOW_CHANNEL || !cause || to->cause != cause)
+		to->evidence = WS_EV_WAKE_UP;
 	to->cause = how == HOW_CHANNEL ? cause : 0;
 	to->guess = how == HOW_CHANNEL ? 0 : cause;
 	to->woken = how == HOW_WAKE_UP;
 	to->place = place;
-	to->evidence = WS_EV_WAKE_UP;
 	to->state = ACTS_LENT;
 	to->used = to->pending = to->overlap = to->acted = to->framed = to->authoritative = to->woken_by_worker = 0;
 }

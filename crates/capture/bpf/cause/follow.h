@@ -21,6 +21,8 @@
 #ifndef WS_FOLLOW_H
 #define WS_FOLLOW_H
 
+#include "others.h"
+
 struct cause {
 	__u64 exchange;
 	__u64 id;
@@ -31,47 +33,6 @@ struct cause {
 static __always_inline bool brings_work(const struct sock_state *s)
 {
 	return s->request_direction == WS_INGRESS || brings_delivery(s);
-}
-
-/*
- * By socket: the last request that was not answered by the actor that had read it. The answering actor had another
- * cause, or its runtime had handed the work to it.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, __u64);
-} answered_by_others SEC(".maps");
-
-__u32 has_others; /* not 0 if the map has an entry; otherwise look-ups are skipped */
-
-/* Whether the runtime itself says for which other actor this one works now. */
-static __always_inline bool is_job(const struct attribution *a)
-{
-	return a->authoritative && a->state == ACTS_LENT;
-}
-
-static __always_inline void answer_for_another(const struct sock_state *s, const struct attribution *a, __u64 exchange)
-{
-	__u64 cookie = s->cookie;
-
-	if (s->exchange && (!seems_to_act_for(a, exchange) || is_job(a))) {
-		has_others = 1;
-		remember(&answered_by_others, &cookie, &exchange);
-	}
-}
-
-/* Whether another actor has answered the request that this actor has read. Asked when the actor calls. */
-static __always_inline bool is_stale(const struct attribution *a)
-{
-	__u64 cookie = socket_of(a->cause), *answered;
-
-	if (!has_others || a->authoritative || a->state != ACTS_OWN || a->evidence != WS_EV_THREAD || !a->cause ||
-	    is_by_stream(a->cause))
-		return false;
-	answered = bpf_map_lookup_elem(&answered_by_others, &cookie);
-	return answered && *answered >= a->cause;
 }
 
 /*
@@ -166,11 +127,12 @@ static __always_inline void follow_request(struct sock_state *s, struct attribut
 		act(a, USED_SEND);
 	}
 	a->acted = 1;
-	if (s->shared && s->cause && s->cause != a->cause)
+	if ((s->shared || s->pipelined) && s->cause && s->cause != a->cause)
 		s->mixed = 1;
 	s->cause = untrusted ? 0 : a->cause;
 	s->for_delivery = a->delivery;
-	s->untrusted_cause = untrusted ? rule : 0;
+	s->guessed = untrusted && !rule && a->state == ACTS_OWN;
+	s->untrusted_cause = s->guessed ? a->guess : untrusted ? rule : 0;
 	s->evidence = untrusted ? WS_EV_INFERRED : a->evidence;
 	if (is_job(a) && a->cause)
 		return; /* the runtime names the job, so the cause of the connect does not matter */
@@ -262,8 +224,11 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		 * answered there: no answer separates two requests. A change of the cause shows the new request.
 		 */
 		if (first || s->shared ||
-		    ((!pid || s->one_way || (bits & MESSAGE_JOBS && is_job(a))) && a->cause != s->cause))
+		    ((!pid || s->one_way || s->pipelined || (bits & MESSAGE_JOBS && is_job(a))) &&
+		     a->cause != s->cause))
 			follow_request(s, a, tid, pid);
+		if (first && !s->shared) /* what was sent before was answered */
+			s->mixed = 0;
 	} else if (brings_delivery(s)) {
 		follow_delivery(s, a, how);
 		return 0;
@@ -274,14 +239,18 @@ __noinline int follow_cause(struct sock_state *s, struct attribution *a, struct 
 		 */
 		if (a->state <= ACTS_ANSWERED && a->cause)
 			take(a, 0, WS_EV_INFERRED);
+	} else if (s->pipelined && s->mixed && pid) {
+		/* The same, of a connection whose answers come in order. */
+		if (a->state <= ACTS_ANSWERED)
+			take_guess(a, s->cause);
 	} else if (!s->cause && (s->evidence == WS_EV_INFERRED || how == WS_EV_EVENT_LOOP)) {
 		/*
 		 * The cause of the request is not known. The actor acts for that unknown cause from now on, no longer
 		 * for the request that it read before.
 		 */
 		if (a->state <= ACTS_ANSWERED || s->untrusted_cause) {
-			take(a, 0, WS_EV_INFERRED);
-			a->untrusted_cause = s->untrusted_cause;
+			take_guess(a, s->guessed ? s->untrusted_cause : 0);
+			a->untrusted_cause = s->guessed ? 0 : s->untrusted_cause;
 		}
 	} else if (s->cause && s->cause != a->cause) {
 		take(a, s->cause, s->evidence);

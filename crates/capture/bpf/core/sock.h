@@ -183,6 +183,7 @@ static __always_inline void take_verdict(struct sock_state *s)
 			s->asking = s->run == WS_EGRESS;
 		s->takes = !!(v->flags & WS_V_TAKES);
 		s->one_way = !!(v->flags & WS_V_ONE_WAY);
+		s->pipelined = !!(v->flags & WS_V_PIPELINED);
 	}
 }
 

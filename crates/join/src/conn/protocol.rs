@@ -168,7 +168,8 @@ impl Conn {
     }
 
     pub(super) fn send_verdict(&self, protocol: &'static str, copy: CopyRule, env: &mut Env) {
-        let (plaintext, Usage { shared, delivers, one_way }) = (self.secure.is_plaintext(), self.session.usage);
-        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way });
+        let (plaintext, Usage { shared, delivers, one_way, pipelined }) =
+            (self.secure.is_plaintext(), self.session.usage);
+        env.verdict(self.facts.key.socket, Verdict { protocol, copy, plaintext, shared, delivers, one_way, pipelined });
     }
 }

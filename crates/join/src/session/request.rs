@@ -65,7 +65,9 @@ impl Session {
         self.last_loop_call = by_loop.then_some((mark.start, slot));
         self.pipelined |= self.queue.len() > 1;
         let datagram = ctx.conn.transport == Transport::Udp;
-        self.usage.shared |= self.queue.len() > 1 && self.pairing == Pairing::ById && !datagram;
+        let many = self.queue.len() > 1 && !datagram;
+        self.usage.shared |= many && self.pairing == Pairing::ById;
+        self.usage.pipelined |= many && self.pairing == Pairing::InOrder && m.side == Side::Client;
         Some((slot, false))
     }
 

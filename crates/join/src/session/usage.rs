@@ -12,6 +12,8 @@ pub(crate) struct Usage {
     pub(crate) delivers: Option<Delivers>,
     /// The client sends messages that are not answered, so that one may follow another's without a turn.
     pub(crate) one_way: bool,
+    /// Several requests waited at once, and the protocol answers them in order.
+    pub(crate) pipelined: bool,
 }
 
 impl Usage {

@@ -7,9 +7,11 @@ use super::timeline::Event;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
+/// How often a training goes over its events.
+pub(super) const ROUNDS: usize = 5;
 /// `Model::step_weight` in each round of training, and after it. In the first rounds only the step counts: what is
 /// learnt of whole sequences of calls would repeat the wrong assignments made so far.
-const ROUNDS: [f64; 5] = [1e9, 1e9, 1e9, 20.0, 5.0];
+const WEIGHTS: [f64; ROUNDS] = [1e9, 1e9, 1e9, 20.0, 5.0];
 const LAST_WEIGHT: f64 = 2.0;
 /// Round from which on guesses of the kernel count: how often they are right is learnt without them.
 const GUESSES_FROM_ROUND: usize = 3;
@@ -38,31 +40,21 @@ impl Candidate {
         makers
     }
 
-    /// Learns from events anew: goes over them several times, from no knowledge. What was learnt from the first few
-    /// events would repeat their mistakes. `debts`: what these events show without any hypothesis.
-    pub(super) fn train(&mut self, events: &[Event], debts: Option<&Arc<Debts>>, effort: Effort) {
-        let claims = self.model.claims;
-        let start = |belief| {
-            let mut model = Model::new(belief);
-            model.claims = claims;
-            model
-        };
-        let mut trained: Option<Model> = None;
-        for (round, weight) in ROUNDS.into_iter().enumerate() {
-            let mut model = trained.unwrap_or_else(|| {
-                let mut first = start(self.model.belief);
-                first.debts = first.belief.led.and_then(|_| debts.cloned());
-                first
-            });
-            (model.step_weight, model.uses_guesses) = (weight, round >= GUESSES_FROM_ROUND);
-            let (mut beam, mut decided) = (Beam::default(), Vec::new());
-            beam.run(events, &model, effort, &mut decided);
-            self.likelihood = beam.likelihood;
-            let mut next = start(self.model.belief);
-            Beam::default().teach(events, &Self::makers(&beam, &decided), &mut next);
-            trained = Some(next);
+    /// One round of learning from events anew: all [`ROUNDS`] of them, one after the other, begin without knowledge.
+    /// What was learnt from the first few events would repeat their mistakes. `debts`: what these events show without
+    /// any hypothesis.
+    pub(super) fn train(&mut self, round: usize, events: &[Event], debts: Option<&Arc<Debts>>, effort: Effort) {
+        if round == 0 {
+            self.model = self.model.anew();
+            self.model.debts = self.model.belief.led.and_then(|_| debts.cloned());
         }
-        self.model = trained.unwrap_or_else(|| start(self.model.belief));
+        (self.model.step_weight, self.model.uses_guesses) = (WEIGHTS[round], round >= GUESSES_FROM_ROUND);
+        let (mut beam, mut decided) = (Beam::default(), Vec::new());
+        beam.run(events, &self.model, effort, &mut decided);
+        self.likelihood = beam.likelihood;
+        let mut learnt = self.model.anew();
+        Beam::default().teach(events, &Self::makers(&beam, &decided), &mut learnt);
+        self.model = learnt;
     }
 
     /// Solves events; `learns`: they were not in the training.

@@ -232,8 +232,8 @@ impl Solver {
         self.processes.retain(|_, p| p.waits() || now.saturating_sub(p.last_ns) < FORGET_NS);
     }
 
-    /// Solves a slice of the due events, which takes some hundred milliseconds, or seconds where a process with many
-    /// users is learnt for the first time; returns whether more are due.
+    /// Goes one step on with the due events: solves a slice of them, or learns a bit of a process that is new.
+    /// Returns whether more is due.
     pub fn work(&mut self, sink: &mut dyn FnMut(Arc<Span>)) -> bool {
         let Solver { config, processes, waiting, stats, .. } = self;
         let due = processes.values_mut().filter(|p| p.is_due());

@@ -4,6 +4,7 @@
 //! waits for an answer. Old counts fade, so that a new version of a service is learnt, too.
 
 mod debts;
+mod habits;
 
 use super::belief::{Belief, Order, Turn, TURNS};
 use super::chain::{Act, Done, Last, Made, Place};
@@ -11,6 +12,7 @@ use super::delays::{bucket, Delays, BUCKETS};
 use super::order::{Turns, LED_ORDERS, ORDERS};
 use super::timeline::{Class, Opinion, OPINIONS};
 pub(super) use debts::Debts;
+use habits::Habits;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -21,8 +23,7 @@ const TOGETHER_WEIGHT: f64 = 8.0;
 /// How often the first request of a loop's turn, or the opener of a connection, is the right one, before that is
 /// learnt.
 const UNTRIED: f64 = 0.8;
-/// Answers of a class from which on its calls are known; and the factor for an act that is not expected.
-const FEW: f64 = 4.0;
+/// The factor for an act that is not expected.
 const LEAST_FIT: f64 = 0.05;
 /// Least likelihood of a delay: a loop that was kept from running acts late for all its requests.
 const LEAST_SHARE: f64 = 1e-3;
@@ -50,44 +51,6 @@ struct Stage {
     visits: f64,
     acted: f64,
     acts: FxHashMap<Act, f64>,
-}
-
-/// All acts of the requests of one class: in all, answers, and calls by their class.
-#[derive(Clone, Debug, Default)]
-struct Habits {
-    all: f64,
-    answers: f64,
-    calls: Vec<f64>,
-}
-
-impl Habits {
-    fn of(&self, act: Act) -> f64 {
-        match act {
-            Act::Answer => self.answers,
-            Act::Call(class) => self.calls.get(usize::from(class)).copied().unwrap_or(0.0),
-        }
-    }
-
-    fn add(&mut self, act: Act) {
-        self.all += 1.0;
-        match act {
-            Act::Answer => self.answers += 1.0,
-            Act::Call(class) => {
-                let class = usize::from(class);
-                self.calls.resize(self.calls.len().max(class + 1), 0.0);
-                self.calls[class] += 1.0;
-            }
-        }
-    }
-
-    fn halve(&mut self) {
-        [&mut self.all, &mut self.answers].into_iter().chain(&mut self.calls).for_each(|n| *n /= 2.0);
-    }
-
-    /// Calls of a class per request; `None` if too few requests were seen.
-    fn expected(&self, call: Class) -> Option<f64> {
-        (self.answers >= FEW).then(|| self.of(Act::Call(call)) / self.answers)
-    }
 }
 
 /// The part of an act's likelihood that is the same for all requests and hypotheses: computed once.
@@ -149,6 +112,11 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(belief: Belief) -> Self {
         Model { belief, ..Model::default() }
+    }
+
+    /// The same belief, with nothing learnt.
+    pub(super) fn anew(&self) -> Self {
+        Model { belief: self.belief, claims: self.claims, ..Model::default() }
     }
 
     /// ln of the likelihood that a request at `place` acts so long after its last event. The delay counts by how common

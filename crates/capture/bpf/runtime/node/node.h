@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Node: after each message, updates the order of its turns, and whether it acts for a single frame. */
+/*
+ * Node: after each message, updates the order of its turns, and whether it acts for a single frame.
+ *
+ * Timers run after what was read in the same turn of the loop, and any request may have set them. Node keeps all timers
+ * behind one of the loop, so that nothing says which request it was.
+ */
 #ifndef WS_NODE_H
 #define WS_NODE_H
 
@@ -19,6 +24,17 @@ static __always_inline void node_after_message(struct task_struct *task, struct 
 	/* If frames are delivered one at a time, treat a read of a plain socket the same way. */
 	if (!sent && n->frames && a == &t->acts)
 		a->framed = a->cause != 0;
+}
+
+/* Environment::RunTimers(handle) */
+SEC("uprobe.multi")
+int WS_UPROBE(node_timer)
+{
+	struct task_state *t = target_task(bpf_get_current_task_btf());
+
+	if (t && t->acts.state <= ACTS_ANSWERED && !t->acts.authoritative)
+		take_guess(&t->acts, by_rule(&t->acts) ? by_rule(&t->acts) : t->acts.guess);
+	return 0;
 }
 
 #endif

@@ -1,5 +1,6 @@
 //! When there is something to solve in a process.
 
+use super::learning::Held;
 use super::{Process, GATHERED_EVENTS, GATHER_NS, LEAST_WAIT_NS};
 
 impl Process {
@@ -8,14 +9,19 @@ impl Process {
         (LEAST_WAIT_NS + self.longest_ns + self.longest_ns / 2 + self.after.longest_ns()).min(most_ns)
     }
 
+    /// Time of the first event that is not solved.
+    fn first_ns(&self) -> Option<u64> {
+        self.held.as_ref().and_then(Held::first_ns).or_else(|| self.timeline.first_ns())
+    }
+
     /// Time of the first event that is not solved, if calls wait.
     pub(in crate::solve) fn undecided_ns(&self) -> Option<u64> {
-        self.timeline.first_ns().filter(|_| self.waits())
+        self.first_ns().filter(|_| self.waits())
     }
 
     /// Age of the first event that is not solved, ns.
     pub(in crate::solve) fn lag_ns(&self, now_ns: u64) -> u64 {
-        self.timeline.first_ns().map_or(0, |first| now_ns.saturating_sub(first))
+        self.first_ns().map_or(0, |first| now_ns.saturating_sub(first))
     }
 
     /// Everything up to a time shall be solved.
@@ -38,6 +44,6 @@ impl Process {
 
     /// Whether there is something to solve now.
     pub(in crate::solve) fn is_due(&self) -> bool {
-        (self.has_events_due() && !self.gathers()) || (self.waits() && self.timeline.is_empty())
+        self.held.is_some() || (self.has_events_due() && !self.gathers()) || (self.waits() && self.timeline.is_empty())
     }
 }
