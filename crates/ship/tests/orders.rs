@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use wirespan_model::{Span, SpanId};
 use wirespan_ship::link::{AgentInfo, Answer, Order, Receiver, ReceiverConfig, Sender, SenderConfig, Sinks, MAX_FRAME};
 
+/// So many that some meet an acknowledgement.
+const ORDERS: u64 = 300;
+
 type Got = Arc<Mutex<Vec<(u64, Answer)>>>;
 
 fn receiver() -> (Receiver, Got) {
@@ -23,7 +26,7 @@ fn receiver() -> (Receiver, Got) {
 
 fn config(server: &Receiver, takes_orders: bool) -> SenderConfig {
     let agent = AgentInfo { host: "node-1".into(), takes_orders, ..AgentInfo::default() };
-    SenderConfig { batch_wait: Duration::from_millis(5), ..SenderConfig::new(server.local_addr().to_string(), agent) }
+    SenderConfig { batch_spans: 1, ..SenderConfig::new(server.local_addr().to_string(), agent) }
 }
 
 fn eventually(what: &str, mut f: impl FnMut() -> bool) {
@@ -31,6 +34,15 @@ fn eventually(what: &str, mut f: impl FnMut() -> bool) {
     while !f() {
         assert!(start.elapsed() < Duration::from_secs(20), "waited too long for: {what}");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends the other thread, also where this one fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -52,26 +64,27 @@ fn an_order_reaches_its_agent_and_answers_come_back_beside_spans() {
         let sends = scope.spawn(|| {
             for id in 1.. {
                 sender.send(vec![Arc::new(Span { id: SpanId(id), ..Span::default() })]);
-                thread::sleep(Duration::from_millis(1));
+                thread::sleep(Duration::from_micros(50));
                 if done.load(Ordering::Relaxed) {
                     return;
                 }
             }
         });
-        for number in 1..=50 {
+        let end = End(&done);
+        for number in 1..=ORDERS {
             let body = vec![number as u8; 100_000];
             server.agents().order(session, Order { number, body: body.clone() }).unwrap();
             let order = orders_in.recv_timeout(Duration::from_secs(10)).unwrap();
             assert_eq!(order, Order { number, body });
-            let body = vec![1; MAX_FRAME - 8];
+            let body = vec![1; if number % 10 == 0 { MAX_FRAME - 8 } else { 10 }];
             sender.answers().send_timeout(Answer { number, body }, Duration::from_secs(10)).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         sends.join().unwrap();
     });
-    eventually("all answers", || got.lock().unwrap().len() == 50);
+    eventually("all answers", || got.lock().unwrap().len() as u64 == ORDERS);
     let numbers: Vec<u64> = got.lock().unwrap().iter().map(|(_, answer)| answer.number).collect();
-    assert_eq!(numbers, (1..=50).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=ORDERS).collect::<Vec<_>>());
     assert!(got.lock().unwrap().iter().all(|(of, _)| *of == session));
     assert_eq!(sender.status().connects, 1);
 }

@@ -36,7 +36,8 @@ function Off() {
         <code>wirespan up --packet-programs …</code>
       </p>
       <p>
-        or run one in a terminal: <code>wirespan packet FILE.yaml</code>
+        or run one in a terminal: <code>wirespan packet FILE.yaml</code>, or on the agents of this server:{" "}
+        <code>wirespan packet FILE.yaml --fleet</code>
       </p>
     </Notice>
   );
