@@ -2,12 +2,13 @@
 //! that others do not.
 
 use super::client::{encode, ClientArgs};
-use super::Format;
+use super::{flame, Format};
 use crate::config::Config;
 use crate::slow::form;
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use wirespan_model::{plain, Attr, Span, SpanId, Trace};
 use wirespan_trace::{Comparison, Parts, Story, Usual};
@@ -31,14 +32,29 @@ pub(crate) struct ExplainArgs {
     /// Form of the answer
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Also write a flame graph of the code in which it ran and waited; of conditions, slow requests beside usual ones.
+    /// The name ends in .svg for a picture, else it is folded text
+    #[arg(long, value_name = "FILE")]
+    flame: Option<PathBuf>,
     #[command(flatten)]
     client: ClientArgs,
 }
 
 pub(crate) fn explain(args: ExplainArgs, config: &Config) -> Result<ExitCode> {
     match &args.what[..] {
-        [id] if !id.contains(['=', '<', '>']) => explain_span(&args.client, args.format, id, config)?,
-        conditions => compare(&args, &conditions.join(" "), config)?,
+        [id] if !id.contains(['=', '<', '>']) => {
+            explain_span(&args.client, args.format, id, config)?;
+            if let Some(file) = &args.flame {
+                flame::of_span(&args.client, id, file, config)?;
+            }
+        }
+        conditions => {
+            let conditions = conditions.join(" ");
+            if let Some(file) = &args.flame {
+                flame::of_conditions(&args.client, &conditions, &args.from, file, config)?;
+            }
+            compare(&args, &conditions, config)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,7 +93,7 @@ fn compare(args: &ExplainArgs, conditions: &str, config: &Config) -> Result<()> 
 }
 
 /// The span with this id, or the longest request of the trace.
-fn chosen<'a>(trace: &'a Trace, id: &str) -> Result<&'a Span> {
+pub(super) fn chosen<'a>(trace: &'a Trace, id: &str) -> Result<&'a Span> {
     let named = (id.len() <= 16).then(|| u64::from_str_radix(id, 16)).and_then(Result::ok).map(SpanId);
     let found = match named {
         Some(id) => trace.spans.iter().map(|s| s.span.as_ref()).find(|span| span.id == id),

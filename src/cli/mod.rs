@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod demo;
 mod explain;
+mod flame;
 mod flows;
 mod gate;
 mod map;

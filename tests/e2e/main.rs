@@ -15,6 +15,7 @@ mod datagrams;
 mod existing;
 mod explain;
 mod field;
+mod flame;
 mod flow_edges;
 mod flows;
 mod harness;

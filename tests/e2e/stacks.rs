@@ -1,8 +1,10 @@
 //! In which code slow requests waited: servers whose functions are known are asked, and each stack is compared.
 
 use crate::harness::{can_trace, compile_with, eventually, has, otlp, root, within, Running, Span, WIRESPAN};
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -50,7 +52,10 @@ fn traced(program: &Path, paths: &[&str]) -> Vec<Span> {
         within(Duration::from_secs(30), &format!("a span of {path} with stacks"), || {
             server.ask(path);
             let is = |s: &Span| s.attr("url.path") == *path && s.attr("wirespan.tap_side") == "server-process";
-            let has_stack = |s: &Span| s.events.iter().any(|e| e.contains_key("code.stacktrace"));
+            let has_stack = |s: &Span| {
+                let is_wait = |e: &&BTreeMap<String, String>| e.contains_key("wirespan.wait.kind");
+                s.events.iter().filter(is_wait).any(|e| e.contains_key("code.stacktrace"))
+            };
             otlp(&file).into_iter().find(|s| is(s) && has_stack(s))
         })
     };
@@ -59,9 +64,7 @@ fn traced(program: &Path, paths: &[&str]) -> Vec<Span> {
 
 /// The stack of the longest wait of a span: functions of the program, functions of the kernel.
 fn longest(span: &Span) -> (Vec<&str>, Vec<&str>) {
-    let ns = |e: &std::collections::BTreeMap<String, String>| {
-        e.get("wirespan.wait.duration").and_then(|ns| ns.parse::<u64>().ok())
-    };
+    let ns = |e: &BTreeMap<String, String>| e.get("wirespan.wait.duration").and_then(|ns| ns.parse::<u64>().ok());
     let longest =
         span.events.iter().max_by_key(|e| ns(e)).unwrap_or_else(|| panic!("{} waited for nothing", span.name));
     let lines = |key: &str| longest.get(key).map_or(Vec::new(), |text| text.lines().collect());
@@ -130,4 +133,58 @@ fn a_thread_of_go_in_a_system_call_has_its_whole_stack() {
     let (user, _) = longest(&spans[0]);
     let own = ["syscall.Nanosleep", "main.sleepWork", "main.price", "main.checkout", "net/http.(*conn).serve"];
     assert!(has_in_order(&user, &own), "{user:#?}");
+}
+
+/// The interpreters that are here, of Python 3.11 and newer.
+fn interpreters() -> Vec<(String, u32)> {
+    let versions = std::env::var("HOME").map(|home| format!("{home}/.pyenv/versions")).unwrap_or_default();
+    let found = std::fs::read_dir(versions).into_iter().flatten().flatten();
+    let found = found.map(|version| version.path().join("bin/python3").display().to_string());
+    let all = found.chain(["/usr/bin/python3".to_string()]);
+    let minor = |python: &String| {
+        let asked = Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
+        String::from_utf8_lossy(&asked.stdout).trim().parse::<u32>().ok()
+    };
+    all.filter_map(|python| Some((minor(&python)?, python))).filter(|p| p.0 >= 11).map(|(m, p)| (p, m)).collect()
+}
+
+/// The stack that the server has written for a path before it waited.
+fn written(truth: &str, path: &str) -> Vec<String> {
+    let lines = truth.lines().map(|line| serde_json::from_str::<(String, Vec<String>)>(line).unwrap());
+    lines.rev().find(|line| line.0 == path).unwrap().1
+}
+
+#[test]
+fn functions_of_python_are_told_as_the_program_knows_them() {
+    let test = "stacks_python";
+    let interpreters = interpreters();
+    if !can_trace(test) || (interpreters.is_empty() && !has(test, &["python3.11"])) {
+        return;
+    }
+    let source = std::fs::read_to_string(root().join("tests/apps/stacks/stacks.py")).unwrap();
+    for (python, minor) in interpreters {
+        let dir = tempfile::tempdir_in(root().join("target")).unwrap();
+        let program = dir.path().join("stacks.py");
+        std::fs::write(&program, format!("#!{python}\n{source}")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let paths = ["sleep", "lock", "deep", "generated", "called", "letters", "coroutine"];
+        let paths = paths.map(|what| format!("/{what}/40"));
+        let spans = traced(&program, &paths.each_ref().map(String::as_str));
+        let truth = std::fs::read_to_string(dir.path().join("stacks.py.truth")).unwrap();
+        let (mut right, mut all) = (0, 0);
+        for (span, path) in spans.iter().zip(&paths) {
+            let mut known = written(&truth, path);
+            known.truncate(64);
+            let (told, _) = longest(span);
+            let first = told.len().saturating_sub(known.len());
+            println!("3.{minor} {path}: {:?} {:?}", &told[..first], &told[first..]);
+            right += known.iter().zip(&told[first..]).filter(|(known, told)| known == told).count();
+            all += known.len();
+            // Below Python's functions are those of C that they called.
+            assert!(first <= 4, "3.{minor} {path}: {told:#?}\n{known:#?}");
+            assert_eq!(told.get(first).copied(), known.first().map(String::as_str), "3.{minor} {path}: {told:#?}");
+        }
+        println!("3.{minor} ({python}): {right} of {all} functions of Python are right");
+        assert_eq!(right, all, "3.{minor}");
+    }
 }

@@ -106,7 +106,8 @@ fn waits_are_recorded_for_a_time_of_one_service_and_endpoint_and_then_no_longer(
     let said = why(&ui, "nobody", port, &["/sleep/80/others"], &[]);
     assert!(said.contains("no request of nobody was slow"), "{said}");
 
-    // Three programs, three times: they were detached in between. Other hooks are four at most.
+    // Three programs on the scheduler, three times: they were detached in between. The clocks that sample threads are
+    // one more, where the kernel has them. Other hooks are four at most.
     let until = Instant::now() + Duration::from_secs(20);
     while attached(&ui) < at_first + 9 {
         assert!(Instant::now() < until, "{} after {at_first}", attached(&ui));

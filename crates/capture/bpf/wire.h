@@ -33,7 +33,8 @@ enum ws_kind {
 	WS_HANDED = 6,
 	WS_WAKE = 7,
 	WS_CONTEXT = 8,
-	WS_WAITS = 9, /* wait/contract.h */
+	WS_WAITS = 9,	/* wait/contract.h */
+	WS_SAMPLE = 10, /* there, too */
 };
 enum ws_direction { WS_INGRESS = 0, WS_EGRESS = 1 };
 enum ws_role { WS_ROLE_UNKNOWN = 0, WS_CLIENT = 1, WS_SERVER = 2 };
@@ -469,6 +470,7 @@ enum ws_counter {
 	WS_C_WAITS_SAMPLED,		/* the same of requests that were not slow */
 	WS_C_WAITS_FORGOTTEN,		/* waits that a thread's ring had no room to keep until they were asked for */
 	WS_C_LOST_WAITS,		/* waits lost: ring buffer full */
+	WS_C_LOST_SAMPLES,		/* samples of running threads lost: ring buffer full */
 #ifdef WS_CHECKED_RECORDS
 	WS_C_CHECKED_RECORDS, /* data records whose owner was compared */
 	WS_C_CORRUPT_RECORDS, /* times that a task found another task's mark on its record */

@@ -77,6 +77,7 @@
 #include "core/task.h"
 #include "cause/wake.h"
 #include "wait/sched.h"
+#include "wait/sample.h"
 #include "message/socket.h"
 #include "inject/option.h" /* before the next: its program runs first */
 #include "message/tracepoints.h"

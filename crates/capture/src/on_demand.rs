@@ -12,13 +12,16 @@
 //! | an io_uring, in its first 20 ms or so | bytes that cannot be read |
 
 use crate::object::WirespanSkel;
+use crate::perf;
 use crate::targets::Targets;
-use crate::wire::contract::{WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS};
+use crate::wire::contract::{
+    WS_HOOK_IO_URING, WS_HOOK_PIPES, WS_HOOK_SENDS, WS_HOOK_SPLICE, WS_HOOK_WAITS, WS_SAMPLES_PER_SECOND,
+};
 use libbpf_rs::skel::Skel as _;
-use libbpf_rs::Link;
+use libbpf_rs::{Link, ProgramType};
 use std::path::Path;
 
-const PROGRAMS: [(&str, u32); 7] = [
+const PROGRAMS: [(&str, u32); 8] = [
     ("tcp_sendmsg_locked", WS_HOOK_SENDS),
     ("skb_copy_datagram_iovec", WS_HOOK_IO_URING),
     ("tcp_rcv_space_adjust", WS_HOOK_SPLICE),
@@ -26,6 +29,7 @@ const PROGRAMS: [(&str, u32); 7] = [
     ("wait_switch", WS_HOOK_WAITS),
     ("wait_waking", WS_HOOK_WAITS),
     ("wait_fork", WS_HOOK_WAITS),
+    ("cpu_sample", WS_HOOK_WAITS),
 ];
 
 /// Whether the program is attached only when a target needs it.
@@ -67,7 +71,10 @@ impl OnDemand {
     pub(crate) fn want_waits(&mut self, wanted: bool) {
         self.wants_waits = wanted;
         if !wanted {
-            self.waiting.extend(self.of_waits.drain(..).map(|(name, _)| (name, WS_HOOK_WAITS)));
+            let mut names: Vec<_> = self.of_waits.drain(..).map(|(name, _)| name).collect();
+            // The clock of each processor has a link of its own.
+            names.dedup();
+            self.waiting.extend(names.into_iter().map(|name| (name, WS_HOOK_WAITS)));
         }
     }
 
@@ -84,11 +91,15 @@ impl OnDemand {
             let Some((name, hook)) = now.iter().find(|(name, _)| program.name().to_str() == Some(*name)) else {
                 continue;
             };
-            match program.attach() {
-                Ok(link) => {
+            let attached = match program.prog_type() {
+                ProgramType::PerfEvent => perf::attach(&program, WS_SAMPLES_PER_SECOND),
+                _ => program.attach().map(|link| vec![link]),
+            };
+            match attached {
+                Ok(all) => {
                     match *hook {
-                        WS_HOOK_WAITS => self.of_waits.push((name, link)),
-                        _ => links.push(link),
+                        WS_HOOK_WAITS => self.of_waits.extend(all.into_iter().map(|link| (*name, link))),
+                        _ => links.extend(all),
                     }
                     self.attached += 1;
                 }

@@ -126,6 +126,20 @@ pub struct ThreadWaits {
     pub slow: bool,
     /// The waits.
     pub waits: Vec<ThreadWait>,
+    /// Where it ran when the clock of its processor rang, since the request began.
+    pub samples: Vec<ThreadSample>,
+}
+
+/// A clock rings on each processor so often, ns: a sample stands for so much time.
+pub const SAMPLE_NS: u64 = 1_000_000_000 / 99;
+
+/// Where a thread ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSample {
+    /// When, Unix ns.
+    pub time_ns: u64,
+    /// In which code.
+    pub stack: NamedLater,
 }
 
 /// What the holder of a lock did meanwhile.
@@ -221,6 +235,15 @@ impl SpanWait {
     }
 }
 
+/// How often a span's threads were seen in the same code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpanSample {
+    /// A place in [`SpanWaits::stacks`].
+    pub stack: u32,
+    /// Each time stands for [`SAMPLE_NS`].
+    pub times: u32,
+}
+
 /// The waits of a span, in the order of their beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanWaits {
@@ -232,6 +255,12 @@ pub struct SpanWaits {
     /// The stacks of these waits, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
+    /// Where it ran, most often first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<SpanSample>,
+    /// Number of further samples, whose stack is not known or rare.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub samples_left_out: u32,
 }
 
 impl SpanWaits {
@@ -253,6 +282,11 @@ impl SpanWaits {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
+fn is_none(n: &u32) -> bool {
+    *n == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -269,8 +303,13 @@ mod tests {
         let wait = SpanWait { kind: WaitKind::Lock, duration_ns: 7, held_by, ..SpanWait::default() };
         let stacks =
             vec![Stack { user: vec![Frame { function: "f".into(), line: 2, ..Frame::default() }], kernel: vec![] }];
-        let waits =
-            SpanWaits { waits: vec![SpanWait { stack: Some(0), ..wait }, SpanWait::default()], left_out: 3, stacks };
+        let waits = SpanWaits {
+            waits: vec![SpanWait { stack: Some(0), ..wait }, SpanWait::default()],
+            left_out: 3,
+            stacks,
+            samples: vec![SpanSample { stack: 0, times: 2 }],
+            samples_left_out: 1,
+        };
         assert_eq!(waits.stack(&waits.waits[0]).unwrap().user[0].line, 2);
         assert_eq!(waits.stack(&waits.waits[1]), None);
         let span = Span { attrs: vec![waits.attribute()], ..Span::default() };

@@ -25,7 +25,10 @@ mod stream;
 pub mod tree;
 
 pub use assemble::{assemble, AssembleError, Limits, SpanIndex};
-pub use explain::{Comparison, Explainer, Group, Held, Parts, SdkStats, Step, Story, Usual, Waited};
+pub use explain::{
+    folded, Comparison, Explainer, Flame, FlameBox, FlameKind, Group, Held, Parts, SdkStats, Side, Step, Story, Usual,
+    Waited,
+};
 pub use fold::{fold, is_noise};
 pub use forest::{derived_trace_id, link};
 pub use links::fill_links;

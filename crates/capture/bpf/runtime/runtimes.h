@@ -20,6 +20,7 @@
 #include "python/locks.h"
 #include "python/queue.h"
 #include "python/context.h"
+#include "python/frames.h"
 
 /* State of the current thread, looked up once because one message needs it several times. */
 struct runtime_states {
@@ -184,6 +185,15 @@ static __always_inline void runtime_woken(struct task_struct *wakee, const struc
 
 	if (j)
 		java_woken(wakee, w, j);
+}
+
+/*
+ * Writes the functions that the current thread runs in an interpreter, WS_STACK_INTERPRETED at most, innermost first;
+ * what such a word means is known to the interpreter's part of user space. Returns their number.
+ */
+static __always_inline __u32 runtime_frames(__u64 *to)
+{
+	return python_frames((struct python_stack *)to);
 }
 
 /* The attribution of a thread that is woken by another thread of its process; NULL if it is not known. */

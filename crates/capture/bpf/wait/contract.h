@@ -11,7 +11,9 @@ enum ws_wait_size {
 enum ws_stack_size {
 	WS_STACKS_KEPT = 8192, /* of all threads; a power of two */
 	WS_STACK_KERNEL = 24,  /* frames */
-	WS_STACK_USER = 64,
+	WS_STACK_USER = 80,
+	WS_STACK_NATIVE = 16, /* if functions of an interpreter follow */
+	WS_STACK_INTERPRETED = 64,
 };
 
 /* In which state a thread stopped. */
@@ -58,13 +60,16 @@ struct ws_wait {
 
 /*
  * A stack. WS_STACK_KERNEL addresses of the kernel follow, then WS_STACK_USER of the program, innermost first. The
- * first of each is of an instruction, the others are return addresses.
+ * first of each is of an instruction, the others are return addresses. Functions that an interpreter
+ * runs (runtime_frames()) begin after WS_STACK_NATIVE addresses of the program.
  */
 struct ws_stack {
 	__u64 number; /* 0: it is being written */
 	__u16 kernel; /* number of frames */
-	__u16 user;
-	__u32 pid;
+	__u16 user;   /* without those of an interpreter */
+	__u16 interpreted;
+	__u16 pad;
+	__u64 pid;
 };
 
 /* Followed by `count` waits in any order; one whose `stopped_ns` is 0 is empty. */
@@ -82,6 +87,20 @@ struct ws_waits {
 	char comm[16];
 };
 
+enum ws_sample_rate { WS_SAMPLES_PER_SECOND = 99 };
+
+/*
+ * Where a thread ran when the clock of its processor rang. A stack follows, as above; of its part of the program only
+ * so many places as are in use.
+ */
+struct ws_sample {
+	__u8 kind;
+	__u8 pad[3];
+	__u32 tid;
+	__u64 time_ns;
+	struct ws_stack stack; /* without a number */
+};
+
 /* What user space asks the program wait_take for. */
 struct ws_wait_take {
 	__u32 tid;
@@ -92,8 +111,9 @@ struct ws_wait_take {
 };
 
 _Static_assert(sizeof(struct ws_wait) == 120, "contract");
-_Static_assert(sizeof(struct ws_stack) == 16, "contract");
+_Static_assert(sizeof(struct ws_stack) == 24, "contract");
 _Static_assert(sizeof(struct ws_waits) == 56, "contract");
+_Static_assert(sizeof(struct ws_sample) == 40, "contract");
 _Static_assert(sizeof(struct ws_wait_take) == 16, "contract");
 
 #endif

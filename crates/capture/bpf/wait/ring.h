@@ -176,7 +176,7 @@ static __always_inline void wait_begins(void *ctx, struct task_struct *task, str
 	w->state = preempted || !state ? WS_WAIT_READY : state & 1 ? WS_WAIT_SLEEPS : WS_WAIT_UNINTERRUPTIBLE;
 	describe_call(w, task);
 	if (w->state != WS_WAIT_READY)
-		w->stack = take_stack(ctx, task->tgid);
+		w->stack = take_stack(ctx, task);
 	r->limited_ns = limited_ns(task);
 	r->epoch = waits_epoch;
 	r->open = 1;

@@ -12,6 +12,25 @@ struct wait_stack {
 	__u64 user[WS_STACK_USER];
 };
 
+/* Takes the stack of the current thread. Returns how many places of `user` are in use. */
+static __always_inline __u32 fill_stack(void *ctx, struct task_struct *task, struct wait_stack *s)
+{
+	__u64 size;
+	long bytes;
+
+	s->head.pid = task->tgid;
+	s->head.pad = 0;
+	bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
+	s->head.kernel = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	bytes = bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK);
+	size = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	s->head.interpreted = runtime_frames(s->user + WS_STACK_NATIVE);
+	if (s->head.interpreted && size > WS_STACK_NATIVE)
+		size = WS_STACK_NATIVE;
+	s->head.user = size;
+	return s->head.interpreted ? WS_STACK_NATIVE + s->head.interpreted : size;
+}
+
 struct wait_stack_table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* set by user space */
@@ -31,12 +50,11 @@ struct {
 __u64 stacks_taken;
 
 /* Takes the stack of this thread. Returns its number; 0 if there is no place for it. */
-static __always_inline __u64 take_stack(void *ctx, __u32 pid)
+static __always_inline __u64 take_stack(void *ctx, struct task_struct *task)
 {
 	void *table = table_in(&wait_stacks);
 	struct wait_stack *s;
 	__u64 number;
-	long bytes;
 	__u32 at;
 
 	if (!table)
@@ -47,11 +65,7 @@ static __always_inline __u64 take_stack(void *ctx, __u32 pid)
 	if (!s)
 		return 0;
 	*(volatile __u64 *)&s->head.number = 0;
-	s->head.pid = pid;
-	bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
-	s->head.kernel = bytes > 0 ? bytes / sizeof(__u64) : 0;
-	bytes = bpf_get_stack(ctx, s->user, sizeof(s->user), BPF_F_USER_STACK);
-	s->head.user = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	fill_stack(ctx, task, s);
 	*(volatile __u64 *)&s->head.number = number;
 	return number;
 }

@@ -6,6 +6,7 @@
 mod program;
 
 pub use program::Program;
+pub(crate) use program::PERF_EVENT;
 
 use crate::privilege;
 use crate::source::SOURCES;

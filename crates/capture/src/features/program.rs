@@ -5,6 +5,9 @@ use super::MessageRung;
 /// Kernel with `uprobe_multi`.
 const UPROBE_SINCE: &str = "Linux 6.6";
 
+/// What a program hangs on that clocks of processors run.
+pub(crate) const PERF_EVENT: &str = "perf_event";
+
 /// One kernel program.
 #[derive(Debug)]
 pub struct Program {
@@ -82,6 +85,9 @@ impl Program {
         if self.is_cgroup() {
             return "cgroup";
         }
+        if self.tracepoint == PERF_EVENT {
+            return "perf-event";
+        }
         self.rung.map_or("tracepoint", MessageRung::as_str)
     }
 
@@ -101,6 +107,8 @@ impl Program {
             "bpf_uprobe_multi_link".to_string()
         } else if self.is_cgroup() {
             "bpf_sock_addr_kern".to_string()
+        } else if self.tracepoint == PERF_EVENT {
+            "bpf_perf_event_data_kern".to_string()
         } else {
             format!("btf_trace_{}", self.tracepoint)
         }

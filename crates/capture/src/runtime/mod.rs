@@ -14,6 +14,8 @@ mod node;
 mod python;
 mod tokio;
 
+pub(crate) use python::functions::Functions;
+
 use crate::features::Program;
 use crate::uprobe::elf::Image;
 use crate::uprobe::{FactMaps, Mapped, ProbeSet};
@@ -32,6 +34,7 @@ pub(crate) const RUNTIMES: &[&dyn Runtime] = &[
     &asyncio::Asyncio,
     &tokio::Tokio,
     &python::Interpreter,
+    &python::frames::Frames,
     &java::Java,
     &java::agent::Agent,
 ];

@@ -6,6 +6,7 @@
 
 mod breakdown;
 mod comparison;
+mod flame;
 mod marks;
 mod parts;
 mod reports;
@@ -19,6 +20,7 @@ mod waits;
 mod words;
 
 pub use comparison::{Comparison, Group};
+pub use flame::{folded, Flame, FlameBox, FlameKind, Side};
 pub use parts::Parts;
 pub use sdk::{Held, SdkStats};
 pub use story::{Step, Story, Usual};

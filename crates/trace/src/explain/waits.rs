@@ -11,13 +11,17 @@ use super::served::Served;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use wirespan_model::stack::{NamedLater, Stack};
-use wirespan_model::wait::{Holder, SpanWait, SpanWaits, ThreadWait, ThreadWaits, WaitKind, Waker};
+use wirespan_model::wait::{
+    Holder, SpanSample, SpanWait, SpanWaits, ThreadSample, ThreadWait, ThreadWaits, WaitKind, Waker,
+};
 use wirespan_model::Text;
 
 /// Most waits that are kept, of all threads together; beyond it the older half goes.
 const MOST: usize = 40_000;
 /// Most waits of one span; the longest are kept.
 const MOST_OF_SPAN: usize = 32;
+/// Most stacks of one span in which it ran; those that were seen most often are kept.
+const MOST_STACKS: usize = 64;
 /// Shorter waits are not told, ns.
 const SHORTEST_NS: u64 = 1_000;
 /// How far waits and clocks of a thread may be apart, besides a fiftieth, ns.
@@ -39,6 +43,14 @@ struct Thread {
     pid: u32,
     name: Text,
     waits: VecDeque<ThreadWait>,
+    /// Oldest first.
+    samples: VecDeque<ThreadSample>,
+}
+
+impl Thread {
+    fn len(&self) -> usize {
+        self.waits.len() + self.samples.len()
+    }
 }
 
 /// A time in which a thread acted for the request.
@@ -74,7 +86,7 @@ impl Threads {
         let thread = self.threads.entry(new.tid).or_default();
         // The id of a thread that ended is used again.
         if thread.pid != new.pid {
-            self.count -= thread.waits.len();
+            self.count -= thread.len();
             *thread = Thread { pid: new.pid, ..Thread::default() };
         }
         thread.name = new.thread;
@@ -92,21 +104,30 @@ impl Threads {
                 }
             }
         }
+        self.count += new.samples.len();
+        for sample in new.samples {
+            let at = thread.samples.partition_point(|s| s.time_ns < sample.time_ns);
+            thread.samples.insert(at, sample);
+        }
         if self.count > MOST {
             self.make_room();
         }
     }
 
     fn make_room(&mut self) {
-        let mut times: Vec<u64> = self.threads.values().flat_map(|t| &t.waits).map(|w| w.stopped_ns).collect();
+        let waits = self.threads.values().flat_map(|t| &t.waits).map(|w| w.stopped_ns);
+        let samples = self.threads.values().flat_map(|t| &t.samples).map(|s| s.time_ns);
+        let mut times: Vec<u64> = waits.chain(samples).collect();
         let middle = times.len() / 2;
         let half_ns = *times.select_nth_unstable(middle).1;
         for thread in self.threads.values_mut() {
             let old = thread.waits.partition_point(|w| w.stopped_ns < half_ns);
             thread.waits.drain(..old);
+            let old = thread.samples.partition_point(|s| s.time_ns < half_ns);
+            thread.samples.drain(..old);
         }
-        self.threads.retain(|_, thread| !thread.waits.is_empty());
-        self.count = self.threads.values().map(|t| t.waits.len()).sum();
+        self.threads.retain(|_, thread| thread.len() > 0);
+        self.count = self.threads.values().map(Thread::len).sum();
     }
 
     pub(super) fn within(&self, tid: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &ThreadWait> {
@@ -182,7 +203,35 @@ impl Threads {
             }
             told.waits.push(wait);
         }
+        is_named &= self.add_samples(stretches, &mut told);
         (told, is_named)
+    }
+
+    /// Adds in which code the threads ran; says whether all stacks have names by now.
+    fn add_samples(&self, stretches: &[Stretch], told: &mut SpanWaits) -> bool {
+        let within = |s: &Stretch| {
+            let (from_ns, to_ns) = (s.from_ns, s.to_ns);
+            let samples = self.threads.get(&s.tid).into_iter().flat_map(|thread| &thread.samples);
+            samples.filter(move |sample| (from_ns..to_ns).contains(&sample.time_ns))
+        };
+        let mut counts: FxHashMap<&Stack, u32> = FxHashMap::default();
+        let (mut is_named, mut without_stack) = (true, 0);
+        for sample in stretches.iter().flat_map(within) {
+            match sample.stack.get() {
+                Some(stack) if !stack.is_empty() => *counts.entry(stack).or_default() += 1,
+                known => {
+                    is_named &= known.is_some();
+                    without_stack += 1;
+                }
+            }
+        }
+        let mut counts: Vec<(&Stack, u32)> = counts.into_iter().collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.user.len().cmp(&b.0.user.len())));
+        let rare = counts.split_off(counts.len().min(MOST_STACKS));
+        told.samples_left_out = without_stack + rare.iter().map(|(_, times)| times).sum::<u32>();
+        let placed = |(stack, times)| SpanSample { stack: place_of(&mut told.stacks, stack), times };
+        told.samples = counts.into_iter().map(placed).collect();
+        is_named
     }
 
     /// The times in which threads acted for a request with these points.

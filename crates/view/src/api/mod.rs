@@ -1,5 +1,6 @@
 //! Wirespan's own API, below `/api/v1`, and `/metrics`, `/healthz`.
 
+mod flame;
 mod fleet;
 mod flows;
 mod map;
@@ -33,6 +34,7 @@ use utoipa::OpenApi;
         map::map,
         map::edge,
         flows::flows,
+        flame::flame,
         status::status,
         why::why,
         packets::packets,
@@ -64,6 +66,7 @@ pub(crate) fn routes() -> Router<ViewState> {
         .route("/api/v1/map", get(map::map))
         .route("/api/v1/map/edge", get(map::edge))
         .route("/api/v1/flows", get(flows::flows))
+        .route("/api/v1/flame", get(flame::flame))
         .route("/api/v1/status", get(status::status))
         .route(why::PATH, post(why::why))
         .route(packets::PATH, get(packets::packets).post(packets::order))

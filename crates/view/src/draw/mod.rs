@@ -1,15 +1,18 @@
-//! The dependency map for people: lines of text, Graphviz's DOT, an SVG picture, and the lines of a difference.
+//! The dependency map for people: lines of text, Graphviz's DOT, an SVG picture, and the lines of a difference. Flame
+//! graphs.
 //!
-//! All take a [`wirespan_map::Document`]; the words for an edge that they share stand here.
+//! All but the last take a [`wirespan_map::Document`]; the words for an edge that they share stand here.
 
 mod diff;
 mod dot;
+mod flame;
 mod layout;
 mod svg;
 mod text;
 
 pub use diff::diff;
 pub use dot::dot;
+pub use flame::flame;
 pub use layout::{layout, Layout, Place};
 pub use svg::svg;
 pub use text::text;

@@ -24,7 +24,7 @@ text{font:11px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation
 .m{fill:var(--bad)}";
 
 /// Markup characters are escaped, control characters replaced: names come from the wire.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in super::plain(text).chars() {
         match c {

@@ -1,12 +1,13 @@
 //! What the threads of a span waited for, as JSON.
 
+use super::FlameBoxView;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wirespan_model::attr::WAIT_REASON;
 use wirespan_model::stack::{Frame, Stack};
 use wirespan_model::wait::{SpanWait, SpanWaits};
 use wirespan_model::Span;
-use wirespan_trace::Waited;
+use wirespan_trace::{Flame, Waited};
 
 /// The recorded waits of a span.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -17,6 +18,8 @@ pub struct SpanWaitsView {
     pub waits: Vec<WaitView>,
     /// Number of shorter ones that are left out.
     pub left_out: u32,
+    /// A flame graph of the code in which the span ran and waited; empty if that is not known.
+    pub flame: Vec<FlameBoxView>,
 }
 
 /// One wait of a thread.
@@ -49,7 +52,9 @@ impl SpanWaitsView {
         let reason = span.text(WAIT_REASON).unwrap_or_default().to_string();
         let waits = std::mem::take(&mut told.waits);
         let waits = waits.into_iter().map(|wait| WaitView::of(span, told.stack(&wait), wait)).collect();
-        Some(SpanWaitsView { reason, waits, left_out: told.left_out })
+        let flame = Flame::of_span(span).map_or_else(Vec::new, |flame| flame.boxes());
+        let flame = flame.into_iter().map(FlameBoxView::from).collect();
+        Some(SpanWaitsView { reason, waits, left_out: told.left_out, flame })
     }
 }
 

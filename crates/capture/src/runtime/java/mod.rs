@@ -15,13 +15,14 @@ mod tests;
 
 use super::{Learn, Process, Runtime};
 use crate::features::Program;
+use crate::memory::{self, Memory};
 use crate::uprobe::elf::Image;
 use crate::uprobe::{FactMaps, ProbeSet};
 use crate::wire::contract::{AllocationsKey, JavaFacts, WS_MARK_CHUNKS, WS_VIRTUAL_THREAD};
 use libbpf_rs::MapCore as _;
 use std::collections::BTreeSet;
-use std::fs::File;
-use table::{Fields, Memory, BUFFER, HEAP, STUBS, SYMBOLS};
+
+use table::{Fields, BUFFER, HEAP, STUBS, SYMBOLS};
 
 const MAX_THREADS: u64 = 4096;
 /// Greatest and least number of threads from which offsets are learnt.
@@ -98,7 +99,7 @@ impl Library {
     /// Learns the places in a process; `None` if they cannot be read (yet).
     fn learn(&self, process: &Process<'_>) -> Option<JavaFacts> {
         let bias = process.mapped.filter(|_| process.follows_actors)?.bias(self.segment);
-        let memory = File::open(format!("/proc/{}/mem", process.pid)).ok()?;
+        let memory = memory::of(process.pid).ok()?;
         learn(&memory, &self.symbols.map(|s| s.wrapping_add(bias)))
     }
 }

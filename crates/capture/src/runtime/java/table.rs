@@ -1,8 +1,7 @@
 //! Reads the table in which the Java machine describes its structures for debuggers, from the memory of a process.
 
+use crate::memory::Memory;
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 
 const TABLE: &str = "gHotSpotVMStructs";
 /// Symbols of the table, and of the offsets of the fields in its entries.
@@ -17,38 +16,12 @@ pub(super) const SYMBOLS: [&str; 6] = [TABLE, TYPE, FIELD, OFFSET, ADDRESS, STRI
 const MAX_ENTRIES: u64 = 8192;
 pub(super) const MAX_NAME: usize = 64;
 
-/// Memory of a process. The process may change it at any time.
-pub(super) trait Memory {
-    /// Fills the buffer; `None` if not all of it can be read.
-    fn read(&self, at: u64, into: &mut [u8]) -> Option<()>;
-
-    fn word(&self, at: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.read(at, &mut bytes)?;
-        Some(u64::from_ne_bytes(bytes))
-    }
-
-    /// The words of `size` bytes from this address on.
-    fn words(&self, at: u64, size: usize) -> Option<Vec<u64>> {
-        let mut bytes = vec![0; size];
-        self.read(at, &mut bytes)?;
-        let words = bytes.chunks_exact(8);
-        Some(words.filter_map(|w| w.try_into().ok()).map(u64::from_ne_bytes).collect())
-    }
-
-    /// A C string; empty if it is too long.
-    fn text(&self, at: u64) -> Option<String> {
-        let mut bytes = [0; MAX_NAME];
-        self.read(at, &mut bytes)?;
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(0);
-        Some(String::from_utf8_lossy(bytes.get(..end)?).into_owned())
-    }
-}
-
-impl Memory for File {
-    fn read(&self, at: u64, into: &mut [u8]) -> Option<()> {
-        self.read_exact_at(into, at).ok()
-    }
+/// A C string; empty if it is too long.
+fn text_at(memory: &impl Memory, at: u64) -> Option<String> {
+    let mut bytes = [0; MAX_NAME];
+    memory.read(at, &mut bytes)?;
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(0);
+    Some(String::from_utf8_lossy(bytes.get(..end)?).into_owned())
 }
 
 /// Offset and address of each wanted field; a static field has an address, any other an offset.
@@ -74,14 +47,14 @@ impl Fields {
             let name = match names.get(&named) {
                 Some(name) => name.clone(),
                 None => {
-                    let text = memory.text(named)?;
+                    let text = text_at(memory, named)?;
                     let wanted = OF.contains(&text.as_str()).then_some(text);
                     names.insert(named, wanted.clone());
                     wanted
                 }
             };
             if let Some(name) = name {
-                let field = memory.text(memory.word(at + field)?)?;
+                let field = text_at(memory, memory.word(at + field)?)?;
                 fields.insert((name, field), (memory.word(at + offset)?, memory.word(at + address)?));
             }
             at = at.checked_add(stride)?;

@@ -8,8 +8,11 @@
 //! | [`heap`] | timers, and jobs with a priority |
 //! | [`context`] | jobs that run in a copy of their maker's context |
 //! | [`tables`] | functions without a symbol, by name |
+//! | [`frames`], [`functions`] | which functions a thread runs, and their names |
 
 pub(super) mod context;
+pub(super) mod frames;
+pub(super) mod functions;
 pub(super) mod greenlet;
 pub(super) mod heap;
 pub(super) mod queue;

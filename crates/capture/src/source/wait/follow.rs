@@ -3,12 +3,13 @@
 
 use super::path::Paths;
 use super::record;
+use super::samples::Samples;
 use super::stacks::Stacks;
 use super::WaitOptions;
 use crate::clock::Clock;
 use crate::object::WirespanSkel;
 use crate::source::flow::run;
-use crate::wire::contract::{WaitTake, WS_WAITS};
+use crate::wire::contract::{WaitTake, WS_SAMPLE, WS_WAITS};
 use crate::wire::BadRecord;
 use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{MapCore as _, MapFlags};
@@ -16,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
-use wirespan_model::wait::{ThreadWaits, Waker};
+use wirespan_model::wait::{ThreadSample, ThreadWaits, Waker};
 use wirespan_model::{Direction, Event};
 
 /// Longest chain of threads.
@@ -37,6 +38,7 @@ pub(crate) struct Follower {
     on: bool,
     paths: Paths,
     pub(crate) stacks: Stacks,
+    samples: Samples,
     /// Threads that have moved messages of a request.
     threads: FxHashMap<u64, FxHashSet<u32>>,
     requests: VecDeque<u64>,
@@ -57,6 +59,7 @@ impl Follower {
             on: false,
             paths: Paths::default(),
             stacks: Stacks::default(),
+            samples: Samples::default(),
             threads: FxHashMap::default(),
             requests: VecDeque::new(),
             second: Instant::now(),
@@ -89,6 +92,7 @@ impl Follower {
         if !self.on {
             self.threads.clear();
             self.requests.clear();
+            self.samples.clear();
             let map = &skel.maps.wait_thresholds;
             map.keys().collect::<Vec<_>>().iter().for_each(|key| drop(map.delete(key)));
         }
@@ -129,18 +133,26 @@ impl Follower {
 
     /// Whether a record is of waits.
     pub(crate) fn owns(record: &[u8]) -> bool {
-        record.first().is_some_and(|kind| u32::from(*kind) == WS_WAITS)
+        record.first().is_some_and(|kind| u32::from(*kind) == WS_WAITS) || Samples::owns(record)
     }
 
-    /// Reads a record of waits, and asks for those of their wakers.
+    /// Reads a record of waits, and asks for those of their wakers; or a sample, which is kept.
     pub(crate) fn read(&mut self, record: &[u8], clock: &Clock, out: &mut Vec<Event>) -> Result<(), BadRecord> {
+        if Samples::owns(record) {
+            return self.samples.read(record).ok_or(BadRecord { kind: WS_SAMPLE as u8, len: record.len() });
+        }
         let Follower { paths, stacks, .. } = self;
         let mut find = record::Find {
             path: &mut |pid, file| paths.find(pid, file),
             stack: &mut |pid, number| stacks.find(pid, number),
         };
         let read = record::read(record, clock, &mut find);
-        let read = read.ok_or(BadRecord { kind: WS_WAITS as u8, len: record.len() })?;
+        let mut read = read.ok_or(BadRecord { kind: WS_WAITS as u8, len: record.len() })?;
+        let (pid, tid) = (read.waits.pid, read.waits.tid);
+        for (time_ns, stack) in self.samples.take(pid, tid, read.since_ns, read.time_ns) {
+            let stack = self.stacks.name(stack);
+            read.waits.samples.extend(stack.map(|stack| ThreadSample { time_ns: clock.to_unix(time_ns), stack }));
+        }
         if read.depth < DEEPEST {
             for tid in self.others(&read.waits) {
                 self.ask(WaitTake { tid, depth: read.depth + 1, since_ns: read.since_ns, ..WaitTake::default() });

@@ -51,6 +51,20 @@ pub(super) fn from_perf_map(symbol: &str, module: &str) -> Option<Frame> {
     })
 }
 
+/// Functions that an interpreter runs take the place of the interpreter's own. Below them stays what they have called
+/// in C. If the interpreter is built without frame pointers, of that only the innermost function is known. `native` has
+/// the functions of each address, several if some are inlined; what is inlined in the loop is the loop.
+pub(super) fn with_interpreted(mut native: Vec<Vec<Frame>>, interpreted: Vec<Frame>) -> Vec<Vec<Frame>> {
+    let is_loop = |frame: &Frame| frame.function.starts_with("_PyEval_EvalFrameDefault");
+    let inner = native.iter().position(|place| place.iter().any(is_loop)).unwrap_or(1);
+    native.truncate(inner);
+    if native.iter().flatten().any(|frame| frame.function.is_empty()) {
+        native.clear();
+    }
+    native.push(interpreted);
+    native
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +89,20 @@ mod tests {
         ]);
         assert_eq!(cut_kernel(all), frames(&["unix_stream_read_generic", "sock_recvmsg"]));
         assert_eq!(cut_kernel(frames(&["futex_wait"])), frames(&["futex_wait"]));
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_stand_above_what_they_have_called_in_c() {
+        let python = || frames(&["price", "handle"]);
+        let told = |native: &[&[&str]]| {
+            let native = native.iter().map(|place| frames(place)).collect();
+            with_interpreted(native, python()).concat().iter().map(|f| f.function.to_string()).collect::<Vec<_>>()
+        };
+        let with_pointers: [&[&str]; 4] = [&["nanosleep"], &["time_sleep"], &["_PyEval_EvalFrameDefault"], &["main"]];
+        assert_eq!(told(&with_pointers), ["nanosleep", "time_sleep", "price", "handle"]);
+        assert_eq!(told(&[&["nanosleep"], &["no_caller"]]), ["nanosleep", "price", "handle"]);
+        assert_eq!(told(&[&["Py_INCREF", "_PyEval_EvalFrameDefault.cold"]]), ["price", "handle"]);
+        assert_eq!(told(&[&[""]]), ["price", "handle"]);
     }
 
     #[test]

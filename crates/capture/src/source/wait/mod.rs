@@ -9,12 +9,13 @@ mod frames;
 mod names;
 mod path;
 mod record;
+mod samples;
 mod stacks;
 
 pub(crate) use follow::Follower;
 
 use super::Source;
-use crate::features::Program;
+use crate::features::{Program, PERF_EVENT};
 use crate::object::OpenWirespanSkel;
 use crate::Options;
 
@@ -47,7 +48,7 @@ impl Source for Waits {
     }
 }
 
-/// The last is run by user space.
+/// The last but one is run by user space, the last by the clocks of the processors.
 const PROGRAMS: &[Program] = &[
     Program::tracepoint(
         "wait_switch",
@@ -78,4 +79,11 @@ const PROGRAMS: &[Program] = &[
     )
     .at("sched_switch")
     .calls("bpf_task_from_pid"),
+    Program::tracepoint(
+        "cpu_sample",
+        "Linux 4.9",
+        "samples of running threads (--threshold)",
+        "in which code a slow request ran is not known",
+    )
+    .at(PERF_EVENT),
 ];

@@ -1,7 +1,8 @@
 //! Names of the functions of a stack. A thread of its own looks them up: to read the symbols of a large program takes
 //! longer than the thread that reads the kernel's records may stand still.
 
-use super::frames::{base_name, cut_kernel, from_perf_map};
+use super::frames::{base_name, cut_kernel, from_perf_map, with_interpreted};
+use crate::runtime::Functions;
 use blazesym::symbolize::source::{Kernel, Process, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use blazesym::MaybeDefault;
@@ -26,6 +27,8 @@ pub(super) struct Asked {
     pub(super) pid: u32,
     pub(super) kernel: Vec<u64>,
     pub(super) user: Vec<u64>,
+    /// Functions that an interpreter runs there (runtime_frames()).
+    pub(super) interpreted: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -43,11 +46,11 @@ pub(super) struct Names {
 
 impl Names {
     /// Starts the thread.
-    pub(super) fn start() -> Option<Names> {
+    pub(super) fn start(functions: Option<Functions>) -> Option<Names> {
         let (to, from) = sync_channel(MOST_WAITING);
         let counts = Arc::new(Counts::default());
         let own = Arc::clone(&counts);
-        let thread = std::thread::Builder::new().name("ws-names".into()).spawn(move || serve(&from, &own));
+        let thread = std::thread::Builder::new().name("ws-names".into()).spawn(move || serve(&from, functions, &own));
         thread.inspect_err(|error| tracing::warn!(%error, "stacks have no names")).ok()?;
         Some(Names { to, counts })
     }
@@ -69,11 +72,13 @@ impl Names {
     }
 }
 
-fn serve(from: &Receiver<(Asked, NamedLater)>, counts: &Counts) {
+fn serve(from: &Receiver<(Asked, NamedLater)>, mut functions: Option<Functions>, counts: &Counts) {
     let mut namer: Option<Namer> = None;
     loop {
         match from.recv_timeout(IDLE) {
-            Ok((asked, later)) => later.set(namer.get_or_insert_with(Namer::new).stack(asked, counts)),
+            Ok((asked, later)) => {
+                later.set(namer.get_or_insert_with(Namer::new).stack(asked, functions.as_mut(), counts));
+            }
             Err(RecvTimeoutError::Timeout) => namer = None,
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -99,16 +104,21 @@ impl Namer {
         }
     }
 
-    fn stack(&mut self, asked: Asked, counts: &Counts) -> Arc<Stack> {
+    fn stack(&mut self, asked: Asked, mut functions: Option<&mut Functions>, counts: &Counts) -> Arc<Stack> {
         if self.since.elapsed() > KEPT || self.kept.len() >= MOST_KEPT {
             self.kept.clear();
+            functions.iter_mut().for_each(|functions| functions.forget());
             self.since = Instant::now();
         }
         if let Some(known) = self.kept.get(&asked) {
             return Arc::clone(known);
         }
-        let user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
-        let kernel = cut_kernel(self.frames(&self.kernel, &asked.kernel, counts));
+        let mut user = self.frames(&Source::Process(Process::new(asked.pid.into())), &asked.user, counts);
+        if let Some(functions) = functions.filter(|_| !asked.interpreted.is_empty()) {
+            user = with_interpreted(user, functions.name(asked.pid, &asked.interpreted));
+        }
+        let user = user.concat();
+        let kernel = cut_kernel(self.frames(&self.kernel, &asked.kernel, counts).concat());
         let without_name = user.iter().chain(&kernel).filter(|frame| frame.function.is_empty()).count();
         let named = user.len() + kernel.len() - without_name;
         counts.named.fetch_add(named as u64, Ordering::Relaxed);
@@ -118,7 +128,8 @@ impl Namer {
         stack
     }
 
-    fn frames(&self, source: &Source<'_>, addresses: &[u64], counts: &Counts) -> Vec<Frame> {
+    /// The functions of each address.
+    fn frames(&self, source: &Source<'_>, addresses: &[u64], counts: &Counts) -> Vec<Vec<Frame>> {
         // The call that a return address belongs to is the instruction before it.
         let calls: Vec<u64> = addresses.iter().enumerate().map(|(n, at)| at.saturating_sub((n > 0).into())).collect();
         if calls.is_empty() {
@@ -130,7 +141,7 @@ impl Namer {
                 let is_known = |found: &Symbolized<'_>| found.as_sym().is_some();
                 let end = found.iter().rposition(is_known).map_or(0, |last| last + 1);
                 counts.without_name.fetch_add((found.len() - end) as u64, Ordering::Relaxed);
-                found.into_iter().take(end).flat_map(frames_of).collect()
+                found.into_iter().take(end).map(frames_of).collect()
             }
             Err(error) => {
                 tracing::debug!(%error, "a stack has no names");
@@ -169,8 +180,12 @@ mod tests {
         std::hint::black_box(a_function_with_a_name as fn() -> u64) as usize as u64
     }
 
+    fn of(pid: u32) -> Asked {
+        Asked { pid, kernel: Vec::new(), user: Vec::new(), interpreted: Vec::new() }
+    }
+
     fn named(asked: Asked) -> Arc<Stack> {
-        let names = Names::start().unwrap();
+        let names = Names::start(None).unwrap();
         let later = names.ask(asked);
         for _ in 0..2_000 {
             if let Some(stack) = later.get() {
@@ -184,7 +199,7 @@ mod tests {
     #[test]
     fn functions_of_a_process_have_names_files_and_lines() {
         let at = a_function_with_a_name() + 1;
-        let stack = named(Asked { pid: std::process::id(), kernel: Vec::new(), user: vec![at, at + 1, 8] });
+        let stack = named(Asked { user: vec![at, at + 1, 8], ..of(std::process::id()) });
         // What was inlined there has frames, too; the last address is no code.
         let is_own = |frame: &&Frame| frame.function.ends_with("a_function_with_a_name");
         assert_eq!(stack.user.iter().filter(is_own).count(), 2, "{stack:?}");
@@ -199,7 +214,7 @@ mod tests {
     fn a_process_that_has_ended_costs_its_names_only() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let stack = named(Asked { pid: child.id(), kernel: Vec::new(), user: vec![0x1000, 0x2000] });
+        let stack = named(Asked { user: vec![0x1000, 0x2000], ..of(child.id()) });
         assert!(stack.is_empty(), "{stack:?}");
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Read {
     pub(crate) depth: u8,
     /// Since when the waits are of interest, in the kernel's time.
     pub(crate) since_ns: u64,
+    /// When they were sent, in the kernel's time.
+    pub(crate) time_ns: u64,
 }
 
 /// Stacks of shorter waits are not named.
@@ -64,8 +66,9 @@ pub(crate) fn read(record: &[u8], clock: &Clock, find: &mut Find<'_>) -> Option<
         exchange: head.exchange,
         slow: head.slow != 0,
         waits,
+        samples: Vec::new(),
     };
-    Some(Read { waits, depth: head.depth, since_ns: head.since_ns })
+    Some(Read { waits, depth: head.depth, since_ns: head.since_ns, time_ns: head.time_ns })
 }
 
 fn text(bytes: &[u8]) -> Text {

@@ -3,7 +3,8 @@
 use super::names::{Asked, Names};
 use crate::boxes;
 use crate::object::WirespanSkel;
-use crate::wire::contract::{Stack, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_USER};
+use crate::runtime::Functions;
+use crate::wire::contract::{Stack, WS_STACKS_KEPT, WS_STACK_KERNEL, WS_STACK_NATIVE, WS_STACK_USER};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 use wirespan_model::stack::NamedLater;
 
@@ -36,7 +37,7 @@ impl Stacks {
             }
             return;
         }
-        let Some(names) = Names::start() else { return };
+        let Some(names) = Names::start(Functions::open(skel)) else { return };
         match boxes::make(place, MapType::Array, "wait_stacks", (4, ENTRY), WS_STACKS_KEPT, BPF_F_INNER_MAP) {
             Ok(table) => self.table = Some((table, names)),
             Err(error) => tracing::warn!(%error, "no memory for stacks: where requests waited is not told"),
@@ -48,20 +49,20 @@ impl Stacks {
         let (table, names) = self.table.as_ref().filter(|_| number != 0)?;
         let at = (number % u64::from(WS_STACKS_KEPT)) as u32;
         let read = || table.lookup(&at.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-        let is = |bytes: &[u8]| Stack::read(bytes).is_some_and(|head| head.number == number && head.pid == pid);
+        let is =
+            |bytes: &[u8]| Stack::read(bytes).is_some_and(|head| head.number == number && head.pid == u64::from(pid));
         // The kernel may write the next stack there while this one is copied: then the number changes meanwhile.
         let copied = read().filter(|bytes| is(bytes)).filter(|_| read().is_some_and(|bytes| is(&bytes)));
-        let Some((head, bytes)) = copied.and_then(|bytes| Some((Stack::read(&bytes)?, bytes))) else {
+        let Some(stack) = copied.and_then(|bytes| read_stack(&bytes)) else {
             self.overwritten += 1;
             return None;
         };
-        let words = |from: u32, n: u16| -> Vec<u64> {
-            let frames = bytes.get(Stack::SIZE + from as usize * 8..).unwrap_or_default();
-            let word = |bytes: &[u8]| bytes.first_chunk().copied().map(u64::from_ne_bytes);
-            frames.chunks_exact(8).filter_map(word).take(usize::from(n)).collect()
-        };
-        let (kernel, user) = (words(0, head.kernel), words(WS_STACK_KERNEL, head.user));
-        Some(names.ask(Asked { pid, kernel, user }))
+        Some(names.ask(stack))
+    }
+
+    /// Asks for the names of a stack that a sample brought.
+    pub(super) fn name(&self, stack: Asked) -> Option<NamedLater> {
+        self.table.as_ref().map(|(_, names)| names.ask(stack))
     }
 
     /// Counters since the start.
@@ -75,4 +76,23 @@ impl Stacks {
             ("stacks_overwritten", self.overwritten),
         ]
     }
+}
+
+/// A stack as the kernel programs take it; `None` if it is cut off.
+pub(super) fn read_stack(bytes: &[u8]) -> Option<Asked> {
+    let head = Stack::read(bytes)?;
+    let frames = bytes.get(Stack::SIZE..)?;
+    let words = |from: u32, n: u16| -> Option<Vec<u64>> {
+        let words = match n {
+            0 => &[],
+            _ => frames.get(from as usize * 8..)?.get(..usize::from(n) * 8)?,
+        };
+        Some(words.chunks_exact(8).filter_map(|word| word.first_chunk().copied().map(u64::from_ne_bytes)).collect())
+    };
+    Some(Asked {
+        pid: u32::try_from(head.pid).ok()?,
+        kernel: words(0, head.kernel)?,
+        user: words(WS_STACK_KERNEL, head.user)?,
+        interpreted: words(WS_STACK_KERNEL + WS_STACK_NATIVE, head.interpreted)?,
+    })
 }

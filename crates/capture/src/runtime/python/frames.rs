@@ -1,0 +1,177 @@
+//! Where an interpreter keeps the functions that its threads run (docs/decisions/0027).
+//!
+//! From Python 3.13 on the interpreter describes itself for debuggers (`_Py_DebugOffsets`, at the begin of
+//! `_PyRuntime`). The offsets of 3.11 and 3.12 are those of their headers, which no later release of a version has
+//! changed. The place where the C library keeps a thread's `PyThreadState` is learnt from the living threads: each
+//! state says to which thread it belongs, and that thread's structure holds the state's address.
+
+use super::super::{Learn, Process, Runtime};
+use crate::features::Program;
+use crate::memory::{self, Memory};
+use crate::uprobe::elf::Image;
+use crate::uprobe::ProbeSet;
+use crate::wire::contract::PythonLayout;
+use std::collections::BTreeSet;
+
+/// The functions that an interpreter runs.
+pub(in crate::runtime) struct Frames;
+
+/// Layouts by process.
+pub(crate) const LAYOUTS: &str = "python_layouts";
+/// The interpreter's state, the type of its code, and its version. Every build exports them from Python 3.11 on.
+const SYMBOLS: [&str; 3] = ["_PyRuntime", "PyCode_Type", "Py_Version"];
+/// Threads from which the place of their state is learnt.
+const LOOKED_AT: usize = 32;
+/// The C library's structure of a thread (glibc: 2,304 bytes).
+const THREAD_BYTES: usize = 2304;
+
+impl Runtime for Frames {
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    fn plan(&self, _: &Image<'_>) -> Vec<ProbeSet> {
+        Vec::new()
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &[LAYOUTS]
+    }
+
+    fn facts(&self, image: &Image<'_>, _: &[ProbeSet]) -> Option<Learn> {
+        let found = image.functions(&SYMBOLS);
+        let [runtime, code_type, version] = SYMBOLS.map(|name| found.get(name).map(|place| place.address));
+        let symbols = [runtime?, code_type?, version?];
+        let segment = image.code().filter(|_| image.is_x86_64())?;
+        let learn = move |process: &Process<'_>| {
+            let bias = process.mapped?.bias(segment);
+            learn(&memory::of(process.pid).ok()?, symbols.map(|at| at.wrapping_add(bias)))
+        };
+        Some(Learn::value(LAYOUTS, learn))
+    }
+}
+
+/// What is needed to find the states of threads, and the layout without what is learnt.
+struct Version {
+    /// In the interpreter's state: address of its first interpreter.
+    interpreters: u64,
+    /// In an interpreter: address of the first state of a thread.
+    threads: u64,
+    /// In a state: address of the next one, and the thread to which it belongs.
+    next: u64,
+    thread: u64,
+    layout: PythonLayout,
+}
+
+fn learn(memory: &impl Memory, [runtime, code_type, version]: [u64; 3]) -> Option<PythonLayout> {
+    // 0x030d00f0 is 3.13.0.
+    let version = memory.word(version)?;
+    let version = match ((version >> 24) as u8, (version >> 16) as u8) {
+        (3, 11) => Version::OF_3_11,
+        (3, 12) => Version::OF_3_12,
+        (3, 13) => Version::described(memory, runtime, [9, 19, 28, 34])?,
+        (3, 14) => Version::described(memory, runtime, [9, 22, 31, 39])?,
+        _ => return None,
+    };
+    let interpreter = memory.word(runtime.checked_add(version.interpreters)?)?;
+    let mut state = memory.word(interpreter.checked_add(version.threads)?)?;
+    let mut places: Option<BTreeSet<u16>> = None;
+    for _ in 0..LOOKED_AT {
+        if state == 0 {
+            break;
+        }
+        let thread = memory.word(state.checked_add(version.thread)?)?;
+        // A thread that begins has no place yet.
+        let holds = memory.words(thread, THREAD_BYTES).unwrap_or_default();
+        let own: BTreeSet<u16> = (0..).step_by(8).zip(holds).filter(|(_, w)| *w == state).map(|(at, _)| at).collect();
+        match places.as_mut() {
+            Some(places) if !own.is_empty() => places.retain(|at| own.contains(at)),
+            None if !own.is_empty() => places = Some(own),
+            _ => {}
+        }
+        state = memory.word(state.checked_add(version.next)?)?;
+    }
+    Some(PythonLayout { code_type, thread: *places?.first()?, ..version.layout })
+}
+
+impl Version {
+    const OF_3_11: Version = Version {
+        interpreters: 40,
+        threads: 16,
+        next: 8,
+        thread: 152,
+        layout: PythonLayout {
+            code_type: 0,
+            thread: 0,
+            holder: 56,
+            frame: 8,
+            code: 32,
+            caller: 48,
+            instruction: 56,
+            instructions: 184,
+            name: 128,
+            file: 112,
+            lines: 136,
+            first_line: 72,
+            text: 48,
+        },
+    };
+    const OF_3_12: Version = Version {
+        interpreters: 40,
+        threads: 72,
+        next: 8,
+        thread: 136,
+        layout: PythonLayout {
+            code_type: 0,
+            thread: 0,
+            holder: 56,
+            frame: 0,
+            code: 0,
+            caller: 8,
+            instruction: 56,
+            instructions: 192,
+            name: 128,
+            file: 112,
+            lines: 136,
+            first_line: 68,
+            text: 40,
+        },
+    };
+
+    /// As the interpreter describes itself. `places`: numbers of the words of `_Py_DebugOffsets` that say where the
+    /// first thread of an interpreter is, and of those at which the descriptions of a thread's state, of a frame and of
+    /// code begin.
+    fn described(memory: &impl Memory, runtime: u64, places: [usize; 4]) -> Option<Version> {
+        const COOKIE: [u8; 8] = *b"xdebugpy";
+        const WORDS: usize = 96;
+        let words = memory.words(runtime, 8 * WORDS)?;
+        (words.first()?.to_ne_bytes() == COOKIE).then_some(())?;
+        let word = |at: usize| words.get(at).copied();
+        let short = |at: usize| word(at).and_then(|offset| u16::try_from(offset).ok());
+        let [first, state, frame, code] = places;
+        // The object header of a build without the interpreter's lock has two words more.
+        let header = if word(2)? == 0 { 0 } else { 16 };
+        let layout = PythonLayout {
+            code_type: 0,
+            thread: 0,
+            holder: 0,
+            frame: short(state + 4)?,
+            code: short(frame + 2)?,
+            caller: short(frame + 1)?,
+            instruction: short(frame + 3)?,
+            instructions: short(code + 9)?,
+            name: short(code + 3)?,
+            file: short(code + 1)?,
+            lines: short(code + 4)?,
+            first_line: short(code + 5)?,
+            text: 40 + header,
+        };
+        Some(Version {
+            interpreters: word(5)?,
+            threads: word(first)?,
+            next: word(state + 2)?,
+            thread: word(state + 5)?,
+            layout,
+        })
+    }
+}

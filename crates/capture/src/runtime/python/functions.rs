@@ -1,0 +1,239 @@
+//! Names of the functions that an interpreter runs: code objects, as they lie in its memory, and the tables that give
+//! the lines of their instructions (Python 3.11 and newer).
+
+use super::frames::LAYOUTS;
+use crate::memory::{self, Memory};
+use crate::wire::contract::{PythonLayout, PYTHON_CODE_BITS, PYTHON_NO_INSTRUCTION};
+use libbpf_rs::skel::Skel as _;
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use rustc_hash::FxHashMap;
+use std::fs::File;
+use std::sync::Arc;
+use wirespan_model::stack::Frame;
+use wirespan_model::Text;
+
+/// Longer names are cut, and longer tables are not read.
+const MAX_NAME: u64 = 256;
+const MAX_TABLE: u64 = 1 << 16;
+/// Name of the code that no program has written, which the interpreter runs below each call from C.
+const TRAMPOLINE: &str = "<interpreter trampoline>";
+/// Of a string: from its letters back to the type, the length and the state. In Python 3.11 there is one word more.
+const TEXT_OF_3_11: u16 = 48;
+
+/// Names functions of processes. What was read is kept until [`Functions::forget`].
+pub(crate) struct Functions {
+    layouts: MapHandle,
+    processes: FxHashMap<u32, Option<(File, PythonLayout)>>,
+    code: FxHashMap<(u32, u64), Option<Arc<Code>>>,
+}
+
+impl Functions {
+    /// Opens the map of layouts.
+    pub(crate) fn open(skel: &crate::object::WirespanSkel<'static>) -> Option<Functions> {
+        let map = skel.object().maps().find(|map| map.name() == LAYOUTS)?;
+        Some(Functions {
+            layouts: MapHandle::try_from(&map).ok()?,
+            processes: FxHashMap::default(),
+            code: FxHashMap::default(),
+        })
+    }
+
+    /// Forgets what was read: a process may end, and other code may come to the same place.
+    pub(crate) fn forget(&mut self) {
+        self.processes.clear();
+        self.code.clear();
+    }
+
+    /// Functions that a thread runs, as python_frames() told them. A frame without code of a program is left out: the
+    /// interpreter has some of its own.
+    pub(crate) fn name(&mut self, pid: u32, places: &[u64]) -> Vec<Frame> {
+        let Functions { layouts, processes, code } = self;
+        let process = processes.entry(pid).or_insert_with(|| {
+            let bytes = layouts.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
+            Some((memory::of(pid).ok()?, PythonLayout::read(&bytes)?))
+        });
+        let frame = |place: &u64| {
+            let (memory, layout) = process.as_ref()?;
+            let at = place & ((1 << PYTHON_CODE_BITS) - 1);
+            let read = || Code::read(memory, layout, at).map(Arc::new);
+            let code = code.entry((pid, at)).or_insert_with(read).as_ref()?;
+            Some(code.frame((place >> PYTHON_CODE_BITS) as u32))
+        };
+        places.iter().filter_map(frame).filter(|frame| &*frame.function != TRAMPOLINE).collect()
+    }
+}
+
+/// The code of a function.
+#[derive(Debug, Default)]
+struct Code {
+    name: Text,
+    file: Text,
+    first_line: u32,
+    lines: Vec<u8>,
+}
+
+impl Code {
+    fn read(memory: &impl Memory, layout: &PythonLayout, at: u64) -> Option<Code> {
+        let objects = Objects { memory, layout };
+        // What a frame refers to may have changed by now.
+        (objects.type_of(at)? == layout.code_type).then_some(())?;
+        let field = |offset: u16| memory.word(at.checked_add(u64::from(offset))?);
+        let file = objects.text(field(layout.file)?)?;
+        Some(Code {
+            name: objects.text(field(layout.name)?)?.as_str().into(),
+            file: file.rsplit('/').next().unwrap_or_default().into(),
+            first_line: field(layout.first_line)? as u32,
+            lines: objects.bytes(field(layout.lines)?).unwrap_or_default(),
+        })
+    }
+
+    fn frame(&self, instruction: u32) -> Frame {
+        let known = instruction != PYTHON_NO_INSTRUCTION;
+        let line = known.then(|| line_of(&self.lines, self.first_line, instruction)).flatten().unwrap_or(0);
+        Frame { function: self.name.clone(), file: self.file.clone(), line, module: Text::default() }
+    }
+}
+
+/// Objects of an interpreter.
+struct Objects<'a, M> {
+    memory: &'a M,
+    layout: &'a PythonLayout,
+}
+
+impl<M: Memory> Objects<'_, M> {
+    /// Offset of the length in texts and bytes; the type stands before it, the hash behind it.
+    fn length(&self) -> u64 {
+        let text = u64::from(self.layout.text);
+        if self.layout.text == TEXT_OF_3_11 {
+            text - 32
+        } else {
+            text - 24
+        }
+    }
+
+    fn type_of(&self, at: u64) -> Option<u64> {
+        self.memory.word(at.checked_add(self.length() - 8)?)
+    }
+
+    fn bytes(&self, at: u64) -> Option<Vec<u8>> {
+        let from = at.checked_add(self.length())?;
+        let size = self.memory.word(from)?;
+        (size <= MAX_TABLE).then_some(())?;
+        self.memory.bytes(from.checked_add(16)?, size as usize)
+    }
+
+    fn text(&self, at: u64) -> Option<String> {
+        let from = at.checked_add(self.length())?;
+        let size = self.memory.word(from)?.min(MAX_NAME);
+        let state = self.memory.word(from.checked_add(16)?)? as u32;
+        let (width, is_ascii) = form(state)?;
+        // Texts with other letters have two words before the letters, until 3.11 three.
+        let before = match (is_ascii, self.layout.text) {
+            (true, _) => 0,
+            (false, TEXT_OF_3_11) => 24,
+            (false, _) => 16,
+        };
+        let letters = at.checked_add(u64::from(self.layout.text) + before)?;
+        let letters = self.memory.bytes(letters, (size * width) as usize)?;
+        let letter = |bytes: &[u8]| {
+            let number = bytes.iter().rev().fold(0, |n, byte| n << 8 | u32::from(*byte));
+            char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER)
+        };
+        Some(letters.chunks_exact(width as usize).map(letter).collect())
+    }
+}
+
+/// Bytes of a letter, and whether all are ASCII, from the state of a text. The bits stand behind the two that say
+/// whether the text is interned; in Python 3.14 those take two bytes. `None` if the letters are elsewhere.
+fn form(state: u32) -> Option<(u64, bool)> {
+    [2, 8, 16].into_iter().find_map(|at| {
+        let bits = state >> at;
+        let (width, is_compact, is_ascii) = (u64::from(bits & 7), bits & 8 != 0, bits & 16 != 0);
+        let is_sound = matches!(width, 1 | 2 | 4) && is_compact && (width == 1 || !is_ascii);
+        is_sound.then_some((width, is_ascii))
+    })
+}
+
+/// The line of an instruction, from a table of locations (`Objects/locations.md` of CPython): entries of a few bytes,
+/// each of which covers some instructions and says by how much the line differs from the entry before.
+fn line_of(table: &[u8], first_line: u32, instruction: u32) -> Option<u32> {
+    /// Whether further bytes of a number follow.
+    const MORE: u8 = 0x40;
+    let mut bytes = table.iter().copied();
+    let (mut line, mut end) = (i64::from(first_line), 0);
+    while let Some(head) = bytes.next() {
+        let mut number = || -> Option<i64> {
+            let (mut sum, mut shift) = (0, 0);
+            loop {
+                let byte = bytes.next()?;
+                sum |= i64::from(byte & (MORE - 1)).checked_shl(shift)?;
+                shift += 6;
+                if byte & MORE == 0 {
+                    return Some(sum);
+                }
+            }
+        };
+        let signed = |n: i64| if n & 1 == 0 { n >> 1 } else { -(n >> 1) };
+        let form = (head >> 3) & 15;
+        match form {
+            15 => {}
+            14 => {
+                line = line.checked_add(signed(number()?))?;
+                // The last line, and both columns.
+                for _ in 0..3 {
+                    number()?;
+                }
+            }
+            13 => line = line.checked_add(signed(number()?))?,
+            10..=12 => {
+                line = line.checked_add(i64::from(form) - 10)?;
+                bytes.nth(1)?;
+            }
+            _ => {
+                bytes.next()?;
+            }
+        }
+        end += u32::from(head & 7) + 1;
+        if instruction < end {
+            return if form == 15 { None } else { u32::try_from(line).ok() };
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_instructions_are_those_of_the_table() {
+        // Short, one line on, no column, long (three lines back), no place; each of two instructions or more.
+        let table = [0x80 | 1, 0, 0x80 | 11 << 3 | 1, 1, 2, 0x80 | 13 << 3, 4, 0x80 | 14 << 3 | 3, 7, 0, 1, 0x41, 1];
+        let line = |n| line_of(&table, 20, n);
+        assert_eq!([0, 1, 2, 3, 4].map(line), [20, 20, 21, 21, 23].map(Some));
+        assert_eq!([5, 8].map(line), [20, 20].map(Some));
+        assert_eq!(line(9), None);
+        assert_eq!(line_of(&[0x80 | 15 << 3], 20, 0), None);
+    }
+
+    #[test]
+    fn no_table_panics() {
+        for head in 0..=255 {
+            for rest in [&[][..], &[0xff; 40], &[0x3f; 3], &[0x7f, 0x7f, 0x7f]] {
+                let table = [&[head][..], rest].concat();
+                (0..9).for_each(|n| {
+                    line_of(&table, u32::MAX, n);
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn letters_are_found_by_the_state_of_a_text() {
+        // kind 1, compact, ASCII, behind two bits; the same behind two bytes; kind 2; letters elsewhere.
+        assert_eq!(form(0b1_1001 << 2 | 1), Some((1, true)));
+        assert_eq!(form(0b1_1001 << 16 | 1), Some((1, true)));
+        assert_eq!(form((0b0_1010 << 2) | 1), Some((2, false)));
+        assert_eq!(form(0b0_0001 << 2), None);
+    }
+}
