@@ -14,6 +14,7 @@ import { type Filters, NO_FILTERS, toApi } from "../domain/filters";
 import { ApiProblem, get, post } from "./client";
 import type {
   EdgeHistory,
+  FlameView,
   MapEdge,
   Names,
   PacketsView,
@@ -56,6 +57,19 @@ export function useTraces(filters: Filters, live: boolean) {
     queryFn: ({ signal }) => get<TraceList>("/api/v1/traces", params, signal),
     placeholderData: keepPreviousData,
     ...(live ? { refetchInterval: LIVE_MS } : {}),
+  });
+}
+
+/** Requests that are looked at for a flame graph. */
+const FLAME_LIMIT = "2000";
+
+/** In which code the requests that meet the filters were, slow ones beside usual ones. */
+export function useFlame(filters: Filters) {
+  const params = { ...toApi({ ...filters, order: "newest" }), tap: "server-process", limit: FLAME_LIMIT };
+  return useQuery({
+    queryKey: ["flame", params],
+    queryFn: ({ signal }) => get<FlameView>("/api/v1/flame", params, signal),
+    placeholderData: keepPreviousData,
   });
 }
 

@@ -2,7 +2,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, test, vi } from "vitest";
 import type { ServiceMap, StatusView, TraceList } from "../api/types";
-import { item, shop, span, summary, trace, wait } from "../testing/data";
+import { flameBox, item, shop, span, summary, trace, wait } from "../testing/data";
 import { aNode, anEdge, noCalls, noTcp } from "../testing/map";
 import { show } from "../testing/render";
 
@@ -67,6 +67,34 @@ describe("search", () => {
     expect(chosen.textContent).toContain("GET /t2");
     fireEvent.click(chosen);
     expect(here()).toBe("/trace/t2?span=f");
+  });
+
+  test("in which code: slow requests that were searched for, beside usual ones", async () => {
+    const boxes = [
+      { ...flameBox(0, 0, 9_000_000, "cart"), usual_ns: 3_000_000 },
+      { ...flameBox(1, 0, 8_000_000, "price"), usual_ns: 1_000_000 },
+    ];
+    const server = show("/?service=cart", {
+      "/api/v1/traces": found,
+      "/api/v1/flame": { slow_spans: 3, usual_spans: 40, boxes },
+    });
+    fireEvent.click(await screen.findByRole("button", { name: "In which code" }));
+    expect(here()).toBe("/?service=cart&code=1");
+    const price = await screen.findByTitle("price: 8 ms, 88.9 %, usually 1 ms");
+    expect(price.style.background).not.toBe("");
+    expect(screen.getByText("3 slow beside 40 usual requests, as means.")).toBeTruthy();
+    const asked = server.asked.find((url) => url.pathname === "/api/v1/flame");
+    expect([asked?.searchParams.get("service"), asked?.searchParams.get("tap")]).toEqual(["cart", "server-process"]);
+    fireEvent.click(price);
+    fireEvent.click(await screen.findByText("Show all"));
+    fireEvent.click(screen.getByRole("button", { name: "In which code" }));
+    expect(here()).toBe("/?service=cart");
+  });
+
+  test("in which code: what to do if that was not recorded", async () => {
+    const error = { code: "not_found", message: "fewer than two say it", hint: "start with --threshold" };
+    show("/?code=1", { "/api/v1/traces": found, "/api/v1/flame": { status: 404, body: { error } } });
+    expect((await screen.findByText(/fewer than two say it/)).textContent).toContain("start with --threshold");
   });
 
   test("a query that is not understood shows which part", async () => {
@@ -218,7 +246,8 @@ describe("trace", () => {
     const short = Array.from({ length: 7 }, (_, n) =>
       wait("worker-2", n * 1000, 500, { kind: "socket", in_call: true }),
     );
-    const waits = { reason: "slow", waits: [...short, lock], left_out: 3 };
+    const flame = [flameBox(0, 0, 9_000_000, "shop: GET"), flameBox(1, 0, 8_000_000, "price")];
+    const waits = { reason: "slow", waits: [...short, lock], left_out: 3, flame };
     show("/trace/t?span=a", { "/api/v1/trace/t": trace([{ ...item(span("a")), waits }, item(span("b"))]) });
     const panel = await screen.findByRole("complementary");
     expect(panel.textContent).toContain("held by thread keeper, which wrote to /srv/app.log for 7.00ms");
@@ -230,6 +259,7 @@ describe("trace", () => {
     expect(line.querySelectorAll("[data-kind]").length).toBe(8);
     expect(line.textContent).toContain("worker-2");
     expect(within(panel).getAllByRole("listitem").length).toBe(6);
+    expect(within(panel).getByTitle("price: 8 ms, 88.9 %").textContent).toBe("price");
     fireEvent.click(within(panel).getByText("2 shorter waits"));
     expect(within(panel).getAllByRole("listitem").length).toBe(8);
   });

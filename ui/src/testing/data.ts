@@ -1,5 +1,5 @@
 // Traces for tests, small enough to be written down.
-import type { SpanView, SpanWait, TraceSpan, TraceView } from "../api/types";
+import type { FlameBox, SpanView, SpanWait, TraceSpan, TraceView } from "../api/types";
 
 export function span(id: string, changes: Partial<SpanView> = {}): SpanView {
   return {
@@ -46,6 +46,10 @@ export function wait(
     kernel_stack: [],
     ...changes,
   };
+}
+
+export function flameBox(depth: number, from_ns: number, ns: number, name: string): FlameBox {
+  return { depth, from_ns, ns, usual_ns: 0, name, kind: depth === 0 ? "request" : "program" };
 }
 
 interface Place {

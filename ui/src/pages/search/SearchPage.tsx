@@ -6,6 +6,7 @@ import { type Filters, NO_FILTERS, narrows, readFilters, writeFilters } from "..
 import { Failure, Loading, Notice } from "../../parts/Notice";
 import { useKeys } from "../../routing/keys";
 import { go, href, setParams, useUrl } from "../../routing/url";
+import { Code } from "./Code";
 import { FilterBar } from "./FilterBar";
 import { QueryProblem } from "./QueryProblem";
 import { Scatter } from "./Scatter";
@@ -16,6 +17,7 @@ export function SearchPage() {
   const { search } = useUrl();
   const filters = readFilters(search);
   const live = search.get("live") === "1";
+  const code = search.get("code") === "1";
   const { data, error, isFetching, isPlaceholderData, refetch } = useTraces(filters, live);
   const queryBox = useRef<HTMLInputElement>(null);
   const [cursor, setCursor] = useState(-1);
@@ -64,10 +66,19 @@ export function SearchPage() {
           <p className={css.count} role="status">
             {shown.length === 1 ? "1 trace" : `${shown.length} traces`}
             {data.limited && ", and more: narrow the search to see them"}
+            <button
+              type="button"
+              className={css.button}
+              aria-pressed={code}
+              onClick={() => setParams({ code: code ? "" : "1" })}
+            >
+              In which code
+            </button>
             <span className={css.keys}>
               <kbd>j</kbd> <kbd>k</kbd> choose, <kbd>Enter</kbd> open, <kbd>/</kbd> query, <kbd>l</kbd> live
             </span>
           </p>
+          {code && <Code filters={filters} />}
           <TraceRows traces={shown} cursor={at} />
         </div>
       )}

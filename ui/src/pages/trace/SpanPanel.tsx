@@ -8,6 +8,7 @@ import { parts } from "../../domain/parts";
 import { formatExact } from "../../domain/time";
 import { hop } from "../../domain/waterfall";
 import { Copy } from "../../parts/Copy";
+import { Flame } from "../../parts/Flame";
 import { Service } from "../../parts/Service";
 import { Way } from "../../parts/Way";
 import { Link } from "../../routing/Link";
@@ -85,6 +86,15 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
         </Section>
       )}
 
+      {item.waits && item.waits.flame.length > 0 && (
+        <Section title="In which code">
+          <Flame boxes={item.waits.flame} />
+          <p className={css.words}>
+            <Link href={href("/", codeOf(span))}>Slow requests like this beside usual ones</Link>
+          </p>
+        </Section>
+      )}
+
       {way.length > 0 && (
         <Section title="Way of the request">
           <Way points={way} current={span.id} show={show} />
@@ -125,6 +135,13 @@ export function SpanPanel({ item, parent, trace, hue, close, show }: Props) {
       <Attributes span={span} />
     </aside>
   );
+}
+
+/** The search for requests like this one, with the code in which they were. */
+function codeOf(span: SpanView): URLSearchParams {
+  const search = new URLSearchParams({ service: span.service, operation: span.operation, code: "1" });
+  if (!span.operation) search.delete("operation");
+  return search;
 }
 
 type Fact = readonly [string, ReactNode];
