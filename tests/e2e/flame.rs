@@ -40,7 +40,11 @@ fn times(folded: &str, functions: &str) -> (u64, u64) {
         (stack.contains(functions), us.parse::<u64>().unwrap())
     };
     // On a busy machine it waits for a processor, too.
-    let lines: Vec<_> = folded.lines().filter(|l| !l.contains("[waited: run-queue]")).map(line).collect();
+    let lines: Vec<_> = folded
+        .lines()
+        .filter(|l| !l.contains("[waited: run-queue]") && !l.contains("[waited: shorter"))
+        .map(line)
+        .collect();
     (lines.iter().filter(|l| l.0).map(|l| l.1).sum(), lines.iter().map(|l| l.1).sum())
 }
 

@@ -252,6 +252,9 @@ pub struct SpanWaits {
     /// Number of shorter ones that are left out.
     #[serde(default)]
     pub left_out: u32,
+    /// How long the waits took that are left out, together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out_ns: u64,
     /// The stacks of these waits, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
@@ -306,6 +309,7 @@ mod tests {
         let waits = SpanWaits {
             waits: vec![SpanWait { stack: Some(0), ..wait }, SpanWait::default()],
             left_out: 3,
+            left_out_ns: 9,
             stacks,
             samples: vec![SpanSample { stack: 0, times: 2 }],
             samples_left_out: 1,

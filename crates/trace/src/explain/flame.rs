@@ -1,11 +1,12 @@
 //! Flame graphs: in which code requests spent their time, running and waiting; of one span, or of slow requests beside
 //! usual ones.
 
+use super::Parts;
 use crate::tree::service_name;
 use serde::{Deserialize, Serialize};
 use wirespan_model::attr::WAIT_REASON;
 use wirespan_model::stack::{Frame, Stack};
-use wirespan_model::wait::{SpanWaits, SAMPLE_NS};
+use wirespan_model::wait::{SpanWait, SpanWaits, WaitKind, SAMPLE_NS};
 use wirespan_model::{plain, Span};
 
 /// Most functions that lie on each other; deeper ones are left out.
@@ -122,6 +123,8 @@ impl Flame {
             let what = if wait.in_call { "a call" } else { wait.kind.as_str() };
             self.put(told.stack(wait), Some(format!("[waited: {what}]")), side, wait.duration_ns);
         }
+        self.put(None, Some("[waited: shorter waits]".into()), side, told.left_out_ns);
+        self.put(None, Some("[waited: run-queue]".into()), side, forgotten_ns(span, &told));
         true
     }
 
@@ -194,6 +197,16 @@ impl Flame {
     }
 }
 
+/// How long the span was ready in waits that the kernel's ring had no room for: the clocks of the thread know the sum.
+fn forgotten_ns(span: &Span, told: &SpanWaits) -> u64 {
+    let ready = |wait: &SpanWait| match wait.kind {
+        WaitKind::RunQueue | WaitKind::CpuLimit => wait.duration_ns,
+        _ => wait.ready_ns,
+    };
+    let known: u64 = told.waits.iter().map(ready).sum();
+    Parts::of(span).map_or(0, |parts| (parts.run_queue + parts.cpu_limit).saturating_sub(known + told.left_out_ns))
+}
+
 /// The folded text of some boxes, in the order of [`Flame::boxes`]. `compares`: with the usual time.
 pub fn folded(boxes: &[FlameBox], compares: bool) -> String {
     let mut path: Vec<&FlameBox> = Vec::new();
@@ -230,7 +243,7 @@ pub fn folded(boxes: &[FlameBox], compares: bool) -> String {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use wirespan_model::wait::{SpanSample, SpanWait, WaitKind};
+    use wirespan_model::wait::SpanSample;
 
     const MS: u64 = 1_000_000;
 
@@ -247,6 +260,7 @@ mod tests {
             waits: vec![wait],
             stacks: vec![stack(&["price<[u8; 4]>", "main"], &[]), stack(&["lock", "main"], &["futex_wait"])],
             samples: vec![SpanSample { stack: 0, times }],
+            left_out_ns: 500,
             ..SpanWaits::default()
         };
         let attrs = vec![told.attribute(), (WAIT_REASON.into(), reason.into())];
@@ -271,9 +285,19 @@ mod tests {
                 (3, 0, 30 * MS, "futex_wait".to_string(), FlameKind::Kernel),
                 (4, 0, 30 * MS, "[waited: lock]".to_string(), FlameKind::Wait),
                 (2, 30 * MS, ran, "price<[u8; 4]>".to_string(), FlameKind::Program),
+                (1, 30 * MS + ran, 500, "[waited: shorter waits]".to_string(), FlameKind::Wait),
             ]
         );
         assert!(Flame::of_span(&Span::default()).is_none());
+    }
+
+    #[test]
+    fn time_without_a_processor_that_no_wait_tells_is_in_the_graph() {
+        let mut ready = span("slow", 1, 30);
+        ready.attrs.push(("wirespan.wait.run_queue".into(), (5 * MS as i64).into()));
+        let boxes = Flame::of_span(&ready).unwrap().boxes();
+        let told = boxes.iter().find(|b| b.name == "[waited: run-queue]").map(|b| (b.depth, b.ns));
+        assert_eq!(told, Some((1, 5 * MS - 500)));
     }
 
     #[test]

@@ -188,12 +188,14 @@ impl Threads {
             .filter_map(|(s, w)| Some((self.span_wait(s, w, calls)?, w.stack.as_ref())));
         let mut waits: Vec<(SpanWait, Option<&NamedLater>)> = waits.collect();
         let left_out = waits.len().saturating_sub(MOST_OF_SPAN);
+        let mut left_out_ns = 0;
         if left_out > 0 {
             waits.sort_by_key(|(w, _)| std::cmp::Reverse(w.duration_ns));
-            waits.truncate(MOST_OF_SPAN);
+            left_out_ns = waits.drain(MOST_OF_SPAN..).map(|(w, _)| w.duration_ns).sum();
         }
         waits.sort_by_key(|(w, _)| w.start_ns);
-        let mut told = SpanWaits { left_out: u32::try_from(left_out).unwrap_or(u32::MAX), ..SpanWaits::default() };
+        let mut told =
+            SpanWaits { left_out: u32::try_from(left_out).unwrap_or(u32::MAX), left_out_ns, ..SpanWaits::default() };
         let mut is_named = true;
         for (mut wait, stack) in waits {
             if let Some(later) = stack {
