@@ -83,6 +83,12 @@ fn services_of_node_with_one_connection_to_redis_are_traced_exactly() {
     stacks(&[("fastify", 0.9), ("express", 0.9), ("koa", 0.85)]);
 }
 
+/// A pool of connections to MongoDB; one connection of HTTP/2 for the calls of all requests.
+#[test]
+fn services_of_node_with_mongodb_or_grpc_are_traced_exactly() {
+    stacks(&[("mongodb", 0.95), ("grpc-js", 0.9)]);
+}
+
 #[test]
 fn services_of_go_are_traced_exactly() {
     stacks(&[("gin", 0.97), ("gin-tls", 0.97)]);

@@ -66,6 +66,7 @@ class Run(services.Services):
             "REDIS_PORT": str(SERVERS["redis"].port),
             "DATABASE_URL": f"postgresql://app@127.0.0.1:{SERVERS['postgresql'].port}/postgres",
             "MYSQL_URL": f"mysql://app:app@127.0.0.1:{SERVERS['mariadb'].port}/app",
+            "MONGO_URL": f"mongodb://127.0.0.1:{SERVERS['mongodb'].port}",
             "LEAF_URL": f"http://127.0.0.1:{SERVERS['leaf'].port}",
             "BACK_URL": f"http{'s' if self.stack.tls else ''}://127.0.0.1:{BACK}",
             **({"AMQP_URL": AMQP_URL} if "rabbitmq" in self.stack.servers else {}),
@@ -115,10 +116,12 @@ class Run(services.Services):
         return said
 
     def wait_for_jobs(self):
-        """Jobs go on after the answers, some of them later: until the leaf has not been asked for a while."""
+        """Jobs go on after the answers, some of them later: until the leaf has not been asked for a while. A consumer
+        of Kafka may join its group seconds after the users have gone.
+        """
         asked, seen, quiet = self.work / "truth" / "leaf.jsonl", -1, 0
         for _ in range(30):
-            quiet = quiet + 1 if seen == (seen := asked.stat().st_size) else 0
+            quiet = quiet + 1 if seen == (seen := asked.stat().st_size) and seen else 0
             if quiet == 2:
                 return
             time.sleep(2)

@@ -254,6 +254,30 @@ class Rabbitmq(Server):
         return []
 
 
+class Mongodb(Server):
+    """Another server of its protocol, from memory, as no registry has MongoDB itself."""
+
+    name, port = "mongodb", 27017
+    JAVA = ("java", "-Xmx192m", "-XX:+UseSerialGC", "-cp", f"{CACHE}/mongo/*:{CACHE}/mongo-classes", "Mongo")
+
+    def missing(self):
+        if not shutil.which("java"):
+            return "needs java"
+        return None if (CACHE / "mongo-classes").exists() else "needs mongo (tests/apps/fetch/fetch.py)"
+
+    def start(self):
+        self.work.mkdir()
+        self.run.spawn("mongodb", [*self.JAVA, self.port, self.work / "commands"])
+        self.run.wait_port("mongodb", self.port)
+
+    @staticmethod
+    def asked(work):
+        for line in (work / "mongodb" / "commands").read_text(errors="replace").splitlines():
+            port, command, collection, document = line.split("\t", 3)
+            found = ID.search(document)
+            yield {"port": int(port), "text": f"{command} {collection}", "id": found[0] if found else None}
+
+
 class Kafka(Server):
     """A queue only. Its topics have two partitions each, as one consumer reads them all."""
 
@@ -306,4 +330,4 @@ class Kafka(Server):
         return []
 
 
-SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Rabbitmq, Kafka, Leaf)}
+SERVERS = {server.name: server for server in (Redis, Postgresql, Mariadb, Mongodb, Rabbitmq, Kafka, Leaf)}

@@ -13,7 +13,8 @@ const send = (topic, message) =>
 
 const jobs = {
   async ship({ item }) {
-    await pool.query('INSERT INTO orders (id, item) VALUES ($1, $2)', [item, 'book']);
+    // A message may come twice, and two may ask for the same.
+    await pool.query('INSERT INTO orders (id, item) VALUES ($1, $2) ON CONFLICT DO NOTHING', [item, 'book']);
     await get(`/ship/${item}`);
   },
   async pack({ item }) {

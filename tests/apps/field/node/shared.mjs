@@ -7,3 +7,4 @@ export const backUrl = process.env.BACK_URL;
 export const amqpUrl = process.env.AMQP_URL;
 export const kafkaUrl = process.env.KAFKA_URL;
 export const mysqlUrl = process.env.MYSQL_URL;
+export const mongoUrl = process.env.MONGO_URL;

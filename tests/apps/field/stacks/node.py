@@ -3,6 +3,8 @@
 from stack import LOOPS, QUEUES, App, Stack
 from stacks import proxies
 
+SHOP_PROTO = "{here}/python/shop.proto"
+
 
 def node(file, *more, **env):
     command = ["node", f"{{cache}}/field_node/{file}", *more]
@@ -75,5 +77,20 @@ STACKS = {
         routes=("job", "chain", "later", "retry"),
         servers=("leaf", "postgresql", "rabbitmq"),
         jobs=node("amqp_jobs.mjs", PREFETCH="1"),
+    ),
+    "mongodb": Stack(
+        "Node: Express, MongoDB's driver, ioredis, fetch in front of Fastify, ioredis, pg, undici",
+        node("mongo.mjs"),
+        LOOPS,
+        routes=("seq", "par", "tx", "list", "nest"),
+        servers=("leaf", "redis", "mongodb", "postgresql"),
+        back=node("fastify.mjs"),
+    ),
+    "grpc-js": Stack(
+        "Node: Express, @grpc/grpc-js in front of a server of @grpc/grpc-js, node-redis, pg",
+        node("grpc_front.mjs", SHOP_PROTO),
+        LOOPS,
+        routes=("seq", "par", "list"),
+        back=node("grpc_server.mjs", SHOP_PROTO),
     ),
 }
